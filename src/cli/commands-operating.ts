@@ -179,6 +179,11 @@ export const operating: readonly CommandSpec[] = [
       errors: { type: 'string', value: 'DURATION', help: 'remember failures for this long' },
       scope: { type: 'string', value: 'NAME', help: 'scope to write to; main is read as well' },
       refresh: { type: 'boolean', help: 'run it even if there is a result' },
+      remote: {
+        type: 'string',
+        value: 'URL',
+        help: 'server to ask and to send results to; its token is in REPRISE_CACHE_TOKEN',
+      },
       unused: { type: 'string', value: 'DURATION', help: 'prune: results not used for this long' },
       bytes: {
         type: 'string',

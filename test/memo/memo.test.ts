@@ -104,6 +104,38 @@ onEveryStore('memo', (world) => {
     expect((await first.recall(['x'])).from).not.toBe('computed')
   })
 
+  it('explains a miss against the very last use, also by another process and within one moment', async () => {
+    const w = await world()
+    const file = join(folder, `${w.kind}-turns.txt`)
+    const turning = () =>
+      memo('turning', { version: 1, directory: folder, inputs: [`${w.kind}-turns.txt`], run: (_: string) => 1 })
+    const one = await (await w.engine()).open(turning())
+    const called = async (here: typeof one, text: string) => {
+      writeFileSync(file, text)
+      await here.call('x')
+      return (await here.explain('x')).comparedWith!.timeline
+    }
+    const [first, second] = [await called(one, 'first'), await called(one, 'second')]
+    const missed = async (here: typeof one) => {
+      writeFileSync(file, 'another')
+      const { isHit, comparedWith, changes } = await here.explain('x')
+      expect([isHit, changes]).toEqual([false, [{ part: 'file', name: `${w.kind}-turns.txt`, how: 'changed' }]])
+      return comparedWith!.timeline
+    }
+    expect(await missed(one)).toBe(second)
+    // A hit in memory, and one in the store, are uses as well.
+    await called(one, 'first')
+    expect(await missed(one)).toBe(first)
+    const other = await (await w.engine({ worker: 'other' })).open(turning())
+    await called(other, 'second')
+    await called(other, 'first')
+    await called(other, 'second')
+    await other.close()
+    expect(await missed(one)).toBe(second)
+    // Other arguments are compared with the last use of all.
+    expect((await one.explain('y')).comparedWith!.timeline).toBe(second)
+  })
+
   it('B9: an input that changes while it is computed leaves no entry', async () => {
     const w = await world()
     const file = join(folder, `${w.kind}-moving.txt`)

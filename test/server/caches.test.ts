@@ -272,6 +272,7 @@ describe('plain paths', () => {
     expect((await here.ask('/cache/status', { as: 'pull' })).value).toEqual({
       scope: 'pull-7',
       reads: ['pull-7', 'main'],
+      mayWrite: true,
     })
     expect((await here.ask('/cache/status', { as: 'ann' })).status).toBe(403)
   })

@@ -31,6 +31,10 @@ export default cache
 
 const run: Verb = async ({ engine, options, output }, rest) => {
   const handle = await opened(engine, options, rest)
+  // Results are also sent after this returns, when the engine closes.
+  engine.events.on('problem', ({ where, error }) => {
+    if (where.startsWith('cache ')) output.note((error as Error).message)
+  })
   const quit = new AbortController()
   const stop = () => quit.abort()
   process.once('SIGINT', stop).once('SIGTERM', stop)
@@ -58,14 +62,15 @@ const run: Verb = async ({ engine, options, output }, rest) => {
         unmatched,
         provenance: { ...provenance, parts: undefined },
       })
-    else if (from === 'store') {
+    else if (from !== 'computed') {
       const files =
         outputs.length === 0
           ? ''
           : isInPlace
             ? '; outputs are in place'
             : `; put ${count(outputs.length, 'file')} in place`
-      output.note(`${handle.name}: remembered, saves ${ms(provenance.tookMs)}${files}`)
+      const where = from === 'remote' && provenance.origin ? ` in ${provenance.origin.cache}` : ''
+      output.note(`${handle.name}: remembered${where}, saves ${ms(provenance.tookMs)}${files}`)
     } else if (notKept === null)
       output.note(`${handle.name}: ran in ${ms(provenance.tookMs)}, kept ${count(outputs.length, 'file')}`)
     else output.note(`${handle.name}: ran in ${ms(provenance.tookMs)}; nothing is kept: ${notKept}`)
@@ -225,6 +230,8 @@ async function opened(
   const [name, directory, ttl, errors, scope] = ['name', 'directory', 'ttl', 'errors', 'scope'].map((each) =>
     text(options, each),
   )
+  const remote = text(options, 'remote') ?? process.env.REPRISE_CACHE_URL
+  const token = process.env.REPRISE_CACHE_TOKEN
   const definition = command(name ?? nameOf(words), {
     // One word is a line for the shell, as quoted: reprise cache run -- 'tsc && cp a b'.
     cmd: words.length === 1 ? words[0]! : words,
@@ -236,6 +243,7 @@ async function opened(
     ...(ttl !== undefined && { ttl }),
     ...(errors !== undefined && { errors }),
     ...(scope !== undefined && { scope }),
+    ...(remote !== undefined && remote !== '' && { remote: { url: remote, ...(token && { token }) } }),
   })
   return await engine.open(definition)
 }

@@ -34,6 +34,7 @@ const known = namesOf<CommandOptions>({
   errors: true,
   scope: true,
   keep: true,
+  remote: true,
 })
 
 export function checkCommand(name: string, options: CommandOptions): void {

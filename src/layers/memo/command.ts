@@ -16,9 +16,10 @@ import type { Envelope, Provenance, Remembered } from './entry.ts'
 import { execute, type Said } from './execute.ts'
 import type { Explanation } from './explain.ts'
 import type { FileDigests } from './files.ts'
+import type { Frame } from './frame.ts'
 import { isSteady, type Key, keyOf } from './key.ts'
 import { memoModel } from './model.ts'
-import { outputsNow, whyNotKept } from './output-rules.ts'
+import { isOutput, outputsNow, whyNotKept } from './output-rules.ts'
 import { CapturedOutputs, clearLeftovers, type OutputFile, restoreOutputs } from './outputs.ts'
 import { Remembering } from './remembering.ts'
 import { SeenFilesStore } from './seen-files.ts'
@@ -55,7 +56,8 @@ export function command(name: string, options: CommandOptions): CommandDefinitio
 
 export interface CommandResult {
   readonly exitCode: number
-  readonly from: 'store' | 'computed'
+  /** `remote`: another level of the cache had it. */
+  readonly from: 'store' | 'remote' | 'computed'
   readonly said: readonly Said[]
   readonly outputs: readonly string[]
   /** They were there already, and are the same. */
@@ -96,7 +98,8 @@ export class CommandHandle {
     this.#directory = resolve(options.directory ?? '.')
     const isFailure = ({ outcome }: Envelope) =>
       outcome.kind === 'value' && (outcome.value as CommandValue).exitCode !== 0
-    this.#remembering = new Remembering(host, `command ${name}`, name, options, isFailure)
+    const isFit = (frame: Frame) => isResultOf(options, frame)
+    this.#remembering = new Remembering(host, `command ${name}`, name, options, isFailure, isFit)
     this.#seen = new SeenFilesStore(host.kernel, this.#directory)
   }
 
@@ -170,12 +173,13 @@ export class CommandHandle {
     if (own) return { ...given, from: 'computed', isInPlace: true, notKept: own.notKept }
     for (const each of said) options.onSaid?.(each)
     // A failure has no outputs; and what nobody could keep lies where the one who made it left it.
-    if (exitCode !== 0 || !remembered.record) return { ...given, from: 'store', isInPlace: false, notKept: null }
+    const from = !found && remembered.envelope.origin ? 'remote' : 'store'
+    if (exitCode !== 0 || !remembered.record) return { ...given, from, isInPlace: false, notKept: null }
     const isInPlace = await inDirectory(this.#remembering.host, this.#directory, options.signal, () => {
       clearLeftovers(this.#directory)
       return this.#restore(files, remembered.stream, digests)
     })
-    return { ...given, from: 'store', isInPlace, notKept: null }
+    return { ...given, from, isInPlace, notKept: null }
   }
 
   /** True: everything was there already. */
@@ -253,7 +257,7 @@ export class CommandHandle {
       return { remembered: { timeline: id, record: null, envelope: envelope(), stream: null }, notKept }
     }
     let problem: string | null = null
-    const remembered = await this.#remembering.publish(taken, {
+    const remembered = await this.#remembering.publish(key, taken, {
       id,
       envelope,
       source: { [Symbol.asyncIterator]: () => captured.stream() },
@@ -269,4 +273,24 @@ export class CommandHandle {
     })
     return { remembered, notKept: problem }
   }
+}
+
+/** Another machine says so: every file must be one that the command declares, and the bytes must be theirs. */
+function isResultOf({ outputs = [] }: CommandOptions, { envelope: { outcome }, streamBytes }: Frame): boolean {
+  if (outcome.kind !== 'value') return false
+  const { exitCode, said, files } = (outcome.value ?? {}) as Partial<CommandValue>
+  if (exitCode !== 0 || !Array.isArray(said) || !Array.isArray(files)) return false
+  const isSaid = said.every(({ to, bytes }) => (to === 'stdout' || to === 'stderr') && bytes instanceof Uint8Array)
+  const areFiles = files.every(
+    ({ path, mode, link, bytes, digest }: OutputFile) =>
+      typeof path === 'string' &&
+      isOutput(outputs, path) &&
+      Number.isInteger(mode) &&
+      (mode & ~0o777) === 0 &&
+      (link === null || typeof link === 'string') &&
+      Number.isSafeInteger(bytes) &&
+      bytes >= 0 &&
+      typeof digest === 'string',
+  )
+  return isSaid && areFiles && files.reduce((sum, { bytes }) => sum + bytes, 0) === (streamBytes ?? 0)
 }

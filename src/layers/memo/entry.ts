@@ -25,6 +25,17 @@ export interface Provenance {
   readonly by: string
   /** Where it was asked for: the coordinate of the run, if it was asked for in one. */
   readonly for: string | null
+  /** The level of the cache that it came from; left out: it was computed with this very store. */
+  readonly origin?: Origin
+}
+
+/** Where an entry was fetched. */
+export interface Origin {
+  /** The address of the server. */
+  readonly cache: string
+  /** Its scope there. */
+  readonly scope: string
+  readonly at: number
 }
 
 export type Outcome =
@@ -59,12 +70,16 @@ export const memoCache: CacheKind = {
 
 const damage = ['CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED', 'UNRECOVERABLE'] as const
 
-/** Null: nothing usable is there. */
-export async function readEntry(kernel: Kernel, timeline: TimelineId): Promise<Remembered | null> {
+/** Null: nothing usable is there. `unverified`: what its stream holds is checked as it is read. */
+export async function readEntry(
+  kernel: Kernel,
+  timeline: TimelineId,
+  options: { readonly unverified?: boolean } = {},
+): Promise<Remembered | null> {
   for (const record of await kernel.store.checkpoints(timeline)) {
     if (record.invalid !== null || record.foldVersion !== foldVersion) continue
     try {
-      const { value, stream } = await readValue(kernel, record)
+      const { value, stream } = await readValue(kernel, record, options)
       return { timeline, record, envelope: value as Envelope, stream }
     } catch (error) {
       if (!isReprise(error, ...damage)) throw error

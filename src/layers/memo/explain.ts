@@ -20,11 +20,13 @@ export interface Explanation {
     readonly computedAt: Date
     readonly tookMs: number
     readonly by: string
+    /** When it was last a hit, or was computed; null: not known. */
+    readonly usedAt: Date | null
   } | null
 }
 
-/** So many are looked at for the one that was used last. */
-const lookedAtMax = 2000
+/** So many of those used last are tried: one may be damaged. */
+const triedMax = 3
 const shownMax = 5
 
 export async function explain(
@@ -51,9 +53,15 @@ export async function explain(
   return { isHit: false, key: key.hex, why: inWords(changes), changes, comparedWith: told(before) }
 }
 
-function told({ timeline, envelope }: { readonly timeline: string; readonly envelope: Envelope }) {
+interface Seen {
+  readonly timeline: string
+  readonly envelope: Envelope
+  readonly usedAt?: number
+}
+
+export function told({ timeline, envelope, usedAt }: Seen): NonNullable<Explanation['comparedWith']> {
   const { computedAt, tookMs, by } = envelope
-  return { timeline, computedAt: new Date(computedAt), tookMs, by }
+  return { timeline, computedAt: new Date(computedAt), tookMs, by, usedAt: usedAt ? new Date(usedAt) : null }
 }
 
 function inWords(changes: readonly Change[]): string {
@@ -68,18 +76,23 @@ function inWords(changes: readonly Change[]): string {
   return words.join(', ') + (rest > 0 ? ` and ${rest} more` : '')
 }
 
-/** Of the same arguments if there is one. */
-async function lastUsed(host: Host, name: string, scopes: readonly string[], key: Key) {
+/** Of the same arguments if there is one; all that are remembered are looked at. */
+async function lastUsed(host: Host, name: string, scopes: readonly string[], key: Key): Promise<Seen | null> {
   for (const attributes of [{ args: key.parts.args.slice(0, 16) }, {}]) {
-    const heads: Head[] = []
+    let newest: Head[] = []
     for (const scope of scopes) {
-      heads.push(...(await host.list({ prefix: `memo/${name}/${scope}/`, attributes, limit: lookedAtMax })))
+      for await (const head of host.each({ prefix: `memo/${name}/${scope}/`, attributes })) {
+        newest = [...newest, head].sort((a, b) => usedAt(b) - usedAt(a)).slice(0, triedMax)
+      }
     }
-    heads.sort((a, b) => Number(b.attributes[usedAttribute] ?? 0) - Number(a.attributes[usedAttribute] ?? 0))
-    for (const head of heads.slice(0, 3)) {
+    for (const head of newest) {
       const found = await readEntry(host.kernel, head.timeline)
-      if (found) return found
+      if (found) return { ...found, usedAt: usedAt(head) }
     }
   }
   return null
+}
+
+function usedAt({ attributes }: Head): number {
+  return Number(attributes[usedAttribute] ?? 0)
 }

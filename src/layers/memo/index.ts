@@ -1,5 +1,6 @@
 // reprise/memo: results of functions, remembered by what they were computed from, with the reason for every hit and miss.
 
+export { type CacheLevel, type LevelAccess, type LevelEntry, LevelError } from '../../engine/cache/level.ts'
 export type { CacheKeep, Forgotten } from '../../engine/cache/retention.ts'
 export type { CommandCheck } from './check.ts'
 export {
@@ -10,10 +11,11 @@ export {
   command,
 } from './command.ts'
 export type { CommandOptions } from './command-options.ts'
-export type { Outcome, Provenance } from './entry.ts'
+export type { Origin, Outcome, Provenance } from './entry.ts'
 export type { Said } from './execute.ts'
 export type { Explanation } from './explain.ts'
 export type { Change, KeyParts } from './key.ts'
+export type { Remote, RemoteCache } from './levels.ts'
 export {
   type CallOptions,
   type MemoDefinition,

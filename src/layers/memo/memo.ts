@@ -66,6 +66,7 @@ const known = namesOf<MemoOptions<never, unknown>>({
   errors: true,
   scope: true,
   keep: true,
+  remote: true,
   retry: true,
   cacheBytes: true,
 })
@@ -126,8 +127,8 @@ function checkMemo(name: string, options: MemoOptions<never, unknown>): void {
 /** How a result was come by. */
 export interface Recalled<Result> {
   readonly result: Result
-  /** `stale`: it had grown old and is computed again meanwhile. */
-  readonly from: 'memory' | 'store' | 'stale' | 'computed'
+  /** `stale`: it had grown old and is computed again meanwhile. `remote`: another level of the cache had it. */
+  readonly from: 'memory' | 'store' | 'stale' | 'remote' | 'computed'
   readonly provenance: Provenance
 }
 
@@ -146,7 +147,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
   readonly #options: MemoOptions<Args, Result>
   readonly #files: FileDigests
   readonly #remembering: Remembering
-  readonly #recent: Recent<Uint8Array>
+  readonly #recent: Recent<{ readonly bytes: Uint8Array; readonly timeline: TimelineId }>
   readonly #told = new Set<string>()
   readonly #caller: Caller
 
@@ -175,13 +176,17 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     if (!options.refresh) {
       const { clock, codec } = this.#kernel
       const kept = this.#recent.get(key.hex, clock.elapsed())
-      const envelope = kept && (codec.decode(kept) as Envelope)
-      if (envelope && this.#remembering.judge(envelope) === 'fresh') return this.#given(envelope, null, 'memory')
+      const envelope = kept && (codec.decode(kept.bytes) as Envelope)
+      if (envelope && this.#remembering.judge(envelope) === 'fresh') {
+        this.#remembering.used(kept)
+        return this.#given(envelope, null, 'memory')
+      }
       const found = await this.#remembering.find(key)
       if (found) return this.#found(found, key, args, options)
     }
     const computed = await this.#compute(key, args, options)
-    return this.#given(computed.envelope, computed, 'computed')
+    this.#remembering.used(computed)
+    return this.#given(computed.envelope, computed, computed.envelope.origin ? 'remote' : 'computed')
   }
 
   /** What is remembered for these arguments, without computing; null if nothing is. */
@@ -296,16 +301,16 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     const isSame = async () => isSteady(key, await this.#key(args))
     const problem = (error: unknown) => this.#remembering.problem(error)
     const computed = { id, envelope, source, isReadOnce: source !== null, isSteady: isSame, problem }
-    const published = await this.#remembering.publish(taken, computed)
+    const published = await this.#remembering.publish(key, taken, computed)
     if (published.isStored) this.#keep(key, published)
     return published
   }
 
-  #keep(key: Key, { envelope, stream }: Remembered): void {
+  #keep(key: Key, { envelope, stream, timeline }: Remembered): void {
     if (stream) return
     const { codec, clock } = this.#kernel
     const bytes = codec.encode(envelope)
-    this.#recent.put(key.hex, bytes, bytes.length, clock.elapsed())
+    this.#recent.put(key.hex, { bytes, timeline }, bytes.length, clock.elapsed())
   }
 
   #given(

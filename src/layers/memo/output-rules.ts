@@ -3,6 +3,7 @@
 // since.
 
 import { join } from 'node:path'
+import { isMatchedBy, parsePatterns } from '../../engine/tree/patterns.ts'
 import { type FileLimits, matching, signatureOf } from './files.ts'
 import { anchoredAll } from './patterns.ts'
 
@@ -20,6 +21,18 @@ export async function outputsNow(
     found.set(path, signatureOf(join(directory, ...path.split('/'))) ?? 'a link')
   }
   return found
+}
+
+/** Whether a command that declares these outputs can have written it: what a walk would find. */
+export function isOutput(given: readonly string[], path: string): boolean {
+  const rules = parsePatterns(anchoredAll(given).join('\n'))
+  const names = path.split('/')
+  if (names.some((name) => name === '.git' || name === '.reprise')) return false
+  let isIn = false
+  for (let depth = 1; depth <= names.length; depth++) {
+    isIn = isMatchedBy(rules, names.slice(0, depth).join('/'), depth < names.length) ?? isIn
+  }
+  return isIn
 }
 
 /** Null: they may. */

@@ -3,15 +3,18 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { LevelError } from '../../engine/cache/level.ts'
 import { type CacheKeep, checkKeep, forgetEntry, Pruner } from '../../engine/cache/retention.ts'
 import { Uses } from '../../engine/cache/uses.ts'
 import type { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
 import type { Host } from '../../engine/host.ts'
 import { type Envelope, entryId, mainScope, memoCache, type Remembered, readEntry } from './entry.ts'
-import { type Explanation, explain } from './explain.ts'
+import { type Explanation, explain, told } from './explain.ts'
 import { Flights } from './flight.ts'
+import type { Frame } from './frame.ts'
 import type { Key } from './key.ts'
+import { checkRemote, type FromLevel, Levels, type Remote } from './levels.ts'
 import { type Computed, type Published, publishEntry } from './publish.ts'
 
 /** What the definitions of functions and commands have in common. */
@@ -24,6 +27,8 @@ export interface Remembrance {
   readonly scope?: string
   /** What is forgotten by itself: unused for so long, or beyond so many bytes. */
   readonly keep?: CacheKeep
+  /** Asked when there is nothing here, and sent what is computed here: a server, or several levels in their order. */
+  readonly remote?: Remote | readonly Remote[]
 }
 
 export interface Judged {
@@ -35,7 +40,7 @@ const scopeForm = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/
 /** Clocks of two machines may differ by so much; a result from further ahead was made before the clock was set back. */
 const clockSkewMs = 60_000
 
-export function checkRemembrance(what: string, { ttl, errors, scope, keep }: Remembrance): void {
+export function checkRemembrance(what: string, { ttl, errors, scope, keep, remote }: Remembrance): void {
   if (scope !== undefined && !scopeForm.test(scope)) {
     const why = 'scope must have 1 to 100 letters, digits, dots, dashes and underscores'
     throw new RepriseError('INVALID_ARGUMENT', `${what}: ${why}`, { scope: String(scope).slice(0, 100) })
@@ -43,6 +48,7 @@ export function checkRemembrance(what: string, { ttl, errors, scope, keep }: Rem
   if (ttl !== undefined) toMs(ttl, `${what}: ttl`)
   if (errors !== undefined) toMs(errors, `${what}: errors`)
   if (keep !== undefined) checkKeep(`${what}: keep`, keep)
+  if (remote !== undefined) checkRemote(what, remote)
 }
 
 export class Remembering {
@@ -54,6 +60,8 @@ export class Remembering {
   readonly #flights: Flights<Remembered>
   readonly #uses: Uses
   readonly #pruner: Pruner
+  readonly #levels: Levels
+  readonly #isFit: (frame: Frame) => boolean
   readonly #leave: () => void
   readonly #ending = new AbortController()
   #isClosed = false
@@ -64,6 +72,8 @@ export class Remembering {
     name: string,
     options: Remembrance & { readonly stale?: Duration },
     isFailure: (envelope: Envelope) => boolean,
+    /** Whether what came from elsewhere can be a result of this definition. */
+    isFit: (frame: Frame) => boolean = () => true,
   ) {
     this.host = host
     this.#what = what
@@ -73,6 +83,8 @@ export class Remembering {
     this.#flights = new Flights(host.kernel)
     this.#uses = new Uses(host)
     this.#pruner = new Pruner(host, memoCache, name, options.keep ?? {})
+    this.#levels = new Levels(host, name, options.scope ?? mainScope, options.remote)
+    this.#isFit = isFit
     this.#leave = host.onClose(() => this.close())
   }
 
@@ -107,36 +119,83 @@ export class Remembering {
     return !isFailure && stale !== undefined && age < toMs(allowed) + toMs(stale) ? 'stale' : 'over'
   }
 
-  /** `run` is called by one process at a time. With `refresh` it is called whatever is there. */
+  /**
+   * `run` is called by one process at a time, if no further level has it. With `refresh` it is called whatever is there.
+   */
   compute(
     key: Key,
     { refresh = false, signal }: { readonly refresh?: boolean; readonly signal?: AbortSignal },
     run: (id: TimelineId, taken: StateTimeline) => Promise<Remembered>,
   ): Promise<Remembered> {
-    const id = entryId(this.#name, this.#options.scope ?? mainScope, key.hex)
+    const id = this.#own(key)
     const look = async () => {
       const found = refresh ? null : await this.find(key)
       return found?.judged === 'fresh' ? found.remembered : null
     }
-    return this.#flights.join(id, look, (taken) => run(id, taken), signal)
+    const make = async (taken: StateTimeline) => {
+      const filled = refresh ? null : await this.#fill(key, id, taken)
+      return filled ?? (await run(id, taken))
+    }
+    return this.#flights.join(id, look, make, signal)
   }
 
-  async publish(taken: StateTimeline, computed: Computed): Promise<Published> {
+  /** From the next level that has it: checked as it comes, and visible here when all of it was good. */
+  async #fill(key: Key, id: TimelineId, taken: StateTimeline): Promise<Remembered | null> {
+    for await (const found of this.#levels.find(key, (frame) => this.#accepts(frame))) {
+      try {
+        const filled = await publishEntry(
+          this.host.kernel,
+          taken,
+          computedElsewhere(id, found, this.problem.bind(this)),
+        )
+        found.settle(null)
+        if (filled.isStored) {
+          this.#pruner.stored()
+          this.#levels.send(key, id, found.origin.cache)
+        }
+        return filled
+      } catch (error) {
+        // What this store refuses says nothing about the level.
+        const isItsFault = error instanceof LevelError || isReprise(error, 'MALFORMED')
+        found.settle(isItsFault ? error : null)
+        if (!isItsFault) this.problem(error)
+      }
+    }
+    return null
+  }
+
+  #accepts(frame: Frame): boolean {
+    const { envelope } = frame
+    return !this.#isFailure(envelope) && this.judge(envelope) === 'fresh' && this.#isFit(frame)
+  }
+
+  async publish(key: Key, taken: StateTimeline, computed: Computed): Promise<Published> {
     const published = await publishEntry(this.host.kernel, taken, computed)
-    if (published.isStored) this.#pruner.stored()
+    if (!published.isStored) return published
+    this.#pruner.stored()
+    // A failure is often of the machine: it stays where it happened.
+    if (!this.#isFailure(published.envelope)) this.#levels.send(key, computed.id)
     return published
   }
 
   async explain(key: Key): Promise<Explanation> {
-    return await explain(this.host, this.#name, this.#scopes, key, (envelope) => this.judge(envelope))
+    await this.#uses.flush()
+    const here = await explain(this.host, this.#name, this.#scopes, key, (envelope) => this.judge(envelope))
+    if (here.isHit) return here
+    for await (const { envelope, origin, settle } of this.#levels.find(key, (frame) => this.#accepts(frame))) {
+      settle(null)
+      const comparedWith = told({ timeline: this.#own(key), envelope })
+      return { isHit: true, key: key.hex, why: `not here, but in ${origin.cache}`, changes: [], comparedWith }
+    }
+    return here
   }
 
   /** True: there was one. Only its own scope is touched. */
   forget(key: Key): Promise<boolean> {
-    return forgetEntry(this.host, entryId(this.#name, this.#options.scope ?? mainScope, key.hex))
+    return forgetEntry(this.host, this.#own(key))
   }
 
-  used({ timeline }: Remembered): void {
+  used({ timeline }: Pick<Remembered, 'timeline'>): void {
     this.#uses.note(timeline)
   }
 
@@ -144,18 +203,36 @@ export class Remembering {
     this.host.kernel.events.emit('problem', { where: this.#what, error })
   }
 
-  /** Waits for what is being computed. */
+  /** Waits for what is being computed, and for what is on its way to other levels. */
   async close(): Promise<void> {
     if (this.#isClosed) return
     this.#isClosed = true
     this.#leave()
     this.#ending.abort(new RepriseError('CLOSED', `${this.#what} was closed`, { name: this.#name }))
     await this.#flights.settled()
-    await Promise.all([this.#uses.flush(), this.#pruner.settled()])
+    await Promise.all([this.#uses.flush(), this.#pruner.settled(), this.#levels.settled()])
+  }
+
+  /** Where it is written. */
+  #own(key: Key): TimelineId {
+    return entryId(this.#name, this.#options.scope ?? mainScope, key.hex)
   }
 
   get #scopes(): readonly string[] {
     const { scope = mainScope } = this.#options
     return scope === mainScope ? [mainScope] : [scope, mainScope]
+  }
+}
+
+function computedElsewhere(id: TimelineId, found: FromLevel, problem: (error: unknown) => void): Computed {
+  const { stream, envelope, origin } = found
+  return {
+    id,
+    envelope: () => ({ ...envelope, origin }),
+    source: stream,
+    isReadOnce: stream !== null,
+    // It was computed from what the key says; what changed here since then is another key.
+    isSteady: async () => true,
+    problem,
   }
 }

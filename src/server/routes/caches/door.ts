@@ -15,10 +15,10 @@ export interface Spot {
 }
 
 /** In its own scope first. NOT_FOUND: in none that it reads; what lies elsewhere is not there. */
-export async function found(call: Call, spot: Spot): Promise<Artifact> {
+export async function found(call: Call, spot: Spot): Promise<Artifact & { readonly scope: string }> {
   for (const scope of scopesOf(call).all) {
     const artifact = await call.server.artifacts.get({ ...spot, scope })
-    if (artifact) return artifact
+    if (artifact) return { ...artifact, scope }
   }
   throw nothing()
 }
@@ -47,8 +47,8 @@ export async function give(
     if (!meta) throw nothing()
     return new Reply(null, { ...headersOf(meta), ...more(meta) })
   }
-  const { meta, read } = await found(call, spot)
-  return new Reply(bodyOf(read()), { ...headersOf(meta), ...more(meta) })
+  const { meta, read, scope } = await found(call, spot)
+  return new Reply(bodyOf(read()), { ...headersOf(meta), 'reprise-scope': scope, ...more(meta) })
 }
 
 /** Takes the body into the caller's own scope. */

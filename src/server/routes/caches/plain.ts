@@ -1,6 +1,7 @@
 // The plain HTTP cache that Bazel, moon, ccache, Gradle and sccache speak: GET, HEAD, PUT and DELETE below /cache/<space>/.
 // A path that ends in cas/<sha256> promises that digest: a body that does not keep the promise is refused.
 
+import { mayDo } from '../../access.ts'
 import { Reply } from '../../reply.ts'
 import { refuse } from '../../request.ts'
 import type { Call, Route } from '../../route.ts'
@@ -19,10 +20,14 @@ export const plainRoutes: readonly Route[] = [
     tag: 'caches',
     summary: 'Build caches: which scopes this token writes to and reads',
     role: 'read',
-    answer: shapes.answer({ scope: shapes.text, reads: { type: 'array', items: shapes.text } }),
+    answer: shapes.answer({
+      scope: shapes.text,
+      reads: { type: 'array', items: shapes.text },
+      mayWrite: { type: 'boolean' },
+    }),
     call(call) {
       const { own, all } = scopesOf(call)
-      return { scope: own, reads: all }
+      return { scope: own, reads: all, mayWrite: mayDo(call.principal, 'write') }
     },
   },
   {

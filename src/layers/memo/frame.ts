@@ -1,0 +1,170 @@
+// An entry on its way between two stores, as one stream of bytes that vouches for itself:
+//
+//     "RPMEMO" 1 | length of the head, 4 bytes | head | bytes of the stream, if there is one | sha256 of all before
+//
+// The head is canonically encoded: { name, key, streamBytes, envelope }. What is cut off, changed, of another key, or goes on
+// behind its end is refused before anything of it is visible.
+
+import { createHash } from 'node:crypto'
+import { RepriseError } from '../../core/errors.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import type { Envelope } from './entry.ts'
+import type { Key } from './key.ts'
+
+type Coding = Pick<Kernel, 'codec' | 'limits'>
+
+export interface Frame {
+  readonly envelope: Envelope
+  readonly streamBytes: number | null
+  /** Throws at its end unless all of it is as it was sent. Null: there is none, and all was checked already. */
+  readonly stream: AsyncIterable<Uint8Array> | null
+}
+
+const magic = Buffer.from('RPMEMO\u0001', 'latin1')
+const lengthBytes = 4
+const digestBytes = 32
+
+export async function* writeFrame(
+  { codec }: Coding,
+  about: {
+    readonly name: string
+    readonly key: string
+    readonly envelope: Envelope
+    readonly streamBytes: number | null
+  },
+  stream: AsyncIterable<Uint8Array> | null,
+): AsyncGenerator<Uint8Array> {
+  const { name, key, envelope, streamBytes } = about
+  const head = codec.encode({ name, key, envelope, streamBytes })
+  const length = Buffer.alloc(lengthBytes)
+  length.writeUInt32BE(head.length)
+  const hash = createHash('sha256')
+  const opening = Buffer.concat([magic, length, head])
+  hash.update(opening)
+  yield opening
+  for await (const piece of stream ?? []) {
+    hash.update(piece)
+    yield piece
+  }
+  yield hash.digest()
+}
+
+/** MALFORMED unless it is the frame of this name and key, and of the same parts. */
+export async function readFrame(
+  coding: Coding,
+  body: AsyncIterable<Uint8Array>,
+  name: string,
+  key: Key,
+): Promise<Frame> {
+  const { codec, limits } = coding
+  const bytes = new FrameBytes(body)
+  const opening = await bytes.exactly(magic.length + lengthBytes)
+  const length = Buffer.from(opening).readUInt32BE(magic.length)
+  if (!magic.equals(opening.subarray(0, magic.length))) throw malformed('it is no entry of this format')
+  if (length > limits.valueBytes) throw malformed('its head is too long')
+  const head = decoded(codec, await bytes.exactly(length))
+  const { envelope, streamBytes } = checked(coding, head, name, key)
+  if (streamBytes === null) {
+    await bytes.end()
+    return { envelope, streamBytes, stream: null }
+  }
+  return { envelope, streamBytes, stream: bytes.stream(streamBytes) }
+}
+
+function decoded(codec: Coding['codec'], bytes: Uint8Array): Readonly<Record<string, unknown>> {
+  try {
+    return codec.decode(bytes) as Readonly<Record<string, unknown>>
+  } catch (error) {
+    throw malformed(`its head cannot be read (${(error as Error).message})`)
+  }
+}
+
+function checked(
+  { codec }: Coding,
+  head: Readonly<Record<string, unknown>>,
+  name: string,
+  key: Key,
+): Omit<Frame, 'stream'> {
+  if (typeof head !== 'object' || head === null) throw malformed('its head is no record')
+  const { envelope, streamBytes } = head
+  if (head.name !== name || head.key !== key.hex || !isEnvelope(envelope)) throw malformed('it is another entry')
+  // The key alone cannot tell: whoever put it chose where.
+  if (Buffer.compare(codec.encode(envelope.parts), codec.encode(key.parts)) !== 0)
+    throw malformed('its parts are others')
+  if (streamBytes !== null && !(Number.isSafeInteger(streamBytes) && (streamBytes as number) >= 0)) {
+    throw malformed('its length is no number')
+  }
+  if (envelope.outcome.kind === 'bytes' && streamBytes === null) throw malformed('its stream is missing')
+  return { envelope, streamBytes: streamBytes as number | null }
+}
+
+function isEnvelope(value: unknown): value is Envelope {
+  if (typeof value !== 'object' || value === null) return false
+  const { parts, computedAt, tookMs, by, for: asker, outcome } = value as Partial<Record<keyof Envelope, unknown>>
+  const kind = (outcome as { readonly kind?: unknown } | null | undefined)?.kind
+  return (
+    typeof parts === 'object' &&
+    Number.isFinite(computedAt) &&
+    Number.isFinite(tookMs) &&
+    typeof by === 'string' &&
+    (asker === null || typeof asker === 'string') &&
+    // Errors stay where they happened.
+    (kind === 'value' || kind === 'bytes')
+  )
+}
+
+function malformed(why: string): RepriseError {
+  return new RepriseError('MALFORMED', `what came from the cache is not used: ${why}`, {})
+}
+
+/** Exact lengths of a stream of pieces, hashed as they pass. */
+class FrameBytes {
+  readonly #pieces: AsyncIterator<Uint8Array>
+  readonly #hash = createHash('sha256')
+  #rest: Uint8Array = new Uint8Array(0)
+
+  constructor(body: AsyncIterable<Uint8Array>) {
+    this.#pieces = body[Symbol.asyncIterator]()
+  }
+
+  async exactly(length: number): Promise<Uint8Array> {
+    const pieces: Uint8Array[] = []
+    for await (const piece of this.#take(length)) pieces.push(piece)
+    return Buffer.concat(pieces)
+  }
+
+  async *stream(length: number): AsyncGenerator<Uint8Array> {
+    yield* this.#take(length)
+    await this.end()
+  }
+
+  async end(): Promise<void> {
+    const digest = this.#hash.digest()
+    const given: Uint8Array[] = []
+    for await (const piece of this.#pass(digestBytes)) given.push(piece)
+    if (!digest.equals(Buffer.concat(given))) throw malformed('its digest is another')
+    if (this.#rest.length > 0 || !(await this.#pieces.next()).done) throw malformed('it goes on behind its end')
+  }
+
+  async *#take(length: number): AsyncGenerator<Uint8Array> {
+    for await (const piece of this.#pass(length)) {
+      this.#hash.update(piece)
+      yield piece
+    }
+  }
+
+  async *#pass(length: number): AsyncGenerator<Uint8Array> {
+    for (let left = length; left > 0; ) {
+      if (this.#rest.length === 0) {
+        const next = await this.#pieces.next()
+        if (next.done) throw malformed('it ends too early')
+        this.#rest = next.value
+        continue
+      }
+      const piece = this.#rest.subarray(0, left)
+      this.#rest = this.#rest.subarray(piece.length)
+      left -= piece.length
+      yield piece
+    }
+  }
+}

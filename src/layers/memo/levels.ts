@@ -1,0 +1,170 @@
+// The levels behind the local store, asked in their order. What one of them has fills the local store, and those before it;
+// what is computed here goes to all of them, in the background. Scopes hold on the way: what main reads comes from main, and a
+// scope's results are sent only with credentials of that scope.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { type Duration, toMs } from '../../core/duration.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
+import { GuardedLevel } from '../../engine/cache/guarded-level.ts'
+import { baseOf, HttpLevel } from '../../engine/cache/http-level.ts'
+import type { CacheLevel } from '../../engine/cache/level.ts'
+import { readStream } from '../../engine/checkpoint/stored-value.ts'
+import type { Host } from '../../engine/host.ts'
+import { type Envelope, mainScope, type Origin, readEntry } from './entry.ts'
+import { type Frame, readFrame, writeFrame } from './frame.ts'
+import type { Key } from './key.ts'
+
+/** A server of Reprise as the next level of the cache. */
+export interface RemoteCache {
+  /** Of the server: https://cache.example.com. */
+  readonly url: string
+  /** Its scopes say what is read and where results go. */
+  readonly token?: string
+  /** How long it may keep somebody waiting before it is left alone for a while; 10 seconds if left out. */
+  readonly timeout?: Duration
+}
+
+export type Remote = RemoteCache | CacheLevel
+
+const known = namesOf<RemoteCache>({ url: true, token: true, timeout: true })
+const usualTimeout = '10s'
+/** The space below /cache in which entries lie. */
+const space = 'memo'
+
+export function checkRemote(what: string, remote: Remote | readonly Remote[]): void {
+  for (const each of listed(remote)) {
+    if (isLevel(each)) continue
+    if (typeof each !== 'object' || each === null || typeof each.url !== 'string') {
+      throw new RepriseError(
+        'INVALID_ARGUMENT',
+        `${what}: remote must be { url, token }, a level, or a list of them`,
+        {},
+      )
+    }
+    checkOptions(`${what}: remote`, each, known)
+    baseOf(each.url)
+    if (each.timeout !== undefined) toMs(each.timeout, `${what}: remote.timeout`)
+    if (each.token !== undefined && (typeof each.token !== 'string' || !/^[\x21-\x7e]+$/.test(each.token))) {
+      throw new RepriseError(
+        'INVALID_ARGUMENT',
+        `${what}: remote.token must be printable characters without spaces`,
+        {},
+      )
+    }
+  }
+}
+
+/** A frame from a level, whose stream may still turn out to be damaged. */
+export interface FromLevel extends Frame {
+  readonly origin: Origin
+  /** Says whether all of it was good; then those before it get it as well. */
+  settle(error: unknown): void
+}
+
+export class Levels {
+  readonly #host: Host
+  readonly #name: string
+  readonly #scope: string
+  readonly #levels: readonly GuardedLevel[]
+
+  constructor(host: Host, name: string, scope: string, remote: Remote | readonly Remote[] | undefined) {
+    this.#host = host
+    this.#name = name
+    this.#scope = scope
+    this.#levels = remote === undefined ? [] : listed(remote).map((each) => levelOf(host, each))
+  }
+
+  get isEmpty(): boolean {
+    return this.#levels.length === 0
+  }
+
+  /** Those that have it, nearest first; whoever takes one settles it before the next. */
+  async *find(key: Key, accepts: (frame: Frame) => boolean): AsyncGenerator<FromLevel> {
+    for (const level of this.#levels) {
+      const fetched = await level.fetch(keyAt(this.#name, key.hex))
+      if (!fetched) continue
+      if (this.#scope === mainScope && fetched.scope !== mainScope) {
+        fetched.settle(null)
+        const why = `it gives results of ${fetched.scope}, which ${mainScope} does not read: say scope: '${fetched.scope}'`
+        level.tell('scope', why)
+        continue
+      }
+      let frame: Frame
+      try {
+        frame = await readFrame(this.#host.kernel, fetched.body, this.#name, key)
+      } catch (error) {
+        fetched.settle(error)
+        continue
+      }
+      if (!accepts(frame)) {
+        fetched.settle(null)
+        continue
+      }
+      const origin = { cache: level.name, scope: fetched.scope, at: this.#host.kernel.clock.now() }
+      const settle = (error: unknown) => fetched.settle(error)
+      yield { ...frame, origin, settle }
+    }
+  }
+
+  /** To every level, or to those before the one that it came from. */
+  send(key: Key, timeline: TimelineId, from?: string): void {
+    for (const level of this.#levels) {
+      if (level.name === from) return
+      const mayPut = ({ scope }: { readonly scope: string }) => {
+        if (scope !== this.#scope) {
+          level.tell('other-scope', `nothing of ${this.#scope} is sent: its token writes to ${scope}`)
+        }
+        return scope === this.#scope
+      }
+      level.upload({ key: keyAt(this.#name, key.hex), body: () => this.#open(key, timeline), mayPut })
+    }
+  }
+
+  async settled(): Promise<void> {
+    await Promise.all(this.#levels.map((level) => level.settled()))
+  }
+
+  /** Null: it was forgotten meanwhile. */
+  async #open(key: Key, timeline: TimelineId): Promise<AsyncIterable<Uint8Array> | null> {
+    const { kernel } = this.#host
+    const entry = await readEntry(kernel, timeline, { unverified: true })
+    if (!entry) return null
+    const { origin: _, ...envelope }: Envelope = entry.envelope
+    const { stream } = entry
+    const about = { name: this.#name, key: key.hex, envelope, streamBytes: stream?.size ?? null }
+    return writeFrame(kernel, about, stream && readStream(kernel, stream))
+  }
+}
+
+/** The name last: a name can be anything, and no promise of the server is made of it. */
+function keyAt(name: string, hex: string): string {
+  return `${hex}/${name}`
+}
+
+function listed(remote: Remote | readonly Remote[]): readonly Remote[] {
+  return Array.isArray(remote) ? remote : [remote as Remote]
+}
+
+function isLevel(remote: Remote): remote is CacheLevel {
+  const { get, put, access } = (remote ?? {}) as Partial<CacheLevel>
+  return [get, put, access].every((method) => typeof method === 'function')
+}
+
+const shared = {}
+
+/** One per engine for each address and token: what one handle learns of it, all know. */
+function levelOf(host: Host, remote: Remote): GuardedLevel {
+  const levels = host.once(shared, () => new Map<unknown, GuardedLevel>())
+  const { kernel } = host
+  const timeoutMs = toMs((isLevel(remote) ? undefined : remote.timeout) ?? usualTimeout)
+  const id = isLevel(remote) ? remote : JSON.stringify([baseOf(remote.url), remote.token, timeoutMs])
+  let level = levels.get(id)
+  if (!level) {
+    const inner = isLevel(remote) ? remote : new HttpLevel({ ...remote, token: remote.token, space })
+    const problem = (error: RepriseError) => kernel.events.emit('problem', { where: `cache ${inner.name}`, error })
+    level = new GuardedLevel(inner, timeoutMs, { clock: kernel.clock, problem })
+    levels.set(id, level)
+  }
+  return level
+}

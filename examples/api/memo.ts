@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { command, memo } from 'reprise/memo'
+import { type CacheLevel, command, LevelError, memo } from 'reprise/memo'
 import { example } from './example.ts'
 
 export default [
@@ -41,4 +41,25 @@ export default [
       await copy.close()
     },
   ),
+  example(['LevelError'], async (rp) => {
+    const kept = new Map<string, Uint8Array>()
+    const shelf: CacheLevel = {
+      name: 'a shelf',
+      access: async () => ({ scope: 'main', mayWrite: true }),
+      async get(key) {
+        const bytes = kept.get(key)
+        return bytes ? { scope: 'main', body: new Blob([bytes.slice()]).stream() } : null
+      },
+      async put(key, body) {
+        const pieces: Uint8Array[] = []
+        for await (const piece of body) pieces.push(piece)
+        if (pieces.length > 100) throw new LevelError('unfit', 'the shelf takes small results only')
+        kept.set(key, Buffer.concat(pieces))
+      },
+    }
+    const square = await rp.open(memo('square', { version: 1, remote: shelf, run: (n: number) => n * n }))
+    await square.call(3)
+    await square.close()
+    assert.equal(kept.size, 1)
+  }),
 ]

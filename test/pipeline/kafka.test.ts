@@ -1,5 +1,5 @@
 // Pipelines on a real Kafka broker: the kits for sources and sinks, what is committed and what is not, transactions that
-// outlive their process and those that do not, and an audit from outside after kill -9.
+// outlive their process and those that do not, and an audit from outside after kill -9. REPRISE_PIPELINE_KILLS=200 for a long run.
 
 import { once } from 'node:events'
 import { connect } from 'node:net'
@@ -11,10 +11,13 @@ import type { KafkaPort } from '../../src/adapters/kafka/port.ts'
 import { open } from '../../src/index.ts'
 import { collect, json, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
 import { sinkConformance, sourceConformance } from '../../src/testing/index.ts'
-import { Child, newFolder, removeFolder } from '../crash/support.ts'
+import { amount, Child, newFolder, removeFolder } from '../crash/support.ts'
+import { randomFrom } from '../programs/crash-model.mjs'
 import { kafkaJars, type RunningPart, startKafka } from '../support/parts.ts'
 import { until } from '../support/until.ts'
 
+const kills = amount('REPRISE_PIPELINE_KILLS', 2)
+const seed = amount('REPRISE_CRASH_SEED', 7)
 const jars = kafkaJars()
 let broker: RunningPart
 let brokers: string[]
@@ -40,8 +43,11 @@ async function put(
 ) {
   const transaction = await port.begin(`writer-${++writes}`, 60_000)
   await port.addPartitions(transaction, topic, [partition])
-  const records = numbers.map((n) => ({ key: null, value: Buffer.from(String(n)), headers: {}, time: 1 }))
-  await port.produce(transaction, topic, [{ partition, records, sequence: 0 }])
+  for (let sequence = 0; sequence < numbers.length; sequence += 5000) {
+    const some = numbers.slice(sequence, sequence + 5000)
+    const records = some.map((n) => ({ key: null, value: Buffer.from(String(n)), headers: {}, time: 1 }))
+    await port.produce(transaction, topic, [{ partition, records, sequence }])
+  }
   expect(await port.end(transaction, how)).toBe('ended')
 }
 
@@ -51,7 +57,7 @@ async function numbersIn(topic: string, partition = 0): Promise<number[]> {
   const found: number[] = []
   for (let offset = await port.offset(topic, partition, 'oldest'); offset < newest; ) {
     const [fetched] = await port.fetch(topic, [{ partition, offset }], 100)
-    found.push(...fetched!.records.map(({ value }) => Number(Buffer.from(value!).toString())))
+    for (const { value } of fetched!.records) found.push(Number(Buffer.from(value!).toString()))
     offset = fetched!.next
   }
   return found
@@ -271,7 +277,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
 
   it('Kafka to count to Kafka, killed with SIGKILL: nothing is lost, nothing is doubled', async () => {
     const [from, to] = [await newTopic(2), await newTopic(2)]
-    const total = 3000
+    const total = 1000 * (1 + kills)
     for (const partition of [0, 1]) {
       const half = Array.from({ length: total / 2 }, (_, i) => 2 * i + partition)
       await put(from, partition, half)
@@ -279,10 +285,12 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
     const folder = newFolder()
     try {
       const plan = { url: `sqlite:${folder}/counted.db`, brokers, from, to, total }
-      for (const afterMs of [40, 150]) {
+      const random = randomFrom(seed)
+      for (let kill = 0; kill < kills; kill++) {
         const child = new Child('kafka-killed', plan)
-        await child.until(() => child.lines.includes('READY'))
-        await new Promise((resolve) => setTimeout(resolve, afterMs))
+        // Some die while they finish the transactions of the one before.
+        if (kill % 4 !== 3) await child.until(() => child.lines.includes('READY'))
+        await new Promise((resolve) => setTimeout(resolve, random.below(200)))
         await child.kill()
         expect(child.errors).toBe('')
       }
@@ -294,8 +302,10 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
       const counts = new Map<number, number[]>()
       for (const partition of [0, 1]) {
         for (const both of await numbersIn(to, partition)) {
-          const [key, count] = [Math.floor(both / 100_000), both % 100_000]
-          counts.set(key, [...(counts.get(key) ?? []), count])
+          const [key, count] = [Math.floor(both / 10_000_000), both % 10_000_000]
+          const of = counts.get(key) ?? []
+          of.push(count)
+          counts.set(key, of)
         }
       }
       expect(counts.size).toBe(7)
@@ -306,7 +316,7 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
     } finally {
       removeFolder(folder)
     }
-  })
+  }, 3_600_000)
 })
 
 /** The client cannot: one request by hand (CreatePartitions, version 0). */

@@ -39,7 +39,7 @@ const counted = pipeline('counted', (p) => {
       'counts',
       kafkaSink({
         ...{ brokers, topic: to, transactionalId: `counted-${to}` },
-        message: ({ key, value }) => ({ key: String(key), value: String(key * 100_000 + value) }),
+        message: ({ key, value }) => ({ key: String(key), value: String(key * 10_000_000 + value) }),
       }),
     )
 })

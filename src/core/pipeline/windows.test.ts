@@ -44,12 +44,10 @@ describe('session windows', () => {
         fc.array(fc.integer({ min: 0, max: 200 }), { minLength: 1 }),
         fc.integer({ min: 1, max: 20 }),
         (times, gapMs) => {
-          let sessions: TimeWindow[] = []
-          for (const at of times) {
-            const { merged, absorbed } = mergeSession(sessions, at, gapMs)
-            sessions = [...sessions.filter((each) => !absorbed.includes(each)), merged].sort(
-              (a, b) => a.start - b.start,
-            )
+          const sessions: TimeWindow[] = []
+          for (const time of times) {
+            const { start, end, at, absorbed } = mergeSession(sessions, time, gapMs)
+            sessions.splice(at, absorbed, { start, end })
           }
           const wanted: { start: number; end: number }[] = []
           for (const at of [...times].sort((a, b) => a - b)) {

@@ -61,27 +61,33 @@ export function startsOf(windows: FixedWindows, time: number): number[] {
   return starts.reverse()
 }
 
-export interface SessionMerge {
-  /** The session that holds the record now. */
-  readonly merged: TimeWindow
-  /** Sessions that became part of it, oldest first. */
-  readonly absorbed: readonly TimeWindow[]
+export interface SessionMerge extends TimeWindow {
+  /** Where the session lies among those of its key. */
+  readonly at: number
+  /** How many sessions from there on became part of it: none, one, or two with the record between them. */
+  readonly absorbed: number
 }
 
-/** Where a record goes among the sessions of its key, which are in order and do not touch. */
+/** The session that holds a record now, and where it goes among the sessions of its key, which are in order and do not touch. */
 export function mergeSession(sessions: readonly TimeWindow[], time: number, gapMs: number): SessionMerge {
   let start = time
   let end = time + gapMs
-  const absorbed: TimeWindow[] = []
-  for (const session of sessions) {
+  let at = 0
+  let absorbed = 0
+  for (let i = 0; i < sessions.length; i++) {
+    const session = sessions[i]!
     // [a, b) and [b, c) touch without overlapping: a gap of exactly gapMs ends a session.
-    if (session.end <= time || session.start >= time + gapMs) continue
-    absorbed.push(session)
-    start = Math.min(start, session.start)
-    end = Math.max(end, session.end)
+    if (session.start >= time + gapMs) break
+    if (session.end <= time) {
+      at = i + 1
+      continue
+    }
+    absorbed += 1
+    if (session.start < start) start = session.start
+    if (session.end > end) end = session.end
   }
-  assert(absorbed.length <= 2, 'sessions of one key do not overlap')
-  return { merged: { start, end }, absorbed }
+  assert(absorbed <= 2, 'sessions of one key do not overlap')
+  return { start, end, at, absorbed }
 }
 
 /** True: no record of this window can count any more. */

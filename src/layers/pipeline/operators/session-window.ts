@@ -12,10 +12,13 @@ import { type MakeOperator, recordOf, tablesOf } from '../operator.ts'
 import { EarlyKeys } from './early.ts'
 import { Progress, type WindowResult } from './window.ts'
 
+/** Changed in place while the table owns it: see `StateTable.own`. */
 interface Session<A> {
-  readonly start: number
-  readonly end: number
-  readonly accumulator: A
+  start: number
+  end: number
+  accumulator: A
+  /** Merged into another one; never stored. */
+  isGone?: true
 }
 
 export function sessions<T, A, R>(
@@ -24,16 +27,16 @@ export function sessions<T, A, R>(
   aggregation: Aggregation<T, A, R>,
 ): MakeOperator {
   return ([next, late], context) => {
-    const state = new StateTable<readonly Session<A>[]>()
+    const state = new StateTable<Session<A>[]>()
     const progress = new Progress()
+    /** A session that goes on has an entry at some time until its end, and one that is over has one where it is forgotten. */
     const queue = new TimeQueue<PipelineKey>()
     const early = new EarlyKeys<true>(earlyMs)
     const { initial, add, merge, result, copy } = aggregation
     const of = (key: PipelineKey) => state.get(state.space(0), key) ?? []
-    const schedule = (key: PipelineKey, end: number) => {
-      queue.add(end, key)
-      if (lateMs > 0) queue.add(end + lateMs, key)
-    }
+    const copied = (held: readonly Session<A>[]) =>
+      held.map(({ start, end, accumulator }) => ({ start, end, accumulator: copy ? copy(accumulator) : accumulator }))
+    const schedule = (key: PipelineKey, end: number, now: number) => queue.add(end > now ? end : end + lateMs, key)
     const give = (results: readonly (readonly [PipelineKey, Session<A>])[], isEarly = false) => {
       if (results.length === 0) return
       next!.batch({
@@ -49,40 +52,57 @@ export function sessions<T, A, R>(
     }
     /** The session that holds the record now; null: it is too late. */
     const put = (key: PipelineKey, time: number, value: T): Session<A> | null => {
-      const before = of(key)
-      const { merged, absorbed } = mergeSession(before, time, gapMs)
-      if (isForgotten(merged.end, lateMs, progress.watermark)) return null
-      const joined = before.filter((each) => absorbed.includes(each))
-      // A session that is merged stays what it was in a checkpoint under way, so in-place changes need a copy.
-      const base = joined.map(({ accumulator }) => (copy ? copy(accumulator) : accumulator))
-      const accumulator = add(base.length === 0 ? initial() : base.reduce(merge), value)
-      const session = { ...merged, accumulator }
-      const others = before.filter((each) => !absorbed.includes(each))
-      state.set(
-        state.space(0),
-        key,
-        [...others, session].sort((a, b) => a.start - b.start),
-      )
-      schedule(key, session.end)
+      const { watermark } = progress
+      const space = state.space(0)
+      const slot = space.slots.get(key)
+      const { start, end, at, absorbed } = mergeSession(slot === undefined ? [] : space.values[slot]!, time, gapMs)
+      if (isForgotten(end, lateMs, watermark)) return null
       early.note(true, key)
+      if (absorbed === 0) {
+        const session = { start, end, accumulator: add(initial(), value) }
+        if (slot === undefined) state.add(space, key, [session])
+        else state.own(space, slot, copied).splice(at, 0, session)
+        schedule(key, end, watermark)
+        return session
+      }
+      const held = state.own(space, slot!, copied)
+      const session = held[at]!
+      const second = absorbed === 2 ? held[at + 1]! : null
+      // It has an entry before its end, which sees where that is by then.
+      const isWaited = session.end > watermark || (second !== null && second.end > watermark)
+      session.accumulator = add(second ? together(session, second) : session.accumulator, value)
+      session.start = start
+      session.end = end
+      if (second) {
+        held.splice(at + 1, 1)
+        second.isGone = true
+      }
+      if (!isWaited) schedule(key, end, watermark)
       return session
     }
+    /** Neither is changed: the record between them may still be poison. */
+    const together = (a: Session<A>, b: Session<A>) => merge(copy ? copy(a.accumulator) : a.accumulator, b.accumulator)
+    /** Sessions of late records, as far as nothing later in the batch made them go on, or part of another. */
+    const stillOver = (again: ReadonlyMap<Session<A>, PipelineKey>) =>
+      [...again].flatMap(([session, key]) =>
+        session.isGone || session.end > progress.watermark ? [] : [[key, session] as const],
+      )
     const input: Output = {
       batch(batch: Batch) {
         const { values, times, keys } = batch
         assert(times !== null && keys !== null, 'a window has keys and times')
         const tooLate: number[] = []
-        const again = new Map<PipelineKey, Session<A>>()
+        const again = new Map<Session<A>, PipelineKey>()
         for (let i = 0; i < values.length; i++) {
           try {
             const session = put(keys[i]!, times[i]!, values[i] as T)
             if (session === null) tooLate.push(i)
-            else if (session.end <= progress.watermark) again.set(keys[i]!, session)
+            else if (session.end <= progress.watermark) again.set(session, keys[i]!)
           } catch (error) {
             context.poison(recordOf(batch, i), error)
           }
         }
-        give([...again])
+        if (again.size > 0) give(stillOver(again))
         if (tooLate.length === 0) return
         context.late(tooLate.length)
         late!.batch(pick(batch, tooLate))
@@ -93,13 +113,18 @@ export function sessions<T, A, R>(
           for (let due = queue.take(time); due; due = queue.take(time)) {
             const over: [PipelineKey, Session<A>][] = []
             for (const key of due.items) {
-              const held = of(key)
-              for (const session of held) {
+              const space = state.space(0)
+              const slot = space.slots.get(key)
+              if (slot === undefined) continue
+              let forgotten = 0
+              for (const session of space.values[slot]!) {
                 if (session.end === due.time && session.end > before) over.push([key, session])
+                if (isForgotten(session.end, lateMs, due.time)) forgotten += 1
+                else schedule(key, session.end, due.time)
               }
-              const kept = held.filter(({ end }) => !isForgotten(end, lateMs, due.time))
-              if (kept.length === 0) state.delete(state.space(0), key)
-              else if (kept.length < held.length) state.set(state.space(0), key, kept)
+              // They are in order, so those that are forgotten come first.
+              if (forgotten === space.values[slot]!.length) state.delete(space, key)
+              else if (forgotten > 0) state.own(space, slot, copied).splice(0, forgotten)
             }
             give(over)
           }
@@ -118,7 +143,7 @@ export function sessions<T, A, R>(
       restored() {
         progress.restored()
         for (const [key, held] of state.space(0).entries()) {
-          for (const { end } of held) schedule(key, end)
+          for (const { end } of held) schedule(key, end, progress.watermark)
           early.note(true, key)
         }
       },

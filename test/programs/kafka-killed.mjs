@@ -1,5 +1,5 @@
 // A pipeline from Kafka to Kafka that is killed from outside: it counts records by key, and writes each count. It says READY when
-// records flow, and DONE when all of them were counted.
+// records flow, MADE when a checkpoint is made, and DONE when all of them were counted.
 // node kafka-killed.mjs '{"url": "sqlite:file.db", "brokers": [], "from": "a", "to": "b", "total": 10}'
 
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -48,6 +48,15 @@ const rp = await open(url, { lease: '2s' })
 const run = await rp.run(counted, {}, { checkpoint: { every: '20ms' }, wait: '20s' })
 await run.started()
 process.stdout.write('READY\n')
+// Those of earlier processes are known as well.
+const newest = () => run.status.checkpoints.recent.at(-1)?.checkpoint
+const before = newest()
+const watch = setInterval(() => {
+  if (newest() === before) return
+  process.stdout.write('MADE\n')
+  clearInterval(watch)
+}, 2)
+watch.unref()
 try {
   const { status } = await run.result()
   await rp.close()

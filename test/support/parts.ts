@@ -94,6 +94,8 @@ export async function startKafka(libs: string): Promise<RunningPart> {
     'share.coordinator.state.topic.replication.factor=1',
     'share.coordinator.state.topic.min.isr=1',
     'auto.create.topics.enable=false',
+    // Half a minute after its start it would let go records whose times, which tests choose, are long ago.
+    'log.retention.ms=-1',
     // On a busy machine a beat may come late; the only broker must not be taken for dead by itself.
     'broker.session.timeout.ms=60000',
   ]

@@ -2,7 +2,7 @@
 
 import type { CommandSpec } from './command.ts'
 import { operating } from './commands-operating.ts'
-import { limit, moduleOption, rollbackOptions, yes } from './option-specs.ts'
+import { limit, moduleOption, rollbackOptions, runOptions, yes } from './option-specs.ts'
 
 export const commands: readonly CommandSpec[] = [
   {
@@ -37,13 +37,7 @@ export const commands: readonly CommandSpec[] = [
     name: 'run',
     usage: 'run FILE [NAME]',
     summary: 'run a definition that a module exports',
-    options: {
-      input: { type: 'string', value: 'JSON', help: 'input of the run' },
-      id: { type: 'string', value: 'ID', help: 'id of the run, for workflows and pipelines' },
-      report: { type: 'string', value: 'KIND', help: 'auto, bar, lines, json or none' },
-      work: { type: 'boolean', help: 'keep working on whatever is due, until interrupted' },
-      'dry-run': { type: 'boolean', help: 'migrations: say what would be done, and write nothing' },
-    },
+    options: runOptions,
     arguments: [1, 2],
     store: 'create',
     load: () => import('./commands/run.ts'),

@@ -16,3 +16,11 @@ export const rollbackOptions = {
   takeover: { type: 'boolean', help: 'even if a live process owns it' },
   yes,
 } as const
+export const runOptions = {
+  input: { type: 'string', value: 'JSON', help: 'input of the run' },
+  id: { type: 'string', value: 'ID', help: 'id of the run, for workflows and pipelines' },
+  report: { type: 'string', value: 'KIND', help: 'auto, bar, lines, json or none' },
+  threads: { type: 'string', value: 'N', help: 'pipelines: share its partitions among so many threads' },
+  work: { type: 'boolean', help: 'keep working on whatever is due, until interrupted' },
+  'dry-run': { type: 'boolean', help: 'migrations: say what would be done, and write nothing' },
+} as const

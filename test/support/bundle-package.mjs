@@ -13,9 +13,10 @@ const own = `${folder}.${process.pid}`
 
 const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
 const library = Object.values(exports).flatMap((entry) => entry.default ?? [])
+const programs = ['dist/cli/main.js', 'dist/cli/thread.js', 'dist/cli/commands/demo-child.js']
 // What is shared lies in files that are shared: whoever imports the library gets the one that the command line uses.
 await build({
-  entryPoints: [...library, 'dist/cli/main.js', 'dist/cli/commands/demo-child.js'].map((path) => join(root, path)),
+  entryPoints: [...library, ...programs].map((path) => join(root, path)),
   outbase: dist,
   outdir: join(own, 'dist'),
   chunkNames: 'parts/[hash]',

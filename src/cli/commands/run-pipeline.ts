@@ -4,16 +4,22 @@
 import { runs } from '../../engine/definition.ts'
 import { hostOf } from '../../engine/host.ts'
 import type { Reprise } from '../../engine/reprise.ts'
+import { draws, type PipelineDefinition } from '../../layers/pipeline/definition.ts'
 import type { PipelineReport, PipelineRun, PipelineStatus } from '../../layers/pipeline/index.ts'
+import { reportOfTasks, type TasksStatus } from '../../layers/pipeline/run/tasks.ts'
+import { checkShareable } from '../../layers/pipeline/shareable.ts'
 import { type Options, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { bytes, count, ms } from '../format.ts'
 import { onInterrupt } from '../interrupt.ts'
 import { type Output, toJson } from '../output.ts'
 import type { Runnable } from '../runnable.ts'
+import { urlOf } from '../store.ts'
+import { Threads } from '../threads.ts'
 
 const everyMs = 1000
 const linesEveryMs = 10_000
+const threadsMax = 64
 
 export async function runPipeline(
   engine: Reprise,
@@ -44,23 +50,89 @@ export async function runPipeline(
   }
 }
 
-/** The returned function ends it; called twice, it does nothing. */
+/** Its partitions are shared among threads, each a worker of its own; all of it is one command. */
+export async function runThreads(
+  engine: Reprise,
+  definition: Runnable,
+  file: string,
+  options: Options,
+  output: Output,
+): Promise<{ readonly code: number }> {
+  const threads = Number(text(options, 'threads'))
+  if (!Number.isSafeInteger(threads) || threads < 1 || threads > threadsMax) {
+    throw new UsageError(`--threads must be a whole number from 1 to ${threadsMax} (got ${text(options, 'threads')})`)
+  }
+  if (text(options, 'id') !== undefined) {
+    throw new UsageError('--id names a run of its own; threads share the partitions of the pipeline itself')
+  }
+  const { url, namespace, blobs, keys } = options as Readonly<Record<string, string | undefined>>
+  const store = { url, namespace, blobs, keys, create: true }
+  if (urlOf(store).startsWith('memory:'))
+    throw new UsageError('threads share nothing but a store: memory: is of one alone')
+  const { name } = definition
+  checkShareable(name, (definition as unknown as PipelineDefinition)[draws]())
+  const running = new Threads(threads, { file, name, store }, (words) => output.note(words))
+  const interruption = onInterrupt(output, 'stopping with savepoints')
+  const stopShowing = showing(text(options, 'report') ?? 'auto', () => {
+    const { status } = running
+    return { facts: status, line: (perSecond) => tasksLine(status, perSecond) }
+  })
+  try {
+    void interruption.asked.then(() => running.stop())
+    await running.ended
+    stopShowing()
+    const report = await reportOfTasks(hostOf(engine), `pipeline/${name}`)
+    output.result({ pipeline: name, ...report }, () => {
+      const tasks = `${count(report.tasks, 'partition')} in ${count(threads, 'thread')}`
+      output.line(`${name}: ${report.status}, ${count(report.records, 'record')} in all, ${tasks}`)
+    })
+    if (report.deadLetters > 0) output.note(`${count(report.deadLetters, 'dead letter')}: reprise ls pipeline/${name}`)
+    if (interruption.isAsked && report.status === 'suspended') return { code: exit.interrupted }
+    return { code: report.deadLetters > 0 ? exit.partly : exit.ok }
+  } finally {
+    stopShowing()
+    interruption.off()
+  }
+}
+
+/** @example 12,345 records, 2,000/s, 4 of 8 partitions run, 2 are done */
+function tasksLine({ records, running, done, partitions }: TasksStatus, perSecond: number): string {
+  const parts = [`${records.toLocaleString('en-US')} records`, `${perSecond.toLocaleString('en-US')}/s`]
+  parts.push(`${running} of ${count(partitions, 'partition')} run`)
+  if (done > 0) parts.push(`${done} done`)
+  return parts.join(', ')
+}
+
 function show(run: PipelineRun, reporter: string): () => void {
+  return showing(reporter, () => {
+    const { status } = run
+    return { facts: status, line: (perSecond) => lineOf(status, perSecond) }
+  })
+}
+
+interface Shown {
+  readonly facts: { readonly records: number }
+  line(perSecond: number): string
+}
+
+/** The returned function ends it; called twice, it does nothing. */
+function showing(reporter: string, look: () => Shown): () => void {
   if (!['auto', 'bar', 'lines', 'json', 'none'].includes(reporter)) {
     throw new UsageError(`there is no reporter ${reporter}`, 'auto, bar, lines, json or none')
   }
   const isBar = reporter === 'bar' || (reporter === 'auto' && process.stderr.isTTY === true)
   if (reporter === 'none') return () => undefined
-  let before = { records: 0, elapsedMs: 0 }
+  let before = { records: 0, at: performance.now() }
   let isOver = false
   const draw = () => {
-    const { status } = run
-    const spanMs = status.elapsedMs - before.elapsedMs
-    const perSecond = spanMs > 0 ? Math.round(((status.records - before.records) * 1000) / spanMs) : 0
-    before = status
-    if (reporter === 'json') process.stderr.write(`${toJson({ perSecond, ...status })}\n`)
-    else if (isBar) process.stderr.write(`\r\u001b[2K${lineOf(status, perSecond)}`)
-    else process.stderr.write(`${lineOf(status, perSecond)}\n`)
+    const { facts, line } = look()
+    const now = { records: facts.records, at: performance.now() }
+    const spanMs = now.at - before.at
+    const perSecond = spanMs > 0 ? Math.round(((now.records - before.records) * 1000) / spanMs) : 0
+    before = now
+    if (reporter === 'json') process.stderr.write(`${toJson({ perSecond, ...facts })}\n`)
+    else if (isBar) process.stderr.write(`\r\u001b[2K${line(perSecond)}`)
+    else process.stderr.write(`${line(perSecond)}\n`)
   }
   const timer = setInterval(draw, isBar || reporter === 'json' ? everyMs : linesEveryMs)
   return () => {

@@ -15,7 +15,7 @@ import { grace, onInterrupt } from '../interrupt.ts'
 import { loadModule } from '../module.ts'
 import { type Output, toJson } from '../output.ts'
 import type { Runnable } from '../runnable.ts'
-import { runPipeline } from './run-pipeline.ts'
+import { runPipeline, runThreads } from './run-pipeline.ts'
 import { workOn } from './work.ts'
 
 const run: Command = async ({ engine, args, options, output }) => {
@@ -37,6 +37,10 @@ export async function execute(
   if (isDryRun && definition.kind !== 'migrations') {
     throw new UsageError(`${definition.name} is not a set of migrations: only those have a dry run`)
   }
+  const threads = text(options, 'threads')
+  if (threads !== undefined && (definition.kind !== 'pipeline' || flag(options, 'work'))) {
+    throw new UsageError('--threads is for pipelines that are run to their end, without --work')
+  }
   if (flag(options, 'work')) {
     if (!definition[works]) throw new UsageError(`${definition.name} cannot be worked on`)
     return await workOn(engine, [definition as Workable], output)
@@ -46,10 +50,16 @@ export async function execute(
   if (definition.kind === 'job') return await runJob(engine, definition, file, input, options, output)
   if (definition.kind === 'pipeline') {
     if (json !== undefined) throw new UsageError(`${definition.name} is a pipeline, which takes no input`)
-    const { code } = await runPipeline(engine, definition, startedBy(file, definition), options, output)
-    return code === exit.interrupted
-      ? tellInterrupted(file, definition.name, options, output, [['id', text(options, 'id')]])
-      : code
+    const { code } =
+      threads === undefined
+        ? await runPipeline(engine, definition, startedBy(file, definition), options, output)
+        : await runThreads(engine, definition, file, options, output)
+    if (code !== exit.interrupted) return code
+    const given = [
+      ['id', text(options, 'id')],
+      ['threads', threads],
+    ] as const
+    return tellInterrupted(file, definition.name, options, output, given)
   }
   if (definition.kind === 'migrations') return await runMigrations(engine, definition, file, isDryRun, options, output)
   return await runOther(engine, definition, file, input, options, output)

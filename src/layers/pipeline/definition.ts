@@ -32,6 +32,9 @@ const knownDefaults = namesOf<PipelineDefaults>({
 /** How tools of this layer come by the graph. */
 export const draws: unique symbol = Symbol.for('reprise.pipeline.draws')
 
+/** How a process takes its share of the tasks, and hears of their end. */
+export const shares: unique symbol = Symbol.for('reprise.pipeline.shares')
+
 /** By engine: the pipelines whose tasks this process takes. */
 const worksOn = {}
 
@@ -45,6 +48,8 @@ export interface PipelineDefinition
   readonly fold: Fold<PipelineState>
   /** @internal Anew each time. */
   [draws](): Graph
+  /** @internal As `rp.work`. INVALID_ARGUMENT where it cannot be shared. */
+  [shares](engine: Host): PipelineTasks
 }
 
 /**
@@ -80,6 +85,15 @@ export function pipeline(
     graph.check(name)
     return graph
   }
+  const share = (engine: Host): PipelineTasks => {
+    checkShareable(name, draw())
+    const options = resolvePipelineOptions(name, defaults)
+    engine.declare(pipelineModel(name, options.policy))
+    const working = engine.once(worksOn, () => new Map<string, PipelineTasks>())
+    const tasks = working.get(name) ?? new PipelineTasks({ engine, name, timeline: model.scope, options, draw })
+    working.set(name, tasks)
+    return tasks
+  }
   return {
     [describes]: model,
     kind: 'pipeline',
@@ -106,13 +120,8 @@ export function pipeline(
       return run
     },
     [works](engine: Host) {
-      checkShareable(name, draw())
-      const options = resolvePipelineOptions(name, defaults)
-      engine.declare(pipelineModel(name, options.policy))
-      const working = engine.once(worksOn, () => new Set<string>())
-      if (working.has(name)) return
-      working.add(name)
-      new PipelineTasks({ engine, name, timeline: model.scope, options, draw })
+      share(engine)
     },
+    [shares]: share,
   }
 }

@@ -14,7 +14,7 @@ import type { Graph } from '../graph.ts'
 import type { ResolvedPipelineOptions } from './options.ts'
 import { PipelineRun } from './run.ts'
 import { sharedAttribute } from './state.ts'
-import { taskTimeline } from './task-name.ts'
+import { taskPartition, taskTimeline } from './task-name.ts'
 
 const lookMs = 250
 const firstPauseMs = 100
@@ -26,6 +26,25 @@ export interface TasksOf {
   readonly timeline: string
   readonly options: ResolvedPipelineOptions
   draw(): Graph
+}
+
+/** What this process, or this thread, does of it. */
+export interface TasksStatus {
+  /** Tasks that run here. */
+  readonly running: number
+  /** Of all partitions, those that are known here to have come to their end. */
+  readonly done: number
+  readonly partitions: number
+  /** Read by tasks that run or ran here. */
+  readonly records: number
+}
+
+export interface TasksReport {
+  readonly status: 'done' | 'suspended'
+  readonly tasks: number
+  /** Over all runs, up to the last checkpoint of each task. */
+  readonly records: number
+  readonly deadLetters: number
 }
 
 interface Pause {
@@ -42,7 +61,14 @@ export class PipelineTasks {
   readonly #paused = new Map<string, Pause>()
   readonly #abort = new AbortController()
   readonly #stopLooking: () => void
+  /** Those of runs that have ended. */
+  #records = 0
   #isMarked = false
+  #isEnded: () => void = () => undefined
+  /** Every partition has come to its end, here or elsewhere. */
+  readonly ended: Promise<void> = new Promise((resolve) => {
+    this.#isEnded = resolve
+  })
   #announced: number | null = null
 
   constructor(of: TasksOf) {
@@ -56,9 +82,10 @@ export class PipelineTasks {
     engine.onClose(async () => this.stop())
   }
 
-  /** Partitions whose tasks run here. */
-  get partitions(): readonly string[] {
-    return [...this.#running.keys()]
+  get status(): TasksStatus {
+    let records = this.#records
+    for (const run of this.#running.values()) records += run.status.records
+    return { running: this.#running.size, done: this.#done.size, partitions: this.#announced ?? 0, records }
   }
 
   /** No further task is taken. */
@@ -81,6 +108,7 @@ export class PipelineTasks {
     if (!this.#isMarked) await this.#markShared()
     const share = await fairShare(kernel, this.#key, partitions.length)
     await this.#giveUp(share)
+    if (partitions.length > 0 && partitions.every((partition) => this.#done.has(partition))) this.#isEnded()
     const free = partitions.filter((partition) => this.#isTakeable(partition))
     if (free.length === 0 || this.#running.size >= share) return
     const heads = await kernel.store.head(free.map((partition) => this.#timelineOf(partition)))
@@ -170,8 +198,31 @@ export class PipelineTasks {
       // Another process was quicker, or this one closes.
       if (!isReprise(error, 'OWNED', 'FENCED', 'CLOSED')) events.emit('problem', { where: run.timeline, error })
     } finally {
+      this.#records += run.status.records
       this.#running.delete(partition)
     }
+  }
+}
+
+const headsPerPage = 1000
+
+/** How the tasks of a shared pipeline stand, wherever they ran: as their last checkpoints noted it. */
+export async function reportOfTasks(engine: Host, timeline: string): Promise<TasksReport> {
+  let [tasks, done, records, deadLetters] = [0, 0, 0, 0]
+  for (let after: TimelineId | undefined; ; ) {
+    const page = { prefix: timeline, limit: headsPerPage, ...(after !== undefined && { after }) }
+    const heads = await engine.list(page)
+    for (const { timeline: task, status, attributes } of heads) {
+      if (taskPartition(timeline, task) === null) continue
+      tasks += 1
+      if (status === 'done') done += 1
+      records += Number(attributes.records ?? 0)
+      deadLetters += Number(attributes.dead ?? 0)
+    }
+    if (heads.length < headsPerPage) {
+      return { status: tasks > 0 && done === tasks ? 'done' : 'suspended', tasks, records, deadLetters }
+    }
+    after = heads.at(-1)!.timeline
   }
 }
 

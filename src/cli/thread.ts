@@ -1,0 +1,31 @@
+// One of the threads of `reprise run FILE --threads N`. It has nothing in common with the others but the store: an engine of its
+// own, the module loaded anew, and its share of the pipeline's tasks, as a process of its own would have.
+
+import { parentPort, workerData } from 'node:worker_threads'
+import { hostOf } from '../engine/host.ts'
+import { type PipelineDefinition, shares } from '../layers/pipeline/definition.ts'
+import { pick } from './commands/run.ts'
+import { grace } from './interrupt.ts'
+import { loadModule } from './module.ts'
+import { openEngine } from './store.ts'
+import { problemWords } from './tell.ts'
+import type { ThreadOf, ThreadSays } from './threads.ts'
+
+const tellEveryMs = 500
+
+async function main({ file, name, number, store }: ThreadOf): Promise<void> {
+  const say = (message: ThreadSays) => parentPort!.postMessage(message)
+  const engine = await openEngine({ ...store, worker: `thread ${number}` })
+  engine.events.on('problem', ({ where, error }) => say({ problem: problemWords(where, error) }))
+  const definition = pick(await loadModule(file), name, file) as unknown as PipelineDefinition
+  const tasks = definition[shares](hostOf(engine))
+  const telling = setInterval(() => say({ status: tasks.status }), tellEveryMs)
+  // Asked to stop, or all is done: each task that runs here leaves with a savepoint.
+  await Promise.race([tasks.ended, new Promise<void>((resolve) => parentPort!.once('message', () => resolve()))])
+  clearInterval(telling)
+  await engine.close({ grace })
+  say({ status: tasks.status })
+  parentPort!.close()
+}
+
+await main(workerData as ThreadOf)

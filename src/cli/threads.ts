@@ -1,0 +1,82 @@
+// A pipeline in several threads of one process: each is a worker that shares nothing with the others but the store, and takes its
+// share of the partitions, as processes do. So what holds for several processes holds for threads: tasks are fenced by epochs,
+// and none waits for another. This thread only watches them.
+
+import { Worker } from 'node:worker_threads'
+import { RepriseError } from '../core/errors.ts'
+import type { TasksStatus } from '../layers/pipeline/run/tasks.ts'
+import type { StoreOptions } from './store.ts'
+
+export interface ThreadOf {
+  readonly file: string
+  readonly name: string
+  readonly number: number
+  readonly store: StoreOptions
+}
+
+export type ThreadSays = { readonly status: TasksStatus } | { readonly problem: string }
+
+const path = new URL(`./thread${import.meta.url.endsWith('.ts') ? '.ts' : '.js'}`, import.meta.url)
+
+export class Threads {
+  readonly #workers: readonly Worker[]
+  readonly #status = new Map<number, TasksStatus>()
+  /** Resolves when all have ended by themselves; rejects if one did not, and the others were stopped. */
+  readonly ended: Promise<void>
+
+  constructor(count: number, of: Omit<ThreadOf, 'number'>, onProblem: (words: string) => void) {
+    this.#workers = Array.from({ length: count }, (_, number) => {
+      const worker = new Worker(path, { workerData: { ...of, number } satisfies ThreadOf })
+      worker.on('message', (said: ThreadSays) => {
+        if ('status' in said) this.#status.set(number, said.status)
+        else onProblem(`thread ${number}: ${said.problem}`)
+      })
+      return worker
+    })
+    this.ended = this.#end()
+    this.ended.catch(() => undefined)
+  }
+
+  /** Of all of them together. */
+  get status(): TasksStatus {
+    const all = [...this.#status.values()]
+    const sum = (of: (status: TasksStatus) => number) => all.reduce((total, each) => total + of(each), 0)
+    const most = (of: (status: TasksStatus) => number) => Math.max(0, ...all.map(of))
+    return {
+      running: sum(({ running }) => running),
+      records: sum(({ records }) => records),
+      // What has ended is known to one of them first.
+      done: most(({ done }) => done),
+      partitions: most(({ partitions }) => partitions),
+    }
+  }
+
+  /** Each leaves with savepoints; see `ended`. */
+  stop(): void {
+    for (const worker of this.#workers) worker.postMessage('stop')
+  }
+
+  async #end(): Promise<void> {
+    const failures: unknown[] = []
+    await Promise.all(
+      this.#workers.map(
+        (worker, number) =>
+          new Promise<void>((resolve) => {
+            worker.once('error', (error) => {
+              failures.push(error)
+              // What it had is free when this process ends, or when its lease is over.
+              this.stop()
+            })
+            worker.once('exit', (code) => {
+              if (code !== 0 && failures.length === 0) {
+                failures.push(new RepriseError('RUN_FAILED', `thread ${number} ended with code ${code}`))
+                this.stop()
+              }
+              resolve()
+            })
+          }),
+      ),
+    )
+    if (failures.length > 0) throw failures[0]
+  }
+}

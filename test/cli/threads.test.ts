@@ -1,0 +1,106 @@
+// A pipeline whose partitions several threads of one command share: stopped and run again, killed in the middle, and refused
+// where threads could not share it. The user's table is counted by plain SQL.
+
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { DatabaseSync } from '@photostructure/sqlite'
+import { afterEach, beforeEach, expect, it } from 'vitest'
+import { until } from '../support/until.ts'
+import { cli, live, workFolder } from './support.ts'
+
+let folder: ReturnType<typeof workFolder>
+beforeEach(() => {
+  folder = workFolder()
+  writeFileSync(join(folder.path, 'clicks.mjs'), module)
+})
+afterEach(() => folder.remove())
+
+const [partitions, records] = [4, 300]
+
+/** A few records at a time, so that it can be met at work; the table says which thread had them. */
+const module = `
+import { threadId } from 'node:worker_threads'
+import { count, generated, pipeline, rows } from 'reprise/pipeline'
+const inner = generated((n, part) => ({ n, part }), { count: ${records}, partitions: ${partitions} })
+const slowly = {
+  partitions: (context) => inner.partitions(context),
+  async open(from, context) {
+    const reader = await inner.open(from, context)
+    return {
+      partitions: () => reader.partitions(),
+      close: () => reader.close(),
+      async read() {
+        await new Promise((resolve) => setTimeout(resolve, Number(process.env.PAUSE ?? 10)))
+        return reader.read(5)
+      },
+    }
+  },
+}
+if (process.env.FAULT && threadId > 0) throw new Error('no thread can load this')
+export const clicks = pipeline('clicks', (p) => {
+  p.from('ticks', slowly, { keyed: true })
+    .keyBy(({ n, part }) => \`\${part}-\${n % 3}\`)
+    .aggregate('nth', count())
+    .to('seen', rows({
+      table: 'seen',
+      row: ({ key, value }) => ({ key, nth: value, thread: threadId }),
+      setup: 'CREATE TABLE IF NOT EXISTS seen (key TEXT, nth INTEGER, thread INTEGER)',
+    }))
+}, { checkpoint: { every: '50ms' } })
+export const crossing = pipeline('crossing', (p) => {
+  p.from('ticks', slowly).keyBy(({ n }) => n).aggregate('nth', count()).to('seen', rows({ table: 'seen', row: () => ({}) }))
+})
+`
+
+function seen(): { readonly rows: readonly string[]; readonly threads: number } {
+  const db = new DatabaseSync(join(folder.path, '.reprise/reprise.db'), { readOnly: true, timeout: 5000 })
+  const found = db.prepare('SELECT key, nth, thread FROM seen').all() as { key: string; nth: number; thread: number }[]
+  db.close()
+  return {
+    rows: found.map(({ key, nth }) => `${key} ${nth}`).sort(),
+    threads: new Set(found.map(({ thread }) => thread)).size,
+  }
+}
+
+const wanted = Array.from({ length: partitions * records }, (_, i) => {
+  const [part, n] = [Math.floor(i / records), i % records]
+  return `${part}-${n % 3} ${Math.floor(n / 3) + 1}`
+}).sort()
+
+it('threads share the partitions, stop with savepoints at Ctrl-C, outlive kill -9, and have every record once', async () => {
+  const cwd = folder.path
+  const first = live(['run', 'clicks.mjs', 'clicks', '--threads', '2', '--report', 'json'], {
+    cwd,
+    env: { PAUSE: '1000' },
+  })
+  await first.until(/"records":[1-9]/)
+  // Whoever starts later gets its share.
+  await until(() => seen().threads === 2)
+  const stopped = await first.end('SIGINT')
+  expect(stopped).toMatchObject({ code: 130, signal: null })
+  expect(stopped.stdout).toMatch(/^clicks: suspended, [\d,]+ records? in all, \d partitions? in 2 threads/)
+  expect(stopped.stderr).toContain('reprise run clicks.mjs clicks --threads 2')
+  const second = live(['run', 'clicks.mjs', 'clicks', '--threads', '2', '--report', 'json'], { cwd })
+  await second.until(/"records":[1-9]/)
+  await second.end('SIGKILL')
+  const last = await cli(['run', 'clicks.mjs', 'clicks', '--threads', '3', '--json'], { cwd, env: { PAUSE: '1' } })
+  expect(last.code, last.stderr).toBe(0)
+  expect(JSON.parse(last.stdout)).toEqual({
+    ...{ pipeline: 'clicks', status: 'done', tasks: partitions, records: partitions * records, deadLetters: 0 },
+  })
+  expect(seen().rows).toEqual(wanted)
+})
+
+it('says why threads cannot have it: keys that cross partitions, another kind of run, a store of one alone', async () => {
+  const cwd = folder.path
+  const run = async (...args: string[]) => {
+    const { code, stderr } = await cli(['run', 'clicks.mjs', ...args], { cwd, env: { FAULT: '1' } })
+    expect(code).not.toBe(0)
+    return stderr
+  }
+  expect(await run('crossing', '--threads', '2')).toContain('{ keyed: true }')
+  expect(await run('clicks', '--threads', '0')).toContain('from 1 to 64')
+  expect(await run('clicks', '--threads', '2', '--id', 'a')).toContain('--id')
+  expect(await run('clicks', '--threads', '2', '--url', 'memory:')).toContain('memory:')
+  expect(await run('clicks', '--threads', '2')).toContain('no thread can load this')
+})

@@ -256,6 +256,43 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
     await rp.close()
   })
 
+  it('tells a group the offsets of its checkpoints, and never reads them', async () => {
+    const topic = await newTopic(2)
+    await put(topic, 0, [1, 2, 3])
+    await put(topic, 1, [4])
+    const rp = await open('memory:')
+    const out = collect<number>()
+    const watched = pipeline('watched', (p) => {
+      p.from('in', kafka({ brokers, topic, group: 'lag' }), { decode: json<number>() }).to('out', out)
+    })
+    const offsets = async () => {
+      // The first group of a broker waits for its topic.
+      const coordinator = await client.cluster.getCoordinator('GROUP', 'lag').catch(() => null)
+      if (!coordinator) return new Map<number, number>()
+      const asked = [{ name: topic, partitions: [{ partitionIndex: 0 }, { partitionIndex: 1 }] }]
+      const { topics } = await coordinator.offsetFetch({ groupId: 'lag', topics: asked, requireStable: true })
+      const found = topics.flatMap(({ partitions }) => partitions)
+      return new Map(found.map(({ partitionIndex, committedOffset }) => [partitionIndex, Number(committedOffset)]))
+    }
+    const run = await rp.run(watched, {}, { checkpoint: { every: 1 } }).started()
+    const areTold = async (first: number, second: number) => {
+      const told = await offsets()
+      // Behind the last record, or behind the marker of its transaction too.
+      return (told.get(0) ?? 0) >= first && (told.get(1) ?? 0) >= second
+    }
+    await until(() => areTold(3, 1), run.result())
+    await run.stop()
+    // Somebody sets them back: the pipeline stands where its checkpoint says.
+    const first = new Map([0, 1].map((partition) => [partition, 0]))
+    await port.commitOffsets('lag', topic, first)
+    await put(topic, 1, [5])
+    const again = await rp.run(watched, {}, { checkpoint: { every: 1 } }).started()
+    await until(() => areTold(3, 3), again.result())
+    await again.stop()
+    expect([...out.values].sort()).toEqual([1, 2, 3, 4, 5])
+    await rp.close()
+  })
+
   it('sets poison records aside, and an idle partition holds no window back', async () => {
     const topic = await newTopic(2)
     await put(topic, 0, ['no json', '1', '2'])

@@ -199,6 +199,19 @@ class KafkatsPort implements KafkaPort {
     return outcome === 'ended' && how === 'commit' ? await endOnce() : outcome
   }
 
+  async commitOffsets(group: string, topic: string, offsets: ReadonlyMap<number, number>): Promise<void> {
+    const partitions = [...offsets].map(([partitionIndex, next]) => ({ partitionIndex, committedOffset: BigInt(next) }))
+    await this.#again(null, async () => {
+      const coordinator = await this.#coordinator(group, 'GROUP')
+      // As one that is no member: the broker takes it only from a group that has none.
+      const request = { groupId: group, generationId: -1, memberId: '', topics: [{ name: topic, partitions }] }
+      const { topics } = await coordinator.offsetCommit(request)
+      for (const { errorCode } of topics.flatMap((each) => each.partitions)) {
+        await this.#checkCoordinator(`offsets of the group ${group}`, errorCode, group, 'GROUP')
+      }
+    })
+  }
+
   async close(): Promise<void> {
     this.#isClosed = true
     await this.#client.disconnect().catch(() => undefined)
@@ -245,13 +258,18 @@ class KafkatsPort implements KafkaPort {
     return { partition, outcome: 'ok', ...(await committedOf(topic, response, from)) }
   }
 
-  #coordinator(id: string): Promise<Broker> {
-    return this.#client.cluster.getCoordinator('TRANSACTION', id)
+  #coordinator(id: string, kind: 'TRANSACTION' | 'GROUP' = 'TRANSACTION'): Promise<Broker> {
+    return this.#client.cluster.getCoordinator(kind, id)
   }
 
-  async #checkCoordinator(what: string, code: ErrorCode, id: string): Promise<void> {
+  async #checkCoordinator(
+    what: string,
+    code: ErrorCode,
+    id: string,
+    kind: 'TRANSACTION' | 'GROUP' = 'TRANSACTION',
+  ): Promise<void> {
     if (code === ErrorCode.NotCoordinator || code === ErrorCode.CoordinatorNotAvailable) {
-      this.#client.cluster.invalidateCoordinator('TRANSACTION', id)
+      this.#client.cluster.invalidateCoordinator(kind, id)
     }
     await this.#check(what, code, null)
   }

@@ -82,5 +82,7 @@ export interface KafkaPort {
   produce(transaction: TransactionId, topic: string, batches: readonly OutBatch[]): Promise<void>
   /** 'gone': there is no such transaction any more. Ended the same way before, it is 'ended' again. */
   end(transaction: TransactionId, how: 'commit' | 'abort'): Promise<'ended' | 'gone'>
+  /** For tools that watch how far a group is behind; nothing here reads them. */
+  commitOffsets(group: string, topic: string, offsets: ReadonlyMap<number, number>): Promise<void>
   close(): Promise<void>
 }

@@ -2,9 +2,11 @@
 // checkpoint and nowhere else, so there is no consumer group, no rebalance and no session to wait for. Only what is committed
 // is read.
 
+import { setTimeout as sleep } from 'node:timers/promises'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
+import { hostOf } from '../../engine/host.ts'
 import type { Positions, Source, SourceContext, SourceReader } from '../../layers/pipeline/source.ts'
 import { ReadyQueue } from '../../layers/pipeline/sources/ready-queue.ts'
 import { connectTo } from './kafkats.ts'
@@ -18,12 +20,19 @@ export interface KafkaOptions extends KafkaConnecting {
   readonly gone?: 'fail' | 'oldest' | 'newest'
   /** How often to look for new partitions; every 10 seconds if left out. */
   readonly discover?: Duration
+  /**
+   * A group to which offsets are committed when a checkpoint with them is published, for tools that watch lag. It must be one of
+   * its own without members. Nothing reads them here: positions lie in the checkpoint. Left out: none are committed.
+   */
+  readonly group?: string
 }
 
-const known = new Set(['brokers', 'clientId', 'client', 'topic', 'start', 'gone', 'discover'])
+const known = new Set(['brokers', 'clientId', 'client', 'topic', 'start', 'gone', 'discover', 'group'])
 /** How long a request waits on the broker where nothing is there, and where others are only held back by us. */
 const waitMs = 250
 const heldWaitMs = 20
+/** How long the end of a run waits for the last offsets of the group. */
+const tellWithinMs = 2000
 /** Batches of one partition that are read ahead. */
 const aheadMax = 2
 
@@ -32,6 +41,7 @@ export function kafka(options: KafkaOptions): Source<KafkaRecord> {
   checkOptions('kafka', options, known)
   const { topic } = options
   if (typeof topic !== 'string' || topic === '') throw new RepriseError('INVALID_ARGUMENT', 'kafka needs { topic }')
+  if (options.group === '') throw new RepriseError('INVALID_ARGUMENT', 'the group of kafka must have a name')
   const discoverMs = toMs(options.discover ?? '10s', 'discover')
   return {
     async partitions() {
@@ -72,12 +82,16 @@ class KafkaReader implements SourceReader<KafkaRecord> {
   readonly #signal: AbortSignal
   readonly #ready = new ReadyQueue<KafkaRecord>()
   readonly #onAbort = () => this.#ready.close()
+  readonly #onProblem: (error: unknown) => void
   #places: readonly Place[] = []
   #names: readonly string[] = []
   #room: (() => void) | null = null
   #lookedAt = 0
   #running: Promise<void> = Promise.resolve()
   #isClosed = false
+  /** Positions of the newest published checkpoint that the group was not told yet. */
+  #untold: Positions | null = null
+  #telling: Promise<void> | null = null
 
   constructor(
     port: KafkaPort,
@@ -92,6 +106,8 @@ class KafkaReader implements SourceReader<KafkaRecord> {
     this.#from = from
     this.#given = context.partitions
     this.#signal = context.signal
+    this.#onProblem = (error) =>
+      void hostOf(context.engine).kernel.events.emit('problem', { where: `${context.pipeline} ${context.name}`, error })
   }
 
   async begin(): Promise<void> {
@@ -112,12 +128,34 @@ class KafkaReader implements SourceReader<KafkaRecord> {
     return this.#ready.take(max)
   }
 
+  /** Beside the pipeline, the newest ones only: a group that cannot be told holds no checkpoint up. */
+  async published(positions: Positions): Promise<void> {
+    if (this.#options.group === undefined) return
+    this.#untold = positions
+    this.#telling ??= this.#tell(this.#options.group)
+  }
+
+  async #tell(group: string): Promise<void> {
+    try {
+      while (this.#untold) {
+        const offsets = new Map([...this.#untold].map(([name, next]) => [Number(name), next as number]))
+        this.#untold = null
+        await this.#port.commitOffsets(group, this.#options.topic, offsets)
+      }
+    } catch (error) {
+      if (!this.#isClosed) this.#onProblem(error)
+    } finally {
+      this.#telling = null
+    }
+  }
+
   async close(): Promise<void> {
     if (this.#isClosed) return
     this.#isClosed = true
     this.#signal.removeEventListener('abort', this.#onAbort)
     this.#ready.close()
     this.#wake()
+    if (this.#telling) await Promise.race([this.#telling, sleep(tellWithinMs, undefined, { ref: false })])
     await this.#port.close()
     await this.#running
   }

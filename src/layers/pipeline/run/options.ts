@@ -29,7 +29,7 @@ export interface PipelineOptions {
   readonly id?: string
   /**
    * Into how many instances operators with keys are divided, each with a range of key groups; as it was if left out, and 1 at
-   * first. Changed, state is divided anew. All of them share one thread.
+   * first. Changed, state is divided anew. All of them share one thread: see `reprise run --threads`.
    */
   readonly parallelism?: number
   /** Into how many groups keys are divided, for good: the most that `parallelism` can be. 128 if left out. */

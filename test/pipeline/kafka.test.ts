@@ -1,5 +1,6 @@
 // Pipelines on a real Kafka broker: the kits for sources and sinks, what is committed and what is not, transactions that
-// outlive their process and those that do not, and an audit from outside after kill -9. REPRISE_PIPELINE_KILLS=200 for a long run.
+// outlive their process and those that do not, and an audit from outside after kill -9 (REPRISE_PIPELINE_KILLS=200 for a long
+// run).
 
 import { once } from 'node:events'
 import { connect } from 'node:net'

@@ -177,6 +177,14 @@ const kinds = {
     remedy: 'fix',
     hint: 'This aggregate was rewritten. Send the command to the one that took its place, which the data names.',
   },
+  STREAM_REPLACED: {
+    remedy: 'stop',
+    hint: 'The client joined again on another stream, or was away for so long that it was forgotten. Join again if it is still wanted.',
+  },
+  WITHDRAWN: {
+    remedy: 'stop',
+    hint: 'The version was withdrawn, and clients go back to the last good one. Correct it, and set it again.',
+  },
   RESCALING: {
     remedy: 'retry',
     hint: 'The state store is moving to another number of partitions. Try again soon. If the process that rescaled it died, call rescale again: it goes on.',

@@ -8,6 +8,7 @@ import { checkName } from './definition.ts'
 const reserved: Readonly<Record<string, string>> = {
   agent: 'agents',
   'ai-sdk': 'recorders of the AI SDK',
+  config: 'pushed configuration',
   events: 'aggregates',
   group: 'cuts and restores of groups',
   job: 'jobs and consumers',

@@ -54,6 +54,7 @@ async function kinds(): Promise<Model[]> {
     pipelines,
     resources,
     agents,
+    configs,
     ...adapters
   ] = await Promise.all([
     import('../layers/job/model.ts'),
@@ -69,6 +70,7 @@ async function kinds(): Promise<Model[]> {
     import('../layers/pipeline/model.ts'),
     import('../layers/resource/model.ts'),
     import('../layers/agent/model.ts'),
+    import('../layers/config/model.ts'),
     import('../adapters/ai-sdk/model.ts'),
     import('../adapters/langgraph/model.ts'),
     import('../adapters/openai-agents/model.ts'),
@@ -91,6 +93,7 @@ async function kinds(): Promise<Model[]> {
     pipelines.pipelineKind,
     resources.resourceKind,
     agents.agentKind,
+    configs.configKind,
     recorders.recorderKind,
     threads.threadKind,
     threads.memoryKind,

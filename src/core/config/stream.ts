@@ -1,0 +1,79 @@
+// The conversation with one client, decided from its record: it joins and says which version it has; it is offered the version
+// that it should have, under a nonce of its stream; it answers with ACK or NACK. Only an answer to the offer that waits for one
+// counts: every other nonce is of an offer that was replaced, of a stream that ended, or of nobody, and changes nothing.
+
+import type { ClientRecord, ConfigEntry, ConfigState } from './state.ts'
+
+export const reasonCharsMax = 1000
+
+type Clients = ConfigState['clients']
+
+export interface Answer {
+  readonly client: string
+  readonly nonce: string
+  /** Null: ACK. */
+  readonly nack: string | null
+}
+
+export type Answered =
+  | { readonly is: 'taken'; readonly version: number; readonly entry: ConfigEntry }
+  /** The same answer once more: nothing is written, and the client is told the same. */
+  | { readonly is: 'repeated' }
+  | { readonly is: 'ignored'; readonly why: string }
+
+/** `has` counts if there is such a version; a client that claims another one has nothing that we know of. */
+export function joinEntry(client: string, stream: string, has: number | undefined, latest: number): ConfigEntry {
+  const isKnown = has !== undefined && has >= 1 && has <= latest
+  return { type: 'joined', data: { client, stream, has: isKnown ? has : null } }
+}
+
+/**
+ * What this stream has to be told now. 'replaced': the client has joined again elsewhere, or was forgotten. Null: nothing; it
+ * has the version, was offered it, or has refused it on this stream.
+ */
+export function decideOffer(
+  clients: Clients,
+  client: string,
+  stream: string,
+  target: number | null,
+  planted: ReadonlySet<string> = new Set(),
+): ConfigEntry | 'replaced' | null {
+  const record = clients.get(client)
+  if (record?.stream !== stream || !record.isOpen) return 'replaced'
+  if (target === null || record.offered?.version === target) return null
+  if (record.offered === null && !planted.has('offer-again')) {
+    if (record.inForce === target) return null
+    if (record.rejected?.version === target && record.rejected.stream === stream) return null
+  }
+  const number = record.offers + 1
+  const nonce = planted.has('nonce-without-stream') ? String(number) : `${stream}-${number}`
+  return { type: 'offered', data: { client, nonce, version: target } }
+}
+
+export function decideAnswer(
+  clients: Clients,
+  { client, nonce, nack }: Answer,
+  planted: ReadonlySet<string> = new Set(),
+): Answered {
+  const record = clients.get(client)
+  if (!record) return { is: 'ignored', why: `no client ${client} is known: it must join first` }
+  const { offered, answered } = record
+  const isOffered = offered !== null && (offered.nonce === nonce || planted.has('any-nonce'))
+  if (!isOffered) {
+    if (answered?.nonce === nonce && answered.isAck === (nack === null)) return { is: 'repeated' }
+    return { is: 'ignored', why: whyIgnored(record, nonce) }
+  }
+  const { version } = offered
+  const data = { client, nonce, version }
+  const isAck = nack === null || planted.has('nack-in-force')
+  const entry: ConfigEntry = isAck
+    ? { type: 'acked', data }
+    : { type: 'nacked', data: { ...data, reason: nack.slice(0, reasonCharsMax) } }
+  return { is: 'taken', version, entry }
+}
+
+function whyIgnored({ offered, stream, answered }: ClientRecord, nonce: string): string {
+  if (!nonce.startsWith(`${stream}-`)) return 'the nonce is of a stream that ended, or of none'
+  if (answered?.nonce === nonce) return 'the offer was answered otherwise before'
+  return offered ? 'a newer version was offered since' : 'no offer waits for an answer'
+}

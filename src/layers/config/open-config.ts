@@ -1,0 +1,311 @@
+// One pushed configuration that is open in this process, shared by its handles, streams and rollouts: the three timelines as far
+// as they were read, one look at the store for all who wait, and one queue of changes to the records of clients. Changes that
+// are asked for in the same moment are decided on the state of now and written as one commit; if another process wrote first,
+// they are decided again.
+
+import { isCounted, targetOf } from '../../core/config/rollout.ts'
+import type { ClientRecord, ConfigEntry, ConfigState, ConfigVersion, Rollout } from '../../core/config/state.ts'
+import { equalBytes } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { TurnWriter } from '../../engine/commit/turn-writer.ts'
+import type { TurnTimeline } from '../../engine/commit/turn-timeline.ts'
+import { turnWaitMs } from '../../engine/definition.ts'
+import type { Entry } from '../../engine/entry.ts'
+import type { Host } from '../../engine/host.ts'
+import { newId } from '../../engine/kernel.ts'
+import { WakeUp } from '../../engine/subscription/wake-up.ts'
+import type { NewEntry } from '../../engine/timeline.ts'
+import { clientsFold, configModels, idsOf, keptFold } from './model.ts'
+
+/** What is asked of the record of one client. Called again on newer state; throws to refuse. */
+export interface Change<T> {
+  /** Two changes of one client are not decided on the same state. */
+  readonly client: string
+  decide(clients: ConfigState['clients'], now: number): { readonly entries: readonly ConfigEntry[]; readonly result: T }
+}
+
+interface Asked {
+  readonly change: Change<unknown>
+  resolve(result: never): void
+  reject(error: unknown): void
+}
+
+interface Part {
+  readonly turns: TurnTimeline<ConfigState>
+  readonly writer: TurnWriter<ConfigState>
+}
+
+const pollMs = 500
+/** Calls of the store are heeded this often. */
+const heedMs = 10
+const batchMax = 500
+const namesPerEntry = 1000
+
+export class OpenConfig {
+  readonly name: string
+  readonly engine: Host
+  readonly forgetAfterMs: number
+  readonly #versions: Part
+  readonly #clients: Part
+  readonly #rollout: Part
+  #queue: Asked[] = []
+  #isWriting = false
+  #followers = 0
+  #wake: WakeUp | null = null
+  #isClosed = false
+  /** Told of every change and at every look: those who wait for many clients, or for time to pass. */
+  readonly #waiters = new Set<() => void>()
+  /** Streams of this process, by client. */
+  readonly #streams = new Map<string, Set<() => void>>()
+  #sweptAt = Number.NEGATIVE_INFINITY
+
+  private constructor(engine: Host, name: string, forgetAfterMs: number, parts: readonly TurnTimeline<ConfigState>[]) {
+    this.engine = engine
+    this.name = name
+    this.forgetAfterMs = forgetAfterMs
+    const [versions, clients, rollout] = parts.map((turns) => ({ turns, writer: new TurnWriter(turns, turnWaitMs) }))
+    this.#versions = versions!
+    this.#clients = clients!
+    this.#rollout = rollout!
+    for (const { turns } of [this.#versions, this.#rollout]) turns.watch(() => this.#ringAll())
+    this.#clients.turns.watch((entries) => this.#ringClients(entries))
+    engine.onClose(async () => this.#close())
+  }
+
+  /** Reads what is there; makes and takes nothing. */
+  static async open(engine: Host, name: string, forgetAfterMs: number): Promise<OpenConfig> {
+    for (const model of configModels(name)) engine.declare(model)
+    const ids = idsOf(name)
+    const parts = await Promise.all([
+      engine.openTurns(ids.versions, keptFold),
+      engine.openTurns(ids.clients, clientsFold),
+      engine.openTurns(ids.rollout, keptFold),
+    ])
+    return new OpenConfig(engine, name, forgetAfterMs, parts)
+  }
+
+  get versions(): ConfigState {
+    return this.#versions.turns.open.state
+  }
+
+  get clients(): ConfigState['clients'] {
+    return this.#clients.turns.open.state.clients
+  }
+
+  get rollout(): Rollout | null {
+    return this.#rollout.turns.open.state.rollout
+  }
+
+  get ended(): ConfigState['ended'] {
+    return this.#rollout.turns.open.state.ended
+  }
+
+  get now(): number {
+    return this.engine.kernel.worker.now()
+  }
+
+  targetOf(client: string): ConfigVersion | null {
+    return targetOf(this.name, client, this.versions, this.rollout)
+  }
+
+  check(): void {
+    this.engine.check()
+    if (this.#isClosed) throw new RepriseError('CLOSED', 'the engine was closed')
+  }
+
+  /** Written to the versions, decided on the state of now. `make` may be called several times. */
+  async writeVersion(make: (state: ConfigState) => ConfigEntry | null, key: string): Promise<void> {
+    await this.#versions.writer.write((state) => {
+      const entry = make(state)
+      return entry ? [{ ...entry, key, time: this.now }] : []
+    })
+  }
+
+  /** Durable when it resolves. */
+  change<T>(change: Change<T>): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      this.#queue.push({ change, resolve, reject })
+      if (!this.#isWriting) void this.#writeAll()
+    })
+  }
+
+  /** Sees what others have written by now, and takes nothing. */
+  async refresh(): Promise<void> {
+    const parts = [this.#versions, this.#clients, this.#rollout]
+    const heads = await this.engine.kernel.store.head(parts.map(({ turns }) => turns.id))
+    await Promise.all(
+      parts.map(async ({ turns, writer }, i) => {
+        const head = heads[i]
+        const { open } = turns
+        const isSame = head
+          ? head.epoch === open.epoch && head.seq === open.seq && equalBytes(head.digest, open.digest)
+          : !turns.exists
+        if (!isSame || open.broken) await writer.inTurn(() => turns.refresh())
+      }),
+    )
+  }
+
+  /** Looks at the store until the returned function is called; `call` is told of every change, and of every look. */
+  watch(call: () => void): () => void {
+    this.#waiters.add(call)
+    const unfollow = this.#follow()
+    return () => {
+      this.#waiters.delete(call)
+      unfollow()
+    }
+  }
+
+  /** The same for a stream of one client: told when its record, its target or its right to be there may have changed. */
+  attend(client: string, call: () => void): () => void {
+    const calls = this.#streams.get(client) ?? new Set()
+    this.#streams.set(client, calls.add(call))
+    const unfollow = this.#follow()
+    return () => {
+      calls.delete(call)
+      if (calls.size === 0 && this.#streams.get(client) === calls) this.#streams.delete(client)
+      unfollow()
+    }
+  }
+
+  /** Clients that were away for too long are removed; those that have a stream here count as seen. */
+  async sweep(): Promise<void> {
+    const { now, forgetAfterMs } = this
+    if (now - this.#sweptAt < forgetAfterMs / 4) return
+    this.#sweptAt = now
+    await this.change({
+      client: '',
+      decide: (clients, at) => {
+        const here = namesWhere(clients, (record, client) => {
+          return record.isOpen && this.#streams.has(client) && at - record.seenAt > forgetAfterMs / 8
+        })
+        const seen = new Set(here)
+        const away = namesWhere(clients, (record, client) => {
+          return !seen.has(client) && !isCounted(record, at, forgetAfterMs)
+        })
+        return { entries: [...entriesOf('seen', here), ...entriesOf('forgotten', away)], result: undefined }
+      },
+    })
+  }
+
+  #follow(): () => void {
+    this.#followers += 1
+    if (this.#followers === 1) void this.#look()
+    let isFollowing = true
+    return () => {
+      if (!isFollowing) return
+      isFollowing = false
+      this.#followers -= 1
+      if (this.#followers === 0) this.#wake?.ring()
+    }
+  }
+
+  async #look(): Promise<void> {
+    if (this.#wake) return
+    const { kernel, events } = this.engine
+    const wake = new WakeUp(kernel)
+    this.#wake = wake
+    try {
+      while (this.#followers > 0 && !this.#isClosed) {
+        wake.hush()
+        await this.refresh()
+          .then(() => (this.#streams.size > 0 ? this.sweep() : undefined))
+          .catch((error) => this.#isClosed || events.emit('problem', { where: `config/${this.name}`, error }))
+        for (const call of [...this.#waiters]) call()
+        await wake.wait(Math.min(pollMs, Math.max(heedMs, this.forgetAfterMs / 8)))
+        await new Promise<void>((resolve) => kernel.clock.after(heedMs, resolve))
+      }
+    } finally {
+      this.#wake = null
+      wake.close()
+      // Somebody came while it was ending.
+      if (this.#followers > 0 && !this.#isClosed) void this.#look()
+    }
+  }
+
+  async #writeAll(): Promise<void> {
+    this.#isWriting = true
+    while (this.#queue.length > 0) await this.#writeBatch(this.#takeBatch())
+    this.#isWriting = false
+  }
+
+  /** All that wait, each client once. */
+  #takeBatch(): Asked[] {
+    const batch: Asked[] = []
+    const later: Asked[] = []
+    const names = new Set<string>()
+    for (const asked of this.#queue) {
+      const { client } = asked.change
+      if (batch.length < batchMax && !names.has(client)) batch.push(asked)
+      else later.push(asked)
+      names.add(client)
+    }
+    this.#queue = later
+    return batch
+  }
+
+  async #writeBatch(batch: readonly Asked[]): Promise<void> {
+    let verdicts: (() => void)[] = []
+    // Known by its key, a batch whose answer got lost is not written twice.
+    const key = newId(this.engine.kernel.random)
+    try {
+      await this.#clients.writer.write((state) => {
+        verdicts = []
+        const entries: NewEntry[] = []
+        const time = this.now
+        for (const { change, resolve, reject } of batch) {
+          try {
+            const decided = change.decide(state.clients, time)
+            for (const entry of decided.entries) {
+              entries.push({ ...entry, time, ...(entries.length === 0 ? { key } : { partOf: key }) })
+            }
+            verdicts.push(() => resolve(decided.result as never))
+          } catch (error) {
+            verdicts.push(() => reject(error))
+          }
+        }
+        return entries
+      })
+      for (const verdict of verdicts) verdict()
+    } catch (error) {
+      for (const { reject } of batch) reject(error)
+    }
+  }
+
+  #ringAll(): void {
+    for (const calls of [...this.#streams.values()]) for (const call of [...calls]) call()
+    for (const call of [...this.#waiters]) call()
+  }
+
+  /** None: the state was read anew, and anything may have changed. */
+  #ringClients(entries: readonly Entry[]): void {
+    if (entries.length === 0) return this.#ringAll()
+    for (const entry of entries) {
+      const { client, clients } = (entry.data ?? {}) as { client?: string; clients?: readonly string[] }
+      for (const name of clients ?? [client ?? '']) for (const call of [...(this.#streams.get(name) ?? [])]) call()
+    }
+    for (const call of [...this.#waiters]) call()
+  }
+
+  #close(): void {
+    this.#isClosed = true
+    this.#wake?.ring()
+    this.#ringAll()
+  }
+}
+
+function namesWhere(
+  clients: ConfigState['clients'],
+  isWanted: (record: ClientRecord, client: string) => boolean,
+): string[] {
+  const names: string[] = []
+  for (const [client, record] of clients.entries()) if (isWanted(record, client)) names.push(client)
+  return names
+}
+
+function entriesOf(type: 'seen' | 'forgotten', names: readonly string[]): ConfigEntry[] {
+  const entries: ConfigEntry[] = []
+  for (let i = 0; i < names.length; i += namesPerEntry) {
+    entries.push({ type, data: { clients: names.slice(i, i + namesPerEntry) } })
+  }
+  return entries
+}

@@ -1,0 +1,121 @@
+// Runs the rollouts of one configuration in one of the processes that work for it: the one that owns config/<name>/rollout. Each
+// look decides from what clients have answered; each decision is an entry. If the process dies, the next owner goes on from
+// the entries, and what the dead one would still write is refused.
+
+import { decideRollout, isChosen, isOver, type RolloutRequest, tallyOf } from '../../core/config/rollout.ts'
+import type { ConfigState } from '../../core/config/state.ts'
+import { isReprise } from '../../core/errors.ts'
+import type { Message } from '../../core/ports.ts'
+import type { OpenTimeline } from '../../engine/timeline.ts'
+import { idsOf, keptFold } from './model.ts'
+import type { OpenConfig } from './open-config.ts'
+
+export const requestKind = 'rollout'
+const againMs = 400
+
+export interface RequestMail {
+  readonly request: RolloutRequest
+  readonly version: number
+}
+
+export class RolloutRunner {
+  readonly #config: OpenConfig
+  readonly #unwatch: () => void
+  #isOver = false
+  #isLooking = false
+  #looksAgain = false
+  #open: OpenTimeline<ConfigState> | null = null
+  #last: Promise<void> = Promise.resolve()
+  /** Another process runs it: asked again after a while. */
+  #notBefore = 0
+
+  constructor(config: OpenConfig) {
+    this.#config = config
+    this.#unwatch = config.watch(() => this.#wake())
+    config.engine.onClose(() => this.stop())
+  }
+
+  async stop(): Promise<void> {
+    this.#isOver = true
+    this.#unwatch()
+    await this.#last
+    await this.#letGo()
+  }
+
+  /** Called at every change and every look: one after another, and once more if something came meanwhile. */
+  #wake(): void {
+    if (this.#isOver) return
+    this.#looksAgain = this.#isLooking
+    if (this.#isLooking) return
+    this.#isLooking = true
+    this.#last = this.#look()
+      .catch(async (error) => {
+        await this.#letGo()
+        // Another process runs it, or has taken it: then there is nothing to do here.
+        this.#notBefore = this.#config.engine.kernel.clock.elapsed() + againMs
+        if (isReprise(error, 'OWNED', 'FENCED') || this.#isOver) return
+        this.#config.engine.events.emit('problem', { where: `config/${this.#config.name}/rollout`, error })
+      })
+      .finally(() => {
+        this.#isLooking = false
+        if (this.#looksAgain) this.#wake()
+      })
+  }
+
+  async #look(): Promise<void> {
+    const { engine, name } = this.#config
+    if (!this.#open && (!this.#isWanted() || engine.kernel.clock.elapsed() < this.#notBefore)) return
+    if (this.#open?.broken) await this.#letGo()
+    this.#open ??= await engine.openTimeline(idsOf(name).rollout, keptFold)
+    await this.#step(this.#open)
+    if (this.#isWanted(this.#open.state)) return
+    await this.#letGo()
+    // Else it would look as if the rollout were still under way, and be taken once more.
+    await this.#config.refresh()
+  }
+
+  /** A version is to be rolled out, or one that was is over and nobody has noted it yet. */
+  #isWanted({ rollout }: Pick<ConfigState, 'rollout'> = this.#config): boolean {
+    const { latest } = this.#config.versions
+    if (rollout && !isOver(rollout)) return true
+    return latest !== null && latest.plan !== null && rollout?.version !== latest.version
+  }
+
+  /** Everything that can be decided now, and the mail. */
+  async #step(open: OpenTimeline<ConfigState>): Promise<void> {
+    const mail = await open.inbox()
+    for (const message of mail) await this.#decide(open, message)
+    while (await this.#decide(open, null));
+  }
+
+  /** True: something was written, and more may follow from it. */
+  async #decide(open: OpenTimeline<ConfigState>, message: Message | null): Promise<boolean> {
+    const { engine, name, versions, clients, now, forgetAfterMs } = this.#config
+    const { latest } = versions
+    const { rollout } = open.state
+    const request = message && requestOf(engine.openMessage(message), latest?.version)
+    const share = rollout?.share ?? 0
+    const tally = tallyOf(clients, latest?.version ?? 0, now, forgetAfterMs, (client) => isChosen(name, client, share))
+    const entry = decideRollout({ latest, rollout }, tally, now, request)
+    if (!entry && !message) return false
+    // What was asked for before the rollout had begun is decided once more when it has.
+    const isEarly = request !== null && (entry?.type === 'began' || entry?.type === 'superseded')
+    const consume = message && !isEarly ? { consume: [message.id] } : {}
+    await open.write(entry ? [{ ...entry, time: now }] : [], consume)
+    if (isEarly) await this.#decide(open, message)
+    return true
+  }
+
+  async #letGo(): Promise<void> {
+    const open = this.#open
+    this.#open = null
+    await open?.close().catch(() => undefined)
+  }
+}
+
+/** Null: it asks nothing of the version of now. */
+function requestOf(data: unknown, version: number | undefined): RolloutRequest | null {
+  const mail = data as Partial<RequestMail> | null
+  const isKnown = mail?.request === 'pause' || mail?.request === 'resume' || mail?.request === 'withdraw'
+  return isKnown && mail.version === version ? mail.request! : null
+}

@@ -1,0 +1,69 @@
+// Who has which version, for people and for programs: the fleet in numbers, and each client.
+
+import { isCounted } from '../../core/config/rollout.ts'
+import type { ClientRecord, ConfigVersion, Rollout } from '../../core/config/state.ts'
+import type { OpenConfig } from './open-config.ts'
+
+export interface ClientView {
+  readonly client: string
+  /** The last version that it accepted, or said to have; null: none. */
+  readonly inForce: number | null
+  /** The version that it should have; null: none yet. */
+  readonly target: number | null
+  /** Offered, and not answered yet. */
+  readonly offered: number | null
+  /** What it refused since its last ACK, and why. */
+  readonly refused: { readonly version: number; readonly reason: string; readonly at: number } | null
+  /** It has not left; its connection may be gone all the same. */
+  readonly isOpen: boolean
+  readonly seenAt: number
+}
+
+export interface ConfigStatus {
+  readonly latest: number | null
+  /** What clients go back to if the latest is withdrawn; null: nothing. */
+  readonly lastGood: number | null
+  readonly rollout: Rollout | null
+  /** Clients that count. */
+  readonly clients: number
+  readonly inForce: readonly { readonly version: number | null; readonly clients: number }[]
+  /** Some of those that refused a version and have accepted none since. */
+  readonly refused: readonly ClientView[]
+}
+
+const refusedShown = 100
+
+export function statusOf(config: OpenConfig): ConfigStatus {
+  const { versions, rollout, clients, now, forgetAfterMs } = config
+  const counts = new Map<number | null, number>()
+  const refused: ClientView[] = []
+  let total = 0
+  for (const [client, record] of clients.entries()) {
+    if (!isCounted(record, now, forgetAfterMs)) continue
+    total += 1
+    counts.set(record.inForce, (counts.get(record.inForce) ?? 0) + 1)
+    if (record.rejected && refused.length < refusedShown) refused.push(viewOf(client, record, config.targetOf(client)))
+  }
+  const inForce = [...counts].map(([version, count]) => ({ version, clients: count }))
+  return {
+    latest: versions.latest?.version ?? null,
+    lastGood: versions.base?.version ?? null,
+    rollout,
+    clients: total,
+    inForce: inForce.sort((a, b) => (b.version ?? 0) - (a.version ?? 0)),
+    refused,
+  }
+}
+
+export function viewOf(client: string, record: ClientRecord, target: ConfigVersion | null): ClientView {
+  const { inForce, offered, rejected, isOpen, seenAt } = record
+  return {
+    client,
+    inForce,
+    target: target?.version ?? null,
+    offered: offered?.version ?? null,
+    refused: rejected && { version: rejected.version, reason: rejected.reason, at: rejected.at },
+    isOpen,
+    seenAt,
+  }
+}

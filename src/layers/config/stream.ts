@@ -1,0 +1,193 @@
+// The stream of one client: offers of the version that it should have, one after another, each under a nonce, and its answers.
+// An offer is in history before it is told, so any process can take the answer. What has not been answered is told again to
+// whoever goes on with the stream.
+
+import { isCounted } from '../../core/config/rollout.ts'
+import { decideAnswer, decideOffer, joinEntry } from '../../core/config/stream.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { unlessAborted } from '../../engine/aborting.ts'
+import { newId } from '../../engine/kernel.ts'
+import { whileAwaited } from '../../engine/stay-alive.ts'
+import type { OpenConfig } from './open-config.ts'
+
+/** One version for one client. */
+export interface Offer<Value> {
+  readonly version: number
+  /** Answer with it. */
+  readonly nonce: string
+  readonly value: Value
+}
+
+export interface AnswerReceipt {
+  /** False: it was not an answer to the offer that waits for one, and changed nothing. */
+  readonly isTaken: boolean
+  /** Why it was ignored. */
+  readonly why: string | null
+}
+
+export interface ClientOptions {
+  /** The version that the client has; left out, it has none, and is offered one in any case. */
+  readonly has?: number
+  /** Goes on with this stream instead of a new one, in this process or another. STREAM_REPLACED if it is over. */
+  readonly stream?: string
+}
+
+export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>> {
+  readonly client: string
+  /** Nonces are made from it; another process can go on with it. */
+  readonly stream: string
+  readonly #config: OpenConfig
+  /** The last nonce that was told here. */
+  #told: string | null = null
+  #isClosed = false
+  #wake: (() => void) | null = null
+  readonly #unattend: () => void
+
+  /** @internal */
+  constructor(config: OpenConfig, client: string, stream: string) {
+    this.client = client
+    this.stream = stream
+    this.#config = config
+    this.#unattend = config.attend(client, () => this.#wake?.())
+  }
+
+  /** @internal A new stream; the one that the client had before is over. */
+  static async join<Value>(config: OpenConfig, client: string, has: number | undefined): Promise<ClientStream<Value>> {
+    const stream = newId(config.engine.kernel.random)
+    await config.refresh()
+    const { latest } = config.versions
+    const entry = joinEntry(client, stream, has, latest?.version ?? 0)
+    await config.change({ client, decide: () => ({ entries: [entry], result: undefined }) })
+    return new ClientStream<Value>(config, client, stream)
+  }
+
+  /** @internal Goes on with a stream, and shows that the client is there. */
+  static async resume<Value>(config: OpenConfig, client: string, stream: string): Promise<ClientStream<Value>> {
+    await config.refresh()
+    const record = config.clients.get(client)
+    // One that was away for too long is as good as forgotten, whether anybody has noted it yet or not.
+    const isThere = record?.stream === stream && record.isOpen && isCounted(record, config.now, config.forgetAfterMs)
+    if (!isThere) throw replaced(client, stream)
+    if (config.now - record.seenAt > config.forgetAfterMs / 4) {
+      await config.change({
+        client,
+        decide: () => ({ entries: [{ type: 'seen', data: { clients: [client] } }], result: undefined }),
+      })
+    }
+    return new ClientStream<Value>(config, client, stream)
+  }
+
+  /** The next offer; resolves when there is one. Null: it was closed. STREAM_REPLACED: the client is elsewhere. */
+  async next(options: { readonly signal?: AbortSignal } = {}): Promise<Offer<Value> | null> {
+    const { signal } = options
+    return await whileAwaited(
+      unlessAborted(this.#next(() => signal?.aborted !== true), signal, `stream of ${this.client}`),
+      this.#config.engine.kernel.clock,
+    )
+  }
+
+  /** The client has this version in force. Durable when it resolves. */
+  ack(nonce: string): Promise<AnswerReceipt> {
+    return this.#answer(nonce, null)
+  }
+
+  /** The client refuses the version; the one that it had stays in force. It is not offered again on this stream. */
+  nack(nonce: string, reason: string): Promise<AnswerReceipt> {
+    return this.#answer(nonce, String(reason))
+  }
+
+  /** The client leaves: it counts until it has been away for too long. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return
+    this.detach()
+    const { client, stream } = this
+    await this.#config.change({
+      client,
+      decide: (clients) => {
+        const record = clients.get(client)
+        const isMine = record?.stream === stream && record.isOpen
+        return { entries: isMine ? [{ type: 'left', data: { client, stream } }] : [], result: undefined }
+      },
+    })
+  }
+
+  /** Ends it here only: another process may go on with it. */
+  detach(): void {
+    this.#isClosed = true
+    this.#unattend()
+    this.#wake?.()
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Offer<Value>> {
+    for (;;) {
+      const offer = await this.next()
+      if (!offer) return
+      yield offer
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  async #next(isWanted: () => boolean): Promise<Offer<Value> | null> {
+    const config = this.#config
+    const { client, stream } = this
+    while (!this.#isClosed && isWanted()) {
+      config.check()
+      const rung = new Promise<void>((resolve) => {
+        this.#wake = resolve
+      })
+      const target = config.targetOf(client)
+      const due = decideOffer(config.clients, client, stream, target?.version ?? null)
+      if (due === 'replaced') throw replaced(client, stream)
+      const offered = config.clients.get(client)?.offered
+      if (offered && target && offered.version === target.version && offered.nonce !== this.#told) {
+        this.#told = offered.nonce
+        return { version: target.version, nonce: offered.nonce, value: target.value as Value }
+      }
+      if (due) await this.#offer(target!.version)
+      else await rung
+    }
+    return null
+  }
+
+  /** Decided again on the state of now: another process may have gone on with this stream, or ended it. */
+  async #offer(version: number): Promise<void> {
+    const { client, stream } = this
+    await this.#config.change({
+      client,
+      decide: (clients) => {
+        const entry = decideOffer(clients, client, stream, version)
+        return { entries: entry === null || entry === 'replaced' ? [] : [entry], result: undefined }
+      },
+    })
+  }
+
+  #answer(nonce: string, nack: string | null): Promise<AnswerReceipt> {
+    return answer(this.#config, this.client, nonce, nack)
+  }
+}
+
+/** An answer, wherever the stream is served. */
+export async function answer(
+  config: OpenConfig,
+  client: string,
+  nonce: string,
+  nack: string | null,
+): Promise<AnswerReceipt> {
+  config.check()
+  return await config.change<AnswerReceipt>({
+    client,
+    decide: (clients) => {
+      const decided = decideAnswer(clients, { client, nonce: String(nonce), nack })
+      if (decided.is === 'ignored') return { entries: [], result: { isTaken: false, why: decided.why } }
+      return { entries: decided.is === 'taken' ? [decided.entry] : [], result: { isTaken: true, why: null } }
+    },
+  })
+}
+
+function replaced(client: string, stream: string): RepriseError {
+  const what = `the stream of ${client} is over: it joined again, left, or was forgotten`
+  return new RepriseError('STREAM_REPLACED', what, { client, stream })
+}

@@ -71,6 +71,9 @@ const connectsLayer: Readonly<Record<string, { readonly layer: string; readonly 
     ]),
   )
 
+/** Entries of the package that put several layers under one name. They pass on what each exports, and do nothing else. */
+const joinsLayers: Readonly<Record<string, readonly string[]>> = { 'src/resources.ts': ['config', 'resource'] }
+
 /** The one file of the engine that knows stores, and only by dynamic import. */
 const storeOpener = 'src/engine/open-store.ts'
 /** Not there for every user or on every Node: never a static import. */
@@ -176,6 +179,7 @@ function refuseFile(
     const connects = connectsLayer[folderOf(path)]
     if (connects?.files.some((file) => target === `src/layers/${connects.layer}/${file}`)) return undefined
   }
+  if (joinsLayers[path]?.some((layer) => target === `src/layers/${layer}/index.ts`)) return undefined
   if (!zone.zones.includes(targetZone)) {
     return targetZone === 'cli' ? 'imports the cli: nothing may' : `${zoneName} imports ${targetZone} (${target})`
   }

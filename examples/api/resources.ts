@@ -1,8 +1,10 @@
 // Examples of `reprise/resources`.
 
 import assert from 'node:assert/strict'
-import { garbageCollector, jsonPatch, mergePatch, resource } from 'reprise/resources'
+import { config, garbageCollector, jsonPatch, mergePatch, resource } from 'reprise/resources'
 import { example } from './example.ts'
+
+const routes = config<{ upstream: string }>('routes', { forgetAfter: '1h' })
 
 export default [
   example(
@@ -61,4 +63,70 @@ export default [
     assert.deepEqual(mergePatch({ a: 1, b: 2 }, { b: null, c: 3 }), { a: 1, c: 3 })
     assert.deepEqual(jsonPatch({ a: [1] }, [{ op: 'add', path: '/a/-', value: 2 }]), { a: [1, 2] })
   }),
+  example(
+    [
+      'config',
+      'ConfigHandle.set',
+      'ConfigHandle.client',
+      'ConfigHandle.reached',
+      'ClientStream.next',
+      'ClientStream.ack',
+    ],
+    async (rp) => {
+      const push = await rp.open(routes)
+      const version = await push.set({ upstream: 'http://blue' })
+      const stream = await push.client('edge-1')
+      const offer = await stream.next()
+      assert.equal(offer!.value.upstream, 'http://blue')
+      await stream.ack(offer!.nonce)
+      assert.deepEqual((await push.reached(version, { share: 0.95, timeout: '1m' })).acked, 1)
+    },
+  ),
+  example(
+    ['ConfigHandle.status', 'ConfigHandle.clients', 'ConfigHandle.close', 'ClientStream.nack', 'ClientStream.close'],
+    async (rp) => {
+      const push = await rp.open(routes)
+      await push.set({ upstream: 'nowhere' })
+      const stream = await push.client('edge-1')
+      await stream.nack((await stream.next())!.nonce, 'there is no upstream nowhere')
+      assert.equal((await push.status()).refused[0]!.refused!.reason, 'there is no upstream nowhere')
+      assert.equal((await push.clients())[0]!.inForce, null)
+      await stream.close()
+      await push.close()
+    },
+  ),
+  example(
+    ['ConfigHandle.latest', 'ConfigHandle.target', 'ConfigHandle.ack', 'ConfigHandle.nack', 'ClientStream.detach'],
+    async (rp) => {
+      const push = await rp.open(routes)
+      await push.set({ upstream: 'http://blue' })
+      assert.deepEqual(await push.latest(), await push.target('edge-1'))
+      const here = await push.client('edge-1')
+      const offer = await here.next()
+      here.detach()
+      // Another process goes on with the stream, and a third one takes the answer.
+      const there = await push.client('edge-1', { stream: here.stream })
+      assert.deepEqual(await there.next(), offer)
+      assert.deepEqual(await push.ack('edge-1', offer!.nonce), { isTaken: true, why: null })
+      assert.equal((await push.nack('edge-1', offer!.nonce, 'too late')).isTaken, false)
+    },
+  ),
+  example(
+    [
+      'ConfigHandle.rollout',
+      'ConfigHandle.ended',
+      'ConfigHandle.pause',
+      'ConfigHandle.resume',
+      'ConfigHandle.withdraw',
+    ],
+    async (rp) => {
+      const push = await rp.open(routes)
+      rp.work([routes])
+      const version = await push.rollout({ upstream: 'http://green' }, { stages: [0.05, 0.5], hold: '10m' })
+      await push.pause(version)
+      await push.resume(version)
+      await push.withdraw(version)
+      assert.equal((await push.ended(version)).status, 'withdrawn')
+    },
+  ),
 ]

@@ -67,6 +67,11 @@ export const contexts: Readonly<Record<string, readonly string[]>> = {
     "declare const ledger: import('reprise/events').SqlProjectionDefinition",
     'declare const least: number',
   ],
+  'docs/guides/configuration-push.md': [
+    'interface Routes { readonly upstream: string }',
+    "declare const routes: import('reprise/resources').ConfigDefinition<Routes>",
+    "declare const push: import('reprise/resources').ConfigHandle<Routes>",
+  ],
   'docs/guides/saves.md': [
     'interface Model { readonly epoch: number }',
     'declare const model: Model',

@@ -23,6 +23,7 @@ const subpaths = [
   'events',
   'table',
   'save',
+  'resources',
   'pipeline',
   'agent',
   'testing',

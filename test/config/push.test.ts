@@ -2,8 +2,8 @@
 // asked and waited for. Each engine is like a process of its own.
 
 import { expect, it } from 'vitest'
-import { config } from '../../src/layers/config/index.ts'
 import type { ClientStream, ConfigHandle } from '../../src/layers/config/index.ts'
+import { config } from '../../src/layers/config/index.ts'
 import { until } from '../support/until.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -48,52 +48,6 @@ onEveryStore('pushed configuration', (world) => {
     expect(await control.status()).toMatchObject({ latest: 1, clients: 2, inForce: [{ version: 1, clients: 2 }] })
   })
 
-  it('B10: an ACK for another nonce changes nothing', async () => {
-    const w = await world()
-    const push = await (await w.engine()).open(routes)
-    await push.set(v('blue'))
-    const stream = await push.client('edge')
-    const first = await stream.next()
-    await push.set(v('green'))
-    const second = await stream.next()
-    expect([first!.version, second!.version]).toEqual([1, 2])
-    expect(await stream.ack(first!.nonce)).toMatchObject({ isTaken: false, why: 'a newer version was offered since' })
-    expect(await push.clients()).toMatchObject([{ inForce: null, offered: 2 }])
-    // The same nonce, said by another client.
-    const other = await push.client('other')
-    expect(await push.ack('other', second!.nonce)).toMatchObject({ isTaken: false })
-    await other.close()
-    expect(await stream.ack(second!.nonce)).toMatchObject({ isTaken: true })
-    expect(await stream.ack(second!.nonce)).toMatchObject({ isTaken: true })
-    expect(await push.clients()).toMatchObject([{ inForce: 2, offered: null }, { inForce: null }])
-  })
-
-  it('after a NACK the version before stays in force, and the refused one is not offered again on that stream', async () => {
-    const w = await world()
-    const push = await (await w.engine()).open(routes)
-    await push.set(v('blue'))
-    const stream = await push.client('edge')
-    await accept(stream)
-    await push.set(v('bad'))
-    const bad = await stream.next()
-    await stream.nack(bad!.nonce, 'upstream must be a colour')
-    expect(await push.status()).toMatchObject({
-      latest: 2,
-      inForce: [{ version: 1, clients: 1 }],
-      refused: [{ client: 'edge', inForce: 1, refused: { version: 2, reason: 'upstream must be a colour' } }],
-    })
-    const next = stream.next()
-    await push.set(v('green'))
-    expect(await next).toMatchObject({ version: 3 })
-    await stream.ack((await next)!.nonce)
-    expect((await push.status()).refused).toEqual([])
-    // On a new stream it is asked again: the client may be another program by now.
-    await push.set(v('bad again'))
-    await stream.nack((await stream.next())!.nonce, 'no')
-    const again = await push.client('edge', { has: 3 })
-    expect(await again.next()).toMatchObject({ version: 4 })
-  })
-
   it('a client that comes back says what it has: it is told only what it lacks, and its old stream is over', async () => {
     const w = await world()
     const [a, b] = [await w.engine(), await w.engine()]
@@ -135,21 +89,6 @@ onEveryStore('pushed configuration', (world) => {
     expect(await codeOf(here.client('edge', { stream: stream.stream }))).toBe('STREAM_REPLACED')
   })
 
-  it('clients that were away for too long do not count, and are forgotten', async () => {
-    const w = await world()
-    const brief = config<Routes>('brief', { forgetAfter: 400 })
-    const push = await (await w.engine()).open(brief)
-    await push.set(v('blue'))
-    const gone = await push.client('gone')
-    gone.detach()
-    const stays = await push.client('stays')
-    await accept(stays)
-    // Without an answer of `gone`, all that is left counts as all.
-    expect(await push.reached(1)).toMatchObject({ clients: 1, acked: 1 })
-    await until(async () => (await push.clients()).map(({ client }) => client).join() === 'stays')
-    expect(await codeOf(push.client('gone', { stream: gone.stream }))).toBe('STREAM_REPLACED')
-  })
-
   it('the same key sets one version, also from another process', async () => {
     const w = await world()
     const [a, b] = [await (await w.engine()).open(routes), await (await w.engine()).open(routes)]
@@ -165,8 +104,11 @@ onEveryStore('pushed configuration', (world) => {
     const a = await w.engine()
     const push = await a.open(routes)
     await push.set(v('blue'))
-    await accept(await push.client('edge'))
+    const stream = await push.client('edge')
+    await accept(stream)
+    const waiting = stream.next()
     await a.close()
+    expect(await waiting).toBeNull()
     const b = await w.engine()
     const again = await b.open(routes)
     expect(await again.clients()).toMatchObject([{ client: 'edge', inForce: 1 }])
@@ -175,6 +117,73 @@ onEveryStore('pushed configuration', (world) => {
     expect((await b.drill()).ok).toBe(true)
   })
 })
+
+onEveryStore(
+  'answers',
+  (world) => {
+    it('B10: an ACK for another nonce changes nothing', async () => {
+      const w = await world()
+      const push = await (await w.engine()).open(routes)
+      await push.set(v('blue'))
+      const stream = await push.client('edge')
+      const first = await stream.next()
+      await push.set(v('green'))
+      const second = await stream.next()
+      expect([first!.version, second!.version]).toEqual([1, 2])
+      expect(await stream.ack(first!.nonce)).toMatchObject({ isTaken: false, why: 'a newer version was offered since' })
+      expect(await push.clients()).toMatchObject([{ inForce: null, offered: 2 }])
+      // The same nonce, said by another client.
+      const other = await push.client('other')
+      expect(await push.ack('other', second!.nonce)).toMatchObject({ isTaken: false })
+      await other.close()
+      expect(await stream.ack(second!.nonce)).toMatchObject({ isTaken: true })
+      expect(await stream.ack(second!.nonce)).toMatchObject({ isTaken: true })
+      expect(await push.clients()).toMatchObject([{ inForce: 2, offered: null }, { inForce: null }])
+    })
+
+    it('after a NACK the version before stays in force, and the refused one is not offered again on that stream', async () => {
+      const w = await world()
+      const push = await (await w.engine()).open(routes)
+      await push.set(v('blue'))
+      const stream = await push.client('edge')
+      await accept(stream)
+      await push.set(v('bad'))
+      const bad = await stream.next()
+      await stream.nack(bad!.nonce, 'upstream must be a colour')
+      expect(await push.status()).toMatchObject({
+        latest: 2,
+        inForce: [{ version: 1, clients: 1 }],
+        refused: [{ client: 'edge', inForce: 1, refused: { version: 2, reason: 'upstream must be a colour' } }],
+      })
+      const next = stream.next()
+      await push.set(v('green'))
+      expect(await next).toMatchObject({ version: 3 })
+      await stream.ack((await next)!.nonce)
+      expect((await push.status()).refused).toEqual([])
+      // On a new stream it is asked again: the client may be another program by now.
+      await push.set(v('bad again'))
+      await stream.nack((await stream.next())!.nonce, 'no')
+      const again = await push.client('edge', { has: 3 })
+      expect(await again.next()).toMatchObject({ version: 4 })
+    })
+
+    it('clients that were away for too long do not count, and are forgotten', async () => {
+      const w = await world()
+      const brief = config<Routes>('brief', { forgetAfter: 400 })
+      const push = await (await w.engine()).open(brief)
+      await push.set(v('blue'))
+      const gone = await push.client('gone')
+      gone.detach()
+      const stays = await push.client('stays')
+      await accept(stays)
+      // Without an answer of `gone`, all that is left counts as all.
+      expect(await push.reached(1)).toMatchObject({ clients: 1, acked: 1 })
+      await until(async () => (await push.clients()).map(({ client }) => client).join() === 'stays')
+      expect(await codeOf(push.client('gone', { stream: gone.stream }))).toBe('STREAM_REPLACED')
+    })
+  },
+  ['memory', 'sqlite'],
+)
 
 it('says what is wrong with a definition, an option or the name of a client', async () => {
   expect(() => config('a b')).toThrow(/INVALID_ARGUMENT/)

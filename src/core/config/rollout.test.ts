@@ -55,7 +55,8 @@ class World {
     for (const client of this.names) {
       const record = this.state.clients.get(client)!
       const version = this.target(client)
-      if (left === 0 || version === undefined || record.inForce === version || record.rejected?.version === version) continue
+      if (left === 0 || version === undefined || record.inForce === version || record.rejected?.version === version)
+        continue
       left -= 1
       const data = { client, nonce: `${client}-${this.time}`, version }
       if (version === 2 && this.refusing.has(client)) this.write({ type: 'nacked', data: { ...data, reason: 'no' } })
@@ -194,14 +195,21 @@ test('the clients of one stage are in all later ones, and a share is about that 
 
 test('a client that was away for too long does not count', () => {
   const world = new World(3, [], new Set())
-  expect(tallyOf(world.state.clients, 1, world.time + forgetAfterMs, forgetAfterMs)).toMatchObject({ clients: 3, share: 1 })
-  expect(tallyOf(world.state.clients, 1, world.time + forgetAfterMs + 1, forgetAfterMs)).toMatchObject({ clients: 0, share: 0 })
+  expect(tallyOf(world.state.clients, 1, world.time + forgetAfterMs, forgetAfterMs)).toMatchObject({
+    clients: 3,
+    share: 1,
+  })
+  expect(tallyOf(world.state.clients, 1, world.time + forgetAfterMs + 1, forgetAfterMs)).toMatchObject({
+    clients: 0,
+    share: 0,
+  })
 })
 
 test('a plan says what is wrong with it', () => {
   expect(planOf({}).stages).toEqual([0.01, 0.1, 0.5, 1])
   expect(planOf({ stages: [0.2] }).stages).toEqual([0.2, 1])
-  for (const stages of [[0], [0.5, 0.4], [1.1], ['x'], 'x']) expect(() => planOf({ stages } as never)).toThrow(/rising shares/)
+  for (const stages of [[0], [0.5, 0.4], [1.1], ['x'], 'x'])
+    expect(() => planOf({ stages } as never)).toThrow(/rising shares/)
   expect(() => planOf({ share: 2 })).toThrow(/between 0 and 1/)
   expect(() => planOf({ holds: 2 } as never)).toThrow(/did you mean hold/)
 })

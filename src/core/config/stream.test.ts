@@ -121,13 +121,15 @@ class World {
         if (this.target !== null && this.target > 1) this.target -= 1
         return
       case 'join':
-        return this.join(names[step.who]!, step.forgets)
+        this.join(names[step.who]!, step.forgets)
+        return
       case 'lose':
         this.clients.get(names[step.who]!)!.coming.shift()
         return
       case 'leave': {
         const client = names[step.who]!
-        return this.write({ type: 'left', data: { client, stream: this.clients.get(client)!.stream } })
+        this.write({ type: 'left', data: { client, stream: this.clients.get(client)!.stream } })
+        return
       }
       case 'deliver':
         this.deliver(step.which, step.keeps)

@@ -19,10 +19,7 @@ export interface ConfigOptions<Value = unknown> {
   readonly forgetAfter?: Duration
 }
 
-export interface ConfigDefinition<Value = unknown>
-  extends Entity<ConfigHandle<Value>, undefined>,
-    Workable,
-    Described {
+export interface ConfigDefinition<Value = unknown> extends Entity<ConfigHandle<Value>, undefined>, Workable, Described {
   readonly kind: 'config'
   readonly name: string
 }
@@ -56,7 +53,9 @@ export function config<Value = unknown>(name: string, options: ConfigOptions<Val
     name,
     async [opens](engine: Host, id: string | undefined, _: OpenOptions) {
       if (id !== undefined) {
-        throw new RepriseError('INVALID_ARGUMENT', `open(${name}): a configuration has no id; declare one per name`, { id })
+        throw new RepriseError('INVALID_ARGUMENT', `open(${name}): a configuration has no id; declare one per name`, {
+          id,
+        })
       }
       return new ConfigHandle<Value>(await openOf(engine), options.schema)
     },

@@ -91,7 +91,8 @@ function standing({ latest, clients, rollout }: ConfigState): string {
 }
 
 function tells(entry: Entry): Told | null {
-  const row = (title: string, note?: string | null) => told(`~${entry.seq}`, 'step', 'is', { title, ...(note && { note }) })
+  const row = (title: string, note?: string | null) =>
+    told(`~${entry.seq}`, 'step', 'is', { title, ...(note && { note }) })
   const { type, data } = entry as unknown as TimedEntry
   switch (type) {
     case 'set':

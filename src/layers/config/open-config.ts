@@ -7,8 +7,8 @@ import { isCounted, targetOf } from '../../core/config/rollout.ts'
 import type { ClientRecord, ConfigEntry, ConfigState, ConfigVersion, Rollout } from '../../core/config/state.ts'
 import { equalBytes } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { TurnWriter } from '../../engine/commit/turn-writer.ts'
 import type { TurnTimeline } from '../../engine/commit/turn-timeline.ts'
+import { TurnWriter } from '../../engine/commit/turn-writer.ts'
 import { turnWaitMs } from '../../engine/definition.ts'
 import type { Entry } from '../../engine/entry.ts'
 import type { Host } from '../../engine/host.ts'
@@ -106,6 +106,10 @@ export class OpenConfig {
 
   targetOf(client: string): ConfigVersion | null {
     return targetOf(this.name, client, this.versions, this.rollout)
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed
   }
 
   check(): void {
@@ -278,7 +282,10 @@ export class OpenConfig {
 
   /** None: the state was read anew, and anything may have changed. */
   #ringClients(entries: readonly Entry[]): void {
-    if (entries.length === 0) return this.#ringAll()
+    if (entries.length === 0) {
+      this.#ringAll()
+      return
+    }
     for (const entry of entries) {
       const { client, clients } = (entry.data ?? {}) as { client?: string; clients?: readonly string[] }
       for (const name of clients ?? [client ?? '']) for (const call of [...(this.#streams.get(name) ?? [])]) call()

@@ -77,11 +77,15 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
     return new ClientStream<Value>(config, client, stream)
   }
 
-  /** The next offer; resolves when there is one. Null: it was closed. STREAM_REPLACED: the client is elsewhere. */
+  /** The next offer; resolves when there is one. Null: it was closed, or the engine was. STREAM_REPLACED: the client is elsewhere. */
   async next(options: { readonly signal?: AbortSignal } = {}): Promise<Offer<Value> | null> {
     const { signal } = options
     return await whileAwaited(
-      unlessAborted(this.#next(() => signal?.aborted !== true), signal, `stream of ${this.client}`),
+      unlessAborted(
+        this.#next(() => signal?.aborted !== true),
+        signal,
+        `stream of ${this.client}`,
+      ),
       this.#config.engine.kernel.clock,
     )
   }
@@ -133,8 +137,7 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
   async #next(isWanted: () => boolean): Promise<Offer<Value> | null> {
     const config = this.#config
     const { client, stream } = this
-    while (!this.#isClosed && isWanted()) {
-      config.check()
+    while (!this.#isClosed && !config.isClosed && isWanted()) {
       const rung = new Promise<void>((resolve) => {
         this.#wake = resolve
       })
@@ -146,8 +149,12 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
         this.#told = offered.nonce
         return { version: target.version, nonce: offered.nonce, value: target.value as Value }
       }
-      if (due) await this.#offer(target!.version)
-      else await rung
+      if (!due) await rung
+      else {
+        await this.#offer(target!.version).catch((error) => {
+          if (!config.isClosed) throw error
+        })
+      }
     }
     return null
   }

@@ -28,7 +28,10 @@ export interface SinkWriter {
   apply?(sql: Sql): Promise<void>
   /** The checkpoint is published: make it visible. */
   commit(prepared: Prepared): Promise<void>
-  /** The checkpoint will not be published: what was cut for it belongs to the next one. */
+  /**
+   * The checkpoint will not be published: what was cut for it belongs to the next one. Where it took too long, what makes that
+   * part ready may still be under way.
+   */
   rejoin(): void
   close(): Promise<void>
 }

@@ -17,6 +17,7 @@ import type { Kernel } from '../../../engine/kernel.ts'
 import type { Failing } from '../../../engine/worker.ts'
 import type { Graph } from '../graph.ts'
 import type { Prepared, SinkWriter } from '../sink.ts'
+import { CallOff } from './call-off.ts'
 import {
   type CheckpointBase,
   isDueInFull,
@@ -94,6 +95,8 @@ export class Checkpoints {
   /** No periodic one before this: what is wrong does not get better by trying all the time. */
   #pausedUntil = Number.NEGATIVE_INFINITY
   #isOver = false
+  /** Of the one under way. */
+  #current: CallOff | null = null
   /** Read by earlier runs. */
   readonly #recordsBefore: number
 
@@ -164,11 +167,18 @@ export class Checkpoints {
     this.#act(this.#coordinator.tick(this.#now))
   }
 
-  /** No further one begins. */
+  /** No further one begins, and the one under way waits for no sink or source any more. */
   end(error: unknown): void {
     this.#isOver = true
     for (const { reject } of this.#asked.values()) reject(error)
     this.#asked.clear()
+    this.#current?.callOff(error)
+  }
+
+  /** The last one took too long: the run ends without it. */
+  giveUp(): void {
+    const { taken, timeoutMs } = this.#of
+    this.end((this.#current ?? new CallOff(taken.id, this.#state.checkpoint + 1)).tooLate(timeoutMs))
   }
 
   get #now(): number {
@@ -192,6 +202,7 @@ export class Checkpoints {
         case 'abort':
           this.#lastFailure = action.why.replace(`${flowTask}: `, '')
           this.#failingSince ??= this.#now
+          if (this.#current?.id === action.id) this.#current.callOff(this.#current.tooLate(this.#of.timeoutMs))
           break
         case 'publish':
         case 'complete':
@@ -231,6 +242,7 @@ export class Checkpoints {
     const startedMs = this.#now
     const mark = timing.mark()
     const base = this.#base
+    this.#current = new CallOff(taken.id, id)
     // From here to the end of `cut` nothing waits: this is the barrier.
     const cut = flow.cut({ checkpoint: id, epoch: taken.head.epoch }, (table) => isDueInFull(base, table))
     let snapshot: Snapshot | null = null
@@ -249,6 +261,7 @@ export class Checkpoints {
       record = await this.#publish(snapshot, kind, label)
     } catch (error) {
       this.#rejoin(cut)
+      if (this.#isOver) return
       this.#failed(error, (why) =>
         isPublishing
           ? this.#coordinator.refused(id, why, this.#now)
@@ -277,7 +290,8 @@ export class Checkpoints {
       const prepared = new Map<string, Prepared>()
       let state = this.#state
       const written = await writeState(kernel, hold, cut.captures, this.#base, async (tables) => {
-        for (const [name, prepare] of cut.prepares) prepared.set(name, await prepare())
+        for (const [name, prepare] of cut.prepares)
+          prepared.set(name, await this.#current!.waitFor(`the sink ${name}`, prepare()))
         state = this.#headerOf(what, tables, prepared)
         return state
       })
@@ -372,8 +386,11 @@ export class Checkpoints {
       ...{ coordinate: taken.coordinate, id: record.id, trigger: record.trigger, because: record.trigger },
       ...{ totalBytes: written.totalBytes, addedBytes: written.addedBytes, ms, longestStallMs: written.longestStallMs },
     })
-    for (const [name, writer] of writers) await writer.commit(prepared.get(name))
-    for (const { name, reader } of flow.sources) await reader.published?.(cut.positions.get(name)!)
+    const waits = this.#current!
+    for (const [name, writer] of writers) await waits.waitFor(`the sink ${name}`, writer.commit(prepared.get(name)))
+    for (const { name, reader } of flow.sources) {
+      await waits.waitFor(`the source ${name}`, reader.published?.(cut.positions.get(name)!))
+    }
     await this.#retain()
   }
 

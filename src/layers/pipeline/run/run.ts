@@ -12,7 +12,6 @@ import { openedAs } from '../../../engine/model.ts'
 import { whileAwaited } from '../../../engine/stay-alive.ts'
 import type { Graph } from '../graph.ts'
 import type { OperatorResource } from '../operator.ts'
-import type { SinkWriter } from '../sink.ts'
 import type { SourceReader } from '../source.ts'
 import { matchNames } from './changes.ts'
 import { Checkpoints, type MadeCheckpoint } from './checkpoints.ts'
@@ -21,6 +20,7 @@ import { Flow } from './flow.ts'
 import type { PipelineLetter } from './letters.ts'
 import { liveRuns, viewOf } from './live.ts'
 import { listenForMail } from './mail.ts'
+import { commitLast, openedUnlessAborted, openSinks, type SinksOf } from './open-sinks.ts'
 import { type ResolvedPipelineOptions, scaleOf } from './options.ts'
 import { type PipelineReport, type PipelineStatus, type PipelineWaitOptions, statusOf } from './report.ts'
 import { type PipelineState, sharedAttribute } from './state.ts'
@@ -54,6 +54,7 @@ export class PipelineRun {
   #stopping: { readonly ending: Ending; readonly label: string | undefined } | null = null
   #isEnded = false
   #quietSince = 0
+  #stopLimit: () => void = () => undefined
 
   /** `partitions`: the only ones that it reads; null: all of them. */
   constructor(
@@ -114,8 +115,8 @@ export class PipelineRun {
   }
 
   /**
-   * Stops with a savepoint: run again, it goes on from there. With `drain`, sources are treated as if they had ended: windows
-   * that are open give their results, and the pipeline is done.
+   * Stops with a savepoint: run again, it goes on from there. If there is none within `checkpointTimeout`, it ends with TIMEOUT.
+   * With `drain`, sources are treated as if they had ended: windows that are open give their results, and the pipeline is done.
    */
   async stop(
     options: PipelineWaitOptions & { readonly drain?: boolean; readonly label?: string } = {},
@@ -150,10 +151,12 @@ export class PipelineRun {
     return await this.result()
   }
 
-  /** Stops at once. What came after the last checkpoint is read again by the next run. */
+  /** Stops at once, whatever hangs. What came after the last checkpoint is read again by the next run. */
   async cancel(): Promise<PipelineReport> {
-    this.#stopping ??= { ending: 'cancelled', label: undefined }
-    this.#abort.abort(new RepriseError('CANCELLED', `${this.timeline} was cancelled`))
+    const error = new RepriseError('CANCELLED', `${this.timeline} was cancelled`)
+    this.#stopping = { ending: 'cancelled', label: undefined }
+    this.#abort.abort(error)
+    this.#checkpoints?.end(error)
     this.#flow?.halt()
     return await this.result()
   }
@@ -231,7 +234,7 @@ export class PipelineRun {
     const timing = new CheckpointTiming(kernel.clock, policy, head?.attributes ?? {}, () => kernel.worker.now())
     const candidate = await chooseCheckpoint(kernel, taken, from ?? null)
     if (candidate?.state.stage === 'done' && from === undefined) {
-      await this.#commitLast(candidate.state)
+      await commitLast(this.#sinksOf, candidate.state)
       this.#isReady()
       return this.#reportOf('done', candidate.state, candidate.record.id)
     }
@@ -239,7 +242,7 @@ export class PipelineRun {
     const storedAs = (name: string) => names?.get(name) ?? name
     const isKnown = (name: string) => names?.get(name) !== null
     const scale = scaleOf(this.#options, candidate?.state ?? null)
-    const writers = await this.#openSinks(taken, candidate?.state ?? null, storedAs, isKnown)
+    const writers = await openSinks(this.#sinksOf, taken, candidate?.state ?? null, { storedAs, isKnown })
     const readers = new Map<string, SourceReader<unknown>>()
     let resources: ReadonlyMap<string, OperatorResource> = new Map()
     try {
@@ -256,13 +259,11 @@ export class PipelineRun {
         const stored = isKnown(name) ? candidate?.state.sources[storedAs(name)] : undefined
         if (stored) positions.set(name, new Map(stored))
         const context = {
-          engine: this.#engine,
-          pipeline: this.timeline,
-          name,
-          signal: this.#abort.signal,
-          partitions: this.#partitions,
+          ...{ engine: this.#engine, pipeline: this.timeline, name },
+          ...{ signal: this.#abort.signal, partitions: this.#partitions },
         }
-        readers.set(name, await source.open(positions.get(name) ?? null, context))
+        const opening = source.open(positions.get(name) ?? null, context)
+        readers.set(name, await openedUnlessAborted(opening, context.signal, `opening the source ${name}`))
       }
       flow.start(readers, positions)
       const leftBy = candidate && isLeftBy(candidate) ? candidate.record.id : null
@@ -298,6 +299,7 @@ export class PipelineRun {
         stopTelling()
         await stopListening()
         await checkpoints.settled()
+        this.#stopLimit()
       }
     } finally {
       this.#abort.abort(new RepriseError('ABORTED', `${this.timeline} has ended`))
@@ -308,7 +310,7 @@ export class PipelineRun {
   }
 
   async #flowToEnd(flow: Flow, checkpoints: Checkpoints, timing: CheckpointTiming): Promise<PipelineReport> {
-    const isAtEnd = await flow.run()
+    const isAtEnd = await flow.run().finally(() => this.#limitEnd(checkpoints))
     if (this.#stopping?.ending === 'cancelled') {
       await checkpoints.settled()
       return this.#report('cancelled')
@@ -326,6 +328,11 @@ export class PipelineRun {
     const attributes = timing.releasing(this.#taken!.head.epoch)
     if (Object.keys(attributes).length > 0) await this.#taken!.write({ attributes })
     return this.#report(isAtEnd ? 'done' : 'suspended')
+  }
+
+  /** No record flows any more: what is still to be done for checkpoints has as long as one may take. */
+  #limitEnd(checkpoints: Checkpoints): void {
+    this.#stopLimit = this.#engine.kernel.clock.after(this.#options.timeoutMs, () => checkpoints.giveUp(), true)
   }
 
   /** The last checkpoint is tried again while there is hope. */
@@ -381,36 +388,9 @@ export class PipelineRun {
     else await this.cancel().catch(() => undefined)
   }
 
-  /** Whoever made the last checkpoint may have been killed before its sinks had committed. */
-  async #commitLast({ sinks }: PipelineState): Promise<void> {
-    for (const { name, sink } of this.#graph.sinks) {
-      const listed = sinks[name] ?? null
-      if (listed === null) continue
-      const writer = await sink.open({ engine: this.#engine, pipeline: this.timeline, name }, listed)
-      await writer.close()
-    }
-  }
-
-  async #openSinks(
-    taken: StateTimeline,
-    state: PipelineState | null,
-    storedAs: (name: string) => string,
-    isKnown: (name: string) => boolean,
-  ): Promise<Map<string, SinkWriter>> {
-    const setups = this.#graph.sinks.filter(({ sink }) => sink.setup)
-    if (setups.length > 0) {
-      await taken.write({
-        userSql: async (sql) => {
-          for (const { sink } of setups) await sink.setup!(sql)
-        },
-      })
-    }
-    const writers = new Map<string, SinkWriter>()
-    for (const { name, sink } of this.#graph.sinks) {
-      const listed = isKnown(name) ? (state?.sinks[storedAs(name)] ?? null) : null
-      writers.set(name, await sink.open({ engine: this.#engine, pipeline: this.timeline, name }, listed))
-    }
-    return writers
+  get #sinksOf(): SinksOf {
+    const { signal } = this.#abort
+    return { engine: this.#engine, graph: this.#graph, pipeline: this.timeline, signal }
   }
 
   #report(status: PipelineReport['status']): PipelineReport {

@@ -1,0 +1,73 @@
+// The sinks of a run are opened where its checkpoint stands: what that lists of them is committed, whatever else is open outside
+// is given up. Whoever cancels the run does not wait for one that hangs.
+
+import { unlessAborted } from '../../../engine/aborting.ts'
+import type { StateTimeline } from '../../../engine/checkpoint/state-timeline.ts'
+import type { Engine } from '../../../engine/definition.ts'
+import type { Graph } from '../graph.ts'
+import type { SinkWriter } from '../sink.ts'
+import type { PipelineState } from './state.ts'
+
+export interface SinksOf {
+  readonly engine: Engine
+  readonly graph: Graph
+  /** Its timeline. */
+  readonly pipeline: string
+  /** Fires when the run is cancelled. */
+  readonly signal: AbortSignal
+}
+
+export async function openSinks(
+  { engine, graph, pipeline, signal }: SinksOf,
+  taken: StateTimeline,
+  state: PipelineState | null,
+  names: { readonly storedAs: (name: string) => string; readonly isKnown: (name: string) => boolean },
+): Promise<Map<string, SinkWriter>> {
+  const setups = graph.sinks.filter(({ sink }) => sink.setup)
+  if (setups.length > 0) {
+    await taken.write({
+      userSql: async (sql) => {
+        for (const { sink } of setups) await sink.setup!(sql)
+      },
+    })
+  }
+  const writers = new Map<string, SinkWriter>()
+  try {
+    for (const { name, sink } of graph.sinks) {
+      const listed = names.isKnown(name) ? (state?.sinks[names.storedAs(name)] ?? null) : null
+      const opening = sink.open({ engine, pipeline, name }, listed)
+      writers.set(name, await openedUnlessAborted(opening, signal, `opening the sink ${name}`))
+    }
+  } catch (error) {
+    await Promise.allSettled([...writers.values()].map((writer) => writer.close()))
+    throw error
+  }
+  return writers
+}
+
+/** What is opened though nobody waits for it any more is closed. */
+export async function openedUnlessAborted<T extends { close(): Promise<void> }>(
+  opening: Promise<T>,
+  signal: AbortSignal,
+  what: string,
+): Promise<T> {
+  try {
+    return await unlessAborted(opening, signal, what)
+  } catch (error) {
+    if (signal.aborted) opening.then((opened) => opened.close()).catch(() => undefined)
+    throw error
+  }
+}
+
+/** Whoever made the last checkpoint may have been killed before its sinks had committed. */
+export async function commitLast(
+  { engine, graph, pipeline, signal }: SinksOf,
+  { sinks }: PipelineState,
+): Promise<void> {
+  for (const { name, sink } of graph.sinks) {
+    const listed = sinks[name] ?? null
+    if (listed === null) continue
+    const opening = sink.open({ engine, pipeline, name }, listed)
+    await (await openedUnlessAborted(opening, signal, `opening the sink ${name}`)).close()
+  }
+}

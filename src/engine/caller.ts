@@ -7,12 +7,15 @@ import { toMs } from '../core/duration.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Clock, Random } from '../core/ports.ts'
 import { decideRetry, type ResolvedRetry, type RetryPolicy, resolveRetry } from '../core/retry.ts'
+import type { RunTrace, TraceSpan } from './tracing.ts'
 
 export interface CallerPorts {
   readonly clock: Clock
   readonly random: Random
   /** Fires when the run ends. */
   readonly ending: AbortSignal
+  /** Asked for each call: where its attempts are spans; null: nobody traces. */
+  readonly traced?: { readonly name: string; run(): RunTrace | null }
 }
 
 export class Caller {
@@ -32,8 +35,12 @@ export class Caller {
   }
 
   /** Rejects when the policy gives up, or the run ends. */
-  async call<R>(make: (attempt: number, signal: AbortSignal) => Promise<R>): Promise<R> {
+  async call<R>(
+    make: (attempt: number, signal: AbortSignal, traceparent: string | undefined) => Promise<R>,
+    key?: string,
+  ): Promise<R> {
     const { clock, random, ending } = this.#ports
+    const trace = this.#ports.traced?.run() ?? null
     const gate = this.#gate
     const token = {}
     let failed = 0
@@ -41,11 +48,16 @@ export class Caller {
       for (let ms = gate.pauseMs(clock.elapsed(), token); ms > 0; ms = gate.pauseMs(clock.elapsed(), token)) {
         await this.#pause(ms)
       }
+      const span = trace && this.#begin(trace, attempt, key)
       try {
-        const result = await this.#limited((signal) => make(attempt, signal))
+        const result = await (span
+          ? this.#limited((signal) => span.within(() => make(attempt, signal, span.traceparent)))
+          : this.#limited((signal) => make(attempt, signal, undefined)))
+        span?.end()
         gate.succeeded()
         return result
       } catch (error) {
+        span?.end({}, error ?? String(error))
         gate.failed(this.#retry, error, clock.elapsed(), token)
         ending.throwIfAborted()
         const decision = decideRetry(this.#retry, failed + 1, error, {
@@ -59,6 +71,16 @@ export class Caller {
         gate.left(token)
       }
     }
+  }
+
+  #begin(trace: RunTrace, attempt: number, key: string | undefined): TraceSpan {
+    const { name } = this.#ports.traced!
+    const facts = {
+      'reprise.operator': name,
+      'reprise.attempt': attempt,
+      ...(key !== undefined && { 'reprise.key': key }),
+    }
+    return trace.begin(`call ${name}`, facts, true)
   }
 
   async #pause(ms: number): Promise<void> {

@@ -1,21 +1,15 @@
 // Traces and figures, as a collector gets them: run, step and attempt hang together, over a resume and a fork, with the trace of
 // whoever asked.
 
-import { AsyncLocalStorage } from 'node:async_hooks'
-import { type Context, type ContextManager, context, ROOT_CONTEXT, trace } from '@opentelemetry/api'
+import { context, ROOT_CONTEXT, trace } from '@opentelemetry/api'
 import {
   AggregationTemporality,
   InMemoryMetricExporter,
   MeterProvider,
   PeriodicExportingMetricReader,
 } from '@opentelemetry/sdk-metrics'
-import {
-  BasicTracerProvider,
-  InMemorySpanExporter,
-  type ReadableSpan,
-  SimpleSpanProcessor,
-} from '@opentelemetry/sdk-trace-base'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import type { ReadableSpan } from '@opentelemetry/sdk-trace-base'
+import { afterEach, describe, expect, it } from 'vitest'
 import { instrument } from '../../src/adapters/otel/index.ts'
 import { remote } from '../../src/adapters/remote/index.ts'
 import { createEngine } from '../../src/engine/open.ts'
@@ -23,43 +17,16 @@ import { sha256 } from '../../src/engine/platform.ts'
 import { open } from '../../src/index.ts'
 import { workflow, workflows } from '../../src/layers/workflow/index.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
+import { idOf, spans, traceOf } from './spans.ts'
 import { startServer } from './support.ts'
 
-/** What an SDK for Node brings. */
-class Contexts implements ContextManager {
-  readonly #storage = new AsyncLocalStorage<Context>()
-  active() {
-    return this.#storage.getStore() ?? ROOT_CONTEXT
-  }
-  with<A extends unknown[], F extends (...args: A) => ReturnType<F>>(at: Context, call: F, self?: unknown, ...args: A) {
-    return this.#storage.run(at, () => call.apply(self, args))
-  }
-  bind<T>(_at: Context, target: T) {
-    return target
-  }
-  enable() {
-    return this
-  }
-  disable() {
-    return this
-  }
-}
-
-const exporter = new InMemorySpanExporter()
-const provider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] })
-const tracer = provider.getTracer('test')
-beforeAll(() => void context.setGlobalContextManager(new Contexts()))
-afterAll(() => context.disable())
+const { tracer, named, reset } = spans()
 
 const cleanups: (() => Promise<unknown> | unknown)[] = []
 afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup()
-  exporter.reset()
+  reset()
 })
-
-const named = (name: string): ReadableSpan[] => exporter.getFinishedSpans().filter((span) => span.name === name)
-const idOf = (span: ReadableSpan) => span.spanContext().spanId
-const traceOf = (span: ReadableSpan) => span.spanContext().traceId
 
 const flow = workflow('traced', async (ctx) => {
   await ctx.step(

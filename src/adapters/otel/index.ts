@@ -19,7 +19,7 @@ import {
 } from '@opentelemetry/api'
 import type { Engine } from '../../engine/definition.ts'
 import { hostOf } from '../../engine/host.ts'
-import type { RunTrace, TracedRun, Tracing } from '../../engine/tracing.ts'
+import type { RunTrace, TracedRun, TraceFacts, TraceLink, TraceSpan, Tracing } from '../../engine/tracing.ts'
 import { measure } from './measure.ts'
 
 export interface InstrumentOptions {
@@ -39,12 +39,14 @@ export function instrument(rp: Engine, options: InstrumentOptions = {}): () => v
   const stop = measure(kernel.events, options.meter ?? metrics.getMeter('reprise'))
   return () => {
     if (kernel.tracing === tracing) kernel.tracing = null
+    tracing.end()
     stop()
   }
 }
 
 class SpanTracing implements Tracing {
   readonly #tracer: Tracer
+  readonly #stays = new Map<string, SpanRun>()
 
   constructor(tracer: Tracer) {
     this.#tracer = tracer
@@ -59,49 +61,63 @@ class SpanTracing implements Tracing {
   run(of: TracedRun): RunTrace {
     const from = of.trace === undefined ? null : read(of.trace)
     const attributes = { ...attributesOf(of), 'reprise.resumed': of.isResumed }
-    const links: Link[] = []
-    if (from && of.isResumed) links.push({ context: from, attributes: { 'reprise.link': 'resume' } })
-    if (from && of.isFork) links.push({ context: from, attributes: { 'reprise.link': 'fork' } })
-    // A fork goes its own way: it is only linked to what it was made of.
-    const parent = from && !of.isFork ? trace.setSpanContext(context.active(), from) : withoutSpan()
+    // A fork goes its own way: it is only linked to what it was made of. Where links are given, `trace` is its own.
+    const isOwn = of.links !== undefined || !of.isFork
+    const parent = from && isOwn ? trace.setSpanContext(context.active(), from) : withoutSpan()
+    const links = (of.links ?? usualLinks(of)).flatMap((link) => linkOf(link) ?? [])
     const span = this.#tracer.startSpan(`run ${of.name}`, { kind: SpanKind.CONSUMER, attributes, links }, parent)
-    return new SpanRun(this.#tracer, span, trace.setSpan(parent, span), attributesOf(of))
+    const stay = new SpanRun(this.#tracer, span, trace.setSpan(parent, span), attributesOf(of), () => {
+      if (this.#stays.get(of.timeline) === stay) this.#stays.delete(of.timeline)
+    })
+    this.#stays.set(of.timeline, stay)
+    return stay
+  }
+
+  traceOf(timeline: string): RunTrace | null {
+    return this.#stays.get(timeline) ?? null
   }
 
   within<T>(traceparent: string, call: () => T): T {
     const from = read(traceparent)
     return from ? context.with(trace.setSpanContext(context.active(), from), call) : call()
   }
+
+  /** Nobody traces any more: what is open ends here. */
+  end(): void {
+    for (const stay of [...this.#stays.values()]) stay.left('no longer traced')
+  }
 }
 
 class SpanRun implements RunTrace {
+  readonly traceparent: string | undefined
   readonly #tracer: Tracer
   readonly #span: Span
   readonly #context: Context
   readonly #attributes: Attributes
+  readonly #onLeft: () => void
   readonly #steps = new Map<string, { readonly span: Span; readonly context: Context }>()
+  readonly #open = new Set<SpanBelow>()
+  #isOver = false
 
-  constructor(tracer: Tracer, span: Span, at: Context, attributes: Attributes) {
+  constructor(tracer: Tracer, span: Span, at: Context, attributes: Attributes, onLeft: () => void) {
+    this.traceparent = traceparentOf(span)
     this.#tracer = tracer
     this.#span = span
     this.#context = at
     this.#attributes = attributes
+    this.#onLeft = onLeft
   }
 
   attempt<T>(
     of: { readonly step: string; readonly attempt: number; readonly key: string },
     call: (traceparent: string | undefined) => T,
   ): T {
-    const step = this.#step(of.step)
-    const attributes = {
-      ...this.#attributes,
-      'reprise.step': of.step,
-      'reprise.attempt': of.attempt,
-      'reprise.key': of.key,
-    }
-    const span = this.#tracer.startSpan(`attempt ${of.step}`, { kind: SpanKind.CLIENT, attributes }, step.context)
+    const facts = { 'reprise.step': of.step, 'reprise.attempt': of.attempt, 'reprise.key': of.key }
+    // A step that is begun once the run has left would have nobody to end it.
+    const below = this.#isOver ? this.#context : this.#step(of.step).context
+    const span = this.#begin(`attempt ${of.step}`, facts, true, below)
     try {
-      const result = context.with(trace.setSpan(step.context, span), () => call(traceparentOf(span)))
+      const result = span.within(() => call(span.traceparent))
       if (!(result instanceof Promise)) {
         span.end()
         return result
@@ -112,14 +128,12 @@ class SpanRun implements RunTrace {
           return value
         },
         (error) => {
-          fail(span, error)
-          span.end()
+          span.end({}, error ?? String(error))
           throw error
         },
       ) as T
     } catch (error) {
-      fail(span, error)
-      span.end()
+      span.end({}, error ?? String(error))
       throw error
     }
   }
@@ -132,13 +146,41 @@ class SpanRun implements RunTrace {
     known.span.end()
   }
 
-  left(because: string): void {
+  begin(name: string, facts: TraceFacts, isCall: boolean): TraceSpan {
+    return this.#begin(name, facts, isCall, this.#context)
+  }
+
+  note(event: string, facts?: TraceFacts): void {
+    if (!this.#isOver) this.#span.addEvent(event, facts)
+  }
+
+  link(link: TraceLink): void {
+    const made = linkOf(link)
+    if (made && !this.#isOver) this.#span.addLink(made)
+  }
+
+  left(because: string, error?: unknown): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    for (const span of [...this.#open]) span.end({ 'reprise.left': because })
     for (const { span } of this.#steps.values()) span.end()
     this.#steps.clear()
     this.#span.setAttribute('reprise.left', because)
-    if (because === 'diverged' || because === 'broken')
+    if (error !== undefined) fail(this.#span, error)
+    else if (because === 'diverged' || because === 'broken')
       this.#span.setStatus({ code: SpanStatusCode.ERROR, message: because })
     this.#span.end()
+    this.#onLeft()
+  }
+
+  #begin(name: string, facts: TraceFacts, isCall: boolean, parent: Context): SpanBelow {
+    const attributes = { ...this.#attributes, ...facts }
+    const kind = isCall ? SpanKind.CLIENT : SpanKind.INTERNAL
+    const span = this.#tracer.startSpan(name, { kind, attributes }, parent)
+    const below = new SpanBelow(span, parent, this.#open)
+    // Too late: a call that is under way may still begin one when the run has left.
+    if (this.#isOver) below.end({ 'reprise.left': 'too late' })
+    return below
   }
 
   #step(name: string): { readonly span: Span; readonly context: Context } {
@@ -150,6 +192,49 @@ class SpanRun implements RunTrace {
     this.#steps.set(name, made)
     return made
   }
+}
+
+class SpanBelow implements TraceSpan {
+  readonly traceparent: string | undefined
+  readonly #span: Span
+  readonly #parent: Context
+  readonly #open: Set<SpanBelow>
+
+  constructor(span: Span, parent: Context, open: Set<SpanBelow>) {
+    this.traceparent = traceparentOf(span)
+    this.#span = span
+    this.#parent = parent
+    this.#open = open
+    open.add(this)
+  }
+
+  within<T>(call: () => T): T {
+    return context.with(trace.setSpan(this.#parent, this.#span), call)
+  }
+
+  note(event: string, facts?: TraceFacts): void {
+    if (this.#open.has(this)) this.#span.addEvent(event, facts)
+  }
+
+  end(facts?: TraceFacts, error?: unknown): void {
+    if (!this.#open.delete(this)) return
+    if (facts) this.#span.setAttributes(facts)
+    if (error !== undefined) fail(this.#span, error)
+    this.#span.end()
+  }
+}
+
+function usualLinks({ trace: from, isResumed, isFork }: TracedRun): TraceLink[] {
+  if (from === undefined) return []
+  return [
+    ...(isResumed ? [{ traceparent: from, why: 'resume' } as const] : []),
+    ...(isFork ? [{ traceparent: from, why: 'fork' } as const] : []),
+  ]
+}
+
+function linkOf({ traceparent, why }: TraceLink): Link | null {
+  const to = read(traceparent)
+  return to && { context: to, attributes: { 'reprise.link': why } }
 }
 
 function attributesOf({ timeline, kind, name }: Pick<TracedRun, 'timeline' | 'kind' | 'name'>): Attributes {

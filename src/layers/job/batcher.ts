@@ -10,6 +10,8 @@ import type { Task } from './task.ts'
 export interface BatchOutcomes<T> {
   succeeded(task: Task<T>): void
   failed(task: Task<T>, error: unknown): void
+  /** Calls, with the traceparent of the batch; undefined: nobody traces it. */
+  around<R>(tasks: readonly Task<T>[], attempt: number, call: (traceparent: string | undefined) => R): R
 }
 
 export class Batcher<T> {
@@ -52,15 +54,17 @@ export class Batcher<T> {
       task.signal.addEventListener('abort', () => controller.abort(task.signal.reason), { once: true })
     }
     try {
-      const result = this.#job.eachBatch!(
-        tasks.map((task) => task.item),
-        {
+      const attempt = Math.max(...tasks.map((task) => task.attempts)) + 1
+      const items = tasks.map((task) => task.item)
+      const result = this.#outcomes.around(tasks, attempt, (traceparent) =>
+        this.#job.eachBatch!(items, {
           keys: tasks.map((task) => task.key),
-          attempt: Math.max(...tasks.map((task) => task.attempts)) + 1,
+          attempt,
           signal: controller.signal,
           fail: (item, error) => failures.set(item, error),
           commit: (userSql) => userSqls.push(userSql),
-        },
+          ...(traceparent !== undefined && { traceparent }),
+        }),
       )
       if (isPromise(result)) {
         const { timeoutMs } = this.#job

@@ -4,6 +4,7 @@
 import { type Attribute, feedStart } from '../../core/ports.ts'
 import type { Host } from '../../engine/host.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
+import type { KeptTrace } from '../../engine/tracing.ts'
 import { entry } from './entries.ts'
 import { applyMail } from './letters.ts'
 import type { ResolvedJob } from './options.ts'
@@ -16,13 +17,14 @@ export interface Beginning {
   /** Undefined: as it was, if the round goes on. */
   readonly input: unknown
   readonly attributes: Readonly<Record<string, Attribute>>
+  readonly kept: KeptTrace
 }
 
 export async function beginShard<T>(
   engine: Host,
   open: OpenTimeline<JobState>,
   job: ResolvedJob<T>,
-  { name, index, round, input, attributes }: Beginning,
+  { name, index, round, input, attributes, kept }: Beginning,
 ): Promise<void> {
   const { state } = open
   const { cursorName, shards } = job
@@ -33,6 +35,7 @@ export async function beginShard<T>(
     shard: index,
     ...(given !== undefined && { input: given }),
     ...(cursorName && { forgets: true }),
+    ...kept,
   }
   await open.write([entry('started', data)], {
     status: 'running',

@@ -16,6 +16,8 @@ export interface ItemContext {
   readonly signal: AbortSignal
   /** The same for every attempt at this item in this version: hand it to the outside system. */
   readonly idempotencyKey: string
+  /** Of this attempt, as W3C Trace Context writes it, where it is traced (reprise/otel): hand it to programs elsewhere. */
+  readonly traceparent?: string | undefined
   /** A call to the outside with markers around it in history: never repeated once its outcome is recorded. */
   effect<R>(
     name: string,
@@ -30,6 +32,8 @@ export interface BatchContext<T> {
   readonly keys: readonly string[]
   readonly attempt: number
   readonly signal: AbortSignal
+  /** Of this call, as W3C Trace Context writes it, where it is traced (reprise/otel). */
+  readonly traceparent?: string | undefined
   /** This one of the batch failed; the others are done if the function returns. */
   fail(item: T, error: unknown): void
   commit(userSql: (sql: Sql) => Promise<unknown> | unknown): void
@@ -72,5 +76,15 @@ export class TaskContext<T> implements ItemContext {
   commit(userSql: (sql: Sql) => Promise<unknown> | unknown): void {
     this.#task.userSqls ??= []
     this.#task.userSqls.push(userSql)
+  }
+}
+
+/** Made only while somebody traces. */
+export class TracedContext<T> extends TaskContext<T> {
+  readonly traceparent: string | undefined
+
+  constructor(task: Task<T>, shard: Shard<Task<T>>, traceparent: string | undefined) {
+    super(task, shard)
+    this.traceparent = traceparent
   }
 }

@@ -68,7 +68,7 @@ export function defineJob<T>(
   const live = new WeakMap<Host, JobRun<T>>()
   const start = (engine: Host, options: RunStart) => {
     engine.declare(model)
-    const run = new JobRun(engine, name, resolved, fold, options)
+    const run = new JobRun(engine, name, resolved, fold, { ...options, kind })
     live.set(engine, run)
     const forget = () => void (live.get(engine) === run && live.delete(engine))
     run.result().then(forget, forget)

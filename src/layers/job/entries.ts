@@ -22,6 +22,9 @@ export interface StartedData {
   readonly input?: unknown
   /** Keys are only remembered until the cursor has passed them: they begin with its position. */
   readonly forgets?: boolean
+  /** Traceparents (W3C), where somebody traces: of the start of the round, and of this run in this process. */
+  readonly trace?: string
+  readonly span?: string
 }
 
 export interface DoneData {

@@ -28,9 +28,12 @@ import { checkShards, deadOf, isFinished, roundOf, timelinesOf } from './rounds.
 import { Shard } from './shard.ts'
 import type { JobState } from './state.ts'
 import type { Task } from './task.ts'
+import { JobTrace } from './trace.ts'
 import { Workbench } from './workbench.ts'
 
 export interface RunStart {
+  /** As tools call it; 'job' if left out. */
+  readonly kind?: 'job' | 'consumer'
   readonly input?: unknown
   /** Timelines that the dispatcher claimed for this run. */
   readonly claimed?: readonly Head[]
@@ -55,6 +58,7 @@ export class JobRun<T = unknown> {
   readonly #shards = new Map<number, Shard<Task<T>>>()
   readonly #passes = new Map<Pass<T>, Promise<void>>()
   readonly #announcer: Announcer
+  readonly #trace: JobTrace<T>
   readonly #alarm: Alarm
   readonly #recoveries: RecoveryReport[] = []
   readonly #startedAt: number
@@ -84,14 +88,17 @@ export class JobRun<T = unknown> {
     this.#claimed = [...(options.claimed ?? [])]
     this.timelines = timelinesOf(name, job.shards)
     this.#startedAt = engine.kernel.clock.elapsed()
+    this.#trace = new JobTrace(engine.kernel, options.kind ?? 'job', name, options.claimed === undefined)
     this.#announcer = new Announcer(engine.kernel.clock, () => this.progress)
     this.#alarm = new Alarm(engine.kernel.clock)
     this.#bench = new Workbench(engine.kernel, job, {
       onChange: () => this.#announcer.changed(),
       onFailure: (task, error, next) =>
         this.#announcer.tell({ type: 'failure', key: task.key, attempt: task.attempts, error: toFailure(error), next }),
-      onSourceFailure: (error, attempt, next) =>
-        this.#announcer.tell({ type: 'source-failure', attempt, error: toFailure(error), next }),
+      onSourceFailure: (error, attempt, next) => {
+        this.#announcer.tell({ type: 'source-failure', attempt, error: toFailure(error), next })
+        this.#trace.note('reprise.source-failure', { 'reprise.because': toFailure(error).message })
+      },
       onFatal: (error) => this.#fail(error),
     })
     this.#result = this.#drive()
@@ -196,6 +203,7 @@ export class JobRun<T = unknown> {
   #end(report: JobReport | null, error: unknown): void {
     this.#endedMs = this.#engine.kernel.clock.elapsed() - this.#startedAt
     this.#status = report?.status ?? 'stopped'
+    this.#trace.left(report?.status ?? 'failed', report ? undefined : (error ?? 'failed'))
     this.#announcer.tell({ type: 'ended', progress: this.progress, report, error })
   }
 
@@ -335,7 +343,9 @@ export class JobRun<T = unknown> {
       round: Math.max(this.#round, 1),
       input: this.#input,
       attributes: this.#attributes,
+      kept: this.#trace.begin(open),
     })
+    this.#bench.spans = this.#trace.attempts
     this.#shards.set(index, shard)
     return shard
   }

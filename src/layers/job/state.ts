@@ -59,6 +59,9 @@ export interface JobState {
   startedAt: number
   endedAt: number
   pausedBecause: string | null
+  /** Traceparents (W3C): of the start of the round, and of the last run. Missing where nobody traced. */
+  trace?: string
+  span?: string
 }
 
 /** Same for every job: what differs between jobs is code, never the meaning of their history. */
@@ -138,6 +141,8 @@ const appliers: Appliers = {
     state.shard = data.shard
     state.input = data.input
     state.forgets = data.forgets ?? false
+    keep(state, 'trace', data.trace)
+    keep(state, 'span', data.span)
     state.pausedBecause = null
   },
   done(state, data) {
@@ -237,6 +242,12 @@ function moveTo(state: JobState, cursor: Cursor | null): void {
   if (!state.forgets || cursor === null || state.ahead.size === 0) return
   const passed = [...state.ahead.keys({ to: `${String(cursor.position)}\uffff` })]
   for (const key of passed) state.ahead.delete(key)
+}
+
+/** Missing, not undefined: the state of a job that nobody traces is what it was before there were traces. */
+function keep(state: JobState, name: 'trace' | 'span', traceparent: string | undefined): void {
+  if (traceparent !== undefined) state[name] = traceparent
+  else if (Object.hasOwn(state, name)) delete state[name]
 }
 
 function settle(state: JobState, key: string): void {

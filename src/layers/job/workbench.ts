@@ -10,11 +10,12 @@ import { isPromise, within } from './attempt.ts'
 import { Batcher } from './batcher.ts'
 import { Completions } from './completions.ts'
 import { Condition } from './condition.ts'
-import { TaskContext } from './context.ts'
+import { TaskContext, TracedContext } from './context.ts'
 import { entry } from './entries.ts'
 import type { ResolvedJob } from './options.ts'
 import type { Shard } from './shard.ts'
 import type { Task } from './task.ts'
+import type { AttemptSpans } from './trace.ts'
 
 export interface Counts {
   done: number
@@ -37,6 +38,8 @@ const waitingMax = 10_000
 export class Workbench<T> {
   readonly counts: Counts = { done: 0, skipped: 0, failed: 0, retried: 0 }
   isStopping = false
+  /** Null: nobody traces. */
+  spans: AttemptSpans<T> | null = null
   readonly limiter: RateLimiter | null
   readonly breaker: Breaker | null
   readonly #kernel: Kernel
@@ -65,6 +68,7 @@ export class Workbench<T> {
       ? new Batcher(kernel.clock, job, {
           succeeded: (task) => this.#succeeded(task, undefined),
           failed: (task, error) => void this.#failed(task, error),
+          around: (tasks, attempt, call) => (this.spans ? this.spans.batch(tasks, attempt, call) : call(undefined)),
         })
       : null
     this.#completions = new Completions(kernel.clock, {
@@ -194,6 +198,7 @@ export class Workbench<T> {
     for (const task of shard.inFlight.all()) {
       this.#sleepers.get(task)?.()
       shard.drop(task)
+      this.spans?.cut(task)
       this.#release(task)
     }
     this.#wake()
@@ -203,11 +208,13 @@ export class Workbench<T> {
   #done(tasks: readonly Task<T>[]): void {
     this.counts.done += tasks.length
     for (const task of tasks) this.#free(task)
+    if (this.spans) for (const task of tasks) this.spans.done(task)
     this.#wake()
   }
 
   #refuse(task: Task<T>): boolean {
     task.shard.drop(task)
+    this.spans?.cut(task)
     this.#release(task)
     return false
   }
@@ -251,7 +258,10 @@ export class Workbench<T> {
   #call(task: Task<T>): void {
     const { each, timeoutMs } = this.#job
     try {
-      const result = each!(task.item, new TaskContext(task, task.shard))
+      const { spans } = this
+      const result = spans
+        ? spans.call(task, (traceparent) => each!(task.item, new TracedContext(task, task.shard, traceparent)))
+        : each!(task.item, new TaskContext(task, task.shard))
       if (!isPromise(result)) {
         this.#succeeded(task, result)
         return
@@ -291,6 +301,7 @@ export class Workbench<T> {
       task.attempts += 1
       this.#events.onFailure(task, error, 'dead')
       await this.#giveUp(task, error)
+      this.spans?.failed(task, error, null)
       this.#release(task)
       return
     }
@@ -304,6 +315,7 @@ export class Workbench<T> {
       if (!shard.lost) this.#events.onFatal(failure)
       return
     }
+    this.spans?.failed(task, error, decision.delayMs)
     task.renew()
     this.#release(task)
     this.#startLater(task, decision.delayMs)
@@ -359,6 +371,7 @@ export class Workbench<T> {
             until: this.#kernel.worker.now() + (this.breaker!.openUntil! - this.#kernel.clock.elapsed()),
           })
         : entry('resumed', { because })
+    this.spans?.note(`reprise.${type}`, { 'reprise.because': because })
     shard.write([note]).catch(() => undefined)
   }
 

@@ -11,6 +11,7 @@ import { type PipelineOptions, renamedOptions, resolvePipelineOptions } from './
 import { PipelineRun } from './run/run.ts'
 import { type PipelineState, pipelineFold } from './run/state.ts'
 import { PipelineTasks } from './run/tasks.ts'
+import { askedFor } from './run/trace.ts'
 import { checkShareable } from './shareable.ts'
 import { PipelineBuilder } from './stream.ts'
 
@@ -113,7 +114,9 @@ export function pipeline(
       const live = engine.once(model, () => new Map<string, PipelineRun>())
       const held = live.get(timeline)
       if (held) return held
-      const run = new PipelineRun(engine, name, timeline, draw(), resolved)
+      const graph = draw()
+      const asked = askedFor(engine.kernel, timeline, name)
+      const run = new PipelineRun(engine, name, timeline, graph, { ...resolved, asked })
       live.set(timeline, run)
       const forget = () => void (live.get(timeline) === run && live.delete(timeline))
       run.result().then(forget, forget)

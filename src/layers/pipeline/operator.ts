@@ -4,6 +4,7 @@
 import type { PipelineKey } from '../../core/pipeline/key-groups.ts'
 import type { StateTable } from '../../core/pipeline/state-table.ts'
 import type { Clock, Random } from '../../core/ports.ts'
+import type { RunTrace } from '../../engine/tracing.ts'
 import type { Batch, Output } from './batch.ts'
 
 export interface Operator {
@@ -29,6 +30,8 @@ export interface OperatorContext {
   readonly pipeline: string
   readonly clock: Clock
   readonly random: Random
+  /** The run that it belongs to, where somebody traces. */
+  readonly trace?: RunTrace | null
   /** What the operator's node opens; null: nothing. All instances share it. */
   readonly resource: OperatorResource | null
   /** A record that cannot be processed, or not now (`RetryLater`): kept aside with the reason, and the rest goes on. */

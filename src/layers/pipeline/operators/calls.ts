@@ -21,6 +21,8 @@ export interface CallContext {
   /** The same however often this record is called for: for services that know idempotency keys. */
   readonly key: string
   readonly attempt: number
+  /** Of this attempt, as W3C Trace Context writes it, where it is traced (reprise/otel). */
+  readonly traceparent?: string | undefined
   /** Fires when the time for the call is over, or the run ends. */
   readonly signal: AbortSignal
 }
@@ -42,8 +44,9 @@ export function called<T, R>(call: (value: T, context: CallContext) => Promise<R
     /** How many records came: the number of each is part of its key, so it must go on after a restart. */
     const counter = new StateTable<number>()
     const ending = new AbortController()
-    const { clock, random } = context
-    const caller = new Caller(options, { clock, random, ending: ending.signal })
+    const { clock, random, name, trace = null } = context
+    const traced = { name, run: () => trace }
+    const caller = new Caller(options, { clock, random, ending: ending.signal, traced })
     const queue: Item[] = []
     const toStart: Waiting[] = []
     let started = 0
@@ -94,7 +97,10 @@ export function called<T, R>(call: (value: T, context: CallContext) => Promise<R
       const { value } = waiting.record
       const key = `${context.pipeline}/${context.name}/${waiting.number}`
       try {
-        const result = await caller.call((attempt, signal) => call(value as T, { key, attempt, signal }))
+        const result = await caller.call(
+          (attempt, signal, traceparent) => call(value as T, { key, attempt, signal, traceparent }),
+          key,
+        )
         if (!ending.signal.aborted) settle(waiting, { value: result })
       } catch (error) {
         // At the end of a run it stays state, and is called for again by the next.

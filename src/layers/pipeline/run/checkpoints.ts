@@ -14,6 +14,7 @@ import { ChunkHold } from '../../../engine/checkpoint/chunk-hold.ts'
 import type { StateTimeline } from '../../../engine/checkpoint/state-timeline.ts'
 import type { CheckpointTiming, TimingMark } from '../../../engine/checkpoint/timing.ts'
 import type { Kernel } from '../../../engine/kernel.ts'
+import type { RunTrace } from '../../../engine/tracing.ts'
 import type { Failing } from '../../../engine/worker.ts'
 import type { Graph } from '../graph.ts'
 import type { Prepared, SinkWriter } from '../sink.ts'
@@ -34,6 +35,7 @@ import {
   pipelineVersion,
   recentMax,
 } from './state.ts'
+import { type CheckpointOutcome, tracedCheckpoint } from './trace.ts'
 
 /** So many may fail in a row before the alarm. */
 const failuresMax = 3
@@ -75,6 +77,8 @@ export interface CheckpointsOf {
   readonly timing: CheckpointTiming
   readonly restored: { readonly state: PipelineState; readonly base: CheckpointBase | null }
   readonly timeoutMs: number
+  /** Null: nobody traces. */
+  readonly trace: RunTrace | null
   /** A savepoint that is no longer kept once there is a newer checkpoint. */
   readonly leftBy: ManifestId | null
 }
@@ -222,7 +226,9 @@ export class Checkpoints {
 
   /** After the one before, whose chunks may still be on their way though it was called off. */
   #start(id: number, kind: CheckpointKind): void {
-    const running = (this.#underWay ?? Promise.resolve()).then(() => this.#run(id, kind))
+    const running = (this.#underWay ?? Promise.resolve()).then(() =>
+      this.#isOver ? undefined : tracedCheckpoint(this.#of.trace, id, kind, () => this.#run(id, kind)),
+    )
     const settled = running
       .catch((error) => this.#of.flow.fail(error))
       .then(() => {
@@ -232,8 +238,8 @@ export class Checkpoints {
     this.#underWay = settled
   }
 
-  async #run(id: number, kind: CheckpointKind): Promise<void> {
-    if (this.#isOver) return
+  /** What came of it. */
+  async #run(id: number, kind: CheckpointKind): Promise<CheckpointOutcome> {
     const { flow, taken, timing } = this.#of
     const from = { task: flowTask, attempt: taken.head.epoch }
     const asked = [...this.#asked.values()]
@@ -255,25 +261,26 @@ export class Checkpoints {
       if (!isPublishing) {
         this.#rejoin(cut)
         this.#act(actions)
-        return
+        return { outcome: 'called off' }
       }
       const label = asked.find((each) => each.label !== undefined)?.label
       record = await this.#publish(snapshot, kind, label)
     } catch (error) {
       this.#rejoin(cut)
-      if (this.#isOver) return
+      if (this.#isOver) return { outcome: 'called off' }
       this.#failed(error, (why) =>
         isPublishing
           ? this.#coordinator.refused(id, why, this.#now)
           : this.#coordinator.decline(id, from, why, this.#now),
       )
-      return
+      return { outcome: 'failed', error }
     } finally {
       snapshot?.hold.end()
     }
     // It exists: what fails from here on ends the run, and the next one commits again what the checkpoint lists.
     await this.#settle(snapshot, record, kind)
     this.#act(this.#coordinator.published(id, this.#now))
+    return { outcome: 'published', facts: this.#state.recent.at(-1)! }
   }
 
   async #write(what: {

@@ -11,6 +11,7 @@ import type { StateCapture } from '../../../core/pipeline/state-capture.ts'
 import type { StateTable } from '../../../core/pipeline/state-table.ts'
 import type { Clock, Random } from '../../../core/ports.ts'
 import type { FlowMoment } from '../../../engine/flowing.ts'
+import type { RunTrace } from '../../../engine/tracing.ts'
 import type { Output } from '../batch.ts'
 import type { Graph, OperatorNode, SinkNode } from '../graph.ts'
 import type { OperatorContext, OperatorResource } from '../operator.ts'
@@ -44,6 +45,8 @@ export interface FlowHooks {
   readonly scale: Scale
   /** By operator: what it needs of the outside. */
   readonly resources: ReadonlyMap<string, OperatorResource>
+  /** Null: nobody traces. */
+  readonly trace: RunTrace | null
   /** After each round of the loop: so many records were read. Waits that it asks for are the flow's. */
   onRecords(count: number): void
 }
@@ -419,9 +422,9 @@ export class Flow {
   }
 
   #contextOf(name: string): OperatorContext {
-    const { clock, random, pipeline, resources } = this.#hooks
+    const { clock, random, pipeline, resources, trace } = this.#hooks
     return {
-      ...{ name, clock, random, pipeline, resource: resources.get(name) ?? null },
+      ...{ name, clock, random, pipeline, trace, resource: resources.get(name) ?? null },
       poison: ({ value, time, key, input }, error) => {
         const record = { value, time, key, ...(input !== undefined && { input }) }
         try {

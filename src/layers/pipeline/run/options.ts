@@ -57,6 +57,8 @@ export interface ResolvedPipelineOptions extends PipelineOptions {
   readonly policy: CheckpointPolicy
   readonly timeoutMs: number
   readonly lettersMax: number
+  /** The traceparent (W3C) of whoever asked for this run, where somebody traces. */
+  readonly asked?: string | undefined
 }
 
 const known = new Set([

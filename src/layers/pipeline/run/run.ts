@@ -10,6 +10,7 @@ import { CheckpointTiming } from '../../../engine/checkpoint/timing.ts'
 import type { Host } from '../../../engine/host.ts'
 import { openedAs } from '../../../engine/model.ts'
 import { whileAwaited } from '../../../engine/stay-alive.ts'
+import type { RunTrace } from '../../../engine/tracing.ts'
 import type { Graph } from '../graph.ts'
 import type { OperatorResource } from '../operator.ts'
 import type { SourceReader } from '../source.ts'
@@ -23,7 +24,8 @@ import { listenForMail } from './mail.ts'
 import { commitLast, openedUnlessAborted, openSinks, type SinksOf } from './open-sinks.ts'
 import { type ResolvedPipelineOptions, scaleOf } from './options.ts'
 import { type PipelineReport, type PipelineStatus, type PipelineWaitOptions, statusOf } from './report.ts'
-import { type PipelineState, sharedAttribute } from './state.ts'
+import { type PipelineState, sharedAttribute, sharedError } from './state.ts'
+import { tracePipeline } from './trace.ts'
 
 /** More than this wait in one sink: sources wait for the next checkpoint. */
 const pendingMax = 50_000
@@ -55,6 +57,7 @@ export class PipelineRun {
   #isEnded = false
   #quietSince = 0
   #stopLimit: () => void = () => undefined
+  #trace: RunTrace | null = null
 
   /** `partitions`: the only ones that it reads; null: all of them. */
   constructor(
@@ -78,7 +81,10 @@ export class PipelineRun {
     })
     this.#ready.catch(() => undefined)
     this.#result = this.#drive()
-    this.#result.catch(() => undefined)
+    this.#result.then(
+      ({ status }) => this.#trace?.left(status),
+      (error) => this.#trace?.left('failed', error),
+    )
   }
 
   /** Resolves when it has ended, was stopped or cancelled; rejects if it failed. */
@@ -241,6 +247,11 @@ export class PipelineRun {
     const names = candidate && matchNames(this.#graph, candidate.state, changes)
     const storedAs = (name: string) => names?.get(name) ?? name
     const isKnown = (name: string) => names?.get(name) !== null
+    const traced = tracePipeline(kernel, {
+      ...{ timeline: this.timeline, name: this.name, asked: this.#options.asked },
+      ...{ state: candidate?.state ?? null, isFrom: from !== undefined },
+    })
+    this.#trace = traced.run
     const scale = scaleOf(this.#options, candidate?.state ?? null)
     const writers = await openSinks(this.#sinksOf, taken, candidate?.state ?? null, { storedAs, isKnown })
     const readers = new Map<string, SourceReader<unknown>>()
@@ -250,7 +261,7 @@ export class PipelineRun {
       const flow = new Flow(this.#graph, writers, {
         pipeline: this.timeline,
         lettersMax: this.#options.lettersMax,
-        ...{ clock: kernel.clock, random: kernel.random, scale, resources },
+        ...{ clock: kernel.clock, random: kernel.random, scale, resources, trace: traced.run },
         onRecords: (count) => this.#decide(timing, count),
       })
       const restored = await fillTables(kernel, taken, candidate, flow, { storedAs, isKnown })
@@ -275,7 +286,8 @@ export class PipelineRun {
         flow,
         writers,
         timing,
-        restored,
+        restored: { ...restored, state: { ...restored.state, ...traced.kept } },
+        trace: traced.run,
         timeoutMs: this.#options.timeoutMs,
       }
       const checkpoints = new Checkpoints(of)
@@ -402,11 +414,6 @@ export class PipelineRun {
     const { records = 0, letters = 0 } = state ?? {}
     return { status, records, deadLetters: letters, coordinate: this.#taken?.coordinate ?? null, checkpoint }
   }
-}
-
-function sharedError(timeline: string): RepriseError {
-  const what = `${timeline} is shared by partitions, each of which has a timeline and state of its own: work on it with rp.work(), or run it under another id`
-  return new RepriseError('CONFLICT', what, { timeline })
 }
 
 function pause({ kernel: { clock } }: Host, ms: number): Promise<void> {

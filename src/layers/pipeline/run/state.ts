@@ -4,6 +4,7 @@
 // (core/pipeline/state-block.ts). Blocks apply in order: later ones win.
 
 import type { CheckpointPolicy } from '../../../core/checkpoint-policy.ts'
+import { RepriseError } from '../../../core/errors.ts'
 import type { CheckpointKind } from '../../../core/pipeline/coordinator.ts'
 import { keyGroupsDefault } from '../../../core/pipeline/key-groups.ts'
 import type { Fold } from '../../../engine/definition.ts'
@@ -49,6 +50,9 @@ export interface PipelineState {
   readonly recent: readonly CheckpointFacts[]
   /** How records flowed when it was taken, for people. Left out by those who wrote before it was noted. */
   readonly flow?: FlowMoment
+  /** Traceparents (W3C): of its start, and of the run that made this. Missing where nobody traced. */
+  readonly trace?: string
+  readonly span?: string
 }
 
 export const emptyState: PipelineState = {
@@ -69,6 +73,11 @@ export const emptyState: PipelineState = {
 
 /** On the pipeline's own timeline: its tasks have timelines of their own, and it is never run whole. */
 export const sharedAttribute = 'shared'
+
+export function sharedError(timeline: string): RepriseError {
+  const what = `${timeline} is shared by partitions, each of which has a timeline and state of its own: work on it with rp.work(), or run it under another id`
+  return new RepriseError('CONFLICT', what, { timeline })
+}
 
 export const pipelineVersion = 'pipeline/1'
 export const recentMax = 20

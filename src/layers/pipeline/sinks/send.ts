@@ -22,6 +22,8 @@ export interface SendContext {
   /** The same if this result is sent again: pass it on as the idempotency key. */
   readonly key: string
   readonly attempt: number
+  /** Of this attempt, as W3C Trace Context writes it, where it is traced (reprise/otel). */
+  readonly traceparent?: string | undefined
   readonly signal: AbortSignal
 }
 
@@ -82,7 +84,8 @@ class Sender<T> implements SinkWriter {
     const { clock, random } = this.#kernel
     this.#call = call
     this.#concurrency = concurrency
-    this.#caller = new Caller(policy, { clock, random, ending: this.#ending.signal })
+    const traced = { name, run: () => this.#kernel.tracing?.traceOf(pipeline) ?? null }
+    this.#caller = new Caller(policy, { clock, random, ending: this.#ending.signal, traced })
     this.#prefix = `${pipeline}/${name}`
     this.#base = base
   }
@@ -159,7 +162,10 @@ class Sender<T> implements SinkWriter {
 
   async #send({ value, key }: Waiting<T>): Promise<void> {
     try {
-      await this.#caller.call((attempt, signal) => this.#call(value, { key, attempt, signal }))
+      await this.#caller.call(
+        (attempt, signal, traceparent) => this.#call(value, { key, attempt, signal, traceparent }),
+        key,
+      )
     } catch (error) {
       this.#failure ??= { error }
     }

@@ -1,0 +1,72 @@
+// What whoever traces sees of a pipeline: one span per run in this process, below it one per checkpoint, and one per attempt of
+// what is called outside (engine/caller.ts). Records have none: there are too many of them.
+
+import type { CheckpointKind } from '../../../core/pipeline/coordinator.ts'
+import type { Kernel } from '../../../engine/kernel.ts'
+import { beginTrace, type KeptTrace, type RunTrace } from '../../../engine/tracing.ts'
+import type { CheckpointFacts, PipelineState } from './state.ts'
+
+export interface PipelineTrace {
+  /** Null: nobody traces. */
+  readonly run: RunTrace | null
+  /** Goes into the next checkpoints. */
+  readonly kept: KeptTrace
+}
+
+export interface TracedPipeline {
+  readonly timeline: string
+  readonly name: string
+  /** The traceparent of whoever asked for this run. */
+  readonly asked: string | undefined
+  /** What it goes on from; null: it begins. */
+  readonly state: PipelineState | null
+  /** That was asked for by its id: it goes its own way from there. */
+  readonly isFrom: boolean
+}
+
+/** Somebody asks for a run: the traceparent to belong to. */
+export function askedFor(kernel: Kernel, timeline: string, name: string): string | undefined {
+  return kernel.tracing?.started({ timeline, kind: 'pipeline', name })
+}
+
+export function tracePipeline(kernel: Kernel, { timeline, name, asked, state, isFrom }: TracedPipeline): PipelineTrace {
+  const why = isFrom ? 'savepoint' : 'resume'
+  return beginTrace(kernel.tracing, { timeline, name, kind: 'pipeline', past: state, asked, why })
+}
+
+export type CheckpointOutcome =
+  | { readonly outcome: 'published'; readonly facts: CheckpointFacts }
+  | { readonly outcome: 'called off' }
+  | { readonly outcome: 'failed'; readonly error: unknown }
+
+/** One span from the barrier until it is published and its sinks have committed, or it failed. */
+export async function tracedCheckpoint(
+  trace: RunTrace | null,
+  id: number,
+  kind: CheckpointKind,
+  make: () => Promise<CheckpointOutcome>,
+): Promise<void> {
+  if (!trace) {
+    await make()
+    return
+  }
+  const span = trace.begin('checkpoint', { 'reprise.checkpoint': id, 'reprise.checkpoint.kind': kind }, false)
+  try {
+    const made = await span.within(make)
+    const outcome = { 'reprise.outcome': made.outcome }
+    if (made.outcome === 'published') span.end({ ...outcome, ...factsOf(made.facts) })
+    else span.end(outcome, made.outcome === 'failed' ? (made.error ?? made.outcome) : undefined)
+  } catch (error) {
+    span.end({ 'reprise.outcome': 'failed' }, error ?? 'failed')
+    throw error
+  }
+}
+
+function factsOf({ bytes, addedBytes, longestStallMs, ms }: CheckpointFacts) {
+  return {
+    'reprise.checkpoint.bytes': bytes,
+    'reprise.checkpoint.added_bytes': addedBytes,
+    'reprise.checkpoint.stall_ms': longestStallMs,
+    'reprise.checkpoint.ms': ms,
+  }
+}

@@ -2,9 +2,12 @@
 // checkpointTimeout. What hung is done again by the next run.
 
 import { afterEach, describe, expect, it } from 'vitest'
+import { createEngine } from '../../src/engine/open.ts'
+import { sha256, systemClock } from '../../src/engine/platform.ts'
 import { open, type Reprise } from '../../src/index.ts'
-import { pipeline, type Sink, type SinkWriter, type Source, send } from '../../src/layers/pipeline/index.ts'
+import { generated, pipeline, type Sink, type SinkWriter, type Source, send } from '../../src/layers/pipeline/index.ts'
 import { act } from '../../src/operations/act.ts'
+import { openMemory } from '../../src/stores/memory/index.ts'
 import { until } from '../support/until.ts'
 
 const opened: Reprise[] = []
@@ -146,6 +149,36 @@ describe('cancel', () => {
     await until(() => seen.reached > 0)
     expect((await run.cancel()).status).toBe('cancelled')
   })
+})
+
+it('calls that answer at once leave the event loop to others', async () => {
+  // Time passes by how often it is looked at, so that the machine does not matter.
+  let elapsed = 0
+  const clock = { ...systemClock, elapsed: () => (elapsed += 0.1) }
+  const rp = createEngine({ store: openMemory({ namespace: 'default', hash: sha256 }), clock })
+  opened.push(rp)
+  let calls = 0
+  const flow = pipeline('flow', (p) => {
+    const numbers = generated((n) => n)
+    p.from('numbers', numbers)
+      .call('counted', async (n) => {
+        calls += 1
+        return n
+      })
+      .to(
+        'sent',
+        send(async () => undefined),
+      )
+  })
+  const run = await rp.run(flow, {}).started()
+  let most = 0
+  for (let turn = 0; turn < 20; turn++) {
+    const before = calls
+    await new Promise((resolve) => setImmediate(resolve))
+    most = Math.max(most, calls - before)
+  }
+  await run.cancel()
+  expect([calls > 512, most]).toEqual([true, expect.toSatisfy((n: number) => n <= 2048)])
 })
 
 describe('checkpointTimeout', () => {

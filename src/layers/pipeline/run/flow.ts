@@ -166,8 +166,9 @@ export class Flow {
       this.#isOver = this.#isAtEnd
       if (this.#isOver) return true
       if (!hasMoved) await this.#sleep()
-      else if (clock.elapsed() - sliceStarted < sliceMs) continue
-      else await new Promise<void>((resolve) => clock.soon(resolve))
+      // Also after a sleep: calls that answer at once end it in the very turn in which it began, and nobody else had one.
+      if (clock.elapsed() - sliceStarted < sliceMs) continue
+      await new Promise<void>((resolve) => clock.soon(resolve))
       sliceStarted = clock.elapsed()
     }
     return false

@@ -60,15 +60,26 @@ function operationOf(route: Route): Record<string, unknown> {
     parameters: parametersOf(route),
     ...((body || takesBytes || takesStream) && { requestBody: bodyOf(route) }),
     responses: {
-      [status]: { description: 'done', content: { [answerType]: { schema: published(answer) } } },
-      ...Object.fromEntries(statusesOfProblems.map((code) => [code, problemAnswer])),
+      [status]: {
+        description: 'done',
+        ...(status !== 204 && { content: { [answerType]: { schema: published(answer) } } }),
+      },
+      ...Object.fromEntries(statusesOfProblems.map((code) => [code, problemAnswer(route)])),
+      // Told by the reader of the connection, before anything is known of the request.
+      '431': { description: 'the headers are larger than this server reads; without a body' },
     },
   }
 }
 
-const problemAnswer = {
-  description: 'a problem, with its code',
-  content: { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } },
+/** What is refused before it is looked at as a request of this route (its host, its size, its namespace) is always a problem. */
+function problemAnswer({ refusal }: Route): Record<string, unknown> {
+  return {
+    description: refusal ? 'refused, as its clients want it told, or a problem' : 'a problem, with its code',
+    content: {
+      'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } },
+      ...(refusal && { [refusal.type]: { schema: published(refusal.schema) } }),
+    },
+  }
 }
 
 function describe({ role, isWhole }: Route): string {

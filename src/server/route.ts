@@ -11,7 +11,6 @@ import type { ServerLimits } from './limits.ts'
 import type { Metrics } from './metrics.ts'
 import type { Problem } from './problem.ts'
 import type { RemoteJobs } from './remote-jobs.ts'
-import type { Reply } from './reply.ts'
 import type { Schema } from './schema.ts'
 import type { SharedFeed } from './shared-feed.ts'
 import type { Sidecars } from './sidecar/sidecars.ts'
@@ -47,8 +46,8 @@ export interface Route {
   readonly takesBytes?: 'checkpointBytes' | 'importBytes'
   /** The body is bytes that the route reads from the request as they come, up to this limit. */
   readonly takesStream?: 'artifactBytes'
-  /** How a refusal is told where clients want it in a form of their own; problem+json if left out. */
-  refuse?(problem: Problem): Reply
+  /** How a refusal of this route is told where clients want it in a form of their own; problem+json if left out. */
+  readonly refusal?: Refusal
   readonly status?: number
   readonly answer: Schema
   /** The type of the answer if it is no JSON. */
@@ -66,6 +65,13 @@ export interface Route {
   readonly once?: 'answer' | 'engine'
   /** What is answered, as JSON unless it is a Reply. */
   call(call: Call): Promise<unknown> | unknown
+}
+
+export interface Refusal {
+  readonly type: string
+  readonly schema: Schema
+  /** The body, of that type. */
+  tell(problem: Problem): string
 }
 
 /** One request, checked: of a principal that may do it, with parameters and body of the right form. */

@@ -4,7 +4,7 @@
 import { RegExpRouter } from 'hono/router/reg-exp-router'
 import { SmartRouter } from 'hono/router/smart-router'
 import { TrieRouter } from 'hono/router/trie-router'
-import { RepriseError } from '../core/errors.ts'
+import { isReprise, RepriseError } from '../core/errors.ts'
 import { checkOptions, namesOf } from '../core/options.ts'
 import { type CacheKeep, checkKeep } from '../engine/cache/retention.ts'
 import { hostOf } from '../engine/host.ts'
@@ -23,7 +23,7 @@ import { Metrics } from './metrics.ts'
 import { documentOf } from './openapi.ts'
 import { Page } from './page.ts'
 import { Places } from './places.ts'
-import { problemOf, problemReply } from './problem.ts'
+import { type Problem, problemOf, problemReply } from './problem.ts'
 import { reached } from './reach.ts'
 import { RemoteJobs } from './remote-jobs.ts'
 import { type ByteSource, isSource, Reply, responseOf, watched } from './reply.ts'
@@ -154,6 +154,9 @@ interface Caller {
 
 /** Before anybody is known: for routes that anybody may ask. */
 const nobody: Principal = { name: 'nobody', role: 'read', scopes: [] }
+
+/** As proxies count a request whose client left before its answer: no fault of the server, and nobody reads what it is told. */
+const clientGone = 499
 
 /** The answer is the one that was given the first time. */
 const again = { 'idempotency-replayed': 'true' }
@@ -289,13 +292,15 @@ class RunningServer {
     const { clock } = hostOf(this.#engine).kernel
     const startedAt = clock.elapsed()
     let reply: Reply
+    let status: number | null = null
     try {
       reply = await work
     } catch (error) {
+      if (isReprise(error, 'ABORTED')) status = clientGone
       const problem = problemOf(error, basePath, isScoped)
-      reply = route.refuse?.(problem) ?? problemReply(problem)
+      reply = refusalOf(route, problem)
     }
-    metrics.answered(route.id, reply.status, route.isStream ? null : (clock.elapsed() - startedAt) / 1000)
+    metrics.answered(route.id, status ?? reply.status, route.isStream ? null : (clock.elapsed() - startedAt) / 1000)
     return reply
   }
 
@@ -398,6 +403,11 @@ class RunningServer {
     const cookie = `${cookieName}=${session.cookie}; Path=${basePath || '/'}; Max-Age=${session.maxAgeSeconds}; HttpOnly; SameSite=Strict${secure}`
     return new Reply(null, { location: `${basePath}/`, 'set-cookie': cookie }, 303)
   }
+}
+
+function refusalOf({ refusal }: Route, problem: Problem): Reply {
+  if (!refusal) return problemReply(problem)
+  return new Reply(refusal.tell(problem), { 'content-type': refusal.type }, problem.status)
 }
 
 function jsonReply(json: string, status: number, headers: Readonly<Record<string, string>> = {}): Reply {

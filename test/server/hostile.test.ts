@@ -130,7 +130,7 @@ it('no request is a fault of the server, and the store is whole after all of the
       const response = await here.server(request)
       const text = await response.text()
       expect([route.method, path, JSON.stringify(body), response.status, text.slice(0, 300)]).not.toContain(500)
-      if (response.status >= 400 && !route.refuse) {
+      if (response.status >= 400 && !route.refusal) {
         expect(response.headers.get('content-type')).toBe('application/problem+json')
       }
       // Long waits are the client's wish: an update that nobody answers, a lease that another has.

@@ -51,18 +51,30 @@ it('takes a body in pieces, up to the bound, and refuses one that grows beyond i
   expect(JSON.parse((await send('GET', at('x/y'))).text).seq).toBe(1)
 })
 
-it('lets go of a client that leaves before its body is whole', async () => {
-  await start()
-  const { port } = new URL(listening.url)
-  const socket = connect(Number(port), '127.0.0.1')
-  socket.on('error', () => undefined)
-  const head = `POST ${at('x/y')}/entries HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: ${headers.authorization}\r\n`
-  socket.write(`${head}Content-Type: application/json\r\nContent-Length: 900\r\n\r\n{"entries"`)
-  socket.end()
-  const left = /reprise_http_requests_total\{route="append",status="400"\} 1/
-  await expect.poll(async () => (await send('GET', '/metrics')).text).toMatch(left)
-  expect((await send('GET', at('x/y'))).status).toBe(404)
-})
+it.each([
+  ['append', 'POST', `${at('x/y')}/entries`],
+  ['cachePut', 'PUT', '/cache/cc/key'],
+  ['nxPut', 'PUT', '/v1/cache/there'],
+  ['turboPut', 'PUT', '/v8/artifacts/key'],
+])(
+  'lets go of a client of %s that leaves before its body is whole, and counts it as that',
+  async (id, method, path) => {
+    await start()
+    // Nx's client is told that there is a record once its body is read.
+    expect((await send('PUT', '/v1/cache/there', ['{}'])).status).toBe(200)
+    const { port } = new URL(listening.url)
+    const socket = connect(Number(port), '127.0.0.1')
+    socket.on('error', () => undefined)
+    const head = `${method} ${path} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: ${headers.authorization}\r\n`
+    socket.write(`${head}Content-Type: application/json\r\nContent-Length: 900\r\n\r\n{"entries"`)
+    socket.end()
+    const left = new RegExp(`reprise_http_requests_total\\{route="${id}",status="499"\\} 1`)
+    await expect.poll(async () => (await send('GET', '/metrics')).text).toMatch(left)
+    for (const nowhere of [at('x/y'), '/cache/cc/key', '/v8/artifacts/key']) {
+      expect([nowhere, (await send('GET', nowhere)).status]).toEqual([nowhere, 404])
+    }
+  },
+)
 
 it('answers HEAD with the head alone, and opens no stream for it', async () => {
   await start()

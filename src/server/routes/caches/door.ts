@@ -97,12 +97,19 @@ function headersOf(meta: ArtifactMeta): Record<string, string> {
   }
 }
 
+/** Reads a body that nobody wants to its end, so that its client reads the answer. */
+export async function discardBody({ asked, server }: Call): Promise<void> {
+  for await (const piece of piecesOf(asked.request, server.limits.requestMs)) void piece
+}
+
 /** However long it is, a body must move: one that stands still for as long as a request may take is let go. */
 async function* piecesOf(request: Request, stillMs: number): AsyncGenerator<Uint8Array> {
   const reader = request.body?.getReader()
   if (!reader) return
   const still = () => new RepriseError('TIMEOUT', `the body did not move for ${stillMs} ms`, { stillMs })
-  const next = () => within(reader.read(), stillMs, still)
+  const cut = (error: unknown) => new RepriseError('ABORTED', 'the client left before its body was whole', {}, error)
+  const read = () => reader.read().catch((error) => Promise.reject(cut(error)))
+  const next = () => within(read(), stillMs, still)
   try {
     for (let step = await next(); !step.done; step = await next()) yield step.value
   } finally {

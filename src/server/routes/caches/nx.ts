@@ -1,13 +1,22 @@
 // Nx's self-hosted remote cache: two verbs, refusals as plain text, and a record that is there is never overwritten.
 
 import { RepriseError } from '../../../core/errors.ts'
-import type { Problem } from '../../problem.ts'
-import { Reply } from '../../reply.ts'
-import type { Route } from '../../route.ts'
-import { foundAbout, give, take } from './door.ts'
+import type { Refusal, Route } from '../../route.ts'
+import { discardBody, foundAbout, give, take } from './door.ts'
 
 const space = '.nx'
-const common = { path: '/v1/cache/{hash}', tag: 'caches', isLong: true, answer: { type: 'string' }, refuse } as const
+const words: Partial<Record<number, string>> = {
+  401: 'Missing or invalid authentication token.',
+  403: 'Access forbidden. (e.g. read-only token used to write)',
+  404: 'The record was not found',
+  409: 'Cannot override an existing record',
+}
+const refusal: Refusal = {
+  type: 'text/plain',
+  schema: { type: 'string' },
+  tell: ({ status, detail }) => words[status] ?? detail,
+}
+const common = { path: '/v1/cache/{hash}', tag: 'caches', isLong: true, answer: { type: 'string' }, refusal } as const
 
 export const nxRoutes: readonly Route[] = [
   {
@@ -32,7 +41,7 @@ export const nxRoutes: readonly Route[] = [
       // Also one of main: what everybody reads is not put again below another scope.
       const there = await foundAbout(call, spot)
       if (there) {
-        await call.asked.request.body?.pipeTo(new WritableStream())
+        await discardBody(call)
         throw new RepriseError('EXISTS', 'Cannot override an existing record', {})
       }
       await take(call, spot, { isNew: true })
@@ -40,14 +49,3 @@ export const nxRoutes: readonly Route[] = [
     },
   },
 ]
-
-const words: Partial<Record<number, string>> = {
-  401: 'Missing or invalid authentication token.',
-  403: 'Access forbidden. (e.g. read-only token used to write)',
-  404: 'The record was not found',
-  409: 'Cannot override an existing record',
-}
-
-function refuse({ status, detail }: Problem): Reply {
-  return new Reply(words[status] ?? detail, { 'content-type': 'text/plain' }, status)
-}

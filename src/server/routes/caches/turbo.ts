@@ -3,9 +3,7 @@
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { ArtifactMeta } from '../../../layers/artifact/index.ts'
-import type { Problem } from '../../problem.ts'
-import { Reply } from '../../reply.ts'
-import type { Call, QuerySchema, Route } from '../../route.ts'
+import type { Call, QuerySchema, Refusal, Route } from '../../route.ts'
 import type { Schema } from '../../schema.ts'
 import * as shapes from '../../shapes.ts'
 import { foundAbout, give, type Spot, scopesOf, take } from './door.ts'
@@ -16,7 +14,17 @@ const hashesMax = 1000
 const headerMax = 600
 const events: Schema = { type: 'array', maxItems: 10_000, items: { type: 'object' } }
 
-const common = { tag: 'caches', query, refuse } as const
+/** The client shows the message, and goes on without the cache. */
+const refusal: Refusal = {
+  type: 'application/json',
+  schema: shapes.answer({
+    code: shapes.text,
+    error: shapes.answer({ code: shapes.text, message: { type: 'string' } }),
+  }),
+  tell: ({ code, detail }) => JSON.stringify({ code, error: { code: code.toLowerCase(), message: detail } }),
+}
+
+const common = { tag: 'caches', query, refusal } as const
 
 export const turboRoutes: readonly Route[] = [
   {
@@ -118,10 +126,4 @@ function spotOf({ query: given }: Call, hash: string): Spot {
 
 function headersOf({ tookMs, tag }: ArtifactMeta): Record<string, string> {
   return { 'x-artifact-duration': String(tookMs ?? 0), ...(tag !== undefined && { 'x-artifact-tag': tag }) }
-}
-
-/** The client shows the message, and goes on without the cache. */
-function refuse({ status, code, detail }: Problem): Reply {
-  const error = { code: code.toLowerCase(), message: detail }
-  return new Reply(JSON.stringify({ code, error }), { 'content-type': 'application/json' }, status)
 }

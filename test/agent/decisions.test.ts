@@ -54,7 +54,11 @@ onEveryStore(
       expect(paid).toEqual([1])
       expect(await listed()).toEqual(['model done', 'pay done', 'model done', 'model done', 'pay failed'])
       await decide(tools, 'refuse', 'bob')
-      await expect(decide(tools, 'approve', 'ann')).rejects.toMatchObject({ code: 'CONFLICT', data: { by: 'bob' } })
+      await expect(decide(tools, 'approve', 'ann')).rejects.toMatchObject({
+        code: 'CONFLICT',
+        message: expect.stringMatching(/does not wait for a decision: it is .*decided by bob/),
+        data: { by: 'bob', status: 'idle' },
+      })
     })
 
     it('sent in the same moment count once: the others are told, or said the same', async () => {

@@ -74,15 +74,13 @@ export async function sendDecision(rp: Engine, session: string, decision: Decisi
   const head = await engine.head(timeline)
   if (!head) throw new RepriseError('NOT_FOUND', `there is no session ${session}`, { timeline })
   const before = await saidBefore(engine, head)
-  if (before) return agree(timeline, decision, before)
-  if (head.status !== 'waiting') {
-    throw new RepriseError('CONFLICT', `${session} does not wait for a decision`, { timeline, status: head.status })
-  }
+  if (before) return agree(head, decision, before)
+  if (head.status !== 'waiting') throw waitsForNothing(head, null)
   const about = { seq: head.seq, digest: toHex(head.digest) }
   await engine.send(session, decisionKind, { ...decision, about }, key === undefined ? {} : { id: key })
   // Somebody else may have decided in the same moment: the first in the mail counts.
   const first = await saidBefore(engine, (await engine.head(timeline)) ?? head)
-  if (first) agree(timeline, decision, first)
+  if (first) agree(head, decision, first)
 }
 
 /** What its owner takes next, and the mail that goes with it: later decisions were about the same wait, or an older one. */
@@ -134,7 +132,19 @@ async function saidBefore(engine: Host, head: Head): Promise<Word | null> {
 /** History has fewer words: calling again is an approval, and a call that did not happen has failed. */
 const recordedAs: Readonly<Record<string, string>> = { retry: 'approve', refuse: 'failed' }
 
-function agree(timeline: string, { verdict }: Decision, before: Word): void {
+function agree(head: Head, { verdict }: Decision, before: Word): void {
   const plain = (word: string) => recordedAs[word] ?? word
-  if (plain(verdict) !== plain(before.outcome)) throw saidOtherwise(timeline, 'what it waited for', verdict, before)
+  if (plain(verdict) === plain(before.outcome)) return
+  if (head.status !== 'waiting') throw waitsForNothing(head, before)
+  throw saidOtherwise(head.timeline, 'what it waits for', verdict, before)
+}
+
+function waitsForNothing({ timeline, status }: Head, last: Word | null): RepriseError {
+  const when = last?.at == null ? '' : ` at ${new Date(last.at).toISOString()}`
+  const about = last ? `. What it waited for last was decided by ${last.by}${when}: ${last.outcome}` : ''
+  return new RepriseError('CONFLICT', `${timeline} does not wait for a decision: it is ${status}${about}`, {
+    timeline,
+    status,
+    ...last,
+  })
 }

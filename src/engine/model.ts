@@ -45,6 +45,8 @@ export interface Model {
   summarize?(state: unknown, head: Head): Readonly<Record<string, unknown>>
   /** Where it stands, as one line for people. `unread`: the kinds of the mail that it has not read yet. */
   stands?(state: unknown, head: Head, unread: readonly string[]): StatusLine
+  /** Its runs begin, and go on, without an entry: whoever keeps a list from the feed looks at their heads as well. */
+  readonly beginsUnwritten?: true
   /** Its status at this moment, where the head has that of the last commit; left out: they are the same. */
   statusNow?(head: Head): string
   /** The verbs that it would refuse as it is now, each with the reason. */

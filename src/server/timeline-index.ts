@@ -1,6 +1,7 @@
 // Every timeline by what people look for: kind, status, attributes, text and time, the most recently changed first. A store
 // lists by id alone; this is a copy of its heads in memory, made when somebody first asks and brought up to date from the feed
-// at each question. A change without an entry (a lease, a wakeup) is seen when its row is shown, or at the next whole reading.
+// at each question. A change without an entry (a lease, a wakeup) is seen when its row is shown, or at the next whole reading;
+// those of kinds that begin without one (pipelines) are read at each question, as far as that takes little time.
 
 import { assert } from '../core/assert.ts'
 import type { TimelineId } from '../core/coordinate.ts'
@@ -18,6 +19,8 @@ import { mayReach, type Principal } from './access.ts'
 const pageHeads = 1000
 const pageRuns = 1000
 const wholeEveryMs = 5 * 60_000
+/** Reading what begins without an entry takes at most one part in so many of the time. */
+const unwrittenShare = 20
 
 export interface Indexed {
   readonly timeline: TimelineId
@@ -68,6 +71,7 @@ export class TimelineIndex {
   readonly #changed = new Set<TimelineId>()
   #position: FeedPosition = feedStart
   #wholeAt: number | null = null
+  #unwrittenDueAt = Number.NEGATIVE_INFINITY
   #isPartial = false
   #refreshing: Promise<void> | null = null
 
@@ -131,6 +135,7 @@ export class TimelineIndex {
       this.#wholeAt = elapsed
       return
     }
+    await this.#readUnwritten()
     for (;;) {
       const page = await this.#engine.feed(this.#position, { limit: pageRuns })
       const changed = [...new Set(page.items.map(({ timeline }) => timeline))]
@@ -139,6 +144,18 @@ export class TimelineIndex {
       this.#position = page.next
       if (page.isEnd || isStill) return
     }
+  }
+
+  async #readUnwritten(): Promise<void> {
+    const { kernel, models } = hostOf(this.#engine)
+    const startedAt = kernel.clock.elapsed()
+    if (startedAt < this.#unwrittenDueAt) return
+    const scopes = models
+      .all()
+      .flatMap(({ name, scope, beginsUnwritten }) => (name === null && beginsUnwritten ? scope : []))
+    for (const prefix of scopes) for await (const head of this.#engine.each({ prefix })) this.#put(head.timeline, head)
+    const tookMs = kernel.clock.elapsed() - startedAt
+    this.#unwrittenDueAt = startedAt + tookMs * unwrittenShare
   }
 
   async #readAll(): Promise<void> {

@@ -2,6 +2,7 @@
 
 import fc from 'fast-check'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { collect, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
 import { startServer, type TestServer } from './support.ts'
 
 let here: TestServer
@@ -69,6 +70,29 @@ it('sees what changed since the last question, and what is new', async () => {
     [made[5]!.id, 'note/late'].sort(),
   )
   expect(value.timelines.find(({ timeline }: { timeline: string }) => timeline === made[5]!.id).seq).toBe(2)
+})
+
+it('sees a pipeline that runs and has no checkpoint yet, and one that runs again', async () => {
+  const quiet: Source<number> = {
+    open: async (_, { signal }) => ({
+      partitions: () => [''],
+      close: async () => undefined,
+      read: () => new Promise((resolve) => signal.addEventListener('abort', () => resolve(null), { once: true })),
+    }),
+  }
+  const flow = pipeline('quiet', (p) => void p.from('nothing', quiet).to('out', collect()))
+  const found = async () => {
+    const { value } = await here.ask('/v1/search?kind=pipeline&status=running')
+    return value.timelines.map(({ timeline, seq }: { timeline: string; seq: number }) => [timeline, seq])
+  }
+  expect(await found()).toEqual([])
+  const run = await here.rp.run(flow, {}).started()
+  await expect.poll(found).toEqual([['pipeline/quiet', 0]])
+  await run.stop()
+  await expect.poll(found).toEqual([])
+  const again = await here.rp.run(flow, {}).started()
+  await expect.poll(found).toEqual([['pipeline/quiet', 1]])
+  await again.cancel()
 })
 
 it('counts and shows a tenant only what it reaches', async () => {

@@ -92,6 +92,7 @@ export const pipelineKind: Model = {
   readCheckpoint: readWhole,
   stands,
   refuses,
+  beginsUnwritten: true,
   tells,
   flows: ({ engine, head }) => flowOf(hostOf(engine), head),
   actions,

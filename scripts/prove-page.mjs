@@ -10,6 +10,7 @@ const head = [
   '|---|---|---|---|---|---|---|',
 ]
 const keptCommits = 3
+const rangesMax = 6
 
 /** Sums of slices. */
 export function rowsOf(proofs, slices) {
@@ -26,12 +27,12 @@ export function rowsOf(proofs, slices) {
       commit: slice.commit,
       done: 0,
       failed: 0,
-      last: 0,
+      ranges: [],
       at: slice.at,
     }
     if (slice.isOk) {
       row.done += slice.count
-      row.last = Math.max(row.last, slice.from + slice.count)
+      row.ranges.push([slice.from + 1, slice.from + slice.count])
     }
     row.failed += slice.failures
     if (slice.at > row.at) row.at = slice.at
@@ -63,14 +64,30 @@ export function updatePage(path, rows) {
   renameSync(`${path}.new`, path)
 }
 
-function lineOf({ id, promises, what, target, done, failed, last, commit, at }) {
-  const number = (n) => n.toLocaleString('en-US')
+const number = (n) => n.toLocaleString('en-US')
+
+/** What passed, without what did not: `1–500, 1,001–1,500`. */
+function seedsOf(ranges) {
+  const joined = []
+  for (const [first, last] of [...ranges].sort((a, b) => a[0] - b[0])) {
+    const before = joined.at(-1)
+    if (before && first <= before[1] + 1) before[1] = Math.max(before[1], last)
+    else joined.push([first, last])
+  }
+  const texts = joined.map(([first, last]) => `${number(first)}–${number(last)}`)
+  if (texts.length === 0) return 'none'
+  return texts.length > rangesMax
+    ? `${texts.slice(0, rangesMax).join(', ')} and ${texts.length - rangesMax} more`
+    : texts.join(', ')
+}
+
+function lineOf({ id, promises, what, target, done, failed, ranges, commit, at }) {
   const cells = [
     id,
     promises,
     `${number(done)} of ${number(target)} ${what}`,
     number(failed),
-    `1–${number(last)}`,
+    seedsOf(ranges),
     commit,
     at,
   ]

@@ -1,14 +1,16 @@
-// npm run prove -- [--only ID]… [--share 0.05] [--list]: runs the proof of every promise at its full target, slice by slice, and
-// writes how far it came into docs/guarantees.md. It takes hours and is a job like any other: killed or interrupted, the
-// same command goes on where it was. A slice that fails counts for nothing, prints the command that repeats it, and is tried
-// again by the next run. Results belong to a commit: another commit starts from nothing, and has rows of its own.
+// npm run prove -- [--only ID]… [--share 0.05] [--for 10m] [--list]: runs the proof of every promise at its full target, slice by
+// slice, and writes how far it came into docs/guarantees.md. It takes hours and is a job like any other: killed, interrupted
+// or at the end of `--for`, the same command goes on where it was. A slice that fails counts for nothing, says why and how to
+// repeat it, and is tried again by the next run that wants it. One that is cut off or interrupted counts for nothing either
+// way. Results belong to a commit: another commit starts from nothing, and has rows of its own.
 
 import { spawn, spawnSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
+import { toMs } from '../dist/core/duration.js'
 import { open } from '../dist/index.js'
 import { job, redriveLetters, stopOnSignals } from '../dist/layers/job/index.js'
 import { table } from '../dist/layers/table/index.js'
@@ -19,6 +21,8 @@ const { values } = parseArgs({
   options: {
     only: { type: 'string', multiple: true },
     share: { type: 'string', default: '1' },
+    for: { type: 'string' },
+    grace: { type: 'string', default: '30s' },
     list: { type: 'boolean', default: false },
     store: { type: 'string', default: join(root, '.reprise/prove.db') },
     page: { type: 'string', default: join(root, 'docs/guarantees.md') },
@@ -32,6 +36,7 @@ for (const id of values.only ?? []) {
   if (!proofs.some((proof) => proof.id === id || proof.promises.includes(id)))
     stop(`--only is one of ${proofs.map((proof) => proof.id).join(', ')}, or a promise such as G7`)
 }
+const forMs = values.for === undefined ? null : toMs(values.for, '--for')
 const isWanted = ({ id, promises }) =>
   !values.only || values.only.some((wanted) => wanted === id || promises.split(/[ ,]+/).includes(wanted))
 const wanted = proofs.filter(isWanted)
@@ -41,13 +46,18 @@ if (values.list) {
   process.exit(0)
 }
 
+/** How a program ends that was asked to. */
+const interruptions = new Set(['SIGINT', 'SIGTERM', 'SIGHUP', 129, 130, 143])
 const commit = commitOf()
 const rp = await open(`sqlite:${values.store}`, { housekeeping: false })
 const results = await rp.open(table('proofs'))
+const slices = wanted.flatMap(slicesOf).sort((a, b) => a.progress - b.progress)
+const keyOf = ({ proof, from }) => `${commit}/${proof}/${from}`
 const prove = job('prove', {
-  source: wanted.flatMap(slicesOf).sort((a, b) => a.progress - b.progress),
-  key: ({ proof, from }) => `${commit}/${proof}/${from}`,
+  source: slices,
+  key: keyOf,
   concurrency: 1,
+  grace: values.grace,
   retry: { attempts: 1 },
   each: runSlice,
 })
@@ -56,18 +66,22 @@ const prove = job('prove', {
 if (await rp.head('job/prove')) await redriveFailed()
 const run = await rp.run(prove)
 stopOnSignals(run, (text) => console.log(text))
+const timer = forMs === null ? null : setTimeout(endOfTime, forMs)
 const report = await run.result().catch((error) => error)
+clearTimeout(timer)
 const rows = rowsOf(
   proofs,
   [...results.entries()].map(([, row]) => row),
 )
 updatePage(values.page, rows)
+const left = slices.filter((slice) => !results.get(keyOf(slice))?.isOk).length
 await rp.close()
 const failed = rows.filter((row) => row.commit === commit && row.failed > 0)
 for (const row of rows.filter((each) => each.commit === commit)) {
   console.log(`${row.id}: ${row.done} of ${row.target} ${row.what}, ${row.failed} slices failed`)
 }
 if (!('done' in report)) console.log(String(report))
+if (left > 0) console.log(`${left} of ${slices.length} slices are left: the same command goes on with them`)
 process.exitCode = failed.length > 0 || !('done' in report) ? 1 : 0
 
 /**
@@ -90,10 +104,10 @@ async function runSlice({ proof: id, from, count }, ctx) {
   const command = [...proof.command, ...(proof.args?.(count, from) ?? [])]
   const repeat = [...Object.entries(env).map(([name, value]) => `${name}=${value}`), ...command].join(' ')
   const began = Date.now()
-  const trouble = await runOnce(proof, command, env, ctx.signal)
+  const { trouble, isInterrupted, text } = await runOnce(proof, command, env, ctx.signal)
   // Somebody stopped the run: that says nothing about the proof, and the slice is done by the next run.
   if (ctx.signal.aborted) throw ctx.signal.reason
-  const key = `${commit}/${id}/${from}`
+  const key = keyOf({ proof: id, from })
   const before = results.get(key)
   const row = {
     proof: id,
@@ -103,7 +117,7 @@ async function runSlice({ proof: id, from, count }, ctx) {
     at: new Date().toISOString().slice(0, 10),
     ms: Date.now() - began,
     isOk: trouble === null,
-    failures: (before?.failures ?? 0) + (trouble === null ? 0 : 1),
+    failures: (before?.failures ?? 0) + (trouble === null || isInterrupted ? 0 : 1),
   }
   await results.set(key, row)
   updatePage(
@@ -114,44 +128,109 @@ async function runSlice({ proof: id, from, count }, ctx) {
     ),
   )
   if (trouble === null) return
-  console.log(`${key} failed: ${trouble}\nrepeat it: ${repeat}`)
+  const place = keepText(key, text)
+  console.log(
+    `${key} ${isInterrupted ? 'was interrupted' : 'failed'}: ${trouble}\nall it said: ${place}\nrepeat it: ${repeat}`,
+  )
   throw new Error(`${trouble}; repeat it: ${repeat}`)
 }
 
-/** Null if it passed, and proved what it should. */
+/** `trouble`: null if it passed, and proved what it should. `isInterrupted`: a signal ended it, not a finding. */
 async function runOnce(proof, [program, ...args], env, signal) {
   const folder = mkdtempSync(join(tmpdir(), 'reprise-prove-'))
   const report = join(folder, 'report.json')
   const reporters = proof.proves ? ['--reporter=json', `--outputFile.json=${report}`] : []
   try {
-    const child = spawn(program === 'node' ? process.execPath : program, [...args, ...reporters], {
-      cwd: root,
-      env: { ...process.env, ...Object.fromEntries(Object.entries(env).map(([name, value]) => [name, String(value)])) },
-      stdio: ['ignore', 'pipe', 'pipe'],
-      signal,
-    })
-    let said = ''
-    for (const stream of [child.stdout, child.stderr]) {
-      stream.on('data', (piece) => {
-        said = (said + piece).slice(-4000)
-      })
+    const { code, killedBy, said } = await runAlone(program, [...args, ...reporters], env, signal)
+    const isInterrupted = interruptions.has(killedBy) || interruptions.has(code)
+    // The report has what the tests say; what is on standard output does not.
+    const tests = existsSync(report) ? testsOf(JSON.parse(readFileSync(report, 'utf8'))) : []
+    const failures = tests.filter(({ status }) => status === 'failed').map(({ title, why }) => `${title}: ${why}`)
+    const text = [...failures, said].join('\n\n')
+    if (code !== 0) {
+      const why = failures.length > 0 ? shorten(failures[0]) : shorten(said.trim().split('\n').slice(-6).join(' | '))
+      return { trouble: `it ended with ${killedBy ?? code}: ${why}`, isInterrupted, text }
     }
-    const [code, killedBy] = await new Promise((done) => {
-      child.once('error', () => done([null, 'an error']))
-      child.once('close', (...end) => done(end))
-    })
-    if (code !== 0) return `it ended with ${killedBy ?? code}: ${said.trim().split('\n').slice(-6).join(' | ')}`
-    if (!proof.proves) return null
-    const { testResults } = JSON.parse(readFileSync(report, 'utf8'))
-    const passed = testResults.flatMap((file) => file.assertionResults).filter((test) => test.status === 'passed')
-    return passed.some((test) => proof.proves.test(test.title)) ? null : 'nothing was proved: its test was skipped'
+    const isProved = !proof.proves || tests.some(({ status, title }) => status === 'passed' && proof.proves.test(title))
+    return { trouble: isProved ? null : 'nothing was proved: its test was skipped', isInterrupted: false, text }
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
 }
 
+/** In a process group of its own: an interruption of this program does not reach its children, which would look failed. */
+async function runAlone(program, args, env, signal) {
+  const child = spawn(program === 'node' ? process.execPath : program, args, {
+    cwd: root,
+    env: { ...process.env, ...Object.fromEntries(Object.entries(env).map(([name, value]) => [name, String(value)])) },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    detached: true,
+  })
+  let said = ''
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on('data', (piece) => {
+      said = (said + piece).slice(-100_000)
+    })
+  }
+  const kill = (name) => {
+    try {
+      if (child.pid !== undefined) process.kill(-child.pid, name)
+    } catch {
+      // It has ended.
+    }
+  }
+  let timer
+  const end = () => {
+    kill('SIGTERM')
+    timer = setTimeout(() => kill('SIGKILL'), 10_000)
+  }
+  const endNow = () => kill('SIGTERM')
+  signal.addEventListener('abort', end)
+  process.once('exit', endNow)
+  try {
+    return await new Promise((done) => {
+      child.once('error', (error) => done({ code: null, killedBy: error.message, said }))
+      child.once('close', (code, killedBy) => done({ code, killedBy, said }))
+    })
+  } finally {
+    clearTimeout(timer)
+    signal.removeEventListener('abort', end)
+    process.off('exit', endNow)
+  }
+}
+
+function testsOf({ testResults }) {
+  return testResults.flatMap(({ name, status, message, assertionResults }) => {
+    const tests = assertionResults.map((test) => {
+      return { status: test.status, title: test.title, why: (test.failureMessages ?? []).join('\n') }
+    })
+    // A file that did not load has no tests.
+    const isBroken = status === 'failed' && !tests.some((test) => test.status === 'failed')
+    return isBroken ? [...tests, { status: 'failed', title: name, why: message }] : tests
+  })
+}
+
+function shorten(text) {
+  return text.length > 600 ? `${text.slice(0, 600)} …` : text
+}
+
+/** Beside the store of results; the last of each slice. */
+function keepText(key, text) {
+  const folder = `${values.store}-failures`
+  mkdirSync(folder, { recursive: true })
+  const place = join(folder, `${key.replaceAll('/', '-')}.txt`)
+  writeFileSync(place, text)
+  return place
+}
+
+function endOfTime() {
+  console.log(`the time is over: what is in flight gets ${values.grace}`)
+  void run.stop('the time is over').catch(() => undefined)
+}
+
+/** Only what this run is asked for. */
 async function redriveFailed() {
-  const keys = [...results.entries()].filter(([, row]) => !row.isOk && row.commit === commit).map(([key]) => key)
+  const keys = slices.map(keyOf).filter((key) => results.get(key)?.isOk === false)
   if (keys.length > 0) await redriveLetters(rp, 'job/prove', keys)
 }
 

@@ -2,7 +2,7 @@
 // does not lose what stands in the table.
 
 import { spawn } from 'node:child_process'
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -58,10 +58,36 @@ it('a slice that fails counts for nothing, says how to repeat it, and is tried a
   const first = await prove(['--only', 'failing'])
   expect(first.code).toBe(1)
   expect(first.said).toContain('repeat it: node -e')
-  expect(page()).toContain('| 0 of 1 failing ones | 1 |')
+  expect(first.said).toMatch(/failed: it ended with 3: because of the moon/)
+  const [place] = readdirSync(join(folder, 'prove.db-failures'))
+  expect(readFileSync(join(folder, 'prove.db-failures', place!), 'utf8')).toContain('because of the moon')
+  expect(page()).toContain('| 0 of 1 failing ones | 1 | none |')
+  // A run that wants something else leaves it alone.
+  expect((await prove(['--only', 'other'])).said).not.toContain('/failing/')
+  expect(page()).toContain('| 0 of 1 failing ones | 1 | none |')
   writeFileSync(join(folder, 'mended'), '')
   expect((await prove(['--only', 'failing'])).said).toContain('failing: 1 of 1')
   expect(page()).toContain('| 1 of 1 failing ones | 1 |')
+})
+
+it('a slice that is interrupted has not failed: it is left to the next run', async () => {
+  const { said } = await prove(['--only', 'interrupted'])
+  expect(said).toContain('was interrupted')
+  expect(said).toContain('1 of 1 slices are left')
+  expect(page()).toContain('| 0 of 1 of them | 0 | none |')
+  writeFileSync(join(folder, 'mended'), '')
+  expect((await prove(['--only', 'interrupted'])).code).toBe(0)
+  expect(page()).toContain('| 1 of 1 of them | 0 | 1–1 |')
+})
+
+it('ends when its time is over, and counts what passed until then', async () => {
+  const { said } = await prove(['--only', 'lingering', '--for', '2s', '--grace', '50ms'])
+  expect(said).toContain('the time is over')
+  // One of them ends by itself, if there is time for it.
+  const done = Number(/lingering: (\d) of 3/.exec(said)?.[1] ?? 0)
+  expect([0, 1]).toContain(done)
+  expect(said).toContain(`${3 - done} of 3 slices are left`)
+  if (done === 1) expect(page()).toContain('| 1 of 3 lingering ones | 0 | 1–1 |')
 })
 
 it('runs a share of a real proof', async () => {
@@ -79,6 +105,14 @@ it('keeps the rows of other commits, and no more than three of a proof', () => {
   }
   const kept = page().match(/^\| p \|.*$/gm)!
   expect(kept.map((line) => line.split('|')[6]!.trim())).toEqual(['c4', 'c3', 'c2'])
+})
+
+it('names the seeds that passed, not those in between', () => {
+  const proofs = [{ id: 'p', promises: 'G1', what: 'trials', target: 20, size: 5 }]
+  const slice = { proof: 'p', commit: 'c', count: 5, at: '2026-01-01', failures: 0 }
+  const passed = [0, 5, 15].map((from) => ({ ...slice, from, isOk: true }))
+  updatePage(join(folder, 'page.md'), rowsOf(proofs, [...passed, { ...slice, from: 10, isOk: false, failures: 2 }]))
+  expect(page()).toContain('| p | G1 | 15 of 20 trials | 2 | 1–10, 16–20 | c | 2026-01-01 |')
 })
 
 it('the page of the guarantees has the place for it', () => {

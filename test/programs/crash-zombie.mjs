@@ -15,9 +15,10 @@ const log = (line) => writeSync(1, `${JSON.stringify({ by: name, ...line })}\n`)
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
 
 const { plain } = define(library)
-const rp = await openEngine(where, { lease: leaseMs, skewMs, patience: '60s', worker: name })
+// Patient without end, beside the test's own limit: on a slow machine the other may be stopped inside a transaction again and again.
+const rp = await openEngine(where, { lease: leaseMs, skewMs, patience: '1h', worker: name })
 const { store, hash, worker } = hostOf(rp).kernel
-const handle = await hostOf(rp).openTimeline(id, plain.fold, takeover ? { takeover } : { wait: '60s' })
+const handle = await hostOf(rp).openTimeline(id, plain.fold, takeover ? { takeover } : { wait: '1h' })
 // The engine goes on under a new identity when this one is declared dead; the zombie does not.
 const identity = worker.id
 log({ op: 'own', epoch: handle.epoch, seq: handle.seq, worker: identity })

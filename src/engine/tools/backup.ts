@@ -5,6 +5,7 @@
 
 import { createReadStream, createWriteStream } from 'node:fs'
 import { open as openFile, rename, rm } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -16,6 +17,7 @@ import { isOfStore } from '../kinds.ts'
 import { type BackupRecord, BackupWriter, readRecords } from './backup-file.ts'
 import { importTimelines } from './import.ts'
 import { exportTimeline } from './transfer.ts'
+import { syncFolder } from './transfer-file.ts'
 import { headsOf } from './verify-structure.ts'
 
 export interface BackupOptions {
@@ -55,7 +57,7 @@ export async function backup(kernel: Kernel, path: string, options: BackupOption
   if (ended && 'isEnd' in ended) {
     // Interrupted between its last record and its name.
     await writer.close()
-    await rename(part, path)
+    await giveName(part, path)
     return { file: path, bytes: writer.bytes, timelines: done.size, before, leftOut: ended.leftOut }
   }
   try {
@@ -75,8 +77,14 @@ export async function backup(kernel: Kernel, path: string, options: BackupOption
     await writer.close()
     await rm(one, { force: true })
   }
-  await rename(part, path)
+  await giveName(part, path)
   return { file: path, bytes: writer.bytes, timelines: done.size, before, leftOut }
+}
+
+/** A backup that was reported is there after a power loss: each record was synced, and so is its name. */
+async function giveName(part: string, path: string): Promise<void> {
+  await rename(part, path)
+  await syncFolder(dirname(resolve(path)))
 }
 
 /** What its model says never leaves its store: a position in the feed means something only there. */

@@ -128,8 +128,8 @@ function toFileError(error: unknown, path: string): unknown {
   }
 }
 
-/** Windows knows no sync of a directory. */
-async function syncFolder(folder: string): Promise<void> {
+/** Makes a name in it durable. Windows knows no sync of a directory. */
+export async function syncFolder(folder: string): Promise<void> {
   if (process.platform === 'win32') return
   const handle = await openFile(folder, 'r')
   try {

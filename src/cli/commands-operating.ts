@@ -9,7 +9,11 @@ export const operating: readonly CommandSpec[] = [
     usage: 'group capture|ls|show|line|restore|resume|abandon|release …',
     summary: 'capture timelines of any models in one cut, and restore them together',
     options: {
-      timeout: { type: 'string', value: 'DURATION', help: 'capture: how long it may take; 30s if left out' },
+      timeout: {
+        type: 'string',
+        value: 'DURATION',
+        help: 'capture: how long it may take (30s); restore: how long live owners have to let go (10s)',
+      },
       failed: {
         type: 'string',
         value: 'TIMELINE',

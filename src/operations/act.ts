@@ -1,11 +1,15 @@
 // Doing a verb to a timeline through its model: what the command line and the server both call.
 
+import { timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
+import { refuseHeld } from '../engine/group/held.ts'
 import { hostOf } from '../engine/host.ts'
 import { actionOf, type Done, type Target, type Verb } from '../engine/model.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import { refuseMoved } from '../engine/tools/moved.ts'
+
+const lookMs = 100
 
 /** Rolling back and forking have arguments and results of their own: `rp.rollback`, `rp.fork`. */
 export type PlainVerb = Exclude<Verb, 'rollback' | 'fork'>
@@ -48,4 +52,31 @@ export async function mayAct(
   if ((await kernel.worker.retireGone()).some((gone) => gone === head.owner)) return
   const what = `${head.timeline} is owned by ${head.owner}: stop it first, or take it over`
   throw new RepriseError('OWNED', what, { timeline: head.timeline, owner: head.owner })
+}
+
+/**
+ * The same for the members of a group: live owners are given as much time to let go as the restore would give them.
+ * @example await mayRestore(engine, plan.members.map(({ timeline }) => timeline), { waitMs: 10_000 })
+ */
+export async function mayRestore(
+  engine: Reprise,
+  members: readonly string[],
+  { waitMs, takeover = false }: { readonly waitMs: number; readonly takeover?: boolean },
+): Promise<void> {
+  const { kernel } = hostOf(engine)
+  const until = kernel.clock.elapsed() + waitMs
+  for (const member of members) {
+    for (;;) {
+      const [head] = await kernel.store.head([timelineId(member)])
+      if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${member}`, { timeline: member })
+      refuseHeld(kernel, head)
+      if (takeover || head.owner === null || !head.isOwnerAlive || head.owner === kernel.worker.id) break
+      if ((await kernel.worker.retireGone()).some((gone) => gone === head.owner)) break
+      if (kernel.clock.elapsed() >= until) {
+        const what = `${member} is owned by ${head.owner}: stop it first, or take it over`
+        throw new RepriseError('OWNED', what, { timeline: member, owner: head.owner })
+      }
+      await new Promise<void>((resolve) => kernel.clock.after(lookMs, resolve, true))
+    }
+  }
 }

@@ -6,6 +6,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { afterEach, beforeEach, expect, it } from 'vitest'
+import type { TimelineDefinition } from '../../src/engine/raw.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { binIn, cli, json, workFolder } from './support.ts'
 
@@ -123,6 +124,30 @@ it.each([
   const again = await json<{ result: unknown }>(['resume', 'pay/o7'], at())
   expect(again.value.result).toEqual({ shipped: 700 })
   expect(kinds().filter((kind) => kind === 'charge')).toHaveLength(1)
+})
+
+it('group restore looks who owns a member before it asks', async () => {
+  writeFileSync(
+    join(folder.path, 'tally.mjs'),
+    `import { timeline } from 'reprise'
+     export const tally = timeline('tally', { initial: () => 0, apply: (sum) => sum + 1 })`,
+  )
+  const { tally } = await import(pathToFileURL(join(folder.path, 'tally.mjs')).href)
+  const group = (...args: string[]) => cli(['group', ...args, '--module', 'tally.mjs'], at())
+  await withEngine(async (rp) => {
+    // Owned by this process for as long as it is open.
+    const open = await rp.open(tally as TimelineDefinition<number, { type: string }>, 'a')
+    await open.append({ type: 'one' })
+    const captured = await group('capture', 'cut', 'tally/a')
+    expect(captured.code, captured.stderr).toBe(0)
+    await open.append({ type: 'one' })
+    const refused = await group('restore', 'cut', '--timeout', '1ms')
+    expect(refused.stderr).toContain('is owned by')
+    expect(refused.stderr).not.toContain('--yes')
+    const asked = await group('restore', 'cut', '--timeout', '1ms', '--takeover')
+    expect(asked.stderr).toContain('--yes does it without asking')
+    expect(asked.code).toBe(2)
+  })
 })
 
 it('terminate and settle reach a run, and verbs that a model lacks name the right one', async () => {

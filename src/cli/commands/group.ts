@@ -1,11 +1,12 @@
 // reprise group: timelines of any models, captured in one cut and restored together. A restore says what it would do, and
 // does it with --yes (or when asked); interrupted, it is taken up with `group resume`.
 
-import type { Duration } from '../../core/duration.ts'
+import { type Duration, toMs } from '../../core/duration.ts'
 import type { GroupCut } from '../../engine/group/groups.ts'
 import { inWords } from '../../engine/group/plan.ts'
 import type { GroupPlan, GroupTarget } from '../../engine/group/records.ts'
 import type { GroupRestored } from '../../engine/group/restore.ts'
+import { mayRestore } from '../../operations/act.ts'
 import { type Command, flag, type Invocation, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { findTimeline } from '../find.ts'
@@ -83,14 +84,18 @@ async function restore(invocation: Invocation, args: readonly string[]): Promise
   const { engine, options, output, stdin } = invocation
   const target = await targetOf(invocation, args)
   const plan = await engine.groups.plan(target)
+  const takeover = flag(options, 'takeover')
+  const wait = text(options, 'timeout') ?? '10s'
   if (!flag(options, 'yes')) {
     tellPlan(output, plan)
+    const members = plan.members.map(({ timeline }) => timeline)
+    await mayRestore(engine, members, { waitMs: toMs(wait, '--timeout'), takeover })
     if (!(await confirm('They go back together. Go on?', stdin, output))) {
       output.note('nothing was changed; --yes does it without asking')
       return exit.usage
     }
   }
-  const done = await engine.groups.restore(target, flag(options, 'takeover') ? { takeover: true } : {})
+  const done = await engine.groups.restore(target, { wait, ...(takeover && { takeover }) })
   output.result(done, () => tellRestored(output, done))
   return exit.ok
 }

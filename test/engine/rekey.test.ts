@@ -182,6 +182,28 @@ describe.each(places)('on %s', (_name, placeOf) => {
     await other.close()
   })
 
+  it('ends at the next page when it is aborted, changes nothing by halves, and goes on when it is asked again', async () => {
+    await fill()
+    const controller = new AbortController()
+    await withEngine({ keys: both }, async (rp) => {
+      let done = 0
+      const onProgress = ({ changed }: { changed: number }) => {
+        done = changed
+        controller.abort()
+      }
+      await expect(rp.rekey({ signal: controller.signal, onProgress })).rejects.toEqual(code('ABORTED'))
+      expect((await rp.verify()).faults).toEqual([])
+      expect((await rp.keys()).noted).toContain(oldId)
+      const report = await rp.rekey()
+      expect(report).toMatchObject({ isDone: true, retired: [oldId] })
+      // One page was done before, and is not done again.
+      expect(done).toBeGreaterThan(0)
+      expect(report.changed.runs).toBeGreaterThan(0)
+      expect(report.changed.runs).toBeLessThan(done)
+    })
+    await withEngine({ keys: after }, async (rp) => expect((await rp.verify()).faults).toEqual([]))
+  })
+
   it('a key does not leave while a live process seals with it', async () => {
     await withEngine({ keys: before }, async (old) => {
       const a = await old.open(book, 'live')

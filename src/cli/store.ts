@@ -66,7 +66,7 @@ export async function openEngine(options: StoreOptions): Promise<Reprise> {
   const store = isMissing && !options.isDryRun ? openLater(open) : await open()
   const worker = options.worker ?? 'cli'
   const engine = createEngine(
-    { store: withTimeouts(store, timeoutMs) },
+    { store: withTimeouts(store, timeoutMs), ...(namespace && { namespace }) },
     { worker, patience: file === undefined ? timeoutMs : busyMs, ...(keys && { keys }) },
   )
   // One that is made when it is first used has no keys to meet yet.

@@ -23,6 +23,8 @@ export interface StoreFault {
   readonly isOfFile?: boolean
   /** Whose it is, where it is somebody's. */
   readonly timeline?: string
+  /** It can be read again, without all that was in it: whose that was is told apart (Store.renew). */
+  readonly isIncomplete?: true
 }
 
 /** What could not be had when the store's files were written anew. */

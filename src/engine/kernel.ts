@@ -16,6 +16,7 @@ import type { Worker } from './worker.ts'
 
 export interface Kernel {
   readonly store: Store
+  readonly namespace: string
   readonly clock: Clock
   readonly random: Random
   readonly hash: Hash

@@ -122,7 +122,12 @@ async function openBlobs(url: string, namespace: string): Promise<ChunkFolder> {
 
 /** What a repair reads from beside the store (tools/repair-source.ts). */
 export const otherPlaces: OpenUrl = {
-  store: (url) => openStore(url, { readOnly: true }),
+  store(url, own) {
+    // Ours to understand: a copy may have been restored under another name.
+    const named = /[?&]namespace=([^&]*)/.exec(url)?.[1]
+    const plain = named === undefined ? url : url.replace(/([?&])namespace=[^&]*&?/, '$1').replace(/[?&]$/, '')
+    return openStore(plain, { readOnly: true, namespace: named ?? own })
+  },
   async folder(path) {
     const { openDirectoryBlobs, chunkFoldersIn } = await import('../stores/directory-blobs.ts')
     const folders = await chunkFoldersIn(path)

@@ -35,6 +35,8 @@ export { openStore, renewStore } from './open-store.ts'
 /** Ports and test hooks for simulations; everything has its real default. */
 export interface Ports {
   readonly store: Store
+  /** Of the store; 'default' if left out. A repair looks for copies under the same name. */
+  readonly namespace?: string
   readonly clock?: Clock
   readonly random?: Random
   readonly hash?: Hash
@@ -49,7 +51,7 @@ export async function open(url?: string, options: Options = {}): Promise<Reprise
   checkOpenOptions(options)
   const location = url ?? process.env.REPRISE_URL ?? 'sqlite:.reprise/reprise.db'
   const { store, isAlone } = await openPlaced(location, options)
-  const engine = createEngine({ store }, options)
+  const engine = createEngine({ store, namespace: options.namespace ?? 'default' }, options)
   let mirror: string | null = null
   try {
     const { kernel } = hostOf(engine)
@@ -102,6 +104,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
   const planted = ports.planted ?? new Set<string>()
   const kernel: Kernel = {
     store,
+    namespace: ports.namespace ?? 'default',
     clock,
     random,
     hash,

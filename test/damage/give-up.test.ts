@@ -189,6 +189,9 @@ describe('damaged history is given up', () => {
       expect(refusals[0]).toMatch(/checkpoint above the damage/)
       expect(refusals[1]).toMatch(/reprise fork workflow\/flow\/r@/)
     })
+    // Nor does verify advise it.
+    const verified = await cli(['verify', 'workflow/flow/r', '--url', url], { cwd: dirname(file) })
+    expect(verified.stderr).toMatch(/give-up workflow\/flow\/r is refused: .* reprise fork workflow\/flow\/r@/)
   })
 
   it('is a command that says what would be lost first', async () => {

@@ -28,7 +28,7 @@ interface Place {
   readonly folder: string
   readonly file: string
   readonly url: string
-  readonly options: { readonly blobs?: string }
+  readonly options: { readonly blobs?: string; readonly namespace?: string }
 }
 
 async function made(hasFolder: boolean): Promise<Place & { readonly truth: unknown }> {
@@ -104,6 +104,29 @@ describe('a repair from elsewhere', () => {
     const copy = join(place.folder, 'copy.db')
     copyFileSync(place.file, copy)
     await expectRepaired(place, `sqlite:${copy}`)
+  })
+
+  it('looks for the copy in its own namespace, or in the one that is named, and says where it finds nothing', async () => {
+    const place = await made(false)
+    const file = join(place.folder, 'all.rpb')
+    const copy = join(place.folder, 'copy.db')
+    await using(place, (rp) => rp.backup(file))
+    for (const namespace of ['prod', 'restored']) {
+      const rp = await open(`sqlite:${copy}`, { ...quiet, namespace })
+      await rp.restore(file)
+      await rp.close()
+    }
+    const mine = join(place.folder, 'mine.db')
+    copyFileSync(copy, mine)
+    for (const from of [`sqlite:${copy}`, `sqlite:${copy}?namespace=restored`]) {
+      await ruin({ ...place, url: `sqlite:${mine}`, options: { namespace: 'prod' } })
+      const rp = await open(`sqlite:${mine}`, { ...quiet, namespace: 'prod' })
+      const { ok, healed } = await rp.verify({ repair: true, from })
+      expect({ ok, hasHealed: healed.some((fault) => fault.from === from) }).toEqual({ ok: true, hasHealed: true })
+      expect(await saved(rp)).toEqual(place.truth)
+      await expect(rp.verify({ repair: true, from: `sqlite:${copy}?namespace=none` })).rejects.toThrow(/namespace=NAME/)
+      await rp.close()
+    }
   })
 
   it('takes chunks from a mirror of the folder of chunks', async () => {

@@ -1,6 +1,8 @@
 // reprise verify: reads everything and believes nothing. Exit code 8 if it finds damage; with --repair, if any is left.
 
 import type { Renewal } from '../../core/ports.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import { unknownDefinition } from '../../engine/tools/give-up.ts'
 import type { VerifyReport } from '../../engine/tools/verify.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
@@ -25,6 +27,7 @@ const verify: Command = async (invocation) => {
     ...(repair && { repair }),
     ...(from !== undefined && { from }),
   })
+  const steps = await nextSteps(engine, report, repair, from)
   output.result(report, () => {
     const { green, red } = output.colours
     for (const fault of report.faults) {
@@ -34,8 +37,8 @@ const verify: Command = async (invocation) => {
         ),
       )
     }
-    for (const { timeline, where, what, from: copy, isPutRight } of report.healed) {
-      const state = isPutRight ? 'put right' : 'damaged, nothing lost'
+    for (const { timeline, where, what, from: copy, isPutRight, isIncomplete } of report.healed) {
+      const state = isIncomplete ? 'legible again, not whole' : isPutRight ? 'put right' : 'damaged, nothing lost'
       output.line(output.colours.yellow(`${state}: ${timeline ?? ''} ${where}: ${what} (from ${copy})`))
     }
     for (const { timeline, where, what } of report.cannotTell) {
@@ -49,7 +52,7 @@ const verify: Command = async (invocation) => {
           ? output.colours.yellow(`${count(report.healed.length, 'damaged place')}, nothing lost,`)
           : 'cannot tell'
     output.line(report.ok ? `${green('ok')} ${counts}` : `${verdict} in ${counts}`)
-    for (const next of nextSteps(report, repair, from)) output.note(next)
+    for (const next of steps) output.note(next)
     if (report.orphans > 0)
       output.note(`${count(report.orphans, 'chunk')} no longer needed; reprise prune --yes removes what is old enough`)
   })
@@ -60,8 +63,9 @@ const verify: Command = async (invocation) => {
 
 function tellRenewal({ kept, rebuilt, lost }: Renewal, isDone: boolean, output: Output): void {
   const { red, yellow } = output.errorColours
-  for (const { where, what } of rebuilt) {
-    output.note(yellow(`${isDone ? 'made again' : 'damaged, and can be made again'}: ${where}: ${what}`))
+  for (const { where, what, isIncomplete } of rebuilt) {
+    const made = isIncomplete ? 'made legible' : 'made again'
+    output.note(yellow(`${isDone ? made : `damaged, and can be ${made}`}: ${where}: ${what}`))
   }
   for (const { timeline, where, what, isUntilHead } of lost) {
     // What verify makes again, or names, afterwards.
@@ -80,7 +84,12 @@ function tellRenewal({ kept, rebuilt, lost }: Renewal, isDone: boolean, output: 
 }
 
 /** What to do about what is left, by the command that does it. */
-function nextSteps({ faults, healed }: VerifyReport, isRepair: boolean, from: string | undefined): string[] {
+async function nextSteps(
+  engine: Reprise,
+  { faults, healed }: VerifyReport,
+  isRepair: boolean,
+  from: string | undefined,
+): Promise<string[]> {
   const steps: string[] = []
   const history = faults.find(
     ({ code, timeline, seq }) => code === 'HISTORY_DAMAGED' && timeline !== null && seq !== null,
@@ -90,8 +99,7 @@ function nextSteps({ faults, healed }: VerifyReport, isRepair: boolean, from: st
   if (history) {
     if (from === undefined)
       steps.push('reprise verify --repair --from COPY heals history from another store, an export or a backup')
-    steps.push(`without a copy: reprise give-up ${history.timeline} says what would be lost, and goes on without it`)
-    steps.push(`or reprise fork ${history.timeline}@SEQ NEW goes on from a sequence below ${history.seq}`)
+    steps.push(...(await withoutCopy(engine, history.timeline!, history.seq!)))
   }
   if (faults.some(({ code }) => code === 'HEAD_LOST'))
     steps.push('reprise verify --repair --module FILE makes the heads of timelines again from their history')
@@ -103,6 +111,22 @@ function nextSteps({ faults, healed }: VerifyReport, isRepair: boolean, from: st
     )
   }
   return steps
+}
+
+/** Giving up is advised where it would be taken; else why not, which names what to do instead. */
+async function withoutCopy(engine: Reprise, timeline: string, seq: number): Promise<string[]> {
+  const asked = { by: 'verify', reason: 'to see whether it would be taken', dryRun: true }
+  const refusal = await engine.giveUp(timeline, asked).then(
+    (report) => report.refusal,
+    (error) => (error instanceof Error ? error.message : String(error)),
+  )
+  const isUnknown = refusal === unknownDefinition
+  if (refusal !== null && !isUnknown) return [`without a copy, reprise give-up ${timeline} is refused: ${refusal}`]
+  const module = isUnknown ? ' --module FILE' : ''
+  return [
+    `without a copy: reprise give-up ${timeline}${module} says what would be lost, and goes on without it`,
+    `or reprise fork ${timeline}@SEQ NEW goes on from a sequence below ${seq}`,
+  ]
 }
 
 export default verify

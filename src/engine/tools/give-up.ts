@@ -80,6 +80,8 @@ export async function giveUp(kernel: Kernel, id: string, options: GiveUpOptions)
   return { ...said, id: await carryOut(kernel, timeline, options) }
 }
 
+export const unknownDefinition = 'its definition is not known here: name the module that exports it'
+
 const unknowns = [
   'what these entries did outside, and whether it was undone',
   'their dedupe keys: what is appended again under one of them is appended',
@@ -120,7 +122,7 @@ async function refusalOf(kernel: Kernel, timeline: TimelineId, { lost, runs }: P
   const head = await existing(kernel, timeline)
   const below = `go on from before the damage instead: reprise fork ${timeline}@${from - 1} NEW`
   const model = kernel.models.find(timeline)
-  if (!model?.fold) return 'its definition is not known here: name the module that exports it'
+  if (!model?.fold) return unknownDefinition
   if (!model.entries || model.fold.authority === 'state') return `a ${model.kind} cannot do without entries: ${below}`
   if (head.owner !== null && head.isOwnerAlive) {
     return `${head.owner} has it open, and may have in memory what is lost here: let it take a checkpoint, or stop it first`

@@ -21,7 +21,7 @@ import { readTransfer } from './transfer-file.ts'
 import { decodeRun, headerOf, recordOf } from './transfer-shape.ts'
 
 export interface RepairSource {
-  /** As the caller named it. */
+  /** As the caller named it, without a password: it is told, and kept in the log. */
   readonly name: string
   /** Null if it has none. The caller checks the digest. */
   chunk(digest: Digest): Promise<Uint8Array | null>
@@ -44,7 +44,11 @@ export async function openSource(kernel: Kernel, from: string, openUrl: OpenUrl)
 }
 
 export interface OpenUrl {
-  store(url: string): Promise<{
+  /** `own`: the namespace that is repaired; `?namespace=` in the URL names another. */
+  store(
+    url: string,
+    own: string,
+  ): Promise<{
     readonly blobs: Blobs
     checkpoints(timeline: TimelineId): Promise<readonly ManifestRecord[]>
     read(timeline: TimelineId, after: number, bytesMax: number): Promise<readonly EntryRun[]>
@@ -55,14 +59,20 @@ export interface OpenUrl {
   folder(path: string): Promise<readonly Blobs[]>
 }
 
-async function ofStore(kernel: Kernel, name: string, openUrl: OpenUrl): Promise<RepairSource> {
-  const store = await openUrl.store(name)
+async function ofStore(kernel: Kernel, url: string, openUrl: OpenUrl): Promise<RepairSource> {
+  const store = await openUrl.store(url, kernel.namespace)
+  const name = url.replace(/^([a-z]+:\/\/[^:/@]*):[^@/]*@/i, '$1@').replace(/([?&]password=)[^&]*/gi, '$1***')
   const erasures = new Map<string, string | null>()
   for (let after: TimelineId | undefined; ; ) {
     const page = await store.timelines({ limit: 200, ...(after !== undefined && { after }) })
     for (const head of page) erasures.set(head.timeline, erasureOf(head))
     after = page.at(-1)?.timeline
     if (page.length < 200) break
+  }
+  if (erasures.size === 0) {
+    await store.close()
+    const what = `${name} holds nothing in this namespace: name the one of the copy, as in URL?namespace=NAME`
+    throw new RepriseError('NOT_FOUND', what, { namespace: kernel.namespace })
   }
   return {
     name,

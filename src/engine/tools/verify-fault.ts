@@ -14,4 +14,6 @@ export interface HealedFault extends Fault {
   readonly from: string
   /** By `repair`. What is not is read from its copy, as long as that is there. */
   readonly isPutRight: boolean
+  /** The place is sound again, and not all that was in it is there: whose that was is told by its own fault. */
+  readonly isIncomplete?: true
 }

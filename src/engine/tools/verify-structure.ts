@@ -37,7 +37,9 @@ export async function renewed(
     const { kept, rebuilt, lost } = await kernel.store.renew()
     const from = `a new file; the old one is ${kept}`
     return {
-      healed: rebuilt.map(({ where, what }) => ({ ...fault(where, what), from, isPutRight: true })),
+      healed: rebuilt.map(({ where, what, isIncomplete }) => {
+        return { ...fault(where, what), from, isPutRight: true, ...(isIncomplete && { isIncomplete }) }
+      }),
       // Those whose head is marked are told by the mark, as long as it is there.
       lost: lost
         .filter(({ isUntilHead }) => !isUntilHead)

@@ -145,7 +145,7 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
   const isWhole = tally.healed.every((fault) => fault.isPutRight)
   const ok = faults.length === 0 && tally.cannotTell.length === 0 && isWhole
   if (options.repair && (tally.healed.length > 0 || faults.length > 0)) {
-    const right = tally.healed.filter((fault) => fault.isPutRight).length
+    const right = tally.healed.filter((fault) => fault.isPutRight && !fault.isIncomplete).length
     const what = `${right} of ${tally.healed.length + faults.length} damaged places were put right`
     kernel.events.emit('report', { kind: 'repair', timeline: null, what, data: { healed: tally.healed, faults } })
   }

@@ -11,6 +11,7 @@ import { Connection } from './connection.ts'
 import { type Driver, loadDriver } from './driver.ts'
 import { openSqlite, type SqliteOptions } from './index.ts'
 import { insertAtEnd } from './log-end.ts'
+import { compactedRow, readFrames } from './log-row.ts'
 
 let file: string
 let directory: string
@@ -129,7 +130,7 @@ describe('rows that are where no row may be', () => {
     await kit.store.tidy(0)
     const connection = await raw()
     connection.run('INSERT INTO reprise_log (position, body) VALUES (2, ?)', new Uint8Array([1, ...markOf(2)]))
-    const told = [{ where: 'log row 2', what: expect.stringContaining('before the start of the log') }]
+    const told = [{ where: 'log row 2', what: expect.stringMatching(/before the start of the log.* there$/) }]
     expect(await kit.store.inspect()).toEqual(told)
     await a.append('goes on')
     for (const id of ['e', 'f']) await kit.create(id)
@@ -137,6 +138,21 @@ describe('rows that are where no row may be', () => {
     expect(await kit.store.inspect()).toEqual(told)
     const late = await openKit()
     expect((await late.head('a')).seq).toBe(1)
+    connection.close()
+  })
+
+  it('whose entries are in such a row is told', async () => {
+    const kit = await openKit()
+    const a = await kit.create('a')
+    await a.append('one')
+    for (const id of ['b', 'c', 'd']) await kit.create(id)
+    const connection = await raw()
+    const rows = connection.all('SELECT position, body FROM reprise_log ORDER BY position')
+    const frames = rows.flatMap(({ position, body }) => [...readFrames(position as number, body as Uint8Array)])
+    connection.run(`INSERT OR REPLACE INTO reprise_meta (key, value) VALUES ('log_start', 2)`)
+    connection.run('UPDATE reprise_log SET body = ? WHERE position = 1', compactedRow(1, frames.slice(0, 1)))
+    const found = (await kit.store.inspect()).filter(({ where }) => where === 'log row 1')
+    expect(found).toEqual([{ where: 'log row 1', what: expect.stringMatching(/placed it there, with .*a@1$/) }])
     connection.close()
   })
 

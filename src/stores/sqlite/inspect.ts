@@ -81,12 +81,29 @@ function faultsIn(connection: Connection, sql: string): StoreFault[] {
   return found
 }
 
+/** Whose entries are in a row, in words; those of other namespaces are not named. */
+function heldBy(connection: Connection, space: number, position: number, body: Uint8Array): string {
+  const nameOf = (tid: number) =>
+    connection.get('SELECT name FROM reprise_timeline WHERE tid = ? AND space = ?', tid, space)?.name
+  try {
+    const runs = [...readFrames(position, body)].flatMap(({ tid, first, last }) => {
+      const name = nameOf(tid)
+      return name === undefined ? [] : [`${name}@${first}${last > first ? `..${last}` : ''}`]
+    })
+    return runs.length > 0 ? `, with ${runs.slice(0, 10).join(', ')}` : ''
+  } catch (error) {
+    if (!isDamage(error)) throw error
+    return ', and it cannot be read'
+  }
+}
+
 async function inspectLog(read: Read, faults: StoreFault[]): Promise<void> {
-  await read(({ connection, log }) =>
+  await read(({ connection, log, space }) =>
     attempt(faults, 'log', () => {
-      const below = `SELECT position FROM reprise_log WHERE position < ? ORDER BY position LIMIT ${faultsMax}`
-      for (const { position } of connection.all(below, log.firstPosition())) {
-        const what = 'it lies before the start of the log, where nobody looks: an older release placed it there'
+      const below = `SELECT position, body FROM reprise_log WHERE position < ? ORDER BY position LIMIT ${faultsMax}`
+      for (const { position, body } of connection.all(below, log.firstPosition())) {
+        const held = heldBy(connection, space, position as number, body as Uint8Array)
+        const what = `it lies before the start of the log, where nobody looks: an older release placed it there${held}`
         faults.push({ where: `log row ${position}`, what })
       }
     }),

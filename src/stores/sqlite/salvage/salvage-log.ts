@@ -30,7 +30,8 @@ export function salvageLog(work: Salvage): SalvagedLog {
   for (const at of broken) {
     work.rebuilt.push({
       where: `log row ${at}`,
-      what: 'it could not be read wholly; whose entries are missing is told apart',
+      what: 'it could not be read wholly, and keeps what could; whose entries are missing is told apart',
+      isIncomplete: true,
     })
   }
   for (const { position, frame } of allFrames(work)) {

@@ -15,7 +15,7 @@ const log = (line) => writeSync(1, `${JSON.stringify({ by: name, ...line })}\n`)
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
 
 const { plain } = define(library)
-// Patient without end, beside the test's own limit: on a slow machine the other may be stopped inside a transaction again and again.
+// Patient beyond the test's own limit: on a slow machine the other may be stopped inside a transaction again and again.
 const rp = await openEngine(where, { lease: leaseMs, skewMs, patience: '1h', worker: name })
 const { store, hash, worker } = hostOf(rp).kernel
 const handle = await hostOf(rp).openTimeline(id, plain.fold, takeover ? { takeover } : { wait: '1h' })

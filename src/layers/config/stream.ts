@@ -77,7 +77,7 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
     return new ClientStream<Value>(config, client, stream)
   }
 
-  /** The next offer; resolves when there is one. Null: it was closed, or the engine was. STREAM_REPLACED: the client is elsewhere. */
+  /** The next offer, when there is one. Null: it was closed, or the engine was. STREAM_REPLACED: the client is elsewhere. */
   async next(options: { readonly signal?: AbortSignal } = {}): Promise<Offer<Value> | null> {
     const { signal } = options
     return await whileAwaited(

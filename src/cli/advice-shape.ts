@@ -3,7 +3,17 @@
 export type Truth = 'history' | 'state' | 'external'
 export type Captures = 'progress' | 'state' | 'both' | 'execution'
 export type Scope = 'one' | 'machine' | 'many'
-export type About = 'anything' | 'items' | 'changes' | 'entities' | 'records' | 'conversation' | 'stream' | 'results'
+export type About =
+  | 'anything'
+  | 'items'
+  | 'changes'
+  | 'entities'
+  | 'records'
+  | 'conversation'
+  | 'stream'
+  | 'results'
+  | 'desired'
+  | 'settings'
 
 export interface Answers {
   readonly truth: Truth

@@ -1,12 +1,14 @@
 // The adviser's knowledge, as data: which configuration answers which question, why, what to watch, and code that runs.
 // A test runs every snippet.
 
+import { controlAdvices } from './advice-control.ts'
 import { flowAdvices } from './advice-flows.ts'
 import type { Advice, Answers } from './advice-shape.ts'
 
 /** The first that fits counts; what a row does not name, it does not ask. */
 export const advices: readonly Advice[] = [
   ...flowAdvices,
+  ...controlAdvices,
   {
     id: 'B5-agent',
     title: 'a session of an agent',

@@ -15,6 +15,7 @@ afterAll(() => folder.remove())
 describe('advice', () => {
   const about = [
     ...(['anything', 'items', 'changes', 'entities', 'records', 'conversation', 'stream', 'results'] as const),
+    ...(['desired', 'settings'] as const),
   ]
   const every: Answers[] = (['history', 'state', 'external'] as const).flatMap((truth) =>
     (['progress', 'state', 'both', 'execution'] as const).flatMap((captures) =>
@@ -30,7 +31,8 @@ describe('advice', () => {
     const { exports } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'))
     const layers = readdirSync(new URL('../../src/layers', import.meta.url))
     const models = layers.filter((layer) => Object.hasOwn(exports, `./${layer}`))
-    expect(layers.filter((layer) => !models.includes(layer))).toEqual(['artifact'])
+    // The last two are one entry, resources.
+    expect(layers.filter((layer) => !models.includes(layer))).toEqual(['artifact', 'config', 'resource'])
     for (const model of models) expect(code).toContain(`from 'reprise/${model}'`)
     for (const call of [
       'stateStore(',
@@ -41,6 +43,8 @@ describe('advice', () => {
       'agent(',
       'timeline(',
       'migrations(',
+      'resource(',
+      'config(',
     ]) {
       expect(code).toContain(call)
     }

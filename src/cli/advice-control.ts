@@ -1,0 +1,56 @@
+// Advice for control planes: what there should be, and settings that clients accept or refuse.
+
+import type { Advice } from './advice-shape.ts'
+
+export const controlAdvices: readonly Advice[] = [
+  {
+    id: 'B10-resource',
+    title: 'resources (objects with list and watch)',
+    when: { about: 'desired' },
+    why: 'Each object says what there should be (spec) and what was found (status). Whoever acts on them lists them once and then watches from that revision, so no change is missed and none comes twice, over crashes of either side.',
+    watch: [
+      'act on the state you find, not on the change that woke you: several changes may come as one',
+      'report the generation that you saw with the status, or an old status passes for a new one',
+    ],
+    code: `import { open } from 'reprise'
+import { resource } from 'reprise/resources'
+
+export const sites = resource('advised-sites')
+
+const rp = await open()
+const objects = await rp.open(sites)
+const made = await objects.create({ name: 'shop', spec: { url: 'https://a.example' } })
+await objects.report({ name: 'shop', observedGeneration: made.generation, status: { ready: true } })
+const { items, revision } = await objects.list()
+console.log(items[0].status, revision)
+await objects.close()
+await rp.close()
+`,
+  },
+  {
+    id: 'B10-config',
+    title: 'configuration push (versions that clients accept or refuse)',
+    when: { about: 'settings' },
+    why: 'Every version is history. A client answers each offer with its nonce: accepted, or refused with a reason, and then its last good version stays in force. Who has which version can be asked, and waited for.',
+    watch: [
+      'an answer for an older offer is ignored: a client must answer the newest',
+      'clients that stay away stop counting after forgetAfter: choose it longer than a restart takes',
+    ],
+    code: `import { open } from 'reprise'
+import { config } from 'reprise/resources'
+
+export const routes = config('advised-routes')
+
+const rp = await open()
+const pushed = await rp.open(routes)
+const version = await pushed.set({ upstream: 'https://a.example' })
+const client = await pushed.client('proxy-1')
+const offer = await client.next()
+await client.ack(offer.nonce)
+console.log(version, offer.value, await pushed.clients())
+await client.close()
+await pushed.close()
+await rp.close()
+`,
+  },
+]

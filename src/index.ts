@@ -115,6 +115,7 @@ export {
   type TimelineOptions,
   timeline,
 } from './engine/raw.ts'
+export type { Asker, Recallable, Recalling, SharedFrom } from './engine/recall.ts'
 export type { Before, RollbackPlan } from './engine/recovery/before.ts'
 export type { Entry } from './engine/recovery/history.ts'
 export type { BadCheckpoint } from './engine/recovery/mark.ts'

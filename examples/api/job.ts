@@ -28,6 +28,7 @@ import {
   stopJob,
   stopOnSignals,
 } from 'reprise/job'
+import { memo } from 'reprise/memo'
 import { example } from './example.ts'
 
 const counter = timeline('counter', {
@@ -116,6 +117,18 @@ export default [
       },
     })
     assert.equal((await rp.run(charge, undefined, {}).stop()).failed, 0)
+  }),
+  example(['ItemContext.memo'], async (rp) => {
+    const length = memo('length', { version: 1, run: (text: string) => text.length })
+    const measured = job('measured', {
+      source: [
+        { id: 1, text: 'the same' },
+        { id: 2, text: 'the same' },
+      ],
+      key: ({ id }) => id,
+      each: async ({ text }, ctx) => void (await ctx.memo(length, text)),
+    })
+    assert.equal((await rp.run(measured).result()).done, 2)
   }),
   example(
     ['ItemContext.commit', 'BatchContext.commit', 'BatchContext.fail'],

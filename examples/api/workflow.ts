@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
+import { memo } from 'reprise/memo'
 import {
   checkDefinitions,
   exportHistory,
@@ -49,6 +50,14 @@ export default [
       })
     })
     assert.equal(await rp.run(copy).result(), 1)
+  }),
+  example(['WorkflowContext.memo'], async (rp) => {
+    const square = memo('square', { version: 1, run: (n: number) => n * n })
+    const squared = workflow('squared', async (ctx, n: number) => await ctx.memo(square, n))
+    assert.equal(await rp.run(squared, 3, { id: 'one' }).result(), 9)
+    assert.equal(await rp.run(squared, 3, { id: 'two' }).result(), 9)
+    const { provenance } = await (await rp.open(square)).recall([3])
+    assert.equal(provenance.asker?.timeline, 'workflow/squared/one')
   }),
   example(
     ['WorkflowContext.transaction'],

@@ -1,7 +1,9 @@
 // What the user's function is given beside the item. Cheap to make: the signal exists once it is asked for.
 
 import type { Sql } from '../../core/ports.ts'
+import type { LayerHost } from '../../engine/definition.ts'
 import type { EffectCall, EffectOptions } from '../../engine/effects.ts'
+import { type Recallable, recallingOf } from '../../engine/recall.ts'
 import type { Shard } from './shard.ts'
 import type { Task } from './task.ts'
 
@@ -24,6 +26,11 @@ export interface ItemContext {
     call: (effect: EffectCall) => Promise<R> | R,
     options?: Omit<EffectOptions<R>, 'id'>,
   ): Promise<R>
+  /**
+   * The result of a memo for these arguments, shared with other items, jobs and workflows by what it was computed from.
+   * @example await store.save(await ctx.memo(summary, paper.text))
+   */
+  memo<Args extends readonly unknown[], Result>(definition: Recallable<Args, Result>, ...args: Args): Promise<Result>
   /** Your SQL in the same transaction as the record that this item is done: both or neither. Runs when `each` has returned. */
   commit(userSql: (sql: Sql) => Promise<unknown> | unknown): void
 }
@@ -42,10 +49,12 @@ export interface BatchContext<T> {
 export class TaskContext<T> implements ItemContext {
   readonly #task: Task<T>
   readonly #shard: Shard<Task<T>>
+  readonly #engine: LayerHost
 
-  constructor(task: Task<T>, shard: Shard<Task<T>>) {
+  constructor(task: Task<T>, shard: Shard<Task<T>>, engine: LayerHost) {
     this.#task = task
     this.#shard = shard
+    this.#engine = engine
   }
 
   get key(): string {
@@ -73,6 +82,15 @@ export class TaskContext<T> implements ItemContext {
     return this.#shard.open.effects.run(name, call, { signal: this.signal, ...options, id })
   }
 
+  async memo<Args extends readonly unknown[], Result>(
+    definition: Recallable<Args, Result>,
+    ...args: Args
+  ): Promise<Result> {
+    const asker = { ...this.#shard.open.coordinate, step: this.#task.key }
+    const asked = { signal: this.signal, asker }
+    return (await recallingOf(definition).recall(this.#engine, args, asked)).result
+  }
+
   commit(userSql: (sql: Sql) => Promise<unknown> | unknown): void {
     this.#task.userSqls ??= []
     this.#task.userSqls.push(userSql)
@@ -83,8 +101,8 @@ export class TaskContext<T> implements ItemContext {
 export class TracedContext<T> extends TaskContext<T> {
   readonly traceparent: string | undefined
 
-  constructor(task: Task<T>, shard: Shard<Task<T>>, traceparent: string | undefined) {
-    super(task, shard)
+  constructor(task: Task<T>, shard: Shard<Task<T>>, engine: LayerHost, traceparent: string | undefined) {
+    super(task, shard, engine)
     this.traceparent = traceparent
   }
 }

@@ -91,7 +91,7 @@ export class JobRun<T = unknown> {
     this.#trace = new JobTrace(engine.kernel, options.kind ?? 'job', name, options.claimed === undefined)
     this.#announcer = new Announcer(engine.kernel.clock, () => this.progress)
     this.#alarm = new Alarm(engine.kernel.clock)
-    this.#bench = new Workbench(engine.kernel, job, {
+    this.#bench = new Workbench(engine, job, {
       onChange: () => this.#announcer.changed(),
       onFailure: (task, error, next) =>
         this.#announcer.tell({ type: 'failure', key: task.key, attempt: task.attempts, error: toFailure(error), next }),

@@ -5,6 +5,7 @@ import { Breaker } from '../../core/breaker.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { RateLimiter } from '../../core/rate.ts'
 import { decideRetry, isFault } from '../../core/retry.ts'
+import type { Host } from '../../engine/host.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { isPromise, within } from './attempt.ts'
 import { Batcher } from './batcher.ts'
@@ -42,6 +43,7 @@ export class Workbench<T> {
   spans: AttemptSpans<T> | null = null
   readonly limiter: RateLimiter | null
   readonly breaker: Breaker | null
+  readonly #engine: Host
   readonly #kernel: Kernel
   readonly #job: ResolvedJob<T>
   readonly #events: WorkbenchEvents<T>
@@ -57,7 +59,9 @@ export class Workbench<T> {
   /** Stopped and cut off: what still comes to an end is not recorded any more. */
   #isOver = false
 
-  constructor(kernel: Kernel, job: ResolvedJob<T>, events: WorkbenchEvents<T>) {
+  constructor(engine: Host, job: ResolvedJob<T>, events: WorkbenchEvents<T>) {
+    const { kernel } = engine
+    this.#engine = engine
     this.#kernel = kernel
     this.#job = job
     this.#events = events
@@ -259,9 +263,10 @@ export class Workbench<T> {
     const { each, timeoutMs } = this.#job
     try {
       const { spans } = this
+      const engine = this.#engine
       const result = spans
-        ? spans.call(task, (traceparent) => each!(task.item, new TracedContext(task, task.shard, traceparent)))
-        : each!(task.item, new TaskContext(task, task.shard))
+        ? spans.call(task, (traceparent) => each!(task.item, new TracedContext(task, task.shard, engine, traceparent)))
+        : each!(task.item, new TaskContext(task, task.shard, engine))
       if (!isPromise(result)) {
         this.#succeeded(task, result)
         return

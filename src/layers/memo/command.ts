@@ -49,7 +49,9 @@ export function command(name: string, options: CommandOptions): CommandDefinitio
     options,
     async [opens](engine: Host, _id: undefined, _options: OpenOptions) {
       engine.declare(model)
-      return engine.once(this, () => new CommandHandle(engine, name, options))
+      const kept = engine.once(this, (): { handle?: CommandHandle } => ({}))
+      if (!kept.handle || kept.handle.isClosed) kept.handle = new CommandHandle(engine, name, options)
+      return kept.handle
     },
   }
 }
@@ -143,6 +145,10 @@ export class CommandHandle {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close()
+  }
+
+  get isClosed(): boolean {
+    return this.#remembering.isClosed
   }
 
   /** The name of its definition. */

@@ -10,6 +10,7 @@ import type { ManifestRecord } from '../../core/ports.ts'
 import type { CacheKind } from '../../engine/cache/retention.ts'
 import { readValue } from '../../engine/checkpoint/stored-value.ts'
 import type { Kernel } from '../../engine/kernel.ts'
+import type { Asker } from '../../engine/recall.ts'
 import type { KeyParts } from './key.ts'
 
 export const foldVersion = 'memo/1'
@@ -25,6 +26,8 @@ export interface Provenance {
   readonly by: string
   /** Where it was asked for: the coordinate of the run, if it was asked for in one. */
   readonly for: string | null
+  /** The same with every part, if a run of a workflow or an item of a job asked (ctx.memo). */
+  readonly asker?: Asker
   /** The level of the cache that it came from; left out: it was computed with this very store. */
   readonly origin?: Origin
 }

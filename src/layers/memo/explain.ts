@@ -20,6 +20,8 @@ export interface Explanation {
     readonly computedAt: Date
     readonly tookMs: number
     readonly by: string
+    /** Whom it was computed for: the run and its step, if it was asked for in one. */
+    readonly for: string | null
     /** When it was last a hit, or was computed; null: not known. */
     readonly usedAt: Date | null
   } | null
@@ -60,8 +62,15 @@ interface Seen {
 }
 
 export function told({ timeline, envelope, usedAt }: Seen): NonNullable<Explanation['comparedWith']> {
-  const { computedAt, tookMs, by } = envelope
-  return { timeline, computedAt: new Date(computedAt), tookMs, by, usedAt: usedAt ? new Date(usedAt) : null }
+  const { computedAt, tookMs, by, for: asker } = envelope
+  return {
+    timeline,
+    computedAt: new Date(computedAt),
+    tookMs,
+    by,
+    for: asker,
+    usedAt: usedAt ? new Date(usedAt) : null,
+  }
 }
 
 function inWords(changes: readonly Change[]): string {

@@ -61,6 +61,11 @@ export function keyOf(coding: Coding, input: KeyInput): Key {
   }
 }
 
+/** Short, for the name of a step: the same for equal arguments. */
+export function argsPrint(coding: Coding, name: string, args: unknown): string {
+  return toHex(coding.hash(encodedArgs(coding, name, args))).slice(0, shortLength)
+}
+
 function shortDigest({ codec, hash }: Coding, name: string, value: string): string {
   return toHex(hash(codec.encode(['memo/env', name, value]))).slice(0, shortLength)
 }

@@ -13,10 +13,11 @@ import { readStream } from '../../engine/checkpoint/stored-value.ts'
 import { checkName, type Entity, type OpenOptions, opens } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
 import { type Described, describes } from '../../engine/model.ts'
+import { type Asker, type Recallable, recalls } from '../../engine/recall.ts'
 import type { Envelope, Outcome, Provenance, Remembered } from './entry.ts'
 import type { Explanation } from './explain.ts'
 import { FileDigests } from './files.ts'
-import { isSteady, type Key, keyOf } from './key.ts'
+import { argsPrint, isSteady, type Key, keyOf } from './key.ts'
 import { memoModel } from './model.ts'
 import { Recent } from './recent.ts'
 import { checkRemembrance, type Judged, Remembering, type Remembrance } from './remembering.ts'
@@ -73,6 +74,7 @@ const known = namesOf<MemoOptions<never, unknown>>({
 
 export interface MemoDefinition<Args extends readonly unknown[], Result>
   extends Entity<MemoHandle<Args, Result>, undefined>,
+    Recallable<Args, MemoResult<Result>>,
     Described {
   readonly kind: 'memo'
   readonly name: string
@@ -96,16 +98,27 @@ export function memo<Args extends readonly unknown[], Result>(
   checkOptions(`memo ${name}`, options, known, { memoryBytes: 'cacheBytes' })
   checkMemo(name, options)
   const model = memoModel(name)
-  return {
+  const definition: MemoDefinition<Args, Result> = {
     [describes]: model,
     kind: 'memo',
     name,
     prefix: model.scope,
+    [recalls]: {
+      print: (host, args) => argsPrint((host as Host).kernel, name, options.key ? options.key(...args) : args),
+      async recall(host, args, { signal, asker }) {
+        const handle = await definition[opens](host as Host, undefined, {})
+        const { result, from, entry, provenance } = await handle.recall(args, { signal, asker })
+        return { result, shared: { entry, from, by: provenance.by, for: provenance.for } }
+      },
+    },
     async [opens](engine: Host, _id: undefined, _options: OpenOptions) {
       engine.declare(model)
-      return engine.once(this, () => new MemoHandle(engine, name, options))
+      const kept = engine.once(this, (): { handle?: MemoHandle<Args, Result> } => ({}))
+      if (!kept.handle || kept.handle.isClosed) kept.handle = new MemoHandle(engine, name, options)
+      return kept.handle
     },
   }
+  return definition
 }
 
 function checkMemo(name: string, options: MemoOptions<never, unknown>): void {
@@ -129,6 +142,8 @@ export interface Recalled<Result> {
   readonly result: Result
   /** `stale`: it had grown old and is computed again meanwhile. `remote`: another level of the cache had it. */
   readonly from: 'memory' | 'store' | 'stale' | 'remote' | 'computed'
+  /** The timeline in which it is remembered, or would be. */
+  readonly entry: TimelineId
   readonly provenance: Provenance
 }
 
@@ -138,9 +153,11 @@ export interface CallOptions {
   readonly refresh?: boolean
   /** Who asks, for the provenance: the coordinate of a run. */
   readonly for?: string
+  /** The same as ctx.memo tells it: where its run stood, and the step. */
+  readonly asker?: Asker
 }
 
-const knownCall = namesOf<CallOptions>({ signal: true, refresh: true, for: true })
+const knownCall = namesOf<CallOptions>({ signal: true, refresh: true, for: true, asker: true })
 
 export class MemoHandle<Args extends readonly unknown[], Result> {
   readonly name: string
@@ -179,14 +196,14 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
       const envelope = kept && (codec.decode(kept.bytes) as Envelope)
       if (envelope && this.#remembering.judge(envelope) === 'fresh') {
         this.#remembering.used(kept)
-        return this.#given(envelope, null, 'memory')
+        return this.#given({ ...kept, envelope, stream: null }, 'memory')
       }
       const found = await this.#remembering.find(key)
       if (found) return this.#found(found, key, args, options)
     }
     const computed = await this.#compute(key, args, options)
     this.#remembering.used(computed)
-    return this.#given(computed.envelope, computed, computed.envelope.origin ? 'remote' : 'computed')
+    return this.#given(computed, computed.envelope.origin ? 'remote' : 'computed')
   }
 
   /** What is remembered for these arguments, without computing; null if nothing is. */
@@ -194,7 +211,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     this.#remembering.check()
     const found = await this.#remembering.find(await this.#key(args))
     const from = found?.judged === 'stale' ? 'stale' : 'store'
-    return found && this.#given(found.remembered.envelope, found.remembered, from)
+    return found && this.#given(found.remembered, from)
   }
 
   /** Hit or miss, and which part of the key is another than in the result that was last used. Computes nothing. */
@@ -220,6 +237,10 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     await this.close()
   }
 
+  get isClosed(): boolean {
+    return this.#remembering.isClosed
+  }
+
   /** The name of its definition. */
   get id(): string {
     return this.name
@@ -233,11 +254,11 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     this.#remembering.used(remembered)
     if (judged === 'fresh') {
       this.#keep(key, remembered)
-      return this.#given(remembered.envelope, remembered, 'store')
+      return this.#given(remembered, 'store')
     }
     // Nobody waits for it; whoever closes does.
     this.#compute(key, args, options).catch((error) => this.#remembering.problem(error))
-    return this.#given(remembered.envelope, remembered, 'stale')
+    return this.#given(remembered, 'stale')
   }
 
   async #key(args: Args): Promise<Key> {
@@ -295,7 +316,8 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
       computedAt: kernel.clock.now(),
       tookMs: Math.round(kernel.clock.elapsed() - started),
       by,
-      for: options.for ?? null,
+      for: options.for ?? (options.asker ? askerWords(options.asker) : null),
+      ...(options.asker && { asker: options.asker }),
       outcome,
     })
     const isSame = async () => isSteady(key, await this.#key(args))
@@ -314,15 +336,19 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
   }
 
   #given(
-    envelope: Envelope,
-    remembered: Remembered | null,
+    { envelope, stream, timeline }: Pick<Remembered, 'envelope' | 'stream' | 'timeline'>,
     from: Recalled<unknown>['from'],
   ): Recalled<MemoResult<Result>> {
     const { outcome, ...provenance } = envelope
     if (outcome.kind === 'error') throw Object.assign(new Error(outcome.message), { name: outcome.name })
-    const result = outcome.kind === 'bytes' ? readStream(this.#kernel, remembered!.stream) : outcome.value
-    return { result: result as MemoResult<Result>, from, provenance }
+    const result = outcome.kind === 'bytes' ? readStream(this.#kernel, stream) : outcome.value
+    return { result: result as MemoResult<Result>, from, entry: timeline, provenance }
   }
+}
+
+/** @example 'workflow/checkout/order-42@17 thumbnail' */
+function askerWords({ timeline, seq, step }: Asker): string {
+  return `${timeline}@${seq} ${step}`
 }
 
 function isStream(value: unknown): value is Exclude<ByteSource, Uint8Array> {

@@ -93,6 +93,10 @@ export class Remembering {
     return this.#ending.signal
   }
 
+  get isClosed(): boolean {
+    return this.#isClosed
+  }
+
   check(): void {
     this.host.check()
     if (this.#isClosed) throw new RepriseError('CLOSED', `${this.#what} was closed`, { name: this.#name })

@@ -6,6 +6,7 @@ import type { Limits } from '../../core/limits.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Attribute } from '../../core/ports.ts'
 import { checkAttributes } from '../../core/shapes.ts'
+import type { Recallable } from '../../engine/recall.ts'
 import { askChild, askStart, type ParentRun } from './children.ts'
 import { tolerated } from './command.ts'
 import type {
@@ -18,20 +19,22 @@ import type {
 } from './context.ts'
 import { ContinueAsNew } from './ending.ts'
 import { type BranchingRun, loop, parallel, race } from './flow.ts'
+import { askMemo, type SharingRun } from './memo.ts'
 import { messageName } from './messages.ts'
 import type { Queries } from './queries.ts'
 import type { Recorder } from './recorder.ts'
 import type { Saga } from './saga.ts'
 import { commandName, currentPlace, type Scope } from './scope.ts'
-import { askStep, type StepRun } from './steps.ts'
+import { askStep } from './steps.ts'
 import { askTransaction, type TransactionRun } from './transaction.ts'
 import { askSleep, type Signals } from './waits.ts'
 
 /** What a context passes on to: all kinds of commands, and what is asked of the code. */
-export interface BoundRun extends StepRun, TransactionRun, ParentRun, BranchingRun {
+export interface BoundRun extends SharingRun, TransactionRun, ParentRun, BranchingRun {
   readonly definition: AnyWorkflow
   readonly kernel: TransactionRun['kernel'] & { readonly limits: Limits }
-  readonly host: StepRun['host'] & TransactionRun['host'] & ParentRun['host']
+  readonly open: SharingRun['open'] & ParentRun['open']
+  readonly host: SharingRun['host'] & TransactionRun['host'] & ParentRun['host']
   readonly saga: Saga
   readonly signals: Signals
   readonly queries: Queries
@@ -94,6 +97,10 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
   step: (bound) =>
     direct((name, call, options: StepOptions<unknown> = {}) =>
       askStep(bound.run, bound.here('step'), name, call, options),
+    ),
+  memo: (bound) =>
+    direct((definition: Recallable<readonly unknown[], unknown>, ...args: readonly unknown[]) =>
+      askMemo(bound.run, bound.here('memo'), definition, args),
     ),
   transaction: (bound) =>
     tolerant((name, call, options: TransactionOptions<unknown> = {}) =>

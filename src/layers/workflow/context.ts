@@ -5,6 +5,7 @@ import type { CallPolicy } from '../../core/call-policy.ts'
 import type { Duration } from '../../core/duration.ts'
 import type { Attribute, Sql } from '../../core/ports.ts'
 import type { RetryPolicy } from '../../core/retry.ts'
+import type { Recallable } from '../../engine/recall.ts'
 import type { QueryDefinition, SignalDefinition, UpdateDefinition } from './messages.ts'
 import type { WorkflowOptions } from './options.ts'
 
@@ -116,6 +117,11 @@ export interface WorkflowContext {
 
   /** @example await ctx.step('charge', ({ key }) => bank.charge(100, { idempotencyKey: key })) */
   step<T>(name: string, call: (step: StepCall) => Promise<T> | T, options?: StepOptions<T>): Promise<T>
+  /**
+   * The result of a memo for these arguments: shared with other runs by what it was computed from, and recorded here like the
+   * result of a step. @example const thumbnail = await ctx.memo(thumbnails, 'cat.png')
+   */
+  memo<Args extends readonly unknown[], Result>(definition: Recallable<Args, Result>, ...args: Args): Promise<Result>
   /** The user's SQL in the same transaction as the entry: both or neither. */
   transaction<T>(
     name: string,

@@ -49,6 +49,7 @@ const slowMs = 1000
 export type RunTimeline = Pick<
   OpenTimeline<RunState>,
   | 'id'
+  | 'coordinate'
   | 'isFork'
   | 'state'
   | 'seq'

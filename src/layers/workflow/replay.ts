@@ -67,6 +67,7 @@ function frozen(id: TimelineId, state: RunState): RunTimeline {
   const refuse = () => Promise.reject(refusal())
   return {
     id,
+    coordinate: { timeline: id, seq: 0, epoch: 0, digest: '' },
     isFork: false,
     state,
     seq: 0,

@@ -5,6 +5,7 @@ import { type CallGate, callPolicyNames } from '../../core/call-policy.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
 import { decideRetry, patientRetry, type ResolvedRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
+import type { SharedFrom } from '../../engine/recall.ts'
 import type { CommandRun } from './asking.ts'
 import { Attempt, type CallingRun } from './attempt.ts'
 import type { Asked, Command } from './command.ts'
@@ -24,6 +25,17 @@ const known = new Set<string>([
 ])
 
 type Call<T> = (step: StepCall) => Promise<T> | T
+
+/** The outcome of a step that other runs share: its entry says where it came from. */
+export class SharedResult {
+  readonly result: unknown
+  readonly shared: SharedFrom
+
+  constructor(result: unknown, shared: SharedFrom) {
+    this.result = result
+    this.shared = shared
+  }
+}
 
 /** What a step needs of its run. */
 export interface StepRun extends CommandRun, CallingRun {
@@ -214,7 +226,7 @@ class Step implements Asked {
   /** A result that cannot be kept is a failure, and the code is told why. */
   #recordDone(result: unknown): Working {
     this.#run.trace?.ended(this.#id)
-    const data = result === undefined ? { id: this.#id } : { id: this.#id, result }
+    const data = doneOf(this.#id, result)
     return this.#run.recorder.recordLater('done', data, this.#unstorable)
   }
 
@@ -224,4 +236,9 @@ class Step implements Asked {
     this.#run.trace?.ended(this.#id, error)
     return this.#run.record('failed', { id: this.#id, error: toFailure(error) })
   }
+}
+
+function doneOf(id: string, result: unknown): unknown {
+  if (result instanceof SharedResult) return { id, result: result.result, shared: result.shared }
+  return result === undefined ? { id } : { id, result }
 }

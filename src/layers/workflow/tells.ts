@@ -3,6 +3,7 @@
 import type { Head } from '../../core/ports.ts'
 import type { Entry } from '../../engine/entry.ts'
 import type { Refusals } from '../../engine/model.ts'
+import type { SharedFrom } from '../../engine/recall.ts'
 import { brief, type StatusLine, type Told, told } from '../../engine/told.ts'
 import type { NotedWait } from './entries.ts'
 import type { Failure } from './failure.ts'
@@ -30,6 +31,7 @@ interface Fields {
   readonly value?: unknown
   readonly result?: unknown
   readonly for?: readonly NotedWait[]
+  readonly shared?: SharedFrom
 }
 
 const letsGo = { letsGo: true } as const
@@ -46,7 +48,8 @@ const tellers: Readonly<Record<string, Teller>> = {
   began: ({ id }) => step(id!, 'begins'),
   beat: ({ id }) => step(id!, 'beats'),
   retry: ({ id, n, error, at }) => retries(step(id!, 'retries'), n!, error, at),
-  done: ({ id }) => {
+  done: ({ id, shared }) => {
+    if (shared) return step(id!, 'ends', { note: sharedWords(shared) })
     if (id!.includes('~start:')) return step(id!, 'is')
     return step(id!, id!.includes('~child:') ? 'begins' : 'ends')
   },
@@ -94,6 +97,11 @@ function step(id: string, phase: Told['phase'], more: Partial<Told> = {}): Told 
   const name = readableId(id.replace(/~(child|start|signal):/, '').replace('~sleep', 'sleep'))
   const word = kind === 'child' || kind === 'start' ? 'child ' : kind === 'signal' ? 'signal ' : ''
   return told(id, sort, phase, { title: word + name, ...more })
+}
+
+function sharedWords({ from, by, for: asker }: SharedFrom): string {
+  if (from === 'computed') return 'computed here, for all runs'
+  return `shared (${from}): computed by ${by}${asker === null ? '' : ` for ${asker}`}`
 }
 
 function undo(id: string, phase: Told['phase'], more: Partial<Told> = {}): Told {

@@ -1,7 +1,7 @@
 // Whether a store keeps redundancy is a fact of the store: whoever opens it follows, changing it is noted, and a store of
 // before has none until it is collected.
 
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
@@ -133,5 +133,34 @@ describe('the choice of redundancy', () => {
     expect(await redundancyIn(url)).toBe(0)
     await using(url, {}, async (rp) => await rp.collect())
     expect(await survives(url)).toBe(true)
+  })
+})
+
+describe('what redundancy costs', () => {
+  /** The file after collection, with nothing free in it. */
+  async function bytesOf(redundancy: boolean): Promise<number> {
+    const url = newUrl()
+    await using(url, { redundancy }, async (rp) => {
+      const series = await rp.open(drafts)
+      const parts = Array.from({ length: 400 }, (_, i) => noise(i, 2000))
+      for (let n = 0; n < 5; n++) {
+        for (let i = 0; i < 40; i++) parts[(i * 9 + n * 37) % parts.length] = noise(1000 * (n + 1) + i, 2000)
+        await series.put(parts.join(''))
+      }
+      await series.close()
+      await rp.collect({ graceMs: 0 })
+    })
+    // One round gives back some of the pages that are free.
+    await beneath(url, async (store) => {
+      for (let round = 0; round < 3; round++) await store.tidy(0)
+    })
+    return statSync(url.slice('sqlite:'.length)).size
+  }
+
+  it('is at most 15 % of the bytes of a file, scattered changes included', async () => {
+    const [without, kept] = [await bytesOf(false), await bytesOf(true)]
+    expect(without).toBeGreaterThan(500_000)
+    expect(kept).toBeGreaterThan(without)
+    expect(kept / without).toBeLessThanOrEqual(1.15)
   })
 })

@@ -6,13 +6,15 @@ import { bisect } from './bisect.ts'
 
 function search(states: readonly boolean[]): { readonly found: number; readonly asked: number } {
   const run = bisect(states.length)
-  let asked = 0
+  const asked = new Set<number>()
   let step = run.next()
   while (!step.done) {
-    asked += 1
+    // Asking means restoring a checkpoint.
+    expect(asked.has(step.value)).toBe(false)
+    asked.add(step.value)
     step = run.next(states[step.value]!)
   }
-  return { found: step.value, asked }
+  return { found: step.value, asked: asked.size }
 }
 
 describe('bisect', () => {
@@ -25,6 +27,13 @@ describe('bisect', () => {
         else expect([states[found] ?? true, states[found + 1]]).toEqual([true, false])
       }),
     )
+  })
+
+  it('asks about a single state once', () => {
+    expect([search([false]), search([true])]).toEqual([
+      { found: -1, asked: 1 },
+      { found: 0, asked: 1 },
+    ])
   })
 
   it('finds the only change where there is one, and asks about few', () => {

@@ -100,6 +100,10 @@ test('nothing new means nothing to capture, whatever the policy', () => {
   )
 })
 
+test('A4.3: all terms of Daly’s estimate count where a checkpoint is a sizeable part of the time between failures', () => {
+  expect(dalyIntervalMs(1000, 4000)).toBeCloseTo(2201.044, 2)
+})
+
 test('A4.3, G9: within the interval that was picked, recovery stays inside the budget, also during a checkpoint', () => {
   fc.assert(
     fc.property(
@@ -161,6 +165,20 @@ test('A4.3: load stretches the interval, never beyond the budget and never that 
   // The budget is used up after 20 s: the failure rate is not stretched beyond that.
   const faster = chooseInterval({ recoverWithin: '1s', failureEvery: '1d' }, { ...measured, entriesPerMs: 0.01 })
   expect(faster.ms).toBe(Math.round(faster.entries! / 0.01))
+})
+
+test('A4.3: the pace of now counts once it can be told, and never less than that of before', () => {
+  const measured = only({ checkpointMs: 20, restoreMs: 100, applyMsPerEntry: 0.1, entriesPerMs: 0.5 })
+  const at = (since: { entries: number; ms: number }, costs = measured) =>
+    chooseInterval({ recoverWithin: '2s' }, costs, since).entries
+  // 5 entries per ms for as long as a checkpoint takes: 100 arrive meanwhile, and 10 at the pace of before.
+  expect(at({ entries: 100, ms: 20 })).toBe(11_000 - 100)
+  expect(at({ entries: 95, ms: 19 })).toBe(11_000 - 10)
+  expect(at({ entries: 1, ms: 1000 })).toBe(11_000 - 10)
+  // Nothing was measured before: what there is will do.
+  const none = { ...measured, entriesPerMs: null }
+  expect(at({ entries: 95, ms: 19 }, none)).toBe(11_000 - 100)
+  expect(at({ entries: 0, ms: 0 }, none)).toBe(11_000)
 })
 
 test('A4.3: what was picked is said in words, with the numbers, measured or assumed', () => {

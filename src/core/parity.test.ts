@@ -2,7 +2,17 @@ import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { toHex } from './coordinate.ts'
-import { besides, decodeGroup, encodeGroup, type Group, lanes, type Member, ParityBuilder, rebuild } from './parity.ts'
+import {
+  besides,
+  decodeGroup,
+  encodeGroup,
+  type Group,
+  lanes,
+  type Member,
+  ParityBuilder,
+  rebuild,
+  stripes,
+} from './parity.ts'
 
 const hash = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update(bytes).digest())
 const chunk = fc.uint8Array({ minLength: 1, maxLength: 400 })
@@ -96,6 +106,24 @@ describe('parity', () => {
       }),
       { numRuns: 20 },
     )
+  })
+
+  test('chunks that begin anywhere in a buffer are rebuilt: as parts of a larger one they often do', () => {
+    fc.assert(
+      fc.property(chunks(20), fc.integer({ min: 1, max: 7 }), (all, shift) => {
+        const shifted = all.map((bytes) => {
+          const buffer = new Uint8Array(bytes.length + shift)
+          buffer.set(bytes, shift)
+          return buffer.subarray(shift)
+        })
+        const { builder, bytesOf } = filled(shifted)
+        expectEachRebuilt(builder, bytesOf)
+      }),
+    )
+  })
+
+  test('the number of lanes is part of the format: files have a table for each', () => {
+    expect([lanes, stripes]).toEqual([14, 15])
   })
 
   test('bytes that are no group are refused, whichever byte is cut or changed', () => {

@@ -4,7 +4,7 @@
 import { mkdirSync, mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { randomFrom } from '../programs/crash-model.mjs'
 import { programPath } from '../support/programs.ts'
 import { type Fate, stateAfter } from './power-loss.ts'
@@ -15,12 +15,17 @@ const reason = whyNoStrace()
 if (reason) console.log(`copies after a power loss: skipped, ${reason}`)
 
 describe.skipIf(reason !== null)('power loss after a copy was reported', () => {
-  const root = mkdtempSync(join(tmpdir(), 'reprise-copied-'))
-  const folder = join(root, 'copies')
-  mkdirSync(folder)
-  const where = { kind: 'sqlite', file: join(root, 'store.db') }
-  const operations = record(root, [[process.execPath, programPath('crash-copier'), JSON.stringify({ where, folder })]])
-  removeFolder(root)
+  let folder: string
+  let operations: readonly Operation[]
+  // Not while tests are listed: that is done also where they are skipped.
+  beforeAll(() => {
+    const root = mkdtempSync(join(tmpdir(), 'reprise-copied-'))
+    folder = join(root, 'copies')
+    mkdirSync(folder)
+    const where = { kind: 'sqlite', file: join(root, 'store.db') }
+    operations = record(root, [[process.execPath, programPath('crash-copier'), JSON.stringify({ where, folder })]])
+    removeFolder(root)
+  })
 
   /** The points at which it is not there as it was written. */
   function lostAt(name: string, calls: readonly Operation[]): string[] {

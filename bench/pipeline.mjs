@@ -7,8 +7,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import { kafka, kafkaSink } from '../dist/adapters/kafka/index.js'
 import { open } from '../dist/index.js'
 import * as lib from '../dist/layers/pipeline/index.js'
+import { bareLoop as bareKafka, fill, makeTopic, startBroker } from './support/kafka.mjs'
 import { event, events, queries } from './support/nexmark.mjs'
 
 const { collect, count, generated, pipeline, tumbling } = lib
@@ -245,6 +247,57 @@ async function nexmark(name, count) {
   })
 }
 
+const kafkaPartitions = 4
+let broker = null
+let topics = 0
+
+/** Exactly once by transactions and checkpoints every second, beside the client's own loop that promises nothing. */
+async function kafkaToKafka(records, keys) {
+  if (!broker)
+    return { skip: 'there is no Kafka: run test/pipeline/kafka.test.ts once, which fetches it, with Java 17 and Maven' }
+  const { brokers, client } = broker
+  const name = `numbers-${++topics}`
+  for (const topic of [name, `${name}-bare`, `${name}-ours`]) await makeTopic(client, topic, kafkaPartitions)
+  await fill(brokers, name, kafkaPartitions, records, keys)
+  const bare = () => bareKafka(client, { from: name, to: `${name}-bare`, partitions: kafkaPartitions, records })
+  const ours = () => countInKafka(brokers, name, records)
+  // In turns, so that neither always finds the code of the client compiled.
+  const isFirst = topics % 2 === 0
+  const before = isFirst ? await ours() : null
+  const baseline = await bare()
+  const value = before ?? (await ours())
+  return { value: perSecond(records, value), baseline: perSecond(records, baseline) }
+}
+
+async function countInKafka(brokers, name, records) {
+  return await inFolder(async (url) => {
+    const rp = await open(url)
+    const drawn = pipeline('kafka-count', (p) => {
+      p.from('in', kafka({ brokers, topic: name }), {
+        decode: (record) => ({ record, value: JSON.parse(utf8.decode(record.value)) }),
+      })
+        .keyBy(({ record }) => utf8.decode(record.key))
+        .aggregate('counts', count())
+        .to(
+          'out',
+          kafkaSink({
+            ...{ brokers, topic: `${name}-ours`, transactionalId: `ours-${name}` },
+            message: ({ key, value }) => ({ key, value: String(value) }),
+          }),
+        )
+    })
+    const run = await rp.run(drawn, {}, { checkpoint: { every: '1s' } }).started()
+    const cpu = process.cpuUsage()
+    while (run.status.records < records) await new Promise((resolve) => setTimeout(resolve, 5))
+    await run.stop()
+    const used = process.cpuUsage(cpu)
+    await rp.close()
+    return used
+  })
+}
+
+const utf8 = new TextDecoder()
+
 export default [
   {
     name: 'keyed-count-10k',
@@ -279,6 +332,23 @@ export default [
     target: { valueMax: 2000 },
     note: 'from the start of a process after kill -9 to the first visible result, with 1,000,000 keys; baseline: without state',
     run: () => killToFirst(1_000_000),
+  },
+  {
+    name: 'kafka-count-to-kafka',
+    unit: 'records per CPU-second',
+    target: { ratioMin: 0.9 },
+    note: "Kafka to count to Kafka, exactly once, 10,000 keys; baseline: the client's own consume-produce loop, not exactly once",
+    setup: async () => {
+      broker = await startBroker()
+    },
+    teardown: async () => await broker?.stop(),
+    run: () => kafkaToKafka(200_000, 10_000),
+  },
+  {
+    name: 'growth-10m',
+    unit: 'records per CPU-second',
+    note: 'keyed count over 10,000,000 keys; baseline: a bare batch loop over as many',
+    run: () => keyedCount(20_000_000, 10_000_000),
   },
   ...Object.keys(queries).map((name) => ({
     name: `nexmark-${name}`,

@@ -15,7 +15,7 @@ beforeEach(() => {
 })
 afterEach(() => folder.remove())
 
-const [partitions, records] = [4, 300]
+const [partitions, records] = [4, 150]
 
 /** A few records at a time, so that it can be met at work; the table says which thread had them. */
 const module = `
@@ -89,7 +89,7 @@ it('threads share the partitions, stop with savepoints at Ctrl-C, outlive kill -
     ...{ pipeline: 'clicks', status: 'done', tasks: partitions, records: partitions * records, deadLetters: 0 },
   })
   expect(seen().rows).toEqual(wanted)
-})
+}, 300_000)
 
 it('says why threads cannot have it: keys that cross partitions, another kind of run, a store of one alone', async () => {
   const cwd = folder.path

@@ -66,6 +66,18 @@ export class Space<V> {
     return slot
   }
 
+  /** Slots for keys that have none, as they were stored. How many keys there are more. */
+  fill(keys: readonly PipelineKey[], values: readonly V[]): number {
+    const before = this.slots.size
+    for (let i = 0; i < keys.length; i++) {
+      this.slots.set(keys[i]!, this.keys.length)
+      this.keys.push(keys[i]!)
+      this.values.push(values[i])
+      this.stamps.push(writtenStamp)
+    }
+    return this.slots.size - before
+  }
+
   release(key: PipelineKey, slot: number): void {
     this.slots.delete(key)
     this.values[slot] = undefined

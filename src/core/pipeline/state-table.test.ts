@@ -142,3 +142,23 @@ it('gives a value to be changed in place, and the capture under way keeps the ol
   expect(table.get(space, 'a')).toEqual([1, 2, 3])
   expect(table.changed).toBe(1)
 })
+
+it('loads keys that are each stored once without looking for them, and is short of keys if one is there twice', () => {
+  const block = { dropped: [], space: 0, keys: ['a', 2], values: [1, 2], deleted: [] }
+  const table = new StateTable<number>()
+  table.load(block, true)
+  table.load({ ...block, space: 7 }, true)
+  expect([...table.spaces()].map(({ id, size }) => [id, size])).toEqual([
+    [0, 2],
+    [7, 2],
+  ])
+  expect(table.get(table.space(0), 2)).toBe(2)
+  expect(table.size).toBe(4)
+  expect(table.changed).toBe(0)
+  table.set(table.space(0), 'a', 10)
+  expect(table.capture(false).next(10)).toMatchObject({ keys: ['a'], values: [10] })
+  const short = new StateTable<number>()
+  short.load(block, true)
+  short.load(block, true)
+  expect(short.size).toBe(2)
+})

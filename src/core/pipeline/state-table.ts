@@ -130,8 +130,11 @@ export class StateTable<V> {
     return capture
   }
 
-  /** Applies a stored block. Blocks come in the order in which they were captured. */
-  load(block: StateBlock): void {
+  /**
+   * Applies a stored block. Blocks come in the order in which they were captured. `areDistinct`: no key of the table is in two
+   * of them, so none has to be looked for. If that is not true, the table has fewer keys than were loaded.
+   */
+  load(block: StateBlock, areDistinct = false): void {
     assert(this.#epoch === 1 && this.#capture === null, 'state is loaded before the first record')
     for (const id of block.dropped) {
       this.#size -= this.#spaces.get(id)?.size ?? 0
@@ -145,7 +148,8 @@ export class StateTable<V> {
       space.release(key, slot)
       this.#size -= 1
     }
-    for (let i = 0; i < keys.length; i++) this.#put(space, keys[i]!, values[i] as V)
+    if (areDistinct) this.#size += space.fill(keys, values as readonly V[])
+    else for (let i = 0; i < keys.length; i++) this.#put(space, keys[i]!, values[i] as V)
     if (space.size === 0) this.#spaces.delete(space.id)
     this.#storedSize = this.#size
   }

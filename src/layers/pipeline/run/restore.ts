@@ -5,6 +5,7 @@ import { RepriseError } from '../../../core/errors.ts'
 import type { Part } from '../../../core/manifest.ts'
 import { groupOf, ownerOf, type PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { unpackBlock } from '../../../core/pipeline/state-block.ts'
+import type { StateBlock } from '../../../core/pipeline/state-capture.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
 import type { ManifestRecord } from '../../../core/ports.ts'
 import type { StateIo } from '../../../engine/checkpoint/output.ts'
@@ -134,19 +135,21 @@ async function readTable(
   table: StateTable<unknown>,
 ): Promise<StoredSegment[]> {
   const segments: StoredSegment[] = []
+  const { cells, stored } = header.tables[name] ?? { cells: 0, stored: 0 }
+  // As many are stored as there are: each key once, and none that was deleted.
+  const areDistinct = stored === cells
   for (let i = 0; ; i++) {
     const part = parts.find((each) => each.name === `${name}/${i}`)
     if (!part) break
-    segments.push(await readSegment(part, table, input, record))
+    segments.push(await readSegment(part, (block) => table.load(block, areDistinct), input, record))
   }
-  const { cells } = header.tables[name] ?? { cells: 0 }
   if (table.size !== cells) throw damaged(record, `has ${table.size} keys in ${name} where ${cells} were promised`)
   return segments
 }
 
 async function readSegment(
   part: Part,
-  table: StateTable<unknown>,
+  load: (block: StateBlock) => void,
   input: ChunkInput,
   record: ManifestRecord,
 ): Promise<StoredSegment> {
@@ -160,7 +163,7 @@ async function readSegment(
     size += piece.length
     frames.add(piece)
     for (let block = frames.take(); block; block = frames.take()) {
-      table.load(unpackBlock(input.io.codec.decode(block)))
+      load(unpackBlock(input.io.codec.decode(block)))
     }
   }
   if (size !== part.content.size || !frames.isEmpty) throw damaged(record, `has a part ${part.name} that is cut short`)

@@ -202,13 +202,14 @@ export const operating: readonly CommandSpec[] = [
   },
   {
     name: 'state',
-    usage: 'state get PIPELINE OPERATOR KEY',
+    usage: 'state get|diff PIPELINE OPERATOR [KEY]',
     summary: 'show what a pipeline operator holds for a key, as of a checkpoint',
     options: {
       checkpoint: { type: 'string', value: 'ID', help: 'as of this checkpoint; the newest if left out' },
+      before: { type: 'string', value: 'ID', help: 'diff: what changed since this checkpoint' },
       number: { type: 'boolean', help: 'the key is a number' },
     },
-    arguments: [4, 4],
+    arguments: [3, 4],
     store: 'reading',
     load: () => import('./commands/state.ts'),
   },

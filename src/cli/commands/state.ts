@@ -1,28 +1,47 @@
-// reprise state get: what an operator of a pipeline has of a key, as of its newest checkpoint or another one. The pipeline may
-// be running: nothing is taken from it.
+// reprise state: what an operator of a pipeline has of a key, as of its newest checkpoint or another one, and what differs
+// between two. The pipeline may be running: nothing is taken from it.
 
 import { idBelow } from '../../core/scope.ts'
-import { readPipelineState } from '../../layers/pipeline/index.ts'
+import { comparePipelineState, readPipelineState } from '../../layers/pipeline/index.ts'
 import { type Command, flag, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { brief } from '../format.ts'
 import { toJson } from '../output.ts'
 
+const usage =
+  'reprise state get PIPELINE OPERATOR KEY, or reprise state diff PIPELINE OPERATOR [KEY] --before CHECKPOINT'
+
 const state: Command = async ({ engine, args, options, output }) => {
-  const [verb, given, operator, key] = args as [string, string, string, string]
-  if (verb !== 'get')
-    throw new UsageError(`there is no reprise state ${verb}`, 'reprise state get PIPELINE OPERATOR KEY')
+  const [verb, given, operator, word] = args as [string, string, string, string | undefined]
+  const before = text(options, 'before')
+  const isAsked = verb === 'get' ? word !== undefined && before === undefined : verb === 'diff' && before !== undefined
+  if (!isAsked) throw new UsageError(`reprise state ${verb} cannot be done so`, usage)
   const timeline = `pipeline/${idBelow('pipeline/', given) ?? given}`
   const checkpoint = text(options, 'checkpoint')
-  const cells = await readPipelineState(engine, timeline, operator, flag(options, 'number') ? Number(key) : key, {
-    ...(checkpoint !== undefined && { checkpoint }),
-  })
+  const key = word === undefined ? undefined : flag(options, 'number') ? Number(word) : word
+  const shown = (value: unknown) => (value === undefined ? '-' : brief(toJson(value), 200))
+  if (before !== undefined) {
+    const wanted = { before, ...(checkpoint !== undefined && { after: checkpoint }), ...(key !== undefined && { key }) }
+    const changes = await comparePipelineState(engine, timeline, operator, wanted)
+    output.result(changes, () => {
+      if (changes.length === 0) return output.note('nothing differs')
+      return output.table(
+        ['KEY', 'TABLE', 'WINDOW', 'BEFORE', 'AFTER'],
+        changes.map((each) => [
+          ...[String(each.key), each.table, String(each.space), shown(each.before), shown(each.after)],
+        ]),
+      )
+    })
+    return exit.ok
+  }
+  const of = checkpoint === undefined ? {} : { checkpoint }
+  const cells = await readPipelineState(engine, timeline, operator, key!, of)
   output.result(cells, () => {
     if (cells.length === 0)
-      return output.note(`${operator} has nothing of ${key}; --number looks for a key that is a number`)
+      return output.note(`${operator} has nothing of ${word}; --number looks for a key that is a number`)
     return output.table(
       ['TABLE', 'WINDOW', 'VALUE'],
-      cells.map(({ table, space, value }) => [table, String(space), brief(toJson(value), 200)]),
+      cells.map(({ table, space, value }) => [table, String(space), shown(value)]),
     )
   })
   return cells.length === 0 ? exit.notFound : exit.ok

@@ -9,6 +9,7 @@ import type { Kernel } from '../../../engine/kernel.ts'
 import { isDamage } from '../../../engine/recovery/recover.ts'
 import type { CheckpointBase } from './checkpoint-writer.ts'
 import { type Flow, lettersOperator } from './flow.ts'
+import type { PipelineOptions } from './options.ts'
 import { readHeader, readTables } from './restore.ts'
 import { emptyState, type PipelineState } from './state.ts'
 
@@ -21,13 +22,10 @@ export interface Candidate {
 export async function chooseCheckpoint(
   kernel: Kernel,
   taken: StateTimeline,
-  from: string | null,
+  from: NonNullable<PipelineOptions['from']> | null,
 ): Promise<Candidate | null> {
   const records = await taken.records()
-  const record = from === null ? records[0] : records.find(({ id }) => id === from)
-  if (from !== null && !record) {
-    throw new RepriseError('NOT_FOUND', `${taken.id} has no checkpoint ${from}`, { timeline: taken.id, id: from })
-  }
+  const record = from === null ? records[0] : asked(taken, records, from)
   if (!record) {
     if (taken.head.seq === 0) return null
     throw unusable(taken, 'its checkpoints are gone', [])
@@ -42,6 +40,26 @@ export async function chooseCheckpoint(
   const state = await orUnusable(taken, record, others, () => readHeader(kernel, record))
   // Ids are never used twice, also not after going back.
   return { record, state: { ...state, checkpoint: Math.max(state.checkpoint, taken.head.seq) } }
+}
+
+function asked(
+  { id: timeline }: StateTimeline,
+  records: readonly ManifestRecord[],
+  from: NonNullable<PipelineOptions['from']>,
+): ManifestRecord {
+  if (typeof from === 'string') {
+    const named = records.find(({ id }) => id === from)
+    if (named) return named
+    throw new RepriseError('NOT_FOUND', `${timeline} has no checkpoint ${from}`, { timeline, id: from })
+  }
+  const time = Number(from.time)
+  // The newest comes first.
+  const made = records.find(({ createdAt, invalid }) => createdAt <= time && !isBadMark(invalid))
+  if (made) return made
+  const oldest = records.at(-1)
+  const since = oldest ? `the oldest that is kept is of ${new Date(oldest.createdAt).toISOString()}` : 'it has none'
+  const what = `${timeline} has no checkpoint of ${new Date(time).toISOString()} or before: ${since}`
+  throw new RepriseError('NOT_FOUND', what, { timeline, time })
 }
 
 /** Fills the tables of the flow, and says what the next checkpoint builds on. */

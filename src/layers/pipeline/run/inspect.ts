@@ -1,5 +1,6 @@
 // A pipeline looked into from outside, running or not: what its newest checkpoint has. Takes no ownership and changes nothing.
 
+import { isDeepStrictEqual } from 'node:util'
 import { RepriseError } from '../../../core/errors.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
@@ -42,10 +43,53 @@ export async function readPipelineState(
   key: PipelineKey,
   options: { readonly checkpoint?: string } = {},
 ): Promise<PipelineCell[]> {
+  return await cellsOf(rp, timeline, operator, options.checkpoint, key)
+}
+
+/** Undefined: it has none there. */
+export interface PipelineCellChange extends Omit<PipelineCell, 'value'> {
+  readonly before: unknown
+  readonly after: unknown
+}
+
+/**
+ * What differs between two checkpoints of a pipeline in the state of an operator, by key; of all keys if left out. The pipeline
+ * may be running.
+ * @example await comparePipelineState(rp, 'pipeline/revenue', 'per-minute', { before: first, key: 'ann' })
+ */
+export async function comparePipelineState(
+  rp: Engine,
+  timeline: string,
+  operator: string,
+  options: { readonly before: string; readonly after?: string; readonly key?: PipelineKey },
+): Promise<PipelineCellChange[]> {
+  const place = ({ table, space, key }: PipelineCell) => JSON.stringify([table, space, key])
+  const was = await cellsOf(rp, timeline, operator, options.before, options.key)
+  const is = new Map(
+    (await cellsOf(rp, timeline, operator, options.after, options.key)).map((cell) => [place(cell), cell]),
+  )
+  const changes: PipelineCellChange[] = []
+  for (const cell of was) {
+    const after = is.get(place(cell))?.value
+    is.delete(place(cell))
+    const { value: before, ...where } = cell
+    if (!isDeepStrictEqual(before, after)) changes.push({ ...where, before, after })
+  }
+  for (const { value: after, ...where } of is.values()) changes.push({ ...where, before: undefined, after })
+  return changes
+}
+
+/** `key` undefined: of all keys. */
+async function cellsOf(
+  rp: Engine,
+  timeline: string,
+  operator: string,
+  checkpoint: string | undefined,
+  key: PipelineKey | undefined,
+): Promise<PipelineCell[]> {
   const { kernel } = hostOf(rp)
   const head = await hostOf(rp).head(timeline)
   const records = head ? await kernel.store.checkpoints(head.timeline) : []
-  const { checkpoint } = options
   const record = checkpoint === undefined ? records[0] : records.find(({ id }) => id === checkpoint)
   if (!record) {
     const what = `${timeline} has no checkpoint${checkpoint === undefined ? '' : ` ${checkpoint}`}`
@@ -66,19 +110,15 @@ export async function readPipelineState(
     table: new StateTable<unknown>(),
   }))
   await readTables(kernel, record, header, tables, (name) => name)
-  return tables.flatMap(({ name, table }) =>
-    [...table.spaces()].flatMap((space) => {
-      const slot = space.slots.get(key)
-      return slot === undefined
-        ? []
-        : [
-            {
-              table: header.parallelism > 1 ? name.replace(/:\d+$/, '') : name,
-              space: space.id,
-              key,
-              value: space.values[slot],
-            },
-          ]
-    }),
-  )
+  const cells: PipelineCell[] = []
+  for (const { name, table: held } of tables) {
+    const table = header.parallelism > 1 ? name.replace(/:\d+$/, '') : name
+    for (const space of held.spaces()) {
+      for (const each of key === undefined ? space.slots.keys() : [key]) {
+        const slot = space.slots.get(each)
+        if (slot !== undefined) cells.push({ table, space: space.id, key: each, value: space.values[slot] })
+      }
+    }
+  }
+  return cells
 }

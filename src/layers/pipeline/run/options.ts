@@ -42,8 +42,11 @@ export interface PipelineOptions {
   readonly wait?: Duration
   /** Take it over from a live owner, whose further writes are refused. */
   readonly takeover?: boolean
-  /** Begin from this checkpoint or savepoint instead of the newest. What came after it is read again, and sinks get it again. */
-  readonly from?: string
+  /**
+   * Begin from this checkpoint or savepoint instead of the newest, or from the newest one that was made at `time` or before. What
+   * came after it is read again, and sinks get it again.
+   */
+  readonly from?: string | { readonly time: number | Date }
   readonly changes?: PipelineChanges
   /** More dead letters than this end the run; 1,000 if left out. */
   readonly deadLettersMax?: number
@@ -101,6 +104,11 @@ export function resolvePipelineOptions(name: string, options: PipelineOptions): 
   if (timeoutMs <= 0) throw new RepriseError('INVALID_ARGUMENT', 'checkpointTimeout must be at least 1 ms (got 0)')
   if (!Number.isSafeInteger(lettersMax) || lettersMax < 0) {
     throw new RepriseError('INVALID_ARGUMENT', `deadLettersMax must be at least 0 (got ${String(lettersMax)})`)
+  }
+  const { from } = options
+  if (typeof from === 'object' && !Number.isFinite(Number(from?.time))) {
+    const what = 'from must be the id of a checkpoint, or { time } in milliseconds since 1970 or as a Date'
+    throw new RepriseError('INVALID_ARGUMENT', what)
   }
   checkCount('parallelism', options.parallelism)
   checkCount('keyGroups', options.keyGroups)

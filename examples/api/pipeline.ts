@@ -9,6 +9,7 @@ import {
   carries,
   checkPipelines,
   collect,
+  comparePipelineState,
   count,
   csv,
   entries,
@@ -413,6 +414,7 @@ export default [
       'PipelineRun.stop',
       'PipelineRun.cancel',
       'readPipelineState',
+      'comparePipelineState',
     ],
     async (rp) => {
       const endless = pipeline('endless', (p) => {
@@ -428,8 +430,11 @@ export default [
       const run = await rp.run(endless, {}).started()
       await run.checkpoint()
       await run.savepoint({ label: 'before the sale' })
-      assert.equal((await run.stop()).status, 'suspended')
+      const { status, checkpoint } = await run.stop()
+      assert.equal(status, 'suspended')
       assert.equal((await readPipelineState(rp, 'pipeline/endless', 'counts', 1)).length, 1)
+      const since = { before: checkpoint!, key: 1 }
+      assert.deepEqual(await comparePipelineState(rp, 'pipeline/endless', 'counts', since), [])
       const again = await rp.run(endless, {}).started()
       assert.equal((await again.cancel()).status, 'cancelled')
     },

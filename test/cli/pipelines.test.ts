@@ -40,6 +40,11 @@ it('stops with a savepoint at Ctrl-C, goes on where it stood, and shows its stat
   })
   const state = await cli(['state', 'get', 'minutes', 'per-minute', 'even-true', '--json'], { cwd })
   expect(JSON.parse(state.stdout)).toMatchObject([{ table: 'windows', key: 'even-true' }])
+  const listed = JSON.parse((await cli(['checkpoints', 'minutes', '--json'], { cwd })).stdout) as { id: string }[]
+  const diff = ['state', 'diff', 'minutes', 'per-minute', 'even-true', '--json']
+  const same = await cli([...diff, '--before', listed[0]!.id], { cwd })
+  expect([same.code, JSON.parse(same.stdout)]).toEqual([0, []])
+  expect((await cli(diff, { cwd })).stderr).toContain('--before CHECKPOINT')
   const dead = await cli(['dead', '--json'], { cwd })
   expect(JSON.parse(dead.stdout)).toMatchObject([
     { timeline: 'pipeline/minutes', item: 7, error: { message: 'seven' } },

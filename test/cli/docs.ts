@@ -31,6 +31,7 @@ const subpaths = [
   'server',
   'remote',
   'otel',
+  'memo',
 ] as const
 
 /** Every block of a page that is marked as TypeScript, also one that is indented under a list. */
@@ -153,6 +154,7 @@ const pagePaths: Readonly<Record<string, string>> = {
   events: 'events',
   tables: 'table',
   saves: 'save',
+  memo: 'memo',
   agents: 'agent',
   testing: 'testing',
 }

@@ -24,6 +24,8 @@ const statuses: Partial<Record<ErrorCode, number>> = {
   DIVERGED: 409,
   REFUSED: 409,
   SUPERSEDED: 409,
+  STREAM_REPLACED: 409,
+  WITHDRAWN: 409,
   HELD: 409,
   CANCELLED: 409,
   RUN_FAILED: 409,

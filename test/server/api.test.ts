@@ -184,8 +184,8 @@ describe('each route', () => {
     const elsewhere = ['startRun', 'awaitResult', 'listRemote', 'startRemoteJob', 'claimRemote', 'heartbeatRemote']
     const files = ['settleRemote', 'exportTimeline', 'exportProgress', 'importTimeline', 'importProgress']
     const tools = ['mcp', 'mcpStream']
-    // In test/server/caches.test.ts.
-    const caches = routes.filter(({ tag }) => tag === 'caches').map(({ id }) => id)
+    // In test/server/caches.test.ts and test/server/configs.test.ts.
+    const caches = routes.filter(({ tag }) => tag === 'caches' || tag === 'configs').map(({ id }) => id)
     expect(
       routes
         .map(({ id }) => id)

@@ -24,6 +24,11 @@ export interface ConfigDefinition<Value = unknown> extends Entity<ConfigHandle<V
   readonly name: string
 }
 
+/** @internal For tools that are given all definitions of a program. */
+export function isConfig(value: unknown): value is ConfigDefinition {
+  return typeof value === 'object' && value !== null && describes in value && Reflect.get(value, 'kind') === 'config'
+}
+
 const known = namesOf<ConfigOptions>({ schema: true, forgetAfter: true })
 const forgetAfterUsual = '1h'
 const forgetAfterMsMin = 100

@@ -86,6 +86,7 @@ export class ConfigHandle<Value = unknown> {
         ? await ClientStream.join<Value>(this.#config, checkClient(client), has)
         : await ClientStream.resume<Value>(this.#config, checkClient(client), String(stream))
     this.#streams.add(opened)
+    opened.onClosed = () => this.#streams.delete(opened)
     return opened
   }
 
@@ -168,8 +169,7 @@ export class ConfigHandle<Value = unknown> {
 
   /** Leaves the streams that were opened with it to whoever goes on with them. */
   async close(): Promise<void> {
-    for (const stream of this.#streams) stream.detach()
-    this.#streams.clear()
+    for (const stream of [...this.#streams]) stream.detach()
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

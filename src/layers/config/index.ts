@@ -6,4 +6,4 @@ export type { Rollout, RolloutEnd, RolloutStatus } from '../../core/config/state
 export { type ConfigDefinition, type ConfigOptions, config } from './definition.ts'
 export type { ConfigHandle, EndedOptions, ReachedOptions, SetOptions } from './handle.ts'
 export type { ClientView, ConfigStatus } from './status.ts'
-export type { AnswerReceipt, ClientOptions, ClientStream, Offer } from './stream.ts'
+export type { AnswerReceipt, ClientOptions, ClientStream, NextOptions, Offer } from './stream.ts'

@@ -4,7 +4,9 @@
 
 import { isCounted } from '../../core/config/rollout.ts'
 import { decideAnswer, decideOffer, joinEntry } from '../../core/config/stream.ts'
+import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import { unlessAborted } from '../../engine/aborting.ts'
 import { newId } from '../../engine/kernel.ts'
 import { whileAwaited } from '../../engine/stay-alive.ts'
@@ -32,6 +34,14 @@ export interface ClientOptions {
   readonly stream?: string
 }
 
+export interface NextOptions {
+  readonly signal?: AbortSignal
+  /** Null after this time if there is nothing to offer; without it, an offer is waited for as long as it takes. */
+  readonly wait?: Duration
+}
+
+const knownNext = namesOf<NextOptions>({ signal: true, wait: true })
+
 export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>> {
   readonly client: string
   /** Nonces are made from it; another process can go on with it. */
@@ -42,6 +52,13 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
   #isClosed = false
   #wake: (() => void) | null = null
   readonly #unattend: () => void
+  /** @internal */
+  onClosed: (() => void) | null = null
+
+  /** Nothing more is told here: it was closed, or the engine was. */
+  get isClosed(): boolean {
+    return this.#isClosed || this.#config.isClosed
+  }
 
   /** @internal */
   constructor(config: OpenConfig, client: string, stream: string) {
@@ -78,16 +95,13 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
   }
 
   /** The next offer, when there is one. Null: it was closed, or the engine was. STREAM_REPLACED: the client is elsewhere. */
-  async next(options: { readonly signal?: AbortSignal } = {}): Promise<Offer<Value> | null> {
-    const { signal } = options
-    return await whileAwaited(
-      unlessAborted(
-        this.#next(() => signal?.aborted !== true),
-        signal,
-        `stream of ${this.client}`,
-      ),
-      this.#config.engine.kernel.clock,
-    )
+  async next(options: NextOptions = {}): Promise<Offer<Value> | null> {
+    checkOptions('next', options, knownNext)
+    const { signal, wait } = options
+    const { clock } = this.#config.engine.kernel
+    const until = wait === undefined ? Number.POSITIVE_INFINITY : clock.elapsed() + toMs(wait, 'wait')
+    const offer = this.#next(until, () => signal?.aborted !== true)
+    return await whileAwaited(unlessAborted(offer, signal, `stream of ${this.client}`), clock)
   }
 
   /** The client has this version in force. Durable when it resolves. */
@@ -120,6 +134,7 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
     this.#isClosed = true
     this.#unattend()
     this.#wake?.()
+    this.onClosed?.()
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Offer<Value>> {
@@ -134,8 +149,9 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
     await this.close()
   }
 
-  async #next(isWanted: () => boolean): Promise<Offer<Value> | null> {
+  async #next(until: number, isWanted: () => boolean): Promise<Offer<Value> | null> {
     const config = this.#config
+    const { clock } = config.engine.kernel
     const { client, stream } = this
     while (!this.#isClosed && !config.isClosed && isWanted()) {
       const rung = new Promise<void>((resolve) => {
@@ -149,8 +165,13 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
         this.#told = offered.nonce
         return { version: target.version, nonce: offered.nonce, value: target.value as Value }
       }
-      if (!due) await rung
-      else {
+      if (!due) {
+        const leftMs = until - clock.elapsed()
+        if (leftMs <= 0) return null
+        const cancel = leftMs === Number.POSITIVE_INFINITY ? () => {} : clock.after(leftMs, () => this.#wake?.())
+        await rung
+        cancel()
+      } else {
         await this.#offer(target!.version).catch((error) => {
           if (!config.isClosed) throw error
         })

@@ -6,6 +6,7 @@ import { nxRoutes } from './caches/nx.ts'
 import { plainRoutes } from './caches/plain.ts'
 import { turboRoutes } from './caches/turbo.ts'
 import { webdavRoutes } from './caches/webdav.ts'
+import { configRoutes } from './configs.ts'
 import { feedRoutes } from './feed.ts'
 import { lookRoutes } from './look.ts'
 import { mcpRoutes } from './mcp.ts'
@@ -28,6 +29,7 @@ export const routes: readonly Route[] = [
   ...runRoutes,
   ...remoteRoutes,
   ...transferRoutes,
+  ...configRoutes,
   ...mcpRoutes,
   ...turboRoutes,
   ...nxRoutes,

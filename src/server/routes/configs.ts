@@ -86,6 +86,7 @@ export const configRoutes: readonly Route[] = [
       ...['version', 'action'],
     ]),
     answer: shapes.answer({ version }),
+    once: 'answer',
     async call(call) {
       const asked = call.body as { version: number; action: 'pause' | 'resume' | 'withdraw' }
       await (await opened(call, idOf(call.params.config!)))[asked.action](asked.version)
@@ -113,6 +114,7 @@ export const configRoutes: readonly Route[] = [
     role: 'operate',
     body: shapes.object({ has, stream, waitMs }),
     answer: shapes.answer({ stream: shapes.text, offer: { type: 'object', nullable: true } }),
+    once: 'answer',
     call: poll,
   },
   {
@@ -139,6 +141,8 @@ export const configRoutes: readonly Route[] = [
     role: 'operate',
     body: shapes.object({ nonce: { ...shapes.text, minLength: 1 }, nack: shapes.reason }, ['nonce']),
     answer: shapes.answer({ isTaken: { type: 'boolean' }, why: { type: 'string', nullable: true } }),
+    // The nonce says which offer it is about: the same answer twice is taken once.
+    once: 'engine',
     async call(call) {
       const { nonce, nack } = call.body as { nonce: string; nack?: string }
       const { push, client } = await clientOf(call)

@@ -1,7 +1,7 @@
 // Examples of `reprise/resources`.
 
 import assert from 'node:assert/strict'
-import { config, garbageCollector, jsonPatch, mergePatch, resource } from 'reprise/resources'
+import { config, controller, garbageCollector, informer, jsonPatch, mergePatch, resource } from 'reprise/resources'
 import { example } from './example.ts'
 
 const routes = config<{ upstream: string }>('routes', { forgetAfter: '1h' })
@@ -48,6 +48,76 @@ export default [
     assert.equal((await watch.next())?.type, 'deleted')
     watch.close()
   }),
+  example(
+    [
+      'informer',
+      'InformerHandle.get',
+      'InformerHandle.list',
+      'InformerHandle.by',
+      'FollowerHandle.settled',
+      'FollowerHandle.led',
+      'FollowerHandle.letters',
+      'FollowerHandle.redrive',
+      'InformerHandle.close',
+    ],
+    async (rp) => {
+      const sites = resource<{ region: string }>('sites')
+      const handle = await rp.open(sites)
+      const down = new Set(['shop'])
+      const cache = await rp.open(
+        informer('mirror', {
+          of: sites,
+          indexes: { region: ({ spec }) => spec.region },
+          retry: { attempts: 1 },
+          handle({ name }) {
+            if (down.has(name)) throw new Error('not now')
+          },
+        }),
+      )
+      await cache.led()
+      await handle.create({ name: 'shop', spec: { region: 'eu' } })
+      await cache.settled()
+      assert.equal(cache.get('shop')?.spec.region, 'eu')
+      assert.equal(cache.by('region', 'eu').length, cache.list().length)
+      assert.equal((await cache.letters())[0]?.key, 'shop')
+      down.clear()
+      await cache.redrive(['shop'])
+      await cache.close()
+    },
+  ),
+  example(
+    [
+      'controller',
+      'ControllerHandle.events',
+      'ReconcileContext.report',
+      'ReconcileContext.effect',
+      'ReconcileContext.event',
+    ],
+    async (rp) => {
+      const sites = resource<{ url: string }, { address: string }>('sites')
+      const handle = await rp.open(sites)
+      await handle.create({ name: 'shop', spec: { url: 'https://shop.example' } })
+      const dns = await rp.open(
+        controller('dns', {
+          watch: [sites],
+          async reconcile({ object, effect, report, event }) {
+            if (!object) return
+            const address = await effect('register', ({ key }) => `10.0.0.1 (${key.length > 0})`)
+            await event('Registered', object.spec.url)
+            await report({ status: { address }, conditions: [{ type: 'Ready', status: 'True' }] })
+          },
+        }),
+      )
+      await dns.led()
+      await dns.settled()
+      const shop = await handle.get('shop')
+      assert.equal(shop?.observedGeneration, shop?.generation)
+      assert.equal(dns.events('shop')[0]?.reason, 'Registered')
+      assert.deepEqual(await dns.letters(), [])
+      await dns.redrive()
+      await dns.close()
+    },
+  ),
   example(['garbageCollector'], async (rp) => {
     const sites = await rp.open(resource('sites'))
     const pages = await rp.open(resource('pages'))

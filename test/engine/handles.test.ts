@@ -12,7 +12,7 @@ import { job } from '../../src/layers/job/index.ts'
 import { command, memo } from '../../src/layers/memo/index.ts'
 import { migrations } from '../../src/layers/migrate/index.ts'
 import { collect, pipeline, values } from '../../src/layers/pipeline/index.ts'
-import { resource } from '../../src/layers/resource/index.ts'
+import { controller, informer, resource } from '../../src/layers/resource/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { pagedTable, stateStore, table } from '../../src/layers/table/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
@@ -43,6 +43,12 @@ const handles: Readonly<Record<string, readonly [(rp: Reprise) => PromiseLike<ob
   PartitionedStore: [(rp) => rp.open(stateStore<number>('parts', { partitions: 2 })), 'parts'],
   SaveHandle: [(rp) => rp.open(save<number>('model'), 'a/b'), 'a/b', 'save/model/a/b'],
   ResourceHandle: [(rp) => rp.open(resource('sites'), 'a'), 'a', 'resource/sites/a'],
+  InformerHandle: [(rp) => rp.open(informer('cache', { of: resource('sites') })), 'cache', 'informer/cache'],
+  ControllerHandle: [
+    (rp) => rp.open(controller('scaler', { watch: [resource('sites')], reconcile: () => undefined })),
+    'scaler',
+    'controller/scaler',
+  ],
   Session: [(rp) => rp.open(agent('guide', { model: () => ({ content: 'hi' }) }), 's'), 's', 'agent/guide/s'],
   JobRun: [(rp) => rp.run(job('papers', { source: ['a'], key: (each) => each, each: () => undefined })), 'papers'],
   MigrateRun: [

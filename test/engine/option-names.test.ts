@@ -82,6 +82,26 @@ const connected: Misspelt = {
   ],
   resource: [(x) => resources.resource('r', x), { shema: 1 }, 'schema'],
   'retain of a resource': [(x) => resources.resource('r', { retain: x }), { dayly: 5 }, 'daily'],
+  informer: [(x) => resources.informer('i', { of: resources.resource('r'), ...x }), { indexs: {} }, 'indexes'],
+  'retry of an informer': [
+    (x) => resources.informer('i', { of: resources.resource('r'), retry: x }),
+    { atempts: 5 },
+    'attempts',
+  ],
+  controller: [
+    (x) => resources.controller('c', { watch: [resources.resource('r')], reconcile: () => undefined, ...x }),
+    { concurency: 5 },
+    'concurrency',
+  ],
+  'watch of a controller': [
+    (x) =>
+      resources.controller('c', {
+        watch: [{ of: resources.resource('r'), ...x }],
+        reconcile: () => undefined,
+      } as never),
+    { concern: 1 },
+    'concerns',
+  ],
   garbageCollector: [(x) => resources.garbageCollector([{ kind: 'a' }], x), { onproblem: 1 }, 'onProblem'],
   memo: [(x) => memos.memo('m', { version: 1, run: () => 1, ...x }), { cachBytes: 5 }, 'cacheBytes'],
   'retry of a memo': [(x) => memos.memo('m', { version: 1, run: () => 1, retry: x }), { atempts: 5 }, 'attempts'],

@@ -99,6 +99,11 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
     this.#leave = leave
   }
 
+  /** @internal What all handles of this kind in this process share. */
+  get shared(): OpenResource {
+    return this.#resource
+  }
+
   get coordinate(): Coordinate {
     return this.#resource.open.coordinate
   }

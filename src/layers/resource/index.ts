@@ -1,4 +1,4 @@
-// reprise/resources: objects with a desired and an actual state, list and watch.
+// reprise/resources: objects with a desired and an actual state, list and watch, informers and controllers.
 
 export type { Json } from '../../core/resource/json.ts'
 export type {
@@ -15,8 +15,25 @@ export { type JsonPatch, type JsonPatchOperation, jsonPatch, mergePatch } from '
 export type { SelectorText } from '../../core/resource/selector.ts'
 export type { ResourceState } from '../../core/resource/state.ts'
 export type { SchemaIssue, SchemaResult, StandardSchema } from '../../engine/schema.ts'
+export {
+  type ControllerDefinition,
+  type ControllerHandle,
+  type ControllerOptions,
+  controller,
+} from './controller.ts'
+export type { FollowerHandle, SettledOptions } from './follower-handle.ts'
+export type { FollowerLetter, ResourceEvent } from './follower-state.ts'
 export { type GarbageCollector, type GarbageOptions, garbageCollector } from './garbage.ts'
 export type { Patch, Reporting, ResourceHandle, Updating } from './handle.ts'
+export type { ResourceIndex } from './indexes.ts'
+export {
+  type InformerDefinition,
+  type InformerEvent,
+  type InformerHandle,
+  type InformerOptions,
+  informer,
+} from './informer.ts'
 export type { ListOptions, ResourceList } from './list.ts'
+export type { Reconcile, ReconcileContext, Requeue, Watched } from './reconcile-context.ts'
 export { type ResourceDefinition, type ResourceOptions, resource } from './resource.ts'
 export type { Watch, WatchEvent, WatchOptions } from './watch.ts'

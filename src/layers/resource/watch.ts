@@ -112,6 +112,12 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
   }
 
   #wakeUp: (() => void) | null = null
+  #rests = false
+
+  /** @internal Everything up to here was given and taken, and it waits for more; null: somebody has an event in hand. */
+  get resting(): number | null {
+    return this.#rests ? this.#at!.seq : null
+  }
 
   #pending(): WatchEvent<Spec, Status> | null {
     if (this.#taken >= this.#events.length) return null
@@ -189,6 +195,7 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
   async #news(): Promise<void> {
     const { clock } = this.#kernel
     const seen = this.#resource.revision
+    this.#rests = true
     await whileAwaited(
       new Promise<void>((resolve) => {
         const dueMs = this.#bookmarkMs === null ? null : this.#toldAt + this.#bookmarkMs - clock.elapsed()
@@ -196,6 +203,7 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
         const stop = this.#resource.onNews(() => this.#wakeUp?.())
         this.#wakeUp = () => {
           this.#wakeUp = null
+          this.#rests = false
           cancel?.()
           stop()
           resolve()

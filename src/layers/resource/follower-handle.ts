@@ -1,0 +1,112 @@
+// What informers and controllers have in common for whoever holds one: who does the work, what was given up, and how to send it
+// back.
+
+import { type Duration, toMs } from '../../core/duration.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
+import type { Host } from '../../engine/host.ts'
+import { whileAwaited } from '../../engine/stay-alive.ts'
+import type { FollowerLetter } from './follower-state.ts'
+import type { ResourceHandle } from './handle.ts'
+import type { Leading } from './leading.ts'
+import { askFor, readLetters } from './letters.ts'
+
+export interface SettledOptions {
+  readonly signal?: AbortSignal
+  /** TIMEOUT after this; without it, it waits as long as it takes. */
+  readonly timeout?: Duration
+}
+
+const knownSettled = namesOf<SettledOptions>({ signal: true, timeout: true })
+const lookMs = 5
+
+export abstract class FollowerHandle {
+  readonly id: string
+  readonly timeline: string
+  protected readonly engine: Host
+  readonly #resources: readonly ResourceHandle[]
+  readonly #leading: Leading | null
+  #isClosed = false
+
+  constructor(
+    id: string,
+    timeline: string,
+    engine: Host,
+    resources: readonly ResourceHandle[],
+    leading: Leading | null,
+  ) {
+    this.id = id
+    this.timeline = timeline
+    this.engine = engine
+    this.#resources = resources
+    this.#leading = leading
+  }
+
+  /** Whether this process does the work; others wait until it ends. */
+  get isLeading(): boolean {
+    return this.#leading?.open != null
+  }
+
+  /** Resolves when this process does the work. */
+  async led(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    if (this.#leading) await whileAwaited(this.#leading.led(options.signal))
+  }
+
+  /** Resolves when all that had happened before this call was worked on, here, or given up. */
+  settled(options: SettledOptions = {}): Promise<void> {
+    checkOptions('settled', options, knownSettled)
+    return whileAwaited(this.#settled(options))
+  }
+
+  /** What was given up, with the last failure. */
+  async letters(): Promise<readonly FollowerLetter[]> {
+    const { open } = this.#leading ?? {}
+    if (open) return [...open.state.letters.values()]
+    const head = await this.engine.head(this.timeline)
+    return head ? await readLetters({ engine: this.engine, head }) : []
+  }
+
+  /** Sends objects back to be worked on with a fresh set of attempts; all of them without names. */
+  async redrive(names?: readonly string[]): Promise<void> {
+    await askFor(this.engine, this.timeline, 'redrive', names ?? null)
+  }
+
+  /** Stops the work, finishes what is under way, and lets another process have it. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    await this.#leading?.stop()
+    for (const handle of this.#resources) await handle.close()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  async #settled({ signal, timeout }: SettledOptions): Promise<void> {
+    const { clock } = this.engine.kernel
+    const until = timeout === undefined ? Number.POSITIVE_INFINITY : clock.elapsed() + toMs(timeout, 'timeout')
+    await Promise.all(this.#resources.map((handle) => handle.shared.refresh()))
+    const revisions = this.#resources.map((handle) => handle.revision)
+    while (this.#leading && !this.#leading.session?.hasDone(revisions)) {
+      if (this.#isClosed) throw new RepriseError('CLOSED', `${this.timeline} was closed`, { timeline: this.timeline })
+      if (signal?.aborted) throw new RepriseError('ABORTED', `${this.timeline}: aborted`, {}, signal.reason)
+      if (clock.elapsed() >= until) {
+        throw new RepriseError('TIMEOUT', `${this.timeline} was not through in time`, { timeline: this.timeline })
+      }
+      await new Promise<void>((resolve) => clock.after(lookMs, resolve, true))
+    }
+  }
+}
+
+export function letterOf(
+  key: string,
+  item: unknown,
+  { revision, uid }: { readonly revision: number; readonly uid: string },
+  attempts: number,
+  error: unknown,
+  at: number,
+): FollowerLetter {
+  const { name, message, stack } = error instanceof Error ? error : new Error(String(error))
+  return { key, item, attempts, at, revision, uid, error: { name, message, ...(stack !== undefined && { stack }) } }
+}

@@ -1,0 +1,73 @@
+// What tools know of informers and controllers.
+
+import type { Fold } from '../../engine/definition.ts'
+import type { Entry } from '../../engine/entry.ts'
+import type { Done, Instead, Model } from '../../engine/model.ts'
+import { type Told, told } from '../../engine/told.ts'
+import { type FollowerLetter, type FollowerState, followerFold, type ResourceEvent } from './follower-state.ts'
+import { askFor, readLetters } from './letters.ts'
+
+const forward: Instead = { instead: 'it follows objects as they are now; going back would handle them again' }
+
+function kindOf(kind: 'informer' | 'controller'): Model {
+  return {
+    kind,
+    name: null,
+    scope: `${kind}/`,
+    fold: followerFold as Fold<unknown>,
+    policy: 'fixed',
+    tells,
+    summarize: (state) => {
+      const { handled, letters } = state as FollowerState
+      return { ...(kind === 'informer' && { handled: handled.size }), deadLetters: letters.size }
+    },
+    stands: (state) => {
+      const { letters } = state as FollowerState
+      return { text: letters.size === 0 ? 'nothing was given up' : `${letters.size} objects were given up` }
+    },
+    refuses: (state) => ((state as FollowerState).letters.size === 0 ? { redrive: 'nothing was given up' } : {}),
+    letters: {
+      read: readLetters,
+      discard: ({ engine, head, key }, keys) => askFor(engine, head.timeline, 'discard', keys, key),
+    },
+    actions: {
+      rollback: forward,
+      fork: forward,
+      async redrive({ engine, head, key }, { keys }): Promise<Done> {
+        await askFor(engine, head.timeline, 'redrive', keys ?? null, key)
+        return { said: `${keys ? keys.join(', ') : 'all'} sent back`, facts: { keys: keys ?? null } }
+      },
+    },
+    transfer: { stays: 'it follows objects of its own store: move the resource, and let it start there' },
+  }
+}
+
+export const informerKind = kindOf('informer')
+export const controllerKind = kindOf('controller')
+
+export function followerModel(kind: Model, name: string): Model {
+  return { ...kind, name, scope: `${kind.scope}${name}` }
+}
+
+function tells({ type, seq, data }: Entry): Told | null {
+  const row = (title: string, note = '') => told(`~${seq}`, 'step', 'is', { title, note })
+  switch (type) {
+    case 'handled': {
+      const { n, r } = data as { readonly n: string; readonly r: number | null }
+      return row(`${n} handled`, r === null ? 'its end' : `revision ${r}`)
+    }
+    case 'gaveUp': {
+      const { key, error, attempts } = (data as { readonly letter: FollowerLetter }).letter
+      return row(`${key} given up`, `after ${attempts} attempts: ${error.message}`)
+    }
+    case 'redriven':
+    case 'discarded':
+      return row(`${(data as { readonly keys: readonly string[] }).keys.join(', ')} ${type}`)
+    case 'event': {
+      const { name, reason, message } = data as ResourceEvent
+      return row(`${name}: ${reason}`, message)
+    }
+    default:
+      return null
+  }
+}

@@ -1,0 +1,295 @@
+// An informer: a local cache of a kind with indexes, and a handler that is called for what happens to its objects. Which revision
+// of each object was handled is kept, so that after a restart the handler is called for what has changed since, and for nothing
+// else. A handler that throws is called again as its policy says; then its object is a dead letter. No event is lost: an
+// object counts as handled only once that is durable.
+
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
+import { growingPause } from '../../core/pause.ts'
+import { type RatePolicy, resolveRate } from '../../core/rate.ts'
+import { freezeJson } from '../../core/resource/json.ts'
+import type { ResourceObject } from '../../core/resource/object.ts'
+import { type SelectorText, selectorOf } from '../../core/resource/selector.ts'
+import { type ResolvedRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
+import { checkName, type Entity, type OpenOptions, opens } from '../../engine/definition.ts'
+import type { Host } from '../../engine/host.ts'
+import { type Described, describes } from '../../engine/model.ts'
+import type { OpenTimeline } from '../../engine/timeline.ts'
+import { FollowerHandle, letterOf } from './follower-handle.ts'
+import { followerModel, informerKind } from './follower-model.ts'
+import type { FollowerState } from './follower-state.ts'
+import { Following } from './following.ts'
+import type { ResourceHandle } from './handle.ts'
+import { type ResourceIndex, ResourceIndexes } from './indexes.ts'
+import { isLoss, Leading, type Session } from './leading.ts'
+import type { ResourceDefinition } from './resource.ts'
+import { Runner } from './runner.ts'
+
+export interface InformerEvent<Spec = unknown, Status = unknown> {
+  readonly type: 'added' | 'modified' | 'deleted'
+  readonly name: string
+  readonly uid: string
+  /** As it is now; of one that is gone as it last was, undefined if it went while nobody looked. */
+  readonly object: ResourceObject<Spec, Status> | undefined
+  /** 1 for the first attempt. */
+  readonly attempt: number
+  readonly signal: AbortSignal
+}
+
+export interface InformerOptions<Spec = unknown, Status = unknown> {
+  readonly of: ResourceDefinition<Spec, Status>
+  /** The id that the resource is opened with, if it has one. */
+  readonly id?: string
+  readonly indexes?: Readonly<Record<string, ResourceIndex<Spec, Status>>>
+  /** Called for every object that has changed since it was last handled, as it is by then. */
+  readonly handle?: (event: InformerEvent<Spec, Status>) => unknown
+  /** Default: three attempts. Then its object is a dead letter until it changes or is sent back. */
+  readonly retry?: RetryPolicy
+  /** Objects at once; 1 if left out. Never the same one twice. */
+  readonly concurrency?: number
+  readonly rate?: RatePolicy
+}
+
+const known = namesOf<InformerOptions>({
+  of: true,
+  id: true,
+  indexes: true,
+  handle: true,
+  retry: true,
+  concurrency: true,
+  rate: true,
+})
+
+export interface InformerDefinition<Spec = unknown, Status = unknown>
+  extends Entity<InformerHandle<Spec, Status>, undefined>,
+    Described {
+  readonly kind: 'informer'
+  readonly name: string
+}
+
+/** @example const cache = await rp.open(informer('sites', { of: sites, handle: ({ object }) => sync(object) })) */
+export function informer<Spec = unknown, Status = unknown>(
+  name: string,
+  options: InformerOptions<Spec, Status>,
+): InformerDefinition<Spec, Status> {
+  checkName('informer', name)
+  checkOptions(`informer ${name}`, options, known)
+  const retry = resolveRetry(options.retry)
+  const { concurrency = 1, rate } = options
+  if (!(Number.isSafeInteger(concurrency) && concurrency >= 1)) {
+    const what = `informer ${name}: concurrency must be a whole number of at least 1 (got ${String(concurrency)})`
+    throw new RepriseError('INVALID_ARGUMENT', what, { concurrency: String(concurrency) })
+  }
+  const settings = { concurrency, rate: rate ? resolveRate(rate) : null, retry, everyMs: null }
+  const model = followerModel(informerKind, name)
+  return {
+    [describes]: model,
+    kind: 'informer',
+    name,
+    async [opens](engine: Host, _id: undefined, open: OpenOptions) {
+      engine.declare(model)
+      const resource = await options.of[opens](engine, options.id, {})
+      const plain = resource as unknown as ResourceHandle
+      const work = (held: OpenTimeline<FollowerState>, lost: (error: unknown) => void) =>
+        Promise.resolve(new Informing(engine, plain, options as InformerOptions, settings, held, lost))
+      const leading = options.handle ? new Leading(engine, `informer/${name}`, work, open) : null
+      return new InformerHandle<Spec, Status>(name, engine, resource, options.indexes ?? {}, leading)
+    },
+  }
+}
+
+export class InformerHandle<Spec = unknown, Status = unknown> extends FollowerHandle {
+  readonly #resource: ResourceHandle<Spec, Status>
+  readonly #indexes: ResourceIndexes
+  readonly #unfollow: () => void
+
+  constructor(
+    name: string,
+    engine: Host,
+    resource: ResourceHandle<Spec, Status>,
+    indexes: Readonly<Record<string, ResourceIndex<Spec, Status>>>,
+    leading: Leading | null,
+  ) {
+    super(name, `informer/${name}`, engine, [resource as unknown as ResourceHandle], leading)
+    this.#resource = resource
+    this.#indexes = new ResourceIndexes(resource.shared, indexes as Readonly<Record<string, ResourceIndex>>)
+    this.#unfollow = resource.shared.follow()
+  }
+
+  /** From the cache: as far as this process has read. */
+  get(name: string): ResourceObject<Spec, Status> | undefined {
+    return this.#resource.peek(name)
+  }
+
+  /** From the cache, in order of names. */
+  list(selector: SelectorText = {}): ResourceObject<Spec, Status>[] {
+    const wanted = selectorOf(selector)
+    const found: ResourceObject[] = []
+    for (const object of this.#resource.shared.state.objects.values({ prefix: wanted.prefix })) {
+      if (wanted.matches(object)) found.push(freezeJson(object))
+    }
+    return found as ResourceObject<Spec, Status>[]
+  }
+
+  /** From the cache: the objects that an index has under this value. */
+  by(index: string, value: string): ResourceObject<Spec, Status>[] {
+    return this.#indexes.by(index, value).map((object) => freezeJson(object)) as ResourceObject<Spec, Status>[]
+  }
+
+  override async close(): Promise<void> {
+    this.#unfollow()
+    await super.close()
+  }
+}
+
+const longestPauseMs = 5000
+
+/** It was handled, and that could not be noted: another process goes on from here. */
+class Unnoted extends Error {
+  override readonly name: string = 'Unnoted'
+
+  constructor(name: string, cause: unknown) {
+    super(`${name} was handled, and that could not be noted`, { cause })
+  }
+}
+
+interface Settings {
+  readonly concurrency: number
+  readonly rate: ReturnType<typeof resolveRate> | null
+  readonly retry: ResolvedRetry
+  readonly everyMs: number | null
+}
+
+/** The work of an informer while this process has it. */
+class Informing implements Session {
+  readonly #resource: ResourceHandle
+  readonly #options: InformerOptions
+  readonly #open: OpenTimeline<FollowerState>
+  readonly #runner: Runner
+  readonly #following: Following
+  /** As they last were, until their end was handled. */
+  readonly #gone = new Map<string, ResourceObject>()
+  readonly #isUnrecorded: boolean
+  readonly #clock: Host['kernel']['clock']
+  readonly #lost: (error: unknown) => void
+
+  constructor(
+    engine: Host,
+    resource: ResourceHandle,
+    options: InformerOptions,
+    settings: Settings,
+    open: OpenTimeline<FollowerState>,
+    lost: (error: unknown) => void,
+  ) {
+    this.#resource = resource
+    this.#options = options
+    this.#open = open
+    this.#isUnrecorded = engine.kernel.planted.has('informer-unrecorded')
+    const { kernel } = engine
+    this.#clock = kernel.clock
+    this.#lost = lost
+    this.#runner = new Runner(
+      kernel,
+      {
+        call: (name, attempt, signal) => this.#handle(name, attempt, signal),
+        failed: (_, __, error) => kernel.events.emit('problem', { where: open.id, error }),
+        giveUp: (name, attempts, error) => this.#giveUp(name, attempts, error, kernel.clock.now()),
+        isOver: (error) => error instanceof Unnoted,
+      },
+      settings,
+    )
+    this.#following = new Following(kernel, resource, {
+      event: ({ type, object }) => {
+        if (type === 'deleted') this.#gone.set(object.name, object)
+        else this.#gone.delete(object.name)
+        this.#consider(object.name)
+      },
+      // What was handled and is not there any more has gone while nobody looked.
+      listed: () => {
+        for (const name of open.state.handled.keys()) if (!resource.peek(name)) this.#consider(name)
+      },
+    })
+  }
+
+  hasDone([revision = 0]: readonly number[]): boolean {
+    return this.#following.seen >= revision && this.#runner.pending === 0
+  }
+
+  redriven(keys: readonly string[]): void {
+    for (const key of keys) this.#runner.add(key, true)
+  }
+
+  async stop(): Promise<void> {
+    await this.#following.stop()
+    await this.#runner.stop()
+  }
+
+  #consider(name: string): void {
+    if (this.#isDue(name)) this.#runner.add(name)
+  }
+
+  #isDue(name: string): boolean {
+    const { handled, letters } = this.#open.state
+    const object = this.#resource.peek(name)
+    const last = handled.get(name)
+    const letter = letters.get(name)
+    if (letter && letter.revision === (object?.revision ?? 0)) return false
+    return object ? last?.revision !== object.revision : last !== undefined
+  }
+
+  async #handle(name: string, attempt: number, signal: AbortSignal): Promise<null> {
+    while (this.#isDue(name)) {
+      const last = this.#open.state.handled.get(name)
+      const object = this.#resource.peek(name)
+      // Another one of its name has come: the end of the one before is handled first.
+      const isEnd = !object || (last !== undefined && last.uid !== object.uid)
+      const uid = isEnd ? last!.uid : object.uid
+      const type = isEnd ? 'deleted' : last ? 'modified' : 'added'
+      const gone = this.#gone.get(name)
+      const given = isEnd ? (gone?.uid === uid ? gone : undefined) : object
+      await this.#options.handle!({ type, name, uid, object: given, attempt, signal })
+      if (this.#isUnrecorded) return null
+      await this.#record(name, isEnd ? null : object.revision, uid, signal)
+      if (isEnd && gone?.uid === uid) this.#gone.delete(name)
+    }
+    return null
+  }
+
+  /**
+   * What was handled is noted before anything else is: while the store cannot be reached, the handler is not called for
+   * another object in this place, so that at most as many as work at once are handled again after a crash.
+   */
+  async #record(n: string, r: number | null, u: string, signal: AbortSignal): Promise<void> {
+    for (let failures = 1; ; failures++) {
+      try {
+        const { letters } = this.#open.state
+        const along = letters.has(n) ? { attributes: { dead: letters.size - 1 } } : undefined
+        return void (await this.#open.write([{ type: 'handled', data: { n, r, u } }], along))
+      } catch (error) {
+        const mayPass = isReprise(error) && error.remedy === 'retry' && !isLoss(error) && !this.#open.broken
+        if (mayPass && !signal.aborted) {
+          await new Promise<void>((resolve) => this.#clock.after(growingPause(failures, 20, longestPauseMs), resolve))
+          continue
+        }
+        this.#lost(error)
+        throw new Unnoted(n, error)
+      }
+    }
+  }
+
+  async #giveUp(name: string, attempts: number, error: unknown, at: number): Promise<void> {
+    const object = this.#resource.peek(name)
+    const uid = object?.uid ?? this.#open.state.handled.get(name)?.uid ?? ''
+    const letter = letterOf(
+      name,
+      object ?? { name, uid },
+      { revision: object?.revision ?? 0, uid },
+      attempts,
+      error,
+      at,
+    )
+    const { letters } = this.#open.state
+    const dead = letters.size + (letters.has(name) ? 0 : 1)
+    await this.#open.write([{ type: 'gaveUp', data: { letter } }], { attributes: { dead } })
+  }
+}

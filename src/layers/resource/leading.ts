@@ -1,0 +1,148 @@
+// One process at a time does the work of an informer or a controller: the owner of its timeline. The others wait, and go on
+// when it ends or dies. Whoever has lost it stops, and waits like the others; what it still tries to write is refused.
+
+import { type TimelineId, timelineId } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { growingPause } from '../../core/pause.ts'
+import type { OpenOptions } from '../../engine/definition.ts'
+import type { Host } from '../../engine/host.ts'
+import { lookEvery } from '../../engine/subscription/wake-up.ts'
+import type { OpenTimeline } from '../../engine/timeline.ts'
+import { type FollowerState, followerFold } from './follower-state.ts'
+import { applyMail } from './letters.ts'
+
+/** The work, as long as this process has it. */
+export interface Session {
+  /** Everything that had happened by these revisions (one per kind) was worked on, or given up. */
+  hasDone(revisions: readonly number[]): boolean
+  /** What was sent back is handled again. */
+  redriven(keys: readonly string[]): void
+  stop(): Promise<void>
+}
+
+const mailMs = 500
+const longestPauseMs = 1000
+
+export class Leading {
+  readonly timeline: TimelineId
+  readonly #engine: Host
+  readonly #begin: (open: OpenTimeline<FollowerState>, lost: (error: unknown) => void) => Promise<Session>
+  readonly #stopping = new AbortController()
+  readonly #takeover: boolean
+  readonly #loop: Promise<void>
+  readonly #unclose: () => void
+  #open: OpenTimeline<FollowerState> | null = null
+  #session: Session | null = null
+  #waiters = new Set<() => void>()
+
+  constructor(
+    engine: Host,
+    timeline: string,
+    begin: (open: OpenTimeline<FollowerState>, lost: (error: unknown) => void) => Promise<Session>,
+    options: OpenOptions,
+  ) {
+    this.timeline = timelineId(timeline)
+    this.#engine = engine
+    this.#begin = begin
+    this.#takeover = options.takeover ?? false
+    this.#unclose = engine.onClose(() => this.stop())
+    this.#loop = this.#run()
+  }
+
+  /** The timeline, while this process does the work. */
+  get open(): OpenTimeline<FollowerState> | null {
+    return this.#open && !this.#open.broken && !this.#open.closing ? this.#open : null
+  }
+
+  get session(): Session | null {
+    return this.open ? this.#session : null
+  }
+
+  /** Resolves when this process does the work. */
+  async led(signal?: AbortSignal): Promise<void> {
+    while (!this.open) {
+      if (this.#stopping.signal.aborted) throw new RepriseError('CLOSED', `${this.timeline} was closed`)
+      if (signal?.aborted) throw new RepriseError('ABORTED', `${this.timeline}: aborted`, {}, signal.reason)
+      await new Promise<void>((resolve) => {
+        this.#waiters.add(resolve)
+        signal?.addEventListener('abort', () => resolve(), { once: true })
+      })
+    }
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort()
+    this.#tell()
+    this.#unclose()
+    await this.#loop
+  }
+
+  async #run(): Promise<void> {
+    const { clock, events } = this.#engine.kernel
+    for (let failures = 0; !this.#stopping.signal.aborted; ) {
+      try {
+        const options = { wait: '1s', takeover: this.#takeover && failures === 0, signal: this.#stopping.signal }
+        const open = await this.#engine.openTimeline(this.timeline, followerFold, options)
+        try {
+          failures = 0
+          await this.#lead(open)
+        } finally {
+          this.#open = null
+          await open.close().catch(() => undefined)
+        }
+        // Lost: whoever has it now goes first.
+        failures = 1
+      } catch (error) {
+        if (this.#stopping.signal.aborted || isReprise(error, 'CLOSED')) return
+        failures += 1
+        if (!isReprise(error, 'OWNED', 'FENCED')) events.emit('problem', { where: this.timeline, error })
+      }
+      if (this.#stopping.signal.aborted) return
+      await new Promise<void>((resolve) => {
+        const cancel = clock.after(growingPause(Math.max(1, failures), 20, longestPauseMs), resolve)
+        this.#stopping.signal.addEventListener('abort', () => [cancel(), resolve()], { once: true })
+      })
+    }
+  }
+
+  async #lead(open: OpenTimeline<FollowerState>): Promise<void> {
+    const { clock } = this.#engine.kernel
+    let lose: (error: unknown) => void = () => undefined
+    const over = new Promise<unknown>((resolve) => {
+      lose = resolve
+    })
+    // It may have been stopped while the timeline was taken.
+    if (this.#stopping.signal.aborted) return
+    this.#stopping.signal.addEventListener('abort', () => lose(null), { once: true })
+    await applyMail(this.#engine, open)
+    const session = await this.#begin(open, lose)
+    this.#open = open
+    this.#session = session
+    this.#tell()
+    // Whoever asked may have applied it here already: what counts is what history says.
+    const unwatch = open.watch((entries) => {
+      for (const { type, data } of entries) if (type === 'redriven') session.redriven((data as { keys: string[] }).keys)
+    })
+    const look = async () => {
+      if (open.broken) lose(open.broken)
+      else await applyMail(this.#engine, open)
+    }
+    const stops = [unwatch, lookEvery(clock, mailMs, look, (error) => isLoss(error) && lose(error))]
+    try {
+      await over
+    } finally {
+      for (const stop of stops) stop()
+      await session.stop()
+    }
+  }
+
+  #tell(): void {
+    for (const resolve of this.#waiters) resolve()
+    this.#waiters.clear()
+  }
+}
+
+/** Another process does the work. */
+export function isLoss(error: unknown): boolean {
+  return isReprise(error, 'FENCED', 'CLOSED', 'WORKER_RETIRED')
+}

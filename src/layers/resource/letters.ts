@@ -1,0 +1,58 @@
+// Dead letters of informers and controllers: objects whose handler failed as often as its policy allows. Wishes to send them back
+// or to discard them travel as mail, so that they reach a process that is at work as well as one that starts later.
+
+import { timelineId } from '../../core/coordinate.ts'
+import { isReprise } from '../../core/errors.ts'
+import type { Engine } from '../../engine/definition.ts'
+import { type Host, hostOf } from '../../engine/host.ts'
+import type { Target } from '../../engine/model.ts'
+import { recover } from '../../engine/recovery/recover.ts'
+import type { OpenTimeline } from '../../engine/timeline.ts'
+import { type FollowerLetter, type FollowerState, followerFold } from './follower-state.ts'
+
+const kinds = { redrive: 'follower.redrive', discard: 'follower.discard' } as const
+
+export async function readLetters({ engine, head }: Target): Promise<FollowerLetter[]> {
+  const { state } = await recover(hostOf(engine).kernel, head, followerFold)
+  return [...state.value.letters.values()]
+}
+
+/** All of them without keys. */
+export async function askFor(
+  rp: Engine,
+  timeline: string,
+  what: keyof typeof kinds,
+  keys: readonly string[] | null,
+  key?: string,
+): Promise<void> {
+  const engine = hostOf(rp)
+  await engine.send(timeline, kinds[what], { keys }, key === undefined ? {} : { id: `${kinds[what]}:${key}` })
+  // Nobody may be at work: then it is done here.
+  try {
+    const open = await engine.openTimeline(timelineId(timeline), followerFold, { mustExist: true })
+    try {
+      await applyMail(engine, open)
+    } finally {
+      await open.close()
+    }
+  } catch (error) {
+    // Who has it reads its mail, too: if both did, one of them has it in history.
+    if (!isReprise(error, 'OWNED', 'FENCED', 'CONFLICT')) throw error
+  }
+}
+
+/** Moves wishes into history, in the commit that takes them out of the inbox. */
+export async function applyMail(engine: Host, open: OpenTimeline<FollowerState>): Promise<void> {
+  for (;;) {
+    const messages = await open.inbox()
+    if (messages.length === 0) return
+    for (const message of messages) {
+      const asked = (engine.openMessage(message) as { readonly keys: readonly string[] | null }).keys
+      const keys = (asked ?? [...open.state.letters.keys()]).filter((key) => open.state.letters.has(key))
+      const isRedrive = message.kind === kinds.redrive
+      const entries = keys.length > 0 ? [{ type: isRedrive ? 'redriven' : 'discarded', data: { keys } }] : []
+      const dead = open.state.letters.size - keys.length
+      await open.write(entries, { consume: [message.id], attributes: { dead } })
+    }
+  }
+}

@@ -1,0 +1,159 @@
+// The work of a controller while this process has it: which objects are looked at when, and what a reconcile is given.
+
+import { toMs } from '../../core/duration.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { ResourceObject, StatusChange } from '../../core/resource/object.ts'
+import type { EffectCall, EffectOptions } from '../../engine/effects.ts'
+import type { Host } from '../../engine/host.ts'
+import type { OpenTimeline } from '../../engine/timeline.ts'
+import { letterOf } from './follower-handle.ts'
+import type { FollowerState } from './follower-state.ts'
+import { Following } from './following.ts'
+import type { ResourceHandle } from './handle.ts'
+import type { Session } from './leading.ts'
+import type { Fence } from './open-resource.ts'
+import type { ControllerSettings, Reconcile, ReconcileContext, Watched } from './reconcile-context.ts'
+import type { ResourceDefinition } from './resource.ts'
+import { Runner } from './runner.ts'
+import type { WatchEvent } from './watch.ts'
+
+type ObjectEvent = Exclude<WatchEvent, { type: 'bookmark' }>
+
+export interface ReconcilingOptions {
+  readonly handles: readonly ResourceHandle[]
+  readonly watched: readonly Watched[]
+  readonly reconcile: Reconcile
+  readonly settings: ControllerSettings
+  readonly open: OpenTimeline<FollowerState>
+  readonly fence: Fence
+  readonly lost: (error: unknown) => void
+}
+
+export class Reconciling implements Session {
+  readonly #options: ReconcilingOptions
+  readonly #engine: Host
+  readonly #runner: Runner
+  readonly #following: readonly Following[]
+  readonly #generations = new Map<string, number>()
+
+  constructor(engine: Host, options: ReconcilingOptions) {
+    this.#engine = engine
+    this.#options = options
+    const { kernel } = engine
+    const { open, settings, lost, handles } = options
+    this.#runner = new Runner(
+      kernel,
+      {
+        call: (name, attempt, signal) => this.#reconcile(name, attempt, signal),
+        failed: (_, __, error) => kernel.events.emit('problem', { where: open.id, error }),
+        giveUp: (name, attempts, error) => this.#giveUp(name, attempts, error),
+        isOver: (error) => {
+          const isOver = open.broken !== null || isFencedOut(error, options.fence)
+          if (isOver) lost(error)
+          return isOver
+        },
+      },
+      settings,
+    )
+    this.#following = handles.map(
+      (handle, i) =>
+        new Following(kernel, handle, {
+          event: (event, isInitial) => (i === 0 ? this.#changed(event, isInitial) : this.#concerned(event, i)),
+          listed: () => undefined,
+        }),
+    )
+  }
+
+  hasDone(revisions: readonly number[]): boolean {
+    return this.#following.every(({ seen }, i) => seen >= revisions[i]!) && this.#runner.pending === 0
+  }
+
+  redriven(keys: readonly string[]): void {
+    for (const key of keys) this.#runner.add(key, true)
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all(this.#following.map((each) => each.stop()))
+    await this.#runner.stop()
+  }
+
+  get #primary(): ResourceHandle {
+    return this.#options.handles[0]!
+  }
+
+  #changed(event: ObjectEvent, isInitial: boolean): void {
+    const { type, object } = event
+    const { name, generation } = object
+    const before = this.#generations.get(name)
+    if (type === 'deleted') this.#generations.delete(name)
+    else this.#generations.set(name, generation)
+    // What is desired has changed: that may be what mends it, so it does not wait for the end of a pause.
+    this.#runner.add(name, !isInitial && (type !== 'modified' || before !== generation))
+  }
+
+  #concerned({ object }: ObjectEvent, i: number): void {
+    const { concerns } = this.#options.watched[i]!
+    const { kind } = this.#primary
+    const owners = () => object.owners.flatMap((owner) => (owner.kind === kind ? [owner.name] : []))
+    for (const name of concerns ? concerns(object) : owners()) this.#runner.add(name)
+  }
+
+  async #reconcile(name: string, attempt: number, signal: AbortSignal): Promise<number | null> {
+    const object = await this.#primary.get(name)
+    const answer = await this.#options.reconcile(this.#context(name, object, attempt, signal))
+    const { open } = this.#options
+    const { letters } = open.state
+    if (letters.has(name)) {
+      await open.write([{ type: 'redriven', data: { keys: [name] } }], { attributes: { dead: letters.size - 1 } })
+    }
+    if (answer) return toMs(answer.requeueAfter, 'requeueAfter')
+    // What is gone does not drift.
+    return object ? null : Number.NaN
+  }
+
+  #context(name: string, object: ResourceObject | undefined, attempt: number, signal: AbortSignal): ReconcileContext {
+    const { open, fence, handles, watched } = this.#options
+    const primary = this.#primary
+    const place = object ? `${object.uid}/${object.generation}` : `${primary.kind} ${name}`
+    return {
+      name,
+      object,
+      attempt,
+      signal,
+      report: async (status: Omit<StatusChange, 'observedGeneration'>) => {
+        if (!object) throw new RepriseError('NOT_FOUND', `there is no ${primary.kind} ${name} to report on`, { name })
+        const { uid, generation } = object
+        const change = { ...status, name, uid, observedGeneration: generation }
+        // Its own change comes back as an event: one more look, which finds nothing to do. To tell it from a change that
+        // somebody else made in the same moment would take more than it saves.
+        return await primary.reportAs(fence, change)
+      },
+      effect: <T>(what: string, call: (effect: EffectCall) => Promise<T> | T, options: EffectOptions<T> = {}) =>
+        open.effects.run(what, call, { signal, ...options, id: `${place}/${options.id ?? what}` }),
+      event: async (reason, message, type = 'Normal') => {
+        await open.write([{ type: 'event', data: { name, type, reason, message } }])
+      },
+      of: <S, T>(definition: ResourceDefinition<S, T>) => {
+        const at = watched.findIndex(({ of }) => of.name === definition.name)
+        if (at >= 0) return handles[at] as unknown as ResourceHandle<S, T>
+        const what = `the controller does not watch ${definition.name}: name it in watch`
+        throw new RepriseError('INVALID_ARGUMENT', what, { name: definition.name })
+      },
+    }
+  }
+
+  async #giveUp(name: string, attempts: number, error: unknown): Promise<void> {
+    const { open } = this.#options
+    const object = this.#primary.peek(name)
+    const at = { revision: object?.revision ?? 0, uid: object?.uid ?? '' }
+    const letter = letterOf(name, object ?? { name }, at, attempts, error, this.#engine.kernel.clock.now())
+    const { letters } = open.state
+    const dead = letters.size + (letters.has(name) ? 0 : 1)
+    await open.write([{ type: 'gaveUp', data: { letter } }], { attributes: { dead } })
+  }
+}
+
+/** By the fence of this controller, not of something that the reconcile has written to besides. */
+function isFencedOut(error: unknown, { by }: Fence): boolean {
+  return isReprise(error, 'FENCED') && (error.data as { readonly by?: string }).by === by
+}

@@ -188,6 +188,11 @@ export const operating: readonly CommandSpec[] = [
         value: 'URL',
         help: 'server to ask and to send results to; its token is in REPRISE_CACHE_TOKEN',
       },
+      'remote-timeout': {
+        type: 'string',
+        value: 'DURATION',
+        help: 'how long the server may take to answer before it is left alone; 10s if left out',
+      },
       unused: { type: 'string', value: 'DURATION', help: 'prune: results not used for this long' },
       bytes: {
         type: 'string',

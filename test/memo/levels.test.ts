@@ -176,6 +176,7 @@ describe('a server as the second level', () => {
 /** A level in memory, with hooks for what goes wrong. */
 class Shelf implements CacheLevel {
   readonly name: string
+  readonly timeout = '1h'
   readonly kept = new Map<string, Buffer>()
   readonly asked: string[] = []
   scope = 'main'

@@ -7,7 +7,7 @@ import fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
 import { Codec } from '../../src/core/codec/codec.ts'
 import { forgetUnused } from '../../src/engine/cache/retention.ts'
-import { sha256 } from '../../src/engine/platform.ts'
+import { sha256, systemClock } from '../../src/engine/platform.ts'
 import { RetryLater } from '../../src/index.ts'
 import { entryId, memoCache } from '../../src/layers/memo/entry.ts'
 import { FileDigests } from '../../src/layers/memo/files.ts'
@@ -161,6 +161,26 @@ onEveryStore('memo', (world) => {
     expect([await moving.call(), await moving.call(), (await moving.recall([])).from]).toEqual([3, 3, 'memory'])
   })
 
+  it('B9: counts for its time, also when the clock is set back; an old result is given while a new one is computed', async () => {
+    let offsetMs = 7_200_000
+    const clock = { ...systemClock, now: () => systemClock.now() + offsetMs }
+    const engine = await (await world()).engine({ ports: { clock } })
+    const { calls, run } = counting((n) => n)
+    const definition = memo('aging', { version: 1, ttl: '1h', stale: '1h', cacheBytes: 0, run })
+    const same = async () => (await (await engine.open(definition)).recall([0])).from
+    expect([await same(), await same()]).toEqual(['computed', 'store'])
+    // It was computed two hours from now: how old it is, nobody knows.
+    offsetMs = 0
+    expect([await same(), await same()]).toEqual(['computed', 'store'])
+    offsetMs = 5_400_000
+    expect(await same()).toBe('stale')
+    // Closing waits for what is computed meanwhile; opened again, it is a new handle.
+    await (await engine.open(definition)).close()
+    expect([await same(), calls.length]).toEqual(['store', 3])
+    offsetMs += 10 * 3_600_000
+    expect([await same(), calls.length]).toEqual(['computed', 4])
+  })
+
   it('keeps no errors, unless it is asked to', async () => {
     const engine = await (await world()).engine()
     let fails = 0
@@ -278,6 +298,18 @@ describe('keys', () => {
         const isSame = JSON.stringify(sorted(a)) === JSON.stringify(sorted(b))
         expect(keyOf(coding, a).hex === keyOf(coding, b).hex).toBe(isSame)
         expect(keyOf(coding, a).hex).toBe(keyOf(coding, structuredClone(a)).hex)
+      }),
+    )
+  })
+
+  it('B9: what is hashed of one is never the beginning of what is hashed of another: there is nothing to prolong', () => {
+    const { codec } = coding
+    fc.assert(
+      fc.property(fc.jsonValue(), fc.jsonValue(), (a, b) => {
+        const [one, other] = [Buffer.from(codec.encode([a])), Buffer.from(codec.encode([b]))]
+        if (one.length < other.length) expect(other.subarray(0, one.length).equals(one)).toBe(false)
+        // Neither can be read with something behind it.
+        expect(() => codec.decode(Buffer.concat([one, other]))).toThrow()
       }),
     )
   })

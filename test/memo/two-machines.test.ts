@@ -34,7 +34,7 @@ function machine(): string {
 
 const argsOf = (port: number) => [
   ...['cache', 'run', '--name', 'build', '--input', 'src/**', '--output', 'dist/**'],
-  ...['--remote', `http://127.0.0.1:${port}`, '--', line],
+  ...['--remote', `http://127.0.0.1:${port}`, '--remote-timeout', '10m', '--', line],
 ]
 
 async function serverOn(kind: string) {
@@ -88,7 +88,7 @@ describe.each(['sqlite', 'postgres'])('a server on %s', (kind) => {
       ...{ cwd: other, env: { ...process.env, ...env }, stdio: 'ignore' },
     })
     const ended = new Promise((resolve) => child.once('close', resolve))
-    await half.isHalfway
+    await Promise.race([half.isHalfway, ended.then(() => Promise.reject(new Error('it ended before it was half-way')))])
     child.kill('SIGKILL')
     await ended
     expect(existsSync(join(other, 'dist'))).toBe(false)

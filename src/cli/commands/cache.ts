@@ -232,6 +232,7 @@ async function opened(
   )
   const remote = text(options, 'remote') ?? process.env.REPRISE_CACHE_URL
   const token = process.env.REPRISE_CACHE_TOKEN
+  const timeout = text(options, 'remote-timeout')
   const definition = command(name ?? nameOf(words), {
     // One word is a line for the shell, as quoted: reprise cache run -- 'tsc && cp a b'.
     cmd: words.length === 1 ? words[0]! : words,
@@ -243,7 +244,7 @@ async function opened(
     ...(ttl !== undefined && { ttl }),
     ...(errors !== undefined && { errors }),
     ...(scope !== undefined && { scope }),
-    ...(remote !== undefined && remote !== '' && { remote: { url: remote, ...(token && { token }) } }),
+    ...(remote && { remote: { url: remote, ...(token && { token }), ...(timeout !== undefined && { timeout }) } }),
   })
   return await engine.open(definition)
 }

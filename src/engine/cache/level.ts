@@ -1,9 +1,13 @@
 // A level of a cache behind the local store: a server of ours, a bucket. The port is small on purpose. Time limits, the breaker,
 // digests, scopes and the queue of uploads lie above it (guarded-level.ts, and the layer that uses it), once for all levels.
 
+import type { Duration } from '../../core/duration.ts'
+
 export interface CacheLevel {
   /** Shown to people and kept in provenance: an address without secrets. */
   readonly name: string
+  /** How long it may keep somebody waiting before it is left alone for a while; 10 seconds if left out. */
+  readonly timeout?: Duration
   /** What its credentials may do. Throws where they may do nothing. */
   access(signal: AbortSignal): Promise<LevelAccess>
   /** Null: there is none. The body is read once, and may be given up half-way. */

@@ -157,7 +157,7 @@ const shared = {}
 function levelOf(host: Host, remote: Remote): GuardedLevel {
   const levels = host.once(shared, () => new Map<unknown, GuardedLevel>())
   const { kernel } = host
-  const timeoutMs = toMs((isLevel(remote) ? undefined : remote.timeout) ?? usualTimeout)
+  const timeoutMs = toMs(remote.timeout ?? usualTimeout, 'remote.timeout')
   const id = isLevel(remote) ? remote : JSON.stringify([baseOf(remote.url), remote.token, timeoutMs])
   let level = levels.get(id)
   if (!level) {

@@ -1,0 +1,48 @@
+// Asks for a remembered result in a process of its own, and dies where it is told to. usage: memo-killed.mjs STORE LOG WHERE
+// WHERE: while it is "computing", once the first of its "chunks" is written, "before" the commit that makes it visible, right
+// "after" that, or "never".
+
+import { appendFileSync } from 'node:fs'
+import { openStore } from '../../dist/engine/open.js'
+import { createEngine } from '../../dist/index.js'
+import { memo } from '../../dist/layers/memo/index.js'
+
+const [url, log, where] = process.argv.slice(2)
+const die = () => process.kill(process.pid, 'SIGKILL')
+const forever = () => new Promise(() => undefined)
+/** Says that it is there, and dies when it is told to go on. */
+const dieWhenAsked = async () => {
+  console.log('there')
+  process.stdin.once('data', die)
+  await forever()
+}
+
+const store = await openStore(url, {})
+const { commit } = store
+store.commit = async (commits) => {
+  const publishes = commits.some((one) => one.guard.timeline.startsWith('memo/large/') && one.publish?.length > 0)
+  if (publishes && where === 'before') await dieWhenAsked()
+  const outcomes = await commit.call(store, commits)
+  if (publishes && where === 'after') await dieWhenAsked()
+  return outcomes
+}
+const { put } = store.blobs
+store.blobs.put = async (...given) => {
+  await put.apply(store.blobs, given)
+  if (where === 'chunks') await dieWhenAsked()
+}
+const rp = createEngine({ store }, { housekeeping: false })
+const large = memo('large', {
+  version: 1,
+  async run(n) {
+    appendFileSync(log, 'run\n')
+    if (where === 'computing') await dieWhenAsked()
+    return Array.from({ length: 20_000 }, (_, i) => (i * n * 2654435761) >>> 3)
+  },
+})
+const handle = await rp.open(large)
+if (where === 'never') console.log('asked')
+const { result, from } = await handle.recall([3])
+const isRight = result.length === 20_000 && result.every((each, i) => each === (i * 3 * 2654435761) >>> 3)
+console.log(`${from === 'computed' ? 'computed' : 'found'} ${isRight}`)
+await rp.close()

@@ -8,6 +8,7 @@ import type { ServerLimits } from './limits.ts'
 import { NodeAsked, send } from './node.ts'
 import { longTimes } from './places.ts'
 import { answererOf, type Server } from './serve.ts'
+import { answerUnread } from './unread.ts'
 
 export interface ListenOptions {
   /** 127.0.0.1 if left out. */
@@ -44,6 +45,7 @@ export async function listen(server: Server, { host = '127.0.0.1', port, limits 
       keepAliveTimeout: 5000,
     },
   })
+  node.on('clientError', answerUnread)
   await new Promise<void>((resolve, reject) => {
     const fail = (error: NodeJS.ErrnoException) => {
       const isTaken = error.code === 'EADDRINUSE'

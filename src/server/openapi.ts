@@ -5,6 +5,8 @@ import { published, type Schema } from './schema.ts'
 import { problem } from './shapes.ts'
 
 const statusesOfProblems = ['400', '401', '403', '404', '409', '410', '413', '422', '500', '503', '504', '507']
+/** Told by whoever reads the connection (unread.ts), before anything is known of the request. */
+const statusesUnread = ['408', '431']
 
 /** What OpenAPI has a word for. */
 const known = new Set(['get', 'post', 'put', 'delete'])
@@ -65,14 +67,13 @@ function operationOf(route: Route): Record<string, unknown> {
         ...(status !== 204 && { content: { [answerType]: { schema: published(answer) } } }),
       },
       ...Object.fromEntries(statusesOfProblems.map((code) => [code, problemAnswer(route)])),
-      // Told by the reader of the connection, before anything is known of the request.
-      '431': { description: 'the headers are larger than this server reads; without a body' },
+      ...Object.fromEntries(statusesUnread.map((code) => [code, problemAnswer({})])),
     },
   }
 }
 
 /** What is refused before it is looked at as a request of this route (its host, its size, its namespace) is always a problem. */
-function problemAnswer({ refusal }: Route): Record<string, unknown> {
+function problemAnswer({ refusal }: Pick<Route, 'refusal'>): Record<string, unknown> {
   return {
     description: refusal ? 'refused, as its clients want it told, or a problem' : 'a problem, with its code',
     content: {

@@ -76,6 +76,27 @@ it.each([
   },
 )
 
+it.each([
+  ['431', 'LIMIT_EXCEEDED', `GET /v1 HTTP/1.1\r\nHost: localhost\r\nX-Large: ${'x'.repeat(100_000)}\r\n\r\n`],
+  ['431', 'LIMIT_EXCEEDED', `GET /${'x'.repeat(100_000)} HTTP/1.1\r\nHost: localhost\r\n\r\n`],
+  ['400', 'INVALID_ARGUMENT', 'this is no HTTP\r\n\r\n'],
+])('answers %s %s to what never becomes a request', async (status, code, bytes) => {
+  await start()
+  const socket = connect(Number(new URL(listening.url).port), '127.0.0.1')
+  const failed: unknown[] = []
+  let text = ''
+  socket.on('error', (error) => failed.push(error))
+  socket.on('data', (piece) => {
+    text += piece
+  })
+  socket.write(bytes)
+  await new Promise((resolve) => socket.once('close', resolve))
+  expect(failed).toEqual([])
+  expect(text).toMatch(new RegExp(`^HTTP/1.1 ${status} `))
+  expect(text).toMatch(/content-security-policy: default-src 'none'/)
+  expect(JSON.parse(text.split('\r\n\r\n')[1]!)).toMatchObject({ status: Number(status), code })
+})
+
 it('answers HEAD with the head alone, and opens no stream for it', async () => {
   await start()
   const { status, text, headers: told } = await send('HEAD', '/v1')

@@ -27,6 +27,11 @@ interface Card {
     readonly heldBy: readonly { readonly what: string; readonly seq: number }[]
   }
   readonly checkpointing: { readonly because: readonly string[]; readonly failureEveryMs: number | null }
+  readonly settings: readonly {
+    readonly name: string
+    readonly value: unknown
+    readonly from: 'stored' | 'declared' | 'kind' | 'usual'
+  }[]
   readonly effects: Readonly<Record<'safe' | 'compensatable' | 'irreversible' | 'inDoubt', number>>
   readonly recovery: { readonly ms?: number; readonly totalMs?: number } | null
   readonly missing: string | null
@@ -173,8 +178,24 @@ function Restorable({ checkpoint }: { checkpoint: Checkpoint }) {
   return <span class="dim">{verifiedAt ? 'read back when it was written' : 'not tried yet'}</span>
 }
 
+const settingNames: Readonly<Record<string, string>> = { retain: 'retention', checkpoint: 'checkpoint policy' }
+const origins = {
+  stored: 'stored with it',
+  declared: 'declared by the code here',
+  kind: 'the same for all of its kind',
+  usual: 'the default of its kind',
+}
+
+function settingShown(value: unknown, from: keyof typeof origins) {
+  return (
+    <>
+      {value === null ? 'not set' : <code>{JSON.stringify(value)}</code>} <span class="dim">{origins[from]}</span>
+    </>
+  )
+}
+
 function CardFacts({ card }: { card: Card }) {
-  const { captured, history, floor, effects, missing, invalid } = card
+  const { captured, history, floor, effects, missing, invalid, settings } = card
   return (
     <>
       {missing && <p class="why-not">{missing}</p>}
@@ -196,6 +217,7 @@ function CardFacts({ card }: { card: Card }) {
           ['kept because', floor.because],
           ...(floor.heldBy.length > 0 ? ([['held by', floor.heldBy.map(({ what }) => what).join(', ')]] as const) : []),
           ['effects in doubt', count(effects.inDoubt)],
+          ...settings.map(({ name, value, from }) => [settingNames[name] ?? name, settingShown(value, from)] as const),
         ]}
       />
     </>

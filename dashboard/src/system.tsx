@@ -32,6 +32,12 @@ interface Schedule {
   readonly skipped: number
 }
 
+interface CacheUse {
+  readonly door: string
+  readonly hits: number
+  readonly misses: number
+}
+
 interface Consumer {
   readonly name: string
   readonly owner: string
@@ -60,9 +66,10 @@ export function System() {
   const letters = useGet<{ letters: readonly Letter[] }>('v1/dead-letters')
   const pipelines = useGet<SearchAnswer>('v1/search', { kind: 'pipeline', limit: 50 })
   const memos = useGet<SearchAnswer>('v1/search', { kind: 'memo', limit: 50 })
+  const caches = useGet<{ caches: readonly CacheUse[] }>(whole('v1/caches'))
   const doctor = useGet<Doctor>(whole('v1/doctor'))
   useEffect(() => {
-    const often = [workers, queues, consumers, pipelines, memos]
+    const often = [workers, queues, consumers, pipelines, memos, caches]
     const timer = setInterval(() => {
       if (document.visibilityState === 'visible') for (const each of often) each.again()
     }, 2000)
@@ -166,6 +173,21 @@ export function System() {
               <Time key="u" at={Number(each.attributes.used ?? 0)} />,
               <Time key="t" at={each.createdAt} />,
             ],
+          }))}
+        />
+      </Part>
+      <Part
+        title="Build caches"
+        loaded={caches}
+        count={caches.value?.caches.length}
+        none="No build tool has asked this server for anything since it started."
+      >
+        <Table
+          name="Build caches"
+          heads={['Cache', '>Hit rate', '>Hits', '>Misses']}
+          rows={(caches.value?.caches ?? []).map(({ door, hits, misses }) => ({
+            key: door,
+            cells: [door, `${Math.round((100 * hits) / (hits + misses))} %`, count(hits), count(misses)],
           }))}
         />
       </Part>

@@ -112,6 +112,33 @@ export async function policyOf(kernel: Kernel, head: Head): Promise<KnownPolicy 
   return `no policy is stored with it: its ${model!.kind} declares the usual one, or last ran with an older version; name the module that declares it`
 }
 
+interface Said {
+  readonly retain?: RetentionPolicy | undefined
+  readonly checkpoint?: CheckpointPolicy | undefined
+}
+
+export interface Setting {
+  readonly name: 'retain' | 'checkpoint'
+  readonly value: unknown
+  /** As the recovery card says it. */
+  readonly from: 'stored' | 'declared' | 'kind' | 'usual'
+}
+
+/** What holds for a timeline, and where each comes from; empty: nobody here can tell. */
+export async function settingsOf(kernel: Kernel, head: Head): Promise<Setting[]> {
+  const model = kernel.models.find(head.timeline)
+  const stored = await storedFor(kernel, head)
+  const told = (of: Said | null, from: Setting['from']): Setting[] => [
+    { name: 'retain', value: of?.retain ?? null, from },
+    { name: 'checkpoint', value: of?.checkpoint ?? null, from },
+  ]
+  if (stored) return told(stored, 'stored')
+  if (!model) return []
+  if (model.policy === 'fixed') return told(model.fold, 'kind')
+  if (model.name !== null && model.fold) return told(model.fold, 'declared')
+  return model.usual ? told(model.usual, 'usual') : []
+}
+
 /** Planted: what the process at hand believes, in place of what is stored. */
 function isByProcess(kernel: Kernel): boolean {
   return kernel.planted.has('policy-of-process') || kernel.planted.has('loose-scope')

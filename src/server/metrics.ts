@@ -40,6 +40,7 @@ const families = {
   reprise_http_requests_total: { kind: 'counter', help: 'Requests, by route and status' },
   reprise_http_request_seconds: { kind: 'histogram', help: 'Time to answer a request' },
   reprise_cache_events_total: { kind: 'counter', help: 'Hits and misses that build tools told, by where they looked' },
+  reprise_cache_lookups_total: { kind: 'counter', help: 'Artifacts that build tools asked for, by door and outcome' },
   reprise_http_streams: { kind: 'gauge', help: 'Clients that follow the feed' },
   reprise_workers: { kind: 'gauge', help: 'Workers, by state' },
   reprise_queue_timelines: { kind: 'gauge', help: 'Timelines of a queue, by state' },

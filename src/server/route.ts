@@ -7,6 +7,7 @@ import type { Artifacts } from '../layers/artifact/index.ts'
 import type { Access, Principal, Role } from './access.ts'
 import type { Answers } from './answers.ts'
 import type { Asked } from './asked.ts'
+import type { CacheLookups } from './cache-lookups.ts'
 import type { ServerLimits } from './limits.ts'
 import type { Metrics } from './metrics.ts'
 import type { Problem } from './problem.ts'
@@ -114,6 +115,7 @@ export interface ServerParts {
   readonly remoteJobs: RemoteJobs
   /** Of build tools. */
   readonly artifacts: Artifacts
+  readonly lookups: CacheLookups
   /** The user's definitions: for queries, which replay code. */
   readonly definitions: readonly unknown[]
   readonly basePath: string

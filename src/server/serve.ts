@@ -16,6 +16,7 @@ import { packageVersion } from '../operations/package.ts'
 import { Access, type AccessToken, cookieName, mayDo, type Principal } from './access.ts'
 import { Answers } from './answers.ts'
 import { type Asked, askedBy } from './asked.ts'
+import { CacheLookups } from './cache-lookups.ts'
 import { checkSize, Doors, secured } from './guard.ts'
 import { defaultServerLimits, type ServerLimits } from './limits.ts'
 import { asksForPage, usedLinkPage } from './login-page.ts'
@@ -109,24 +110,28 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
     return responseOf(request.method === 'HEAD' ? reply.withoutBody() : reply)
   }
   const serverOf = (of: Reprise) => new RunningServer(of, partsOf(of), doors, authorize ?? null)
-  const partsOf = (of: Reprise): ServerParts => ({
-    limits,
-    index: new TimelineIndex(of, limits.indexedTimelines),
-    access,
-    metrics: new Metrics(of.events, () => hostOf(of).kernel.clock.now()),
-    sidecars: new Sidecars(of, limits.openTimelines),
-    feed: new SharedFeed(hostOf(of).kernel),
-    answers: new Answers(of, limits.answersMs),
-    remoteJobs: new RemoteJobs(of, limits.openTimelines),
-    artifacts: new Artifacts(hostOf(of), options.cacheKeep),
-    definitions: options.definitions ?? [],
-    basePath,
-    readOnly,
-    routes,
-    mcp: options.mcp ?? null,
-    ask: handle,
-    document: () => documentOf(routes, packageVersion(), basePath),
-  })
+  const partsOf = (of: Reprise): ServerParts => {
+    const metrics = new Metrics(of.events, () => hostOf(of).kernel.clock.now())
+    return {
+      limits,
+      index: new TimelineIndex(of, limits.indexedTimelines),
+      access,
+      metrics,
+      lookups: new CacheLookups(metrics),
+      sidecars: new Sidecars(of, limits.openTimelines),
+      feed: new SharedFeed(hostOf(of).kernel),
+      answers: new Answers(of, limits.answersMs),
+      remoteJobs: new RemoteJobs(of, limits.openTimelines),
+      artifacts: new Artifacts(hostOf(of), options.cacheKeep),
+      definitions: options.definitions ?? [],
+      basePath,
+      readOnly,
+      routes,
+      mcp: options.mcp ?? null,
+      ask: handle,
+      document: () => documentOf(routes, packageVersion(), basePath),
+    }
+  }
   const running = serverOf(engine)
   for (const [name, of] of Object.entries(options.namespaces ?? {})) running.beside(name, serverOf(of))
   return Object.assign(handle, {

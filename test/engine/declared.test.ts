@@ -12,6 +12,8 @@ import { timeline } from '../../src/index.ts'
 import { consumer, job } from '../../src/layers/job/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { stateStore, table } from '../../src/layers/table/index.ts'
+import { workflow } from '../../src/layers/workflow/index.ts'
+import { declareKinds } from '../../src/operations/models.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -48,6 +50,32 @@ onEveryStore('a stored policy', (world) => {
     await frugal.collect()
     expect(await frugal.checkpoints('counter/x')).toHaveLength(5)
     expect((await frugal.head('counter/x'))!.floor).toBe(0)
+  })
+
+  it('is named with its origin by the recovery card, as are those that are not stored', async () => {
+    const w = await world()
+    await tick(await w.engine(), { checkpoints: 5 }, 1)
+    const rp = await w.engine()
+    await declareKinds(rp)
+    const settings = async (id: string) =>
+      (await rp.card(id)).settings.map(({ name, value, from }) => [name, value, from])
+    expect(await settings('counter/x')).toEqual([
+      ['retain', { checkpoints: 5 }, 'stored'],
+      ['checkpoint', { every: 2 }, 'stored'],
+    ])
+    await rp.run(
+      workflow('one', async () => 1),
+      undefined,
+      { id: 'a' },
+    )
+    const next = await w.engine()
+    expect((await next.card('workflow/one/a')).settings).toEqual([])
+    await declareKinds(next)
+    const { settings: ofRun } = await next.card('workflow/one/a')
+    expect(ofRun.map(({ name, from }) => [name, from])).toEqual([
+      ['retain', 'kind'],
+      ['checkpoint', 'kind'],
+    ])
   })
 
   it('is changed by the code that takes the timeline, and the change says what it was before', async () => {

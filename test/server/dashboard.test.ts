@@ -60,7 +60,7 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     ['agent-travel', '#/t/agent%2Fsupport%2Fticket-7?tab=travel', 'My parcel never came.'],
     ['table', '#/t/table%2Fsessions', 'set s1, s2'],
     ['pipeline', '#/t/pipeline%2Frevenue', 'before it: it does not run now'],
-    ['checkpoints', '#/t/save%2Ftraining?tab=checkpoints', 'Try a restore'],
+    ['checkpoints', '#/t/save%2Ftraining?tab=checkpoints', 'checkpoint policy'],
     ['raw', '#/t/job%2Fpapers?tab=raw', 'started'],
     ['memo', '#/runs?kind=memo', 'memo/square'],
     ['storage', '#/storage', 'Checkpoints taken last'],

@@ -9,7 +9,7 @@ import type { Head } from '../../core/ports.ts'
 import { planRecovery } from '../../core/recovery.ts'
 import { planFor } from '../checkpoint/retain.ts'
 import { keptInterval } from '../checkpoint/timing.ts'
-import { declarationOf, policyOf } from '../declaration.ts'
+import { declarationOf, policyOf, settingsOf } from '../declaration.ts'
 import type { Fold } from '../definition.ts'
 import { cursorHolds } from '../feed/cursor-holds.ts'
 import type { Kernel } from '../kernel.ts'
@@ -51,6 +51,14 @@ export interface RecoveryCard {
     readonly costs: MeasuredCosts
     readonly failureEveryMs: number | null
   }
+  /** What is kept of it and when it is captured, and where that was said; empty: nobody here can tell. */
+  readonly settings: readonly {
+    readonly name: 'retain' | 'checkpoint'
+    /** Null: nothing is said, so everything is kept, or the engine decides. */
+    readonly value: unknown
+    /** 'stored' with it, 'declared' by code of this process, the same for all of its 'kind', or the 'usual' one of its kind. */
+    readonly from: 'stored' | 'declared' | 'kind' | 'usual'
+  }[]
   readonly effects: {
     readonly safe: number
     readonly compensatable: number
@@ -122,6 +130,7 @@ export async function card(
     history: { floor: floor.seq, head: head.seq, entriesAfterCheckpoint: head.seq - (captured?.seq ?? floor.seq) },
     floor: retention.floor,
     checkpointing: checkpointingOf(kernel, head, fold, captured === null, open),
+    settings: await settingsOf(kernel, head),
     effects: effectsOf(recovered?.state.ledger ?? null),
     recovery: recovered?.report ?? null,
     invalid: fold && recovered ? invalidityOf(kernel, fold, recovered.state.value, id) : null,

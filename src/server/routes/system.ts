@@ -192,6 +192,19 @@ export const systemRoutes: readonly Route[] = [
   },
   {
     method: 'GET',
+    path: '/v1/caches',
+    id: 'listCaches',
+    tag: 'system',
+    summary: 'How often build tools found what they asked for, since this server started',
+    role: 'read',
+    isWhole: true,
+    answer: shapes.answer({
+      caches: shapes.list(shapes.answer({ door: shapes.text, hits: shapes.count, misses: shapes.count })),
+    }),
+    call: ({ server }) => ({ caches: server.lookups.list() }),
+  },
+  {
+    method: 'GET',
     path: '/v1/dead-letters',
     id: 'listAllDeadLetters',
     tag: 'system',

@@ -1,7 +1,7 @@
 // What the doors of the build caches share: which scopes a caller reads and writes, an artifact as an answer, and a body as
 // an artifact. Each door only says where its artifacts lie and how its clients want to be answered.
 
-import { RepriseError } from '../../../core/errors.ts'
+import { isReprise, RepriseError } from '../../../core/errors.ts'
 import type { Artifact, ArtifactMeta, Upload } from '../../../layers/artifact/index.ts'
 import { cacheScopes } from '../../access.ts'
 import { type ByteSource, Reply } from '../../reply.ts'
@@ -47,8 +47,21 @@ export async function give(
     if (!meta) throw nothing()
     return new Reply(null, { ...headersOf(meta), ...more(meta) })
   }
-  const { meta, read, scope } = await found(call, spot)
+  const { meta, read, scope } = await looked(call, spot)
   return new Reply(bodyOf(read()), { ...headersOf(meta), 'reprise-scope': scope, ...more(meta) })
+}
+
+/** The same as `found`, and counted. */
+async function looked(call: Call, spot: Spot): ReturnType<typeof found> {
+  const door = spot.space.startsWith('.turbo') ? 'turbo' : spot.space === '.nx' ? 'nx' : 'plain'
+  try {
+    const artifact = await found(call, spot)
+    call.server.lookups.note(door, true)
+    return artifact
+  } catch (error) {
+    if (isReprise(error, 'NOT_FOUND')) call.server.lookups.note(door, false)
+    throw error
+  }
 }
 
 /** Takes the body into the caller's own scope. */

@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 
-/** What is held against the document. The other checks have opinions that HTTP does not share, or need an account to sign in to. */
+/** What is held against the document. The other checks have opinions that HTTP does not share, or sign in to an account. */
 const checks = [
   'not_a_server_error',
   'status_code_conformance',

@@ -53,6 +53,8 @@ function findProgram() {
 
 async function fuzz(command) {
   const { url, token, isWhole, close } = await start()
+  const { routes } = await import('../dist/server/routes/index.js')
+  const streams = routes.filter(({ isStream }) => isStream).map(({ id }) => id)
   const folder = mkdtempSync(join(tmpdir(), 'reprise-fuzz-'))
   let worst = 0
   // Ids by chance are almost never there: what is there is asked for as well.
@@ -72,8 +74,10 @@ async function fuzz(command) {
         '--phases',
         'fuzzing',
       ],
-      // It stays open for as long as its client likes.
-      ...(values.only ? ['--include-operation-id', values.only] : ['--exclude-operation-id', 'followFeed']),
+      // Streams stay open for as long as their clients like.
+      ...(values.only
+        ? ['--include-operation-id', values.only]
+        : streams.flatMap((id) => ['--exclude-operation-id', id])),
       ...(timeline === null || values.only ? [] : ['--include-path-regex', '/v1/timelines/[{]timeline[}]']),
     ]
     console.log(`schemathesis, ${timeline ?? 'any ids'}`)

@@ -100,6 +100,7 @@ export function queryOf(route: Route, search: string): QueryValues {
 /** What is no number or truth value stays text, and is refused by the schema. */
 function typed(type: string | undefined, text: string): string | number | boolean {
   if (type === 'integer' && /^-?\d{1,16}$/.test(text)) return Number(text)
+  if (type === 'number' && /^\d{1,16}(\.\d{1,16})?$/.test(text)) return Number(text)
   if (type === 'boolean' && (text === 'true' || text === 'false')) return text === 'true'
   if (!isWellFormed(text) || text.includes('\0')) throw refuse('the query is not well-formed')
   return text

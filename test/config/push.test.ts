@@ -94,6 +94,8 @@ onEveryStore('pushed configuration', (world) => {
     const [a, b] = [await (await w.engine()).open(routes), await (await w.engine()).open(routes)]
     const made = await Promise.all([a, b, a].map((push: ConfigHandle<Routes>) => push.set(v('x'), { key: 'deploy-7' })))
     expect(made).toEqual([1, 1, 1])
+    await expect(b.set(v('z'), { key: 'deploy-7' })).rejects.toMatchObject({ code: 'KEY_REUSED' })
+    await expect(a.rollout(v('x'), { key: 'deploy-7' })).rejects.toMatchObject({ code: 'KEY_REUSED' })
     const others = await Promise.all([a, b, a, b].map((push) => push.set(v('y'))))
     expect(others.sort()).toEqual([2, 3, 4, 5])
     expect((await a.latest())!.version).toBe(5)

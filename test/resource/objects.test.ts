@@ -134,6 +134,16 @@ onEveryStore('objects', (world) => {
     })
     await expect(a.patch('web', { merge: { generation: 7 } })).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
     await expect(a.patch('web', { merge: { labels: { n: 1 } } })).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+    for (const wrong of [
+      { merge: { spec: null } },
+      { json: [{ op: 'remove', path: '' }] },
+      { json: [{ op: 'remove', path: '/spec' }] },
+      { merge: { spec: { replicas: 1 } }, json: [] },
+      {},
+    ]) {
+      await expect(a.patch('web', wrong as never)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+    }
+    expect((await b.patch('web', { merge: { labels: null } })).labels).toEqual({})
     await expect(a.patch('web', { merge: {} }, { revision: 1 })).rejects.toMatchObject({ code: 'CONFLICT' })
   })
 

@@ -48,6 +48,7 @@ async function* eventsOf(response: Response): AsyncGenerator<{ event: string; id
 it('a client polls at one server and answers at the other', async () => {
   expect((await put(here, 'routes', { value: { to: 'blue' } }, 'deploy-1')).value).toEqual({ version: 1 })
   expect((await put(there, 'routes', { value: { to: 'blue' } }, 'deploy-1')).value).toEqual({ version: 1 })
+  expect((await put(there, 'routes', { value: { to: 'red' } }, 'deploy-1')).value.code).toBe('KEY_REUSED')
   const first = await here.ask(at('routes', 'one', 'poll'), { body: {} })
   const { stream, offer } = first.value
   expect(offer).toEqual({ version: 1, nonce: `${stream}-1`, value: { to: 'blue' } })
@@ -57,7 +58,7 @@ it('a client polls at one server and answers at the other', async () => {
   expect(wrong.value).toMatchObject({ isTaken: false })
   const taken = await there.ask(at('routes', 'one', 'answer'), { body: { nonce: offer.nonce } })
   expect(taken.value).toEqual({ isTaken: true, why: null })
-  expect((await here.ask('/v1/configs/routes/reached?version=1&waitMs=20000')).value).toMatchObject({
+  expect((await here.ask('/v1/configs/routes/reached?version=1&share=0.95&waitMs=20000')).value).toMatchObject({
     isReached: true,
     clients: 1,
     acked: 1,

@@ -31,7 +31,10 @@ class World {
 
   set(version: number, plan: ReturnType<typeof planOf> | null): void {
     const isGood = isLatestGood(this.state, this.state.rollout)
-    this.write({ type: 'set', data: { version, value: `v${version}`, plan, isGood, key: `k${version}` } })
+    this.write({
+      type: 'set',
+      data: { version, value: `v${version}`, plan, isGood, key: `k${version}`, digest: `d${version}` },
+    })
   }
 
   target(client: string): number | undefined {

@@ -22,6 +22,8 @@ export interface VersionNote {
   readonly version: number
   readonly at: number
   readonly key: string
+  /** Of what was set: the same key with something else is another request. */
+  readonly digest: string
   readonly isStaged: boolean
 }
 
@@ -95,6 +97,7 @@ export type ConfigEntry =
         /** Whether what was latest until now is the base from here on; else the base stays. */
         readonly isGood: boolean
         readonly key: string
+        readonly digest: string
       }
     }
   | {
@@ -147,8 +150,8 @@ export function applyConfig(state: ConfigState, entry: TimedEntry): ConfigState 
   const { type, time } = entry
   switch (type) {
     case 'set': {
-      const { version, value, plan, isGood, key } = entry.data
-      const note = { version, at: time, key, isStaged: plan !== null }
+      const { version, value, plan, isGood, key, digest } = entry.data
+      const note = { version, at: time, key, digest, isStaged: plan !== null }
       return {
         ...state,
         base: isGood ? state.latest : state.base,

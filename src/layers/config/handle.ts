@@ -4,6 +4,7 @@
 import { planOf, type RolloutOptions, shareOf } from '../../core/config/plan.ts'
 import { isCounted, isLatestGood, isOver, type Tally, tallyOf } from '../../core/config/rollout.ts'
 import type { ConfigVersion, RolloutEnd } from '../../core/config/state.ts'
+import { toHex } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
@@ -18,7 +19,7 @@ import { type ClientView, type ConfigStatus, statusOf, viewOf } from './status.t
 import { type AnswerReceipt, answer, type ClientOptions, ClientStream } from './stream.ts'
 
 export interface SetOptions {
-  /** Set once under this key: asked again, it gives the version that it made before. */
+  /** Set once under this key: asked again, it gives the version that it made before; with another value, KEY_REUSED. */
   readonly key?: string
 }
 
@@ -181,14 +182,19 @@ export class ConfigHandle<Value = unknown> {
     config.check()
     const checked = await this.#check(value)
     const key = options.key ?? newId(config.engine.kernel.random)
+    const { codec, hash } = config.engine.kernel
+    const digest = toHex(hash(codec.encode([checked, plan])))
     await config.refresh()
     let version = 0
     await config.writeVersion((state) => {
       const known = state.recent.find((note) => note.key === key)
       version = known?.version ?? (state.latest?.version ?? 0) + 1
+      if (known && known.digest !== digest) {
+        throw new RepriseError('KEY_REUSED', `this key was used for another value of ${config.name}`, { version })
+      }
       if (known) return null
       const isGood = isLatestGood(state, config.rollout)
-      return { type: 'set', data: { version, value: checked, plan, isGood, key } }
+      return { type: 'set', data: { version, value: checked, plan, isGood, key, digest } }
     }, key)
     return version
   }

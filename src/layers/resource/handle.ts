@@ -44,6 +44,7 @@ export interface Reporting<Status> extends StatusChange<Status>, Precondition {
   readonly name: string
 }
 
+const knownPatch = new Set(['merge', 'json'])
 const knownWatch = namesOf<WatchOptions>({
   from: true,
   bookmarks: true,
@@ -166,12 +167,15 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
 
   /** @example await handle.patch('web', { merge: { spec: { replicas: 3 }, labels: { old: null } } }) */
   async patch(name: string, patch: Patch, at: Precondition = {}): Promise<ResourceObject<Spec, Status>> {
+    const checked = checkPatch(patch)
     return await this.change(
       name,
       ({ labels, annotations, owners, finalizers, spec }) => {
         const target = { labels, annotations, owners, finalizers, spec }
-        const patched = 'merge' in patch ? mergePatch(target, patch.merge) : jsonPatch(target, patch.json)
-        return pick({ name, revision: 0, ...(patched as object) } as Updating<Spec>, true)
+        return patchedFrom<Spec>(
+          name,
+          checked.merge ? mergePatch(target, checked.merge) : jsonPatch(target, checked.json!),
+        )
       },
       at,
     )
@@ -299,10 +303,34 @@ function given<Spec, Status>({ object }: Change): ResourceObject<Spec, Status> {
   return freezeJson(object) as ResourceObject<Spec, Status>
 }
 
-/** An object that was read can be given as a change: what nobody can set is left out, and a patch may not speak of it. */
-function pick<Spec>(change: Updating<Spec>, isPatched = false): Updating<Spec> {
+function checkPatch(patch: Patch): { readonly merge?: object; readonly json?: JsonPatch } {
+  checkOptions('patch', patch, knownPatch)
+  const { merge, json } = patch as { merge?: object; json?: JsonPatch }
+  if ((merge === undefined) !== (json === undefined)) return { ...(merge && { merge }), ...(json && { json }) }
+  throw new RepriseError('INVALID_ARGUMENT', 'a patch must be { merge } or { json }, one of them', {})
+}
+
+/** What a patch takes away is empty from then on. There is no object without its spec. */
+function patchedFrom<Spec>(name: string, patched: unknown): Updating<Spec> {
+  const given = patched as Partial<Updating<Spec>> | null
+  if (typeof given !== 'object' || Array.isArray(given) || given?.spec === undefined || given.spec === null) {
+    throw new RepriseError('INVALID_ARGUMENT', `the patch would leave ${name} without a spec`, { name })
+  }
+  checkOptions('patch', given, knownNew)
+  return pick({
+    labels: {},
+    annotations: {},
+    owners: [],
+    finalizers: [],
+    ...given,
+    name,
+    revision: 0,
+  } as Updating<Spec>)
+}
+
+/** An object that was read can be given as a change: what nobody can set is left out. */
+function pick<Spec>(change: Updating<Spec>): Updating<Spec> {
   const { name, revision, uid, labels, annotations, owners, finalizers, spec } = change
-  if (isPatched) checkOptions('patch', change, new Set([...knownNew, 'revision']))
   return {
     name,
     revision,

@@ -53,6 +53,10 @@ const kinds = {
     remedy: 'fix',
     hint: 'A broker gave up a transaction that a checkpoint counts on. Go back to an older checkpoint with { from }, or say that its results may be lost.',
   },
+  BROKER_AWAY: {
+    remedy: 'retry',
+    hint: 'No broker answered for as long as the options allow. Nothing is lost: check that it runs, and run the pipeline again; it goes on from its last checkpoint.',
+  },
   CONTENDED: {
     remedy: 'retry',
     hint: 'Other processes kept writing to this timeline. Nothing was written: try again, wait longer, or route its commands to one process.',

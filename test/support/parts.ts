@@ -73,8 +73,25 @@ export function kafkaJars(): string | null {
   return hasAll ? libs : null
 }
 
-/** One broker that is its own controller. */
-export async function startKafka(libs: string): Promise<RunningPart> {
+/** One broker that is its own controller. `again`: the port and the folder of one that was killed. */
+export async function startKafka(
+  libs: string,
+  again?: { readonly port: number; readonly folder: string },
+): Promise<RunningPart> {
+  const java = [
+    '-Xmx384m',
+    '-XX:TieredStopAtLevel=1',
+    '-Dorg.slf4j.simpleLogger.defaultLogLevel=error',
+    '-cp',
+    `${libs}/*`,
+  ]
+  if (again) {
+    const args = [...java, 'kafka.Kafka', join(again.folder, 'server.properties')]
+    // The controller takes the one that was killed for alive until its session ends, and refuses the new one until then.
+    const brief = ['broker.session.timeout.ms=2000', 'broker.heartbeat.interval.ms=500']
+    const child = spawn('java', [...args, ...brief.flatMap((each) => ['--override', each])], { stdio: 'ignore' })
+    return await started(child, again.port, again.folder)
+  }
   const folder = mkdtempSync(join(tmpdir(), 'reprise-kafka-'))
   const [port, controller] = [await freePort(), await freePort()]
   const lines = [
@@ -101,13 +118,6 @@ export async function startKafka(libs: string): Promise<RunningPart> {
   ]
   const file = join(folder, 'server.properties')
   writeFileSync(file, lines.join('\n'))
-  const java = [
-    '-Xmx384m',
-    '-XX:TieredStopAtLevel=1',
-    '-Dorg.slf4j.simpleLogger.defaultLogLevel=error',
-    '-cp',
-    `${libs}/*`,
-  ]
   const failed = run('java', [...java, 'kafka.tools.StorageTool', 'format', '-t', 'MkU3OEVBNTcwNTJENDM2Qg', '-c', file])
   if (failed !== null) throw new Error(`Kafka: ${failed}`)
   const child = spawn('java', [...java, 'kafka.Kafka', file], { stdio: 'ignore' })

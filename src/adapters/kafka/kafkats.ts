@@ -13,13 +13,12 @@ import {
   responses,
   UnsupportedVersionError,
 } from '@kafkats/client'
+import { toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Fetched, KafkaConnecting, KafkaPort, KafkaRecord, OutBatch, TransactionId } from './port.ts'
 
 type PartitionResponse = responses.FetchPartitionResponse
 
-/** How long brokers may be away before whoever waits is told. */
-const awayMs = 60_000
 const readCommitted = 1
 const partitionBytes = 1024 * 1024
 
@@ -63,23 +62,76 @@ export async function connectTo(options: KafkaConnecting): Promise<KafkaPort> {
   if (!Array.isArray(brokers) || brokers.length === 0) {
     throw new RepriseError('INVALID_ARGUMENT', "kafka needs { brokers: ['host:9092'] }")
   }
-  const made = new KafkaClient({ logLevel: 'silent' as never, ...client, brokers: [...brokers], clientId })
-  await made.connect()
-  return new KafkatsPort(made)
+  const awayMs = awayMsOf(options)
+  const made = await whileAway(
+    { what: `connect to ${brokers.join(', ')}`, awayMs, isPassing: isUnreached },
+    async () => {
+      // A client that failed to connect is not used again: it would know each broker twice.
+      const next = new KafkaClient({ logLevel: 'silent' as never, ...client, brokers: [...brokers], clientId })
+      try {
+        await next.connect()
+        return next
+      } catch (error) {
+        await next.disconnect().catch(() => undefined)
+        throw error
+      }
+    },
+  )
+  return new KafkatsPort(made, awayMs)
+}
+
+/** How long brokers may be away before whoever waits is told. */
+export function awayMsOf({ awayFor = '1m' }: KafkaConnecting): number {
+  const awayMs = toMs(awayFor, 'awayFor')
+  if (awayMs > 0) return awayMs
+  throw new RepriseError('INVALID_ARGUMENT', 'awayFor must be at least 1 ms (got 0)')
+}
+
+interface Waiting {
+  readonly what: string
+  readonly awayMs: number
+  readonly isPassing: (error: unknown) => boolean
+  /** Before each further attempt. */
+  readonly prepare?: (() => Promise<unknown>) | undefined
+}
+
+/** Until it goes through, for as long as brokers may be away. */
+async function whileAway<R>({ what, awayMs, isPassing, prepare }: Waiting, work: () => Promise<R>): Promise<R> {
+  const until = Date.now() + awayMs
+  for (let pauseMs = 2; ; pauseMs = Math.min(500, pauseMs * 2)) {
+    try {
+      return await work()
+    } catch (error) {
+      if (!isPassing(error)) throw error
+      if (Date.now() > until) throw awayError(what, awayMs, error)
+      await new Promise((resolve) => setTimeout(resolve, pauseMs))
+      await prepare?.().catch(() => undefined)
+    }
+  }
+}
+
+function awayError(what: string, awayMs: number, cause: unknown): RepriseError {
+  const last = cause instanceof Error ? cause.message : String(cause)
+  const text = `${what}: no broker could do it for ${awayMs} ms (awayFor), the last answer was "${last}"`
+  return new RepriseError('BROKER_AWAY', text, { awayMs }, cause)
 }
 
 class KafkatsPort implements KafkaPort {
   readonly #client: KafkaClient
+  readonly #awayMs: number
+  /** By broker: since when fetches from it find no answer. */
+  readonly #silentSince = new Map<number, number>()
   #isClosed = false
 
-  constructor(client: KafkaClient) {
+  constructor(client: KafkaClient, awayMs: number) {
     this.#client = client
+    this.#awayMs = awayMs
     // Told to whoever asks next.
     client.cluster.on('error', () => undefined)
   }
 
   async partitions(topic: string): Promise<readonly number[]> {
-    return await this.#again(topic, async () => {
+    return await this.#again(`partitions of ${topic}`, topic, async () => {
       // Not from the client's own view of the cluster: that lacks partitions without a leader, and which partition a key
       // belongs to depends on how many there are.
       const broker = await this.#client.cluster.getAnyBroker()
@@ -95,7 +147,7 @@ class KafkatsPort implements KafkaPort {
 
   async offset(topic: string, partition: number, at: 'oldest' | 'newest' | number): Promise<number> {
     const timestamp = at === 'oldest' ? -2n : at === 'newest' ? -1n : BigInt(at)
-    return await this.#again(topic, async () => {
+    return await this.#again(`offsets of ${topic}`, topic, async () => {
       const broker = await this.#client.cluster.getLeaderForPartition(topic, partition)
       const request = { topics: [{ name: topic, partitions: [{ partitionIndex: partition, timestamp }] }] }
       const { topics } = await broker.listOffsets({ ...request, isolationLevel: readCommitted })
@@ -111,7 +163,7 @@ class KafkatsPort implements KafkaPort {
     wanted: readonly { readonly partition: number; readonly offset: number }[],
     waitMs: number,
   ): Promise<readonly Fetched[]> {
-    const byLeader = await this.#again(topic, async () => {
+    const byLeader = await this.#again(`fetch of ${topic}`, topic, async () => {
       const groups = new Map<Broker, { readonly partition: number; readonly offset: number }[]>()
       for (const each of wanted) {
         const leader = await this.#client.cluster.getLeaderForPartition(topic, each.partition)
@@ -126,7 +178,7 @@ class KafkatsPort implements KafkaPort {
   }
 
   async begin(id: string, timeoutMs: number, known?: TransactionId): Promise<TransactionId> {
-    return await this.#again(null, async () => {
+    return await this.#again(`begin ${id}`, null, async () => {
       const coordinator = await this.#coordinator(id)
       const answer = await coordinator.initProducerId({
         ...{ transactionalId: id, transactionTimeoutMs: timeoutMs },
@@ -143,7 +195,7 @@ class KafkatsPort implements KafkaPort {
 
   async addPartitions(transaction: TransactionId, topic: string, partitions: readonly number[]): Promise<void> {
     const { id, producerId, epoch } = transaction
-    await this.#again(null, async () => {
+    await this.#again(`add partitions of ${topic} to ${id}`, null, async () => {
       const coordinator = await this.#coordinator(id)
       const answer = await coordinator.addPartitionsToTxn({
         ...{ transactionalId: id, producerId, producerEpoch: epoch },
@@ -160,7 +212,7 @@ class KafkatsPort implements KafkaPort {
   async produce(transaction: TransactionId, topic: string, batches: readonly OutBatch[]): Promise<void> {
     // Sent again, they are the same bytes with the same sequences: what the broker has it does not take twice.
     const rest = new Map(batches.map((batch) => [batch.partition, encode(batch, transaction)]))
-    await this.#again(topic, async () => {
+    await this.#again(`produce to ${topic}`, topic, async () => {
       const byLeader = new Map<Broker, number[]>()
       for (const partition of rest.keys()) {
         const leader = await this.#client.cluster.getLeaderForPartition(topic, partition)
@@ -187,7 +239,7 @@ class KafkatsPort implements KafkaPort {
   async end({ id, producerId, epoch }: TransactionId, how: 'commit' | 'abort'): Promise<'ended' | 'gone'> {
     const request = { transactionalId: id, producerId, producerEpoch: epoch, committed: how === 'commit' }
     const endOnce = () =>
-      this.#again(null, async () => {
+      this.#again(`${how} ${id}`, null, async () => {
         const coordinator = await this.#coordinator(id)
         const { errorCode } = await coordinator.endTxn(request)
         if (ended.has(errorCode)) return 'gone'
@@ -201,7 +253,7 @@ class KafkatsPort implements KafkaPort {
 
   async commitOffsets(group: string, topic: string, offsets: ReadonlyMap<number, number>): Promise<void> {
     const partitions = [...offsets].map(([partitionIndex, next]) => ({ partitionIndex, committedOffset: BigInt(next) }))
-    await this.#again(null, async () => {
+    await this.#again(`offsets of the group ${group}`, null, async () => {
       const coordinator = await this.#coordinator(group, 'GROUP')
       // As one that is no member: the broker takes it only from a group that has none.
       const request = { groupId: group, generationId: -1, memberId: '', topics: [{ name: topic, partitions }] }
@@ -232,10 +284,15 @@ class KafkatsPort implements KafkaPort {
       answer = await leader.fetch({ ...limits, topics: [{ topic, partitions }] })
     } catch (error) {
       if (this.#isClosed) throw error
-      // It is away: its partitions have another leader soon, or it comes back.
+      // It is away: its partitions have another leader soon, or it comes back. One that takes connections and never answers
+      // would be asked for ever.
+      const since = this.#silentSince.get(leader.nodeId) ?? Date.now()
+      if (Date.now() - since > this.#awayMs) throw awayError(`fetch of ${topic}`, this.#awayMs, error)
+      this.#silentSince.set(leader.nodeId, since)
       await this.#client.cluster.refreshMetadata([topic]).catch(() => undefined)
       return wanted.map(({ partition, offset }) => ({ partition, outcome: 'later', records: [], next: offset }))
     }
+    this.#silentSince.delete(leader.nodeId)
     const found = new Map(answer.topics.flatMap((each) => each.partitions).map((each) => [each.partitionIndex, each]))
     const fetched: Fetched[] = []
     for (const { partition, offset } of wanted) {
@@ -290,18 +347,20 @@ class KafkatsPort implements KafkaPort {
    * Until it goes through, for as long as brokers may be away. Who leads the topic's partitions is asked again each time: the
    * client would ask only after minutes.
    */
-  async #again<R>(topic: string | null, work: () => Promise<R>): Promise<R> {
-    const until = Date.now() + awayMs
-    for (let pauseMs = 2; ; pauseMs = Math.min(500, pauseMs * 2)) {
-      try {
-        return await work()
-      } catch (error) {
-        if (this.#isClosed || !isPassing(error) || Date.now() > until) throw error
-        await new Promise((resolve) => setTimeout(resolve, pauseMs))
-        if (topic !== null) await this.#client.cluster.refreshMetadata([topic]).catch(() => undefined)
-      }
-    }
+  #again<R>(what: string, topic: string | null, work: () => Promise<R>): Promise<R> {
+    const prepare = topic === null ? undefined : () => this.#client.cluster.refreshMetadata([topic])
+    const isWorthwhile = (error: unknown) => !this.#isClosed && isPassing(error)
+    return whileAway({ what, awayMs: this.#awayMs, isPassing: isWorthwhile, prepare }, work)
   }
+}
+
+/** The client does not export the classes of these. */
+const unreached = new Set(['ConnectionError', 'ConnectionTimeoutError', 'ConnectionClosedError', 'RequestTimeoutError'])
+
+/** Nobody was there. A password that is refused or an address that is none will not be right in a minute either. */
+function isUnreached(error: unknown): boolean {
+  const { name, cause, retriable } = error as Error & { readonly retriable?: boolean }
+  return retriable === true || unreached.has(name) || (cause instanceof Error && unreached.has(cause.name))
 }
 
 function isPassing(error: unknown): boolean {

@@ -2,10 +2,14 @@
 // consumer group is needed; transactions are ended by whoever holds their three numbers, so no producer object is needed.
 // One client stands behind it (kafkats.ts); another one would be held by the same tests.
 
+import type { Duration } from '../../core/duration.ts'
+
 export interface KafkaConnecting {
   /** Where to connect to: host:port. */
   readonly brokers: readonly string[]
   readonly clientId?: string
+  /** How long brokers may be away before the run ends with BROKER_AWAY; a minute if left out. */
+  readonly awayFor?: Duration
   /** Further options of `KafkaClient` of @kafkats/client: tls, sasl, timeouts. */
   readonly client?: Readonly<Record<string, unknown>>
 }

@@ -6,12 +6,13 @@
 // before a newer one is published, so that whoever recovers finds its transaction committed, or commits it; if it finds neither,
 // the broker gave it up in the meantime. A transaction into which nothing was sent is never ended.
 
+import { setTimeout as sleep } from 'node:timers/promises'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
 import type { Batch } from '../../layers/pipeline/batch.ts'
 import type { CutId, Prepared, Sink, SinkContext, SinkWriter } from '../../layers/pipeline/sink.ts'
-import { connectTo } from './kafkats.ts'
+import { awayMsOf, connectTo } from './kafkats.ts'
 import type { KafkaConnecting, KafkaOut, KafkaPort, TransactionId } from './port.ts'
 import { OpenTransaction } from './transaction.ts'
 
@@ -34,10 +35,23 @@ export interface KafkaSinkOptions<T> extends KafkaConnecting {
 }
 
 const known = new Set([
-  ...['brokers', 'clientId', 'client', 'topic', 'message', 'transactionalId', 'transactionTimeout', 'expired'],
+  ...[
+    'brokers',
+    'clientId',
+    'awayFor',
+    'client',
+    'topic',
+    'message',
+    'transactionalId',
+    'transactionTimeout',
+    'expired',
+  ],
 ])
 /** Ids of transactions: listed, cut, under way, and those of checkpoints that failed. */
 const slots = 8
+
+/** How long the end of a run waits for what is open to be aborted. */
+const abortWithinMs = 2000
 
 /** As it lies in a checkpoint. */
 interface Listed {
@@ -51,6 +65,7 @@ interface Listed {
 export function kafkaSink<T>(options: KafkaSinkOptions<T>): Sink<T> {
   checkOptions('kafkaSink', options, known)
   const timeoutMs = toMs(options.transactionTimeout ?? '15m', 'transactionTimeout')
+  awayMsOf(options)
   if (!options.topic) throw new RepriseError('INVALID_ARGUMENT', 'kafkaSink needs { topic }')
   return {
     async open(context, listed) {
@@ -150,7 +165,9 @@ class KafkaWriter<T> implements SinkWriter {
 
   async close(): Promise<void> {
     // What was cut may be published: it is left to whoever comes next. The rest need not hold readers up.
-    await this.#current?.abort().catch(() => undefined)
+    // A broker that is away is not waited for: it aborts them by itself, or the next one to open does.
+    const aborted = this.#current?.abort().catch(() => undefined)
+    if (aborted) await Promise.race([aborted, sleep(abortWithinMs, undefined, { ref: false })])
     await this.#port.close()
   }
 

@@ -9,7 +9,7 @@ import { checkOptions } from '../../core/options.ts'
 import { hostOf } from '../../engine/host.ts'
 import type { Positions, Source, SourceContext, SourceReader } from '../../layers/pipeline/source.ts'
 import { ReadyQueue } from '../../layers/pipeline/sources/ready-queue.ts'
-import { connectTo } from './kafkats.ts'
+import { awayMsOf, connectTo } from './kafkats.ts'
 import type { Fetched, KafkaConnecting, KafkaPort, KafkaRecord } from './port.ts'
 
 export interface KafkaOptions extends KafkaConnecting {
@@ -27,7 +27,7 @@ export interface KafkaOptions extends KafkaConnecting {
   readonly group?: string
 }
 
-const known = new Set(['brokers', 'clientId', 'client', 'topic', 'start', 'gone', 'discover', 'group'])
+const known = new Set(['brokers', 'clientId', 'awayFor', 'client', 'topic', 'start', 'gone', 'discover', 'group'])
 /** How long a request waits on the broker where nothing is there, and where others are only held back by us. */
 const waitMs = 250
 const heldWaitMs = 20
@@ -42,6 +42,7 @@ export function kafka(options: KafkaOptions): Source<KafkaRecord> {
   const { topic } = options
   if (typeof topic !== 'string' || topic === '') throw new RepriseError('INVALID_ARGUMENT', 'kafka needs { topic }')
   if (options.group === '') throw new RepriseError('INVALID_ARGUMENT', 'the group of kafka must have a name')
+  awayMsOf(options)
   const discoverMs = toMs(options.discover ?? '10s', 'discover')
   return {
     async partitions() {

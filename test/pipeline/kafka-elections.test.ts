@@ -7,18 +7,18 @@ import { connectTo } from '../../src/adapters/kafka/kafkats.ts'
 import type { KafkaPort } from '../../src/adapters/kafka/port.ts'
 
 const topic = 'orders'
-const [listOffsets, metadata, apiVersions] = [2, 3, 18]
+const [fetch, listOffsets, metadata, apiVersions] = [1, 2, 3, 18]
 const leaderNotAvailable = 5
 
 describe('a Kafka source and sink', () => {
   let broker: ScriptedBroker
-  let port: KafkaPort
+  let port: KafkaPort | undefined
 
   beforeEach(async () => {
     broker = await ScriptedBroker.start()
   })
   afterEach(async () => {
-    await port.close()
+    await port?.close()
     await broker.close()
   })
 
@@ -39,6 +39,24 @@ describe('a Kafka source and sink', () => {
     port = await connectTo({ brokers: broker.address })
     expect(await port.offset(topic, 0, 'newest')).toBe(7)
   })
+
+  it('end with a code where a broker takes requests and never answers', async () => {
+    const silent = await connectTo({ brokers: broker.address, awayFor: '2s', client: { requestTimeoutMs: 500 } })
+    port = silent
+    const asking = async () => {
+      for (;;) expect(await silent.fetch(topic, [{ partition: 0, offset: 0 }], 1)).toMatchObject([{ outcome: 'later' }])
+    }
+    await expect(asking()).rejects.toMatchObject({ code: 'BROKER_AWAY', data: { awayMs: 2000 } })
+  })
+
+  it('end with a code where nobody is there, and at once where an address is none', async () => {
+    port = undefined
+    const { address } = broker
+    await broker.close()
+    await expect(connectTo({ brokers: address, awayFor: 50 })).rejects.toMatchObject({ code: 'BROKER_AWAY' })
+    await expect(connectTo({ brokers: ['no address'], awayFor: '1h' })).rejects.toThrow('no address')
+    await expect(connectTo({ brokers: address, awayFor: 0 })).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+  })
 })
 
 interface Described {
@@ -47,7 +65,7 @@ interface Described {
   readonly partitions: readonly number[]
 }
 
-/** Speaks as much of the protocol as these tests need: one topic, one broker with the id 1. */
+/** Speaks as much of the protocol as these tests need: one topic, one broker with the id 1. It never answers a fetch. */
 class ScriptedBroker {
   describes: (asked: number) => Described = () => ({ isListed: true, partitions: [0] })
   readonly #server: Server
@@ -69,8 +87,11 @@ class ScriptedBroker {
         rest = Buffer.concat([rest, bytes])
         while (rest.length >= 4 && rest.length >= 4 + rest.readInt32BE(0)) {
           const end = 4 + rest.readInt32BE(0)
-          const answer = Buffer.concat([rest.subarray(8, 12), this.#answer(rest.readInt16BE(4))])
-          socket.write(Buffer.concat([int32(answer.length), answer]))
+          const api = rest.readInt16BE(4)
+          if (api !== fetch) {
+            const answer = Buffer.concat([rest.subarray(8, 12), this.#answer(api)])
+            socket.write(Buffer.concat([int32(answer.length), answer]))
+          }
           rest = rest.subarray(end)
         }
       })
@@ -92,7 +113,7 @@ class ScriptedBroker {
 
   #answer(api: number): Buffer {
     if (api === apiVersions) {
-      const known = [apiVersions, 0, 0, metadata, 4, 4, listOffsets, 5, 5]
+      const known = [apiVersions, 0, 0, fetch, 11, 11, metadata, 4, 4, listOffsets, 5, 5]
       return Buffer.concat([int16(0), int32(known.length / 3), ...known.map(int16)])
     }
     if (api === metadata) return this.#metadata(this.describes(++this.#asked))

@@ -1,0 +1,42 @@
+// A pipeline whose checkpoints are made by a budget for recovery: what was measured decides how far they lie apart.
+
+import { expect, it } from 'vitest'
+import { chooseInterval } from '../../src/core/checkpoint-policy.ts'
+import { timelineId } from '../../src/core/coordinate.ts'
+import { noCosts } from '../../src/core/costs.ts'
+import { keptInterval } from '../../src/engine/checkpoint/timing.ts'
+import { open } from '../../src/index.ts'
+import { collect, count, generated, pipeline } from '../../src/layers/pipeline/index.ts'
+import { hostOf } from '../support/host.ts'
+import { until } from '../support/until.ts'
+
+it('recoverWithin makes checkpoints by the budget, and measures what decides when the next one is due', async () => {
+  const rp = await open('memory:')
+  const triggers: string[] = []
+  rp.events.on('checkpoint-published', ({ trigger }) => triggers.push(trigger))
+  const counted = pipeline('counted', (p) => {
+    p.from(
+      'numbers',
+      generated((n) => n),
+    )
+      .keyBy((n) => n % 10)
+      .aggregate('per-key', count())
+      .filter(() => false)
+      .to('out', collect())
+  })
+  const policy = { recoverWithin: '200ms' }
+  const run = await rp.run(counted, {}, { checkpoint: policy }).started()
+  const attributes = async () => (await hostOf(rp).kernel.store.head([timelineId('pipeline/counted')]))[0]!.attributes
+  await until(async () => '$costs' in (await attributes()), run.result())
+  await run.stop()
+  const made = triggers.slice(0, 8)
+  expect(made).toEqual(made.map(() => 'budget'))
+  const assumed = chooseInterval(policy, noCosts, { entries: 0, ms: 0, isFirst: false })
+  const { costs, interval } = keptInterval(policy, await attributes(), { isFirst: false, now: Date.now() })
+  expect(costs.checkpointMs).not.toBeNull()
+  expect(costs.entriesPerMs).toBeGreaterThan(0)
+  expect(costs.checkpointBytes).toBeGreaterThan(0)
+  expect(interval.entries).not.toBe(assumed.entries)
+  expect(interval.because).not.toEqual(assumed.because)
+  await rp.close()
+})

@@ -1,5 +1,6 @@
-// A real Kafka broker that is killed with SIGKILL under a pipeline that counts from Kafka to Kafka, and started again with what it
-// had. Each record adds one to the count of its key, so every count from 1 up must be there once, for readers of committed records.
+// A real Kafka broker that is killed with SIGKILL under a pipeline that counts from Kafka to Kafka, and started again with
+// what it had. Each record adds one to the count of its key, so every count from 1 up must be there once, for readers of
+// committed records.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { kafka, kafkaSink } from '../../src/adapters/kafka/index.ts'

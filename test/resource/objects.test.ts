@@ -136,6 +136,8 @@ onEveryStore('objects', (world) => {
     await expect(a.patch('web', { merge: { labels: { n: 1 } } })).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
     for (const wrong of [
       { merge: { spec: null } },
+      { merge: { revision: 1, spec: { replicas: 2 } } },
+      { merge: { name: 'other' } },
       { json: [{ op: 'remove', path: '' }] },
       { json: [{ op: 'remove', path: '/spec' }] },
       { merge: { spec: { replicas: 1 } }, json: [] },

@@ -45,6 +45,7 @@ export interface Reporting<Status> extends StatusChange<Status>, Precondition {
 }
 
 const knownPatch = new Set(['merge', 'json'])
+const knownPatched = new Set(['labels', 'annotations', 'owners', 'finalizers', 'spec'])
 const knownWatch = namesOf<WatchOptions>({
   from: true,
   bookmarks: true,
@@ -316,7 +317,7 @@ function patchedFrom<Spec>(name: string, patched: unknown): Updating<Spec> {
   if (typeof given !== 'object' || Array.isArray(given) || given?.spec === undefined || given.spec === null) {
     throw new RepriseError('INVALID_ARGUMENT', `the patch would leave ${name} without a spec`, { name })
   }
-  checkOptions('patch', given, knownNew)
+  checkOptions('patch', given, knownPatched)
   return pick({
     labels: {},
     annotations: {},

@@ -101,7 +101,8 @@ onEveryStore('informers', (world) => {
       { key: 'b', attempts: 3, error: { message: 'b fails' } },
     ])
     bad.delete('a')
-    await act(rp, head!, 'redrive', { keys: ['a'] })
+    const sent = await act(rp, head!, 'redrive', { keys: ['a', 'x'] })
+    expect(sent.facts).toEqual({ redriven: ['a'], missing: ['x'] })
     await until(() => seen.includes('added a=n1'))
     bad.delete('b')
     await handle.change('b', () => ({ spec: { node: 'n2' } }))

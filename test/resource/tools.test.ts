@@ -2,10 +2,12 @@
 
 import { expect, it } from 'vitest'
 import { hostOf } from '../../src/engine/host.ts'
-import { resource } from '../../src/layers/resource/index.ts'
+import { GiveUp, open } from '../../src/index.ts'
+import { controller, resource } from '../../src/layers/resource/index.ts'
 import { describeTimeline } from '../../src/operations/describe.ts'
 import { entriesAfter } from '../../src/operations/history.ts'
 import { declareKinds } from '../../src/operations/models.ts'
+import { cli, workFolder } from '../cli/support.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const sites = resource<{ n: number }>('sites')
@@ -63,4 +65,29 @@ onEveryStore('tools on a kind of resource', (world) => {
     on.close()
     watch.close()
   })
+})
+
+it('the command line lists what a controller gave up, sends it back and discards it', async () => {
+  const place = workFolder()
+  const env = { REPRISE_URL: `sqlite:${place.path}/x.db` }
+  const run = async (...args: string[]) => {
+    const { code, stdout, stderr } = await cli([...args, '--json'], { cwd: place.path, env })
+    return { code, said: stdout === '' ? stderr : JSON.parse(stdout) }
+  }
+  try {
+    const rp = await open(env.REPRISE_URL)
+    const handle = await rp.open(sites)
+    for (const name of ['a', 'b', 'c']) await handle.create({ name, spec: { n: 1 } })
+    const reconcile = () => {
+      throw new GiveUp('no such site')
+    }
+    const working = await rp.open(controller('scaler', { watch: [sites], reconcile }))
+    await working.settled()
+    await rp.close()
+    expect(await run('redrive', 'controller/scaler', 'a')).toEqual({ code: 0, said: { redriven: ['a'], missing: [] } })
+    expect(await run('dead', 'controller/scaler', '--discard', 'b')).toMatchObject({ said: { discarded: ['b'] } })
+    expect((await run('dead', 'controller/scaler')).said).toMatchObject([{ key: 'c' }])
+  } finally {
+    place.remove()
+  }
 })

@@ -7,6 +7,9 @@ import { exit, parseJson, UsageError } from '../exit.ts'
 import { findJob } from '../find.ts'
 import { count } from '../format.ts'
 
+/** There is nothing to resume: whoever works on them goes on. */
+const runByThemselves: ReadonlySet<string> = new Set(['pipeline', 'informer', 'controller'])
+
 const redrive: Command = async ({ engine, args, options, output }) => {
   const [given, ...wanted] = args as [string, ...string[]]
   const isAll = flag(options, 'all')
@@ -19,9 +22,9 @@ const redrive: Command = async ({ engine, args, options, output }) => {
   const { redriven, missing } = facts as { redriven: string[]; missing: string[] }
   output.result({ redriven, missing }, () => {
     const name = given.replace(/^job\//, '')
-    const isPipeline = hostOf(engine).models.find(head!.timeline)?.kind === 'pipeline'
+    const kind = hostOf(engine).models.find(head!.timeline)?.kind ?? ''
     const words = `${count(redriven.length, 'item')} will be tried again: reprise resume ${name}, or run the job`
-    output.line(isPipeline ? said : words)
+    output.line(runByThemselves.has(kind) ? said : words)
     if (missing.length > 0) output.note(`not among the dead letters: ${missing.join(', ')}`)
   })
   return missing.length > 0 ? exit.partly : exit.ok

@@ -34,8 +34,11 @@ function kindOf(kind: 'informer' | 'controller'): Model {
       rollback: forward,
       fork: forward,
       async redrive({ engine, head, key }, { keys }): Promise<Done> {
+        const held = (await readLetters({ engine, head })).map((letter) => letter.key)
+        const redriven = keys ? keys.filter((each) => held.includes(each)) : held
+        const missing = (keys ?? []).filter((each) => !held.includes(each))
         await askFor(engine, head.timeline, 'redrive', keys ?? null, key)
-        return { said: `${keys ? keys.join(', ') : 'all'} sent back`, facts: { keys: keys ?? null } }
+        return { said: `${redriven.length} will be tried again`, facts: { redriven, missing } }
       },
     },
     transfer: { stays: 'it follows objects of its own store: move the resource, and let it start there' },

@@ -33,7 +33,7 @@ export function resourceFold(policy: Pick<Fold<unknown>, 'checkpoint' | 'retain'
 
 const forward: Instead = {
   instead:
-    'whoever watches it counts on revisions that only go forward: read an earlier state with reprise at ID@SEQ, and write it again',
+    'whoever watches it counts on revisions that only go forward: read an earlier state with reprise at, and write it again',
 }
 const alone: Instead = {
   instead: 'a copy would have the same uids and revisions as the original: export it, and import it into another store',

@@ -11,6 +11,8 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 const programs = join(root, 'test/programs')
 // Two folders deep, as the library's own files are: what they look for beside themselves is found from here too.
 const bundles = join(root, '.built/programs')
+// Some of them run an example.
+const examples = join(root, 'examples')
 const library = join(root, 'dist/index.js')
 
 /** @example spawn(process.execPath, [programPath('job-worker'), url]) */
@@ -19,9 +21,8 @@ export function programPath(name: string): string {
     throw new Error('child programs use the built library: run `npm run build` first (npm test does)')
   }
   const bundle = join(bundles, `${name}.mjs`)
-  if (changedAt(bundle) <= changedAt(library, ...readdirSync(programs).map((file) => join(programs, file)))) {
-    make(name, bundle)
-  }
+  const sources = [programs, examples].flatMap((folder) => readdirSync(folder).map((file) => join(folder, file)))
+  if (changedAt(bundle) <= changedAt(library, ...sources)) make(name, bundle)
   return bundle
 }
 

@@ -1,0 +1,145 @@
+// A small deployment controller: an object says which command must run and how often, and the controller starts and stops real
+// processes until it is so. Kill a process and it is started again; kill the controller (kill -9) and the next one takes
+// over the processes that still run. It keeps no list of its own: it looks at what runs, so there is nothing to lose.
+//
+//   npx tsx examples/deployments.ts sqlite:deployments.db                          # runs the controller; start two, kill one
+//   npx tsx examples/deployments.ts sqlite:deployments.db web 3 sleep 600          # wants three of them; 0 for none
+
+import { execFile, spawn } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { promisify } from 'node:util'
+import { isReprise, open } from 'reprise'
+import { controller, type ResourceObject, resource } from 'reprise/resources'
+
+export interface Deployment {
+  /** A name of your own, so that two stores on one machine do not take each other's processes for theirs. */
+  readonly cluster: string
+  readonly command: readonly [string, ...string[]]
+  readonly replicas: number
+}
+
+export interface Running {
+  /** By number of the replica. */
+  readonly pids: readonly number[]
+}
+
+export const deployments = resource<Deployment, Running>('deployments')
+
+/** Holds a deleted deployment until its processes have ended. */
+const finalizer = 'processes'
+
+export const deploying = controller('deploying', {
+  watch: [deployments],
+  concurrency: 4,
+  retry: { backoff: '200ms', backoffMax: '5s' },
+  // Nobody tells us that a process has ended.
+  every: '200ms',
+  async reconcile({ name, object, of, event, report }) {
+    if (!object) return
+    const { uid, deletingAt, finalizers, spec } = object
+    if (deletingAt === undefined && !finalizers.includes(finalizer)) {
+      // Before the first process starts. The change brings us back here.
+      await of(deployments).change(name, (now) => ({ finalizers: [...now.finalizers, finalizer] }), { uid })
+      return
+    }
+    const wanted = new Set(marksOf(object))
+    const pids = new Map<string, number>()
+    let isEnding = false
+    for (const { pid, mark } of await processesOf(object)) {
+      // One of each is kept: a controller that was overtaken may have started another one.
+      if (wanted.has(mark) && !pids.has(mark)) pids.set(mark, pid)
+      else isEnding = end(pid)
+    }
+    for (const mark of wanted) {
+      if (pids.has(mark)) continue
+      const pid = await start(spec.command, mark)
+      pids.set(mark, pid)
+      await event('Started', `${mark} as process ${pid}`)
+    }
+    if (isEnding) return { requeueAfter: '50ms' }
+    if (deletingAt !== undefined) {
+      const off = (now: ResourceObject) => ({ finalizers: now.finalizers.filter((each) => each !== finalizer) })
+      await of(deployments).change(name, off, { uid })
+      return
+    }
+    await report({
+      status: { pids: [...wanted].map((mark) => pids.get(mark)!) },
+      conditions: [{ type: 'Ready', status: 'True' }],
+    })
+    return
+  },
+})
+
+/** What the processes are called that should run: another command, another name. */
+function marksOf(object: ResourceObject<Deployment, Running>): string[] {
+  const { command, replicas } = object.spec
+  const version = createHash('sha256').update(JSON.stringify(command)).digest('hex').slice(0, 8)
+  const count = object.deletingAt === undefined ? replicas : 0
+  return Array.from({ length: count }, (_, i) => `${prefixOf(object)}${version}/${i}`)
+}
+
+function prefixOf({ uid, spec }: Pick<ResourceObject<Deployment>, 'uid' | 'spec'>): string {
+  return `reprise:${spec.cluster}/${uid}/`
+}
+
+/** What runs for a deployment, the oldest first. Processes that have ended and wait to be collected have no mark any more. */
+export async function processesOf(object: Pick<ResourceObject<Deployment>, 'uid' | 'spec'>) {
+  const { stdout } = await promisify(execFile)('ps', ['-A', '-o', 'pid=,args='], { maxBuffer: 64 * 1024 * 1024 })
+  const prefix = prefixOf(object)
+  const found = stdout.split('\n').flatMap((line) => {
+    const [, pid, mark] = /^\s*(\d+)\s+(\S+)/.exec(line) ?? []
+    return mark?.startsWith(prefix) ? [{ pid: Number(pid), mark }] : []
+  })
+  return found.sort((a, b) => a.pid - b.pid)
+}
+
+/**
+ * It goes on without us, and its mark is what `ps` shows as its command. Programs that go by the name they are called with
+ * (busybox) need another way.
+ */
+async function start([command, ...args]: Deployment['command'], mark: string): Promise<number> {
+  const child = spawn(command, args, { argv0: mark, detached: true, stdio: 'ignore' })
+  await new Promise((resolve, reject) => child.once('spawn', resolve).once('error', reject))
+  child.unref()
+  return child.pid!
+}
+
+function end(pid: number): true {
+  try {
+    process.kill(pid, 'SIGTERM')
+  } catch (error) {
+    // It has ended meanwhile.
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+  }
+  return true
+}
+
+/** Wants this many of a command from now on; null: wants the deployment gone. */
+export async function want(url: string, name: string, spec: Deployment | null): Promise<void> {
+  const rp = await open(url)
+  try {
+    const handle = await rp.open(deployments)
+    if (!spec) await handle.delete(name)
+    else
+      await handle.create({ name, spec }).catch(async (error: unknown) => {
+        if (!isReprise(error, 'EXISTS')) throw error
+        await handle.update({ name, revision: 'any', spec })
+      })
+  } finally {
+    await rp.close()
+  }
+}
+
+/** Works until this process ends; while another one does, it waits to take over. */
+export async function runController(url: string): Promise<void> {
+  const rp = await open(url)
+  const working = await rp.open(deploying)
+  await working.led()
+}
+
+if (process.argv[1]?.endsWith('deployments.ts')) {
+  const [url = 'sqlite:deployments.db', name, replicas, command, ...args] = process.argv.slice(2)
+  if (!name) await runController(url)
+  else if (Number(replicas) === 0 || !command) await want(url, name, null)
+  else await want(url, name, { cluster: url, command: [command, ...args], replicas: Number(replicas) })
+}

@@ -72,6 +72,15 @@ export const contexts: Readonly<Record<string, readonly string[]>> = {
     "declare const routes: import('reprise/resources').ConfigDefinition<Routes>",
     "declare const push: import('reprise/resources').ConfigHandle<Routes>",
   ],
+  'docs/guides/resources.md': [
+    'interface Site { readonly replicas: number }',
+    'interface SiteStatus { readonly ready: number }',
+    "declare const sites: import('reprise/resources').ResourceDefinition<Site, SiteStatus>",
+    "declare const pods: import('reprise/resources').ResourceDefinition<{ readonly node: string }>",
+    "declare const handle: import('reprise/resources').ResourceHandle<Site, SiteStatus>",
+    'declare const dns: { put(name: string, replicas: number): Promise<void>; remove(name: string): Promise<void> }',
+    'declare const mail: { send(text: string, options: { idempotencyKey: string }): Promise<string> }',
+  ],
   'docs/guides/saves.md': [
     'interface Model { readonly epoch: number }',
     'declare const model: Model',

@@ -48,9 +48,10 @@ export async function startServe(
   { folder, url, port }: Place,
   cleanups: Cleanups,
   more: readonly string[] = [],
+  env: NodeJS.ProcessEnv = process.env,
 ): Promise<Running> {
   const args = [bin, 'serve', '--port', String(port), '--url', url, '--token-file', 'tokens.json', ...more]
-  const child = spawn(process.execPath, args, { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'] })
+  const child = spawn(process.execPath, args, { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] })
   const closed = new Promise<void>((resolve) => child.once('close', () => resolve()))
   let said = ''
   await new Promise<void>((resolve, reject) => {

@@ -78,8 +78,10 @@ const serve: Command = async ({ options, output }) => {
     const shown = { url: listening.url, store: shownUrl(urlOf(where)), tokenFile, readOnly }
     const interruption = onInterrupt(output, dev ? null : 'closing')
     const verb = dev?.isReload ? 'reloaded,' : 'serving'
-    output.result(shown, () => output.line(`${verb} ${shown.store} at ${link ?? listening.url}`))
-    if (link !== null && flag(options, 'open')) openBrowser(link)
+    // A file or a log keeps what it is told: there the link would lie open until somebody uses it.
+    const address = output.isTerminal && link !== null ? link : listening.url
+    output.result(shown, () => output.line(`${verb} ${shown.store} at ${address}`))
+    if (link !== null && flag(options, 'open')) openBrowser(link, output)
     await (dev ? Promise.race([interruption.asked, dev.over]) : interruption.asked)
     await Promise.all([listening.close(), handler.close()])
     interruption.off()
@@ -151,10 +153,10 @@ export async function loadServer() {
   }
 }
 
-function openBrowser(url: string): void {
+function openBrowser(url: string, output: Output): void {
   const [command, ...args] =
     process.platform === 'darwin' ? ['open'] : process.platform === 'win32' ? ['cmd', '/c', 'start', ''] : ['xdg-open']
   const child = spawn(command!, [...args, url], { stdio: 'ignore', detached: true })
-  child.once('error', () => undefined)
+  child.once('error', () => output.note(`--open: no browser was opened, ${command} is not here`))
   child.unref()
 }

@@ -1,0 +1,69 @@
+// `reprise serve --open`, with an opener of our own on the path that notes what it is given.
+
+import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { delimiter, join } from 'node:path'
+import { afterEach, expect, it } from 'vitest'
+import { until } from '../support/until.ts'
+import { type Cleanups, type Place, placeOn, startServe, tokenIn } from './serving.ts'
+
+const cleanups: Cleanups = []
+afterEach(async () => {
+  for (const clean of cleanups.splice(0).reverse()) await clean()
+})
+
+/** Under the names of both platforms; what it was given, and its environment, are there all at once or not at all. */
+function openerIn({ folder }: Place) {
+  const bin = join(folder, 'bin')
+  mkdirSync(bin)
+  for (const name of ['xdg-open', 'open']) {
+    const file = join(bin, name)
+    writeFileSync(file, '#!/bin/sh\nprintf "%s\\n" "$@" > "$NOTE.part"\nenv >> "$NOTE.part"\nmv "$NOTE.part" "$NOTE"\n')
+    chmodSync(file, 0o700)
+  }
+  return {
+    noteOf: (note: string) => join(folder, note),
+    env: (note: string) => ({
+      ...process.env,
+      PATH: `${bin}${delimiter}${process.env.PATH}`,
+      NOTE: join(folder, note),
+    }),
+  }
+}
+
+it('hands the opener a link that works once; no token, and no link in what a log keeps', async () => {
+  const place = await placeOn('sqlite', cleanups)
+  const opener = openerIn(place)
+  const quiet = await startServe(place, cleanups, [], opener.env('quiet'))
+  expect((await fetch(`http://127.0.0.1:${place.port}/healthz`)).status).toBe(200)
+  await quiet.kill()
+
+  const running = await startServe(place, cleanups, ['--open'], opener.env('asked'))
+  await until(() => existsSync(opener.noteOf('asked')))
+  // It started before the other one, which was heard of: nothing was opened unasked.
+  expect(existsSync(opener.noteOf('quiet'))).toBe(false)
+
+  const [link, ...environment] = readFileSync(opener.noteOf('asked'), 'utf8').split('\n')
+  const address = `http://127.0.0.1:${place.port}`
+  expect(link).toMatch(new RegExp(`^${address}/login/[\\w-]{16,}$`))
+  const token = tokenIn(place.folder)
+  expect([link, ...environment].join('\n')).not.toContain(token)
+
+  const first = await fetch(link!, { redirect: 'manual' })
+  expect([first.status, first.headers.get('set-cookie')]).toEqual([303, expect.stringContaining('HttpOnly')])
+  const second = await fetch(link!, { redirect: 'manual' })
+  expect([second.status, second.headers.get('set-cookie')]).toEqual([401, null])
+
+  // Its output is no terminal here: what is written to a file lets nobody in.
+  expect(running.said()).toContain(`at ${address}\n`)
+  expect(running.said()).not.toContain('/login/')
+  expect(running.said()).not.toContain(token)
+})
+
+it('says so where there is no opener, and serves all the same', async () => {
+  const place = await placeOn('sqlite', cleanups)
+  const running = await startServe(place, cleanups, ['--open'], { ...process.env, PATH: place.folder })
+  await until(() => running.said().includes('--open'))
+  expect(running.said()).toMatch(/--open: .*(xdg-open|open) is not here/)
+  expect(running.said()).not.toContain('/login/')
+  expect((await fetch(`http://127.0.0.1:${place.port}/healthz`)).status).toBe(200)
+})

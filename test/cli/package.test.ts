@@ -2,7 +2,17 @@
 // the other versions; offline they are left out, with the reason. REPRISE_NODES names others.
 
 import { spawnSync } from 'node:child_process'
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, posix } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -89,6 +99,18 @@ describe('the docs in the package', () => {
     const [, page, anchor] = /^reprise\/(.*)#(.*)$/.exec(docs)!
     expect(files).toContain(page)
     expect(anchorsOf(readFileSync(join(root, page!), 'utf8'))).toContain(anchor)
+  })
+})
+
+describe('the dashboard in the package', () => {
+  it('is there once, built, and adds less than 1.5 MB to what is unpacked', () => {
+    const files = packed()
+    const built = files.filter((name) => name.startsWith('dist/dashboard/'))
+    expect(built).toContain('dist/dashboard/index.html')
+    expect(files.filter((name) => name.startsWith('dashboard/') || name.endsWith('.map'))).toEqual([])
+    const bytes = built.reduce((sum, name) => sum + statSync(join(root, name)).size, 0)
+    expect(bytes).toBeGreaterThan(50_000)
+    expect(bytes).toBeLessThan(1_500_000)
   })
 })
 

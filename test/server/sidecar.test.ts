@@ -58,6 +58,26 @@ onEveryStore(
       expect((await there.ask(`${notes}/history`)).value.coordinate.seq).toBe(2)
     })
 
+    it('edits a fork in two calls: asked again from the start it does what is missing, and one of two who edit is told', async () => {
+      const [here, there] = await twoServers()
+      await here.ask(`${notes}/entries`, { body: entries('a', 'b', 'c') })
+      const edited = async (server: TestServer, key: string) => {
+        const fork = await server.ask(`${notes}/fork`, { body: { to: 'edited', seq: 2 }, key: 'fork' })
+        expect([fork.status, fork.value.timeline, fork.value.seq]).toEqual([200, 'notes/edited', 2])
+        const edit = { ...entries('other'), expect: fork.value.seq }
+        return await server.ask(`${at('notes/edited')}/entries`, { body: edit, key })
+      }
+      // The fork was made, and its client died.
+      await here.ask(`${notes}/fork`, { body: { to: 'edited', seq: 2 }, key: 'fork' })
+      expect((await edited(there, 'edit')).value).toEqual({ first: 3, seq: 3, isDuplicate: false })
+      expect((await edited(here, 'edit')).value).toEqual({ first: 3, seq: 3, isDuplicate: true })
+      expect((await edited(here, 'late')).value.code).toBe('CONFLICT')
+      const typesOf = async (id: string) =>
+        (await here.ask(`${at(id)}/history`)).value.entries.map(({ type }: { type: string }) => type)
+      expect(await typesOf('notes/edited')).toEqual(['a', 'b', 'other'])
+      expect(await typesOf('notes/ann')).toEqual(['a', 'b', 'c'])
+    })
+
     it('refuses whatever comes under the epoch of a lease that is over', async () => {
       const [here, there] = await twoServers()
       const { value: mine } = await here.ask(`${notes}/lease`, { body: { holder: 'one' } })

@@ -38,6 +38,12 @@ interface CacheUse {
   readonly misses: number
 }
 
+interface MemoUse {
+  readonly memo: string
+  readonly hits: number
+  readonly misses: number
+}
+
 interface Consumer {
   readonly name: string
   readonly owner: string
@@ -55,6 +61,8 @@ interface Doctor {
   }[]
 }
 
+const rate = (hits: number, misses: number) => `${Math.round((100 * hits) / (hits + misses))} %`
+
 export function System() {
   // What tells of the whole store is not for a token that reaches a part of it.
   const isWhole = about.value?.scopes === null
@@ -66,7 +74,7 @@ export function System() {
   const letters = useGet<{ letters: readonly Letter[] }>('v1/dead-letters')
   const pipelines = useGet<SearchAnswer>('v1/search', { kind: 'pipeline', limit: 50 })
   const memos = useGet<SearchAnswer>('v1/search', { kind: 'memo', limit: 50 })
-  const caches = useGet<{ caches: readonly CacheUse[] }>(whole('v1/caches'))
+  const caches = useGet<{ caches: readonly CacheUse[]; memos: readonly MemoUse[] }>(whole('v1/caches'))
   const doctor = useGet<Doctor>(whole('v1/doctor'))
   useEffect(() => {
     const often = [workers, queues, consumers, pipelines, memos, caches]
@@ -187,7 +195,22 @@ export function System() {
           heads={['Cache', '>Hit rate', '>Hits', '>Misses']}
           rows={(caches.value?.caches ?? []).map(({ door, hits, misses }) => ({
             key: door,
-            cells: [door, `${Math.round((100 * hits) / (hits + misses))} %`, count(hits), count(misses)],
+            cells: [door, rate(hits, misses), count(hits), count(misses)],
+          }))}
+        />
+      </Part>
+      <Part
+        title="Memos"
+        loaded={caches}
+        count={caches.value?.memos.length}
+        none="No memo was asked for anything in the process of this server since it started; /metrics of the process that asks counts its own."
+      >
+        <Table
+          name="Memos"
+          heads={['Memo', '>Hit rate', '>Hits', '>Misses']}
+          rows={(caches.value?.memos ?? []).map(({ memo, hits, misses }) => ({
+            key: memo,
+            cells: [memo, rate(hits, misses), count(hits), count(misses)],
           }))}
         />
       </Part>

@@ -59,6 +59,14 @@ export interface EngineEvents {
   }
   /** A group went back, together. */
   readonly 'group-restored': { readonly restore: string; readonly members: readonly string[] }
+  /**
+   * Somebody asked a memo for a result, and where it was. `stale`: it had grown old, and was given all the same. `failed`: it
+   * was nowhere, and could not be computed.
+   */
+  readonly recalled: {
+    readonly memo: string
+    readonly from: 'memory' | 'store' | 'stale' | 'remote' | 'computed' | 'failed'
+  }
   readonly 'store-retry': { readonly error: unknown; readonly attempt: number }
   readonly 'worker-retired': { readonly worker: string; readonly because: string }
   readonly 'worker-renewed': { readonly worker: string }

@@ -41,6 +41,10 @@ const families = {
   reprise_http_request_seconds: { kind: 'histogram', help: 'Time to answer a request' },
   reprise_cache_events_total: { kind: 'counter', help: 'Hits and misses that build tools told, by where they looked' },
   reprise_cache_lookups_total: { kind: 'counter', help: 'Artifacts that build tools asked for, by door and outcome' },
+  reprise_memo_lookups_total: {
+    kind: 'counter',
+    help: 'Results that memos were asked for in this process, by memo and where they were',
+  },
   reprise_http_streams: { kind: 'gauge', help: 'Clients that follow the feed' },
   reprise_workers: { kind: 'gauge', help: 'Workers, by state' },
   reprise_queue_timelines: { kind: 'gauge', help: 'Timelines of a queue, by state' },

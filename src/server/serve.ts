@@ -117,7 +117,7 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
       index: new TimelineIndex(of, limits.indexedTimelines),
       access,
       metrics,
-      lookups: new CacheLookups(metrics),
+      lookups: new CacheLookups(metrics, of.events),
       sidecars: new Sidecars(of, limits.openTimelines),
       feed: new SharedFeed(hostOf(of).kernel),
       answers: new Answers(of, limits.answersMs),
@@ -232,6 +232,7 @@ class RunningServer {
     await Promise.all([...this.#others.values()].map((other) => other.close()))
     await this.#places.close()
     this.#parts.metrics.close()
+    this.#parts.lookups.close()
     await this.#parts.remoteJobs.close()
     await this.#parts.sidecars.close()
     await this.#parts.artifacts.close()

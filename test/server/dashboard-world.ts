@@ -188,7 +188,7 @@ export const visitsOf = (name: string, faucet: Faucet) =>
     visits.map(({ room }) => room).to('rooms', collect())
   })
 
-const square = memo('square', { version: 1, run: (side: number) => side * side })
+export const square = memo('square', { version: 1, run: (side: number) => side * side })
 
 const nightly = schedule('nightly', { workflow: long, cron: '0 3 * * *', input: 1 })
 

@@ -3,7 +3,7 @@
 
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { Dashboard, found } from './dashboard-support.ts'
-import { counter } from './dashboard-world.ts'
+import { counter, square } from './dashboard-world.ts'
 import { at, secret } from './support.ts'
 
 let board: Dashboard
@@ -115,6 +115,14 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await board.page.getByRole('cell', { name: 'alive' }).waitFor()
     await board.page.getByText('1 worker alive').waitFor()
     await board.page.getByRole('table', { name: 'Remembered results' }).getByText('memo/square').waitFor()
+  })
+
+  it('shows how often the memos of the serving process found what they were asked for', async () => {
+    const squares = await board.rp.open(square)
+    for (const side of [8, 8]) await squares.call(side)
+    await board.show('#/system')
+    const memos = board.page.getByRole('table', { name: 'Memos' })
+    await memos.getByRole('row', { name: 'square 50 % 1 1' }).waitFor()
   })
 
   it('has no button that works for somebody who may only look', async () => {

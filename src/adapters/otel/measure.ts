@@ -19,6 +19,7 @@ export function measure(events: Events, meter: Meter): () => void {
   const drills = count('drills', 'Drills, by outcome')
   const fenced = count('fenced', 'Timelines that another owner took over')
   const retries = count('store.retries', 'Commits that were asked for again')
+  const recalls = count('memo.lookups', 'Results that memos were asked for here, by memo and where they were')
   const problems = count('problems', 'Problems that were reported')
   const offs = [
     events.on('committed', (told) => {
@@ -37,6 +38,7 @@ export function measure(events: Events, meter: Meter): () => void {
     events.on('drilled', ({ ok }) => drills.add(1, { outcome: ok ? 'ok' : 'failed' })),
     events.on('fenced', () => fenced.add(1)),
     events.on('store-retry', () => retries.add(1)),
+    events.on('recalled', ({ memo, from }) => recalls.add(1, { memo, result: from })),
     events.on('problem', () => problems.add(1)),
   ]
   return () => {

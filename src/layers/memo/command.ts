@@ -165,21 +165,27 @@ export class CommandHandle {
     let executed: { notKept: string | null } | null = null
     const remembered =
       found?.remembered ??
-      (await this.#remembering.compute(key, options, async (id, taken) => {
-        const made = await this.#execute(id, taken, key, digests, options)
-        executed = made
-        return made.remembered
-      }))
+      (await this.#remembering
+        .compute(key, options, async (id, taken) => {
+          const made = await this.#execute(id, taken, key, digests, options)
+          executed = made
+          return made.remembered
+        })
+        .catch((error) => {
+          this.#remembering.recalled('failed', options)
+          throw error
+        }))
     this.#remembering.used(remembered)
     const { outcome, ...provenance } = remembered.envelope
     const { exitCode, said, files } = (outcome as { readonly value: CommandValue }).value
     const { unmatched } = digests
     const given = { exitCode, said, outputs: files.map(({ path }) => path), unmatched, provenance }
     const own = executed as { readonly notKept: string | null } | null
-    if (own) return { ...given, from: 'computed', isInPlace: true, notKept: own.notKept }
+    const from = own ? 'computed' : !found && remembered.envelope.origin ? 'remote' : 'store'
+    this.#remembering.recalled(from, options)
+    if (own) return { ...given, from, isInPlace: true, notKept: own.notKept }
     for (const each of said) options.onSaid?.(each)
     // A failure has no outputs; and what nobody could keep lies where the one who made it left it.
-    const from = !found && remembered.envelope.origin ? 'remote' : 'store'
     if (exitCode !== 0 || !remembered.record) return { ...given, from, isInPlace: false, notKept: null }
     const isInPlace = await inDirectory(this.#remembering.host, this.#directory, options.signal, () => {
       clearLeftovers(this.#directory)

@@ -196,14 +196,20 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
       const envelope = kept && (codec.decode(kept.bytes) as Envelope)
       if (envelope && this.#remembering.judge(envelope) === 'fresh') {
         this.#remembering.used(kept)
+        this.#remembering.recalled('memory', options)
         return this.#given({ ...kept, envelope, stream: null }, 'memory')
       }
       const found = await this.#remembering.find(key)
       if (found) return this.#found(found, key, args, options)
     }
-    const computed = await this.#compute(key, args, options)
+    const computed = await this.#compute(key, args, options).catch((error) => {
+      this.#remembering.recalled('failed', options)
+      throw error
+    })
     this.#remembering.used(computed)
-    return this.#given(computed, computed.envelope.origin ? 'remote' : 'computed')
+    const from = computed.envelope.origin ? 'remote' : 'computed'
+    this.#remembering.recalled(from, options)
+    return this.#given(computed, from)
   }
 
   /** What is remembered for these arguments, without computing; null if nothing is. */
@@ -252,6 +258,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
 
   #found({ remembered, judged }: Judged, key: Key, args: Args, options: CallOptions) {
     this.#remembering.used(remembered)
+    this.#remembering.recalled(judged === 'fresh' ? 'store' : 'stale', options)
     if (judged === 'fresh') {
       this.#keep(key, remembered)
       return this.#given(remembered, 'store')

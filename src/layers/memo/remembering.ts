@@ -8,6 +8,7 @@ import { LevelError } from '../../engine/cache/level.ts'
 import { type CacheKeep, checkKeep, forgetEntry, Pruner } from '../../engine/cache/retention.ts'
 import { Uses } from '../../engine/cache/uses.ts'
 import type { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
+import type { EngineEvents } from '../../engine/events.ts'
 import type { Host } from '../../engine/host.ts'
 import { type Envelope, entryId, mainScope, memoCache, type Remembered, readEntry } from './entry.ts'
 import { type Explanation, explain, told } from './explain.ts'
@@ -100,6 +101,11 @@ export class Remembering {
   check(): void {
     this.host.check()
     if (this.#isClosed) throw new RepriseError('CLOSED', `${this.#what} was closed`, { name: this.#name })
+  }
+
+  /** For those who count. Whoever asks to compute it anew looks nothing up. */
+  recalled(from: EngineEvents['recalled']['from'], { refresh }: { readonly refresh?: boolean }): void {
+    if (!refresh) this.host.kernel.events.emit('recalled', { memo: this.#name, from })
   }
 
   /** In its own scope first. */

@@ -195,13 +195,15 @@ export const systemRoutes: readonly Route[] = [
     path: '/v1/caches',
     id: 'listCaches',
     tag: 'system',
-    summary: 'How often build tools found what they asked for, since this server started',
+    summary:
+      'How often build tools, and memos in the process of this server, found what they asked for since it started',
     role: 'read',
     isWhole: true,
     answer: shapes.answer({
       caches: shapes.list(shapes.answer({ door: shapes.text, hits: shapes.count, misses: shapes.count })),
+      memos: shapes.list(shapes.answer({ memo: shapes.text, hits: shapes.count, misses: shapes.count })),
     }),
-    call: ({ server }) => ({ caches: server.lookups.list() }),
+    call: ({ server }) => ({ caches: server.lookups.list(), memos: server.lookups.memos() }),
   },
   {
     method: 'GET',

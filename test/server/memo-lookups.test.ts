@@ -1,0 +1,103 @@
+// How often the memos of a process found what they were asked for, as its server tells it.
+
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import fc from 'fast-check'
+import { afterEach, expect, it } from 'vitest'
+import { command, memo } from '../../src/layers/memo/index.ts'
+import { startServer, type TestServer } from './support.ts'
+
+const cleanups: (() => unknown)[] = []
+afterEach(async () => {
+  for (const clean of cleanups.splice(0).reverse()) await clean()
+})
+
+async function served(): Promise<TestServer> {
+  const here = await startServer()
+  cleanups.push(() => here.close())
+  return here
+}
+
+const memosOf = async (here: TestServer) => (await here.ask('/v1/caches')).value.memos
+
+/** @example { store: 2, computed: 1 } */
+async function figuresOf(here: TestServer, name: string): Promise<Record<string, number>> {
+  const { value } = await here.ask('/metrics')
+  const lines = [...value.matchAll(/^reprise_memo_lookups_total\{memo="([^"]*)",result="(\w+)"\} (\d+)$/gm)]
+  return Object.fromEntries(lines.filter(([, memo]) => memo === name).map(([, , from, n]) => [from, Number(n)]))
+}
+
+const half = (n: number) => {
+  if (n < 0) throw new Error('no')
+  return n / 2
+}
+
+it('whatever is asked in whatever order: a hit for each that was there, a miss for each that was not', async () => {
+  const here = await served()
+  const asked = fc.record({ n: fc.integer({ min: -1, max: 2 }), refresh: fc.boolean() })
+  let round = 0
+  await fc.assert(
+    fc.asyncProperty(fc.array(asked, { minLength: 1, maxLength: 8 }), fc.boolean(), async (calls, inMemory) => {
+      const name = `half-${round++}`
+      const options = { version: 1, run: half, ...(!inMemory && { cacheBytes: 0 }) }
+      const handle = await here.rp.open(memo(name, options))
+      const known = new Set<number>()
+      const expected = { hits: 0, computed: 0, failed: 0 }
+      for (const { n, refresh } of calls) {
+        await handle.recall([n], { refresh }).catch(() => undefined)
+        // Whoever says "compute it anew" looks nothing up.
+        if (!refresh) expected[known.has(n) ? 'hits' : n < 0 ? 'failed' : 'computed'] += 1
+        if (n >= 0) known.add(n)
+        // Nor does whoever only peeks.
+        await handle.peek(n)
+      }
+      const { memory = 0, store = 0, computed = 0, failed = 0, ...others } = await figuresOf(here, name)
+      expect({ hits: memory + store, computed, failed, others }).toEqual({ ...expected, others: {} })
+      if (!inMemory) expect(memory).toBe(0)
+      const { hits, misses } = {
+        hits: 0,
+        misses: 0,
+        ...(await memosOf(here)).find((each: { memo: string }) => each.memo === name),
+      }
+      expect({ hits, misses }).toEqual({ hits: expected.hits, misses: expected.computed + expected.failed })
+    }),
+    { numRuns: 10 },
+  )
+})
+
+it('counts a failure that is remembered, an old result and a command like any other', async () => {
+  const here = await served()
+  const failing = await here.rp.open(memo('failing', { version: 1, errors: '1h', cacheBytes: 0, run: () => half(-1) }))
+  for (let i = 0; i < 3; i++) await expect(failing.call()).rejects.toThrow('no')
+  expect(await memosOf(here)).toEqual([{ memo: 'failing', hits: 2, misses: 1 }])
+
+  const old = await here.rp.open(memo('old', { version: 1, ttl: 0, stale: '1h', cacheBytes: 0, run: half }))
+  expect([await old.call(4), await old.call(4)]).toEqual([2, 2])
+  await old.close()
+  // The one that nobody waits for was asked for by nobody.
+  expect(await figuresOf(here, 'old')).toEqual({ computed: 1, stale: 1 })
+
+  const folder = mkdtempSync(join(tmpdir(), 'reprise-lookups-'))
+  cleanups.push(() => rmSync(folder, { recursive: true, force: true }))
+  writeFileSync(join(folder, 'in.txt'), 'in')
+  const copy = { cmd: 'cp in.txt out.txt', directory: folder, inputs: ['in.txt'], outputs: ['out.txt'] }
+  const copying = await here.rp.open(command('copy', copy))
+  await copying.run()
+  await copying.run()
+  await copying.run({ refresh: true })
+  expect(await figuresOf(here, 'copy')).toEqual({ computed: 1, store: 1 })
+})
+
+it('is of this process: a server that was closed hears no more, and the next one starts from nothing', async () => {
+  const here = await served()
+  const handle = await here.rp.open(memo('half', { version: 1, run: half }))
+  await handle.call(2)
+  await here.server.close()
+  expect(here.rp.events.has('recalled')).toBe(false)
+  const next = await startServer({ rp: here.rp })
+  cleanups.push(() => next.server.close())
+  expect(await memosOf(next)).toEqual([])
+  await handle.call(2)
+  expect(await memosOf(next)).toEqual([{ memo: 'half', hits: 1, misses: 0 }])
+})

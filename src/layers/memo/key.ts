@@ -2,7 +2,6 @@
 // entry, each as a digest of its own, so that a miss can name the part that changed. They go into the key in the
 // canonical encoding, with their lengths: no choice of names or values makes two different sets of parts one key.
 
-import { toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 
@@ -49,25 +48,36 @@ export function keyOf(coding: Coding, input: KeyInput): Key {
     .map(([key, value]) => [key, value ?? null] as const)
     .sort(byName)
   const digest = hash(codec.encode([format, name, version, args, Object.entries(files).sort(byName), env]))
+  let parts: KeyParts | null = null
   return {
-    hex: toHex(digest),
+    hex: hexOf(digest),
     look: input.look ?? '',
-    parts: {
-      version,
-      args: toHex(hash(args)),
-      files,
-      env: Object.fromEntries(env.map(([key, value]) => [key, value === null ? '' : shortDigest(coding, key, value)])),
+    // A hit asks for none of them.
+    get parts() {
+      parts ??= {
+        version,
+        args: hexOf(hash(args)),
+        files,
+        env: Object.fromEntries(
+          env.map(([key, value]) => [key, value === null ? '' : shortDigest(coding, key, value)]),
+        ),
+      }
+      return parts
     },
   }
 }
 
+function hexOf({ buffer, byteOffset, length }: Uint8Array): string {
+  return Buffer.from(buffer, byteOffset, length).toString('hex')
+}
+
 /** Short, for the name of a step: the same for equal arguments. */
 export function argsPrint(coding: Coding, name: string, args: unknown): string {
-  return toHex(coding.hash(encodedArgs(coding, name, args))).slice(0, shortLength)
+  return hexOf(coding.hash(encodedArgs(coding, name, args))).slice(0, shortLength)
 }
 
 function shortDigest({ codec, hash }: Coding, name: string, value: string): string {
-  return toHex(hash(codec.encode(['memo/env', name, value]))).slice(0, shortLength)
+  return hexOf(hash(codec.encode(['memo/env', name, value]))).slice(0, shortLength)
 }
 
 function encodedArgs({ codec }: Coding, name: string, args: unknown): Uint8Array {
@@ -82,15 +92,22 @@ function encodedArgs({ codec }: Coding, name: string, args: unknown): Uint8Array
 }
 
 /** A list with properties of its own would be the same key as the list without. */
-function checkLists(value: unknown, above: ReadonlySet<unknown> = new Set()): void {
+function checkLists(value: unknown, above: Set<unknown> = new Set()): void {
   if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value) || above.has(value)) return
   const isList = Array.isArray(value)
-  if (isList && Object.keys(value).some((key) => !/^\d+$/.test(key))) {
+  if (isList && hasProperties(value)) {
     throw new RepriseError('UNSERIALIZABLE', 'a list has properties beside its items', {})
   }
-  const within = new Set(above).add(value)
-  const inner = value instanceof Map || value instanceof Set ? [...value] : Object.values(value)
-  for (const each of inner) checkLists(each, within)
+  above.add(value)
+  const inner = value instanceof Map || value instanceof Set ? value : Object.values(value)
+  for (const each of inner) if (typeof each === 'object') checkLists(each, above)
+  above.delete(value)
+}
+
+function hasProperties(list: readonly unknown[]): boolean {
+  const keys = Object.keys(list)
+  // Items come before properties: behind the last item there is none.
+  return keys.at(-1) !== String(list.length - 1) && keys.some((key) => !/^\d+$/.test(key))
 }
 
 function byName([a]: readonly [string, unknown], [b]: readonly [string, unknown]): number {

@@ -16,7 +16,7 @@ import { type Described, describes } from '../../engine/model.ts'
 import { type Asker, type Recallable, recalls } from '../../engine/recall.ts'
 import type { Envelope, Outcome, Provenance, Remembered } from './entry.ts'
 import type { Explanation } from './explain.ts'
-import { FileDigests } from './files.ts'
+import { FileDigests, type Look } from './files.ts'
 import { argsPrint, isSteady, type Key, keyOf } from './key.ts'
 import { memoModel } from './model.ts'
 import { Recent } from './recent.ts'
@@ -84,6 +84,7 @@ export interface MemoDefinition<Args extends readonly unknown[], Result>
 const defaultCacheBytes = 16 * 1024 * 1024
 const freshInMemoryMs = 1000
 const toldMax = 100
+const noEnv = {}
 /**
  * @example
  * const thumbnail = memo('thumbnail', { version: 1, inputs: (path: string) => [path], run: (path: string) => shrink(path) })
@@ -159,12 +160,21 @@ export interface CallOptions {
 
 const knownCall = namesOf<CallOptions>({ signal: true, refresh: true, for: true, asker: true })
 
+/** A result in memory. The parts are encoded by themselves: who asks for the result alone decodes no more than that. */
+interface Held {
+  readonly timeline: TimelineId
+  readonly outcome: Uint8Array
+  readonly provenance: Uint8Array
+  readonly computedAt: number
+  readonly isFailure: boolean
+}
+
 export class MemoHandle<Args extends readonly unknown[], Result> {
   readonly name: string
   readonly #options: MemoOptions<Args, Result>
   readonly #files: FileDigests
   readonly #remembering: Remembering
-  readonly #recent: Recent<{ readonly bytes: Uint8Array; readonly timeline: TimelineId }>
+  readonly #recent: Recent<Held>
   readonly #told = new Set<string>()
   readonly #caller: Caller
 
@@ -172,7 +182,6 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     this.name = name
     this.#options = options
     this.#files = new FileDigests(options.directory ?? '.', host.kernel.limits)
-    const isFailure = ({ outcome }: Envelope) => outcome.kind === 'error'
     this.#remembering = new Remembering(host, `memo ${name}`, name, options, isFailure)
     const { clock, random } = host.kernel
     const ports = { clock, random, ending: this.#remembering.ending }
@@ -182,7 +191,12 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
 
   /** The result for these arguments: remembered, or computed now and remembered. */
   async call(...args: Args): Promise<MemoResult<Result>> {
-    return (await this.recall(args)).result
+    this.#remembering.check()
+    const made = this.#key(args)
+    const key = made instanceof Promise ? await made : made
+    const held = this.#held(key, {})
+    if (held) return this.#result(this.#kernel.codec.decode(held.outcome) as Outcome, null)
+    return (await this.#beyondMemory(key, args, {})).result
   }
 
   /** The same, with where it came from. */
@@ -191,14 +205,32 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     checkOptions(`memo ${this.name}`, options, knownCall)
     const key = await this.#key(args)
     if (!options.refresh) {
-      const { clock, codec } = this.#kernel
-      const kept = this.#recent.get(key.hex, clock.elapsed())
-      const envelope = kept && (codec.decode(kept.bytes) as Envelope)
-      if (envelope && this.#remembering.judge(envelope) === 'fresh') {
-        this.#remembering.used(kept)
-        this.#remembering.recalled('memory', options)
-        return this.#given({ ...kept, envelope, stream: null }, 'memory')
+      const held = this.#held(key, options)
+      if (held) {
+        const { codec } = this.#kernel
+        const result = this.#result(codec.decode(held.outcome) as Outcome, null)
+        return {
+          result,
+          from: 'memory',
+          entry: held.timeline,
+          provenance: codec.decode(held.provenance) as Provenance,
+        }
       }
+    }
+    return this.#beyondMemory(key, args, options)
+  }
+
+  /** What memory has for it, and noted as used; null if it has nothing that counts. */
+  #held(key: Key, options: CallOptions): Held | null {
+    const held = this.#recent.get(key.hex, this.#kernel.clock.elapsed())
+    if (!held || this.#remembering.judgeAge(held.computedAt, held.isFailure) !== 'fresh') return null
+    this.#remembering.used(held)
+    this.#remembering.recalled('memory', options)
+    return held
+  }
+
+  async #beyondMemory(key: Key, args: Args, options: CallOptions): Promise<Recalled<MemoResult<Result>>> {
+    if (!options.refresh) {
       const found = await this.#remembering.find(key)
       if (found) return this.#found(found, key, args, options)
     }
@@ -268,23 +300,33 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     return this.#given(remembered, 'stale')
   }
 
-  async #key(args: Args): Promise<Key> {
-    const { key, version, inputs, env = [] } = this.#options
+  /** At once if there are no files to look at. */
+  #key(args: Args): Key | Promise<Key> {
+    const { inputs } = this.#options
     const patterns = typeof inputs === 'function' ? inputs(...args) : inputs
     if (patterns !== undefined && !Array.isArray(patterns)) {
       throw new RepriseError('INVALID_ARGUMENT', `memo ${this.name}: inputs must be a list of patterns`, {
         name: this.name,
       })
     }
-    const { files, signature } = patterns ? await this.#files.look(patterns) : { files: {}, signature: '' }
-    if (patterns) this.#tellUnmatched(this.#files.unmatched)
+    return patterns ? this.#keyWithFiles(args, patterns) : this.#keyOf(args, { files: {}, signature: '' })
+  }
+
+  async #keyWithFiles(args: Args, patterns: readonly string[]): Promise<Key> {
+    const look = await this.#files.look(patterns)
+    this.#tellUnmatched(this.#files.unmatched)
+    return this.#keyOf(args, look)
+  }
+
+  #keyOf(args: Args, { files, signature }: Look): Key {
+    const { key, version, env } = this.#options
     return keyOf(this.#kernel, {
       name: this.name,
       version: String(version),
       args: key ? key(...args) : args,
       files,
       look: signature,
-      env: Object.fromEntries(env.map((name) => [name, process.env[name]])),
+      env: env ? Object.fromEntries(env.map((name) => [name, process.env[name]])) : noEnv,
     })
   }
 
@@ -338,8 +380,10 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
   #keep(key: Key, { envelope, stream, timeline }: Remembered): void {
     if (stream) return
     const { codec, clock } = this.#kernel
-    const bytes = codec.encode(envelope)
-    this.#recent.put(key.hex, { bytes, timeline }, bytes.length, clock.elapsed())
+    const { outcome: plain, ...about } = envelope
+    const [outcome, provenance] = [codec.encode(plain), codec.encode(about)]
+    const held = { timeline, outcome, provenance, computedAt: about.computedAt, isFailure: isFailure(envelope) }
+    this.#recent.put(key.hex, held, outcome.length + provenance.length, clock.elapsed())
   }
 
   #given(
@@ -347,10 +391,17 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     from: Recalled<unknown>['from'],
   ): Recalled<MemoResult<Result>> {
     const { outcome, ...provenance } = envelope
-    if (outcome.kind === 'error') throw Object.assign(new Error(outcome.message), { name: outcome.name })
-    const result = outcome.kind === 'bytes' ? readStream(this.#kernel, stream) : outcome.value
-    return { result: result as MemoResult<Result>, from, entry: timeline, provenance }
+    return { result: this.#result(outcome, stream), from, entry: timeline, provenance }
   }
+
+  #result(outcome: Outcome, stream: Remembered['stream']): MemoResult<Result> {
+    if (outcome.kind === 'error') throw Object.assign(new Error(outcome.message), { name: outcome.name })
+    return (outcome.kind === 'bytes' ? readStream(this.#kernel, stream) : outcome.value) as MemoResult<Result>
+  }
+}
+
+function isFailure({ outcome }: Envelope): boolean {
+  return outcome.kind === 'error'
 }
 
 /** @example 'workflow/checkout/order-42@17 thumbnail' */

@@ -119,11 +119,14 @@ export class Remembering {
   }
 
   judge(envelope: Envelope): 'fresh' | 'stale' | 'over' {
+    return this.judgeAge(envelope.computedAt, this.#isFailure(envelope))
+  }
+
+  judgeAge(computedAt: number, isFailure: boolean): 'fresh' | 'stale' | 'over' {
     const { ttl, stale, errors } = this.#options
-    const isFailure = this.#isFailure(envelope)
     const allowed = isFailure ? (errors ?? 0) : ttl
     if (allowed === undefined) return 'fresh'
-    const age = this.host.kernel.clock.now() - envelope.computedAt
+    const age = this.host.kernel.clock.now() - computedAt
     if (age < -clockSkewMs) return 'over'
     if (age < toMs(allowed)) return 'fresh'
     return !isFailure && stale !== undefined && age < toMs(allowed) + toMs(stale) ? 'stale' : 'over'

@@ -1,6 +1,6 @@
 // Remembered results on every store: what is in the key, what is not, who computes, and what is never given.
 
-import { mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
+import { lstatSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fc from 'fast-check'
@@ -358,6 +358,43 @@ describe('digests of files', () => {
     expect([second['a.txt'] === first['a.txt'], second['b.txt'] === first['b.txt']]).toEqual([false, true])
     await expect(files.of(['../x'])).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
     await expect(files.of(['/etc/passwd'])).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+  })
+
+  it('reads no file that looks as it was stored, in the form of today or of before; and each that looks otherwise', async () => {
+    const root = mkdtempSync(join(folder, 'seen-'))
+    for (const path of ['a.txt', 'b.txt']) writeFileSync(join(root, path), path)
+    const looks = (path: string) => {
+      const { size, mtimeNs, ctimeNs, ino } = lstatSync(join(root, path), { bigint: true })
+      return [size, mtimeNs, ctimeNs, ino].map(String)
+    }
+    const limits = { treeDepth: 10, treeNames: 100 }
+    // Digests that no content has: whoever gives them did not read.
+    const before = new FileDigests(root, limits, {
+      'a.txt': [...looks('a.txt'), 'aa'],
+      'b.txt': [...looks('b.txt'), 'bb'],
+    })
+    const known = { 'a.txt': 'f:aa', 'b.txt': 'f:bb' }
+    expect([await before.of(['*.txt']), before.read, before.hasNew]).toEqual([known, 0, false])
+    const today = new FileDigests(root, limits, before.seen)
+    expect([await today.look(['*.txt']), today.read]).toEqual([await before.look(['*.txt']), 0])
+    expect(await today.digestOf('a.txt')).toBe('f:aa')
+    for (let at = 0; at < 4; at++) {
+      const other = looks('a.txt').map((text, i) => (i === at ? `${text}1` : text))
+      const changed = new FileDigests(root, limits, { ...before.seen, 'a.txt': `${other.join(' ')} aa` })
+      const { 'a.txt': read, ...rest } = await changed.of(['*.txt'])
+      expect([read, rest, changed.read]).toEqual([expect.stringMatching(/^f:[0-9a-f]{64}$/), { 'b.txt': 'f:bb' }, 1])
+    }
+  })
+
+  it('knows a file by any name that a record has of its own', async () => {
+    const root = mkdtempSync(join(folder, 'names-'))
+    const names = ['__proto__', 'constructor', 'toString']
+    for (const name of names) writeFileSync(join(root, name), name)
+    const files = new FileDigests(root, { treeDepth: 10, treeNames: 100 })
+    const first = await files.of(['**'])
+    expect(Object.keys(first)).toEqual(names)
+    writeFileSync(join(root, '__proto__'), 'another')
+    expect(Object.entries(await files.of(['**']))[0]).not.toEqual(Object.entries(first)[0])
   })
 
   it('takes whole folders, wildcards at any depth, and leaves out what is taken back', async () => {

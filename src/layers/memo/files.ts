@@ -13,10 +13,13 @@ import { isMatchedBy, parsePatterns } from '../../engine/tree/patterns.ts'
 import { anchoredAll, unmatchedOf } from './patterns.ts'
 
 /** What a file looked like when it was read, and its digest. */
-type Seen = readonly [size: string, mtime: string, ctime: string, inode: string, digest: string]
+interface Seen {
+  readonly signature: string
+  readonly digest: string
+}
 
-/** The cache as it is stored: by path. */
-export type SeenFiles = Readonly<Record<string, Seen>>
+/** The cache as it is stored: by path, one text each, which is read quickest. An older process stored five in a list. */
+export type SeenFiles = Readonly<Record<string, string | readonly string[]>>
 
 export type FileLimits = Pick<Limits, 'treeDepth' | 'treeNames'>
 
@@ -25,6 +28,7 @@ const sliceMs = 8
 const coarseNs = 2_000_000_000n
 /** Larger files are read piece by piece. */
 const wholeBytes = 1024 * 1024
+const linesBytes = 256 * 1024
 /** Never looked at, unless a pattern names them by themselves. */
 const leftOut = { inputs: parsePatterns('.git/\n.reprise/\nnode_modules/'), outputs: parsePatterns('.git/\n.reprise/') }
 
@@ -49,7 +53,8 @@ export class FileDigests {
   constructor(root: string, limits: FileLimits, seen: SeenFiles = {}) {
     this.root = resolve(root)
     this.#limits = limits
-    this.#seen = new Map(Object.entries(seen))
+    this.#seen = new Map()
+    for (const path in seen) this.#seen.set(path, seenOf(seen[path]!))
   }
 
   /** Whether there is something that `seen` did not have before. */
@@ -58,7 +63,8 @@ export class FileDigests {
   }
 
   get seen(): SeenFiles {
-    return Object.fromEntries(this.#seen)
+    const stored = ([path, { signature, digest }]: [string, Seen]) => [path, `${signature} ${digest}`] as const
+    return Object.fromEntries(Array.from(this.#seen, stored))
   }
 
   async of(patterns: readonly string[]): Promise<Record<string, string>> {
@@ -71,27 +77,42 @@ export class FileDigests {
    */
   async look(given: readonly string[]): Promise<Look> {
     const patterns = anchoredAll(given)
-    const files: Record<string, string> = {}
-    const signature = createHash('sha256')
-    for (const path of plainPaths(patterns)) files[path] = ''
-    const onFolder = (path: string) => signature.update(`${path}/ ${this.#signatureOf(path)}\n`)
-    for await (const path of matching(this.root, patterns, this.#limits, { of: 'inputs', onFolder })) {
-      files[path] = await this.#inputDigest(path)
-      signature.update(`${path} ${this.#signatureOf(path)}\n`)
+    // A file may be called __proto__.
+    const found = new Map<string, string>()
+    const signature = new Lines()
+    for (const path of plainPaths(patterns)) found.set(path, '')
+    const onFolder = (path: string) => signature.add(`${path}/ ${signatureOf(this.#whole(path)) ?? ''}`)
+    for (const path of walked(this.root, patterns, this.#limits, { of: 'inputs', onFolder })) {
+      if (path === null) {
+        await nextTurn()
+        continue
+      }
+      const whole = this.#whole(path)
+      const stats = lstatSync(whole, { bigint: true, throwIfNoEntry: false })
+      const known = stats?.isFile() ? this.#seen.get(path) : undefined
+      // As nearly all are at a second look: one call each, and no promise.
+      if (stats && known && known.signature === textOf(stats)) {
+        found.set(path, withMode(stats, known.digest))
+        signature.add(`${path} ${known.signature}`)
+      } else {
+        found.set(path, await this.#inputDigest(path))
+        signature.add(`${path} ${signatureOf(whole) ?? ''}`)
+      }
     }
+    const files = Object.fromEntries(found)
     this.unmatched = unmatchedOf(given, files)
-    return { files, signature: signature.digest('hex') }
+    return { files, signature: signature.digest() }
   }
 
-  #signatureOf(path: string): string {
-    return signatureOf(join(this.root, ...path.split('/'))) ?? ''
+  #whole(path: string): string {
+    return `${this.root}/${path}`
   }
 
   /** A link to a file counts with what that holds. */
   async #inputDigest(path: string): Promise<string> {
     const digest = await this.digestOf(path)
     if (!digest.startsWith('l:')) return digest
-    const whole = join(this.root, ...path.split('/'))
+    const whole = this.#whole(path)
     const target = statSync(whole, { bigint: true, throwIfNoEntry: false })
     if (target?.isDirectory()) throw linkedFolder(path)
     return target?.isFile() ? `${digest} ${await this.#readDigest(whole, target)}` : digest
@@ -99,27 +120,20 @@ export class FileDigests {
 
   /** Of one file or link; '' if it is not there. */
   async digestOf(path: string): Promise<string> {
-    const whole = join(this.root, ...path.split('/'))
+    const whole = this.#whole(path)
     const stats = lstatSync(whole, { bigint: true, throwIfNoEntry: false })
     if (!stats) return ''
     if (stats.isSymbolicLink()) return `l:${createHash('sha256').update(readlinkSync(whole)).digest('hex')}`
     if (!stats.isFile()) return 'other'
-    const [size, mtime, ctime, inode] = [stats.size, stats.mtimeNs, stats.ctimeNs, stats.ino].map(String) as [
-      string,
-      string,
-      string,
-      string,
-    ]
+    const signature = textOf(stats)
     const known = this.#seen.get(path)
-    const isKnown = known?.[0] === size && known[1] === mtime && known[2] === ctime && known[3] === inode
-    const digest = isKnown ? known[4] : await this.#readDigest(whole, stats)
-    if (!isKnown) {
-      const isCoarse = BigInt(Date.now()) * 1_000_000n - stats.ctimeNs < coarseNs
-      if (isCoarse) this.#seen.delete(path)
-      else this.#seen.set(path, [size, mtime, ctime, inode, digest])
-      this.#hasNew = true
-    }
-    return `${(stats.mode & 0o100n) === 0n ? 'f' : 'x'}:${digest}`
+    if (known?.signature === signature) return withMode(stats, known.digest)
+    const digest = await this.#readDigest(whole, stats)
+    const isCoarse = BigInt(Date.now()) * 1_000_000n - stats.ctimeNs < coarseNs
+    if (isCoarse) this.#seen.delete(path)
+    else this.#seen.set(path, { signature, digest })
+    this.#hasNew = true
+    return withMode(stats, digest)
   }
 
   async #readDigest(path: string, stats: BigIntStats): Promise<string> {
@@ -139,7 +153,46 @@ export class FileDigests {
 /** Size, times and inode of a file or folder, links followed; null if it is not there. */
 export function signatureOf(path: string): string | null {
   const stats = statSync(path, { bigint: true, throwIfNoEntry: false })
-  return stats ? `${stats.size} ${stats.mtimeNs} ${stats.ctimeNs} ${stats.ino}` : null
+  return stats ? textOf(stats) : null
+}
+
+function textOf({ size, mtimeNs, ctimeNs, ino }: BigIntStats): string {
+  return `${size} ${mtimeNs} ${ctimeNs} ${ino}`
+}
+
+function withMode({ mode }: BigIntStats, digest: string): string {
+  return `${(mode & 0o100n) === 0n ? 'f' : 'x'}:${digest}`
+}
+
+function seenOf(stored: string | readonly string[]): Seen {
+  const text = typeof stored === 'string' ? stored : stored.join(' ')
+  const cut = text.lastIndexOf(' ')
+  return { signature: text.slice(0, cut), digest: text.slice(cut + 1) }
+}
+
+/** A digest of many lines, hashed some thousand at a time. */
+class Lines {
+  readonly #hash = createHash('sha256')
+  #waiting = ''
+
+  add(line: string): void {
+    this.#waiting += `${line}\n`
+    if (this.#waiting.length > linesBytes) this.#pass()
+  }
+
+  digest(): string {
+    this.#pass()
+    return this.#hash.digest('hex')
+  }
+
+  #pass(): void {
+    this.#hash.update(this.#waiting)
+    this.#waiting = ''
+  }
+}
+
+function nextTurn(): Promise<void> {
+  return new Promise((done) => setImmediate(done))
 }
 
 export interface MatchingOptions {
@@ -155,13 +208,27 @@ export async function* matching(
   root: string,
   patterns: readonly string[],
   limits: FileLimits,
-  { of, onFolder, passesLinks = false }: MatchingOptions,
+  options: MatchingOptions,
 ): AsyncGenerator<string> {
+  for (const path of walked(root, patterns, limits, options)) {
+    if (path === null) await nextTurn()
+    else yield path
+  }
+}
+
+/** The same, with null where others should have their turn. */
+function* walked(
+  root: string,
+  patterns: readonly string[],
+  limits: FileLimits,
+  { of, onFolder, passesLinks = false }: MatchingOptions,
+): Generator<string | null> {
   const rules = parsePatterns(patterns.join('\n'))
   const skips = patterns.some((each) => /(^|\/)(\.git|\.reprise|node_modules)(\/|$)/.test(each)) ? [] : leftOut[of]
+  const takesBack = patterns.some((each) => each.startsWith('!'))
   let names = 0
   let sliceEnd = performance.now() + sliceMs
-  const walk = async function* (folder: string, depth: number, isIn: boolean): AsyncGenerator<string> {
+  const walk = function* (folder: string, depth: number, isIn: boolean): Generator<string | null> {
     if (depth > limits.treeDepth) {
       const what = `${shown(folder)} lies more than ${limits.treeDepth} directories deep (treeDepth)`
       throw new RepriseError('LIMIT_EXCEEDED', what, { path: folder })
@@ -170,13 +237,14 @@ export async function* matching(
       names += 1
       if (names > limits.treeNames) throw tooManyNames(limits)
       if (performance.now() >= sliceEnd) {
-        await new Promise((done) => setImmediate(done))
+        yield null
         sliceEnd = performance.now() + sliceMs
       }
       const path = folder === '' ? entry.name : `${folder}/${entry.name}`
       const isFolder = entry.isDirectory()
-      if (isMatchedBy(skips, path, isFolder)) continue
-      const isWanted = isMatchedBy(rules, path, isFolder) ?? isIn
+      if (isFolder && isMatchedBy(skips, path, isFolder)) continue
+      // Below a folder that matches all does, unless a pattern takes something back.
+      const isWanted = (isIn && !takesBack) || (isMatchedBy(rules, path, isFolder) ?? isIn)
       if (isWanted && entry.name.includes('\u{FFFD}')) {
         throw new RepriseError('INVALID_ARGUMENT', `a name below ${shown(folder || '.')} is no text: rename it`, {
           folder,

@@ -259,6 +259,26 @@ describe('what comes from a level', () => {
     await other.close()
   })
 
+  it('B9: a frame whose head names another definition or key is refused, though its parts are the same', async () => {
+    const coding = { codec: new Codec(), limits: defaultLimits }
+    const key = keyOf({ codec: coding.codec, hash: sha256 }, { name: 'a', version: '1', args: [3], files: {}, env: {} })
+    const other = keyOf(
+      { codec: coding.codec, hash: sha256 },
+      { name: 'b', version: '1', args: [3], files: {}, env: {} },
+    )
+    // Parts say nothing of the name: two definitions with equal arguments have the same.
+    expect([other.parts, other.hex === key.hex]).toEqual([key.parts, false])
+    const outcome = { kind: 'value' as const, value: 9 }
+    const envelope: Envelope = { parts: key.parts, computedAt: 1, tookMs: 1, by: 'w', for: null, outcome }
+    const read = (about: { readonly name: string; readonly key: string }) =>
+      readFrame(coding, writeFrame(coding, { ...about, envelope, streamBytes: null }, null), 'a', key)
+    expect(await read({ name: 'a', key: key.hex })).toMatchObject({ envelope: { outcome } })
+    const another = { code: 'MALFORMED', message: expect.stringContaining('another entry') }
+    await expect(read({ name: 'b', key: key.hex })).rejects.toMatchObject(another)
+    await expect(read({ name: 'a', key: other.hex })).rejects.toMatchObject(another)
+    await expect(read({ name: 'b', key: other.hex })).rejects.toMatchObject(another)
+  })
+
   it('fills the levels on the way', async () => {
     const [near, far] = [new Shelf('near'), await filled('far')]
     const rp = await machine()

@@ -7,6 +7,7 @@
 
 import { execFile, spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
+import { readdir, readFile } from 'node:fs/promises'
 import { promisify } from 'node:util'
 import { isReprise, open } from 'reprise'
 import { controller, type ResourceObject, resource } from 'reprise/resources'
@@ -84,17 +85,33 @@ function prefixOf({ uid, spec }: Pick<ResourceObject<Deployment>, 'uid' | 'spec'
 
 /** What runs for a deployment, the oldest first. Processes that have ended and wait to be collected have no mark any more. */
 export async function processesOf(object: Pick<ResourceObject<Deployment>, 'uid' | 'spec'>) {
-  const { stdout } = await promisify(execFile)('ps', ['-A', '-o', 'pid=,args='], { maxBuffer: 64 * 1024 * 1024 })
   const prefix = prefixOf(object)
-  const found = stdout.split('\n').flatMap((line) => {
-    const [, pid, mark] = /^\s*(\d+)\s+(\S+)/.exec(line) ?? []
-    return mark?.startsWith(prefix) ? [{ pid: Number(pid), mark }] : []
+  const all = process.platform === 'linux' ? await readProcesses() : await askForProcesses()
+  return all.filter(({ mark }) => mark.startsWith(prefix)).sort((a, b) => a.pid - b.pid)
+}
+
+/** Not every Linux has a `ps`. */
+async function readProcesses() {
+  const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name))
+  return await Promise.all(
+    pids.map(async (pid) => {
+      // It may have ended meanwhile.
+      const args = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')
+      return { pid: Number(pid), mark: args.split('\0')[0]! }
+    }),
+  )
+}
+
+async function askForProcesses() {
+  const { stdout } = await promisify(execFile)('ps', ['-A', '-o', 'pid=,args='], { maxBuffer: 64 * 1024 * 1024 })
+  return stdout.split('\n').map((line) => {
+    const [, pid, mark = ''] = /^\s*(\d+)\s+(\S+)/.exec(line) ?? []
+    return { pid: Number(pid), mark }
   })
-  return found.sort((a, b) => a.pid - b.pid)
 }
 
 /**
- * It goes on without us, and its mark is what `ps` shows as its command. Programs that go by the name they are called with
+ * It goes on without us, and its mark is the first word of its command line. Programs that go by the name they are called with
  * (busybox) need another way.
  */
 async function start([command, ...args]: Deployment['command'], mark: string): Promise<number> {

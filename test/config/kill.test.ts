@@ -2,37 +2,20 @@
 // and every stage of a rollout happens once, whoever runs it.
 
 import { type ChildProcess, spawn } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { afterEach, describe, expect, inject, it } from 'vitest'
+import { afterEach, describe, expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import { type ClientStream, config } from '../../src/layers/config/index.ts'
 import { entriesAfter } from '../../src/operations/history.ts'
 import { hostOf } from '../support/host.ts'
 import { programPath } from '../support/programs.ts'
-import { dropSchema, newSchemaName } from '../support/schema.ts'
+import { storeUrls } from '../support/store-urls.ts'
 import { until } from '../support/until.ts'
 
 const flags = config<string>('flags', { forgetAfter: '1h' })
 const fleet = 8
 
-const makers: Record<string, () => { url: string; remove(): unknown }> = {
-  sqlite() {
-    const folder = mkdtempSync(join(tmpdir(), 'reprise-config-'))
-    return { url: `sqlite:${join(folder, 'x.db')}`, remove: () => rmSync(folder, { recursive: true, force: true }) }
-  },
-  postgres() {
-    const url = inject('postgresUrl')
-    const schema = newSchemaName()
-    const mine = new URL(url)
-    mine.searchParams.set('schema', schema)
-    return { url: mine.href, remove: () => dropSchema(url, schema) }
-  },
-}
-
-describe.each(Object.keys(makers))('a control plane under SIGKILL (%s)', { timeout: 300_000 }, (kind) => {
+describe.each(Object.keys(storeUrls))('a control plane under SIGKILL (%s)', { timeout: 300_000 }, (kind) => {
   const ends: (() => unknown)[] = []
   afterEach(async () => {
     for (const end of ends.splice(0).reverse()) await end()
@@ -40,7 +23,7 @@ describe.each(Object.keys(makers))('a control plane under SIGKILL (%s)', { timeo
 
   /** The store, an engine of this process, and a way to start others. */
   async function place() {
-    const { url, remove } = makers[kind]!()
+    const { url, remove } = storeUrls[kind]!()
     ends.push(remove)
     const rp = await open(url)
     ends.push(() => rp.close())

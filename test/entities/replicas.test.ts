@@ -3,14 +3,11 @@
 // More: REPRISE_REPLICA_COMMANDS=200 npx vitest run test/entities/replicas.test.ts
 
 import { type ChildProcess, spawn } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterEach, describe, expect, inject, it } from 'vitest'
+import { afterEach, describe, expect, it } from 'vitest'
 import { programPath } from '../support/programs.ts'
-import { dropSchema, newSchemaName } from '../support/schema.ts'
+import { type StoreUrl, storeUrls } from '../support/store-urls.ts'
 
 const processes = 8
 const each = Number(process.env.REPRISE_REPLICA_COMMANDS ?? 40)
@@ -23,23 +20,9 @@ interface Line {
   readonly failed?: readonly string[]
 }
 
-const makers: Record<string, () => { url: string; remove(): unknown }> = {
-  sqlite() {
-    const folder = mkdtempSync(join(tmpdir(), 'reprise-replicas-'))
-    return { url: `sqlite:${join(folder, 'x.db')}`, remove: () => rmSync(folder, { recursive: true, force: true }) }
-  },
-  postgres() {
-    const url = inject('postgresUrl')
-    const schema = newSchemaName()
-    const mine = new URL(url)
-    mine.searchParams.set('schema', schema)
-    return { url: mine.href, remove: () => dropSchema(url, schema) }
-  },
-}
-
-describe.each(Object.keys(makers))('replicas (%s)', { timeout: 300_000 }, (kind) => {
+describe.each(Object.keys(storeUrls))('replicas (%s)', { timeout: 300_000 }, (kind) => {
   const children: ChildProcess[] = []
-  let place: { url: string; remove(): unknown } | null = null
+  let place: StoreUrl | null = null
   afterEach(async () => {
     for (const child of children.splice(0)) child.kill('SIGKILL')
     await place?.remove()
@@ -87,7 +70,7 @@ describe.each(Object.keys(makers))('replicas (%s)', { timeout: 300_000 }, (kind)
     whos.flatMap((who) => Array.from({ length: count }, (_, i) => `${who}-${i + 1}`)).sort()
 
   it(`${processes} processes: none of their commands fails, each is applied once`, async () => {
-    place = makers[kind]!()
+    place = storeUrls[kind]!()
     const whos = Array.from({ length: processes }, (_, i) => `p${i}`)
     // One of them holds its event loop now and then, longer than a turn lasts.
     const started = await Promise.all(whos.map((who, i) => start(who, each, i === 0 ? 'slow' : 'plain')))
@@ -97,7 +80,7 @@ describe.each(Object.keys(makers))('replicas (%s)', { timeout: 300_000 }, (kind)
   })
 
   it('two replicas behind a load balancer that sends everything twice: each id is done once', async () => {
-    place = makers[kind]!()
+    place = storeUrls[kind]!()
     const twins = await Promise.all([start('client', 40, 'keyed'), start('client', 40, 'keyed')])
     for (const { go } of twins) go()
     const told = await Promise.all(twins.map(({ ended }) => ended))
@@ -109,7 +92,7 @@ describe.each(Object.keys(makers))('replicas (%s)', { timeout: 300_000 }, (kind)
   })
 
   it('G1: SIGKILL and SIGSTOP among them lose nothing that was acknowledged, and stop nobody else', async () => {
-    place = makers[kind]!()
+    place = storeUrls[kind]!()
     const acked: Record<string, number> = {}
     const replica = (who: string) =>
       start(who, 0, 'forever', ({ acked: n }) => {

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest'
 import { runCampaign } from './campaign.mjs'
 import { simulate } from './simulate.mjs'
 
-const seeds = Number(process.env.REPRISE_SEEDS ?? 10_000)
+const seeds = Number(process.env.REPRISE_SEEDS ?? 6000)
 const failoverSeeds = Number(process.env.REPRISE_FAILOVER_SEEDS ?? 1000)
 const hourMs = 3_600_000
 

@@ -38,7 +38,7 @@ const zones: Readonly<Record<string, Zone>> = {
   core: { zones: ['core'], mayUseNode: false, packages: [] },
   stores: { zones: ['core', 'stores'], mayUseNode: true, packages: ['@photostructure/sqlite', 'pg'] },
   engine: { zones: ['core', 'engine'], mayUseNode: true, packages: [] },
-  layers: { zones: ['core', 'engine', 'layers'], mayUseNode: true, packages: ['croner'] },
+  layers: { zones: ['core', 'engine', 'layers'], mayUseNode: true, packages: ['croner', 'rfc6902'] },
   adapters: { zones: ['core', 'engine', 'adapters'], mayUseNode: true, packages: [] },
   operations: { zones: ['core', 'engine', 'layers', 'adapters', 'operations'], mayUseNode: true, packages: [] },
   server: {

@@ -5,6 +5,7 @@ import type { Coordinate } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import { freezeJson } from '../../core/resource/json.ts'
+import { mergePatch } from '../../core/resource/merge-patch.ts'
 import {
   checkObjectName,
   created,
@@ -17,10 +18,10 @@ import {
   type StatusChange,
   updated,
 } from '../../core/resource/object.ts'
-import { type JsonPatch, jsonPatch, mergePatch } from '../../core/resource/patch.ts'
 import type { Change } from '../../core/resource/state.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
 import { checkWith, type StandardSchema } from '../../engine/schema.ts'
+import { type JsonPatch, jsonPatch } from './json-patch.ts'
 import type { ListOptions, Lists, ResourceList } from './list.ts'
 import type { Fence, OpenResource } from './open-resource.ts'
 import { Watch, type WatchOptions } from './watch.ts'

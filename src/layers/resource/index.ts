@@ -1,6 +1,7 @@
 // reprise/resources: objects with a desired and an actual state, list and watch, informers and controllers.
 
 export type { Json } from '../../core/resource/json.ts'
+export { mergePatch } from '../../core/resource/merge-patch.ts'
 export type {
   Condition,
   NewCondition,
@@ -11,7 +12,6 @@ export type {
   ResourceObject,
   StatusChange,
 } from '../../core/resource/object.ts'
-export { type JsonPatch, type JsonPatchOperation, jsonPatch, mergePatch } from '../../core/resource/patch.ts'
 export type { SelectorText } from '../../core/resource/selector.ts'
 export type { ResourceState } from '../../core/resource/state.ts'
 export type { SchemaIssue, SchemaResult, StandardSchema } from '../../engine/schema.ts'
@@ -33,6 +33,7 @@ export {
   type InformerOptions,
   informer,
 } from './informer.ts'
+export { type JsonPatch, type JsonPatchOperation, jsonPatch } from './json-patch.ts'
 export type { ListOptions, ResourceList } from './list.ts'
 export type { Reconcile, ReconcileContext, Requeue, Watched } from './reconcile-context.ts'
 export { type ResourceDefinition, type ResourceOptions, resource } from './resource.ts'

@@ -129,6 +129,15 @@ export default [
     assert.equal((await watch.next())?.type, 'deleted')
     watch.close()
   }),
+  example(['ResourceHandle.apply'], async (rp) => {
+    const sites = await rp.open(resource<{ replicas: number; image: string }>('sites'))
+    await sites.apply({ name: 'shop', by: 'deployer', spec: { replicas: 1, image: 'v1' } })
+    const refused = await sites.apply({ name: 'shop', by: 'scaler', spec: { replicas: 4 } }).catch((error) => error)
+    assert.equal(refused.code, 'CONFLICT')
+    const forced = await sites.apply({ name: 'shop', by: 'scaler', force: true, spec: { replicas: 4 } })
+    assert.deepEqual(forced.fieldOwners, { deployer: ['/spec/image'], scaler: ['/spec/replicas'] })
+    await sites.close()
+  }),
   example(['mergePatch', 'jsonPatch'], async () => {
     assert.deepEqual(mergePatch({ a: 1, b: 2 }, { b: null, c: 3 }), { a: 1, c: 3 })
     assert.deepEqual(jsonPatch({ a: [1] }, [{ op: 'add', path: '/a/-', value: 2 }]), { a: [1, 2] })

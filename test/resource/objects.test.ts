@@ -149,6 +149,54 @@ onEveryStore('objects', (world) => {
     await expect(a.patch('web', { merge: {} }, { revision: 1 })).rejects.toMatchObject({ code: 'CONFLICT' })
   })
 
+  it('are applied by several parties, each of which owns what it named', async () => {
+    const made = await a.apply({
+      name: 'web',
+      by: 'deployer',
+      labels: { app: 'web' },
+      spec: { url: 'https://a', replicas: 2 },
+    })
+    expect(made).toMatchObject({
+      generation: 1,
+      fieldOwners: { deployer: ['/labels/app', '/spec/replicas', '/spec/url'] },
+    })
+    await expect(b.apply({ name: 'web', by: 'scaler', spec: { replicas: 5 } })).rejects.toMatchObject({
+      code: 'CONFLICT',
+      data: { conflicts: [{ owner: 'deployer', field: '/spec/replicas' }] },
+    })
+    const scaled = await b.apply({ name: 'web', by: 'scaler', force: true, spec: { replicas: 5 } })
+    expect(scaled).toMatchObject({ generation: 2, spec: { url: 'https://a', replicas: 5 } })
+    const same = await a.apply({ name: 'web', by: 'scaler', spec: { replicas: 5 } })
+    expect(same.revision).toBe(scaled.revision)
+    // What is left out goes, and nothing that another party owns goes with it.
+    const left = await a.apply({ name: 'web', by: 'deployer', spec: { url: 'https://b' } })
+    expect(left).toMatchObject({ labels: {}, spec: { url: 'https://b', replicas: 5 } })
+    // A field that was changed by an update belongs to nobody.
+    const taken = await b.update({ ...left, spec: { ...left.spec, replicas: 9 } })
+    expect(taken.fieldOwners).toEqual({ deployer: ['/spec/url'] })
+    const leaving = await a.apply({ name: 'web', by: 'scaler', labels: { scaled: 'yes' } })
+    expect(leaving).toMatchObject({ spec: { replicas: 9 }, labels: { scaled: 'yes' } })
+    expect(await b.get('web')).toEqual(leaving)
+    await expect(a.apply({ name: 'new', by: 'x', labels: { a: 'b' } })).rejects.toMatchObject({
+      code: 'INVALID_ARGUMENT',
+    })
+    await expect(a.apply({ name: 'new', by: '', spec: { url: 'x' } })).rejects.toMatchObject({
+      code: 'INVALID_ARGUMENT',
+    })
+  })
+
+  it('that several apply in one moment have what each of them wants', async () => {
+    const parties = Array.from({ length: 6 }, (_, i) => `p${i}`)
+    await Promise.all(
+      parties.map((by, i) =>
+        (i % 2 ? a : b).apply({ name: 'web', by, labels: { [by]: 'yes' }, spec: { url: 'same' } }),
+      ),
+    )
+    const web = (await a.get('web'))!
+    expect(web).toMatchObject({ generation: 1, labels: Object.fromEntries(parties.map((by) => [by, 'yes'])) })
+    expect(Object.keys(web.fieldOwners!).sort()).toEqual(parties)
+  })
+
   it('go in two steps: first the wish, and they are gone when the last finalizer is off the list', async () => {
     const web = await a.create({ name: 'web', finalizers: ['disk', 'dns'], spec: { url: 'https://a' } })
     const waiting = await b.delete('web')

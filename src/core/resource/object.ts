@@ -6,6 +6,7 @@
 // history of its kind it last changed (state.ts).
 
 import { RepriseError } from '../errors.ts'
+import { type FieldOwners, stillOwned } from './field-owners.ts'
 import { copyJson, equalJson, isJsonObject, type Json } from './json.ts'
 
 export interface OwnerReference {
@@ -48,6 +49,8 @@ export interface ResourceObject<Spec = unknown, Status = unknown> {
   /** The generation that `status` is about; below `generation`: it is of an older one. */
   readonly observedGeneration?: number
   readonly conditions: readonly Condition[]
+  /** Who applied which fields, as pointers (`/spec/replicas`); left out where nobody did. */
+  readonly fieldOwners?: FieldOwners
 }
 
 export interface NewObject<Spec = unknown> {
@@ -96,7 +99,13 @@ export function checkObjectName(name: unknown): string {
   throw new RepriseError('INVALID_ARGUMENT', what, { name: String(name).slice(0, 80) })
 }
 
-export function created(kind: string, before: ResourceObject | undefined, given: NewObject, now: number): Draft {
+export function created(
+  kind: string,
+  before: ResourceObject | undefined,
+  given: NewObject,
+  now: number,
+  fieldOwners?: FieldOwners,
+): Draft {
   const name = checkObjectName(given.name)
   if (before) {
     const what = `${kind} ${name} is there already, at revision ${before.revision}`
@@ -109,6 +118,7 @@ export function created(kind: string, before: ResourceObject | undefined, given:
     createdAt: now,
     spec: copyJson(given.spec, 'spec'),
     conditions: [],
+    ...ownedBy(fieldOwners),
   }
 }
 
@@ -118,6 +128,7 @@ export function updated(
   before: ResourceObject | undefined,
   change: ObjectChange,
   at: Precondition & { readonly name: string },
+  applied?: FieldOwners,
 ): Draft | 'gone' | null {
   const object = mustBe(kind, before, at)
   const next = metadataOf(change, object)
@@ -131,7 +142,10 @@ export function updated(
     }
     if (next.finalizers.length === 0) return 'gone'
   }
-  const after = { ...draftOf(object), ...next, spec, generation: object.generation + (isDesired ? 1 : 0) }
+  const { fieldOwners = {}, ...rest } = draftOf(object)
+  const generation = object.generation + (isDesired ? 1 : 0)
+  const owned = ownedBy(applied ?? stillOwned(fieldOwners, object, { ...next, spec }))
+  const after = { ...rest, ...next, spec, generation, ...owned }
   return equalJson(after, draftOf(object)) ? null : after
 }
 
@@ -178,6 +192,10 @@ export function deleted(
 
 export function draftOf({ revision: _, ...draft }: ResourceObject): Draft & { readonly uid: string } {
   return draft
+}
+
+function ownedBy(fieldOwners: FieldOwners = {}): { readonly fieldOwners?: FieldOwners } {
+  return Object.keys(fieldOwners).length === 0 ? {} : { fieldOwners }
 }
 
 function mustBe(

@@ -4,6 +4,7 @@
 import type { Coordinate } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
+import { applyFields, type FieldOwners } from '../../core/resource/field-owners.ts'
 import { freezeJson } from '../../core/resource/json.ts'
 import { mergePatch } from '../../core/resource/merge-patch.ts'
 import {
@@ -15,15 +16,24 @@ import {
   type Precondition,
   type ResourceObject,
   reported,
-  type StatusChange,
   updated,
 } from '../../core/resource/object.ts'
 import type { Change } from '../../core/resource/state.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
 import { checkWith, type StandardSchema } from '../../engine/schema.ts'
-import { type JsonPatch, jsonPatch } from './json-patch.ts'
+import { jsonPatch } from './json-patch.ts'
 import type { ListOptions, Lists, ResourceList } from './list.ts'
 import type { Fence, OpenResource } from './open-resource.ts'
+import {
+  type Applying,
+  checkPatch,
+  fieldsIn,
+  type Patch,
+  patchedFrom,
+  pick,
+  type Reporting,
+  type Updating,
+} from './requests.ts'
 import { Watch, type WatchOptions } from './watch.ts'
 
 export interface ResourceSchemas {
@@ -31,22 +41,6 @@ export interface ResourceSchemas {
   readonly status?: StandardSchema | undefined
 }
 
-/** The revision that was read, so that nobody's change in between is lost; 'any': whatever is there. */
-export interface Updating<Spec> extends ObjectChange<Spec> {
-  readonly name: string
-  readonly revision: number | 'any'
-  readonly uid?: string
-}
-
-/** By a merge patch (RFC 7386) of labels, annotations, owners, finalizers and spec, or by a JSON patch (RFC 6902) of them. */
-export type Patch = { readonly merge: object } | { readonly json: JsonPatch }
-
-export interface Reporting<Status> extends StatusChange<Status>, Precondition {
-  readonly name: string
-}
-
-const knownPatch = new Set(['merge', 'json'])
-const knownPatched = new Set(['labels', 'annotations', 'owners', 'finalizers', 'spec'])
 const knownWatch = namesOf<WatchOptions>({
   from: true,
   bookmarks: true,
@@ -65,6 +59,16 @@ const knownList = namesOf<ListOptions>({
 })
 const knownNew = namesOf<NewObject>({
   name: true,
+  labels: true,
+  annotations: true,
+  owners: true,
+  finalizers: true,
+  spec: true,
+})
+const knownApply = namesOf<Applying<unknown>>({
+  name: true,
+  by: true,
+  force: true,
   labels: true,
   annotations: true,
   owners: true,
@@ -120,13 +124,7 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
   async create(object: NewObject<Spec>): Promise<ResourceObject<Spec, Status>> {
     this.#check()
     checkOptions('create', object, knownNew)
-    const spec = await this.#checked('spec', this.#schemas.schema, object.spec)
-    const { kind } = this
-    const change = await this.#resource.change({
-      name: checkObjectName(object.name),
-      decide: (before, now) => created(kind, before, { ...object, spec }, now),
-    })
-    return given(change!)
+    return await this.#create(object)
   }
 
   /** Replaces what is given, if the object is still at this revision; CONFLICT otherwise. What is left out stays. */
@@ -172,8 +170,8 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
     const checked = checkPatch(patch)
     return await this.change(
       name,
-      ({ labels, annotations, owners, finalizers, spec }) => {
-        const target = { labels, annotations, owners, finalizers, spec }
+      (object) => {
+        const target = fieldsIn(object)
         return patchedFrom<Spec>(
           name,
           checked.merge ? mergePatch(target, checked.merge) : jsonPatch(target, checked.json!),
@@ -181,6 +179,29 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
       },
       at,
     )
+  }
+
+  /**
+   * Makes the fields that are named here so, and makes the object if there is none. CONFLICT names the owner of a field that
+   * another party has applied with another value. A field that was applied under this name before and is left out now goes.
+   * @example await handle.apply({ name: 'web', by: 'scaler', spec: { replicas: 3 } })
+   */
+  async apply(applying: Applying<Spec>): Promise<ResourceObject<Spec, Status>> {
+    checkOptions('apply', applying, knownApply)
+    const { name, by, force = false, ...wanted } = applying
+    for (;;) {
+      const object = await this.get(checkObjectName(name))
+      const target = object ? fieldsIn(object) : {}
+      const { value, owners } = applyFields(target, object?.fieldOwners ?? {}, wanted, by, force)
+      const change = patchedFrom<Spec>(name, value)
+      try {
+        if (object) return await this.#update(name, change, { revision: object.revision }, owners)
+        return await this.#create({ ...change, name, spec: change.spec! }, owners)
+      } catch (error) {
+        // Somebody was faster: what is there now counts.
+        if (!isReprise(error, 'CONFLICT', 'EXISTS', 'NOT_FOUND')) throw error
+      }
+    }
   }
 
   /** What is, with the generation that it is about, in one commit. CONFLICT if a newer generation was reported on already. */
@@ -269,13 +290,28 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
     await this.close()
   }
 
-  async #update(name: string, change: ObjectChange<Spec>, at: Precondition): Promise<ResourceObject<Spec, Status>> {
+  async #create(object: NewObject<Spec>, applied?: FieldOwners): Promise<ResourceObject<Spec, Status>> {
+    const spec = await this.#checked('spec', this.#schemas.schema, object.spec)
+    const { kind } = this
+    const change = await this.#resource.change({
+      name: checkObjectName(object.name),
+      decide: (before, now) => created(kind, before, { ...object, spec }, now, applied),
+    })
+    return given(change!)
+  }
+
+  async #update(
+    name: string,
+    change: ObjectChange<Spec>,
+    at: Precondition,
+    applied?: FieldOwners,
+  ): Promise<ResourceObject<Spec, Status>> {
     const isDesired = change.spec !== undefined
     const spec = isDesired ? await this.#checked('spec', this.#schemas.schema, change.spec) : undefined
     const { kind } = this
     const made = await this.#resource.change({
       name: checkObjectName(name),
-      decide: (before) => updated(kind, before, isDesired ? { ...change, spec } : change, { name, ...at }),
+      decide: (before) => updated(kind, before, isDesired ? { ...change, spec } : change, { name, ...at }, applied),
     })
     return made ? given(made) : this.#unchanged(name)
   }
@@ -303,44 +339,4 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
 
 function given<Spec, Status>({ object }: Change): ResourceObject<Spec, Status> {
   return freezeJson(object) as ResourceObject<Spec, Status>
-}
-
-function checkPatch(patch: Patch): { readonly merge?: object; readonly json?: JsonPatch } {
-  checkOptions('patch', patch, knownPatch)
-  const { merge, json } = patch as { merge?: object; json?: JsonPatch }
-  if ((merge === undefined) !== (json === undefined)) return { ...(merge && { merge }), ...(json && { json }) }
-  throw new RepriseError('INVALID_ARGUMENT', 'a patch must be { merge } or { json }, one of them', {})
-}
-
-/** What a patch takes away is empty from then on. There is no object without its spec. */
-function patchedFrom<Spec>(name: string, patched: unknown): Updating<Spec> {
-  const given = patched as Partial<Updating<Spec>> | null
-  if (typeof given !== 'object' || Array.isArray(given) || given?.spec === undefined || given.spec === null) {
-    throw new RepriseError('INVALID_ARGUMENT', `the patch would leave ${name} without a spec`, { name })
-  }
-  checkOptions('patch', given, knownPatched)
-  return pick({
-    labels: {},
-    annotations: {},
-    owners: [],
-    finalizers: [],
-    ...given,
-    name,
-    revision: 0,
-  } as Updating<Spec>)
-}
-
-/** An object that was read can be given as a change: what nobody can set is left out. */
-function pick<Spec>(change: Updating<Spec>): Updating<Spec> {
-  const { name, revision, uid, labels, annotations, owners, finalizers, spec } = change
-  return {
-    name,
-    revision,
-    ...(uid !== undefined && { uid }),
-    ...(labels !== undefined && { labels }),
-    ...(annotations !== undefined && { annotations }),
-    ...(owners !== undefined && { owners }),
-    ...(finalizers !== undefined && { finalizers }),
-    ...(spec !== undefined && { spec }),
-  }
 }

@@ -1,5 +1,6 @@
 // reprise/resources: objects with a desired and an actual state, list and watch, informers and controllers.
 
+export type { FieldOwners } from '../../core/resource/field-owners.ts'
 export type { Json } from '../../core/resource/json.ts'
 export { mergePatch } from '../../core/resource/merge-patch.ts'
 export type {
@@ -24,7 +25,7 @@ export {
 export type { FollowerHandle, SettledOptions } from './follower-handle.ts'
 export type { FollowerLetter, ResourceEvent } from './follower-state.ts'
 export { type GarbageCollector, type GarbageOptions, garbageCollector } from './garbage.ts'
-export type { Patch, Reporting, ResourceHandle, Updating } from './handle.ts'
+export type { ResourceHandle } from './handle.ts'
 export type { ResourceIndex } from './indexes.ts'
 export {
   type InformerDefinition,
@@ -36,5 +37,6 @@ export {
 export { type JsonPatch, type JsonPatchOperation, jsonPatch } from './json-patch.ts'
 export type { ListOptions, ResourceList } from './list.ts'
 export type { Reconcile, ReconcileContext, Requeue, Watched } from './reconcile-context.ts'
+export type { Applying, PartOf, Patch, Reporting, Updating } from './requests.ts'
 export { type ResourceDefinition, type ResourceOptions, resource } from './resource.ts'
 export type { Watch, WatchEvent, WatchOptions } from './watch.ts'

@@ -261,15 +261,18 @@ describe('what comes from a level', () => {
 
   it('B9: a frame whose head names another definition or key is refused, though its parts are the same', async () => {
     const coding = { codec: new Codec(), limits: defaultLimits }
-    const key = keyOf({ codec: coding.codec, hash: sha256 }, { name: 'a', version: '1', args: [3], files: {}, env: {} })
+    const key = keyOf(
+      { codec: coding.codec, hash: sha256 },
+      { name: 'a', version: '1', args: [3], files: null, env: {} },
+    )
     const other = keyOf(
       { codec: coding.codec, hash: sha256 },
-      { name: 'b', version: '1', args: [3], files: {}, env: {} },
+      { name: 'b', version: '1', args: [3], files: null, env: {} },
     )
     // Parts say nothing of the name: two definitions with equal arguments have the same.
-    expect([other.parts, other.hex === key.hex]).toEqual([key.parts, false])
+    expect([await other.parts(), other.hex === key.hex]).toEqual([await key.parts(), false])
     const outcome = { kind: 'value' as const, value: 9 }
-    const envelope: Envelope = { parts: key.parts, computedAt: 1, tookMs: 1, by: 'w', for: null, outcome }
+    const envelope: Envelope = { parts: await key.parts(), computedAt: 1, tookMs: 1, by: 'w', for: null, outcome }
     const read = (about: { readonly name: string; readonly key: string }) =>
       readFrame(coding, writeFrame(coding, { ...about, envelope, streamBytes: null }, null), 'a', key)
     expect(await read({ name: 'a', key: key.hex })).toMatchObject({ envelope: { outcome } })
@@ -316,8 +319,11 @@ describe('what comes from a level', () => {
 
   it('every bent frame is refused, wherever it is bent', async () => {
     const coding = { codec: new Codec(), limits: defaultLimits }
-    const key = keyOf({ codec: coding.codec, hash: sha256 }, { name: 'a', version: '1', args: [], files: {}, env: {} })
-    const base = { parts: key.parts, computedAt: 1, tookMs: 1, by: 'w', for: null }
+    const key = keyOf(
+      { codec: coding.codec, hash: sha256 },
+      { name: 'a', version: '1', args: [], files: null, env: {} },
+    )
+    const base = { parts: await key.parts(), computedAt: 1, tookMs: 1, by: 'w', for: null }
     const frameOf = async (envelope: Envelope, stream: Buffer | null) => {
       const about = { name: 'a', key: key.hex, envelope, streamBytes: stream?.length ?? null }
       const parts: Uint8Array[] = []

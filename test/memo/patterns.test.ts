@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import { command, memo } from '../../src/layers/memo/index.ts'
-import { anchoredAll, unmatchedOf } from '../../src/layers/memo/patterns.ts'
+import { anchoredAll, Unmatched } from '../../src/layers/memo/patterns.ts'
 
 const home = mkdtempSync(join(tmpdir(), 'reprise-patterns-'))
 afterAll(() => rmSync(home, { recursive: true, force: true }))
@@ -43,9 +43,12 @@ describe('a pattern', () => {
   )
 
   it('matches or is named', () => {
-    const files = { 'src/a.ts': 'f:1', 'packages/x/deep/y': 'f:2', 'package.json': '' }
     const given = ['src/*.{ts,js}', 'packages/*', 'src', 'lib/**', 'package.json', '!none', 'src/[ab].ts']
-    expect(unmatchedOf(given, files)).toEqual(['lib/**', 'package.json'])
+    const unmatched = new Unmatched(given)
+    expect(unmatched.left).toEqual(given.filter((pattern) => pattern !== '!none'))
+    unmatched.saw({ folder: 'packages/x/deep', names: ['y'] })
+    unmatched.saw({ folder: 'src', names: ['z.md', 'a.ts'] })
+    expect(unmatched.left).toEqual(['lib/**', 'package.json'])
   })
 })
 

@@ -10,8 +10,9 @@ import { defaultLimits } from '../../core/limits.ts'
 import { isMatchedBy, parsePatterns } from '../../engine/tree/patterns.ts'
 import type { CommandOptions } from './command-options.ts'
 import { execute } from './execute.ts'
-import { FileDigests, matching } from './files.ts'
+import { FileDigests } from './files.ts'
 import { anchoredAll } from './patterns.ts'
+import { matching } from './walk.ts'
 
 export interface CommandCheck {
   readonly isHermetic: boolean

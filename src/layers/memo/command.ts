@@ -179,7 +179,8 @@ export class CommandHandle {
     const { outcome, ...provenance } = remembered.envelope
     const { exitCode, said, files } = (outcome as { readonly value: CommandValue }).value
     const { unmatched } = digests
-    const given = { exitCode, said, outputs: files.map(({ path }) => path), unmatched, provenance }
+    const outputs = files.map(({ path }) => path).sort()
+    const given = { exitCode, said, outputs, unmatched, provenance }
     const own = executed as { readonly notKept: string | null } | null
     const from = own ? 'computed' : !found && remembered.envelope.origin ? 'remote' : 'store'
     this.#remembering.recalled(from, options)
@@ -203,14 +204,14 @@ export class CommandHandle {
 
   async #key(digests: FileDigests): Promise<Key> {
     const { cmd, inputs, outputs = [], env = [], version = '' } = this.#options
-    const { files, signature } = await digests.look(inputs)
+    const look = await digests.look(inputs)
     return keyOf(this.#kernel, {
       name: this.name,
       version: String(version),
       // What was built for one platform is no result for another.
       args: { cmd, outputs, platform: process.platform, arch: process.arch },
-      files,
-      look: signature,
+      files: look,
+      look: look.signature,
       env: Object.fromEntries(env.map((name) => [name, process.env[name]])),
     })
   }
@@ -237,6 +238,7 @@ export class CommandHandle {
   ): Promise<{ readonly remembered: Remembered; readonly notKept: string | null }> {
     const kernel = this.#kernel
     const { outputs = [], clean = false, errors, cmd } = this.#options
+    const parts = await key.parts()
     clearLeftovers(this.#directory)
     if (clean) await this.#restore([], null, digests)
     const before = await outputsNow(this.#directory, outputs, kernel.limits)
@@ -250,7 +252,7 @@ export class CommandHandle {
     const captured = new CapturedOutputs(this.#directory, exitCode === 0 ? outputs : [], kernel.limits)
     const by = await kernel.worker.register()
     const envelope = (): Envelope => ({
-      parts: key.parts,
+      parts,
       computedAt: kernel.clock.now(),
       tookMs: Math.round(kernel.clock.elapsed() - started),
       by,
@@ -264,7 +266,7 @@ export class CommandHandle {
           : null
         : isTooLong
           ? 'it says more than can be kept (16 MiB)'
-          : await whyNotKept(this.#directory, outputs, kernel.limits, before, key.parts.files)
+          : await whyNotKept(this.#directory, outputs, kernel.limits, before, parts.files)
     if (notKept !== null) {
       return { remembered: { timeline: id, record: null, envelope: envelope(), stream: null }, notKept }
     }

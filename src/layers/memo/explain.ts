@@ -49,9 +49,9 @@ export async function explain(
     }
     return { isHit: judged !== 'over', key: key.hex, why: words[judged], changes: [], comparedWith: told(found) }
   }
-  const before = await lastUsed(host, name, scopes, key)
+  const before = await lastUsed(host, name, scopes, key.args())
   if (!before) return { isHit: false, key: key.hex, why: 'nothing is remembered yet', changes: [], comparedWith: null }
-  const changes = changesBetween(before.envelope.parts, key.parts)
+  const changes = changesBetween(before.envelope.parts, await key.parts())
   return { isHit: false, key: key.hex, why: inWords(changes), changes, comparedWith: told(before) }
 }
 
@@ -86,8 +86,8 @@ function inWords(changes: readonly Change[]): string {
 }
 
 /** Of the same arguments if there is one; all that are remembered are looked at. */
-async function lastUsed(host: Host, name: string, scopes: readonly string[], key: Key): Promise<Seen | null> {
-  for (const attributes of [{ args: key.parts.args.slice(0, 16) }, {}]) {
+async function lastUsed(host: Host, name: string, scopes: readonly string[], args: string): Promise<Seen | null> {
+  for (const attributes of [{ args: args.slice(0, 16) }, {}]) {
     let newest: Head[] = []
     for (const scope of scopes) {
       for await (const head of host.each({ prefix: `memo/${name}/${scope}/`, attributes })) {

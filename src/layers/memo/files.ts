@@ -1,139 +1,188 @@
-// Digests of declared files, for keys. A file whose size, times and inode are those of the last look is not read again; one that
-// was changed just before that look is, for its times may be too coarse to show a second change. A link counts with what it leads
-// to, and one that leads to a directory is refused. Reading is done in slices, so that a large tree does not hold up the process.
+// Digests of declared files, for keys. A file that looks as it did at the last look (size, times, inode, mode) is not read again;
+// one that was changed just before that look is, for its times may be too coarse to show a second change. A link counts with what
+// it leads to, and one that leads to a directory is refused. Others have their turn in between: a large tree does not hold them up.
 
 import { createHash } from 'node:crypto'
-import { type BigIntStats, lstatSync, readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs'
+import { type BigIntStats, lstatSync, readFileSync, readlinkSync, statSync } from 'node:fs'
 import { open } from 'node:fs/promises'
-import { join, resolve } from 'node:path'
+import { resolve } from 'node:path'
 import { RepriseError } from '../../core/errors.ts'
-import type { Limits } from '../../core/limits.ts'
-import { shown, tooManyNames } from '../../core/tree-path.ts'
-import { isMatchedBy, parsePatterns } from '../../engine/tree/patterns.ts'
-import { anchoredAll, unmatchedOf } from './patterns.ts'
+import { shown } from '../../core/tree-path.ts'
+import { digestOfText, folderDigest, treeDigest } from './file-list.ts'
+import { anchoredAll, Unmatched } from './patterns.ts'
+import { SeenFolders } from './seen-folders.ts'
+import {
+  type FileLimits,
+  type FolderFiles,
+  foldersMatching,
+  linkedFolder,
+  pathOf,
+  plainPaths,
+  TimeSlices,
+} from './walk.ts'
 
-/** What a file looked like when it was read, and its digest. */
-interface Seen {
-  readonly signature: string
-  readonly digest: string
-}
-
-/** The cache as it is stored: by path, one text each, which is read quickest. An older process stored five in a list. */
-export type SeenFiles = Readonly<Record<string, string | readonly string[]>>
-
-export type FileLimits = Pick<Limits, 'treeDepth' | 'treeNames'>
-
-const sliceMs = 8
 /** Times of a file are at worst this coarse (two seconds, on FAT). */
 const coarseNs = 2_000_000_000n
 /** Larger files are read piece by piece. */
 const wholeBytes = 1024 * 1024
-const linesBytes = 256 * 1024
-/** Never looked at, unless a pattern names them by themselves. */
-const leftOut = { inputs: parsePatterns('.git/\n.reprise/\nnode_modules/'), outputs: parsePatterns('.git/\n.reprise/') }
+/** The clock is asked once for so many files. */
+const filesBetween = 64
+const quietly = { bigint: true, throwIfNoEntry: false } as const
 
-/**
- * What files match, and what they and their folders looked like: another look is another one, though the digests may
- * be the same.
- */
+/** What files match. */
 export interface Look {
-  readonly files: Record<string, string>
+  /** Of what they hold, for the key. */
+  readonly digest: string
+  /**
+   * Of what they and their folders looked like: another look is another one, though what they hold may be the same.
+   */
   readonly signature: string
+  /** By path below the root, with '/': the digest of each. Ask before anything is looked at again. */
+  files(): Promise<Record<string, string>>
+}
+
+interface FolderLook {
+  readonly folder: string
+  readonly names: readonly string[]
+  /** Of the files in their order; null: as they are known. */
+  readonly digests: readonly string[] | null
 }
 
 export class FileDigests {
   readonly root: string
+  readonly seen: SeenFolders
   readonly #limits: FileLimits
-  readonly #seen: Map<string, Seen>
-  #hasNew = false
+  readonly #now: () => number
   read = 0
   /** Patterns of the last look that no file matched: most likely a slip of the pen. */
   unmatched: readonly string[] = []
 
-  constructor(root: string, limits: FileLimits, seen: SeenFiles = {}) {
+  constructor(root: string, limits: FileLimits, seen = new SeenFolders(), now: () => number = Date.now) {
     this.root = resolve(root)
     this.#limits = limits
-    this.#seen = new Map()
-    for (const path in seen) this.#seen.set(path, seenOf(seen[path]!))
-  }
-
-  /** Whether there is something that `seen` did not have before. */
-  get hasNew(): boolean {
-    return this.#hasNew
-  }
-
-  get seen(): SeenFiles {
-    const stored = ([path, { signature, digest }]: [string, Seen]) => [path, `${signature} ${digest}`] as const
-    return Object.fromEntries(Array.from(this.#seen, stored))
+    this.#now = now
+    this.seen = seen
   }
 
   async of(patterns: readonly string[]): Promise<Record<string, string>> {
-    return (await this.look(patterns)).files
+    return await (await this.look(patterns)).files()
   }
 
-  /**
-   * By path below the root, with '/': what matches. A pattern without wildcards that leads to nothing is there with '', so that
-   * a file which appears changes the key.
-   */
+  /** A pattern without wildcards that leads to nothing is there with '', so that a file which appears changes the key. */
   async look(given: readonly string[]): Promise<Look> {
     const patterns = anchoredAll(given)
-    // A file may be called __proto__.
-    const found = new Map<string, string>()
-    const signature = new Lines()
-    for (const path of plainPaths(patterns)) found.set(path, '')
-    const onFolder = (path: string) => signature.add(`${path}/ ${signatureOf(this.#whole(path)) ?? ''}`)
-    for (const path of walked(this.root, patterns, this.#limits, { of: 'inputs', onFolder })) {
-      if (path === null) {
-        await nextTurn()
-        continue
-      }
-      const whole = this.#whole(path)
-      const stats = lstatSync(whole, { bigint: true, throwIfNoEntry: false })
-      const known = stats?.isFile() ? this.#seen.get(path) : undefined
-      // As nearly all are at a second look: one call each, and no promise.
-      if (stats && known && known.signature === textOf(stats)) {
-        found.set(path, withMode(stats, known.digest))
-        signature.add(`${path} ${known.signature}`)
-      } else {
-        found.set(path, await this.#inputDigest(path))
-        signature.add(`${path} ${signatureOf(whole) ?? ''}`)
-      }
+    const unmatched = new Unmatched(given)
+    const absent = new Set(plainPaths(patterns))
+    const digests = new Map<string, string>()
+    const folders: FolderLook[] = []
+    let signature = ''
+    const slices = new TimeSlices()
+    for await (const found of foldersMatching(this.root, patterns, this.#limits, { of: 'inputs' }, slices)) {
+      const { folder, names, isWhole } = found
+      const { look, digest, digests: own } = await this.#lookInto(found, slices)
+      const itself = isWhole ? targetOf(this.#whole(folder)) : undefined
+      signature += `${folder}\0${itself ? looks(itself) : ''}\0${look}\0`
+      if (names.length === 0) continue
+      digests.set(folder, digest)
+      folders.push({ folder, names, digests: own })
+      unmatched.saw(found)
+      if (absent.size > 0) for (const name of names) absent.delete(pathOf(folder, name))
     }
-    const files = Object.fromEntries(found)
-    this.unmatched = unmatchedOf(given, files)
-    return { files, signature: signature.digest() }
+    // A folder and a path that leads nowhere have different names, except for one that matched itself as a folder.
+    for (const path of absent) if (!digests.has(path)) digests.set(path, '')
+    this.unmatched = unmatched.left
+    return {
+      digest: treeDigest(digests),
+      signature: digestOfText(signature),
+      files: () => this.#files(folders, absent),
+    }
+  }
+
+  /** Of one file or link; '' if it is not there. */
+  async digestOf(path: string): Promise<string> {
+    const now = this.#now()
+    const whole = this.#whole(path)
+    const stats = lstatSync(whole, quietly)
+    if (!stats) return ''
+    if (stats.isSymbolicLink()) return linkDigest(whole)
+    if (!stats.isFile()) return 'other'
+    const cut = path.lastIndexOf('/')
+    const [folder, name] = [path.slice(0, Math.max(cut, 0)), path.slice(cut + 1)]
+    return await this.#digest(folder, name, { stats, target: undefined, now })
   }
 
   #whole(path: string): string {
     return `${this.root}/${path}`
   }
 
+  /** One call for each file, and no promise, as long as the folder looks as it did. */
+  async #lookInto({ folder, names }: FolderFiles, slices: TimeSlices) {
+    if (names.length === 0) return { look: '', digest: '', digests: [] }
+    const start = this.#whole(folder === '' ? '' : `${folder}/`)
+    const found: (Found | null)[] = []
+    let text = ''
+    for (let i = 0; i < names.length; i++) {
+      const each = this.#foundAt(start + names[i])
+      found.push(each)
+      text += `${names[i]}\0${each ? lookOf(each) : ''}\0`
+      if (i % filesBetween === 0 && slices.isDue) await slices.next()
+    }
+    const look = digestOfText(text)
+    const known = this.seen.digestOf(folder, look)
+    if (known !== null) return { look, digest: known, digests: null }
+    const digests: string[] = []
+    for (const [i, name] of names.entries()) {
+      const each = found[i]!
+      digests.push(each ? await this.#digest(folder, name, each) : '')
+      if (slices.isDue) await slices.next()
+    }
+    const digest = folderDigest(names, digests)
+    if (found.every((each) => each && !isCoarse(each))) this.seen.keep(folder, look, digest)
+    return { look, digest, digests }
+  }
+
+  async #digest(folder: string, name: string, found: Found): Promise<string> {
+    const look = lookOf(found)
+    const known = (await this.seen.filesOf(folder)).get(name)
+    if (known?.look === look) return known.digest
+    const digest = await this.#digestAnew(pathOf(folder, name), found)
+    this.seen.keepFile(folder, name, isCoarse(found) ? null : { look, digest })
+    return digest
+  }
+
   /** A link to a file counts with what that holds. */
-  async #inputDigest(path: string): Promise<string> {
-    const digest = await this.digestOf(path)
-    if (!digest.startsWith('l:')) return digest
+  async #digestAnew(path: string, { stats, target }: Found): Promise<string> {
     const whole = this.#whole(path)
-    const target = statSync(whole, { bigint: true, throwIfNoEntry: false })
+    if (stats.isFile()) return `${isExecutable(stats) ? 'x' : 'f'}:${await this.#readDigest(whole, stats)}`
+    if (!stats.isSymbolicLink()) return 'other'
     if (target?.isDirectory()) throw linkedFolder(path)
+    const digest = linkDigest(whole)
     return target?.isFile() ? `${digest} ${await this.#readDigest(whole, target)}` : digest
   }
 
-  /** Of one file or link; '' if it is not there. */
-  async digestOf(path: string): Promise<string> {
-    const whole = this.#whole(path)
-    const stats = lstatSync(whole, { bigint: true, throwIfNoEntry: false })
-    if (!stats) return ''
-    if (stats.isSymbolicLink()) return `l:${createHash('sha256').update(readlinkSync(whole)).digest('hex')}`
-    if (!stats.isFile()) return 'other'
-    const signature = textOf(stats)
-    const known = this.#seen.get(path)
-    if (known?.signature === signature) return withMode(stats, known.digest)
-    const digest = await this.#readDigest(whole, stats)
-    const isCoarse = BigInt(Date.now()) * 1_000_000n - stats.ctimeNs < coarseNs
-    if (isCoarse) this.#seen.delete(path)
-    else this.#seen.set(path, { signature, digest })
-    this.#hasNew = true
-    return withMode(stats, digest)
+  async #files(folders: readonly FolderLook[], absent: ReadonlySet<string>): Promise<Record<string, string>> {
+    const found: [path: string, digest: string][] = Array.from(absent, (path) => [path, ''])
+    for (const { folder, names, digests } of folders) {
+      const known = digests ? null : await this.seen.filesOf(folder)
+      for (const [i, name] of names.entries()) {
+        const digest = digests?.[i] ?? known?.get(name)?.digest ?? (await this.#again(folder, name))
+        found.push([pathOf(folder, name), digest])
+      }
+    }
+    // A file may be called __proto__: fromEntries defines, and does not assign.
+    return Object.fromEntries(found.sort(([a], [b]) => (a < b ? -1 : 1)))
+  }
+
+  /** Of a file that looked as it did, and whose digest cannot be had any more. */
+  async #again(folder: string, name: string): Promise<string> {
+    const found = this.#foundAt(this.#whole(pathOf(folder, name)))
+    return found ? await this.#digest(folder, name, found) : ''
+  }
+
+  #foundAt(path: string): Found | null {
+    const now = this.#now()
+    const stats = lstatSync(path, quietly)
+    return stats ? { stats, target: stats.isSymbolicLink() ? targetOf(path) : undefined, now } : null
   }
 
   async #readDigest(path: string, stats: BigIntStats): Promise<string> {
@@ -150,166 +199,50 @@ export class FileDigests {
   }
 }
 
-/** Size, times and inode of a file or folder, links followed; null if it is not there. */
-export function signatureOf(path: string): string | null {
-  const stats = statSync(path, { bigint: true, throwIfNoEntry: false })
-  return stats ? textOf(stats) : null
+/** What has a name. */
+interface Found {
+  readonly stats: BigIntStats
+  /** What a link leads to. */
+  readonly target: BigIntStats | undefined
+  /** Taken before it was looked at. */
+  readonly now: number
 }
 
-function textOf({ size, mtimeNs, ctimeNs, ino }: BigIntStats): string {
-  return `${size} ${mtimeNs} ${ctimeNs} ${ino}`
-}
-
-function withMode({ mode }: BigIntStats, digest: string): string {
-  return `${(mode & 0o100n) === 0n ? 'f' : 'x'}:${digest}`
-}
-
-function seenOf(stored: string | readonly string[]): Seen {
-  const text = typeof stored === 'string' ? stored : stored.join(' ')
-  const cut = text.lastIndexOf(' ')
-  return { signature: text.slice(0, cut), digest: text.slice(cut + 1) }
-}
-
-/** A digest of many lines, hashed some thousand at a time. */
-class Lines {
-  readonly #hash = createHash('sha256')
-  #waiting = ''
-
-  add(line: string): void {
-    this.#waiting += `${line}\n`
-    if (this.#waiting.length > linesBytes) this.#pass()
-  }
-
-  digest(): string {
-    this.#pass()
-    return this.#hash.digest('hex')
-  }
-
-  #pass(): void {
-    this.#hash.update(this.#waiting)
-    this.#waiting = ''
-  }
-}
-
-function nextTurn(): Promise<void> {
-  return new Promise((done) => setImmediate(done))
-}
-
-export interface MatchingOptions {
-  readonly of: 'inputs' | 'outputs'
-  /** Told of folders that match as a whole. */
-  readonly onFolder?: (path: string) => void
-  /** Links to directories are passed over: whoever puts files there replaces them. */
-  readonly passesLinks?: boolean
-}
-
-/** By path, in order: whatever matches the anchored patterns and is no folder. */
-export async function* matching(
-  root: string,
-  patterns: readonly string[],
-  limits: FileLimits,
-  options: MatchingOptions,
-): AsyncGenerator<string> {
-  for (const path of walked(root, patterns, limits, options)) {
-    if (path === null) await nextTurn()
-    else yield path
-  }
-}
-
-/** The same, with null where others should have their turn. */
-function* walked(
-  root: string,
-  patterns: readonly string[],
-  limits: FileLimits,
-  { of, onFolder, passesLinks = false }: MatchingOptions,
-): Generator<string | null> {
-  const rules = parsePatterns(patterns.join('\n'))
-  const skips = patterns.some((each) => /(^|\/)(\.git|\.reprise|node_modules)(\/|$)/.test(each)) ? [] : leftOut[of]
-  const takesBack = patterns.some((each) => each.startsWith('!'))
-  let names = 0
-  let sliceEnd = performance.now() + sliceMs
-  const walk = function* (folder: string, depth: number, isIn: boolean): Generator<string | null> {
-    if (depth > limits.treeDepth) {
-      const what = `${shown(folder)} lies more than ${limits.treeDepth} directories deep (treeDepth)`
-      throw new RepriseError('LIMIT_EXCEEDED', what, { path: folder })
-    }
-    for (const entry of listed(join(root, folder))) {
-      names += 1
-      if (names > limits.treeNames) throw tooManyNames(limits)
-      if (performance.now() >= sliceEnd) {
-        yield null
-        sliceEnd = performance.now() + sliceMs
-      }
-      const path = folder === '' ? entry.name : `${folder}/${entry.name}`
-      const isFolder = entry.isDirectory()
-      if (isFolder && isMatchedBy(skips, path, isFolder)) continue
-      // Below a folder that matches all does, unless a pattern takes something back.
-      const isWanted = (isIn && !takesBack) || (isMatchedBy(rules, path, isFolder) ?? isIn)
-      if (isWanted && entry.name.includes('\u{FFFD}')) {
-        throw new RepriseError('INVALID_ARGUMENT', `a name below ${shown(folder || '.')} is no text: rename it`, {
-          folder,
-        })
-      }
-      if (isFolder) {
-        if (isWanted || patterns.includes(`/${path}/**`)) onFolder?.(path)
-        if (isWanted || mayHold(patterns, path)) yield* walk(path, depth + 1, isWanted)
-      } else if (isWanted) yield path
-      else if (
-        !passesLinks &&
-        entry.isSymbolicLink() &&
-        isOnTheWay(patterns, path) &&
-        leadsToFolder(join(root, path))
-      ) {
-        throw linkedFolder(path)
-      }
-    }
-  }
-  yield* walk('', 0, false)
-}
-
-function linkedFolder(path: string): RepriseError {
-  const what = `${shown(path)} is a link to a directory, and what lies behind it would not be seen: name the directory itself`
-  return new RepriseError('INVALID_ARGUMENT', what, { path })
-}
-
-function leadsToFolder(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false
-}
-
-function listed(folder: string) {
+/** What a path leads to, links followed; a link that leads in a circle leads nowhere. */
+function targetOf(path: string): BigIntStats | undefined {
   try {
-    return readdirSync(folder, { withFileTypes: true }).sort((a, b) => (a.name < b.name ? -1 : 1))
+    return statSync(path, quietly)
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    if (code === 'ENOENT' || code === 'ENOTDIR') return []
-    throw new RepriseError('TREE_BLOCKED', `${shown(folder)} cannot be listed: ${(error as Error).message}`, {}, error)
+    if ((error as NodeJS.ErrnoException).code === 'ELOOP') return undefined
+    throw new RepriseError('TREE_BLOCKED', `${shown(path)} cannot be followed: ${(error as Error).message}`, {}, error)
   }
 }
 
-/** A folder that does not match may hold what does: unless every pattern begins elsewhere. */
-function mayHold(patterns: readonly string[], folder: string): boolean {
-  return patterns.some((pattern) => {
-    if (pattern.startsWith('!')) return false
-    const wildcard = pattern.search(/[*?[\\]/)
-    const fixed = wildcard < 0 ? pattern : pattern.slice(0, wildcard)
-    const start = fixed.slice(1, fixed.lastIndexOf('/') + 1)
-    return `${folder}/`.startsWith(start) || start.startsWith(`${folder}/`)
-  })
+/** How a file or folder looks, links followed; null if it is not there. */
+export function signatureOf(path: string): string | null {
+  const stats = targetOf(path)
+  return stats ? looks(stats) : null
 }
 
-/** The part of a pattern before its first wildcard leads through this. */
-function isOnTheWay(patterns: readonly string[], path: string): boolean {
-  return patterns.some((pattern) => !pattern.startsWith('!') && `${fixedPart(pattern)}/`.startsWith(`${path}/`))
+function lookOf({ stats, target }: Found): string {
+  return target ? `${looks(stats)} > ${looks(target)}` : looks(stats)
 }
 
-/** @example fixedPart('/src/x/*.ts') // 'src/x' */
-function fixedPart(pattern: string): string {
-  const wildcard = pattern.search(/[*?[\\]/)
-  return wildcard < 0 ? pattern.slice(1) : pattern.slice(1, pattern.lastIndexOf('/', wildcard))
+/** Most were never touched since they were written: then both times are the same. */
+function looks({ size, mtimeNs, ctimeNs, ino, mode }: BigIntStats): string {
+  return `${size} ${mtimeNs} ${ctimeNs === mtimeNs ? '' : ctimeNs} ${ino} ${mode}`
 }
 
-/** Those without wildcards. */
-function plainPaths(patterns: readonly string[]): string[] {
-  const plain = patterns.filter((pattern) => !pattern.startsWith('!') && !/[*?[\\]/.test(pattern))
-  return plain.map((pattern) => pattern.slice(1).replace(/\/$/, ''))
+/** It was changed so shortly before it was looked at that it could have changed again and look the same. */
+function isCoarse({ stats, target, now }: Found): boolean {
+  const since = BigInt(now) * 1_000_000n - coarseNs
+  return stats.ctimeNs > since || (target !== undefined && target.ctimeNs > since)
+}
+
+function isExecutable({ mode }: BigIntStats): boolean {
+  return (mode & 0o100n) !== 0n
+}
+
+function linkDigest(path: string): string {
+  return `l:${digestOfText(readlinkSync(path))}`
 }

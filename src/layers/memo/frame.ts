@@ -9,7 +9,7 @@ import { createHash } from 'node:crypto'
 import { RepriseError } from '../../core/errors.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { Envelope } from './entry.ts'
-import type { Key } from './key.ts'
+import type { Key, KeyParts } from './key.ts'
 
 type Coding = Pick<Kernel, 'codec' | 'limits'>
 
@@ -63,7 +63,7 @@ export async function readFrame(
   if (!magic.equals(opening.subarray(0, magic.length))) throw malformed('it is no entry of this format')
   if (length > limits.valueBytes) throw malformed('its head is too long')
   const head = decoded(codec, await bytes.exactly(length))
-  const { envelope, streamBytes } = checked(coding, head, name, key)
+  const { envelope, streamBytes } = checked(coding, head, name, key.hex, await key.parts())
   if (streamBytes === null) {
     await bytes.end()
     return { envelope, streamBytes, stream: null }
@@ -83,14 +83,14 @@ function checked(
   { codec }: Coding,
   head: Readonly<Record<string, unknown>>,
   name: string,
-  key: Key,
+  key: string,
+  parts: KeyParts,
 ): Omit<Frame, 'stream'> {
   if (typeof head !== 'object' || head === null) throw malformed('its head is no record')
   const { envelope, streamBytes } = head
-  if (head.name !== name || head.key !== key.hex || !isEnvelope(envelope)) throw malformed('it is another entry')
+  if (head.name !== name || head.key !== key || !isEnvelope(envelope)) throw malformed('it is another entry')
   // The key alone cannot tell: whoever put it chose where.
-  if (Buffer.compare(codec.encode(envelope.parts), codec.encode(key.parts)) !== 0)
-    throw malformed('its parts are others')
+  if (Buffer.compare(codec.encode(envelope.parts), codec.encode(parts)) !== 0) throw malformed('its parts are others')
   if (streamBytes !== null && !(Number.isSafeInteger(streamBytes) && (streamBytes as number) >= 0)) {
     throw malformed('its length is no number')
   }

@@ -4,6 +4,7 @@
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Kernel } from '../../engine/kernel.ts'
+import type { Look } from './files.ts'
 
 /** What the key was made of. Texts are digests; '' stands for what was not there. */
 export interface KeyParts {
@@ -17,7 +18,10 @@ export interface KeyParts {
 
 export interface Key {
   readonly hex: string
-  readonly parts: KeyParts
+  /** The digest of the arguments. */
+  args(): string
+  /** A hit asks for none of them. Ask before files are looked at again. */
+  parts(): Promise<KeyParts>
   /**
    * What the files looked like: not part of the key, but while it is another one, something may have changed and
    * changed back.
@@ -35,7 +39,8 @@ export interface KeyInput {
   readonly name: string
   readonly version: string
   readonly args: unknown
-  readonly files: Readonly<Record<string, string>>
+  /** Null: it declares none. */
+  readonly files: Pick<Look, 'digest' | 'files'> | null
   readonly look?: string
   readonly env: Readonly<Record<string, string | undefined>>
 }
@@ -47,21 +52,21 @@ export function keyOf(coding: Coding, input: KeyInput): Key {
   const env = Object.entries(input.env)
     .map(([key, value]) => [key, value ?? null] as const)
     .sort(byName)
-  const digest = hash(codec.encode([format, name, version, args, Object.entries(files).sort(byName), env]))
-  let parts: KeyParts | null = null
+  const digest = hash(codec.encode([format, name, version, args, files ? files.digest : [], env]))
+  const argsDigest = () => hexOf(hash(args))
+  let parts: Promise<KeyParts> | null = null
+  const partsNow = async (): Promise<KeyParts> => ({
+    version,
+    args: argsDigest(),
+    files: files ? await files.files() : {},
+    env: Object.fromEntries(env.map(([key, value]) => [key, value === null ? '' : shortDigest(coding, key, value)])),
+  })
   return {
     hex: hexOf(digest),
     look: input.look ?? '',
-    // A hit asks for none of them.
-    get parts() {
-      parts ??= {
-        version,
-        args: hexOf(hash(args)),
-        files,
-        env: Object.fromEntries(
-          env.map(([key, value]) => [key, value === null ? '' : shortDigest(coding, key, value)]),
-        ),
-      }
+    args: argsDigest,
+    parts() {
+      parts ??= partsNow()
       return parts
     },
   }

@@ -309,7 +309,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
         name: this.name,
       })
     }
-    return patterns ? this.#keyWithFiles(args, patterns) : this.#keyOf(args, { files: {}, signature: '' })
+    return patterns ? this.#keyWithFiles(args, patterns) : this.#keyOf(args, null)
   }
 
   async #keyWithFiles(args: Args, patterns: readonly string[]): Promise<Key> {
@@ -318,14 +318,14 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     return this.#keyOf(args, look)
   }
 
-  #keyOf(args: Args, { files, signature }: Look): Key {
+  #keyOf(args: Args, look: Look | null): Key {
     const { key, version, env } = this.#options
     return keyOf(this.#kernel, {
       name: this.name,
       version: String(version),
       args: key ? key(...args) : args,
-      files,
-      look: signature,
+      files: look,
+      look: look?.signature ?? '',
       env: env ? Object.fromEntries(env.map((name) => [name, process.env[name]])) : noEnv,
     })
   }
@@ -346,6 +346,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
 
   async #run(id: TimelineId, taken: StateTimeline, key: Key, args: Args, options: CallOptions): Promise<Remembered> {
     const kernel = this.#kernel
+    const parts = await key.parts()
     const started = kernel.clock.elapsed()
     let outcome: Outcome
     let source: ByteSource | null = null
@@ -361,7 +362,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     }
     const by = await kernel.worker.register()
     const envelope = (): Envelope => ({
-      parts: key.parts,
+      parts,
       computedAt: kernel.clock.now(),
       tookMs: Math.round(kernel.clock.elapsed() - started),
       by,

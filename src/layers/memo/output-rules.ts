@@ -4,8 +4,9 @@
 
 import { join } from 'node:path'
 import { isMatchedBy, parsePatterns } from '../../engine/tree/patterns.ts'
-import { type FileLimits, matching, signatureOf } from './files.ts'
+import { signatureOf } from './files.ts'
 import { anchoredAll } from './patterns.ts'
+import { type FileLimits, matching } from './walk.ts'
 
 /** What lies where outputs belong, and what it looks like. */
 export type OutputsBefore = ReadonlyMap<string, string>

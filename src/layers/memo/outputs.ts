@@ -11,8 +11,9 @@ import { RepriseError } from '../../core/errors.ts'
 import { checkPaths, namesOf, shown } from '../../core/tree-path.ts'
 import { type Folder, openRoot } from '../../engine/tree/folder.ts'
 import { Way } from '../../engine/tree/way.ts'
-import { type FileDigests, type FileLimits, matching } from './files.ts'
+import type { FileDigests } from './files.ts'
 import { anchoredAll } from './patterns.ts'
+import { type FileLimits, matching } from './walk.ts'
 
 export interface OutputFile {
   readonly path: string

@@ -65,14 +65,28 @@ function withLiteral(pattern: string): string[] {
   return [pattern, pattern.replaceAll(/(?<!\\)[[\]]/g, '\\$&')]
 }
 
-/** Of the patterns as given: those that no file matches. Negated ones need not. */
-export function unmatchedOf(given: readonly string[], files: Readonly<Record<string, string>>): string[] {
-  const paths = Object.keys(files).filter((path) => files[path] !== '')
-  return given.filter((pattern) => {
-    if (pattern.startsWith('!')) return false
-    const rules = parsePatterns(anchoredAll([pattern]).join('\n'))
-    return !paths.some((path) => isMatchedBy(rules, path, false) || isBelowMatch(rules, path))
-  })
+/** The patterns as given that no file matched so far. Negated ones need not. */
+export class Unmatched {
+  #left: { readonly pattern: string; readonly rules: ReturnType<typeof parsePatterns> }[]
+
+  constructor(given: readonly string[]) {
+    this.#left = given
+      .filter((pattern) => !pattern.startsWith('!'))
+      .map((pattern) => ({ pattern, rules: parsePatterns(anchoredAll([pattern]).join('\n')) }))
+  }
+
+  get left(): readonly string[] {
+    return this.#left.map(({ pattern }) => pattern)
+  }
+
+  /** Files of one folder. */
+  saw({ folder, names }: { readonly folder: string; readonly names: readonly string[] }): void {
+    this.#left = this.#left.filter(({ rules }) => {
+      if (folder !== '' && (isMatchedBy(rules, folder, true) || isBelowMatch(rules, folder))) return false
+      const start = folder === '' ? '' : `${folder}/`
+      return !names.some((name) => isMatchedBy(rules, start + name, false))
+    })
+  }
 }
 
 function isBelowMatch(rules: ReturnType<typeof parsePatterns>, path: string): boolean {

@@ -4,13 +4,20 @@
 import { timelineId, toHex } from '../../core/coordinate.ts'
 import { ChunkHold } from '../../engine/checkpoint/chunk-hold.ts'
 import { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
-import { readValue, writeValue } from '../../engine/checkpoint/stored-value.ts'
+import { readStream, readValue, writeValue } from '../../engine/checkpoint/stored-value.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { foldVersion } from './entry.ts'
-import { FileDigests, type SeenFiles } from './files.ts'
+import { FileDigests } from './files.ts'
+import { SeenFolders, type StoredBriefs, type StoredDetails } from './seen-folders.ts'
 
 /** No memo can have this name. */
 const folder = 'memo/.files'
+
+/** The value; the details are the stream that goes with it. */
+interface Stored {
+  readonly directory: string
+  readonly folders: StoredBriefs
+}
 
 export class SeenFilesStore {
   readonly #kernel: Kernel
@@ -22,14 +29,14 @@ export class SeenFilesStore {
   }
 
   async load(): Promise<FileDigests> {
-    const seen = await this.#read().catch(() => ({}))
+    const seen = await this.#read().catch(() => new SeenFolders())
     return new FileDigests(this.#directory, this.#kernel.limits, seen)
   }
 
   /** Only if there is something new; never fails. */
-  async save(digests: FileDigests): Promise<void> {
-    if (!digests.hasNew) return
-    await this.#write(digests.seen).catch(() => undefined)
+  async save({ seen }: FileDigests): Promise<void> {
+    if (!seen.hasNew) return
+    await this.#write(seen).catch(() => undefined)
   }
 
   get #id() {
@@ -37,20 +44,29 @@ export class SeenFilesStore {
     return timelineId(`${folder}/${toHex(hash(codec.encode(this.#directory))).slice(0, 32)}`)
   }
 
-  async #read(): Promise<SeenFiles> {
+  async #read(): Promise<SeenFolders> {
     const [newest] = await this.#kernel.store.checkpoints(this.#id)
-    if (!newest || newest.invalid !== null || newest.foldVersion !== foldVersion) return {}
-    const { value } = await readValue(this.#kernel, newest)
-    const { directory, seen } = value as { readonly directory: string; readonly seen: SeenFiles }
-    return directory === this.#directory ? seen : {}
+    if (!newest || newest.invalid !== null || newest.foldVersion !== foldVersion) return new SeenFolders()
+    // The details are checked when they are read, which is seldom.
+    const { value, stream } = await readValue(this.#kernel, newest, { unverified: true })
+    const { directory, folders } = value as Partial<Stored>
+    if (directory !== this.#directory || !folders) return new SeenFolders()
+    return new SeenFolders(folders, async () => {
+      const pieces: Uint8Array[] = []
+      for await (const piece of readStream(this.#kernel, stream)) pieces.push(piece)
+      return this.#kernel.codec.decode(Buffer.concat(pieces)) as StoredDetails
+    })
   }
 
-  async #write(seen: SeenFiles): Promise<void> {
+  async #write(seen: SeenFolders): Promise<void> {
+    const { briefs, details } = await seen.stored(this.#directory)
     const taken = await StateTimeline.take(this.#kernel, this.#id)
     const hold = await ChunkHold.begin(this.#kernel)
     try {
-      const written = await writeValue(this.#kernel, hold, null, () => ({ directory: this.#directory, seen }))
-      const entry = { type: 'seen', data: { files: Object.keys(seen).length } }
+      const stream = this.#kernel.codec.encode(details)
+      const value: Stored = { directory: this.#directory, folders: briefs }
+      const written = await writeValue(this.#kernel, hold, stream, () => value)
+      const entry = { type: 'seen', data: { folders: details.length } }
       await taken.publish({ entry, ...written, foldVersion, baseId: null, trigger: 'memo' })
       await taken.retain({ checkpoints: 1, history: 'needed' }, foldVersion)
     } finally {

@@ -1,0 +1,188 @@
+// The files below a directory that patterns match, folder by folder: the names of a folder come together and in order, so that
+// what is known of a folder can be compared at once. Folders that cannot hold a match are not entered.
+
+import { readdirSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { RepriseError } from '../../core/errors.ts'
+import type { Limits } from '../../core/limits.ts'
+import { shown, tooManyNames } from '../../core/tree-path.ts'
+import { isMatchedBy, parsePatterns } from '../../engine/tree/patterns.ts'
+
+export type FileLimits = Pick<Limits, 'treeDepth' | 'treeNames'>
+
+/** Never looked at, unless a pattern names them by themselves. */
+const leftOut = { inputs: parsePatterns('.git/\n.reprise/\nnode_modules/'), outputs: parsePatterns('.git/\n.reprise/') }
+const sliceMs = 8
+/** The clock is asked once for so many names. */
+const namesBetween = 64
+
+export interface MatchingOptions {
+  readonly of: 'inputs' | 'outputs'
+  /** Links to directories are passed over: whoever puts files there replaces them. */
+  readonly passesLinks?: boolean
+}
+
+/** What matches in one folder and is no folder itself. */
+export interface FolderFiles {
+  /** Below the root, with '/'; '' is the root. */
+  readonly folder: string
+  /** In order. */
+  readonly names: readonly string[]
+  /** The folder itself matches, or `folder/**` is a pattern. */
+  readonly isWhole: boolean
+}
+
+/** Says when others should have their turn: a large tree must not hold up the process. */
+export class TimeSlices {
+  #end = performance.now() + sliceMs
+
+  get isDue(): boolean {
+    return performance.now() >= this.#end
+  }
+
+  async next(): Promise<void> {
+    await new Promise((done) => setImmediate(done))
+    this.#end = performance.now() + sliceMs
+  }
+}
+
+/** By path: whatever matches the anchored patterns and is no folder. */
+export async function* matching(
+  root: string,
+  patterns: readonly string[],
+  limits: FileLimits,
+  options: MatchingOptions,
+): AsyncGenerator<string> {
+  for await (const { folder, names } of foldersMatching(root, patterns, limits, options)) {
+    for (const name of names) yield pathOf(folder, name)
+  }
+}
+
+/** The same by folder: those that hold a match, and those that match as a whole. */
+export async function* foldersMatching(
+  root: string,
+  patterns: readonly string[],
+  limits: FileLimits,
+  options: MatchingOptions,
+  slices = new TimeSlices(),
+): AsyncGenerator<FolderFiles> {
+  for (const found of walked(root, patterns, limits, options, slices)) {
+    if (found === null) await slices.next()
+    else yield found
+  }
+}
+
+export function pathOf(folder: string, name: string): string {
+  return folder === '' ? name : `${folder}/${name}`
+}
+
+/** With null where others should have their turn. */
+function* walked(
+  root: string,
+  patterns: readonly string[],
+  limits: FileLimits,
+  { of, passesLinks = false }: MatchingOptions,
+  slices: TimeSlices,
+): Generator<FolderFiles | null> {
+  const rules = parsePatterns(patterns.join('\n'))
+  const skips = patterns.some((each) => /(^|\/)(\.git|\.reprise|node_modules)(\/|$)/.test(each)) ? [] : leftOut[of]
+  const takesBack = patterns.some((each) => each.startsWith('!'))
+  let count = 0
+  const walk = function* (folder: string, depth: number, isIn: boolean): Generator<FolderFiles | null> {
+    if (depth > limits.treeDepth) {
+      const what = `${shown(folder)} lies more than ${limits.treeDepth} directories deep (treeDepth)`
+      throw new RepriseError('LIMIT_EXCEEDED', what, { path: folder })
+    }
+    const names: string[] = []
+    const below: { readonly path: string; readonly isWanted: boolean }[] = []
+    for (const entry of listed(join(root, folder))) {
+      count += 1
+      if (count > limits.treeNames) throw tooManyNames(limits)
+      if (count % namesBetween === 0 && slices.isDue) yield null
+      const { name } = entry
+      const isFolder = entry.isDirectory()
+      // Below a folder that matches all does, unless a pattern takes something back.
+      const isSure = isIn && !takesBack
+      if (isSure && !isFolder) {
+        names.push(readable(folder, name))
+        continue
+      }
+      const path = pathOf(folder, name)
+      if (isFolder && isMatchedBy(skips, path, isFolder)) continue
+      const isWanted = isSure || (isMatchedBy(rules, path, isFolder) ?? isIn)
+      if (isFolder) {
+        if (isWanted) readable(folder, name)
+        if (isWanted || mayHold(patterns, path)) below.push({ path, isWanted })
+      } else if (isWanted) names.push(readable(folder, name))
+      else if (
+        !passesLinks &&
+        entry.isSymbolicLink() &&
+        isOnTheWay(patterns, path) &&
+        leadsToFolder(join(root, path))
+      ) {
+        throw linkedFolder(path)
+      }
+    }
+    const isWhole = folder !== '' && (isIn || patterns.includes(`/${folder}/**`))
+    if (isWhole || names.length > 0) yield { folder, names, isWhole }
+    for (const { path, isWanted } of below) yield* walk(path, depth + 1, isWanted)
+  }
+  yield* walk('', 0, false)
+}
+
+function readable(folder: string, name: string): string {
+  if (!name.includes('\u{FFFD}')) return name
+  throw new RepriseError('INVALID_ARGUMENT', `a name below ${shown(folder || '.')} is no text: rename it`, { folder })
+}
+
+export function linkedFolder(path: string): RepriseError {
+  const what = `${shown(path)} is a link to a directory, and what lies behind it would not be seen: name the directory itself`
+  return new RepriseError('INVALID_ARGUMENT', what, { path })
+}
+
+function leadsToFolder(path: string): boolean {
+  try {
+    return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false
+  } catch {
+    // In a circle, or where nobody may look.
+    return false
+  }
+}
+
+function listed(folder: string) {
+  try {
+    return readdirSync(folder, { withFileTypes: true }).sort((a, b) => (a.name < b.name ? -1 : 1))
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT' || code === 'ENOTDIR') return []
+    throw new RepriseError('TREE_BLOCKED', `${shown(folder)} cannot be listed: ${(error as Error).message}`, {}, error)
+  }
+}
+
+/** A folder that does not match may hold what does: unless every pattern begins elsewhere. */
+function mayHold(patterns: readonly string[], folder: string): boolean {
+  return patterns.some((pattern) => {
+    if (pattern.startsWith('!')) return false
+    const wildcard = pattern.search(/[*?[\\]/)
+    const fixed = wildcard < 0 ? pattern : pattern.slice(0, wildcard)
+    const start = fixed.slice(1, fixed.lastIndexOf('/') + 1)
+    return `${folder}/`.startsWith(start) || start.startsWith(`${folder}/`)
+  })
+}
+
+/** The part of a pattern before its first wildcard leads through this. */
+function isOnTheWay(patterns: readonly string[], path: string): boolean {
+  return patterns.some((pattern) => !pattern.startsWith('!') && `${fixedPart(pattern)}/`.startsWith(`${path}/`))
+}
+
+/** @example fixedPart('/src/x/*.ts') // 'src/x' */
+function fixedPart(pattern: string): string {
+  const wildcard = pattern.search(/[*?[\\]/)
+  return wildcard < 0 ? pattern.slice(1) : pattern.slice(1, pattern.lastIndexOf('/', wildcard))
+}
+
+/** Those without wildcards. */
+export function plainPaths(patterns: readonly string[]): string[] {
+  const plain = patterns.filter((pattern) => !pattern.startsWith('!') && !/[*?[\\]/.test(pattern))
+  return plain.map((pattern) => pattern.slice(1).replace(/\/$/, ''))
+}

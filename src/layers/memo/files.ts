@@ -1,6 +1,6 @@
 // Digests of declared files, for keys. A file that looks as it did at the last look (size, times, inode, mode) is not read again;
 // one that was changed just before that look is, for its times may be too coarse to show a second change. A link counts with what
-// it leads to, and one that leads to a directory is refused. Others have their turn in between: a large tree does not hold them up.
+// it leads to, and one that leads to a directory is refused. Others have their turn in between: a large tree holds nobody up.
 
 import { createHash } from 'node:crypto'
 import { type BigIntStats, lstatSync, readFileSync, readlinkSync, statSync } from 'node:fs'

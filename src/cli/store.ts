@@ -3,7 +3,7 @@
 
 import { existsSync, readFileSync } from 'node:fs'
 import { RepriseError } from '../core/errors.ts'
-import type { Renewal, Store } from '../core/ports.ts'
+import type { Commit, Renewal, Store } from '../core/ports.ts'
 import { hostOf } from '../engine/host.ts'
 import { createEngine, keepLog, openStore, renewStore } from '../engine/open.ts'
 import { watchLostHeads } from '../engine/recovery/lost-head.ts'
@@ -11,6 +11,7 @@ import { meetRedundancy } from '../engine/redundancy/choice.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import { meetKeys } from '../engine/seal/key-notes.ts'
 import type { KeyRing } from '../engine/seal/seal.ts'
+import { patientTimer } from '../stores/patient-timer.ts'
 
 export interface StoreOptions {
   readonly url?: string | undefined
@@ -165,6 +166,8 @@ function withTimeouts(store: Store, timeoutMs: number): Store {
         if (typeof member !== 'function') return member
         if (untimed.has(property)) return member.bind(held)
         return (...given: unknown[]) => {
+          // A commit with the user's SQL takes as long as that does; the store limits each of its statements.
+          if (property === 'commit' && hasUserSql(given[0])) return Reflect.apply(member, held, given)
           const answer: unknown = Reflect.apply(member, held, given)
           return answer instanceof Promise
             ? within(answer, timeoutMs, `the store did not answer (${name}.${String(property)})`)
@@ -175,11 +178,16 @@ function withTimeouts(store: Store, timeoutMs: number): Store {
   return guard(store, 'store')
 }
 
+function hasUserSql(commits: unknown): boolean {
+  return (commits as readonly Commit[]).some(({ userSql }) => userSql !== undefined)
+}
+
 function within<T>(pending: Promise<T>, timeoutMs: number, what: string): Promise<T> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => {
+    // Threads and jobs compute in this process too: a store is not away because nobody had time to read its answer.
+    const end = patientTimer(timeoutMs, () => {
       reject(new RepriseError('STORE_UNREACHABLE', `${what} within ${timeoutMs / 1000} s`, { timeoutMs }))
-    }, timeoutMs)
-    pending.then(resolve, reject).finally(() => clearTimeout(timer))
+    })
+    pending.then(resolve, reject).finally(end)
   })
 }

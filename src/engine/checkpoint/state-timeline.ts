@@ -98,11 +98,22 @@ export class StateTimeline {
   /** Free for others at once. */
   async release(along: CommitExtras = {}): Promise<void> {
     await this.#turn.catch(() => undefined)
-    if (this.#broken) return
+    if (this.#broken) return await this.#letGo(this.#broken)
     await this.#commit({ ...along, release: true }).catch((error) => {
       if (!isReprise(error, 'FENCED', 'NOT_FOUND', 'CLOSED')) throw error
     })
     this.#broken = new RepriseError('CLOSED', `${this.id} was closed`, { timeline: this.id })
+  }
+
+  /**
+   * It broke for another reason than that somebody else has it: in the store it is still this process's, and nobody could take
+   * it while this process lives. Under a newer epoch the release is refused, and nothing is lost.
+   */
+  async #letGo(broken: RepriseError): Promise<void> {
+    if (isReprise(broken, 'FENCED', 'NOT_FOUND', 'CLOSED')) return
+    const { committer, random } = this.#kernel
+    const guard = { timeline: this.id, epoch: this.#head.epoch }
+    await committer.submit({ operation: newOperation(random), guard, release: true }).catch(() => undefined)
   }
 
   #inTurn<T>(work: () => Promise<T>): Promise<T> {

@@ -303,7 +303,8 @@ export class Committer {
     failed: { readonly error: unknown } | undefined,
   ): Promise<(Outcome | RepriseError)[]> {
     const { clock, random, events, patienceMs } = this.#options
-    const until = clock.elapsed() + patienceMs
+    // From the first lost answer on: a commit with SQL of the user's may have taken its time before.
+    let until: number | null = null
     let isUntouched = true
     for (let attempt = 1; ; attempt++) {
       try {
@@ -316,6 +317,7 @@ export class Committer {
         if (!mayHaveHappened(error)) throw error
         // The store was never reached as far as a write: then what became of it is known.
         isUntouched &&= isReprise(error, 'STORE_BUSY') && error.data.isUntouched === true
+        until ??= clock.elapsed() + patienceMs
         if (clock.elapsed() >= until) {
           if (isUntouched) throw error
           throw new RepriseError('OUTCOME_UNKNOWN', 'the store did not answer a commit', { attempts: attempt }, error)

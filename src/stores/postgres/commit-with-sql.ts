@@ -16,6 +16,8 @@ import type { CommitPort } from './write.ts'
 /** The user's SQL that does nothing for this long loses its transaction, so that it cannot hold locks forever. */
 const idleTimeoutMs = 60_000
 
+const doing = 'a commit with SQL'
+
 export type ReadHeads = (timelines: readonly TimelineId[]) => Promise<(Head | null)[]>
 
 class UserSqlFailure {
@@ -28,9 +30,10 @@ class UserSqlFailure {
 export async function commitWithSql(port: CommitPort, commit: Commit, heads: ReadHeads): Promise<Outcome> {
   try {
     const work = (client: DriverClient, spend: () => void) => commitOnce(port, client, commit, spend)
-    return await port.connections.use('a commit with SQL', 'unsafe', work, true)
+    const { connections } = port
+    return await connections.inUserTurn(doing, () => connections.use(doing, 'unsafe', work, true))
   } catch (error) {
-    if (!(error instanceof UserSqlFailure)) throw toReprise(error, 'a commit with SQL')
+    if (!(error instanceof UserSqlFailure)) throw toReprise(error, doing)
     const head = commit.guard ? (await heads([commit.guard.timeline]))[0]! : null
     return riderOutcome(error.cause, head)
   }

@@ -10,6 +10,7 @@ import { Call, type CallValue, callText, statementName } from './call.ts'
 import { type Driver, type DriverClient, type DriverPool, ownTypes, type QueryResult } from './driver.ts'
 import { isConnectionLoss, isRetryable, isStartupRefused, isStatementMisplaced, toReprise } from './failure.ts'
 import { functionName } from './functions.ts'
+import { patientClient } from './patient-client.ts'
 import { Slots } from './slots.ts'
 
 export interface ConnectionOptions {
@@ -31,15 +32,20 @@ const longestPauseMs = 500
 const conflictRetriesMax = 20
 const keepMs = 10
 const keptMax = 2
+const reserved = 2
+const endlessMs = 2 ** 31 - 1
 
 export class Connections {
   readonly driver: Driver
   #config: Readonly<Record<string, unknown>>
+  readonly #Client: Driver['Client']
   #pool: DriverPool
   readonly #options: ConnectionOptions
   readonly #statements = new Map<string, { readonly text: string; readonly name: string }>()
   /** The pool would count the wait for a connection that others use as a server that does not answer. */
   readonly #slots: Slots
+  /** The user's SQL takes as long as it likes: some connections are never its, so that heartbeats and reads go on beside it. */
+  readonly #userSlots: Slots
   #isPrepared: boolean
   #isClosed = false
   /** Of the last statements, for the next ones: the pool takes a tenth of the time of an append to hand one out and in. */
@@ -52,24 +58,28 @@ export class Connections {
     this.#isPrepared = options.isPrepared
     this.#config = {
       connectionString: options.isReadOnly ? readingOnly(url) : url,
-      connectionTimeoutMillis: options.connectTimeoutMs,
       // The server stops first, so that what we give up on is not done later; we wait a little longer for its word.
       statement_timeout: options.statementTimeoutMs,
-      query_timeout: options.statementTimeoutMs + graceMs,
       keepAlive: true,
       application_name: 'reprise',
     }
+    const limits = { connectMs: options.connectTimeoutMs, answerMs: options.statementTimeoutMs + graceMs }
+    this.#Client = patientClient(driver, limits)
     this.#pool = this.#makePool()
     this.#slots = new Slots(options.poolSize, options.connectTimeoutMs + options.statementTimeoutMs + graceMs)
+    const { poolSize } = options
+    this.#userSlots = new Slots(poolSize > 2 * reserved ? poolSize - reserved : poolSize, endlessMs)
   }
 
-  get driverConfig(): Readonly<Record<string, unknown>> {
-    return this.#config
+  /** One that is not of the pool. */
+  newClient(config: Readonly<Record<string, unknown>>): DriverClient {
+    return new this.#Client({ ...this.#config, ...config })
   }
 
   #makePool(): DriverPool {
     const pool = new this.driver.Pool({
       ...this.#config,
+      Client: this.#Client,
       max: this.#options.poolSize,
       idleTimeoutMillis: 30_000,
       allowExitOnIdle: true,
@@ -167,6 +177,16 @@ export class Connections {
       return await this.#use(doing, repeat, work, isRaw)
     } finally {
       this.#slots.release()
+    }
+  }
+
+  /** For a transaction with the user's SQL: after those that are under way, however long they take. */
+  async inUserTurn<Result>(doing: string, work: () => Promise<Result>): Promise<Result> {
+    if (!this.#userSlots.tryTake()) await this.#userSlots.take(doing)
+    try {
+      return await work()
+    } finally {
+      this.#userSlots.release()
     }
   }
 

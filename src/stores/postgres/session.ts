@@ -58,8 +58,7 @@ export class Session {
   async #open(): Promise<void> {
     if (this.#client || this.#isOpening || this.#isClosed) return
     this.#isOpening = true
-    const { driver, driverConfig } = this.#connections
-    const client = new driver.Client({ ...driverConfig, keepAliveInitialDelayMillis: 2000 })
+    const client = this.#connections.newClient({ keepAliveInitialDelayMillis: 2000 })
     client.on('error', () => this.#lost(client))
     client.on('end', () => this.#lost(client))
     try {

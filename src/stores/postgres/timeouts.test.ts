@@ -14,9 +14,9 @@ const shared = inject('postgresUrl')
 const schema = newSchemaName()
 const opened: Store[] = []
 
-async function openKit(namespace: string, statementTimeoutMs: number): Promise<Kit> {
+async function openKit(namespace: string, statementTimeoutMs: number, poolSize = 4): Promise<Kit> {
   const open = async () => {
-    const store = await openPostgres(shared, { namespace, schema, hash, poolSize: 4, statementTimeoutMs })
+    const store = await openPostgres(shared, { namespace, schema, hash, poolSize, statementTimeoutMs })
     opened.push(store)
     return store
   }
@@ -60,6 +60,57 @@ it('an append and a takeover that were given up while somebody held the row do n
   expect(await kit.head('a')).toEqual(before)
   await writer.append('two')
 })
+
+it('a process that computes for longer than the limits takes no answer for a lost one, in a connection or in a statement', async () => {
+  const compute = (ms: number) => {
+    const until = performance.now() + ms
+    while (performance.now() < until);
+  }
+  const options = { namespace: 'busy', schema, hash, poolSize: 4, statementTimeoutMs: 300, connectTimeoutMs: 300 }
+  const store = await openPostgres(shared, options)
+  opened.push(store)
+  const kit = new Kit(store, async () => store, { sql: true })
+  const writer = await kit.create('a')
+  // A turn of the event loop now and then, as a pipeline gives it.
+  let isOver = false
+  const computing = (async () => {
+    for (let i = 0; i < 30 && !isOver; i++) {
+      compute(600)
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+  })()
+  try {
+    // One connection is there; the others are made now.
+    const three = Array.from({ length: 3 }, (_, i) => store.head([asTimeline(`${i}`)]))
+    expect(await Promise.all(three)).toEqual([[null], [null], [null]])
+    const sql = await writer.commit({ userSql: (each) => each.get('SELECT 1 AS n') })
+    expect(sql).toMatchObject({ ok: true, sqlResult: { n: 1 } })
+    await writer.append('one')
+  } finally {
+    isOver = true
+    await computing
+  }
+}, 120_000)
+
+it('reads go on beside commits whose SQL takes long, as many as there are', async () => {
+  const kit = await openKit('beside', 300, 5)
+  const writers = await Promise.all(['a', 'b', 'c', 'd', 'e'].map((id) => kit.create(id)))
+  let isFree = false
+  const slow = writers.map((writer) =>
+    writer.commit({
+      async userSql(sql) {
+        while (!isFree) await sql.get('SELECT pg_sleep(0.05)')
+      },
+    }),
+  )
+  // Longer than a connection is waited for.
+  for (let i = 0; i < 6; i++) {
+    await new Promise((resolve) => setTimeout(resolve, 1000))
+    expect(await kit.head('a')).toMatchObject({ timeline: 'a' })
+  }
+  isFree = true
+  for (const outcome of await Promise.all(slow)) expect(outcome).toMatchObject({ ok: true })
+}, 60_000)
 
 it('a rider has the time limit of the store, and gives it back', async () => {
   const kit = await openKit('long', 300)

@@ -27,6 +27,7 @@ import {
   writeState,
 } from './checkpoint-writer.ts'
 import type { Flow, FlowCut } from './flow.ts'
+import type { Neighbours } from './pace.ts'
 import {
   type CheckpointFacts,
   type PipelineStage,
@@ -79,6 +80,7 @@ export interface CheckpointsOf {
   readonly timeoutMs: number
   /** Null: nobody traces. */
   readonly trace: RunTrace | null
+  readonly neighbours: Neighbours
   /** A savepoint that is no longer kept once there is a newer checkpoint. */
   readonly leftBy: ManifestId | null
 }
@@ -335,7 +337,7 @@ export class Checkpoints {
   }
 
   async #publish(snapshot: Snapshot, kind: CheckpointKind, label: string | undefined): Promise<ManifestRecord> {
-    const { taken, writers, timing } = this.#of
+    const { taken, writers, timing, neighbours } = this.#of
     const { written, state, hold } = snapshot
     const appliers = [...writers.values()].filter((writer) => writer.apply)
     const applyAll = async (sql: Sql) => {
@@ -360,7 +362,7 @@ export class Checkpoints {
         status: state.stage,
         attributes: { records: state.records, dead: state.letters },
         ...(state.cursor !== null && { cursors: { [taken.id]: state.cursor } }),
-        ...(appliers.length > 0 && { userSql: applyAll }),
+        ...(appliers.length > 0 && { userSql: (sql: Sql) => neighbours.whileWriting(() => applyAll(sql)) }),
       },
     })
   }

@@ -20,6 +20,7 @@ import type { SourceReader } from '../source.ts'
 import { Busy, type Counts, newCounts } from './busy.ts'
 import { Figures, operatorFigures, type PartFigures, type Sample, sinkFigures, sourceFigures } from './figures.ts'
 import { Letters, lettersStay, type SetAside } from './letters.ts'
+import { type Neighbours, Pace } from './pace.ts'
 import { RunningSource } from './running-source.ts'
 import { Waits } from './waits.ts'
 import { WatermarkGate } from './watermark-gate.ts'
@@ -31,10 +32,8 @@ export const lettersOperator = '$letters'
 /** Whom sources wait for when sinks hold too much: no operator has a $ in its name. */
 const checkpointsName = '$checkpoints'
 
-const batchRecords = 512
 /** As many records may wait to be tried again; then sources are not read. */
-const waitingMax = batchRecords
-const sliceMs = 4
+const waitingMax = 512
 const tickMs = 100
 
 export interface FlowHooks {
@@ -47,6 +46,7 @@ export interface FlowHooks {
   readonly resources: ReadonlyMap<string, OperatorResource>
   /** Null: nobody traces. */
   readonly trace: RunTrace | null
+  readonly neighbours: Neighbours
   /** After each round of the loop: so many records were read. Waits that it asks for are the flow's. */
   onRecords(count: number): void
 }
@@ -89,6 +89,7 @@ export class Flow {
   readonly #wiring: Wiring
   readonly #sinkInputs = new Map<SinkNode, { readonly input: Output; readonly counts: Counts }>()
   readonly #busy: Busy
+  readonly #pace: Pace
   readonly #figures: Figures
   readonly #writers: ReadonlyMap<string, SinkWriter>
   readonly letters: Letters
@@ -114,6 +115,7 @@ export class Flow {
     this.#hooks = hooks
     this.letters = new Letters(hooks.lettersMax)
     this.#waits = new Waits(() => hooks.clock.elapsed())
+    this.#pace = new Pace(hooks.clock, hooks.neighbours)
     this.#busy = new Busy(() => hooks.clock.elapsed())
     this.#figures = new Figures(graph, () => this.#sample())
     this.#wiring = new Wiring(graph, hooks.scale, {
@@ -157,7 +159,7 @@ export class Flow {
   /** Until every source is at its end and nothing is under way, or it is halted. True: it came to its end. */
   async run(): Promise<boolean> {
     const { clock } = this.#hooks
-    let sliceStarted = clock.elapsed()
+    this.#pace.begin()
     while (!this.#isHalted) {
       if (this.#failure) throw this.#failure.error
       this.#tick()
@@ -165,11 +167,13 @@ export class Flow {
       const hasMoved = (!this.#waits.isWaiting && this.#round()) || isTriedAgain
       this.#isOver = this.#isAtEnd
       if (this.#isOver) return true
-      if (!hasMoved) await this.#sleep()
+      if (!hasMoved) await this.#sleep(tickMs)
       // Also after a sleep: calls that answer at once end it in the very turn in which it began, and nobody else had one.
-      if (clock.elapsed() - sliceStarted < sliceMs) continue
-      await new Promise<void>((resolve) => clock.soon(resolve))
-      sliceStarted = clock.elapsed()
+      const restMs = this.#pace.restMs()
+      if (restMs === null) continue
+      if (restMs > 0) await this.#sleep(restMs)
+      else await new Promise<void>((resolve) => clock.soon(resolve))
+      this.#pace.begin()
     }
     return false
   }
@@ -362,7 +366,8 @@ export class Flow {
     let hasMoved = false
     for (const source of this.#sources) {
       if (this.#waits.isWaiting || this.letters.waiting >= waitingMax) break
-      const count = this.#busy.spend(this.#sourceCounts.get(source.name)!, () => source.step(batchRecords))
+      const counts = this.#sourceCounts.get(source.name)!
+      const count = this.#pace.step((most) => this.#busy.spend(counts, () => source.step(most)))
       if (count >= 0) hasMoved = true
       if (count > 0) records += count
     }
@@ -383,9 +388,9 @@ export class Flow {
     this.#hooks.onRecords(0)
   }
 
-  async #sleep(): Promise<void> {
+  async #sleep(ms: number): Promise<void> {
     await new Promise<void>((resolve) => {
-      const cancel = this.#hooks.clock.after(tickMs, resolve, true)
+      const cancel = this.#hooks.clock.after(ms, resolve, true)
       this.#wake = () => {
         cancel()
         resolve()

@@ -6,6 +6,7 @@ import type { FlowPart, FlowView } from '../../../engine/flowing.ts'
 import type { Host } from '../../../engine/host.ts'
 import type { Checkpoints } from './checkpoints.ts'
 import type { Flow } from './flow.ts'
+import { Neighbours } from './pace.ts'
 import { readHeader } from './restore.ts'
 import { sharedAttribute } from './state.ts'
 import { taskPartition } from './task-name.ts'
@@ -23,6 +24,12 @@ const runsHere = {}
 /** Those of this process, by timeline. */
 export function liveRuns(engine: Host): Map<string, LiveRun> {
   return engine.once(runsHere, () => new Map<string, LiveRun>())
+}
+
+const neighboursHere = {}
+
+export function neighboursOf(engine: Host): Neighbours {
+  return engine.once(neighboursHere, () => new Neighbours())
 }
 
 export function viewOf(flow: Flow | null, checkpoints: Checkpoints | null): FlowView | null {

@@ -1,6 +1,8 @@
 // The sinks of a run are opened where its checkpoint stands: what that lists of them is committed, whatever else is open outside
 // is given up. Whoever cancels the run does not wait for one that hangs.
 
+import { isReprise } from '../../../core/errors.ts'
+import type { Sql } from '../../../core/ports.ts'
 import { unlessAborted } from '../../../engine/aborting.ts'
 import type { StateTimeline } from '../../../engine/checkpoint/state-timeline.ts'
 import type { Engine } from '../../../engine/definition.ts'
@@ -23,14 +25,7 @@ export async function openSinks(
   state: PipelineState | null,
   names: { readonly storedAs: (name: string) => string; readonly isKnown: (name: string) => boolean },
 ): Promise<Map<string, SinkWriter>> {
-  const setups = graph.sinks.filter(({ sink }) => sink.setup)
-  if (setups.length > 0) {
-    await taken.write({
-      userSql: async (sql) => {
-        for (const { sink } of setups) await sink.setup!(sql)
-      },
-    })
-  }
+  await setUp(graph, taken)
   const writers = new Map<string, SinkWriter>()
   try {
     for (const { name, sink } of graph.sinks) {
@@ -43,6 +38,19 @@ export async function openSinks(
     throw error
   }
   return writers
+}
+
+/** PostgreSQL refuses the later of two who make one table at the same moment, in spite of IF NOT EXISTS. Then it is there. */
+async function setUp(graph: Graph, taken: StateTimeline): Promise<void> {
+  const setups = graph.sinks.filter(({ sink }) => sink.setup)
+  if (setups.length === 0) return
+  const userSql = async (sql: Sql) => {
+    for (const { sink } of setups) await sink.setup!(sql)
+  }
+  await taken.write({ userSql }).catch((error) => {
+    if (!isReprise(error, 'RIDER_FAILED')) throw error
+    return taken.write({ userSql })
+  })
 }
 
 /** What is opened though nobody waits for it any more is closed. */

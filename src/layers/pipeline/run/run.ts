@@ -19,7 +19,7 @@ import { Checkpoints, type MadeCheckpoint } from './checkpoints.ts'
 import { chooseCheckpoint, fillTables, isLeftBy } from './choose.ts'
 import { Flow } from './flow.ts'
 import type { PipelineLetter } from './letters.ts'
-import { liveRuns, viewOf } from './live.ts'
+import { liveRuns, neighboursOf, viewOf } from './live.ts'
 import { listenForMail } from './mail.ts'
 import { commitLast, openedUnlessAborted, openSinks, type SinksOf } from './open-sinks.ts'
 import { type ResolvedPipelineOptions, scaleOf } from './options.ts'
@@ -262,6 +262,7 @@ export class PipelineRun {
         pipeline: this.timeline,
         lettersMax: this.#options.lettersMax,
         ...{ clock: kernel.clock, random: kernel.random, scale, resources, trace: traced.run },
+        neighbours: neighboursOf(this.#engine),
         onRecords: (count) => this.#decide(timing, count),
       })
       const restored = await fillTables(kernel, taken, candidate, flow, { storedAs, isKnown })
@@ -288,6 +289,7 @@ export class PipelineRun {
         timing,
         restored: { ...restored, state: { ...restored.state, ...traced.kept } },
         trace: traced.run,
+        neighbours: neighboursOf(this.#engine),
         timeoutMs: this.#options.timeoutMs,
       }
       const checkpoints = new Checkpoints(of)
@@ -305,7 +307,10 @@ export class PipelineRun {
         })
         this.#isReady()
         if (this.#stopping) flow.halt()
-        return await this.#flowToEnd(flow, checkpoints, timing)
+        neighboursOf(this.#engine).flows += 1
+        return await this.#flowToEnd(flow, checkpoints, timing).finally(() => {
+          neighboursOf(this.#engine).flows -= 1
+        })
       } finally {
         flow.close()
         stopTelling()

@@ -8,9 +8,11 @@ import { growingPause } from '../../../core/pause.ts'
 import type { Head } from '../../../core/ports.ts'
 import { StateTimeline } from '../../../engine/checkpoint/state-timeline.ts'
 import type { Host } from '../../../engine/host.ts'
+import { giveBack } from '../../../engine/ownership.ts'
 import { fairShare } from '../../../engine/subscription/fair-share.ts'
 import { lookEvery } from '../../../engine/subscription/wake-up.ts'
 import type { Graph } from '../graph.ts'
+import { liveRuns } from './live.ts'
 import type { ResolvedPipelineOptions } from './options.ts'
 import { PipelineRun } from './run.ts'
 import { sharedAttribute } from './state.ts'
@@ -117,6 +119,7 @@ export class PipelineTasks {
       if (this.#running.size >= share || this.#abort.signal.aborted) return
       const head = byId.get(this.#timelineOf(partition))
       if (head?.status === 'done') this.#done.add(partition)
+      else if (head && this.#isLeftOwned(head)) await giveBack(kernel, head)
       else if (!isHeld(head)) this.#start(partition)
     }
   }
@@ -173,6 +176,12 @@ export class PipelineTasks {
     if (this.#running.has(partition) || this.#done.has(partition)) return false
     const pause = this.#paused.get(partition)
     return pause === undefined || this.#of.engine.kernel.clock.elapsed() >= pause.until
+  }
+
+  /** A run of this process that lost its store could not let go of it: nobody else can take it while this process lives. */
+  #isLeftOwned({ owner, timeline }: Head): boolean {
+    const { engine } = this.#of
+    return owner !== null && owner === engine.kernel.worker.id && !liveRuns(engine).has(timeline)
   }
 
   #timelineOf(partition: string): TimelineId {

@@ -1,0 +1,63 @@
+// A client of the driver whose time limits are ours: the driver's own run by the clock, and would take a process that is busy
+// computing for a server that is silent. Whoever does not answer in time loses the connection, and with it the statement.
+
+import { patientTimer } from '../patient-timer.ts'
+import type { Driver, QueryConfig, QueryResult, Submittable } from './driver.ts'
+
+export interface AnswerLimits {
+  readonly connectMs: number
+  readonly answerMs: number
+}
+
+/** The driver's stream, which it shows to whoever makes queries. */
+interface Streamed {
+  readonly connection: { readonly stream: { destroy(error: Error): void } }
+}
+
+type Connected = (error: unknown, ...more: readonly unknown[]) => void
+/** As the driver's pool calls it, and as we do. */
+type Connect = (connected?: Connected) => Promise<void> | undefined
+type Ask = (query: QueryConfig | Submittable, ...more: readonly unknown[]) => unknown
+
+export function patientClient(driver: Driver, limits: AnswerLimits): Driver['Client'] {
+  const { Client } = driver
+  class PatientClient extends Client {
+    override connect(connected?: Connected): Promise<void> {
+      // The socket keeps the process alive, as far as anything should.
+      const end = this.#limit(limits.connectMs, 'the server did not take the connection before the timeout', false)
+      const connect = super.connect.bind(this) as Connect
+      if (!connected) return connect()!.finally(end)
+      connect((...answer) => {
+        end()
+        connected(...answer)
+      })
+      return undefined as never
+    }
+
+    override query(query: QueryConfig): Promise<QueryResult>
+    override query(query: Submittable): unknown
+    override query(query: QueryConfig | Submittable, ...more: readonly unknown[]): unknown {
+      const ask = super.query.bind(this) as Ask
+      if ('submit' in query) {
+        const asked = query as Submittable & { callback?: (...answer: readonly unknown[]) => void }
+        const { callback } = asked
+        const end = this.#limit(limits.answerMs, 'no answer before the timeout of a statement')
+        asked.callback = (...answer) => {
+          end()
+          callback?.(...answer)
+        }
+        return ask(query, ...more)
+      }
+      const { query_timeout: answerMs = limits.answerMs, ...rest } = query
+      const end = this.#limit(answerMs, 'no answer before the timeout of a statement')
+      return (ask(rest, ...more) as Promise<QueryResult>).finally(end)
+    }
+
+    /** The driver tells everybody who waits on the connection. */
+    #limit(limitMs: number, what: string, keepsAlive = true): () => void {
+      const give = () => (this as unknown as Streamed).connection.stream.destroy(new Error(what))
+      return patientTimer(limitMs, give, keepsAlive)
+    }
+  }
+  return PatientClient
+}

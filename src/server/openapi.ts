@@ -4,12 +4,12 @@ import type { Route } from './route.ts'
 import { published, type Schema } from './schema.ts'
 import { problem } from './shapes.ts'
 
-const statusesOfProblems = ['400', '401', '403', '404', '409', '410', '413', '422', '500', '503', '504', '507']
+const statusesOfProblems = ['400', '401', '403', '404', '409', '410', '413', '415', '422', '500', '503', '504', '507']
 /** Told by whoever reads the connection (unread.ts), before anything is known of the request. */
 const statusesUnread = ['408', '431']
 
 /** What OpenAPI has a word for. */
-const known = new Set(['get', 'post', 'put', 'delete'])
+const known = new Set(['get', 'post', 'put', 'patch', 'delete'])
 
 export function documentOf(routes: readonly Route[], version: string, basePath: string): Record<string, unknown> {
   const paths: Record<string, Record<string, unknown>> = {}
@@ -105,7 +105,11 @@ function parametersOf({ path, query = {}, once }: Route): unknown[] {
   return [...inPath, ...inQuery, ...(once ? [key] : [])]
 }
 
-function bodyOf({ body, takesBytes, takesStream }: Route): unknown {
+function bodyOf({ body, takesBytes, takesStream, bodyTypes, method }: Route): unknown {
+  if (bodyTypes) {
+    const content = Object.fromEntries(bodyTypes.map((type) => [type, { schema: {} }]))
+    return { required: method !== 'DELETE', content }
+  }
   if (takesBytes || takesStream) {
     const json = takesBytes === 'checkpointBytes' && { 'application/json': { schema: {} } }
     return { required: true, content: { ...json, 'application/octet-stream': { schema: {} } } }

@@ -118,16 +118,17 @@ export async function bodyOf(route: Route, asked: Asked, limits: ServerLimits): 
   const raw = await asked.body(limits[route.takesBytes ?? 'bodyBytes'])
   const type = (asked.header('content-type') ?? '').split(';')[0]!.trim().toLowerCase()
   const isJson = type === 'application/json'
-  if (route.takesBytes === 'importBytes' || (route.takesBytes && !isJson)) return { body: {}, bytes: raw, raw }
+  const isBytes = route.takesBytes === 'importBytes' || route.takesBytes === 'bodyBytes'
+  if (isBytes || (route.takesBytes && !isJson)) return { body: {}, bytes: raw, raw }
   if (raw.length === 0 && !route.body?.required?.length && !route.takesBytes) return { body: {}, bytes: null, raw }
   if (!isJson) throw refuse('the body must be JSON: send content-type: application/json')
-  const value = parse(raw)
+  const value = parseJson(raw)
   const what = route.body ? mismatch(route.body, value, 'the body') : null
   if (what !== null) throw refuse(what)
   return { body: value as Record<string, unknown>, bytes: null, raw }
 }
 
-function parse(raw: Uint8Array): unknown {
+export function parseJson(raw: Uint8Array): unknown {
   let text: string
   let value: unknown
   try {

@@ -8,6 +8,7 @@ import type { Access, Principal, Role } from './access.ts'
 import type { Answers } from './answers.ts'
 import type { Asked } from './asked.ts'
 import type { CacheLookups } from './cache-lookups.ts'
+import type { Kinds } from './kinds.ts'
 import type { ServerLimits } from './limits.ts'
 import type { Metrics } from './metrics.ts'
 import type { Problem } from './problem.ts'
@@ -21,7 +22,7 @@ import type { TimelineIndex } from './timeline-index.ts'
 export type McpMode = 'read' | 'act'
 
 /** HEAD is what GET is, without the body. The last two are WebDAV's, and stand in the document as extensions. */
-export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE' | 'PROPFIND' | 'MKCOL'
+export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'PROPFIND' | 'MKCOL'
 
 /** A parameter of the query; `isList`: it may be given several times. */
 export type QuerySchema = Schema & { readonly isList?: true; readonly isRequired?: true }
@@ -44,7 +45,9 @@ export interface Route {
   /** Of a JSON body. */
   readonly body?: Schema
   /** The body is bytes, up to this limit; a checkpoint may be JSON instead. */
-  readonly takesBytes?: 'checkpointBytes' | 'importBytes'
+  readonly takesBytes?: 'checkpointBytes' | 'importBytes' | 'bodyBytes'
+  /** The types of such a body where the route goes by them, each of them JSON. */
+  readonly bodyTypes?: readonly string[]
   /** The body is bytes that the route reads from the request as they come, up to this limit. */
   readonly takesStream?: 'artifactBytes'
   /** How a refusal of this route is told where clients want it in a form of their own; problem+json if left out. */
@@ -59,6 +62,8 @@ export interface Route {
   readonly isProbe?: true
   /** It stays open: it has a bound of its own, and no time. */
   readonly isStream?: true
+  /** So does a request with such a query. */
+  readonly mayStream?: (search: string) => boolean
   /**
    * What an Idempotency-Key does. 'answer': the answer is kept and given again, and the key is passed to the engine;
    * 'engine': the engine's own dedupe key is all that is needed. Left out: it changes nothing, or the same again is no change.
@@ -113,6 +118,7 @@ export interface ServerParts {
   readonly answers: Answers
   /** Jobs that run here for workers outside, by their queue. */
   readonly remoteJobs: RemoteJobs
+  readonly kinds: Kinds
   /** Of build tools. */
   readonly artifacts: Artifacts
   readonly lookups: CacheLookups

@@ -18,6 +18,7 @@ import { Answers } from './answers.ts'
 import { type Asked, askedBy } from './asked.ts'
 import { CacheLookups } from './cache-lookups.ts'
 import { checkSize, Doors, secured } from './guard.ts'
+import { Kinds } from './kinds.ts'
 import { defaultServerLimits, type ServerLimits } from './limits.ts'
 import { asksForPage, usedLinkPage } from './login-page.ts'
 import { Metrics } from './metrics.ts'
@@ -27,7 +28,7 @@ import { Places } from './places.ts'
 import { type Problem, problemOf, problemReply } from './problem.ts'
 import { reached } from './reach.ts'
 import { RemoteJobs } from './remote-jobs.ts'
-import { type ByteSource, isSource, Reply, responseOf, watched } from './reply.ts'
+import { isSource, Reply, responseOf, watched } from './reply.ts'
 import { bodyOf, keyOf, namespaceOf, PathPattern, queryOf } from './request.ts'
 import type { Call, McpMode, Route, ServerParts } from './route.ts'
 import { routes } from './routes/index.ts'
@@ -122,6 +123,7 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
       feed: new SharedFeed(hostOf(of).kernel),
       answers: new Answers(of, limits.answersMs),
       remoteJobs: new RemoteJobs(of, limits.openTimelines),
+      kinds: new Kinds(of, options.definitions ?? [], limits.openTimelines),
       artifacts: new Artifacts(hostOf(of), options.cacheKeep),
       definitions: options.definitions ?? [],
       basePath,
@@ -235,6 +237,7 @@ class RunningServer {
     this.#parts.lookups.close()
     await this.#parts.remoteJobs.close()
     await this.#parts.sidecars.close()
+    await this.#parts.kinds.close()
     await this.#parts.artifacts.close()
   }
 
@@ -306,7 +309,8 @@ class RunningServer {
       const problem = problemOf(error, basePath, isScoped)
       reply = refusalOf(route, problem)
     }
-    metrics.answered(route.id, status ?? reply.status, route.isStream ? null : (clock.elapsed() - startedAt) / 1000)
+    const seconds = isSource(reply.body) ? null : (clock.elapsed() - startedAt) / 1000
+    metrics.answered(route.id, status ?? reply.status, route.isStream ? null : seconds)
     return reply
   }
 
@@ -327,7 +331,7 @@ class RunningServer {
     const params = pattern.match(asked.path)
     if (!params) throw new RepriseError('NOT_FOUND', 'there is no such route; /v1/openapi.json lists them', {})
     const prepare = () => this.#prepare(route, asked, principal, params)
-    if (route.isStream) return await this.#stream(route, prepare)
+    if (route.isStream || route.mayStream?.(asked.search)) return await this.#stream(route, prepare)
     return await this.#places.work(route, () => this.#work(route, asked, principal, prepare))
   }
 
@@ -368,8 +372,10 @@ class RunningServer {
     try {
       const { call } = await prepare()
       const signal = AbortSignal.any([call.signal, end.signal])
-      const { body, headers } = (await route.call({ ...call, signal })) as Reply
-      return new Reply(watched(body as ByteSource, over), headers)
+      const reply = (await route.call({ ...call, signal })) as Reply
+      if (isSource(reply.body)) return new Reply(watched(reply.body, over), reply.headers)
+      over()
+      return reply
     } catch (error) {
       over()
       throw error
@@ -413,7 +419,8 @@ class RunningServer {
 
 function refusalOf({ refusal }: Route, problem: Problem): Reply {
   if (!refusal) return problemReply(problem)
-  return new Reply(refusal.tell(problem), { 'content-type': refusal.type }, problem.status)
+  const wait = problem.status === 503 && { 'retry-after': '1' }
+  return new Reply(refusal.tell(problem), { 'content-type': refusal.type, ...wait }, problem.status)
 }
 
 function jsonReply(json: string, status: number, headers: Readonly<Record<string, string>> = {}): Reply {

@@ -190,8 +190,9 @@ describe('each route', () => {
     const elsewhere = ['startRun', 'awaitResult', 'listRemote', 'startRemoteJob', 'claimRemote', 'heartbeatRemote']
     const files = ['settleRemote', 'exportTimeline', 'exportProgress', 'importTimeline', 'importProgress']
     const tools = ['mcp', 'mcpStream']
-    // In test/server/caches.test.ts and test/server/configs.test.ts.
-    const caches = routes.filter(({ tag }) => tag === 'caches' || tag === 'configs').map(({ id }) => id)
+    // In test/server/caches.test.ts, configs.test.ts and kubernetes.test.ts.
+    const groups = ['caches', 'configs', 'kubernetes']
+    const caches = routes.filter(({ tag }) => groups.includes(tag)).map(({ id }) => id)
     expect(
       routes
         .map(({ id }) => id)

@@ -2,15 +2,23 @@
 // not even that it exists.
 
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { config } from '../../src/layers/config/index.ts'
 import { job } from '../../src/layers/job/index.ts'
+import { resource } from '../../src/layers/resource/index.ts'
+import type { AccessToken } from '../../src/server/index.ts'
 import type { Route } from '../../src/server/route.ts'
 import { routes } from '../../src/server/routes/index.ts'
 import type { Schema } from '../../src/server/schema.ts'
-import { at, startServer, type TestServer } from './support.ts'
+import { at, startServer, type TestServer, tokens } from './support.ts'
 
+const notes = resource('notes', { api: { namespaced: true } })
 let here: TestServer
 beforeAll(async () => {
-  here = await startServer({ mcp: 'act' })
+  const ann: AccessToken = { ...tokens.find(({ name }) => name === 'ann')!, scopes: ['ann/', 'resource/notes/ann'] }
+  const own = [...tokens.filter(({ name }) => name !== 'ann'), ann]
+  here = await startServer({ mcp: 'act', tokens: own, definitions: [notes, config('bob-routes')] })
+  const note = await here.rp.open(notes, 'bob')
+  await note.create({ name: 'bob-note', labels: { only: 'bob-label' }, spec: { text: 'only-bob-knows' } })
   const entries = [{ type: 'secret', data: { text: 'only-bob-knows' } }]
   await here.ask(`${at('bob/x')}/entries`, { body: { entries }, as: 'bob' })
   await here.ask(`${at('bob/x')}/savepoints`, { body: { label: 'bob-label' }, as: 'bob' })
@@ -67,11 +75,27 @@ it.each(streams.filter(({ path }) => path.includes('{timeline}')).map((route) =>
   },
 )
 
+const object = { group: 'resources.reprise', version: 'v1', plural: 'notes' }
+
+it.each(streams.filter(({ path }) => path.includes('{plural}')).map((route) => [route.id, route] as const))(
+  '%s tells the other tenant the same of a namespace and an object that are there and of those that are not',
+  async (_, route) => {
+    const told = async (namespace: string, name: string) => {
+      const { status, headers, value } = await asked(route, '', { ...object, namespace, name })
+      return [status, JSON.stringify(value), ...headers.keys()]
+    }
+    const missing = await told('carl', 'none')
+    expect(missing[0]).toBe(404)
+    expect(await told('bob', 'bob-note')).toEqual(missing)
+    expect(await told('bob', 'none')).toEqual(missing)
+  },
+)
+
 it.each(streams.filter(({ path }) => !path.includes('{timeline}')).map((route) => [route.id, route] as const))(
   '%s says nothing of the other tenant',
   async (_, route) => {
-    const { value } = await asked(route, '', { queue: 'bob', job: 'bob', code: 'FENCED' })
+    const { value } = await asked(route, '', { ...object, namespace: 'ann', queue: 'bob', job: 'bob', code: 'FENCED' })
     const text = typeof value === 'string' ? value : JSON.stringify(value)
-    expect(text).not.toMatch(/only-bob-knows|bob\/x|bob-item|bob-failure|bob-label/)
+    expect(text).not.toMatch(/only-bob-knows|bob\/x|bob-item|bob-failure|bob-label|bob-note/)
   },
 )

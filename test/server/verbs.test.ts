@@ -83,6 +83,8 @@ it('each route is a verb of the command line, or stands here', () => {
     ...['heartbeatRemote', 'settleRemote', 'mcp', 'mcpStream'],
     // What clients of a configuration ask for, and who sets it.
     ...routes.filter(({ tag }) => tag === 'configs').map(({ id }) => id),
+    // What clients of Kubernetes ask for.
+    ...routes.filter(({ tag }) => tag === 'kubernetes').map(({ id }) => id),
     // What build tools ask for.
     ...routes.filter(({ tag }) => tag === 'caches').map(({ id }) => id),
     // What the dashboard asks for.

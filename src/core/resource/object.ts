@@ -15,6 +15,8 @@ export interface OwnerReference {
   readonly name: string
   /** Another object of the same name is not the owner. */
   readonly uid: string
+  /** The one owner that looks after the object, as clients of Kubernetes mark it. Nothing here goes by it. */
+  readonly controller?: boolean
 }
 
 export interface Condition {
@@ -238,11 +240,11 @@ function textsOf(given: unknown, what: string): Readonly<Record<string, string>>
 function ownersOf(given: readonly OwnerReference[]): readonly OwnerReference[] {
   if (!Array.isArray(given) || given.length > listMax) throw notAList('owners', '{ kind, name, uid }')
   return given.map((owner: Partial<OwnerReference> | null) => {
-    const { kind, name, uid } = owner ?? {}
+    const { kind, name, uid, controller } = owner ?? {}
     if (typeof kind !== 'string' || typeof name !== 'string' || typeof uid !== 'string' || uid === '') {
       throw notAList('owners', '{ kind, name, uid }')
     }
-    return { kind, name, uid }
+    return { kind, name, uid, ...(controller === true && { controller }) }
   })
 }
 

@@ -5,12 +5,14 @@ import type { Coordinate } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import { applyFields, type FieldOwners } from '../../core/resource/field-owners.ts'
-import { freezeJson } from '../../core/resource/json.ts'
+import { copyJson, equalJson, freezeJson } from '../../core/resource/json.ts'
+import type { GivenStatus } from '../../core/resource/kubernetes.ts'
 import { mergePatch } from '../../core/resource/merge-patch.ts'
 import {
   checkObjectName,
   created,
   deleted,
+  draftOf,
   type NewObject,
   type ObjectChange,
   type Precondition,
@@ -229,6 +231,28 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
         ),
     })
     return change ? given(change) : this.#unchanged(name)
+  }
+
+  /**
+   * @internal Status and conditions in place of those that there are, as clients of Kubernetes write them. Without a
+   * generation it is about the one that was reported on last.
+   */
+  async replaceStatus(change: GivenStatus & Precondition & { readonly name: string }) {
+    this.#check()
+    const { name, revision, uid, conditions } = change
+    const value =
+      change.status === undefined ? undefined : await this.#checked('status', this.#schemas.status, change.status)
+    const made = await this.#resource.change({
+      name: checkObjectName(name),
+      decide: (before, now) => {
+        const observedGeneration = change.observedGeneration ?? before?.observedGeneration ?? 1
+        const checked = reported(this.kind, before, { observedGeneration, conditions }, { name, revision, uid }, now)
+        const { status: _, ...rest } = checked ?? draftOf(before!)
+        const after = { ...rest, ...(value !== undefined && { status: copyJson(value, 'status') }), conditions }
+        return equalJson(after, draftOf(before!)) ? null : after
+      },
+    })
+    return made ? given<Spec, Status>(made) : this.#unchanged(name)
   }
 
   /**

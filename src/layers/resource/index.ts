@@ -1,5 +1,6 @@
 // reprise/resources: objects with a desired and an actual state, list and watch, informers and controllers.
 
+export type { ApiNames, ApiOptions } from '../../core/resource/api-names.ts'
 export type { FieldOwners } from '../../core/resource/field-owners.ts'
 export type { Json } from '../../core/resource/json.ts'
 export { mergePatch } from '../../core/resource/merge-patch.ts'

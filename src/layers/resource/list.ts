@@ -51,7 +51,8 @@ export class Lists {
     const selector = selectorOf(options)
     const token = options.continue === undefined ? null : readToken(options.continue)
     await this.#resource.refresh()
-    const revision = token?.revision ?? options.revision ?? this.#resource.revision
+    const isLater = token?.revision === laterRevision
+    const revision = (isLater ? undefined : token?.revision) ?? options.revision ?? this.#resource.revision
     const objects = await this.#at(revision)
     const items: ResourceObject[] = []
     const from = token ? `${token.after}\u0000` : ''
@@ -66,7 +67,7 @@ export class Lists {
       items.push(freezeJson(object))
       last = name
     }
-    const isCounted = selector.isAll && selector.prefix === ''
+    const isCounted = selector.isAll && selector.prefix === '' && !isLater
     if (!isMore) return { revision, items, continue: null, remaining: isCounted ? 0 : null }
     this.#keep(revision)
     const remaining = isCounted ? objects.size - (token?.given ?? 0) - items.length : null
@@ -132,6 +133,17 @@ interface Token {
   /** The last name that was given, and how many were. */
   readonly after: string
   readonly given: number
+}
+
+/** Not a revision: the names after a token, of now. */
+const laterRevision = -1
+
+/**
+ * @internal Where to go on after REVISION_GONE without beginning anew: what was changed between the pages before and those that
+ * follow may be missing.
+ */
+export function laterToken(text: string): string {
+  return tokenOf({ ...readToken(text), revision: laterRevision })
 }
 
 function tokenOf({ revision, after, given }: Token): string {

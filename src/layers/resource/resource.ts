@@ -6,6 +6,7 @@ import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint-policy
 import { timelineId } from '../../core/coordinate.ts'
 import { toMs } from '../../core/duration.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
+import { type ApiNames, type ApiOptions, apiNames } from '../../core/resource/api-names.ts'
 import type { ResourceState } from '../../core/resource/state.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens, turnWaitMs } from '../../engine/definition.ts'
@@ -25,9 +26,11 @@ export interface ResourceOptions<Spec = unknown, Status = unknown> {
   readonly checkpoint?: CheckpointPolicy
   /** Default: two checkpoints, and an hour of history, from which watchers can go on. */
   readonly retain?: RetentionPolicy
+  /** What it is called where clients of Kubernetes talk to it; by its name if left out. */
+  readonly api?: ApiOptions
 }
 
-const known = namesOf<ResourceOptions>({ schema: true, status: true, checkpoint: true, retain: true })
+const known = namesOf<ResourceOptions>({ schema: true, status: true, checkpoint: true, retain: true, api: true })
 
 export interface ResourceDefinition<Spec = unknown, Status = unknown>
   extends Entity<ResourceHandle<Spec, Status>>,
@@ -36,6 +39,11 @@ export interface ResourceDefinition<Spec = unknown, Status = unknown>
   readonly name: string
   readonly prefix: string
   readonly fold: Fold<ResourceState>
+  readonly api: ApiNames
+}
+
+export function isResource(value: unknown): value is ResourceDefinition {
+  return typeof value === 'object' && value !== null && describes in value && Reflect.get(value, 'kind') === 'resource'
 }
 
 /** @example const sites = await rp.open(resource<{ url: string }>('sites')) */
@@ -47,6 +55,7 @@ export function resource<Spec = unknown, Status = unknown>(
   checkOptions(`resource ${name}`, options, known)
   if (options.checkpoint) checkPolicy(options.checkpoint)
   if (options.retain) resolveRetention(options.retain)
+  const api = apiNames(name, options.api)
   const prefix = `${resourcePrefix}${name}`
   const fold = resourceFold({
     checkpoint: options.checkpoint ?? usualPolicy.checkpoint,
@@ -61,6 +70,7 @@ export function resource<Spec = unknown, Status = unknown>(
     name,
     prefix,
     fold,
+    api,
     async [opens](engine: Host, id: string | undefined, open: OpenOptions) {
       engine.declare(model)
       const { resource, lists, leave } = await opened(engine, idOf(prefix, id), fold, open)

@@ -8,6 +8,7 @@ import { turboRoutes } from './caches/turbo.ts'
 import { webdavRoutes } from './caches/webdav.ts'
 import { configRoutes } from './configs.ts'
 import { feedRoutes } from './feed.ts'
+import { kubernetesRoutes } from './kubernetes/index.ts'
 import { lookRoutes } from './look.ts'
 import { mcpRoutes } from './mcp.ts'
 import { remoteRoutes } from './remote.ts'
@@ -30,6 +31,7 @@ export const routes: readonly Route[] = [
   ...remoteRoutes,
   ...transferRoutes,
   ...configRoutes,
+  ...kubernetesRoutes,
   ...mcpRoutes,
   ...turboRoutes,
   ...nxRoutes,

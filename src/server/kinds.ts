@@ -1,0 +1,108 @@
+// The kinds of resources that the server has the definitions of, and their open collections: one for each namespace that is
+// asked for. How many are open has a bound; of those that nobody uses, the one that was used longest ago is let go.
+
+import { RepriseError } from '../core/errors.ts'
+import { type ApiNames, qualifiedName } from '../core/resource/api-names.ts'
+import { type Collection, encodeObject } from '../core/resource/kubernetes.ts'
+import type { ResourceObject } from '../core/resource/object.ts'
+import type { Reprise } from '../engine/reprise.ts'
+import type { ResourceHandle } from '../layers/resource/handle.ts'
+import { isResource, type ResourceDefinition } from '../layers/resource/resource.ts'
+
+export interface OpenCollection extends Collection {
+  readonly handle: ResourceHandle
+  /** The object as JSON: written once for all who watch. */
+  json(object: ResourceObject): string
+}
+
+interface Held {
+  readonly opening: Promise<OpenCollection>
+  users: number
+}
+
+export class Kinds {
+  readonly #engine: Reprise
+  readonly #openMax: number
+  readonly #definitions: readonly ResourceDefinition[]
+  readonly #kinds: ReadonlyMap<string, ApiNames>
+  /** By timeline, in the order of their last use. */
+  readonly #held = new Map<string, Held>()
+
+  constructor(engine: Reprise, definitions: readonly unknown[], openMax: number) {
+    this.#engine = engine
+    this.#openMax = openMax
+    // The core group is that of a cluster's own kinds.
+    this.#definitions = definitions.filter(isResource).filter(({ api }) => api.group !== '')
+    this.#kinds = new Map(this.#definitions.map(({ name, api }) => [name, api]))
+    const names = this.#definitions.map(({ api }) => `${qualifiedName(api)}/${api.version}`)
+    const twice = names.find((name, i) => names.indexOf(name) !== i)
+    if (twice === undefined) return
+    throw new RepriseError('INVALID_ARGUMENT', `two resources are called ${twice}: give one of them another api`, {})
+  }
+
+  /** Those that objects are served of. */
+  get all(): readonly ResourceDefinition[] {
+    return this.#definitions
+  }
+
+  find(group: string, version: string, plural: string): ResourceDefinition | undefined {
+    return this.#definitions.find(({ api }) => {
+      return api.group === group && api.version === version && api.plural === plural
+    })
+  }
+
+  /** Calls with the open collection, which stays open until `release` is called. */
+  async hold(definition: ResourceDefinition, namespace: string | undefined) {
+    const id = namespace === undefined ? definition.name : `${definition.name}/${namespace}`
+    const held = this.#held.get(id) ?? { opening: this.#open(definition, namespace), users: 0 }
+    this.#held.delete(id)
+    this.#held.set(id, held)
+    held.users += 1
+    let isOver = false
+    const release = () => {
+      if (isOver) return
+      isOver = true
+      held.users -= 1
+    }
+    try {
+      const collection = await held.opening
+      this.#letGo()
+      return { collection, release }
+    } catch (error) {
+      if (this.#held.get(id) === held) this.#held.delete(id)
+      throw error
+    }
+  }
+
+  async close(): Promise<void> {
+    const all = [...this.#held.values()]
+    this.#held.clear()
+    for (const { opening } of all) await opening.then(({ handle }) => handle.close()).catch(() => undefined)
+  }
+
+  async #open(definition: ResourceDefinition, namespace: string | undefined): Promise<OpenCollection> {
+    const handle = await this.#engine.open(definition, namespace)
+    const texts = new WeakMap<ResourceObject, string>()
+    const collection: Collection = { api: definition.api, namespace, kinds: this.#kinds }
+    return {
+      ...collection,
+      handle,
+      json(object) {
+        const known = texts.get(object)
+        if (known !== undefined) return known
+        const text = JSON.stringify(encodeObject(object, collection))
+        texts.set(object, text)
+        return text
+      },
+    }
+  }
+
+  #letGo(): void {
+    for (const [id, { opening, users }] of this.#held) {
+      if (this.#held.size <= this.#openMax) return
+      if (users > 0) continue
+      this.#held.delete(id)
+      void opening.then(({ handle }) => handle.close()).catch(() => undefined)
+    }
+  }
+}

@@ -1,0 +1,121 @@
+// What there is, as Kubernetes' clients ask for it before anything else: groups, versions and kinds. A token sees the kinds of
+// which it reaches something.
+
+import { apiVersionOf } from '../../../core/resource/api-names.ts'
+import type { ResourceDefinition } from '../../../layers/resource/resource.ts'
+import { scopesFor } from '../../reach.ts'
+import { Reply } from '../../reply.ts'
+import type { Call, Route } from '../../route.ts'
+import * as shapes from '../../shapes.ts'
+import { asStatus, Refused, statusReply } from './status.ts'
+
+const verbs = ['create', 'delete', 'deletecollection', 'get', 'list', 'patch', 'update', 'watch']
+const statusVerbs = ['get', 'patch', 'update']
+
+/** Of all answers here. */
+const kindAnswer = shapes.answer({ kind: shapes.text })
+const shared = { tag: 'kubernetes', role: 'read', refusal: asStatus, answer: kindAnswer } as const
+/** kubectl asks so. */
+const query = { timeout: shapes.text }
+
+export const discoveryRoutes: readonly Route[] = [
+  {
+    ...shared,
+    method: 'GET',
+    path: '/api',
+    id: 'kubernetesCoreVersions',
+    summary: 'Versions of the core group, of which there is nothing here',
+    query,
+    call: () => ({ kind: 'APIVersions', versions: ['v1'], serverAddressByClientCIDRs: [] }),
+  },
+  {
+    ...shared,
+    method: 'GET',
+    path: '/api/v1',
+    id: 'kubernetesCoreKinds',
+    summary: 'Kinds of the core group: none',
+    query,
+    call: () => ({ kind: 'APIResourceList', groupVersion: 'v1', resources: [] }),
+  },
+  {
+    ...shared,
+    method: 'GET',
+    path: '/apis',
+    id: 'kubernetesGroups',
+    summary: 'Groups of the resources that the server has the definitions of',
+    query,
+    call: (call) => ({ kind: 'APIGroupList', apiVersion: 'v1', groups: groupsOf(call) }),
+  },
+  {
+    ...shared,
+    method: 'GET',
+    path: '/apis/{group}',
+    id: 'kubernetesGroup',
+    summary: 'The versions of a group',
+    query,
+    call(call) {
+      const group = groupsOf(call).find(({ name }) => name === call.params.group)
+      return group ? { kind: 'APIGroup', apiVersion: 'v1', ...group } : nothing()
+    },
+  },
+  {
+    ...shared,
+    method: 'GET',
+    path: '/apis/{group}/{version}',
+    id: 'kubernetesKinds',
+    summary: 'The kinds of a group and version',
+    query,
+    call(call) {
+      const { group, version } = call.params
+      const kinds = seenBy(call).filter(({ api }) => api.group === group && api.version === version)
+      if (kinds.length === 0) return nothing()
+      const resources = kinds.flatMap(kindOf)
+      return { kind: 'APIResourceList', apiVersion: 'v1', groupVersion: `${group}/${version}`, resources }
+    },
+  },
+  {
+    ...shared,
+    method: 'GET',
+    path: '/openapi/v2',
+    id: 'kubernetesSchemas',
+    summary: 'Schemas of the kinds for clients that check before they send: none, so that the server checks',
+    answer: shapes.any,
+    query,
+    call({ asked }) {
+      const type = 'application/com.github.proto-openapi.spec.v2@v1.0+protobuf'
+      // An empty message of that format is a document without definitions.
+      if (asked.header('accept')?.includes(type)) return new Reply(new Uint8Array(), { 'content-type': type })
+      return { swagger: '2.0', info: { title: 'Reprise', version: 'v1' }, paths: {}, definitions: {} }
+    },
+  },
+]
+
+/** Before anybody knows whether there is such a kind, and for whoever does not reach it: the same words. */
+export function noSuchKind(): Refused {
+  return new Refused(404, 'NotFound', 'the server could not find the requested resource', { details: {} })
+}
+
+function nothing(): Reply {
+  return statusReply(noSuchKind().status)
+}
+
+function seenBy({ server, principal }: Call): readonly ResourceDefinition[] {
+  return server.kinds.all.filter(({ prefix }) => scopesFor(principal, prefix).length > 0)
+}
+
+function groupsOf(call: Call) {
+  const names = [...new Set(seenBy(call).map(({ api }) => api.group))]
+  return names.map((name) => {
+    const versions = new Set(seenBy(call).flatMap(({ api }) => (api.group === name ? [api.version] : [])))
+    const shown = [...versions].map((version) => ({ groupVersion: apiVersionOf({ group: name, version }), version }))
+    return { name, versions: shown, preferredVersion: shown[0]! }
+  })
+}
+
+function kindOf({ api }: ResourceDefinition) {
+  const { plural, singular, kind, namespaced, shortNames } = api
+  return [
+    { name: plural, singularName: singular, namespaced, kind, verbs, ...(shortNames.length > 0 && { shortNames }) },
+    { name: `${plural}/status`, singularName: '', namespaced, kind, verbs: statusVerbs },
+  ]
+}

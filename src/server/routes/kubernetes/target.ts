@@ -1,0 +1,84 @@
+// Which objects a request is about, for whoever may reach them, and its refusals in the words of an API server.
+
+import { namespaceForm } from '../../../core/resource/api-names.ts'
+import type { ResourceDefinition } from '../../../layers/resource/resource.ts'
+import { mayReach } from '../../access.ts'
+import type { OpenCollection } from '../../kinds.ts'
+import { parseJson } from '../../request.ts'
+import type { Call } from '../../route.ts'
+import { noSuchKind } from './discovery.ts'
+import { Refused, statusOf, statusReply } from './status.ts'
+
+/** 404 for what is not there and for what the principal does not reach: the same words. */
+function definitionOf({ server, principal, params }: Call): ResourceDefinition {
+  const { group, version, plural, namespace } = params
+  const definition = server.kinds.find(group!, version!, plural!)
+  if (!definition || definition.api.namespaced < (namespace !== undefined)) throw noSuchKind()
+  if (namespace !== undefined && !namespaceForm.test(namespace)) throw noSuchKind()
+  const { prefix, api } = definition
+  if (!mayReach(principal, namespace === undefined ? prefix : `${prefix}/${namespace}`)) throw noSuchKind()
+  if (api.namespaced && namespace === undefined) {
+    const what = `${api.plural} have one history per namespace: ask for one namespace`
+    throw new Refused(400, 'BadRequest', what)
+  }
+  return definition
+}
+
+/** Answers with what is given, or with the Status that says why not. `isValue`: it is the object that is refused. */
+export async function answering(
+  call: Call,
+  act: (collection: OpenCollection) => Promise<unknown>,
+  isValue = false,
+): Promise<unknown> {
+  return await holding(
+    call,
+    async (collection, release) => {
+      try {
+        return await act(collection)
+      } finally {
+        release()
+      }
+    },
+    isValue,
+  )
+}
+
+/** The same, where the collection is needed until `release` is called. */
+export async function holding(
+  call: Call,
+  act: (collection: OpenCollection, release: () => void) => Promise<unknown>,
+  isValue = false,
+): Promise<unknown> {
+  const { params, server } = call
+  let definition: ResourceDefinition | undefined
+  try {
+    definition = definitionOf(call)
+    const { collection, release } = await server.kinds.hold(definition, params.namespace)
+    return await act(collection, release)
+  } catch (error) {
+    if (error instanceof Refused) return statusReply(error.status)
+    const name = params.name ?? (error as { data?: { name?: string } }).data?.name
+    const status = definition && statusOf(error, { api: definition.api, name, isValue })
+    if (!status) throw error
+    return statusReply(status)
+  }
+}
+
+const jsonType = 'application/json'
+
+/** The body as JSON, and its type. 415 for another type than these. */
+export function sent({ asked, bytes }: Call, types: readonly string[] = [jsonType], isOptional = false) {
+  const type = (asked.header('content-type') ?? '').split(';')[0]!.trim().toLowerCase()
+  if (isOptional && (!bytes || bytes.length === 0)) return { type, value: {} }
+  if (!types.includes(type)) {
+    const what = `the body of the request was in an unknown format - accepted media types include: ${types.join(', ')}`
+    throw new Refused(415, 'UnsupportedMediaType', what)
+  }
+  return { type, value: parseJson(bytes ?? new Uint8Array()) }
+}
+
+/** A request that must change nothing is not carried out as one that does. */
+export function refuseDryRun({ query }: Call): void {
+  if (query.list('dryRun').length === 0) return
+  throw new Refused(400, 'BadRequest', 'dryRun is not supported: nothing was done')
+}

@@ -15,6 +15,7 @@ import { aside, reviveAside, setAside } from './due.ts'
 import type { ParentLink } from './entries.ts'
 import { foldOf } from './fold-of.ts'
 import { Instance, type InstanceHost, type Left } from './instance.ts'
+import { Looks } from './looks.ts'
 import { MailWatch } from './mail-watch.ts'
 import { nameOf, queueOf } from './names.ts'
 import { type StartOptions, startOptions } from './options.ts'
@@ -43,6 +44,7 @@ const reopenMs = 1000
 export class Host implements InstanceHost, RunHost {
   readonly engine: EngineHost
   readonly kernel: Kernel
+  readonly looks: Looks
   readonly #definitions = new Map<string, AnyWorkflow>()
   readonly #live = new Map<string, Instance>()
   readonly #watchers = new Map<string, Set<() => void>>()
@@ -56,6 +58,7 @@ export class Host implements InstanceHost, RunHost {
   constructor(engine: EngineHost) {
     this.engine = engine
     this.kernel = engine.kernel
+    this.looks = new Looks(engine.kernel)
     this.#mail = new MailWatch(engine.kernel, this.#live, (error) => this.#problem('mail', error))
     engine.kernel.worker.watch(() => this.#underWay())
     const letGo = installGuard(currentScope)

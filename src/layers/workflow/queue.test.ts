@@ -1,7 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { keyed } from '../../core/keyed/keyed.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
-import { nextTurns, type QueueOptions, type QueueState, queueFold } from './queue.ts'
+import { nextTurns, type QueueOptions, type QueueState, queueFold } from './queue-state.ts'
 
 function apply(state: QueueState, type: string, data: object, seq: number, time: number): void {
   queueFold.apply(state, { timeline: 'workflow-queue/q', type, data, seq, time } as unknown as Entry)
@@ -27,6 +28,59 @@ const moves = fc.array(
   ),
   { maxLength: 40 },
 )
+
+type Move = { kind: 'enter'; key: string; priority: number } | { kind: 'leave'; pick: number } | { kind: 'wait' }
+type Entered = { run: string; key: string; priority: number }
+
+function entryOf(move: Move, seq: number): { type: string; data: object } {
+  if (move.kind === 'enter')
+    return { type: 'entered', data: { run: `r${seq / 100}`, key: move.key, priority: move.priority } }
+  return { type: 'left', data: { run: move.kind === 'leave' ? `r${move.pick}` : 'nobody' } }
+}
+
+/** The same, without an index. */
+class PlainQueue {
+  #active: { run: string; key: string }[] = []
+  #waiting: { place: string; run: string; key: string }[] = []
+  readonly #grants: number[] = []
+
+  apply(type: string, { run, key, priority }: Entered, seq: number): void {
+    const one = this.#waiting.find((each) => each.run === run)
+    if (type === 'entered') {
+      this.#waiting.push({
+        place: `${String(1e6 - priority).padStart(8, '0')}.${String(seq).padStart(12, '0')}`,
+        run,
+        key,
+      })
+      this.#waiting.sort((a, b) => (a.place < b.place ? -1 : 1))
+      return
+    }
+    this.#waiting = this.#waiting.filter((each) => each !== one)
+    if (type === 'left') this.#active = this.#active.filter((each) => each.run !== run)
+    else {
+      this.#grants.push(seq)
+      if (one) this.#active.push(one)
+    }
+  }
+
+  turns({ concurrency = Number.POSITIVE_INFINITY, perKey = Number.POSITIVE_INFINITY }: QueueOptions): string[] {
+    const active = [...this.#active]
+    for (const one of this.#waiting) {
+      if (active.length >= concurrency) break
+      if (one.key !== '' && active.filter(({ key }) => key === one.key).length >= perKey) continue
+      active.push(one)
+    }
+    return active.slice(this.#active.length).map(({ run }) => run)
+  }
+
+  stateOfVersion1(): unknown {
+    return {
+      active: keyed(this.#active.map(({ run, key }) => [run, key])),
+      waiting: keyed(this.#waiting.map(({ place, run, key }) => [place, { run, key }])),
+      grants: this.#grants,
+    }
+  }
+}
 
 describe('a queue', () => {
   it('never lets in more than it may, and whoever waits does so for a reason', () => {
@@ -61,6 +115,30 @@ describe('a queue', () => {
           expect(wakeup).toBeNull()
           for (const [, { key }] of state.waiting.entries()) {
             expect(key !== '' && ofKey(key) >= (options.perKey ?? Number.POSITIVE_INFINITY)).toBe(true)
+          }
+        }
+      }),
+    )
+  })
+
+  it('gives turns as one would who looked through all who wait, also with state of the version before', () => {
+    fc.assert(
+      fc.property(options, moves, (options: QueueOptions, moves) => {
+        const state = queueFold.initial()
+        const plain = new PlainQueue()
+        const { rate: _, ...unhurried } = options
+        for (const [index, move] of moves.entries()) {
+          const seq = 100 * (index + 1)
+          const { type, data } = entryOf(move, seq)
+          apply(state, type, data, seq, seq)
+          plain.apply(type, data as Entered, seq)
+          const { runs } = nextTurns(state, unhurried, seq)
+          expect(runs).toEqual(plain.turns(options))
+          const migrated = queueFold.migrations!['workflow-queue-1']!(plain.stateOfVersion1() as never)
+          expect(nextTurns(migrated, options, seq)).toEqual(nextTurns(state, options, seq))
+          for (const [at, run] of runs.entries()) {
+            apply(state, 'granted', { run }, seq + at + 1, seq)
+            plain.apply('granted', { run, key: '', priority: 0 }, seq)
           }
         }
       }),

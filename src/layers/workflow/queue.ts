@@ -2,27 +2,17 @@
 // counts who is in, and everything between the two goes by mail, so that a crash neither loses nor doubles a place.
 
 import { type MessageId, timelineId } from '../../core/coordinate.ts'
-import { toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { Keyed } from '../../core/keyed/keyed.ts'
 import { checkOptions } from '../../core/options.ts'
-import type { Head, OutgoingMessage } from '../../core/ports.ts'
-import { type RatePolicy, resolveRate } from '../../core/rate.ts'
+import type { Clock, Head, OutgoingMessage } from '../../core/ports.ts'
+import { resolveRate } from '../../core/rate.ts'
 import { checkName, type Fold, type Workable, works } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
 import type { Model } from '../../engine/model.ts'
-import type { Entry } from '../../engine/recovery/history.ts'
+import type { OpenTimeline } from '../../engine/timeline.ts'
 import { helperModel } from './helper-model.ts'
+import { nextTurns, type QueueOptions, type QueueState, queueFold, turnsAtOnce } from './queue-state.ts'
 import type { RunState } from './state.ts'
-
-export interface QueueOptions {
-  /** Runs at a time, in all processes together. A run that sleeps keeps its place. */
-  readonly concurrency?: number
-  /** Runs at a time with the same `queueKey`. */
-  readonly perKey?: number
-  /** Runs that start within a span of time, in all processes together. */
-  readonly rate?: RatePolicy
-}
 
 export interface QueueDefinition extends Workable {
   readonly kind: 'queue'
@@ -57,47 +47,6 @@ export function queue(name: string, options: QueueOptions = {}): QueueDefinition
   }
 }
 
-interface Waiting {
-  readonly run: string
-  readonly key: string
-}
-
-export interface QueueState {
-  /** Runs that are in, with their key. */
-  readonly active: Keyed<string>
-  /** Runs that wait, in the order of their turn: by priority, then by arrival. */
-  readonly waiting: Keyed<Waiting>
-  /** When runs were let in, as far back as a rate limit looks. */
-  grants: number[]
-}
-
-const grantsKept = 10_000
-
-export const queueFold: Fold<QueueState> = {
-  version: 'workflow-queue-1',
-  initial: () => ({ active: new Keyed<string>(), waiting: new Keyed<Waiting>(), grants: [] }),
-  apply(state, entry: Entry) {
-    const data = entry.data as { run: string; key: string; priority: number }
-    if (entry.type === 'entered') {
-      const place = `${String(1e6 - Math.max(-1e6, Math.min(1e6, data.priority))).padStart(8, '0')}.${String(entry.seq).padStart(12, '0')}`
-      state.waiting.set(place, { run: data.run, key: data.key })
-    } else if (entry.type === 'left') {
-      state.active.delete(data.run)
-      for (const [place, one] of state.waiting.entries()) if (one.run === data.run) state.waiting.delete(place)
-    } else if (entry.type === 'granted') {
-      for (const [place, one] of state.waiting.entries()) {
-        if (one.run !== data.run) continue
-        state.active.set(one.run, one.key)
-        state.waiting.delete(place)
-        break
-      }
-      state.grants = [...state.grants.slice(-grantsKept), entry.time]
-    }
-  },
-  checkpoint: { every: 2000 },
-  retain: { checkpoints: 2, history: 'needed' },
-}
-
 const prefix = 'workflow-queue/'
 
 export function queueKind(): Model {
@@ -130,8 +79,10 @@ export function serveQueue(engine: Host, definition: QueueDefinition): void {
   if (names.has(definition.name)) return
   names.add(definition.name)
   engine.declare(queueKind())
+  const closing = new AbortController()
+  engine.onClose(async () => closing.abort())
   const claims = prefix + definition.name
-  engine.serve(claims, (head) => lookAfter(engine, definition, head), { concurrency: 1 })
+  engine.serve(claims, (head) => lookAfter(engine, definition, head, closing.signal), { concurrency: 1 })
 }
 
 /** Made before the first run enters it. */
@@ -141,61 +92,96 @@ export async function ensureQueue(engine: Host, definition: QueueDefinition): Pr
   await engine.create(id, queueFold, [{ type: 'opened', data: {} }], { queue: id, release: true, status: 'open' })
 }
 
-async function lookAfter(engine: Host, definition: QueueDefinition, head: Head): Promise<void> {
+/** A queue in which nothing has happened for this long is let go… */
+const lingerMs = 1000
+/** …and as long as something happens it is looked at this often. */
+const heedMs = 10
+
+async function lookAfter(engine: Host, definition: QueueDefinition, head: Head, closing: AbortSignal): Promise<void> {
+  const { clock, store, worker } = engine.kernel
   const open = await engine.adopt(head, queueFold)
+  const calls = new Calls(clock, closing)
+  const unlisten = store.listen((mayBeDue = true) => mayBeDue && calls.call())
   let wakeup: number | null = null
   try {
-    for (;;) {
-      const messages = await open.inbox(500)
-      const entries = messages.map((message) => ({
-        type: message.kind === 'enter' ? 'entered' : 'left',
-        data: engine.openMessage(message),
-      }))
-      if (entries.length > 0) {
-        // Due from now on, until everybody who has a turn was told.
-        const consume = messages.map((message) => message.id as MessageId)
-        await open.write(entries, { consume, wakeup: engine.kernel.worker.now() })
-      }
-      const turn = nextTurns(open.state, definition.options, engine.kernel.worker.now())
+    // To read the state anew for every run that comes or goes would cost more than the runs.
+    for (let until = clock.elapsed() + lingerMs; ; ) {
+      const hadMail = await takeMail(engine, open)
+      const turn = nextTurns(open.state, definition.options, worker.now())
       wakeup = turn.wakeup
-      if (turn.runs.length > 0) {
-        const time = engine.kernel.worker.now()
-        await open.write(
-          turn.runs.map((run) => ({ type: 'granted', data: { run }, time })),
-          { send: turn.runs.map((run) => engine.message(run, 'admit', {}, `admit:${run}`)) },
-        )
-      }
-      if (messages.length === 0) break
+      if (turn.runs.length > 0) await letIn(engine, open, turn.runs)
+      if (hadMail || turn.runs.length > 0) until = clock.elapsed() + lingerMs
+      if (hadMail || turn.runs.length === turnsAtOnce) continue
+      const leftMs = until - clock.elapsed()
+      const wakesInMs = wakeup === null ? Number.POSITIVE_INFINITY : wakeup - worker.now()
+      if (closing.aborted || leftMs <= 0) break
+      await calls.next(Math.min(leftMs, Math.max(0, wakesInMs)))
     }
   } finally {
+    unlisten()
     await open.shut({ wakeup })
     if (wakeup !== null) engine.dispatcher.expect(wakeup)
     engine.dispatcher.wake()
   }
 }
 
-/** Whose turn it is now, and when to look again if time alone stands in the way. */
-export function nextTurns(
-  state: QueueState,
-  options: QueueOptions,
-  now: number,
-): { readonly runs: string[]; readonly wakeup: number | null } {
-  const perMs = options.rate ? toMs(options.rate.per, 'rate.per') : 0
-  const recent = state.grants.filter((at) => at > now - perMs)
-  let room = (options.concurrency ?? Number.POSITIVE_INFINITY) - state.active.size
-  let rate = options.rate ? options.rate.max - recent.length : Number.POSITIVE_INFINITY
-  const perKey = new Map<string, number>()
-  for (const [, key] of state.active.entries()) perKey.set(key, (perKey.get(key) ?? 0) + 1)
-  const runs: string[] = []
-  for (const [, { run, key }] of state.waiting.entries()) {
-    if (room <= 0) break
-    if (rate <= 0) return { runs, wakeup: recent.length > 0 ? recent[0]! + perMs : now + perMs }
-    const inKey = perKey.get(key) ?? 0
-    if (key !== '' && inKey >= (options.perKey ?? Number.POSITIVE_INFINITY)) continue
-    perKey.set(key, inKey + 1)
-    runs.push(run)
-    room -= 1
-    rate -= 1
+async function takeMail(engine: Host, open: OpenTimeline<QueueState>): Promise<boolean> {
+  const messages = await open.inbox(500)
+  const entries = messages.map((message) => ({
+    type: message.kind === 'enter' ? 'entered' : 'left',
+    data: engine.openMessage(message),
+  }))
+  if (entries.length === 0) return false
+  // Due from now on, until everybody who has a turn was told.
+  const consume = messages.map((message) => message.id as MessageId)
+  await open.write(entries, { consume, wakeup: engine.kernel.worker.now() })
+  return true
+}
+
+async function letIn(engine: Host, open: OpenTimeline<QueueState>, runs: readonly string[]): Promise<void> {
+  const time = engine.kernel.worker.now()
+  await open.write(
+    runs.map((run) => ({ type: 'granted', data: { run }, time })),
+    { send: runs.map((run) => engine.message(run, 'admit', {}, `admit:${run}`)) },
+  )
+}
+
+/** Calls of the store, those of a moment taken together. */
+class Calls {
+  readonly #clock: Clock
+  readonly #closing: AbortSignal
+  #wasCalled = false
+  #wake: (() => void) | null = null
+
+  constructor(clock: Clock, closing: AbortSignal) {
+    this.#clock = clock
+    this.#closing = closing
   }
-  return { runs, wakeup: null }
+
+  call(): void {
+    this.#wasCalled = true
+    this.#wake?.()
+  }
+
+  /** Resolves after the next call, or this time, or when all is closed. */
+  async next(ms: number): Promise<void> {
+    await this.#within(Math.min(heedMs, ms), false)
+    if (!this.#wasCalled && ms > heedMs) await this.#within(ms - heedMs, true)
+    this.#wasCalled = false
+  }
+
+  async #within(ms: number, isCalled: boolean): Promise<void> {
+    if (this.#closing.aborted) return
+    await new Promise<void>((resolve) => {
+      const done = () => {
+        this.#wake = null
+        cancel()
+        this.#closing.removeEventListener('abort', done)
+        resolve()
+      }
+      if (isCalled) this.#wake = done
+      const cancel = this.#clock.after(ms, done)
+      this.#closing.addEventListener('abort', done)
+    })
+  }
 }

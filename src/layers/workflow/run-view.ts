@@ -16,6 +16,7 @@ import { refuseMoved } from '../../engine/tools/moved.ts'
 import type { AnyWorkflow } from './context.ts'
 import type { End } from './entries.ts'
 import type { Execution } from './execution.ts'
+import type { Looks } from './looks.ts'
 import { endings } from './names.ts'
 import type { Queries } from './queries.ts'
 import type { Replayed } from './replay.ts'
@@ -38,6 +39,7 @@ export interface RunInMemory {
 export interface RunHost {
   readonly engine: Host
   readonly kernel: Kernel
+  readonly looks: Looks
   instance(timeline: string): RunInMemory | undefined
   /** In memory here, with nothing to do but wait. */
   isAsleep(timeline: string): boolean
@@ -154,18 +156,19 @@ export class RunView {
     const { clock } = this.host.kernel
     const until =
       options.timeout === undefined ? Number.POSITIVE_INFINITY : clock.elapsed() + toMs(options.timeout, 'timeout')
+    let seen: Head | undefined
     for (;;) {
       if (options.signal?.aborted)
         throw new RepriseError('ABORTED', 'aborted while waiting for a result', {}, options.signal.reason)
       const { live } = this
       const leftMs = until - clock.elapsed()
-      const changed = this.changed(live ? leftMs : Math.min(pollMs, leftMs), options.signal)
+      const changed = this.changed(leftMs, options.signal, !live)
       if (live) {
         await changed
         if (live.state.end) return live.state.end
       }
       const isLate = clock.elapsed() >= until
-      const [head] = await this.host.kernel.store.head([timelineId(this.timeline)])
+      const head = seen ?? (await this.host.kernel.store.head([timelineId(this.timeline)]))[0]
       if (!head) throw this.#notFound()
       refuseMoved(head)
       if (isHeadLost(head)) await madeAgain(this.host.kernel, head)
@@ -177,22 +180,28 @@ export class RunView {
       // With mail on its way somebody may have settled it.
       if (held.has(head.status) && head.mail === 0 && options.whenHeld !== 'wait') throw await this.#heldError(head)
       if (isLate) throw new RepriseError('TIMEOUT', `${this.timeline} has not ended yet`, { run: this.id })
-      if (!live) await changed
+      seen = live ? undefined : await changed
     }
   }
 
-  /** Something may have happened: it left memory here, or a while has passed. */
-  changed(ms: number, signal?: AbortSignal): Promise<void> {
+  /**
+   * Something may have happened: it left memory here, a while has passed, or it was looked at together with what others wait
+   * for; then with its head.
+   */
+  changed(ms: number, signal?: AbortSignal, isLookedAt = false): Promise<Head | undefined> {
     return new Promise((resolve) => {
-      const done = () => {
+      const done = (head?: Head) => {
         unwatch()
+        unlook?.()
         cancel?.()
-        signal?.removeEventListener('abort', done)
-        resolve()
+        signal?.removeEventListener('abort', stop)
+        resolve(head)
       }
-      const unwatch = this.host.watch(this.timeline, done)
-      const cancel = Number.isFinite(ms) ? this.host.kernel.clock.after(Math.max(0, ms), done) : undefined
-      signal?.addEventListener('abort', done, { once: true })
+      const stop = () => done()
+      const unwatch = this.host.watch(this.timeline, stop)
+      const unlook = isLookedAt ? this.host.looks.next(timelineId(this.timeline), done) : undefined
+      const cancel = Number.isFinite(ms) ? this.host.kernel.clock.after(Math.max(0, ms), stop) : undefined
+      signal?.addEventListener('abort', stop, { once: true })
     })
   }
 

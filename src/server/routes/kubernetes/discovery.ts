@@ -15,6 +15,8 @@ const statusVerbs = ['get', 'patch', 'update']
 /** Of all answers here. */
 const kindAnswer = shapes.answer({ kind: shapes.text })
 const shared = { tag: 'kubernetes', role: 'read', refusal: asStatus, answer: kindAnswer } as const
+/** What they ask for has an @ in it, which no type may have. */
+const binary = 'application/com.github.proto-openapi.spec.v2.v1.0+protobuf'
 /** kubectl asks so. */
 const query = { timeout: shapes.text }
 
@@ -26,16 +28,7 @@ export const discoveryRoutes: readonly Route[] = [
     id: 'kubernetesCoreVersions',
     summary: 'Versions of the core group, of which there is nothing here',
     query,
-    call: () => ({ kind: 'APIVersions', versions: ['v1'], serverAddressByClientCIDRs: [] }),
-  },
-  {
-    ...shared,
-    method: 'GET',
-    path: '/api/v1',
-    id: 'kubernetesCoreKinds',
-    summary: 'Kinds of the core group: none',
-    query,
-    call: () => ({ kind: 'APIResourceList', groupVersion: 'v1', resources: [] }),
+    call: () => ({ kind: 'APIVersions', versions: [], serverAddressByClientCIDRs: [] }),
   },
   {
     ...shared,
@@ -82,9 +75,9 @@ export const discoveryRoutes: readonly Route[] = [
     answer: shapes.any,
     query,
     call({ asked }) {
-      const type = 'application/com.github.proto-openapi.spec.v2@v1.0+protobuf'
+      const isBinary = asked.header('accept')?.includes('application/com.github.proto-openapi.spec.v2')
       // An empty message of that format is a document without definitions.
-      if (asked.header('accept')?.includes(type)) return new Reply(new Uint8Array(), { 'content-type': type })
+      if (isBinary) return new Reply(new Uint8Array(), { 'content-type': binary })
       return { swagger: '2.0', info: { title: 'Reprise', version: 'v1' }, paths: {}, definitions: {} }
     },
   },

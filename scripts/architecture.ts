@@ -36,7 +36,7 @@ const everything = ['root', 'core', 'engine', 'stores', 'layers', 'adapters', 'o
 
 const zones: Readonly<Record<string, Zone>> = {
   core: { zones: ['core'], mayUseNode: false, packages: [] },
-  stores: { zones: ['core', 'stores'], mayUseNode: true, packages: ['@photostructure/sqlite', 'pg'] },
+  stores: { zones: ['core', 'stores'], mayUseNode: true, packages: ['@photostructure/sqlite', 'pg', 'aws4fetch'] },
   engine: { zones: ['core', 'engine'], mayUseNode: true, packages: [] },
   layers: { zones: ['core', 'engine', 'layers'], mayUseNode: true, packages: ['croner', 'rfc6902'] },
   adapters: { zones: ['core', 'engine', 'adapters'], mayUseNode: true, packages: [] },
@@ -77,7 +77,7 @@ const joinsLayers: Readonly<Record<string, readonly string[]>> = { 'src/resource
 /** The one file of the engine that knows stores, and only by dynamic import. */
 const storeOpener = 'src/engine/open-store.ts'
 /** Not there for every user or on every Node: never a static import. */
-const loadedOnDemand = ['pg', 'node:sqlite', '@modelcontextprotocol/sdk']
+const loadedOnDemand = ['pg', 'aws4fetch', 'node:sqlite', '@modelcontextprotocol/sdk']
 
 /** Files that may import a name held in a variable, each with its reason. The cli may anywhere: it runs users' files. */
 const computedImports: Readonly<Record<string, string>> = {

@@ -21,6 +21,8 @@ export interface StoredChunk {
 }
 
 export interface Blobs {
+  /** So many bytes are best put or asked for at once; a megabyte if left out. */
+  readonly batchBytes?: number | undefined
   /**
    * Durable when it resolves. A chunk that is there already is touched: its age starts anew. All of them are then as young
    * as the store's clock says, or as `at` if that is later.
@@ -38,6 +40,11 @@ export interface Blobs {
   delete(digests: readonly Digest[], touchedBefore: number): Promise<number>
   /** As `Store.rewrite`, for chunks. Neither their names nor their ages change. */
   rewrite(change: Change, after: string | null, limit: number): Promise<Rewritten>
+  /**
+   * Gives back the space of what was deleted, where deleting does not; with `isFinal` no byte of it is left when it resolves.
+   * Left out: deleting does.
+   */
+  compact?(isFinal?: boolean): Promise<void>
   /**
    * A sound copy of a chunk that `get` gave damaged or not at all, put back unless told not to; null if there is none. Not a
    * store's own: engine/redundancy.

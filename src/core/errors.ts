@@ -129,6 +129,10 @@ const kinds = {
     remedy: 'stop',
     hint: 'The file was moved, removed or replaced while it was open. Nothing was acknowledged. Restart whatever uses it.',
   },
+  STORE_DENIED: {
+    remedy: 'fix',
+    hint: 'The object store refused these keys, or has none to use. Check the keys, the region, the clock and what the bucket allows.',
+  },
   STORE_FULL: { remedy: 'retry', hint: 'Free some disk space. Nothing was lost, and writing resumes by itself.' },
   STORE_BUSY: {
     remedy: 'retry',

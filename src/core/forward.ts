@@ -49,6 +49,7 @@ export const blobMethods: Readonly<Record<MethodOf<Blobs>, Access>> = {
   list: 'reads',
   delete: 'writes',
   rewrite: 'writes',
+  compact: 'writes',
   mend: 'writes',
 }
 
@@ -72,7 +73,8 @@ export function forwardStore(store: Store, own: Partial<Store>): Store {
 
 /** @example forwardBlobs(blobs, { put: refuse }) */
 export function forwardBlobs(blobs: Blobs, own: Partial<Blobs>): Blobs {
-  return through(blobs, blobMethodNames, {}, own)
+  const facts = blobs.batchBytes === undefined ? {} : { batchBytes: blobs.batchBytes }
+  return through(blobs, blobMethodNames, facts, own)
 }
 
 type Call = (...args: readonly unknown[]) => unknown

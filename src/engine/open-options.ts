@@ -8,7 +8,7 @@ import { RepriseError } from '../core/errors.ts'
 import { defaultLimits, type Limits } from '../core/limits.ts'
 import { checkOptions } from '../core/options.ts'
 import { mirrorPath } from './mirror/policy.ts'
-import { checkNamespace, folderOf } from './open-store.ts'
+import { checkBlobs, checkNamespace } from './open-store.ts'
 import { type KeyRing, Sealer } from './seal/seal.ts'
 import { checkHousekeeping, type HousekeepingOptions } from './tools/housekeeping.ts'
 
@@ -43,7 +43,7 @@ export interface EngineOptions {
 
 export interface Options extends EngineOptions {
   readonly namespace?: string
-  /** Where chunks go: in the store (default), or a directory: './chunks', 'file:./chunks'. */
+  /** Where chunks go: in the store (default), a directory ('./chunks', 'file:./chunks'), or 's3://bucket/prefix'. */
   readonly blobs?: string
   /**
    * A second copy of history, in a folder on another disk: 'file:/mnt/other/app.mirror'. `verify --repair` heals from it.
@@ -76,7 +76,7 @@ const leastGraceMs = 1000
 export function checkOpenOptions(options: Options): void {
   checkEngineOptions(options)
   checkNamespace(options.namespace ?? 'default')
-  if (options.blobs !== undefined) folderOf(options.blobs)
+  if (options.blobs !== undefined) checkBlobs(options.blobs)
   if (options.mirror !== undefined && options.mirror !== false) mirrorPath(options.mirror)
   checkBoolean('readOnly', options.readOnly)
   if (options.grace !== undefined && toMs(options.grace, 'grace') < leastGraceMs) {

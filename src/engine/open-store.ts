@@ -104,6 +104,12 @@ function takeSchema(url: string): { readonly plain: string; readonly schema: str
 }
 
 async function openBlobs(url: string, namespace: string): Promise<ChunkFolder> {
+  if (isObjectStore(url)) {
+    const { openS3Place } = await import('../stores/s3/place.ts')
+    const { joinUrl } = await import('../stores/s3/location.ts')
+    const place = joinUrl(url, namespace)
+    return { path: place, isDurable: true, ...(await openS3Place(place, { hash: sha256 })) }
+  }
   const { makeDirectoryBlobs, openDirectoryBlobs } = await import('../stores/directory-blobs.ts')
   const { readMark, readOwner, writeMark, writeOwner, writeShared } = await import('../stores/directory-marks.ts')
   const folder = join(folderOf(url), namespace)
@@ -147,12 +153,22 @@ export function checkNamespace(namespace: string): string {
   return namespace
 }
 
+/** Throws INVALID_ARGUMENT for what is no place for chunks. */
+export function checkBlobs(blobs: string): void {
+  if (!isObjectStore(blobs)) folderOf(blobs)
+}
+
+/** An address such as s3://bucket/prefix. */
+export function isObjectStore(url: string): boolean {
+  return /^s3:\/\//i.test(url)
+}
+
 /** The path in './chunks' or 'file:./chunks'. Throws INVALID_ARGUMENT. */
-export function folderOf(blobs: string): string {
+function folderOf(blobs: string): string {
   const path = /^file:(?:\/\/(?=\/))?(.+)$/.exec(blobs)?.[1]
   if (path) return path
   // One letter and a colon is a drive.
   if (typeof blobs === 'string' && blobs !== '' && !/^[a-z][a-z0-9+.-]+:/i.test(blobs)) return blobs
-  const what = 'blobs must be a folder: ./chunks or file:./chunks'
+  const what = 'blobs must be a folder or an object store: ./chunks, file:./chunks or s3://bucket/prefix'
   throw new RepriseError('INVALID_ARGUMENT', what, { given: String(blobs).slice(0, 80) })
 }

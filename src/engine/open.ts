@@ -50,7 +50,7 @@ export interface Ports {
 export async function open(url?: string, options: Options = {}): Promise<Reprise> {
   checkOpenOptions(options)
   const location = url ?? process.env.REPRISE_URL ?? 'sqlite:.reprise/reprise.db'
-  const { store, isAlone } = await openPlaced(location, options)
+  const { store, isAlone, isDurable } = await openPlaced(location, options)
   const engine = createEngine({ store, namespace: options.namespace ?? 'default' }, options)
   let mirror: string | null = null
   try {
@@ -58,6 +58,7 @@ export async function open(url?: string, options: Options = {}): Promise<Reprise
     kernel.worker.describe(sealsWith, signOf(kernel.hash, kernel.sealer.keyId))
     await meetKeys(kernel, options.readOnly ?? false)
     await meetRedundancy(kernel, options.redundancy, options.readOnly ?? false)
+    if (isDurable && kernel.redundancy && options.redundancy === undefined) kernel.redundancy.blobs.isOn = false
     mirror = await meetMirror(kernel, options.mirror, options.readOnly ?? false)
     if (!options.readOnly) await watchLostHeads(kernel)
   } catch (error) {

@@ -8,7 +8,8 @@
 
 import { randomUUID } from 'node:crypto'
 import { resolve } from 'node:path'
-import { type OperationId, type TimelineId, timelineId, type WorkerId } from '../../core/coordinate.ts'
+import { isRedundancy } from '../../core/blobs.ts'
+import { type Digest, type OperationId, type TimelineId, timelineId, type WorkerId } from '../../core/coordinate.ts'
 import { originDigest } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { forwardBlobs, forwardStore } from '../../core/forward.ts'
@@ -17,6 +18,8 @@ import { findNamedChunk, type NamedChunk } from './named-chunk.ts'
 
 export interface ChunkFolder {
   readonly path: string
+  /** It sees to damage itself, as object stores do: chunks there need no parity, and what belongs to the catalog stays out. */
+  readonly isDurable?: boolean
   /** Reads a folder that is not there as an empty one; the first chunk that is put makes it. */
   readonly blobs: Blobs
   exists(): Promise<boolean>
@@ -37,6 +40,8 @@ export interface PlacedStore {
   readonly store: Store
   /** No other store has chunks in the same place: what this one does not name, nobody does. */
   readonly isAlone: boolean
+  /** Chunks lie where they need no parity. */
+  readonly isDurable?: boolean
 }
 
 interface Note {
@@ -61,14 +66,16 @@ export async function withChunks(
     return { store: note ? forwardStore(store, { blobs: unseen(note) }) : await withOwnChunks(store), isAlone: true }
   const mark = await folder.mark()
   const facts = await store.facts()
-  const placed = forwardStore(store, { blobs: folder.blobs })
+  const isDurable = folder.isDurable ?? false
+  const blobs = isDurable ? besideStore(folder.blobs, store.blobs) : folder.blobs
+  const placed = forwardStore(store, { blobs })
   if (note) {
     if (mark !== note.mark) {
       const error = await misplaced(folder, mark, note)
       if (!isLost || error.code !== 'CHUNKS_GONE') throw error
-      return { store: placed, isAlone: await adopt(store, hash, folder, facts) }
+      return { store: placed, isDurable, isAlone: await adopt(store, hash, folder, facts) }
     }
-    return { store: placed, isAlone: await isAlone(folder, note, facts) }
+    return { store: placed, isDurable, isAlone: await isAlone(folder, note, facts) }
   }
   if ((await store.blobs.list(null, 1)).length > 0) {
     const what = `this store has chunks of its own: with ${folder.path} they would be out of sight`
@@ -76,22 +83,59 @@ export async function withChunks(
   }
   const noteFolder = () => adopt(store, hash, folder, facts)
   if (!(await hasTimelines(store))) {
-    return { store: placed, isAlone: facts.isReadOnly ? false : await noteFolder() }
+    return { store: placed, isDurable, isAlone: facts.isReadOnly ? false : await noteFolder() }
   }
   // A store that was filled before folders were noted may keep its chunks elsewhere: an empty folder, perhaps a mistyped one,
   // is not taken for theirs.
   const isEmpty = mark === null && (await folder.blobs.list(null, 1)).length === 0
   if (isEmpty) {
-    const put = askedFirst(store, folder.blobs, async (named) => {
+    const put = askedFirst(store, blobs, async (named) => {
       if (await isNoted(store, folder)) return
       if (named && !(await lies(folder.blobs, named))) throw nowhere(folder.path)
       await noteFolder()
     })
-    return { store: forwardStore(store, { blobs: put }), isAlone: false }
+    return { store: forwardStore(store, { blobs: put }), isDurable, isAlone: false }
   }
   const named = await findNamedChunk(store)
   if (named?.digest && !(await lies(folder.blobs, named))) throw nowhere(folder.path)
-  return { store: placed, isAlone: facts.isReadOnly ? false : await noteFolder() }
+  return { store: placed, isDurable, isAlone: facts.isReadOnly ? false : await noteFolder() }
+}
+
+/** Copies of lines of the catalog are small, and go with the catalog: each would be a request elsewhere. */
+function besideStore(chunks: Blobs, own: Blobs): Blobs {
+  const both = async <T>(digests: readonly Digest[], ask: (blobs: Blobs, some: readonly Digest[]) => Promise<T[]>) => {
+    const ofChunks = digests.filter((digest) => !isRedundancy(digest))
+    const ofStore = digests.filter(isRedundancy)
+    return [
+      ...(ofChunks.length > 0 ? await ask(chunks, ofChunks) : []),
+      ...(ofStore.length > 0 ? await ask(own, ofStore) : []),
+    ]
+  }
+  /** In the order asked, whichever of the two has it. */
+  const each = async <T>(digests: readonly Digest[], ask: (blobs: Blobs, some: readonly Digest[]) => Promise<T[]>) => {
+    const found = await both(digests, ask)
+    let [chunk, other] = [0, digests.filter((digest) => !isRedundancy(digest)).length]
+    return digests.map((digest) => found[isRedundancy(digest) ? other++ : chunk++]!)
+  }
+  return forwardBlobs(chunks, {
+    async put(all, at) {
+      const ofStore = all.filter(({ digest }) => isRedundancy(digest))
+      const ofChunks = all.filter(({ digest }) => !isRedundancy(digest))
+      if (ofChunks.length > 0) await chunks.put(ofChunks, at)
+      if (ofStore.length > 0) await own.put(ofStore, at)
+    },
+    touch: (digests, at) => both(digests, (blobs, some) => blobs.touch(some, at)),
+    get: (digests) => each(digests, (blobs, some) => blobs.get(some)),
+    has: (digests) => each(digests, async (blobs, some) => (await blobs.has?.(some)) ?? some.map(() => true)),
+    async list(after, limit) {
+      const rows = after !== null && isRedundancy(after) ? [] : await chunks.list(after, limit)
+      return rows.length >= limit ? rows : [...rows, ...(await own.list(after, limit - rows.length))]
+    },
+    async delete(digests, touchedBefore) {
+      const counts = await both(digests, async (blobs, some) => [await blobs.delete(some, touchedBefore)])
+      return counts.reduce((sum, count) => sum + count, 0)
+    },
+  })
 }
 
 export async function notesItsFolder(store: Store): Promise<boolean> {

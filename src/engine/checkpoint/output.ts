@@ -99,7 +99,8 @@ export class ChunkOutput {
 
   constructor(io: StateIo, settings: OutputSettings = defaultOutputSettings) {
     this.io = io
-    this.settings = settings
+    // A place of its own kind of batches: an object store wants few large ones.
+    this.settings = { ...settings, putBytes: Math.max(settings.putBytes, io.blobs.batchBytes ?? 0) }
     this.slices = new Slices(io)
   }
 

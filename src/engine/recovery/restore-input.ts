@@ -8,6 +8,7 @@ import { type KnownChunks, Slices, type StateIo } from '../checkpoint/output.ts'
 
 const batchBytes = 1024 * 1024
 const batchChunks = 256
+const averageBytes = 4096
 /** A ref takes fewer bytes than this; chunks are far larger than that, but for the last of each content. */
 const refBytes = 64
 const plainBytesMin = 256
@@ -36,7 +37,7 @@ export class ChunkInput {
   /** The stored bytes of each ref, in order, checked; in batches, so that few are in memory at once. */
   async *read(refs: readonly ChunkRef[], part: string | null): AsyncGenerator<Uint8Array> {
     for (let from = 0; from < refs.length; ) {
-      const to = batchEnd(refs, from)
+      const to = batchEnd(refs, from, this.io.blobs.batchBytes ?? batchBytes)
       const batch = refs.slice(from, to)
       const found = await this.slices.wait(this.io.blobs.get(batch.map((ref) => ref.digest)))
       for (let i = 0; i < batch.length; i++) {
@@ -176,10 +177,11 @@ function sized(plain: Uint8Array, content: Content, part: string | null): Uint8A
   return plain
 }
 
-function batchEnd(refs: readonly ChunkRef[], from: number): number {
+function batchEnd(refs: readonly ChunkRef[], from: number, bytesMax: number): number {
   let to = from
   let bytes = 0
-  while (to < refs.length && to - from < batchChunks && (to === from || bytes < batchBytes)) {
+  const chunksMax = Math.max(batchChunks, bytesMax / averageBytes)
+  while (to < refs.length && to - from < chunksMax && (to === from || bytes < bytesMax)) {
     bytes += refs[to]!.bytes
     to += 1
   }

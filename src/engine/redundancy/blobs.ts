@@ -62,6 +62,10 @@ export class RedundantBlobs implements Blobs {
     this.#mender = new Mender(blobs, hash)
   }
 
+  get batchBytes(): number | undefined {
+    return this.#blobs.batchBytes
+  }
+
   async put(chunks: readonly StoredChunk[], at?: number): Promise<void> {
     if (!this.isOn) return await this.#blobs.put(chunks, at)
     const each = [...new Map(chunks.map((chunk) => [toHex(chunk.digest), chunk])).values()]
@@ -78,6 +82,10 @@ export class RedundantBlobs implements Blobs {
 
   rewrite(change: Change, after: string | null, limit: number): Promise<Rewritten> {
     return this.#blobs.rewrite(change, after, limit)
+  }
+
+  async compact(isFinal?: boolean): Promise<void> {
+    await this.#blobs.compact?.(isFinal)
   }
 
   get(digests: readonly Digest[]): Promise<(Uint8Array | null)[]> {

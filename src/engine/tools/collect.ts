@@ -144,7 +144,10 @@ async function sweep(kernel: Kernel, options: CollectOptions, now: number): Prom
     if (due.length >= dueMax) await flush()
   }
   await flush()
-  if (!options.dryRun) await tendRedundancy(kernel, live, options.chunksOnly ?? false)
+  if (!options.dryRun) {
+    await tendRedundancy(kernel, live, options.chunksOnly ?? false)
+    await kernel.store.blobs.compact?.()
+  }
   return { live: live.size, liveBytes, swept, sweptBytes, tooYoung }
 }
 

@@ -70,6 +70,7 @@ export async function eraseEntries(
   if (erasure) await carryOut(kernel, id, erasure, plan, options)
   // Also where there was nothing to do: an earlier attempt may have got no further than that.
   const { chunks } = await collect(kernel, { chunksOnly: true })
+  await kernel.store.blobs.compact?.(true)
   const remains = [...(await kernel.store.scrub({ whole: true, mayLock: true })), ...said.remains]
   if (chunks.tooYoung > 0) {
     remains.unshift(`${chunks.tooYoung} chunks that a capture under way may still name: erase again when it is over`)

@@ -43,6 +43,7 @@ export async function eraseTimeline(kernel: Kernel, id: string, options: DeleteO
   }
   await eraseReports(kernel, [id, ...deleted.timelines.map(({ timeline }) => timeline)])
   const { chunks } = await collect(kernel, { chunksOnly: true })
+  await kernel.store.blobs.compact?.(true)
   const scrubbed = await kernel.store.scrub({ whole: true, mayLock: true })
   const remains = [...scrubbed, ...(await mirrorRemains(kernel)), elsewhere]
   if (chunks.tooYoung > 0) {

@@ -1,0 +1,24 @@
+// reprise/s3: chunks in any S3-compatible store. Most people never import it: `open(url, { blobs: 's3://bucket/prefix' })`
+// and the commands take addresses. This is for programs that look into such a place themselves.
+
+import { createHash } from 'node:crypto'
+import type { Blobs } from '../../core/ports.ts'
+import type { ClientOptions } from './client.ts'
+import { openS3Place } from './place.ts'
+
+export type { Blobs, Change, ChunkRow, Rewritten, StoredChunk } from '../../core/ports.ts'
+export type { ClientOptions } from './client.ts'
+
+export interface S3Options extends ClientOptions {
+  /** How long the bytes of what was deleted stay; 10 minutes if left out. Covers lists that are late by up to half of it. */
+  readonly graceMs?: number
+}
+
+/**
+ * The chunks below an address: `s3://bucket/prefix`, with `?endpoint=` and `region=` where the environment does not say
+ * them. Chunks of a store lie below its namespace: `s3://bucket/prefix/default`.
+ */
+export async function s3Blobs(url: string, options: S3Options = {}): Promise<Blobs> {
+  const hash = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update(bytes).digest())
+  return (await openS3Place(url, { ...options, hash })).blobs
+}

@@ -1,0 +1,65 @@
+// A place for chunks in an object store, and what it says of itself in small objects beside them: the mark by which a store
+// knows its chunks again, whose they are, and that they are of several. Each is put there once and counts for good, which
+// takes a store that obeys If-None-Match. One that does not is used all the same, as a place that others may share: nobody
+// sweeps it unasked.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { Blobs, Hash } from '../../core/ports.ts'
+import { S3Blobs } from './blobs.ts'
+import { type ClientOptions, S3Client } from './client.ts'
+import { locate } from './location.ts'
+import { type Meter, type Objects, probeConditions } from './objects.ts'
+
+export interface S3Place {
+  readonly blobs: Blobs
+  readonly meter: Meter
+  exists(): Promise<boolean>
+  /** Fails where nothing can be written. */
+  make(): Promise<void>
+  mark(): Promise<string | null>
+  setMark(mark: string): Promise<string>
+  owner(): Promise<string | null>
+  setOwner(owner: string): Promise<void>
+  setShared(): Promise<void>
+}
+
+export interface S3PlaceOptions extends ClientOptions {
+  readonly hash: Hash
+  readonly graceMs?: number
+}
+
+/** @example const place = await openS3Place('s3://bucket/prefix', { hash: sha256 }) */
+export async function openS3Place(url: string, options: S3PlaceOptions): Promise<S3Place> {
+  return placeIn(await S3Client.open(await locate(url), options), options)
+}
+
+export function placeIn(objects: Objects, options: Pick<S3PlaceOptions, 'hash' | 'graceMs'>): S3Place {
+  const read = async (name: string) => {
+    const bytes = await objects.get(name)
+    return bytes && new TextDecoder().decode(bytes).trim()
+  }
+  const writeOnce = (name: string, text: string) => objects.put(name, new TextEncoder().encode(`${text}\n`), true)
+  return {
+    blobs: new S3Blobs(objects, options),
+    meter: objects.meter,
+    exists: async () => (await objects.list('reprise-')).length > 0,
+    async make() {
+      if (await probeConditions(objects)) return
+      await writeOnce(sharedName, 'this store ignores If-None-Match: who uses this place cannot be told')
+    },
+    mark: () => read(markName),
+    async setMark(mark) {
+      await writeOnce(markName, mark)
+      const there = await read(markName)
+      if (there) return there
+      throw new RepriseError('STORE_IO', `${objects.name} lost what was just written to it`, { where: objects.name })
+    },
+    owner: async () => ((await read(sharedName)) === null ? await read(ownerName) : null),
+    setOwner: async (owner) => void (await writeOnce(ownerName, owner)),
+    setShared: async () => void (await writeOnce(sharedName, 'chunks of several stores')),
+  }
+}
+
+const markName = 'reprise-chunks'
+const ownerName = 'reprise-owner'
+const sharedName = 'reprise-shared'

@@ -1,0 +1,142 @@
+// A whole store whose chunks lie in an object store: checkpoints, recovery, collection, erasure and damage, and real
+// processes that are killed at their requests.
+
+import { spawn } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { open } from '../../src/index.ts'
+import { save } from '../../src/layers/save/index.ts'
+import { S3Client } from '../../src/stores/s3/client.ts'
+import { joinUrl, locate } from '../../src/stores/s3/location.ts'
+import { type FaultyProxy, newBucket, startProxy, startS3 } from './support.ts'
+
+const server = await startS3()
+let bucket: string
+let proxy: FaultyProxy
+let folder: string
+let place: string
+let places = 0
+
+beforeAll(async () => {
+  if (!server) return
+  proxy = await startProxy(server.endpoint)
+  bucket = (await newBucket(server.endpoint)).replace(server.endpoint, proxy.endpoint)
+})
+afterAll(async () => {
+  await proxy?.close()
+  await server?.close()
+})
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'reprise-s3-'))
+  if (server) place = joinUrl(bucket, `store-${++places}`)
+  if (server) proxy.fault = () => 'pass'
+})
+afterEach(() => rmSync(folder, { recursive: true, force: true }))
+
+const start = (options = {}) =>
+  open(`sqlite:${join(folder, 'app.db')}`, { blobs: place, housekeeping: false, ...options })
+const states = save<{ readonly n: number; readonly text: string }>('state', { keep: 3 })
+const textOf = (n: number, size = 4000) =>
+  Array.from({ length: size }, (_, i) => `${n}:${(i * 7919 * n) % 99991}`).join(' ')
+
+describe.skipIf(server === null)(`a store with its chunks in an object store (${server?.kind})`, () => {
+  it('A8.3: a save is a handful of requests, and comes back in another process', async () => {
+    const rp = await start()
+    const saved = await rp.open(states)
+    await saved.put({ n: 1, text: textOf(1) })
+    const before = proxy.requests.length
+    await saved.put({ n: 2, text: textOf(2) })
+    // The pack, and reading back what was written.
+    expect(proxy.requests.length - before).toBeLessThanOrEqual(3)
+    await rp.close()
+    const again = await start()
+    expect((await (await again.open(states)).latest()).value).toEqual({ n: 2, text: textOf(2) })
+    expect((await again.verify()).ok).toBe(true)
+    await again.close()
+  })
+
+  it('whoever opens the store without naming the place is told where the chunks are', async () => {
+    const rp = await start()
+    await (await rp.open(states)).put({ n: 1, text: textOf(1) })
+    await rp.close()
+    const blind = await open(`sqlite:${join(folder, 'app.db')}`, { housekeeping: false })
+    const latest = blind.open(states).then((handle) => handle.latest())
+    await expect(latest).rejects.toMatchObject({
+      code: 'CHUNKS_ELSEWHERE',
+      data: { expected: expect.stringMatching(/^s3:/) },
+    })
+    await blind.close()
+    await expect(start({ blobs: joinUrl(bucket, 'another') })).rejects.toMatchObject({ code: 'CHUNKS_ELSEWHERE' })
+  })
+
+  it('A1.3: a lost pack is found by verify, and the save before it is used', async () => {
+    const rp = await start()
+    const saved = await rp.open(states)
+    await saved.put({ n: 1, text: textOf(1) })
+    const objects = await S3Client.open(await locate(joinUrl(place, 'default')))
+    const before = new Set((await objects.list('packs/')).map(({ key }) => key))
+    await saved.put({ n: 2, text: textOf(2) })
+    await rp.close()
+    await objects.delete((await objects.list('packs/')).map(({ key }) => key).filter((key) => !before.has(key)))
+    const again = await start()
+    const { faults } = await again.verify()
+    expect(faults.map(({ code }) => code)).toContain('CHUNK_MISSING')
+    const latest = await (await again.open(states)).latest()
+    expect([latest.value.n, latest.skipped.length]).toEqual([1, 1])
+    await again.close()
+  })
+
+  it('A8.6: what was erased has left the object store', async () => {
+    const rp = await start()
+    const saved = await rp.open(save<string>('secret'))
+    const other = await rp.open(states)
+    await other.put({ n: 1, text: textOf(1) })
+    await saved.put(`SECRET ${Array.from({ length: 3000 }, (_, i) => i * 31).join('SECRET')}`)
+    await saved.close()
+    const objects = await S3Client.open(await locate(joinUrl(place, 'default')))
+    const bytes = async () => (await objects.list('packs/')).reduce((sum, row) => sum + row.bytes, 0)
+    const full = await bytes()
+    await rp.erase('save/secret')
+    // Chunks are compressed: what is left is what the other one needs.
+    expect(await bytes()).toBeLessThan(full)
+    await rp.close()
+    const again = await start()
+    expect((await again.verify()).faults).toEqual([])
+    expect((await (await again.open(states)).latest()).value.n).toBe(1)
+    await again.close()
+  })
+
+  it('G1: killed at its requests, a process has lost nothing that it acknowledged', async () => {
+    const program = fileURLToPath(new URL('../programs/s3-saver.mjs', import.meta.url))
+    const kills = process.env.S3_KILLS === 'all' ? Array.from({ length: 40 }, (_, i) => i + 3) : [6, 13, 20]
+    for (const k of kills) {
+      const file = join(folder, `killed-${k}.db`)
+      const blobs = joinUrl(place, `killed-${k}`)
+      const argument = JSON.stringify({ file, blobs, count: 4 })
+      const child = spawn(process.execPath, [program, argument], { stdio: ['ignore', 'pipe', 'inherit'] })
+      const from = proxy.requests.length
+      proxy.fault = ({ number }) => {
+        if (number - from === k) child.kill('SIGKILL')
+        return number - from >= k ? 'lost' : 'pass'
+      }
+      let output = ''
+      child.stdout.on('data', (piece) => {
+        output += piece
+      })
+      await new Promise((resolve) => void child.once('exit', resolve))
+      proxy.fault = () => 'pass'
+      const acknowledged = Number(output.trim().split('\n').at(-1)?.split(' ')[1] ?? 0)
+      const rp = await open(`sqlite:${file}`, { blobs, housekeeping: false, lease: '1s' })
+      const report = await rp.verify()
+      expect(report.faults, `killed at request ${k}`).toEqual([])
+      if (acknowledged > 0) {
+        const latest = await (await rp.open(states)).latest()
+        expect(latest.value.n, `killed at request ${k}`).toBeGreaterThanOrEqual(acknowledged)
+      }
+      await rp.close()
+    }
+  })
+})

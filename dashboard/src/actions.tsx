@@ -39,11 +39,19 @@ type Values = Readonly<Record<string, string>>
 const reason: Field = { name: 'reason', label: 'Why, for the record', isOptional: true }
 
 const specs: Readonly<Record<string, Spec>> = {
+  stop: {
+    title: 'Stop',
+    role: 'operate',
+    words: 'A pipeline stops with a savepoint, a job when what is in flight is finished. Run it again, and it goes on.',
+    fields: [reason],
+    command: (id) => `reprise stop ${quoted(id)}`,
+    body: (values) => ({ reason: values.reason || 'stopped in the dashboard' }),
+  },
   cancel: {
     title: 'Cancel',
     role: 'operate',
     words:
-      'It is asked to stop: what it did is undone by its own code, and it ends as cancelled. A job finishes what is in flight.',
+      'It is asked to end: what a workflow did is undone by its own code. A job finishes what is in flight, and a pipeline ends at once, without a savepoint.',
     tone: 'danger',
     fields: [reason],
     command: (id) => `reprise cancel ${quoted(id)}`,
@@ -137,6 +145,7 @@ export const buttons: readonly (readonly [verb: string, label: string])[] = [
   ['decide', 'Decide…'],
   ['redrive', 'Redrive…'],
   ['retry', 'Retry…'],
+  ['stop', 'Stop…'],
   ['cancel', 'Cancel…'],
   ['terminate', 'Terminate…'],
   ['fork', 'Fork…'],

@@ -5,6 +5,15 @@ import { moduleOption, yes } from './option-specs.ts'
 
 export const operating: readonly CommandSpec[] = [
   {
+    name: 'stop',
+    usage: 'stop TIMELINE',
+    summary: 'ask a pipeline or a job to stop where it can go on later',
+    options: { reason: { type: 'string', value: 'TEXT', help: 'why' } },
+    arguments: [1, 1],
+    store: 'existing',
+    load: () => import('./commands/stop.ts'),
+  },
+  {
     name: 'group',
     usage: 'group capture|ls|show|line|restore|resume|abandon|release …',
     summary: 'capture timelines of any models in one cut, and restore them together',

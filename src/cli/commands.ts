@@ -309,7 +309,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'cancel',
     usage: 'cancel TIMELINE',
-    summary: 'ask a run to stop',
+    summary: 'ask a run to end',
     options: { reason: { type: 'string', value: 'TEXT', help: 'why' } },
     arguments: [1, 1],
     store: 'existing',

@@ -181,7 +181,9 @@ export type Act<Args = void, Result = Done> = ((target: Target, args: Args) => P
 export interface Actions {
   /** Goes on with what was left, and does not end before it has. Needs the user's code. */
   readonly resume?: Act
-  /** Asks it to stop. */
+  /** Asks it to stop where it can go on later: what is in flight is finished, or a savepoint made. */
+  readonly stop?: Act<{ readonly reason: string }>
+  /** Asks it to end. */
   readonly cancel?: Act<{ readonly reason: string }>
   /** Ends it at once, without cleaning up. */
   readonly terminate?: Act<{ readonly reason: string }>

@@ -97,6 +97,7 @@ const words: Readonly<Record<string, readonly (readonly string[])[]>> = {
   workers: [[]],
   queues: [[]],
   signal: [[`workflow/broken/${turned}`, evil, '1']],
+  stop: [[`workflow/broken/${turned}`]],
   cancel: [[`workflow/broken/${turned}`]],
   terminate: [[`workflow/broken/${turned}`]],
   retry: [[`workflow/broken/${turned}`]],

@@ -163,10 +163,10 @@ onEveryStore('wishes from another process', (world) => {
     await until(() => out.values.length === 2)
     expect(await discard(two, [await head()], ['2'])).toEqual({ discarded: ['2'], missing: [] })
     await until(() => run.status.deadLetters === 0)
-    await act(two, await head(), 'cancel', { reason: 'deploy' })
+    await act(two, await head(), 'stop', { reason: 'deploy' })
     expect(await run.result()).toMatchObject({ status: 'suspended', deadLetters: 0, records: 3 })
     expect(out.values).toEqual([1, 2])
-    expect((await act(two, await head(), 'cancel', { reason: 'again' })).said).toContain('nobody is running')
+    expect((await act(two, await head(), 'stop', { reason: 'again' })).said).toContain('nobody is running')
   })
 })
 

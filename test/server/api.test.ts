@@ -186,7 +186,7 @@ describe('each route', () => {
   it('that is missing above is named here', () => {
     const asked = new Set(calls.map(([id]) => id))
     const others = ['health', 'metrics', 'document', 'explainError', 'makeLink', 'followFeed', 'releaseSavepoint']
-    const more = ['terminate', 'retry', 'settle', 'decide', 'discard', 'settleEffect', 'markCheckpoint']
+    const more = ['stop', 'terminate', 'retry', 'settle', 'decide', 'discard', 'settleEffect', 'markCheckpoint']
     const elsewhere = ['startRun', 'awaitResult', 'listRemote', 'startRemoteJob', 'claimRemote', 'heartbeatRemote']
     const files = ['settleRemote', 'exportTimeline', 'exportProgress', 'importTimeline', 'importProgress']
     const tools = ['mcp', 'mcpStream']

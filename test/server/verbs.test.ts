@@ -28,6 +28,7 @@ const verbs: Readonly<Record<string, readonly string[] | string>> = {
   workers: ['listWorkers'],
   queues: ['listQueues'],
   signal: ['signal'],
+  stop: ['stop'],
   cancel: ['cancel'],
   terminate: ['terminate'],
   retry: ['retry'],

@@ -1,4 +1,4 @@
-// reprise cancel: asks a run to stop. A workflow compensates; a job finishes what is in flight and stays resumable.
+// reprise cancel: asks a run to end. A workflow compensates, a job finishes what is in flight, a pipeline ends at once.
 
 import { act } from '../../operations/act.ts'
 import { type Command, text } from '../command.ts'

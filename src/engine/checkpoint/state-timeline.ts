@@ -98,7 +98,7 @@ export class StateTimeline {
   /** Free for others at once. */
   async release(along: CommitExtras = {}): Promise<void> {
     await this.#turn.catch(() => undefined)
-    if (this.#broken) return await this.#letGo(this.#broken)
+    if (this.#broken) return await this.#letGo(this.#broken, along)
     await this.#commit({ ...along, release: true }).catch((error) => {
       if (!isReprise(error, 'FENCED', 'NOT_FOUND', 'CLOSED')) throw error
     })
@@ -109,11 +109,11 @@ export class StateTimeline {
    * It broke for another reason than that somebody else has it: in the store it is still this process's, and nobody could take
    * it while this process lives. Under a newer epoch the release is refused, and nothing is lost.
    */
-  async #letGo(broken: RepriseError): Promise<void> {
+  async #letGo(broken: RepriseError, along: CommitExtras): Promise<void> {
     if (isReprise(broken, 'FENCED', 'NOT_FOUND', 'CLOSED')) return
     const { committer, random } = this.#kernel
     const guard = { timeline: this.id, epoch: this.#head.epoch }
-    await committer.submit({ operation: newOperation(random), guard, release: true }).catch(() => undefined)
+    await committer.submit({ ...along, operation: newOperation(random), guard, release: true }).catch(() => undefined)
   }
 
   #inTurn<T>(work: () => Promise<T>): Promise<T> {

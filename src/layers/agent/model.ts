@@ -25,6 +25,7 @@ const actions: Actions = {
   rollback: needsCode,
   resume: needsCode,
   signal: { instead: 'decide what it waits for, or send it a message from another session' },
+  stop: { instead: 'interrupt it from its own code; a turn that was cut off goes on with resume' },
   cancel: { instead: 'interrupt it from its own code; a turn that was cut off goes on with resume' },
   async decide({ engine, head, key }, { verdict, by, reason }) {
     const known = verdicts.find((each) => each === verdict)

@@ -5,7 +5,7 @@ import type { Head } from '../../core/ports.ts'
 import { idBelow, liveIdOf } from '../../core/scope.ts'
 import type { Engine, Fold } from '../../engine/definition.ts'
 import { hostOf } from '../../engine/host.ts'
-import type { Actions, HeadAgain, Model, Refusals, Surroundings } from '../../engine/model.ts'
+import type { Actions, HeadAgain, Model, Refusals, Surroundings, Target } from '../../engine/model.ts'
 import { discardLetters, readLetters, redriveLetters, stopJob } from './letters.ts'
 import { type JobState, jobFold, summary as summaryOf } from './state.ts'
 import { stands, tells } from './tells.ts'
@@ -14,28 +14,11 @@ export const jobPrefix = 'job/'
 
 const actions: Actions = {
   resume: { instead: 'run its definition again, or name the module that exports it: it goes on where it stopped' },
-  signal: { instead: 'only workflows wait for signals; cancel asks a job to stop' },
-  terminate: { instead: 'cancel finishes what is in flight and stops; kill -9 is safe too' },
+  signal: { instead: 'only workflows wait for signals; stop asks a job to stop' },
+  terminate: { instead: 'stop finishes what is in flight and stops; kill -9 is safe too' },
   retry: { instead: 'redrive sends dead letters back, resume goes on with the rest' },
-  async cancel({ engine: rp, head, key }, { reason }) {
-    const engine = hostOf(rp)
-    const heads = await Promise.all((await familyOf(engine, head)).map((id) => engine.head(id)))
-    const live = heads.filter((each) => each !== null)
-    if (live.length > 0 && live.every(({ status }) => status === 'finished')) {
-      throw new RepriseError('ENDED', `${nameOf(head)} had already ended: ${head.status}`, {
-        timeline: head.timeline,
-        status: head.status,
-      })
-    }
-    const working = heads.filter((each): each is Head => each?.owner != null && each.isOwnerAlive)
-    for (const each of working) await stopJob(engine, each.timeline, reason, key)
-    const name = nameOf(head)
-    const said =
-      working.length > 0
-        ? `asked ${name} to stop; resume it whenever you like`
-        : `nobody is working on ${name}: there is nothing to stop`
-    return { said, facts: { asked: working.map((each) => each.timeline) } }
-  },
+  stop,
+  cancel: stop,
   async redrive({ engine, head, key: once }, { keys, items = {} }) {
     const sent: string[] = []
     for (const timeline of await familyOf(engine, head)) {
@@ -52,6 +35,27 @@ const actions: Actions = {
     }
     return { said: `${sent.length} will be tried again`, facts: { redriven: sent, missing } }
   },
+}
+
+/** What is in flight is finished; the rest waits for the next run. */
+async function stop({ engine: rp, head, key }: Target, { reason }: { readonly reason: string }) {
+  const engine = hostOf(rp)
+  const heads = await Promise.all((await familyOf(engine, head)).map((id) => engine.head(id)))
+  const live = heads.filter((each) => each !== null)
+  if (live.length > 0 && live.every(({ status }) => status === 'finished')) {
+    throw new RepriseError('ENDED', `${nameOf(head)} had already ended: ${head.status}`, {
+      timeline: head.timeline,
+      status: head.status,
+    })
+  }
+  const working = heads.filter((each): each is Head => each?.owner != null && each.isOwnerAlive)
+  for (const each of working) await stopJob(engine, each.timeline, reason, key)
+  const name = nameOf(head)
+  const said =
+    working.length > 0
+      ? `asked ${name} to stop; resume it whenever you like`
+      : `nobody is working on ${name}: there is nothing to stop`
+  return { said, facts: { asked: working.map((each) => each.timeline) } }
 }
 
 /** Jobs as a kind: what can be known without their code. */
@@ -86,7 +90,10 @@ export function jobModel(kind: 'job' | 'consumer', name: string, fold: Fold<JobS
 function refuses(state: unknown, { timeline, status }: Head): Refusals {
   if (idBelow(jobPrefix + nameOf({ timeline }), timeline)) return {}
   return {
-    ...(status === 'finished' && { cancel: `it had already ended: ${status}` }),
+    ...(status === 'finished' && {
+      stop: `it had already ended: ${status}`,
+      cancel: `it had already ended: ${status}`,
+    }),
     ...((state as JobState).dead.size === 0 && { redrive: 'nothing was given up' }),
   }
 }

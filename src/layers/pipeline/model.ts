@@ -3,6 +3,7 @@
 import type { CheckpointPolicy } from '../../core/checkpoint-policy.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
+import { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Entry } from '../../engine/entry.ts'
 import { hostOf } from '../../engine/host.ts'
@@ -11,7 +12,7 @@ import { type Told, told } from '../../engine/told.ts'
 import { readPipelineLetters } from './run/inspect.ts'
 import { lettersStay } from './run/letters.ts'
 import { flowOf } from './run/live.ts'
-import { discardKind, redriveKind, stopKind } from './run/mail.ts'
+import { discardKind, redriveKind, type StopWish, stopKind } from './run/mail.ts'
 import { readWhole } from './run/restore.ts'
 import { type PipelineState, pipelineFold, sharedAttribute, usualCheckpoint } from './run/state.ts'
 
@@ -23,17 +24,17 @@ const actions: Actions = {
       'run its definition again with rp.run(), or name the module that exports it: it goes on from its last checkpoint',
   },
   retry: { instead: 'redrive sends dead letters back; a run that failed is run again' },
-  signal: { instead: 'only workflows wait for signals; cancel stops a pipeline with a savepoint' },
+  signal: { instead: 'only workflows wait for signals; stop stops a pipeline with a savepoint' },
   rollback: {
     instead:
       'sinks would keep what they got after that place: run it with { from: CHECKPOINT } to read it again from there, or fork it',
   },
-  async cancel(target) {
+  async stop(target) {
     return await stop(target, 'suspend', 'to stop with a savepoint')
   },
-  async terminate(target) {
-    return await stop(target, 'cancel', 'to stop at once')
-  },
+  cancel,
+  /** Nothing is undone by a pipeline: what came after its last checkpoint was never visible. */
+  terminate: cancel,
   async redrive(target, { keys }) {
     const { engine, head } = target
     const held = (await readPipelineLetters(hostOf(engine), head)).map(({ id }) => String(id))
@@ -67,11 +68,26 @@ function refuseEnded({ timeline, status }: Head): void {
 async function stop(target: Target, how: 'suspend' | 'cancel', what: string) {
   const { timeline, owner, isOwnerAlive } = target.head
   refuseEnded(target.head)
+  if (target.head.status === 'shared') {
+    const words = `processes share ${timeline}, and take its tasks again: end them, and each task stops with a savepoint`
+    throw new RepriseError('CONFLICT', words, { timeline })
+  }
   if (!owner || !isOwnerAlive) {
     return { said: `nobody is running ${timeline}: there is nothing to stop`, facts: { asked: [] } }
   }
-  await ask(target, stopKind, { how })
+  await ask(target, stopKind, { how, epoch: target.head.epoch } satisfies StopWish)
   return { said: `asked ${timeline} ${what}; run it again whenever you like`, facts: { asked: [timeline] } }
+}
+
+/** At once, as `run.cancel()`. One that nobody runs is only noted as cancelled: it may have died, or been stopped. */
+async function cancel(target: Target) {
+  const { timeline, owner, isOwnerAlive, status } = target.head
+  if (status === 'shared' || (owner && isOwnerAlive)) return await stop(target, 'cancel', 'to end at once')
+  refuseEnded(target.head)
+  const taken = await StateTimeline.take(hostOf(target.engine).kernel, timeline)
+  await taken.release({ status: 'cancelled' })
+  const said = `nobody was running ${timeline}: it is cancelled; run it again whenever you like`
+  return { said, facts: { asked: [] } }
 }
 
 /** Pipelines as a kind: what can be known without their code. */
@@ -82,7 +98,7 @@ export const pipelineKind: Model = {
   fold: pipelineFold as Fold<unknown>,
   policy: 'declared',
   usual: { retain: pipelineFold.retain!, checkpoint: usualCheckpoint },
-  unfinished: ['running', 'suspended'],
+  unfinished: ['running', 'suspended', 'failed'],
   summarize,
   headOf: (state, { attributes }) => {
     if (attributes[sharedAttribute] === true) return { status: 'shared' }
@@ -125,7 +141,7 @@ export function pipelineModel(name: string, checkpoint: CheckpointPolicy = usual
 function refuses(state: unknown, { timeline, status }: Head): Refusals {
   if (status === 'done') {
     const ended = `it had already ended: ${status}`
-    return { cancel: ended, terminate: ended, redrive: lettersStay(timeline) }
+    return { stop: ended, cancel: ended, terminate: ended, redrive: lettersStay(timeline) }
   }
   return (state as PipelineState).letters === 0 ? { redrive: 'nothing was given up' } : {}
 }

@@ -36,9 +36,10 @@ const actions: Actions = {
   resume: { instead: 'it goes on in a process that works on it: name the module that exports it' },
   redrive: { instead: 'retry takes the failure of a run back, settle says what became of a held step' },
   decide: { instead: 'signal or settle it' },
+  stop: { instead: 'it goes on whenever a process works on it: end that process, or cancel the run' },
   cancel: async (target, { reason }) => {
     await runOf(target).cancel(reason, keyed(target))
-    return { said: `asked ${target.head.timeline} to stop`, facts: { asked: [target.head.timeline] } }
+    return { said: `asked ${target.head.timeline} to end`, facts: { asked: [target.head.timeline] } }
   },
   terminate: async (target, { reason }) => {
     await runOf(target).terminate(reason, keyed(target))

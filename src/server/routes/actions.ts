@@ -40,7 +40,13 @@ function verb(name: PlainVerb, summary: string, body: Schema, args: (call: Call)
 }
 
 export const actionRoutes: readonly Route[] = [
-  verb('cancel', 'Ask a run to stop', shapes.object({ reason: shapes.reason }), ({ body }) => ({
+  verb(
+    'stop',
+    'Ask a pipeline or a job to stop where it can go on later',
+    shapes.object({ reason: shapes.reason }),
+    ({ body }) => ({ reason: body.reason ?? 'stopped by hand' }),
+  ),
+  verb('cancel', 'Ask a run to end', shapes.object({ reason: shapes.reason }), ({ body }) => ({
     reason: body.reason ?? 'cancelled by hand',
   })),
   verb(

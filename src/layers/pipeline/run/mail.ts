@@ -13,6 +13,8 @@ const lookEveryMs = 500
 
 export interface StopWish {
   readonly how: 'suspend' | 'cancel'
+  /** Of the run that was meant: one that came after it is not stopped. */
+  readonly epoch?: number
 }
 
 /** To send letters back, or to forget them. */
@@ -73,12 +75,17 @@ async function readMail(engine: Host, taken: StateTimeline, run: Asked): Promise
       await (message.kind === redriveKind ? run.redrive(ids) : run.discard(ids))
       await run.checkpoint()
     }
-    await consume()
-    // Not awaited: it settles when this loop has ended.
-    if (message.kind === stopKind) {
-      const stopped = (data as StopWish).how === 'cancel' ? run.cancel() : run.stop()
-      stopped.catch(() => undefined)
-      return
+    if (message.kind !== stopKind) {
+      await consume()
+      continue
     }
+    const { how, epoch = taken.head.epoch } = data as StopWish
+    const isMeant = epoch === taken.head.epoch
+    // Before it is taken out of the inbox, which waits for its turn behind whatever hangs. None of them is awaited: they settle
+    // when this loop has ended.
+    if (isMeant && how === 'cancel') run.cancel().catch(() => undefined)
+    await consume()
+    if (isMeant && how === 'suspend') run.stop().catch(() => undefined)
+    if (isMeant) return
   }
 }

@@ -212,14 +212,15 @@ export class PipelineRun {
       const id = timelineId(this.timeline)
       const { signal: own } = this.#abort
       this.#taken = await StateTimeline.take(kernel, id, { takeover, signal: own, ...(wait !== undefined && { wait }) })
-      try {
-        return await this.#runTaken(this.#taken)
-      } finally {
-        await this.#taken.release()
-      }
+      const report = await this.#runTaken(this.#taken).catch(async (error) => {
+        // What others see of it is true: it does not run any more.
+        await this.#taken!.release({ status: this.#isCancelled(error) ? 'cancelled' : 'failed' })
+        throw error
+      })
+      await this.#taken.release(report.status === 'cancelled' ? { status: 'cancelled' } : {})
+      return report
     } catch (error) {
-      if (this.#stopping?.ending === 'cancelled' && isReprise(error, 'ABORTED', 'CANCELLED'))
-        return this.#report('cancelled')
+      if (this.#isCancelled(error)) return this.#report('cancelled')
       this.#isNotReady(error)
       throw error
     } finally {
@@ -230,6 +231,10 @@ export class PipelineRun {
       signal?.removeEventListener('abort', onAbort)
       forget()
     }
+  }
+
+  #isCancelled(error: unknown): boolean {
+    return this.#stopping?.ending === 'cancelled' && isReprise(error, 'ABORTED', 'CANCELLED')
   }
 
   async #runTaken(taken: StateTimeline): Promise<PipelineReport> {

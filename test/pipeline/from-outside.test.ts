@@ -1,0 +1,144 @@
+// What other processes ask of a pipeline: to stop with a savepoint, or to end at once. Words mean what they mean in code, and what
+// is listed afterwards is true.
+
+import { expect, it } from 'vitest'
+import type { Reprise } from '../../src/index.ts'
+import { collect, generated, pipeline, type Sink, type Source } from '../../src/layers/pipeline/index.ts'
+import { act } from '../../src/operations/act.ts'
+import { declareKinds } from '../../src/operations/models.ts'
+import { until } from '../support/until.ts'
+import { onEveryStore, type World } from '../support/worlds.ts'
+
+const slowly = (isSlow = true): Source<number> => ({
+  async open(from, context) {
+    const reader = await generated((n) => n, isSlow ? {} : { count: 100 }).open(from, context)
+    return {
+      partitions: () => reader.partitions(),
+      close: () => reader.close(),
+      async read() {
+        await new Promise((resolve) => setTimeout(resolve, 5))
+        return context.signal.aborted ? null : reader.read(2)
+      },
+    }
+  },
+})
+
+/** Its second checkpoint hangs for ever. */
+function hanging(): { readonly sink: Sink<number>; prepared: number } {
+  const seen = {
+    prepared: 0,
+    sink: {
+      open: async () => ({
+        pending: 0,
+        write: () => undefined,
+        cut: () => async () => {
+          seen.prepared += 1
+          if (seen.prepared > 1) await new Promise(() => undefined)
+          return null
+        },
+        commit: async () => undefined,
+        rejoin: () => undefined,
+        close: async () => undefined,
+      }),
+    } satisfies Sink<number>,
+  }
+  return seen
+}
+
+/** Knows what everybody knows of a pipeline without its code. */
+async function other(w: World): Promise<Reprise> {
+  const rp = await w.engine()
+  await declareKinds(rp)
+  return rp
+}
+
+const drawn = (sink: Sink<number> = collect(), source = slowly()) =>
+  pipeline('flow', (p) => void p.from('numbers', source).to('out', sink), { checkpoint: { every: '20ms' } })
+
+async function ask(rp: Reprise, verb: 'stop' | 'cancel' | 'terminate', timeline = 'pipeline/flow') {
+  const [head] = await rp.list({ prefix: timeline })
+  return await act(rp, head!, verb, { reason: 'enough' })
+}
+
+const statusOf = async (rp: Reprise) => (await rp.list({ prefix: 'pipeline/flow' }))[0]!.status
+
+onEveryStore('asked from another process', (world) => {
+  it('stop leaves a savepoint, cancel and terminate leave none, and the next run goes on after each of them', async () => {
+    const w = await world()
+    const [here, there] = [await w.engine(), await other(w)]
+    for (const [verb, status] of [
+      ['stop', 'suspended'],
+      ['cancel', 'cancelled'],
+      ['terminate', 'cancelled'],
+    ] as const) {
+      const run = await here.run(drawn(), {}).started()
+      await until(() => run.status.checkpoints.recent.length > 0)
+      await ask(there, verb)
+      expect((await run.result()).status).toBe(status)
+      expect(await statusOf(there)).toBe(status)
+      const [newest] = await there.checkpoints('pipeline/flow')
+      expect(newest!.trigger === 'savepoint').toBe(verb === 'stop')
+    }
+    const last = await here.run(drawn(collect(), slowly(false)), {}).result()
+    expect(last).toMatchObject({ status: 'done' })
+    expect(await statusOf(there)).toBe('done')
+    await expect(ask(there, 'cancel')).rejects.toMatchObject({ code: 'ENDED' })
+  }, 60_000)
+
+  it('cancel ends one whose sink hangs, also while a stop waits for that sink', async () => {
+    const w = await world()
+    const [here, there] = [await w.engine(), await other(w)]
+    for (const isStopping of [false, true]) {
+      const seen = hanging()
+      const run = await here.run(drawn(seen.sink), {}).started()
+      await until(() => seen.prepared > 1)
+      if (isStopping) await ask(there, 'stop')
+      if (isStopping) await until(() => run.status.status === 'stopping')
+      await ask(there, 'cancel')
+      expect((await run.result()).status).toBe('cancelled')
+      expect(await statusOf(there)).toBe('cancelled')
+    }
+  }, 60_000)
+
+  it('one that nobody runs is cancelled where it stands, and may then be deleted', async () => {
+    const w = await world()
+    const [here, there] = [await w.engine(), await other(w)]
+    const run = await here.run(drawn(), {}).started()
+    await until(() => run.status.checkpoints.recent.length > 0)
+    await run.stop()
+    await expect(there.delete('pipeline/flow')).rejects.toMatchObject({ code: 'CONFLICT' })
+    expect((await ask(there, 'stop')).said).toContain('nobody is running')
+    expect((await ask(there, 'cancel')).said).toContain('nobody was running')
+    expect(await statusOf(there)).toBe('cancelled')
+    await there.delete('pipeline/flow', { savepoints: true })
+    expect(await there.list({ prefix: 'pipeline/flow' })).toEqual([])
+  }, 60_000)
+
+  it('a run that failed is listed as failed', async () => {
+    const w = await world()
+    const rp = await w.engine()
+    const broken: Sink<number> = {
+      open: () => Promise.reject(new Error('no such place')),
+    }
+    await expect(rp.run(drawn(broken), {}).result()).rejects.toThrow('no such place')
+    expect(await statusOf(rp)).toBe('failed')
+  })
+})
+
+onEveryStore(
+  'a wish that came too late',
+  (world) => {
+    it('does not stop the run after the one that it was meant for', async () => {
+      const w = await world()
+      const [here, there] = [await w.engine(), await other(w)]
+      const first = await here.run(drawn(), {}).started()
+      const [head] = await there.list({ prefix: 'pipeline/flow' })
+      await first.cancel()
+      // As if it had been asked in the moment in which the run ended.
+      await act(there, head!, 'cancel', { reason: 'late' })
+      const second = await here.run(drawn(collect(), slowly(false)), {}).result()
+      expect(second.status).toBe('done')
+    }, 60_000)
+  },
+  ['memory'],
+)

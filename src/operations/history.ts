@@ -3,18 +3,32 @@
 import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
 import { hostOf } from '../engine/host.ts'
-import { digestAt, type Entry, entriesOf, floorOf, lineageOf, readHistory } from '../engine/recovery/history.ts'
+import {
+  digestAt,
+  type Entry,
+  entriesOf,
+  floorOf,
+  lineageOf,
+  readHistory,
+  type VerifiedRun,
+} from '../engine/recovery/history.ts'
 import type { Reprise } from '../engine/reprise.ts'
 
 export async function* entriesAfter(engine: Reprise, head: Head, after: number): AsyncGenerator<Entry> {
   const { kernel } = hostOf(engine)
-  const lineage = await lineageOf(kernel, head)
+  for await (const run of await historyAfter(engine, head, after)) yield* entriesOf(kernel, run)
+}
+
+/** The same as runs, for whoever reads many or only a few: what passes through fewer hands takes less time. */
+export async function historyAfter(engine: Reprise, head: Head, after: number): Promise<AsyncGenerator<VerifiedRun>> {
+  const { kernel } = hostOf(engine)
+  const lineage = head.base ? await lineageOf(kernel, head) : [head]
   const floor = floorOf(lineage)
   if (after > head.seq)
     throw new RepriseError('OUT_OF_RANGE', `${head.timeline} ends at ${head.seq}`, { head: head.seq })
   const seq = Math.max(after, floor.seq)
   const from = seq === floor.seq ? floor : { seq, digest: await digestAt(kernel, lineage, seq) }
-  for await (const run of readHistory(kernel, lineage, from, head.seq)) yield* entriesOf(kernel, run)
+  return readHistory(kernel, lineage, from, head.seq)
 }
 
 export function shownEntry(entry: Entry) {

@@ -1,5 +1,38 @@
 // JSON that keeps what plain JSON would drop or refuse: big integers, bytes, maps, sets, errors, numbers that are none.
 
+/** As JSON, with `plain` where it makes a difference: JSON.stringify takes several times as long with a replacer. */
+export function jsonOf(value: unknown): string {
+  return isPlain(value, 0) ? JSON.stringify(value) : JSON.stringify(value, plain)
+}
+
+const deepestLook = 32
+
+/** Nothing in it is changed by `plain`; false also where looking takes too long. */
+function isPlain(value: unknown, depth: number): boolean {
+  switch (typeof value) {
+    case 'string':
+    case 'boolean':
+    case 'undefined':
+      return true
+    case 'number':
+      return Number.isFinite(value)
+    case 'object':
+      break
+    default:
+      return false
+  }
+  if (value === null) return true
+  if (depth === deepestLook) return false
+  if (Array.isArray(value)) {
+    for (const item of value) if (!isPlain(item, depth + 1)) return false
+    return true
+  }
+  const prototype = Object.getPrototypeOf(value)
+  if (prototype !== Object.prototype && prototype !== null) return value instanceof Date
+  for (const key in value) if (!isPlain((value as Record<string, unknown>)[key], depth + 1)) return false
+  return true
+}
+
 /** A replacer. @example JSON.stringify({ n: 1n }, plain) // '{"n":"1"}' */
 export function plain(this: unknown, _key: string, value: unknown): unknown {
   if (typeof value === 'bigint') return String(value)

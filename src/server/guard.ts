@@ -4,7 +4,7 @@
 import { RepriseError } from '../core/errors.ts'
 import { type Asked, tooLarge } from './asked.ts'
 import type { ServerLimits } from './limits.ts'
-import { Reply } from './reply.ts'
+import { jsonHeaders, Reply } from './reply.ts'
 
 const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i
 const safeMethods = new Set(['GET', 'HEAD', 'OPTIONS'])
@@ -89,8 +89,11 @@ const plainHeaders = { 'cache-control': 'no-store' }
 const nothingAllowed = { ...base, 'content-security-policy': nothing }
 const pageAllowed = { ...base, 'content-security-policy': page }
 
+const securedJson = { ...plainHeaders, ...jsonHeaders, ...nothingAllowed }
+
 /** Every answer has them; only our own pages may load anything, and only from here. */
 export function secured({ status, headers, body }: Reply): Reply {
+  if (headers === jsonHeaders) return new Reply(body, securedJson, status)
   const isPage = headers['content-type']?.startsWith('text/html') ?? false
   return new Reply(body, { ...plainHeaders, ...headers, ...(isPage ? pageAllowed : nothingAllowed) }, status)
 }

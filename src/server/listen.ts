@@ -1,11 +1,12 @@
 // The handler behind a socket of this machine. TLS, names and addresses of the outside are a proxy's work.
 
+import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { createAdaptorServer, type HttpBindings } from '@hono/node-server'
+import { getRequestListener, type HttpBindings } from '@hono/node-server'
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
 import { RepriseError } from '../core/errors.ts'
 import type { ServerLimits } from './limits.ts'
-import { NodeAsked, send } from './node.ts'
+import { isSimple, NodeAsked, send } from './node.ts'
 import { longTimes } from './places.ts'
 import { answererOf, type Server } from './serve.ts'
 import { answerUnread } from './unread.ts'
@@ -30,20 +31,28 @@ export function isLoopback(host: string): boolean {
 
 export async function listen(server: Server, { host = '127.0.0.1', port, limits }: ListenOptions): Promise<Listening> {
   const answer = answererOf(server)
-  const node = createAdaptorServer({
-    async fetch(request, bindings) {
+  const adapted = getRequestListener(
+    async (request, bindings) => {
       const { incoming, outgoing } = bindings as HttpBindings
       await send(await answer(new NodeAsked(request, incoming, outgoing)), outgoing)
       return RESPONSE_ALREADY_SENT
     },
-    overrideGlobalObjects: false,
-    serverOptions: {
-      maxHeaderSize: limits.headerBytes,
-      headersTimeout: 10_000,
-      // A body may come as slowly as its route may take; each route ends its own requests.
-      requestTimeout: limits.requestMs * longTimes,
-      keepAliveTimeout: 5000,
-    },
+    { overrideGlobalObjects: false },
+  )
+  const options = {
+    maxHeaderSize: limits.headerBytes,
+    headersTimeout: 10_000,
+    // A body may come as slowly as its route may take; each route ends its own requests.
+    requestTimeout: limits.requestMs * longTimes,
+    keepAliveTimeout: 5000,
+  }
+  const node = createServer(options, (incoming, outgoing) => {
+    if (!isSimple(incoming)) return void adapted(incoming, outgoing)
+    answer(new NodeAsked(null, incoming, outgoing)).then(
+      (reply) => send(reply, outgoing),
+      // Every refusal is an answer: this is a fault of ours, of which the connection tells.
+      () => outgoing.destroy(),
+    )
   })
   node.on('clientError', answerUnread)
   await new Promise<void>((resolve, reject) => {
@@ -65,8 +74,8 @@ export async function listen(server: Server, { host = '127.0.0.1', port, limits 
     close: () =>
       new Promise<void>((resolve) => {
         // A connection is idle only after its answer: those that were not are looked at again.
-        const idle = setInterval(() => 'closeIdleConnections' in node && node.closeIdleConnections(), 20)
-        const all = setTimeout(() => 'closeAllConnections' in node && node.closeAllConnections(), limits.closeMs)
+        const idle = setInterval(() => node.closeIdleConnections(), 20)
+        const all = setTimeout(() => node.closeAllConnections(), limits.closeMs)
         node.close(() => {
           clearInterval(idle)
           clearTimeout(all)

@@ -10,21 +10,26 @@ export class NodeAsked implements Asked {
   readonly url: string
   readonly path: string
   readonly search: string
-  readonly request: Request
   readonly #incoming: IncomingMessage
   readonly #outgoing: ServerResponse
+  #request: Request | null
   #gone: AbortController | null = null
 
-  /** `request` is the same, made by the adapter, which has checked its address. */
-  constructor(request: Request, incoming: IncomingMessage, outgoing: ServerResponse) {
-    this.request = request
+  /** `request` is the same, made by the adapter, which has checked its address; null: it `isSimple`. */
+  constructor(request: Request | null, incoming: IncomingMessage, outgoing: ServerResponse) {
+    this.#request = request
     this.#incoming = incoming
     this.#outgoing = outgoing
-    this.method = request.method
-    this.url = request.url
+    this.method = request?.method ?? incoming.method!
+    this.url = request?.url ?? `http://${incoming.headers.host}${incoming.url}`
     const { path, search } = addressOf(this.url)
     this.path = path
     this.search = search
+  }
+
+  get request(): Request {
+    this.#request ??= new Request(this.url, { method: this.method, headers: listed(this.#incoming.rawHeaders) })
+    return this.#request
   }
 
   header(name: string): string | null {
@@ -73,19 +78,36 @@ export class NodeAsked implements Asked {
   }
 }
 
-/** Resolves when all of it was handed to the socket. */
-export async function send({ status, headers, body }: Reply, outgoing: ServerResponse): Promise<void> {
+/** What the URL standard writes as it came; an apostrophe and what is not ASCII it writes in another way. */
+const simpleTarget = /^\/[\w!$&()*+,;=:@%~/?.-]*$/
+const dotSegment = /\/(?:\.|%2e){1,2}(?:[/?]|$)/i
+const simpleHost = /^[a-z0-9._-]+(?::[1-9]\d{3,4})?$/
+
+/** A question without a body whose address needs no second look: no adapter is needed to read it. */
+export function isSimple({ method, url = '', headers }: IncomingMessage): boolean {
+  if (method !== 'GET' && method !== 'HEAD') return false
+  if (headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined) return false
+  return simpleHost.test(headers.host ?? '') && simpleTarget.test(url) && !dotSegment.test(url)
+}
+
+function listed(raw: readonly string[]): [string, string][] {
+  return Array.from({ length: raw.length / 2 }, (_, i) => [raw[2 * i]!, raw[2 * i + 1]!])
+}
+
+/** Resolves when all of it was handed to the socket; undefined: it was. */
+export function send({ status, headers, body }: Reply, outgoing: ServerResponse): Promise<void> | undefined {
   if (isSource(body)) {
     outgoing.writeHead(status, headers)
     outgoing.flushHeaders()
-    return await pump(body, outgoing)
+    return pump(body, outgoing)
   }
   if (body === null) {
     outgoing.writeHead(status, headers).end()
-    return
+    return undefined
   }
   const length = typeof body === 'string' ? Buffer.byteLength(body) : body.length
   outgoing.writeHead(status, { ...headers, 'content-length': length }).end(body)
+  return undefined
 }
 
 /** A client that reads slowly is given slowly, and nothing piles up. */

@@ -47,9 +47,9 @@ export class Places {
   }
 
   /** Takes a place for the time of the work; its answer, or the reason why nobody waits for it any longer. */
-  async work<T>(route: Route, act: () => Promise<T>): Promise<T> {
+  work<T>(route: Route, act: () => Promise<T>): Promise<T> {
     if (this.#isClosing && !route.isProbe) throw closing()
-    if (route.isProbe) return await act()
+    if (route.isProbe) return act()
     const { concurrency, requestMs } = this.#limits
     if (this.#busy >= concurrency) throw new RepriseError('OVERLOADED', `${concurrency} requests are at work already`)
     // How long an upload takes is its client's to say: half of the places are for everybody else.
@@ -59,7 +59,7 @@ export class Places {
     }
     this.#busy += 1
     if (route.takesStream) this.#uploads += 1
-    return await this.#inTime(route, act(), requestMs * (route.isLong ? longTimes : 1))
+    return this.#inTime(route, act(), requestMs * (route.isLong ? longTimes : 1))
   }
 
   /** Takes a place for as long as a stream is open. `end` is called when the server closes; the result gives the place back. */

@@ -12,6 +12,9 @@ export interface ByteSource {
 
 export type ReplyBody = string | Uint8Array | ByteSource | null
 
+/** Of most answers: the same object each time, so that what is added to it (guard.ts) is added once. */
+export const jsonHeaders: Readonly<Record<string, string>> = { 'content-type': 'application/json' }
+
 export class Reply {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>

@@ -71,30 +71,62 @@ export function namespaceOf(asked: Asked): string | null {
   return new URLSearchParams(asked.search).get(namespaceParameter)
 }
 
+type QueryValue = string | number | boolean
+
+class Query implements QueryValues {
+  readonly #values: ReadonlyMap<string, readonly QueryValue[]>
+
+  constructor(values: ReadonlyMap<string, readonly QueryValue[]>) {
+    this.#values = values
+  }
+
+  text(name: string): string | undefined {
+    return this.#values.get(name)?.[0] as string | undefined
+  }
+
+  number(name: string): number | undefined {
+    return this.#values.get(name)?.[0] as number | undefined
+  }
+
+  flag(name: string): boolean {
+    return this.#values.get(name)?.[0] === true
+  }
+
+  list(name: string): readonly string[] {
+    return (this.#values.get(name) ?? []) as readonly string[]
+  }
+}
+
 export function queryOf(route: Route, search: string): QueryValues {
   const { query = {} } = route
-  const values = new Map<string, (string | number | boolean)[]>()
-  for (const [name, text] of search === '' ? [] : new URLSearchParams(search)) {
+  const values = new Map<string, QueryValue[]>()
+  for (const [name, text] of pairsOf(search)) {
     if (name === namespaceParameter) continue
     const schema = Object.hasOwn(query, name) ? query[name] : undefined
     if (!schema) throw refuse(`there is no parameter ${name.slice(0, 80)}: ${Object.keys(query).join(', ') || 'none'}`)
     const value = typed(schema.type, text)
     const what = mismatch(schema, value, name)
     if (what !== null) throw refuse(what)
-    const known = values.get(name) ?? []
-    if (known.length > 0 && !schema.isList) throw refuse(`${name} must be given once`)
-    if (known.length >= 32) throw refuse(`${name} must be given at most 32 times`)
-    values.set(name, [...known, value])
+    const known = values.get(name)
+    if (known && !schema.isList) throw refuse(`${name} must be given once`)
+    if (known && known.length >= 32) throw refuse(`${name} must be given at most 32 times`)
+    if (known) known.push(value)
+    else values.set(name, [value])
   }
-  for (const [name, { isRequired }] of Object.entries(query)) {
-    if (isRequired && !values.has(name)) throw refuse(`${name} is missing`)
+  for (const name in query) {
+    if (query[name]!.isRequired && !values.has(name)) throw refuse(`${name} is missing`)
   }
-  return {
-    text: (name) => values.get(name)?.[0] as string | undefined,
-    number: (name) => values.get(name)?.[0] as number | undefined,
-    flag: (name) => values.get(name)?.[0] === true,
-    list: (name) => (values.get(name) ?? []) as string[],
-  }
+  return new Query(values)
+}
+
+/** As URLSearchParams has them, which is asked only where something is written in another way. */
+function pairsOf(search: string): Iterable<readonly [string, string]> {
+  if (search === '') return []
+  if (!/^[\w.,~=&-]+$/.test(search)) return new URLSearchParams(search)
+  return search.split('&').flatMap((pair) => {
+    const at = pair.indexOf('=')
+    return pair === '' ? [] : [at === -1 ? [pair, ''] : [pair.slice(0, at), pair.slice(at + 1)]]
+  }) as [string, string][]
 }
 
 /** What is no number or truth value stays text, and is refused by the schema. */
@@ -113,8 +145,14 @@ export interface Body {
   readonly raw: Uint8Array
 }
 
-export async function bodyOf(route: Route, asked: Asked, limits: ServerLimits): Promise<Body> {
-  if (!route.body && !route.takesBytes) return { body: {}, bytes: null, raw: new Uint8Array() }
+const noBody: Body = { body: {}, bytes: null, raw: new Uint8Array() }
+
+/** At once where the route takes none. */
+export function bodyOf(route: Route, asked: Asked, limits: ServerLimits): Body | Promise<Body> {
+  return route.body || route.takesBytes ? readBody(route, asked, limits) : noBody
+}
+
+async function readBody(route: Route, asked: Asked, limits: ServerLimits): Promise<Body> {
   const raw = await asked.body(limits[route.takesBytes ?? 'bodyBytes'])
   const type = (asked.header('content-type') ?? '').split(';')[0]!.trim().toLowerCase()
   const isJson = type === 'application/json'

@@ -10,13 +10,14 @@ import { type CacheKeep, checkKeep } from '../engine/cache/retention.ts'
 import { hostOf } from '../engine/host.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import { Artifacts } from '../layers/artifact/index.ts'
-import { plain } from '../operations/json.ts'
+import { jsonOf } from '../operations/json.ts'
 import { declareAll, declareKinds } from '../operations/models.ts'
 import { packageVersion } from '../operations/package.ts'
 import { Access, type AccessToken, cookieName, mayDo, type Principal } from './access.ts'
 import { Answers } from './answers.ts'
 import { type Asked, askedBy } from './asked.ts'
 import { CacheLookups } from './cache-lookups.ts'
+import { CheckedCall, type Unchecked } from './call.ts'
 import { checkSize, Doors, secured } from './guard.ts'
 import { Kinds } from './kinds.ts'
 import { defaultServerLimits, type ServerLimits } from './limits.ts'
@@ -26,11 +27,10 @@ import { documentOf } from './openapi.ts'
 import { Page } from './page.ts'
 import { Places } from './places.ts'
 import { type Problem, problemOf, problemReply } from './problem.ts'
-import { reached } from './reach.ts'
 import { RemoteJobs } from './remote-jobs.ts'
-import { isSource, Reply, responseOf, watched } from './reply.ts'
-import { bodyOf, keyOf, namespaceOf, PathPattern, queryOf } from './request.ts'
-import type { Call, McpMode, Route, ServerParts } from './route.ts'
+import { isSource, jsonHeaders, Reply, responseOf, watched } from './reply.ts'
+import { namespaceOf, PathPattern } from './request.ts'
+import type { McpMode, Route, ServerParts } from './route.ts'
 import { routes } from './routes/index.ts'
 import { SharedFeed } from './shared-feed.ts'
 import { Sidecars } from './sidecar/sidecars.ts'
@@ -168,11 +168,9 @@ const clientGone = 499
 /** The answer is the one that was given the first time. */
 const again = { 'idempotency-replayed': 'true' }
 
-interface Prepared {
-  readonly call: Call
-  /** The body as it came. */
-  readonly raw: Uint8Array
-}
+/** Of paths whose handlers are kept. */
+const handlersMax = 1000
+const handlerLengthMax = 256
 
 /** What a path leads to, before it is known who asks. */
 type Handler = (asked: Asked, caller: Caller | null, isScoped: boolean) => Promise<Reply> | Reply
@@ -183,13 +181,15 @@ class RunningServer {
   readonly #doors: Doors
   readonly #authorize: Authorize | null
   readonly #router: SmartRouter<Handler>
+  readonly #handlers = new Map<string, Handler>()
   readonly #places: Places
   readonly #page: Page
   /** Of further namespaces, by their names. */
   readonly #others = new Map<string, RunningServer>()
   readonly #healthz: string
   readonly #readyz: string
-  #known: Promise<void> | null = null
+  #knowing: Promise<void> | null = null
+  #isKnown = false
 
   constructor(engine: Reprise, parts: ServerParts, doors: Doors, authorize: Authorize | null) {
     this.#engine = engine
@@ -211,12 +211,13 @@ class RunningServer {
       // A probe knows no name of ours, and learns nothing.
       const isProbe = path === this.#healthz || path === this.#readyz
       if (!isProbe) this.#doors.check(asked)
-      this.#known ??= this.#declare()
-      await this.#known
-      const caller = isProbe ? null : await this.#identify(asked)
+      if (!this.#isKnown) await this.#know()
+      const found = isProbe ? null : this.#identify(asked)
+      const caller = found instanceof Promise ? await found : found
       if (caller?.isBrowser) this.#doors.checkBrowser(asked)
       isScoped = caller?.principal.scopes !== null
-      const at = await this.#of(caller?.principal ?? nobody, asked)
+      const at = this.#of(caller?.principal ?? nobody, asked)
+      if (!at.#isKnown) await at.#know()
       const handler = at.#handlerOf(method === 'HEAD' ? 'GET' : method, path)
       const reply = secured(handler ? await handler(asked, caller, isScoped) : at.#nowhere(asked, caller, isScoped))
       return method === 'HEAD' && isSource(reply.body) ? reply.withoutBody() : reply
@@ -242,14 +243,19 @@ class RunningServer {
   }
 
   /** The server of the namespace that is meant. What a token does not name is refused, whether it is there or not. */
-  async #of({ namespaces }: Principal, asked: Asked): Promise<RunningServer> {
+  #of({ namespaces }: Principal, asked: Asked): RunningServer {
     const wanted = namespaceOf(asked) ?? namespaces?.[0]
     if (wanted === undefined) return this
     const other = namespaces?.includes(wanted) ? this.#others.get(wanted) : undefined
     if (!other) throw new RepriseError('FORBIDDEN', 'this token does not reach that namespace', {})
-    other.#known ??= other.#declare()
-    await other.#known
     return other
+  }
+
+  /** Once: what kinds of timelines there are, and the definitions that were given. */
+  async #know(): Promise<void> {
+    this.#knowing ??= this.#declare()
+    await this.#knowing
+    this.#isKnown = true
   }
 
   async #declare(): Promise<void> {
@@ -257,9 +263,12 @@ class RunningServer {
     declareAll(this.#engine, this.#parts.definitions)
   }
 
-  async #identify(asked: Asked): Promise<Caller | null> {
-    if (!this.#authorize) return this.#parts.access!.identify(asked)
-    const principal = await this.#authorize(asked.request)
+  #identify(asked: Asked): Caller | null | Promise<Caller | null> {
+    return this.#authorize ? this.#ask(this.#authorize, asked) : this.#parts.access!.identify(asked)
+  }
+
+  async #ask(authorize: Authorize, asked: Asked): Promise<Caller | null> {
+    const principal = await authorize(asked.request)
     if (!principal) return null
     const role = this.#parts.readOnly ? 'read' : principal.role
     // Whether it was a cookie, only its host knows: then it counts as a browser.
@@ -273,7 +282,7 @@ class RunningServer {
       const pattern = new PathPattern(basePath + route.path, route.isDeep)
       const path = basePath + route.path.replaceAll(/\{(\w+)\}/g, ':$1') + (route.isDeep ? '{.+}' : '')
       router.add(route.method, path, (asked, caller, isScoped) =>
-        this.#measured(route, this.#call(route, pattern, asked, caller), isScoped),
+        this.#measured(route, () => this.#call(route, pattern, asked, caller), isScoped),
       )
     }
     for (const path of ['', '/', '/assets/:file']) {
@@ -285,8 +294,15 @@ class RunningServer {
     return router
   }
 
+  /** Found once for each path that is asked for again and again. */
   #handlerOf(method: string, path: string): Handler | undefined {
-    return this.#router.match(method, path)[0][0]?.[0]
+    const which = `${method} ${path}`
+    const known = this.#handlers.get(which)
+    if (known) return known
+    const found = this.#router.match(method, path)[0][0]?.[0]
+    if (this.#handlers.size >= handlersMax) this.#handlers.clear()
+    if (found && which.length <= handlerLengthMax) this.#handlers.set(which, found)
+    return found
   }
 
   #nowhere(asked: Asked, caller: Caller | null, isScoped: boolean): Reply {
@@ -296,14 +312,14 @@ class RunningServer {
     return problemReply(problemOf(error, this.#parts.basePath, isScoped))
   }
 
-  async #measured(route: Route, work: Promise<Reply>, isScoped: boolean): Promise<Reply> {
+  async #measured(route: Route, work: () => Promise<Reply>, isScoped: boolean): Promise<Reply> {
     const { metrics, basePath } = this.#parts
     const { clock } = hostOf(this.#engine).kernel
     const startedAt = clock.elapsed()
     let reply: Reply
     let status: number | null = null
     try {
-      reply = await work
+      reply = await work()
     } catch (error) {
       if (isReprise(error, 'ABORTED')) status = clientGone
       const problem = problemOf(error, basePath, isScoped)
@@ -314,7 +330,7 @@ class RunningServer {
     return reply
   }
 
-  async #call(route: Route, pattern: PathPattern, asked: Asked, caller: Caller | null): Promise<Reply> {
+  #call(route: Route, pattern: PathPattern, asked: Asked, caller: Caller | null): Promise<Reply> {
     if (route.role !== null && !caller) throw unauthenticated(asked)
     const principal = caller?.principal ?? nobody
     if (route.role !== null && !mayDo(principal, route.role)) {
@@ -330,36 +346,38 @@ class RunningServer {
     // Read from the address itself: a router may have decoded a slash that is part of an id.
     const params = pattern.match(asked.path)
     if (!params) throw new RepriseError('NOT_FOUND', 'there is no such route; /v1/openapi.json lists them', {})
-    const prepare = () => this.#prepare(route, asked, principal, params)
-    if (route.isStream || route.mayStream?.(asked.search)) return await this.#stream(route, prepare)
-    return await this.#places.work(route, () => this.#work(route, asked, principal, prepare))
+    const from = { engine: this.#engine, server: this.#parts, principal, asked, params }
+    const staysOpen = route.isStream || route.mayStream?.(asked.search)
+    return staysOpen ? this.#stream(route, from) : this.#places.work(route, () => this.#work(route, from))
   }
 
-  async #work(route: Route, asked: Asked, principal: Principal, prepare: () => Promise<Prepared>): Promise<Reply> {
-    const { call, raw } = await prepare()
+  async #work(route: Route, from: Unchecked): Promise<Reply> {
+    const checked = CheckedCall.of(route, from)
+    const call = checked instanceof Promise ? await checked : checked
     const { status = 200 } = route
-    const act = async () => await this.#traced(asked, () => route.call(call))
     if (route.once === 'answer' && call.key !== undefined) {
-      const { method, path, search } = asked
-      const what = `${method} ${path}${search && `?${search}`}\n${Buffer.from(raw).toString('base64')}`
+      const { method, path, search } = from.asked
+      const what = `${method} ${path}${search && `?${search}`}\n${Buffer.from(call.raw).toString('base64')}`
+      const { principal } = from
+      const act = async () => await this.#traced(route, call)
       const { json, isAgain } = await this.#parts.answers.once({ principal: principal.name, key: call.key, what }, act)
-      return jsonReply(json, status, isAgain ? again : {})
+      return jsonReply(json, status, isAgain ? again : null)
     }
-    const answer = await act()
+    const answer = await this.#traced(route, call)
     if (answer instanceof Reply) return answer
     if (route.answerType !== undefined) return new Reply(String(answer), { 'content-type': route.answerType }, status)
     const isAgain = call.key !== undefined && (answer as { isDuplicate?: unknown } | null)?.isDuplicate === true
-    return jsonReply(JSON.stringify(answer ?? null, plain), status, isAgain ? again : {})
+    return jsonReply(jsonOf(answer ?? null), status, isAgain ? again : null)
   }
 
   /** What a request starts belongs to the trace that it names. */
-  #traced<T>(asked: Asked, act: () => T): T {
+  #traced(route: Route, call: CheckedCall): Promise<unknown> | unknown {
     const { tracing } = hostOf(this.#engine).kernel
-    const traceparent = tracing ? asked.header('traceparent') : null
-    return traceparent === null ? act() : tracing!.within(traceparent, act)
+    const traceparent = tracing ? call.asked.header('traceparent') : null
+    return traceparent === null ? route.call(call) : tracing!.within(traceparent, () => route.call(call))
   }
 
-  async #stream(route: Route, prepare: () => Promise<Prepared>): Promise<Reply> {
+  async #stream(route: Route, from: Unchecked): Promise<Reply> {
     const { metrics } = this.#parts
     const end = new AbortController()
     const leave = this.#places.stream(() => end.abort())
@@ -370,9 +388,8 @@ class RunningServer {
     }
     told()
     try {
-      const { call } = await prepare()
-      const signal = AbortSignal.any([call.signal, end.signal])
-      const reply = (await route.call({ ...call, signal })) as Reply
+      const call = (await CheckedCall.of(route, from)).endsWith(end.signal)
+      const reply = (await route.call(call)) as Reply
       if (isSource(reply.body)) return new Reply(watched(reply.body, over), reply.headers)
       over()
       return reply
@@ -380,27 +397,6 @@ class RunningServer {
       over()
       throw error
     }
-  }
-
-  async #prepare(
-    route: Route,
-    asked: Asked,
-    principal: Principal,
-    params: Readonly<Record<string, string>>,
-  ): Promise<Prepared> {
-    const engine = this.#engine
-    const query = queryOf(route, asked.search)
-    const key = keyOf(route, asked)
-    const { body, bytes, raw } = await bodyOf(route, asked, this.#parts.limits)
-    const call: Call = {
-      ...{ engine, server: this.#parts, principal, asked, params, query, body, bytes, key },
-      // Made only where somebody looks at it.
-      get signal() {
-        return asked.signal
-      },
-      head: () => reached(engine, principal, params.timeline!),
-    }
-    return { raw, call }
   }
 
   #login(asked: Asked): Reply {
@@ -423,8 +419,8 @@ function refusalOf({ refusal }: Route, problem: Problem): Reply {
   return new Reply(refusal.tell(problem), { 'content-type': refusal.type, ...wait }, problem.status)
 }
 
-function jsonReply(json: string, status: number, headers: Readonly<Record<string, string>> = {}): Reply {
-  return new Reply(json, { 'content-type': 'application/json', ...headers }, status)
+function jsonReply(json: string, status: number, more: Readonly<Record<string, string>> | null): Reply {
+  return new Reply(json, more ? { ...jsonHeaders, ...more } : jsonHeaders, status)
 }
 
 /** Which of them it is, is known to whoever asked; nothing is told of the tokens that there are. */

@@ -5,12 +5,12 @@ import type { TimelineQuery } from '../../core/ports.ts'
 import { hostOf } from '../../engine/host.ts'
 import { isOfStore } from '../../engine/kinds.ts'
 import type { Model } from '../../engine/model.ts'
-import { type Entry, floorOf, lineageOf } from '../../engine/recovery/history.ts'
+import { type Entry, entriesOf, floorOf, lineageOf } from '../../engine/recovery/history.ts'
 import { toldPlainly } from '../../engine/told.ts'
 import { describeTimeline, shownCheckpoint } from '../../operations/describe.ts'
 import { effectsOf } from '../../operations/effects.ts'
 import { shownHead } from '../../operations/heads.ts'
-import { entriesAfter, shownEntry } from '../../operations/history.ts'
+import { entriesAfter, historyAfter, shownEntry } from '../../operations/history.ts'
 import { stateAt } from '../../operations/state-at.ts'
 import { differences } from '../../operations/values.ts'
 import { ownersAlive } from '../../operations/workers.ts'
@@ -292,10 +292,12 @@ async function readHistory(call: Call) {
     return { entries: entries.reverse(), next: from > floor ? from + 1 : null, coordinate }
   }
   let last = after ?? 0
-  for await (const entry of entriesAfter(engine, head, last)) {
-    if (entries.length === limit) return { entries, next: last, coordinate }
-    if (type === undefined || entry.type === type) entries.push(shown(entry))
-    last = entry.seq
+  for await (const run of await historyAfter(engine, head, last)) {
+    for (const entry of entriesOf(hostOf(engine).kernel, run)) {
+      if (entries.length === limit) return { entries, next: last, coordinate }
+      if (type === undefined || entry.type === type) entries.push(shown(entry))
+      last = entry.seq
+    }
   }
   return { entries, next: null, coordinate }
 }

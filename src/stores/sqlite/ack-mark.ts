@@ -22,7 +22,10 @@ export interface Mark {
 export class AckMark {
   readonly #file: string
   readonly #slot = new DataView(new ArrayBuffer(slotBytes))
-  readonly #both = new Uint8Array(2 * slotBytes)
+  readonly #both = new Uint32Array((2 * slotBytes) / 4)
+  /** What was read the last time, and the position that it says. */
+  readonly #last = new Uint32Array((2 * slotBytes) / 4)
+  #lastPosition = 0
   #handle: number | null = null
   #reading: number | null = null
 
@@ -53,11 +56,17 @@ export class AckMark {
     if (this.#reading === null) return 0
     const both = this.#both
     const count = readSync(this.#reading, both, 0, 2 * slotBytes, 0)
+    const isWhole = count === 2 * slotBytes
+    if (isWhole && both.every((word, i) => word === this.#last[i])) return this.#lastPosition
     let position = 0
     for (let at = 0; at + slotBytes <= count; at += slotBytes) {
       const slot = new DataView(both.buffer, at, slotBytes)
-      if (slot.getUint32(0, true) !== crc32(both.subarray(at + 4, at + slotBytes))) continue
+      if (slot.getUint32(0, true) !== crc32(new Uint8Array(both.buffer, at + 4, slotBytes - 4))) continue
       position = Math.max(position, Number(slot.getBigUint64(16, true)))
+    }
+    if (isWhole) {
+      this.#last.set(both)
+      this.#lastPosition = position
     }
     return position
   }

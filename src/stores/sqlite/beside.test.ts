@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { Store } from '../../core/ports.ts'
-import { hash, Kit } from '../../testing/conformance/kit.ts'
+import { asTimeline, hash, Kit } from '../../testing/conformance/kit.ts'
 import { Connection } from './connection.ts'
 import { type Driver, loadDriver } from './driver.ts'
 import { openSqlite, type SqliteOptions } from './index.ts'
@@ -35,6 +35,25 @@ async function openKit(options: Partial<SqliteOptions> = {}): Promise<Kit> {
   }
   return new Kit(await open(), open, {})
 }
+
+describe('a state of the file that was read before', () => {
+  it('is believed only while nobody has written', async () => {
+    const kit = await openKit()
+    const writer = await kit.create('one')
+    const other = await kit.open()
+    const id = asTimeline('one')
+    for (let n = 0; n < 12; n++) {
+      // Twice: the second time it is answered from what is kept.
+      for (const _ of [1, 2]) {
+        const [head] = await other.head([id])
+        const runs = await other.read(id, 0, 1 << 20)
+        expect([head!.seq, runs.length]).toEqual([n, n])
+        if (n > 0) expect([runs.at(-1)!.digest, head!.digest]).toEqual([writer.digest, writer.digest])
+      }
+      await writer.append(`entry ${n}`)
+    }
+  })
+})
 
 /** Something else happens right before each statement that matches. */
 async function interrupted(pattern: RegExp, happens: () => void): Promise<Driver> {

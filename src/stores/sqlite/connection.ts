@@ -13,10 +13,14 @@ const synchronousNames = ['off', 'normal', 'full', 'extra']
 /** How long SQLite itself may block the thread for a lock; beyond that we wait without blocking (retry.ts). */
 const blockingWaitMs = 10
 
+/** Thrown to end work that needs a statement where there is none. */
+const needed = new Error('this needs a statement')
+
 export class Connection {
   readonly #database: Database
   readonly #statements = new Map<string, Statement>()
   #isThorough: boolean | null = null
+  #isSilent = false
 
   constructor(driver: Driver, file: string, isReadOnly: boolean) {
     this.#database = driver.open(file, { isReadOnly })
@@ -27,7 +31,21 @@ export class Connection {
     this.#database.exec(sql)
   }
 
+  /** Work on what was read before. Null: it needs a statement, and got none. */
+  silently<Result>(work: () => Result): { readonly result: Result } | null {
+    this.#isSilent = true
+    try {
+      return { result: work() }
+    } catch (error) {
+      if (error === needed) return null
+      throw error
+    } finally {
+      this.#isSilent = false
+    }
+  }
+
   prepare(sql: string): Statement {
+    if (this.#isSilent) throw needed
     let statement = this.#statements.get(sql)
     if (!statement) {
       statement = this.#database.prepare(sql)

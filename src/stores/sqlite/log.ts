@@ -15,6 +15,8 @@ import type { Timeline } from './timelines.ts'
 
 const anchorEvery = 32
 const anchorBytes = 4096
+/** So few entries before the head, walking back from there takes no longer than looking for an anchor. */
+const nearHead = 4
 const digestEvery = 4
 const digestBytes = 512
 
@@ -32,21 +34,45 @@ function crosses(first: number, count: number, every: number): boolean {
   return Math.floor((first + count - 1) / every) !== Math.floor((first - 1) / every)
 }
 
+/** Where a run lies, and its last sequence. */
+interface Place {
+  readonly last: number
+  readonly position: number
+}
+
+function atHead({ head }: Timeline): Place {
+  return { last: head.seq, position: head.position }
+}
+
 /** Runs of the transaction under way: they are not in the file yet. */
 export interface StagedRuns {
   readonly position: number
   readonly frames: readonly FrameDraft[]
 }
 
+export const nothingStaged: StagedRuns = { position: 0, frames: [] }
+
+/** Rows that are kept for who asks for them again: so many, and none that is larger. */
+const keptRowsMax = 512
+const keptRowBytesMax = 4096
+
 export class Log {
   readonly #connection: Connection
   readonly #hash: Hash
   readonly #staged: StagedRuns
+  readonly #kept: Map<number, Uint8Array> | null
 
-  constructor(connection: Connection, hash: Hash, staged: StagedRuns = { position: 0, frames: [] }) {
+  /** `kept`: of one state of the file, by position; null where the file may change. */
+  constructor(
+    connection: Connection,
+    hash: Hash,
+    staged: StagedRuns = nothingStaged,
+    kept: Map<number, Uint8Array> | null = null,
+  ) {
     this.#connection = connection
     this.#hash = hash
     this.#staged = staged
+    this.#kept = kept
   }
 
   lastPosition(): number {
@@ -59,8 +85,14 @@ export class Log {
   }
 
   body(position: number): Uint8Array | null {
+    const known = this.#kept?.get(position)
+    if (known) return known
     const row = this.#connection.get('SELECT body FROM reprise_log WHERE position = ?', position)
-    return (row?.body as Uint8Array | undefined) ?? null
+    const body = (row?.body as Uint8Array | undefined) ?? null
+    if (this.#kept && body && body.length <= keptRowBytesMax && this.#kept.size < keptRowsMax) {
+      this.#kept.set(position, body)
+    }
+    return body
   }
 
   /** Runs that hold sequences above `after`, at least one if there is any, stopping at about `bytesMax`. */
@@ -101,9 +133,8 @@ export class Log {
   /** Runs above `after`, in order, up to the next anchor or the head. */
   segment(timeline: Timeline, after: number): PlacedRun[] {
     const { tid, head } = timeline
-    const sql = 'SELECT last, position FROM reprise_anchor WHERE tid = ? AND last > ? ORDER BY last LIMIT 1'
-    const anchor = this.#connection.get(sql, tid, after) as { last: number; position: number } | undefined
-    let { last, position } = anchor ?? { last: head.seq, position: head.position }
+    let { last, position } =
+      head.seq - after <= nearHead ? atHead(timeline) : (this.#anchor(tid, after) ?? atHead(timeline))
     const placed: PlacedRun[] = []
     while (last > after) {
       const frame = this.frame(timeline, position, last)
@@ -112,6 +143,11 @@ export class Log {
       position = frame.previous
     }
     return placed.reverse()
+  }
+
+  #anchor(tid: number, after: number): Place | undefined {
+    const sql = 'SELECT last, position FROM reprise_anchor WHERE tid = ? AND last > ? ORDER BY last LIMIT 1'
+    return this.#connection.get(sql, tid, after) as Place | undefined
   }
 
   /** The run that ends at `seq`, if a run of its own ends there. */

@@ -7,7 +7,7 @@ import type { Hash } from '../../core/ports.ts'
 import type { AckMark } from './ack-mark.ts'
 import type { Connection } from './connection.ts'
 import { toStoreError } from './failure.ts'
-import { Log } from './log.ts'
+import { Log, nothingStaged } from './log.ts'
 import { checkReaches, checkVersion } from './log-end.ts'
 import type { CountedInboxes } from './mail.ts'
 import { type ReadingConnection, stateOf } from './reading-connection.ts'
@@ -25,7 +25,8 @@ export interface Reading {
   readonly workers: Workers
   readonly log: Log
   readonly inboxes: CountedInboxes
-  readonly now: number
+  /** Set anew for each read: what is read is read at once. */
+  now: number
 }
 
 export interface ReaderOptions {
@@ -48,7 +49,7 @@ interface Kept {
   readonly version: number
   /** The log of this state reaches so far at least. */
   readonly acknowledged: number
-  readonly reading: Omit<Reading, 'now'>
+  readonly reading: Reading
 }
 
 export class Reader {
@@ -69,6 +70,21 @@ export class Reader {
       return await retryBusy(busyMs, () => this.#readOnce(work))
     } catch (error) {
       throw toStoreError(error, 'read', file)
+    }
+  }
+
+  /** The same where all of it was read before and nobody has written since: then it needs no transaction. Null: read it. */
+  reread<Result>(work: (reading: Reading) => Result): { readonly result: Result } | null {
+    const kept = this.#kept
+    if (!kept || kept.reading.timelines.count > keptMax || this.#connected?.state !== null) return null
+    const { connection } = kept.reading
+    try {
+      if ((this.#options.ack?.position() ?? 0) > kept.acknowledged) return null
+      if (connection.dataVersion() !== kept.version) return null
+      return connection.silently(() => work(asOf(kept.reading, this.#options.clock())))
+    } catch {
+      // Whatever it is, reading says it better.
+      return null
     }
   }
 
@@ -127,7 +143,7 @@ export class Reader {
     const version = connection.dataVersion()
     const kept = this.#kept
     const isSame = kept?.version === version && acknowledged <= kept.acknowledged
-    if (isSame && kept.reading.timelines.count <= keptMax) return { ...kept.reading, now: clock() }
+    if (isSame && kept.reading.timelines.count <= keptMax) return asOf(kept.reading, clock())
     this.#kept = null
     checkVersion(connection)
     if (acknowledged > 0) checkReaches(connection, acknowledged)
@@ -140,10 +156,16 @@ export class Reader {
       space,
       timelines: new Timelines(connection, space, this.#unsettled),
       workers: new Workers(connection, space),
-      log: new Log(connection, hash),
+      log: new Log(connection, hash, nothingStaged, new Map()),
       inboxes: this.#inboxes,
+      now: clock(),
     }
     if (this.#space !== null) this.#kept = { version, acknowledged, reading }
-    return { ...reading, now: clock() }
+    return reading
   }
+}
+
+function asOf(reading: Reading, now: number): Reading {
+  reading.now = now
+  return reading
 }

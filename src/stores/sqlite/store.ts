@@ -180,14 +180,16 @@ class SqliteStore implements Store {
   }
 
   async read(timeline: TimelineId, after: number, bytesMax: number): Promise<EntryRun[]> {
-    return this.#read(({ timelines, log }) => {
+    return this.#reread(({ timelines, log }) => {
       const found = timelines.find(timeline)
       return found && !found.row.isStub ? log.read(found, after, bytesMax) : []
     })
   }
 
   async head(names: readonly TimelineId[]): Promise<(Head | null)[]> {
-    return this.#read(({ timelines, workers, now }) => names.map((name) => toHead(timelines.find(name), workers, now)))
+    return this.#reread(({ timelines, workers, now }) =>
+      names.map((name) => toHead(timelines.find(name), workers, now)),
+    )
   }
 
   async query(query: SqlQuery): Promise<Record<string, unknown>[]> {
@@ -385,6 +387,12 @@ class SqliteStore implements Store {
     this.#opened.writer?.ack.close()
     this.#writer = null
     this.#opened = { file: this.#file, writer: null }
+  }
+
+  /** For what is small and asked for again and again. */
+  #reread<Result>(work: (reading: Reading) => Result): Result | Promise<Result> {
+    const kept = this.#renewing || this.#isClosed ? null : this.#reader.reread(work)
+    return kept ? kept.result : this.#read(work)
   }
 
   async #read<Result>(work: (reading: Reading) => Result): Promise<Result> {

@@ -1,0 +1,64 @@
+// One request on its way to its route: checked before the route sees it, and made so that most of it costs nothing where nobody
+// looks at it.
+
+import type { Head } from '../core/ports.ts'
+import type { Reprise } from '../engine/reprise.ts'
+import type { Principal } from './access.ts'
+import type { Asked } from './asked.ts'
+import { reached } from './reach.ts'
+import { type Body, bodyOf, keyOf, queryOf } from './request.ts'
+import type { Call, QueryValues, Route, ServerParts } from './route.ts'
+
+export class CheckedCall implements Call {
+  readonly engine: Reprise
+  readonly server: ServerParts
+  readonly principal: Principal
+  readonly asked: Asked
+  readonly params: Readonly<Record<string, string>>
+  readonly query: QueryValues
+  readonly body: Readonly<Record<string, unknown>>
+  readonly bytes: Uint8Array | null
+  readonly key: string | undefined
+  /** The body as it came. */
+  readonly raw: Uint8Array
+  #signal: AbortSignal | null = null
+
+  private constructor(from: Unchecked, query: QueryValues, key: string | undefined, { body, bytes, raw }: Body) {
+    this.engine = from.engine
+    this.server = from.server
+    this.principal = from.principal
+    this.asked = from.asked
+    this.params = from.params
+    this.query = query
+    this.key = key
+    this.body = body
+    this.bytes = bytes
+    this.raw = raw
+  }
+
+  /** Holds query, key and body against what the route says of them. */
+  static of(route: Route, from: Unchecked): CheckedCall | Promise<CheckedCall> {
+    const query = queryOf(route, from.asked.search)
+    const key = keyOf(route, from.asked)
+    const body = bodyOf(route, from.asked, from.server.limits)
+    if (!(body instanceof Promise)) return new CheckedCall(from, query, key, body)
+    return body.then((read) => new CheckedCall(from, query, key, read))
+  }
+
+  get signal(): AbortSignal {
+    return this.#signal ?? this.asked.signal
+  }
+
+  /** The signal fires when the server closes, too. */
+  endsWith(closing: AbortSignal): this {
+    this.#signal = AbortSignal.any([this.asked.signal, closing])
+    return this
+  }
+
+  head(): Promise<Head> {
+    return reached(this.engine, this.principal, this.params.timeline!)
+  }
+}
+
+/** Who asks for what, of a principal that may. */
+export type Unchecked = Pick<Call, 'engine' | 'server' | 'principal' | 'asked' | 'params'>

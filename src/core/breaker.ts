@@ -77,9 +77,9 @@ export class Breaker {
     return true
   }
 
-  /** True: it opened just now, or stays open after a failed probe. */
-  failed(now: number, task: object): boolean {
-    this.#inARow += 1
+  /** True: it opened just now, or stays open after a failed probe. `isSure`: this one is enough. */
+  failed(now: number, task: object, isSure = false): boolean {
+    this.#inARow += isSure ? this.#settings.failures : 1
     if (this.#openUntil !== null) {
       if (this.#probe !== task) return false
       this.#pauseMs = Math.min(this.#settings.pauseMaxMs, this.#pauseMs * 2)

@@ -8,6 +8,7 @@ import type { Blobs } from '../core/ports.ts'
 import type { StateIo } from './checkpoint/capture.ts'
 import type { ChunkHold } from './checkpoint/chunk-hold.ts'
 import type { Kernel } from './kernel.ts'
+import { sha256, sha256Aside } from './platform.ts'
 
 const sliceMs = 4
 
@@ -19,6 +20,7 @@ export function stateIo(kernel: Kernel, hold?: ChunkHold): StateIo {
     codec,
     sealer,
     hash,
+    hashAside: hash === sha256 ? sha256Aside : undefined,
     contentBytesMax: Math.max(limits.valueBytes, limits.inflateBytes),
     streamBytesMax: limits.streamBytes,
     blobs: bounded(hold?.blobs ?? store.blobs, limits.chunkBytes),

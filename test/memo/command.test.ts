@@ -2,6 +2,7 @@
 // process that dies in the middle leaves nothing half.
 
 import { type ChildProcess, spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
 import {
   chmodSync,
   existsSync,
@@ -20,6 +21,7 @@ import { afterEach, expect, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import { command } from '../../src/layers/memo/index.ts'
 import { programPath } from '../crash/support.ts'
+import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const folders: string[] = []
@@ -304,3 +306,41 @@ it('B9: what a killed process started is waited for, and never mixed into the ne
   const read = () => ['1', '2'].map((name) => readFileSync(join(folder, 'dist', name), 'utf8').trim())
   expect(read()).toEqual(['new', 'new'])
 })
+
+it.each(['removed', 'changed'])(
+  'B9: a chunk of an artifact that was %s is a miss: nothing of it is put in place, and it is made anew',
+  async (how) => {
+    const folder = project()
+    writeFileSync(join(folder, 'src/large.bin'), randomBytes(3_000_000))
+    const rp = await open('memory:', { redundancy: false })
+    const problems: unknown[] = []
+    rp.events.on('problem', ({ error }) => problems.push((error as { code?: unknown }).code))
+    const cmd = 'echo run >> runs.log; mkdir -p dist && cp src/large.bin dist/a && cp src/a.txt dist/b'
+    const handle = await rp.open(build(folder, { cmd, clean: true }))
+    expect(await handle.run()).toMatchObject({ from: 'computed', notKept: null })
+    const { blobs } = hostOf(rp).kernel.store
+    const { get } = blobs
+    // The last of them: whoever put in place what it had read by then would leave half of an artifact.
+    const chunks = await blobs.list(null, 1000)
+    const sizes = chunks.filter(({ bytes }) => bytes > 16_000)
+    const { digest: victim } = sizes.at(-1)!
+    blobs.get = async (digests) => {
+      const found = await get.call(blobs, digests)
+      return found.map((bytes, i) => {
+        if (!bytes || Buffer.compare(digests[i]!, victim) !== 0 || runsOf(folder) > 1) return bytes
+        return how === 'removed' ? null : bytes.map((byte, at) => (at === 100 ? byte ^ 1 : byte))
+      })
+    }
+    writeFileSync(join(folder, 'dist/a'), 'mine')
+    rmSync(join(folder, 'dist/b'))
+    expect(await handle.run()).toMatchObject({ from: 'computed', notKept: null, isInPlace: true })
+    expect(problems).toEqual([how === 'removed' ? 'CHUNK_MISSING' : 'CHUNK_DAMAGED'])
+    expect(runsOf(folder)).toBe(2)
+    expect(readFileSync(join(folder, 'dist/a')).equals(readFileSync(join(folder, 'src/large.bin')))).toBe(true)
+    rmSync(join(folder, 'dist'), { recursive: true })
+    expect(await handle.run()).toMatchObject({ from: 'store', isInPlace: false })
+    expect(readFileSync(join(folder, 'dist/a')).equals(readFileSync(join(folder, 'src/large.bin')))).toBe(true)
+    expect(await handle.run()).toMatchObject({ from: 'store', isInPlace: true })
+    await rp.close()
+  },
+)

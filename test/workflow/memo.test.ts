@@ -85,6 +85,24 @@ onEveryStore('ctx.memo', (world) => {
     const { provenance } = await (await engine.open(square)).recall([1])
     expect(provenance.asker).toMatchObject({ timeline: 'job/squaring', step: expect.stringMatching(/^[13]$/) })
   })
+
+  it('batches of jobs share results too, and name the batch', async () => {
+    const engine = await (await world()).engine()
+    const { calls, square } = squares()
+    const got: unknown[] = []
+    const squaring = job('batches', {
+      source: [1, 2, 3, 4, 5],
+      key: String,
+      batch: { size: 3 },
+      eachBatch: async (items: readonly number[], ctx) => {
+        for (const n of items) got.push(await ctx.memo(square, n % 2))
+      },
+    })
+    await engine.run(squaring).result()
+    expect([calls.sort(), got.length]).toEqual([[0, 1], 5])
+    const { provenance } = await (await engine.open(square)).recall([1])
+    expect(provenance).toMatchObject({ asker: { timeline: 'job/batches', step: '1 and 2 more' } })
+  })
 })
 
 it('a replay does not ask again, though the entry was forgotten and the code of the memo changed', async () => {

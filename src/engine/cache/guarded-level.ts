@@ -2,7 +2,7 @@
 // is a miss or an upload that was not made, told once, and never an error of the one who asked.
 
 import { Breaker } from '../../core/breaker.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { type ErrorCode, RepriseError } from '../../core/errors.ts'
 import type { Clock } from '../../core/ports.ts'
 import { unlessAborted } from '../aborting.ts'
 import { type CacheLevel, type LevelAccess, LevelError } from './level.ts'
@@ -20,7 +20,9 @@ export interface Fetched {
   settle(error: unknown): void
 }
 
-/** After two failures in a row it is left alone for half a minute, then for twice as long each time. */
+/**
+ * After two failures in a row, or one wait in vain, it is left alone for half a minute, then for twice as long each time.
+ */
 const breaks = { failures: 2, pauseMs: 30_000, pauseMaxMs: 600_000 }
 /** A level that gives or takes less than this per second, all in all, is too slow to be of use. */
 const leastPerSecond = 16 * 1024
@@ -82,7 +84,7 @@ export class GuardedLevel {
   upload(upload: Upload): void {
     if (this.#isOff || this.#isReadOnly) return
     if (this.#waiting.length >= uploadsMax) {
-      this.tell('full', `more than ${uploadsMax} results wait to be sent: some are not`)
+      this.tell('full', 'OVERLOADED', `more than ${uploadsMax} results wait to be sent: some are not`)
       return
     }
     this.#waiting.push(upload)
@@ -95,12 +97,10 @@ export class GuardedLevel {
   }
 
   /** Once per reason, until it goes well again. */
-  tell(reason: string, why: string, cause?: unknown): void {
+  tell(reason: string, code: ErrorCode, why: string, cause?: unknown): void {
     if (this.#told.has(reason)) return
     this.#told.add(reason)
-    this.#ports.problem(
-      new RepriseError('STORE_UNREACHABLE', `the cache ${this.name}: ${why}`, { cache: this.name }, cause),
-    )
+    this.#ports.problem(new RepriseError(code, `the cache ${this.name}: ${why}`, { cache: this.name }, cause))
   }
 
   #work(): void {
@@ -138,7 +138,7 @@ export class GuardedLevel {
       else if (error instanceof LevelError && error.kind === 'refused') {
         this.#isReadOnly = true
         this.#writes.left(call)
-        this.tell('read-only', `nothing is sent: ${error.message}`, error)
+        this.tell('read-only', error.code, `nothing is sent: ${error.message}`, error)
       } else settle(error)
     } finally {
       watch.end()
@@ -170,17 +170,19 @@ export class GuardedLevel {
       breaker.succeeded()
       this.#told.delete(what)
     } else if (error instanceof LevelError && error.kind === 'unfit') {
-      this.tell('unfit', error.message, error)
+      this.tell('unfit', error.code, error.message, error)
     } else if (error instanceof LevelError && error.kind === 'refused') {
       this.#isOff = true
-      this.tell('off', `${error.message}: going on without it`, error)
+      this.tell('off', error.code, `${error.message}: going on without it`, error)
     } else {
       const why = error instanceof Error ? error.message : String(error)
-      breaker.failed(this.#ports.clock.elapsed(), call)
+      const code = codeOf(error)
+      // Whoever waited in vain once need not do it a second time.
+      breaker.failed(this.#ports.clock.elapsed(), call, code === 'TIMEOUT')
       // Whoever was told that it is down knows that nothing is sent.
       const isKnown = what === 'write' && this.#told.has('read')
       const so = what === 'read' ? 'going on without it' : 'some results are not sent'
-      if (!isKnown) this.tell(what, `${why}: ${so}`, error)
+      if (!isKnown) this.tell(what, code, `${why}: ${so}`, error)
     }
     breaker.left(call)
   }
@@ -193,6 +195,11 @@ async function* noting(body: AsyncIterable<Uint8Array>, failed: (error: unknown)
     failed(error)
     throw error
   }
+}
+
+/** What came and is not what was sent is MALFORMED. */
+function codeOf(error: unknown): ErrorCode {
+  return error instanceof LevelError || error instanceof RepriseError ? error.code : 'STORE_UNREACHABLE'
 }
 
 /** Aborts what stands still for too long, or moves too slowly to come to an end. Only waiting for the level counts. */
@@ -257,7 +264,10 @@ class Watch {
     this.#arrived()
     const allowedMs = this.#timeoutMs + (this.#bytes / leastPerSecond) * 1000 - this.#waitedMs
     const ms = Math.max(0, Math.min(this.#timeoutMs + moreMs, allowedMs))
-    const late = () => this.#ending.abort(new LevelError('fault', `it did not answer in time (${Math.round(ms)} ms)`))
+    const late = () => {
+      const what = `it did not answer in time (${Math.round(ms)} ms)`
+      this.#ending.abort(new LevelError('fault', what, undefined, 'TIMEOUT'))
+    }
     this.#waiting = { since: this.#clock.elapsed(), cancel: this.#clock.after(ms, late) }
   }
 

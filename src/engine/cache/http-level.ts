@@ -1,7 +1,7 @@
 // A Reprise server as a level of a cache, through the plain door that build tools use: GET and PUT below /cache/<space>/. The
 // token's scopes apply. Redirects are not followed: a token goes to the address it was given for, and nowhere else.
 
-import { RepriseError } from '../../core/errors.ts'
+import { type ErrorCode, RepriseError } from '../../core/errors.ts'
 import { type CacheLevel, type LevelAccess, type LevelEntry, LevelError } from './level.ts'
 
 export interface HttpLevelOptions {
@@ -84,10 +84,24 @@ export function baseOf(url: string): string {
 async function faultOf(answer: Response): Promise<LevelError> {
   await answer.body?.cancel()
   const { status } = answer
-  if (status === 401) return new LevelError('refused', 'the token is not known there (401)')
-  if (status === 403) return new LevelError('refused', 'the token may not do this (403)')
-  if (status === 413 || status === 400) return new LevelError('unfit', `the entry is not taken there (${status})`)
-  return new LevelError('fault', `it answered ${status}`)
+  const fault = (kind: LevelError['kind'], what: string, code: ErrorCode) => new LevelError(kind, what, undefined, code)
+  switch (status) {
+    case 401:
+      return fault('refused', 'the token is not known there (401)', 'UNAUTHENTICATED')
+    case 403:
+      return fault('refused', 'the token may not do this (403)', 'FORBIDDEN')
+    case 400:
+      return fault('unfit', 'the entry is not taken there (400)', 'INVALID_ARGUMENT')
+    case 413:
+      return fault('unfit', 'the entry is too large for it (413)', 'LIMIT_EXCEEDED')
+    case 429:
+    case 503:
+      return fault('fault', `it has too much to do (${status})`, 'OVERLOADED')
+    case 507:
+      return fault('fault', 'it has no space left (507)', 'STORE_FULL')
+    default:
+      return fault('fault', `it answered ${status}`, 'STORE_UNREACHABLE')
+  }
 }
 
 /** Pulled piece by piece: nothing is read ahead of what the connection takes. */

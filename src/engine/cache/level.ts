@@ -2,6 +2,7 @@
 // digests, scopes and the queue of uploads lie above it (guarded-level.ts, and the layer that uses it), once for all levels.
 
 import type { Duration } from '../../core/duration.ts'
+import type { ErrorCode } from '../../core/errors.ts'
 
 export interface CacheLevel {
   /** Shown to people and kept in provenance: an address without secrets. */
@@ -28,13 +29,20 @@ export interface LevelEntry {
   readonly body: AsyncIterable<Uint8Array>
 }
 
-/** Thrown by a level. `refused`: asking again with these credentials is of no use; `unfit`: this one entry cannot be put. */
+const usualCodes = { refused: 'FORBIDDEN', unfit: 'LIMIT_EXCEEDED', fault: 'STORE_UNREACHABLE' } as const
+
+/**
+ * Thrown by a level. `refused`: asking again with these credentials is of no use; `unfit`: this one entry cannot be put. The
+ * code is the one that a problem is told with.
+ */
 export class LevelError extends Error {
   readonly kind: 'refused' | 'unfit' | 'fault'
+  readonly code: ErrorCode
 
-  constructor(kind: LevelError['kind'], message: string, cause?: unknown) {
+  constructor(kind: LevelError['kind'], message: string, cause?: unknown, code: ErrorCode = usualCodes[kind]) {
     super(message, cause === undefined ? {} : { cause })
     this.name = 'LevelError'
     this.kind = kind
+    this.code = code
   }
 }

@@ -19,6 +19,8 @@ export interface StateIo {
   /** Equal bytes are sealed to equal bytes: that is what lets checkpoints share chunks. */
   readonly sealer: { sealChunk(plain: Uint8Array): Uint8Array; openChunk(stored: Uint8Array): Uint8Array }
   readonly hash: Hash
+  /** The same beside the event loop; left out where there is no such way. */
+  readonly hashAside?: ((bytes: Uint8Array) => Promise<Uint8Array>) | undefined
   readonly blobs: Blobs
   /** The largest content that is read; without a bound if left out. */
   readonly contentBytesMax?: number

@@ -9,6 +9,8 @@ import { type KnownChunks, Slices, type StateIo } from '../checkpoint/output.ts'
 const batchBytes = 1024 * 1024
 const batchChunks = 256
 const averageBytes = 4096
+/** Fewer bytes are hashed here and now. */
+const asideBytesMin = 512 * 1024
 /** A ref takes fewer bytes than this; chunks are far larger than that, but for the last of each content. */
 const refBytes = 64
 const plainBytesMin = 256
@@ -20,6 +22,14 @@ export interface ReadContent {
   /** As stored, lists of refs included. */
   readonly bytes: number
   readonly known: KnownChunks
+}
+
+interface Batch {
+  readonly batch: readonly ChunkRef[]
+  readonly found: readonly (Uint8Array | null)[]
+  /** The digests of what was found; null: they are not taken aside. */
+  readonly hashed: Promise<readonly (Uint8Array | null)[]> | null
+  readonly to: number
 }
 
 export class ChunkInput {
@@ -36,18 +46,41 @@ export class ChunkInput {
 
   /** The stored bytes of each ref, in order, checked; in batches, so that few are in memory at once. */
   async *read(refs: readonly ChunkRef[], part: string | null): AsyncGenerator<Uint8Array> {
-    for (let from = 0; from < refs.length; ) {
-      const to = batchEnd(refs, from, this.io.blobs.batchBytes ?? batchBytes)
-      const batch = refs.slice(from, to)
-      const found = await this.slices.wait(this.io.blobs.get(batch.map((ref) => ref.digest)))
-      for (let i = 0; i < batch.length; i++) {
-        const stored = await this.#sound(batch[i]!.digest, found[i] ?? null, part)
-        this.bytesRead += stored.length
-        yield stored
-        if (this.slices.isDue) await this.slices.breathe()
+    let next = this.#batch(refs, 0)
+    try {
+      while (next) {
+        const { batch, found, hashed, to } = await this.slices.wait(next)
+        // While these are hashed aside, the next ones are read.
+        next = hashed ? this.#batch(refs, to) : null
+        const digests = hashed ? await this.slices.wait(hashed) : null
+        for (let i = 0; i < batch.length; i++) {
+          const stored = await this.#sound(batch[i]!.digest, found[i] ?? null, part, digests?.[i])
+          this.bytesRead += stored.length
+          yield stored
+          if (this.slices.isDue) await this.slices.breathe()
+        }
+        next ??= this.#batch(refs, to)
       }
-      from = to
+    } finally {
+      // Whoever leaves early is not told what the next ones are like.
+      next?.catch(() => undefined)
     }
+  }
+
+  #batch(refs: readonly ChunkRef[], from: number): Promise<Batch> | null {
+    if (from >= refs.length) return null
+    const to = batchEnd(refs, from, this.io.blobs.batchBytes ?? batchBytes)
+    const batch = refs.slice(from, to)
+    return this.io.blobs.get(batch.map((ref) => ref.digest)).then((found) => {
+      const bytes = found.reduce((sum, each) => sum + (each?.length ?? 0), 0)
+      const { hashAside } = this.io
+      const hashed =
+        hashAside && bytes >= asideBytesMin
+          ? Promise.all(found.map((each) => (each === null ? null : hashAside(each))))
+          : null
+      hashed?.catch(() => undefined)
+      return { batch, found, hashed, to }
+    })
   }
 
   async *readPlain(refs: readonly ChunkRef[], part: string | null): AsyncGenerator<Uint8Array> {
@@ -113,8 +146,13 @@ export class ChunkInput {
   }
 
   /** What is damaged or missing is rebuilt, if there is something to rebuild it from. */
-  async #sound(digest: Digest, stored: Uint8Array | null, part: string | null): Promise<Uint8Array> {
-    const isSound = stored !== null && equalBytes(this.io.hash(stored), digest)
+  async #sound(
+    digest: Digest,
+    stored: Uint8Array | null,
+    part: string | null,
+    hashed?: Uint8Array | null,
+  ): Promise<Uint8Array> {
+    const isSound = stored !== null && equalBytes(hashed ?? this.io.hash(stored), digest)
     if (isSound) return stored
     const mended = await this.slices.wait(Promise.resolve(this.io.blobs.mend?.(digest)))
     if (mended) this.mended.push(digest)

@@ -52,6 +52,8 @@ interface Access {
 /** Bits that are captured and restored: never set-user-id, set-group-id or sticky. */
 const permissions = 0o777
 const attemptsMax = 8
+/** Files are written in parts of this size: a call for each piece would cost more than writing it. */
+const partBytes = 1024 * 1024
 const noFollow = constants.O_NOFOLLOW ?? 0
 const directoryOnly = constants.O_DIRECTORY ?? 0
 const noBlock = constants.O_NONBLOCK ?? 0
@@ -180,14 +182,22 @@ export class Folder {
     })
   }
 
-  /** The same from pieces, in bounded memory. */
-  async writeFrom(name: string, pieces: AsyncIterable<Uint8Array>, mode: number): Promise<void> {
+  /** The same from pieces that have so many bytes together, in bounded memory. */
+  async writeFrom(name: string, pieces: AsyncIterable<Uint8Array>, bytes: number, mode: number): Promise<void> {
     await this.#replace(name, async (aside) => {
       const file = await open(aside, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | noFollow, 0o600)
+      let written: Promise<void> = Promise.resolve()
       try {
-        for await (const piece of pieces) await file.writeFile(piece)
+        // While one part is written, the next one is fetched.
+        for await (const part of parts(pieces, bytes)) {
+          await written
+          written = file.writeFile(part)
+          written.catch(() => undefined)
+        }
+        await written
         await file.chmod(mode & permissions)
       } finally {
+        await written.catch(() => undefined)
         await file.close()
       }
     })
@@ -297,6 +307,26 @@ export class Folder {
       throw blocked(this.path, 'another process replaced this directory')
     }
   }
+}
+
+/** Pieces put together, and copied: who gives them may use its buffer again. */
+async function* parts(pieces: AsyncIterable<Uint8Array>, bytes: number): AsyncGenerator<Uint8Array> {
+  const size = Math.max(1, Math.min(bytes, partBytes))
+  let part = Buffer.allocUnsafe(size)
+  let length = 0
+  for await (const piece of pieces) {
+    for (let at = 0; at < piece.length; ) {
+      const taken = piece.subarray(at, at + size - length)
+      part.set(taken, length)
+      at += taken.length
+      length += taken.length
+      if (length < size) continue
+      yield part
+      part = Buffer.allocUnsafe(size)
+      length = 0
+    }
+  }
+  if (length > 0) yield part.subarray(0, length)
 }
 
 async function enterPath(

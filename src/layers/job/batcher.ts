@@ -2,7 +2,9 @@
 // each item is told one by one, so that the rest of a job need not know about batches.
 
 import type { Clock } from '../../core/ports.ts'
+import type { Host } from '../../engine/host.ts'
 import { isPromise, within } from './attempt.ts'
+import { recallFor } from './context.ts'
 import type { ResolvedJob } from './options.ts'
 import type { UserSql } from './shard.ts'
 import type { Task } from './task.ts'
@@ -15,14 +17,16 @@ export interface BatchOutcomes<T> {
 }
 
 export class Batcher<T> {
+  readonly #engine: Host
   readonly #clock: Clock
   readonly #job: ResolvedJob<T>
   readonly #outcomes: BatchOutcomes<T>
   #gathered: Task<T>[] = []
   #cancelTimer: (() => void) | null = null
 
-  constructor(clock: Clock, job: ResolvedJob<T>, outcomes: BatchOutcomes<T>) {
-    this.#clock = clock
+  constructor(engine: Host, job: ResolvedJob<T>, outcomes: BatchOutcomes<T>) {
+    this.#engine = engine
+    this.#clock = engine.kernel.clock
     this.#job = job
     this.#outcomes = outcomes
   }
@@ -61,6 +65,7 @@ export class Batcher<T> {
           keys: tasks.map((task) => task.key),
           attempt,
           signal: controller.signal,
+          memo: (definition, ...args) => recallFor(this.#engine, tasks, controller.signal, definition, args),
           fail: (item, error) => failures.set(item, error),
           commit: (userSql) => userSqls.push(userSql),
           ...(traceparent !== undefined && { traceparent }),

@@ -41,6 +41,11 @@ export interface BatchContext<T> {
   readonly signal: AbortSignal
   /** Of this call, as W3C Trace Context writes it, where it is traced (reprise/otel). */
   readonly traceparent?: string | undefined
+  /**
+   * The result of a memo for these arguments, as in `each`. Who asked is the batch: its first key, and how many more.
+   * @example for (const paper of papers) await store.save(await ctx.memo(summary, paper.text))
+   */
+  memo<Args extends readonly unknown[], Result>(definition: Recallable<Args, Result>, ...args: Args): Promise<Result>
   /** This one of the batch failed; the others are done if the function returns. */
   fail(item: T, error: unknown): void
   commit(userSql: (sql: Sql) => Promise<unknown> | unknown): void
@@ -86,15 +91,27 @@ export class TaskContext<T> implements ItemContext {
     definition: Recallable<Args, Result>,
     ...args: Args
   ): Promise<Result> {
-    const asker = { ...this.#shard.open.coordinate, step: this.#task.key }
-    const asked = { signal: this.signal, asker }
-    return (await recallingOf(definition).recall(this.#engine, args, asked)).result
+    return await recallFor(this.#engine, [this.#task], this.signal, definition, args)
   }
 
   commit(userSql: (sql: Sql) => Promise<unknown> | unknown): void {
     this.#task.userSqls ??= []
     this.#task.userSqls.push(userSql)
   }
+}
+
+/** On behalf of these tasks, which are one call. */
+export async function recallFor<T, Args extends readonly unknown[], Result>(
+  engine: LayerHost,
+  tasks: readonly Task<T>[],
+  signal: AbortSignal,
+  definition: Recallable<Args, Result>,
+  args: Args,
+): Promise<Result> {
+  const { key, shard } = tasks[0]!
+  const step = tasks.length === 1 ? key : `${key} and ${tasks.length - 1} more`
+  const asked = { signal, asker: { ...shard.open.coordinate, step } }
+  return (await recallingOf(definition).recall(engine, args, asked)).result
 }
 
 /** Made only while somebody traces. */

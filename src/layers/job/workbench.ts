@@ -69,7 +69,7 @@ export class Workbench<T> {
     this.limiter = job.rate ? new RateLimiter(job.rate.perMs) : null
     this.breaker = job.breaker ? new Breaker(job.breaker) : null
     this.#batcher = job.eachBatch
-      ? new Batcher(kernel.clock, job, {
+      ? new Batcher(engine, job, {
           succeeded: (task) => this.#succeeded(task, undefined),
           failed: (task, error) => void this.#failed(task, error),
           around: (tasks, attempt, call) => (this.spans ? this.spans.batch(tasks, attempt, call) : call(undefined)),

@@ -3,6 +3,7 @@
 
 import { resolve } from 'node:path'
 import type { TimelineId } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import type { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
 import { readStream } from '../../engine/checkpoint/stored-value.ts'
@@ -12,7 +13,7 @@ import { type Described, describes } from '../../engine/model.ts'
 import { type CommandCheck, checkHermetic } from './check.ts'
 import { type CommandOptions, checkCommand } from './command-options.ts'
 import { type HeldDirectory, inDirectory } from './directory-lock.ts'
-import type { Envelope, Provenance, Remembered } from './entry.ts'
+import { damage, type Envelope, type Provenance, type Remembered } from './entry.ts'
 import { execute, type Said } from './execute.ts'
 import type { Explanation } from './explain.ts'
 import type { FileDigests } from './files.ts'
@@ -80,6 +81,13 @@ export interface CommandRunOptions {
 }
 
 const knownRun = namesOf<CommandRunOptions>({ signal: true, refresh: true, onSaid: true })
+
+/** A result that may still have to be put in place. */
+interface Obtained {
+  readonly remembered: Remembered
+  readonly from: CommandResult['from']
+  readonly notKept: string | null
+}
 
 interface CommandValue {
   readonly exitCode: number
@@ -160,46 +168,79 @@ export class CommandHandle {
     return this.#remembering.host.kernel
   }
 
+  /** What turns out to be damaged while it is put in place is a miss: nothing of it was put anywhere. */
   async #run(key: Key, digests: FileDigests, options: CommandRunOptions): Promise<CommandResult> {
-    const found = options.refresh ? null : await this.#remembering.find(key)
-    let executed: { notKept: string | null } | null = null
-    const remembered =
-      found?.remembered ??
-      (await this.#remembering
-        .compute(key, options, async (id, taken) => {
-          const made = await this.#execute(id, taken, key, digests, options)
-          executed = made
-          return made.remembered
-        })
-        .catch((error) => {
-          this.#remembering.recalled('failed', options)
-          throw error
-        }))
-    this.#remembering.used(remembered)
+    for (const how of ['found', 'joined', 'anew'] as const) {
+      try {
+        return await this.#given(await this.#obtain(how, key, digests, options), digests, options)
+      } catch (error) {
+        if (how === 'anew' || !isReprise(error, ...damage)) throw error
+        this.#remembering.problem(error)
+      }
+    }
+    throw new RepriseError('CHECKPOINT_DAMAGED', `command ${this.name}: its result cannot be put in place`)
+  }
+
+  /** `joined`: by whoever computes it now, unless there is a sound one. `anew`: whatever is there. */
+  async #obtain(
+    how: 'found' | 'joined' | 'anew',
+    key: Key,
+    digests: FileDigests,
+    options: CommandRunOptions,
+  ): Promise<Obtained> {
+    const isFound = how === 'found' && !options.refresh
+    const found = isFound ? await this.#remembering.find(key, { unverified: true }) : null
+    if (found) return { remembered: found.remembered, from: 'store', notKept: null }
+    let executed: { readonly notKept: string | null } | null = null
+    const remembered = await this.#remembering
+      .compute(key, how === 'anew' ? { ...options, refresh: true } : options, async (id, taken) => {
+        const made = await this.#execute(id, taken, key, digests, options)
+        executed = made
+        return made.remembered
+      })
+      .catch((error) => {
+        this.#remembering.recalled('failed', options)
+        throw error
+      })
+    const own = executed as { readonly notKept: string | null } | null
+    if (own) return { remembered, from: 'computed', notKept: own.notKept }
+    return { remembered, from: remembered.envelope.origin ? 'remote' : 'store', notKept: null }
+  }
+
+  async #given(
+    { remembered, from, notKept }: Obtained,
+    digests: FileDigests,
+    options: CommandRunOptions,
+  ): Promise<CommandResult> {
     const { outcome, ...provenance } = remembered.envelope
     const { exitCode, said, files } = (outcome as { readonly value: CommandValue }).value
-    const { unmatched } = digests
-    const outputs = files.map(({ path }) => path).sort()
-    const given = { exitCode, said, outputs, unmatched, provenance }
-    const own = executed as { readonly notKept: string | null } | null
-    const from = own ? 'computed' : !found && remembered.envelope.origin ? 'remote' : 'store'
-    this.#remembering.recalled(from, options)
-    if (own) return { ...given, from, isInPlace: true, notKept: own.notKept }
-    for (const each of said) options.onSaid?.(each)
     // A failure has no outputs; and what nobody could keep lies where the one who made it left it.
-    if (exitCode !== 0 || !remembered.record) return { ...given, from, isInPlace: false, notKept: null }
-    const isInPlace = await inDirectory(this.#remembering.host, this.#directory, options.signal, () => {
-      clearLeftovers(this.#directory)
-      return this.#restore(files, remembered.stream, digests)
-    })
-    return { ...given, from, isInPlace, notKept: null }
+    const isPut = from !== 'computed' && exitCode === 0 && remembered.record !== null
+    const isInPlace = isPut
+      ? await inDirectory(this.#remembering.host, this.#directory, options.signal, () => {
+          clearLeftovers(this.#directory)
+          return this.#restore(files, remembered, digests)
+        })
+      : from === 'computed'
+    this.#remembering.used(remembered)
+    this.#remembering.recalled(from, options)
+    if (from !== 'computed') for (const each of said) options.onSaid?.(each)
+    const outputs = files.map(({ path }) => path).sort()
+    return { exitCode, from, said, outputs, isInPlace, notKept, unmatched: digests.unmatched, provenance }
   }
 
   /** True: everything was there already. */
-  async #restore(files: readonly OutputFile[], stream: Remembered['stream'], digests: FileDigests): Promise<boolean> {
+  async #restore(
+    files: readonly OutputFile[],
+    from: Pick<Remembered, 'stream' | 'envelope'> | null,
+    digests: FileDigests,
+  ): Promise<boolean> {
     const { outputs = [] } = this.#options
-    const read = () => readStream(this.#kernel, stream)
-    return (await restoreOutputs(this.#directory, outputs, files, read, digests, this.#kernel.limits)).isInPlace
+    const read = () => readStream(this.#kernel, from?.stream ?? null)
+    // What was captured here was hashed then, and its chunks are checked now; of what came from elsewhere nobody here knows.
+    const isHashed = from?.envelope.origin !== undefined
+    const artifact = { files, read, isHashed }
+    return (await restoreOutputs(this.#directory, outputs, artifact, digests, this.#kernel.limits)).isInPlace
   }
 
   async #key(digests: FileDigests): Promise<Key> {

@@ -71,7 +71,8 @@ export const memoCache: CacheKind = {
   },
 }
 
-const damage = ['CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED', 'UNRECOVERABLE'] as const
+/** What a damaged entry is refused with: it is a miss. */
+export const damage = ['CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED', 'UNRECOVERABLE'] as const
 
 /** Null: nothing usable is there. `unverified`: what its stream holds is checked as it is read. */
 export async function readEntry(

@@ -189,11 +189,17 @@ export class FileDigests {
     this.read += 1
     const hash = createHash('sha256')
     if (stats.size <= wholeBytes) return hash.update(readFileSync(path)).digest('hex')
+    // Not as a stream of Node's: on Node 20 its handle may be collected while it is read, and the process dies of it.
     const file = await open(path)
     try {
-      for await (const piece of file.readableWebStream()) hash.update(new Uint8Array(piece as ArrayBuffer))
+      const piece = Buffer.allocUnsafe(wholeBytes)
+      for (;;) {
+        const { bytesRead } = await file.read(piece, 0, piece.length, null)
+        if (bytesRead === 0) break
+        hash.update(piece.subarray(0, bytesRead))
+      }
     } finally {
-      await file.close().catch(() => undefined)
+      await file.close()
     }
     return hash.digest('hex')
   }

@@ -87,7 +87,7 @@ export class Levels {
       if (this.#scope === mainScope && fetched.scope !== mainScope) {
         fetched.settle(null)
         const why = `it gives results of ${fetched.scope}, which ${mainScope} does not read: say scope: '${fetched.scope}'`
-        level.tell('scope', why)
+        level.tell('scope', 'FORBIDDEN', why)
         continue
       }
       let frame: Frame
@@ -113,7 +113,7 @@ export class Levels {
       if (level.name === from) return
       const mayPut = ({ scope }: { readonly scope: string }) => {
         if (scope !== this.#scope) {
-          level.tell('other-scope', `nothing of ${this.#scope} is sent: its token writes to ${scope}`)
+          level.tell('other-scope', 'FORBIDDEN', `nothing of ${this.#scope} is sent: its token writes to ${scope}`)
         }
         return scope === this.#scope
       }

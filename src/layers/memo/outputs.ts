@@ -107,15 +107,24 @@ export interface RestoredOutputs {
   readonly isInPlace: boolean
 }
 
+/** What was captured. */
+export interface Artifact {
+  readonly files: readonly OutputFile[]
+  /** The contents of the files one behind the other. */
+  readonly read: () => AsyncIterable<Uint8Array>
+  /** Each file is checked against its own digest as well. */
+  readonly isHashed: boolean
+}
+
 /** Makes the outputs of a directory what was captured, and removes others that match the patterns. */
 export async function restoreOutputs(
   directory: string,
   given: readonly string[],
-  files: readonly OutputFile[],
-  stream: () => AsyncIterable<Uint8Array>,
+  artifact: Artifact,
   digests: FileDigests,
   limits: FileLimits,
 ): Promise<RestoredOutputs> {
+  const { files } = artifact
   const patterns = anchoredAll(given)
   checkPaths(
     files.map(({ path }) => path),
@@ -133,11 +142,11 @@ export async function restoreOutputs(
     const staging = await root.make(`${stagingPrefix}${process.pid}-${randomBytes(8).toString('hex')}`)
     try {
       const whole = wholeFolders(patterns).filter((folder) => isOurs(join(directory, ...folder.split('/'))))
-      const isStaged = (path: string) =>
-        missing.has(path) || whole.some((folder) => isBelow(path, folder) && isTouched(folder))
-      const isTouched = (folder: string) => [...missing, ...unwanted].some((path) => isBelow(path, folder))
-      await stage(staging, files, stream(), isStaged, limits)
-      for (const folder of whole.filter(isTouched)) await swapFolder(root, staging, folder, limits)
+      const changed = [...missing, ...unwanted]
+      const touched = whole.filter((folder) => changed.some((path) => isBelow(path, folder)))
+      const isStaged = (path: string) => missing.has(path) || touched.some((folder) => isBelow(path, folder))
+      await stage(staging, artifact, isStaged, limits)
+      for (const folder of touched) await swapFolder(root, staging, folder, limits)
       const rest = files.filter(({ path }) => isStaged(path) && !whole.some((folder) => isBelow(path, folder)))
       await moveFiles(root, staging, rest, limits)
       await removeFiles(
@@ -184,12 +193,11 @@ function isBelow(path: string, folder: string): boolean {
 
 async function stage(
   staging: Folder,
-  files: readonly OutputFile[],
-  stream: AsyncIterable<Uint8Array>,
+  { files, read, isHashed }: Artifact,
   isStaged: (path: string) => boolean,
   limits: FileLimits,
 ): Promise<void> {
-  const bytes = new ByteReader(stream)
+  const bytes = new ByteReader(read())
   const way = new Way(staging)
   try {
     for (const { path, mode, link, bytes: length, digest } of files) {
@@ -202,9 +210,10 @@ async function stage(
       const name = names.at(-1)!
       if (link !== null) await folder.link(name, link)
       else {
-        const hash = createHash('sha256')
-        await folder.writeFrom(name, hashed(bytes.take(length), hash), mode)
-        if (!digest.endsWith(`:${hash.digest('hex')}`)) {
+        const hash = isHashed ? createHash('sha256') : null
+        const pieces = bytes.take(length)
+        await folder.writeFrom(name, hash ? hashed(pieces, hash) : pieces, length, mode)
+        if (hash && !digest.endsWith(`:${hash.digest('hex')}`)) {
           throw new RepriseError('CHECKPOINT_DAMAGED', `${shown(path)}: its bytes are not those that were captured`, {
             path,
           })

@@ -108,10 +108,10 @@ export class Remembering {
     if (!refresh) this.host.kernel.events.emit('recalled', { memo: this.#name, from })
   }
 
-  /** In its own scope first. */
-  async find(key: Key): Promise<Judged | null> {
+  /** In its own scope first. `unverified`: its stream is checked as it is read, by who can still go back. */
+  async find(key: Key, options: { readonly unverified?: boolean } = {}): Promise<Judged | null> {
     for (const scope of this.#scopes) {
-      const remembered = await readEntry(this.host.kernel, entryId(this.#name, scope, key.hex))
+      const remembered = await readEntry(this.host.kernel, entryId(this.#name, scope, key.hex), options)
       const judged = remembered && this.judge(remembered.envelope)
       if (remembered && (judged === 'fresh' || judged === 'stale')) return { remembered, judged }
     }

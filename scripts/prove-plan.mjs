@@ -147,4 +147,14 @@ export const proofs = [
     env: (count, from) => ({ REPRISE_GROUP_SEEDS: count, REPRISE_GROUP_FROM: 1 + from }),
     proves: /^A3.5 groups go back/,
   },
+  {
+    id: 'resources',
+    promises: 'B10',
+    what: 'random histories of resources, on three stores each',
+    target: 1000,
+    size: 10,
+    command: [...vitest('test/resource/histories.test.ts'), '-t', 'B10'],
+    env: (count, from) => ({ REPRISE_HISTORIES: count, REPRISE_HISTORY_SEED: 1 + from }),
+    proves: /^B10 random histories/,
+  },
 ]

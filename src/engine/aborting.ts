@@ -1,6 +1,7 @@
 // Waits that their caller may give up. What was waited for goes on; nothing waits for it here any more.
 
 import { RepriseError } from '../core/errors.ts'
+import type { Clock } from '../core/ports.ts'
 
 export function throwIfAborted(signal: AbortSignal | undefined, what: string): void {
   if (signal?.aborted) throw aborted(signal, what)
@@ -18,6 +19,20 @@ export function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefin
     signal.addEventListener('abort', abort)
     if (signal.aborted) abort()
     work.then(resolve, reject).finally(end)
+  })
+}
+
+/** Resolves after this time, or when the signal fires. Leaves nothing behind on the signal, however often it is called. */
+export function restUnlessAborted(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise<void>((resolve) => {
+    const done = () => {
+      cancel()
+      signal.removeEventListener('abort', done)
+      resolve()
+    }
+    const cancel = clock.after(ms, done)
+    signal.addEventListener('abort', done, { once: true })
+    if (signal.aborted) done()
   })
 }
 

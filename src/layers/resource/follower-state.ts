@@ -1,6 +1,7 @@
 // What informers and controllers keep: which revision of each object was handled (informers only), what was given up on, and
 // what was reported as an event. informer/<name> and controller/<name>, each owned by one process at a time.
 //
+//   began    { n, u }           the handler is called for object n for the first time: from here on its end is handled, too
 //   handled  { n, r, u }        the handler is through with this revision of object n; r null: with its end
 //   gaveUp   { letter }         the object is a dead letter, until it changes or is sent back
 //   redriven { keys }           back to be handled again
@@ -13,6 +14,7 @@ import type { Entry } from '../../engine/entry.ts'
 import type { ModelLetter } from '../../engine/model.ts'
 
 export interface HandledObject {
+  /** 0: the handler was called, and nobody knows whether it came through. */
   readonly revision: number
   readonly uid: string
 }
@@ -56,6 +58,11 @@ function apply(state: FollowerState, { type, seq, time, data }: Entry): void {
       if (r === null) state.handled.delete(n)
       else state.handled.set(n, { revision: r, uid: u })
       state.letters.delete(n)
+      return
+    }
+    case 'began': {
+      const { n, u } = data as { readonly n: string; readonly u: string }
+      state.handled.set(n, { revision: 0, uid: u })
       return
     }
     case 'gaveUp': {

@@ -4,6 +4,7 @@
 
 import { isReprise } from '../../core/errors.ts'
 import { growingPause } from '../../core/pause.ts'
+import { restUnlessAborted } from '../../engine/aborting.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { ResourceHandle } from './handle.ts'
 import type { Watch, WatchEvent } from './watch.ts'
@@ -63,10 +64,7 @@ export class Following {
         if (!isReprise(error, 'REVISION_GONE')) {
           this.#kernel.events.emit('problem', { where: this.#handle.timeline, error })
         }
-        await new Promise<void>((resolve) => {
-          const cancel = this.#kernel.clock.after(growingPause(failures, 5, longestPauseMs), resolve)
-          signal.addEventListener('abort', () => [cancel(), resolve()], { once: true })
-        })
+        await restUnlessAborted(this.#kernel.clock, growingPause(failures, 5, longestPauseMs), signal)
       }
     }
   }

@@ -36,7 +36,11 @@ export async function changesAfter(
     }
     const lineage = await lineageOf(kernel, head)
     const floor = floorOf(lineage)
-    if (after.seq < floor.seq) throw revisionGone(timeline, after.seq, `history begins after ${floor.seq}`)
+    if (after.seq < floor.seq) {
+      if (kernel.planted.has('too-old-unsaid') && (to ?? head.seq) >= floor.seq)
+        return await changesAfter(kernel, timeline, floor, limit, to)
+      throw revisionGone(timeline, after.seq, `history begins after ${floor.seq}`)
+    }
     if (after.seq > head.seq) throw revisionGone(timeline, after.seq, `history ends at ${head.seq}`)
     const digest = after.seq === floor.seq ? floor.digest : await digestAt(kernel, lineage, after.seq)
     if (after.digest !== undefined && after.digest.length > 0 && !equalBytes(after.digest, digest)) {

@@ -14,7 +14,7 @@ import { type ResolvedRetry, type RetryPolicy, resolveRetry } from '../../core/r
 import { checkName, type Entity, type OpenOptions, opens } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
 import { type Described, describes } from '../../engine/model.ts'
-import type { OpenTimeline } from '../../engine/timeline.ts'
+import type { NewEntry, OpenTimeline, WriteOptions } from '../../engine/timeline.ts'
 import { FollowerHandle, letterOf } from './follower-handle.ts'
 import { followerModel, informerKind } from './follower-model.ts'
 import type { FollowerState } from './follower-state.ts'
@@ -144,12 +144,12 @@ export class InformerHandle<Spec = unknown, Status = unknown> extends FollowerHa
 
 const longestPauseMs = 5000
 
-/** It was handled, and that could not be noted: another process goes on from here. */
+/** Something about it could not be noted: another process goes on from here. */
 class Unnoted extends Error {
   override readonly name: string = 'Unnoted'
 
   constructor(name: string, cause: unknown) {
-    super(`${name} was handled, and that could not be noted`, { cause })
+    super(`what was done for ${name} could not be noted`, { cause })
   }
 }
 
@@ -169,7 +169,7 @@ class Informing implements Session {
   readonly #following: Following
   /** As they last were, until their end was handled. */
   readonly #gone = new Map<string, ResourceObject>()
-  readonly #isUnrecorded: boolean
+  readonly #planted: Host['kernel']['planted']
   readonly #clock: Host['kernel']['clock']
   readonly #lost: (error: unknown) => void
 
@@ -184,7 +184,7 @@ class Informing implements Session {
     this.#resource = resource
     this.#options = options
     this.#open = open
-    this.#isUnrecorded = engine.kernel.planted.has('informer-unrecorded')
+    this.#planted = engine.kernel.planted
     const { kernel } = engine
     this.#clock = kernel.clock
     this.#lost = lost
@@ -206,6 +206,7 @@ class Informing implements Session {
       },
       // What was handled and is not there any more has gone while nobody looked.
       listed: () => {
+        if (kernel.planted.has('relist-misses-deletions')) return
         for (const name of open.state.handled.keys()) if (!resource.peek(name)) this.#consider(name)
       },
     })
@@ -244,11 +245,16 @@ class Informing implements Session {
       // Another one of its name has come: the end of the one before is handled first.
       const isEnd = !object || (last !== undefined && last.uid !== object.uid)
       const uid = isEnd ? last!.uid : object.uid
-      const type = isEnd ? 'deleted' : last ? 'modified' : 'added'
+      const type = isEnd ? 'deleted' : last && last.revision > 0 ? 'modified' : 'added'
+      // If this process dies in the handler and the object goes meanwhile, its end must be handled all the same.
+      if (!last && !this.#planted.has('begins-unnoted'))
+        await this.#note({ type: 'began', data: { n: name, u: uid } }, name, signal)
       const gone = this.#gone.get(name)
       const given = isEnd ? (gone?.uid === uid ? gone : undefined) : object
+      if (this.#planted.has('record-before-handler'))
+        await this.#record(name, isEnd ? null : object.revision, uid, signal)
       await this.#options.handle!({ type, name, uid, object: given, attempt, signal })
-      if (this.#isUnrecorded) return null
+      if (this.#planted.has('informer-unrecorded')) return null
       await this.#record(name, isEnd ? null : object.revision, uid, signal)
       if (isEnd && gone?.uid === uid) this.#gone.delete(name)
     }
@@ -260,11 +266,15 @@ class Informing implements Session {
    * another object in this place, so that at most as many as work at once are handled again after a crash.
    */
   async #record(n: string, r: number | null, u: string, signal: AbortSignal): Promise<void> {
+    const { letters } = this.#open.state
+    const along = letters.has(n) ? { attributes: { dead: letters.size - 1 } } : undefined
+    await this.#note({ type: 'handled', data: { n, r, u } }, n, signal, along)
+  }
+
+  async #note(entry: NewEntry, name: string, signal: AbortSignal, along?: WriteOptions): Promise<void> {
     for (let failures = 1; ; failures++) {
       try {
-        const { letters } = this.#open.state
-        const along = letters.has(n) ? { attributes: { dead: letters.size - 1 } } : undefined
-        return void (await this.#open.write([{ type: 'handled', data: { n, r, u } }], along))
+        return void (await this.#open.write([entry], along))
       } catch (error) {
         const mayPass = isReprise(error) && error.remedy === 'retry' && !isLoss(error) && !this.#open.broken
         if (mayPass && !signal.aborted) {
@@ -272,7 +282,7 @@ class Informing implements Session {
           continue
         }
         this.#lost(error)
-        throw new Unnoted(n, error)
+        throw new Unnoted(name, error)
       }
     }
   }

@@ -4,6 +4,7 @@
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { growingPause } from '../../core/pause.ts'
+import { restUnlessAborted } from '../../engine/aborting.ts'
 import type { OpenOptions } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
 import { lookEvery } from '../../engine/subscription/wake-up.ts'
@@ -64,8 +65,13 @@ export class Leading {
       if (this.#stopping.signal.aborted) throw new RepriseError('CLOSED', `${this.timeline} was closed`)
       if (signal?.aborted) throw new RepriseError('ABORTED', `${this.timeline}: aborted`, {}, signal.reason)
       await new Promise<void>((resolve) => {
-        this.#waiters.add(resolve)
-        signal?.addEventListener('abort', () => resolve(), { once: true })
+        const done = () => {
+          signal?.removeEventListener('abort', done)
+          this.#waiters.delete(done)
+          resolve()
+        }
+        this.#waiters.add(done)
+        signal?.addEventListener('abort', done, { once: true })
       })
     }
   }
@@ -98,10 +104,7 @@ export class Leading {
         if (!isReprise(error, 'OWNED', 'FENCED')) events.emit('problem', { where: this.timeline, error })
       }
       if (this.#stopping.signal.aborted) return
-      await new Promise<void>((resolve) => {
-        const cancel = clock.after(growingPause(Math.max(1, failures), 20, longestPauseMs), resolve)
-        this.#stopping.signal.addEventListener('abort', () => [cancel(), resolve()], { once: true })
-      })
+      await restUnlessAborted(clock, growingPause(Math.max(1, failures), 20, longestPauseMs), this.#stopping.signal)
     }
   }
 
@@ -113,7 +116,8 @@ export class Leading {
     })
     // It may have been stopped while the timeline was taken.
     if (this.#stopping.signal.aborted) return
-    this.#stopping.signal.addEventListener('abort', () => lose(null), { once: true })
+    const stop = () => lose(null)
+    this.#stopping.signal.addEventListener('abort', stop, { once: true })
     await applyMail(this.#engine, open)
     const session = await this.#begin(open, lose)
     this.#open = open
@@ -131,13 +135,14 @@ export class Leading {
     try {
       await over
     } finally {
-      for (const stop of stops) stop()
+      for (const each of stops) each()
+      this.#stopping.signal.removeEventListener('abort', stop)
       await session.stop()
     }
   }
 
   #tell(): void {
-    for (const resolve of this.#waiters) resolve()
+    for (const resolve of [...this.#waiters]) resolve()
     this.#waiters.clear()
   }
 }

@@ -80,7 +80,8 @@ export class Lists {
     const resource = this.#resource
     if (this.#branch !== resource.branch) this.#snapshots.clear()
     this.#branch = resource.branch
-    if (revision === resource.revision) return resource.state.objects
+    if (revision === resource.revision || resource.engine.kernel.planted.has('page-of-now'))
+      return resource.state.objects
     const held = this.#snapshots.get(revision)
     if (held) {
       this.#snapshots.delete(revision)

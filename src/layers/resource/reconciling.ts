@@ -122,7 +122,9 @@ export class Reconciling implements Session {
       signal,
       report: async (status: Omit<StatusChange, 'observedGeneration'>) => {
         if (!object) throw new RepriseError('NOT_FOUND', `there is no ${primary.kind} ${name} to report on`, { name })
-        const { uid, generation } = object
+        const { uid } = object
+        const isPlanted = this.#engine.kernel.planted.has('status-of-now')
+        const { generation } = isPlanted ? ((await primary.get(name)) ?? object) : object
         const change = { ...status, name, uid, observedGeneration: generation }
         // Its own change comes back as an event: one more look, which finds nothing to do. To tell it from a change that
         // somebody else made in the same moment would take more than it saves.

@@ -85,6 +85,9 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
   async next(): Promise<WatchEvent<Spec, Status> | null> {
     for (;;) {
       if (this.#isClosed || this.#resource.isClosed) return null
+      if (this.#kernel.planted.has('bookmark-ahead') && this.#at && this.#isBookmarkDue(this.#at.seq)) {
+        return this.#give({ type: 'bookmark', revision: this.#resource.revision })
+      }
       const event = this.#initialEvent() ?? this.#pending()
       if (event) return this.#give(event)
       await this.#fill()
@@ -131,6 +134,7 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
       if (this.#selector.matches(object)) return { type: 'added', revision: object.revision, object }
     }
     this.#initial = null
+    if (this.#kernel.planted.has('gap-after-list')) this.#at = { seq: this.#resource.revision }
     return { type: 'bookmark', revision: this.#initialRevision, isInitialEnd: true }
   }
 

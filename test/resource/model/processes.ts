@@ -1,0 +1,186 @@
+// The processes of a random history: each an engine over the same store, with a controller and an informer, that can be cut off
+// in the middle of anything (a crash: nothing it still tries has any effect) or stand still for a while (a pause: what it was
+// about to do happens later).
+
+import { RepriseError } from '../../../src/core/errors.ts'
+import type { Store } from '../../../src/core/ports.ts'
+import { createEngine } from '../../../src/engine/open.ts'
+import type { Reprise } from '../../../src/engine/reprise.ts'
+import {
+  type ControllerHandle,
+  controller,
+  type InformerHandle,
+  informer,
+  type ResourceHandle,
+  resource,
+} from '../../../src/layers/resource/index.ts'
+import { hostOf } from '../../support/host.ts'
+import type { Item, Reference, Spec, Status } from './reference.ts'
+
+export const things = resource<Spec, Status>('things', { retain: { checkpoints: 1, history: 'needed' } })
+const noPause = { backoff: 1, backoffMax: 2, jitter: 0 }
+export const atOnce = 2
+
+export interface Handled {
+  readonly name: string
+  readonly uid: string
+  /** Null: its end. */
+  readonly revision: number | null
+  readonly by: string
+}
+
+/** Like a service outside that takes no older wish after a newer one: what a controller does there is not fenced. */
+export interface Made {
+  readonly order: number
+  readonly uid: string
+  /** Null: it was taken away. */
+  readonly n: number | null
+  /** A finalizer sees to it that it is taken away. */
+  readonly isHeld: boolean
+}
+
+/** What lies outside of the store, and outlives every process. */
+export interface Outside {
+  readonly reference: Reference
+  /** What the controller has made of each object, and how often it called out for each key. */
+  readonly made: Map<string, Made>
+  readonly calls: Map<string, number>
+  readonly handled: Handled[]
+  readonly chance: () => number
+  readonly planted: ReadonlySet<string>
+}
+
+export class Process {
+  readonly name: string
+  readonly rp: Reprise
+  readonly #outside: Outside
+  #isDead = false
+  #gate: Promise<void> | null = null
+  #open: () => void = () => undefined
+  handle!: ResourceHandle<Spec, Status>
+  scaler!: ControllerHandle
+  mirror!: InformerHandle<Spec, Status>
+
+  private constructor(name: string, store: Store, outside: Outside) {
+    this.name = name
+    this.#outside = outside
+    this.rp = createEngine(
+      { store: this.#wrapped(store), planted: outside.planted },
+      { worker: name, limits: { watchedChanges: 8 } },
+    )
+  }
+
+  static async start(name: string, store: Store, outside: Outside, takeover: boolean): Promise<Process> {
+    const started = new Process(name, store, outside)
+    started.handle = await started.rp.open(things)
+    started.mirror = await started.rp.open(started.#informer(), undefined, { takeover })
+    started.scaler = await started.rp.open(started.#controller(), undefined, { takeover })
+    return started
+  }
+
+  get isDead(): boolean {
+    return this.#isDead
+  }
+
+  get isPaused(): boolean {
+    return this.#gate !== null
+  }
+
+  /** Cut off: its store answers nothing more. */
+  crash(): void {
+    this.#isDead = true
+    hostOf(this.rp).kernel.worker.abandon()
+    this.resume()
+  }
+
+  pause(): void {
+    this.#gate ??= new Promise<void>((resolve) => {
+      this.#open = resolve
+    })
+  }
+
+  resume(): void {
+    this.#gate = null
+    this.#open()
+  }
+
+  async #awake(): Promise<void> {
+    while (this.#gate) await this.#gate
+    if (this.#isDead) throw new RepriseError('CLOSED', `${this.name} is dead`)
+  }
+
+  #wrapped<T extends object>(target: T): T {
+    return new Proxy(target, {
+      get: (held, name) => {
+        const member: unknown = Reflect.get(held, name, held)
+        if (name === 'blobs') return this.#wrapped(member as object)
+        if (typeof member !== 'function') return member
+        if (name === 'close' || name === 'listen') return member.bind(held)
+        return async (...args: unknown[]) => {
+          await this.#awake()
+          const answer = await member.apply(held, args)
+          // It may have been done, and nobody has the answer.
+          await this.#awake()
+          return answer
+        }
+      },
+    })
+  }
+
+  /** Somewhere in the middle of user code: time passes, the process may stand still or be gone. */
+  async #meanwhile(): Promise<void> {
+    for (let i = Math.floor(this.#outside.chance() * 4); i > 0; i--)
+      await new Promise((resolve) => setImmediate(resolve))
+    await this.#awake()
+  }
+
+  #controller() {
+    const { made, calls, chance, reference } = this.#outside
+    return controller<Spec, Status>('scaler', {
+      watch: [things],
+      concurrency: atOnce,
+      retry: noPause,
+      reconcile: async ({ name, object, effect, report, of }) => {
+        await this.#meanwhile()
+        // What is gone was taken away before its finalizer let go; what has none may stay.
+        if (!object) return
+        if (chance() < 0.1) throw new Error('not this time')
+        await effect('call', ({ key }) => void calls.set(key, (calls.get(key) ?? 0) + 1))
+        if (object.deletingAt !== undefined) {
+          make(made, object, null)
+          if (object.finalizers.length === 0) return
+          reference.released.add(object.uid)
+          await of(things).change(name, () => ({ finalizers: [] }), { uid: object.uid })
+          return
+        }
+        make(made, object, object.spec.n)
+        await this.#meanwhile()
+        await report({ status: { n: object.spec.n, by: this.name } })
+        // Somebody may have made something else of it meanwhile, whose event comes later.
+        await this.#meanwhile()
+      },
+    })
+  }
+
+  #informer() {
+    const { handled, chance } = this.#outside
+    return informer<Spec, Status>('mirror', {
+      of: things,
+      indexes: { n: ({ spec }) => String(spec.n) },
+      concurrency: atOnce,
+      retry: { ...noPause, attempts: 2 },
+      handle: async ({ name, uid, type, object }) => {
+        await this.#meanwhile()
+        if (chance() < 0.15) throw new Error('not this time')
+        handled.push({ name, uid, revision: type === 'deleted' ? null : object!.revision, by: this.name })
+        await this.#meanwhile()
+      },
+    })
+  }
+}
+
+function make(made: Map<string, Made>, { name, uid, generation, finalizers }: Item, n: number | null): void {
+  const order = Number(uid.slice(uid.indexOf('@') + 1)) * 1e6 + generation
+  if (order < (made.get(name)?.order ?? 0)) return
+  made.set(name, { order, uid, n, isHeld: finalizers.length > 0 })
+}

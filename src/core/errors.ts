@@ -229,6 +229,14 @@ const kinds = {
     remedy: 'fix',
     hint: 'This Idempotency-Key was used for another request. Nothing was done: choose a new key for a new request.',
   },
+  UPLOAD_GONE: {
+    remedy: 'stop',
+    hint: 'The upload was deleted, or was not finished in time. Start a new one.',
+  },
+  CHECKSUM_MISMATCH: {
+    remedy: 'retry',
+    hint: 'The bytes that arrived are not those of the checksum. None of them were kept: send them again.',
+  },
   NOT_A_SAVEPOINT: { remedy: 'fix', hint: 'The file is not a complete Reprise export. Export it again.' },
 } as const satisfies Record<string, ErrorKind>
 

@@ -27,6 +27,7 @@ const reserved: Readonly<Record<string, string>> = {
   resource: 'resources',
   save: 'saves',
   table: 'tables and state stores',
+  upload: 'uploads',
   workflow: 'workflows',
   'workflow-queue': 'queues',
   'workflow-schedule': 'schedules',

@@ -9,7 +9,7 @@ const statusesOfProblems = ['400', '401', '403', '404', '409', '410', '413', '41
 const statusesUnread = ['408', '431']
 
 /** What OpenAPI has a word for. */
-const known = new Set(['get', 'post', 'put', 'patch', 'delete'])
+const known = new Set(['get', 'post', 'put', 'patch', 'delete', 'options'])
 
 export function documentOf(routes: readonly Route[], version: string, basePath: string): Record<string, unknown> {
   const paths: Record<string, Record<string, unknown>> = {}
@@ -112,7 +112,8 @@ function bodyOf({ body, takesBytes, takesStream, bodyTypes, method }: Route): un
   }
   if (takesBytes || takesStream) {
     const json = takesBytes === 'checkpointBytes' && { 'application/json': { schema: {} } }
-    return { required: true, content: { ...json, 'application/octet-stream': { schema: {} } } }
+    const type = takesStream === 'tus' ? 'application/offset+octet-stream' : 'application/octet-stream'
+    return { required: takesStream !== 'tus', content: { ...json, [type]: { schema: {} } } }
   }
   const isRequired = (body?.required?.length ?? 0) > 0
   return { required: isRequired, content: { 'application/json': { schema: published(body!) } } }

@@ -22,7 +22,7 @@ import type { TimelineIndex } from './timeline-index.ts'
 export type McpMode = 'read' | 'act'
 
 /** HEAD is what GET is, without the body. The last two are WebDAV's, and stand in the document as extensions. */
-export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'PROPFIND' | 'MKCOL'
+export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS' | 'PROPFIND' | 'MKCOL'
 
 /** A parameter of the query; `isList`: it may be given several times. */
 export type QuerySchema = Schema & { readonly isList?: true; readonly isRequired?: true }
@@ -48,8 +48,8 @@ export interface Route {
   readonly takesBytes?: 'checkpointBytes' | 'importBytes' | 'bodyBytes'
   /** The types of such a body where the route goes by them, each of them JSON. */
   readonly bodyTypes?: readonly string[]
-  /** The body is bytes that the route reads from the request as they come, up to this limit. */
-  readonly takesStream?: 'artifactBytes'
+  /** The body is bytes that the route reads from the request as they come, up to this limit; of tus, to that of its upload. */
+  readonly takesStream?: 'artifactBytes' | 'tus'
   /** How a refusal of this route is told where clients want it in a form of their own; problem+json if left out. */
   readonly refusal?: Refusal
   readonly status?: number

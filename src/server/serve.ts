@@ -7,6 +7,7 @@ import { TrieRouter } from 'hono/router/trie-router'
 import { isReprise, RepriseError } from '../core/errors.ts'
 import { checkOptions, namesOf } from '../core/options.ts'
 import { type CacheKeep, checkKeep } from '../engine/cache/retention.ts'
+import { works } from '../engine/definition.ts'
 import { hostOf } from '../engine/host.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import { Artifacts } from '../layers/artifact/index.ts'
@@ -32,6 +33,7 @@ import { isSource, jsonHeaders, Reply, responseOf, watched } from './reply.ts'
 import { namespaceOf, PathPattern } from './request.ts'
 import type { McpMode, Route, ServerParts } from './route.ts'
 import { routes } from './routes/index.ts'
+import { isUploadDefinition } from './routes/uploads.ts'
 import { SharedFeed } from './shared-feed.ts'
 import { Sidecars } from './sidecar/sidecars.ts'
 import { TimelineIndex } from './timeline-index.ts'
@@ -110,7 +112,11 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
     const reply = await running.answer(askedBy(request))
     return responseOf(request.method === 'HEAD' ? reply.withoutBody() : reply)
   }
-  const serverOf = (of: Reprise) => new RunningServer(of, partsOf(of), doors, authorize ?? null)
+  const serverOf = (of: Reprise) => {
+    // Whoever takes uploads also completes them, from the first moment: some may be waiting.
+    if (!readOnly) for (const each of options.definitions ?? []) if (isUploadDefinition(each)) each[works](hostOf(of))
+    return new RunningServer(of, partsOf(of), doors, authorize ?? null)
+  }
   const partsOf = (of: Reprise): ServerParts => {
     const metrics = new Metrics(of.events, () => hostOf(of).kernel.clock.now())
     return {

@@ -86,6 +86,8 @@ it('each route is a verb of the command line, or stands here', () => {
     ...routes.filter(({ tag }) => tag === 'configs').map(({ id }) => id),
     // What clients of Kubernetes ask for.
     ...routes.filter(({ tag }) => tag === 'kubernetes').map(({ id }) => id),
+    // What clients of the tus protocol ask for.
+    ...routes.filter(({ tag }) => tag === 'uploads').map(({ id }) => id),
     // What build tools ask for.
     ...routes.filter(({ tag }) => tag === 'caches').map(({ id }) => id),
     // What the dashboard asks for.

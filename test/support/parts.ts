@@ -36,6 +36,25 @@ export function natsBinary(): string | null {
     : null
 }
 
+/** Where Python finds a second client of the tus protocol; null: it cannot be had here. */
+export function tuspyFolder(): string | null {
+  const folder = join(cache, 'tuspy')
+  if (existsSync(join(folder, 'tusclient'))) return folder
+  const hasIt = installed('tuspy', 'the tus client of Python', (home) =>
+    run('python3', [
+      '-m',
+      'pip',
+      'install',
+      '--quiet',
+      '--disable-pip-version-check',
+      '--target',
+      home,
+      'tuspy==1.1.0',
+    ]),
+  )
+  return hasIt ? folder : null
+}
+
 /** `again`: the port and the folder of one that was killed. */
 export async function startNats(
   binary: string,

@@ -58,6 +58,14 @@ export class ChunkHold {
     }
   }
 
+  /** Chunks that lie in the store already and are to be named: as young as what is put from now on. SWEPT if one is gone. */
+  async reuse(chunks: readonly Digest[]): Promise<void> {
+    const missing = await this.#kernel.store.blobs.touch(chunks, this.#since)
+    if (missing.length === 0) return
+    const what = `${missing.length} of ${chunks.length} chunks are no longer there`
+    throw new RepriseError('SWEPT', what, { missing: missing.length })
+  }
+
   end(): void {
     this.#kernel.worker.captures.remove(this)
   }

@@ -19,7 +19,7 @@ export type ByteSource =
   | Iterable<Uint8Array>
   | { getReader(): { read(): Promise<{ done: boolean; value?: Uint8Array | undefined }>; releaseLock(): void } }
 
-const streamSizes: ChunkSizes = { minBytes: 16 * 1024, averageBytes: 64 * 1024, maxBytes: 256 * 1024 }
+export const streamSizes: ChunkSizes = { minBytes: 16 * 1024, averageBytes: 64 * 1024, maxBytes: 256 * 1024 }
 const inlineBytes = 2048
 /** Chunks go to the store in batches of this size: fewer syncs for long streams. */
 const putBytes = 4 * 1024 * 1024

@@ -4,12 +4,13 @@
 
 import { assert } from '../../core/assert.ts'
 import { type Coordinate, type Digest, type ManifestId, type TimelineId, toHex } from '../../core/coordinate.ts'
-import { packEntries } from '../../core/entry-run.ts'
+import { originDigest, packEntries } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { encodeManifest, type Part } from '../../core/manifest.ts'
-import type { ManifestMark, ManifestRecord } from '../../core/ports.ts'
+import type { Commit, Head, ManifestMark, ManifestRecord } from '../../core/ports.ts'
 import type { RetentionPolicy } from '../../core/retention.ts'
 import { type CommitExtras, refusalError } from '../commit/writer.ts'
+import { declare } from '../declaration.ts'
 import type { OpenOptions } from '../definition.ts'
 import { type Kernel, newId, newOperation } from '../kernel.ts'
 import { stateIo } from '../kernel-io.ts'
@@ -28,6 +29,8 @@ export interface Publication {
   readonly addedBytes: number
   /** What it names and its base does not, put under `hold`. Read back first, so that nothing unverified is ever visible. */
   readonly addedChunks: readonly Digest[]
+  /** Chunks of other timelines that it names: kept from collectors by `hold` like those it added, but not read back. */
+  readonly reusedChunks?: readonly Digest[]
   readonly hold?: ChunkHold
   /** Reused chunks are read back as well. */
   readonly readsBackAll?: boolean
@@ -45,11 +48,28 @@ export class StateTimeline {
   #head: { readonly seq: number; readonly epoch: number; readonly digest: Digest }
   #turn: Promise<unknown> = Promise.resolve()
   #broken: RepriseError | null = null
+  /** Goes with the first commit, which makes the timeline. */
+  #creation: Pick<Commit, 'take' | 'attributes'> | null = null
 
   private constructor(kernel: Kernel, id: TimelineId, head: StateTimeline['head']) {
     this.#kernel = kernel
     this.id = id
     this.#head = head
+  }
+
+  /** One that is not there yet: its first publication makes it, in the same commit. FENCED if there is one by then. */
+  static async create(kernel: Kernel, id: TimelineId): Promise<StateTimeline> {
+    const worker = await kernel.worker.register()
+    const digest = originDigest(kernel.hash, id)
+    const made = new StateTimeline(kernel, id, { seq: 0, epoch: 1, digest })
+    const attributes = declare(kernel, id, null)
+    made.#creation = { take: { worker, from: 'free', create: { digest } }, ...(attributes && { attributes }) }
+    return made
+  }
+
+  /** One that was claimed already, under the epoch of that claim. */
+  static adopt(kernel: Kernel, { timeline, seq, epoch, digest }: Head): StateTimeline {
+    return new StateTimeline(kernel, timeline, { seq, epoch, digest })
   }
 
   /** Takes ownership under a new epoch. Reads no state: the layer loads what it wants. */
@@ -127,7 +147,7 @@ export class StateTimeline {
 
   async #publish(publication: Publication): Promise<ManifestRecord> {
     const { hash, codec, sealer, clock } = this.#kernel
-    const { entry, parts, foldVersion, addedChunks, hold, along } = publication
+    const { entry, parts, foldVersion, addedChunks, reusedChunks = [], hold, along } = publication
     await verifyChunks({ parts }, stateIo(this.#kernel), publication.readsBackAll ? undefined : addedChunks)
     const { seq, epoch, digest: before } = this.#head
     const draft = {
@@ -142,7 +162,7 @@ export class StateTimeline {
     const body = encodeManifest({ timeline: this.id, seq: seq + 1, epoch, digest, foldVersion, parts })
     const record = this.#record(publication, { seq: seq + 1, epoch, digest, body })
     if (hold)
-      await hold.publish(addedChunks, (since) =>
+      await hold.publish(reusedChunks.length > 0 ? [...addedChunks, ...reusedChunks] : addedChunks, (since) =>
         this.#commit({ ...along, publish: [{ ...record, chunksSince: since }] }, run),
       )
     else await this.#commit({ ...along, publish: [record] }, run)
@@ -168,11 +188,20 @@ export class StateTimeline {
   async #commit(along: CommitExtras, run?: ReturnType<typeof packEntries>): Promise<void> {
     const { committer, random } = this.#kernel
     const { seq, epoch, digest } = this.#head
-    const guard = { timeline: this.id, epoch, seq, digest }
+    const making = this.#creation
+    const guard = { timeline: this.id, epoch: making ? 0 : epoch, seq, digest }
+    const attributes = { ...along.attributes, ...making?.attributes }
     try {
-      const outcome = await committer.submit({ ...along, operation: newOperation(random), guard, ...(run && { run }) })
+      const outcome = await committer.submit({
+        ...along,
+        ...(making && { take: making.take, attributes }),
+        operation: newOperation(random),
+        guard,
+        ...(run && { run }),
+      })
       if (!outcome.ok) throw refusalError(this.id, outcome)
       assert(outcome.seq === seq + (run?.count ?? 0), 'the head moves by what was appended')
+      this.#creation = null
       if (run) this.#head = { seq: outcome.seq, epoch, digest: run.digest }
     } catch (error) {
       if (isReprise(error, 'FENCED', 'NOT_FOUND', 'OUTCOME_UNKNOWN') || (isReprise(error, 'CONFLICT') && run)) {

@@ -18,6 +18,7 @@ import { sidecarRoutes } from './sidecar.ts'
 import { systemRoutes } from './system.ts'
 import { timelineRoutes } from './timelines.ts'
 import { transferRoutes } from './transfer.ts'
+import { uploadRoutes } from './uploads.ts'
 
 export const routes: readonly Route[] = [
   ...systemRoutes,
@@ -30,6 +31,7 @@ export const routes: readonly Route[] = [
   ...runRoutes,
   ...remoteRoutes,
   ...transferRoutes,
+  ...uploadRoutes,
   ...configRoutes,
   ...kubernetesRoutes,
   ...mcpRoutes,

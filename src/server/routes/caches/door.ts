@@ -116,7 +116,7 @@ export async function discardBody({ asked, server }: Call): Promise<void> {
 }
 
 /** However long it is, a body must move: one that stands still for as long as a request may take is let go. */
-async function* piecesOf(request: Request, stillMs: number): AsyncGenerator<Uint8Array> {
+export async function* piecesOf(request: Request, stillMs: number): AsyncGenerator<Uint8Array> {
   const reader = request.body?.getReader()
   if (!reader) return
   const still = () => new RepriseError('TIMEOUT', `the body did not move for ${stillMs} ms`, { stillMs })
@@ -131,7 +131,7 @@ async function* piecesOf(request: Request, stillMs: number): AsyncGenerator<Uint
   }
 }
 
-function bodyOf(pieces: AsyncGenerator<Uint8Array>): ByteSource {
+export function bodyOf(pieces: AsyncGenerator<Uint8Array>): ByteSource {
   return {
     async next() {
       const { done, value } = await pieces.next()

@@ -1,0 +1,38 @@
+// Which bytes a download asks for (RFC 9110): one range, or all of them. Several ranges at once are answered with the whole,
+// as a server may.
+
+export type Wanted =
+  | { readonly kind: 'whole' }
+  | { readonly kind: 'range'; readonly from: number; readonly to: number }
+  | { readonly kind: 'unsatisfiable' }
+
+export interface RangeHeaders {
+  readonly range: string | null
+  readonly ifRange: string | null
+}
+
+/** `to` is the byte behind the last. @example wantedOf({ range: 'bytes=2-', ifRange: null }, 5, '"a"') // { from: 2, to: 5 } */
+export function wantedOf({ range, ifRange }: RangeHeaders, size: number, etag: string): Wanted {
+  const whole = { kind: 'whole' } as const
+  if (range === null) return whole
+  // A date, a weak tag or that of other bytes: then a part of them would not fit what the client has.
+  if (ifRange !== null && ifRange.trim() !== etag) return whole
+  const match = /^bytes=(\d{0,16})-(\d{0,16})$/.exec(range.replaceAll(' ', ''))
+  if (!match) return whole
+  const [, first = '', last = ''] = match
+  if (first === '' && last === '') return whole
+  if (first === '') {
+    const count = Math.min(size, Number(last))
+    return count === 0 ? { kind: 'unsatisfiable' } : { kind: 'range', from: size - count, to: size }
+  }
+  const from = Number(first)
+  if (last !== '' && Number(last) < from) return whole
+  if (from >= size) return { kind: 'unsatisfiable' }
+  return { kind: 'range', from, to: last === '' ? size : Math.min(size, Number(last) + 1) }
+}
+
+/** Whether the client has these bytes already. */
+export function hasTag(ifNoneMatch: string | null, etag: string): boolean {
+  if (ifNoneMatch === null) return false
+  return ifNoneMatch.split(',').some((each) => each.trim() === '*' || each.trim().replace(/^W\//, '') === etag)
+}

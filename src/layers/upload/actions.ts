@@ -1,0 +1,97 @@
+// What people ask of an upload beside its protocol: a copy that shares its chunks, and another attempt at onComplete.
+
+import { type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { isWithin } from '../../core/scope.ts'
+import type { UploadEvent } from '../../core/upload/state.ts'
+import { ChunkHold } from '../../engine/checkpoint/chunk-hold.ts'
+import { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
+import { hostOf } from '../../engine/host.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import { stateIo } from '../../engine/kernel-io.ts'
+import { checkSameKind } from '../../engine/kinds.ts'
+import type { Done, Target } from '../../engine/model.ts'
+import { readManifest } from '../../engine/recovery/recover.ts'
+import { liveChunks } from '../../engine/recovery/restore.ts'
+import { headOf, queueOf } from './place.ts'
+import { foldVersion, readStored } from './stored.ts'
+import { UploadWriter } from './writer.ts'
+
+/** A copy of its own: what becomes of the one does not touch the other. */
+export async function forkUpload({ engine, head }: Target, { seq, to }: { readonly seq: number; readonly to: string }) {
+  const { kernel } = hostOf(engine)
+  checkSameKind(head.timeline, to)
+  if (!isWithin(`${queueOf(head.timeline)}/`, to)) {
+    throw new RepriseError('INVALID_ARGUMENT', `a copy of ${head.timeline} must lie below ${queueOf(head.timeline)}/`, {
+      to,
+    })
+  }
+  const record = (await kernel.store.checkpoints(head.timeline)).find(
+    (each) => each.seq === seq && each.invalid === null,
+  )
+  if (!record) {
+    const what = `no checkpoint of ${head.timeline} is at ${seq}: an upload can be copied where it has one`
+    throw new RepriseError('OUT_OF_RANGE', what, { timeline: head.timeline, seq })
+  }
+  const { state } = await readStored(kernel, head.timeline, record)
+  const made = await copyRecord(kernel, head.timeline, record, timelineId(to), headOf(state))
+  return { ...made, parent: head.timeline }
+}
+
+async function copyRecord(
+  kernel: Kernel,
+  from: TimelineId,
+  record: Parameters<typeof readManifest>[1],
+  to: TimelineId,
+  { status, wakeup, attributes }: ReturnType<typeof headOf>,
+) {
+  const { parts } = readManifest(kernel, record)
+  const hold = await ChunkHold.begin(kernel)
+  try {
+    const chunks = await liveChunks({ parts }, stateIo(kernel))
+    await hold.reuse(chunks)
+    const taken = await StateTimeline.create(kernel, to)
+    await taken.publish({
+      entry: { type: 'forked', data: { from, seq: record.seq } },
+      ...{
+        parts,
+        foldVersion,
+        totalBytes: record.totalBytes,
+        addedBytes: 0,
+        addedChunks: [],
+        reusedChunks: chunks,
+        hold,
+      },
+      baseId: null,
+      trigger: 'fork',
+      along: {
+        ...{ status, attributes, queue: queueOf(to), release: true },
+        wakeup: wakeup === 0 ? kernel.worker.now() : wakeup,
+      },
+    })
+    const { seq, epoch, digest } = taken.head
+    return { timeline: to, seq, epoch, digest: toHex(digest) }
+  } finally {
+    hold.end()
+  }
+}
+
+/** onComplete is called again, as if for the first time. */
+export async function retryUpload({ engine, head }: Target): Promise<Done> {
+  const { kernel } = hostOf(engine)
+  if (head.status !== 'failed') throw notFailed(head.timeline, head.status)
+  const writer = await UploadWriter.take(kernel, head.timeline, { writers: 0 })
+  if (!writer) throw new RepriseError('NOT_FOUND', `there is no upload ${head.timeline}`, {})
+  try {
+    if (writer.state.status !== 'failed') throw notFailed(head.timeline, writer.state.status)
+    const events: UploadEvent[] = [{ type: 'retried' }]
+    await writer.step({ events, release: true })
+  } finally {
+    await writer.close()
+  }
+  return { said: `onComplete of ${head.timeline} is called again`, facts: { timeline: head.timeline } }
+}
+
+function notFailed(timeline: string, status: string): RepriseError {
+  return new RepriseError('CONFLICT', `${timeline} has not failed: it is ${status}`, { status })
+}

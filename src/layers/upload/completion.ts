@@ -1,0 +1,158 @@
+// What happens to an upload by itself: the user's onComplete when all bytes are there, the runs that it asked for, and the end of
+// what was not finished in time. It is done by whoever claims the timeline, under the epoch of that claim, so what was
+// recorded once is never done again; a process that dies in between leaves it to the next.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { Head, Sql } from '../../core/ports.ts'
+import { decideRetry, type ResolvedRetry } from '../../core/retry.ts'
+import { isExpired, type UploadStart } from '../../core/upload/state.ts'
+import { type Process, runs } from '../../engine/definition.ts'
+import type { Host } from '../../engine/host.ts'
+import { stayAlive } from '../../engine/stay-alive.ts'
+import { fileOf, type UploadedFile } from './file.ts'
+import { loadUpload } from './stored.ts'
+import type { Uploads } from './uploads.ts'
+import { UploadWriter } from './writer.ts'
+
+/** Something that can be started for an upload: a workflow. */
+// biome-ignore lint/suspicious/noExplicitAny: its input is its own.
+export type Startable = Process<any, unknown, { readonly id?: string }> & { readonly kind?: string }
+
+export interface CompleteContext {
+  /** Which call this is; 1 unless an earlier one failed, or its process died. */
+  readonly attempt: number
+  /** The same for every call for this upload: pass it to whatever you call outside. */
+  readonly key: string
+  /** Fired when the engine closes. */
+  readonly signal: AbortSignal
+  /**
+   * Starts a run in the commit that completes the upload: if onComplete throws, it is not started; once it is recorded, it is
+   * started once, whatever dies. The workflow must be among the `starts` of the definition. Its id is that of the upload if
+   * left out.
+   */
+  start<Input>(definition: Process<Input, unknown, never>, input: Input, options?: { readonly id?: string }): void
+  /** Your own SQL in that commit. */
+  sql(run: (sql: Sql) => Promise<unknown> | unknown): void
+}
+
+export type OnComplete = (file: UploadedFile, context: CompleteContext) => unknown
+
+export interface Completing {
+  readonly onComplete: OnComplete | null
+  readonly starts: readonly Startable[]
+  readonly retry: ResolvedRetry
+}
+
+export class Completion {
+  readonly #host: Host
+  readonly #uploads: Uploads
+  readonly #options: Completing
+  readonly #closing = new AbortController()
+
+  constructor(host: Host, uploads: Uploads, options: Completing) {
+    this.#host = host
+    this.#uploads = uploads
+    this.#options = options
+    host.onClose(async () => this.#closing.abort())
+    host.serve(`upload/${uploads.settings.name}`, (head) => this.#handle(head), { concurrency: 20 })
+  }
+
+  async #handle(head: Head): Promise<void> {
+    const { kernel, sharing } = this.#uploads
+    const writer = await UploadWriter.adopt(kernel, head, sharing)
+    if (!writer) return
+    const release = stayAlive()
+    try {
+      if (writer.state.status === 'received') await this.#complete(writer)
+      if (writer.state.status === 'starting') await this.#start(writer)
+      else if (isExpired(writer.state, kernel.worker.now())) {
+        const by = 'expired' as const
+        await writer.step({ events: [{ type: 'ended', by }], data: { by }, release: true, forgetsBytes: true })
+      }
+    } finally {
+      release()
+      await writer.close()
+    }
+  }
+
+  async #complete(writer: UploadWriter): Promise<void> {
+    const { kernel } = this.#uploads
+    const { onComplete } = this.#options
+    if (!onComplete) {
+      await writer.step({ events: [{ type: 'handled', starts: [], result: null }], release: true })
+      return
+    }
+    const starts: UploadStart[] = []
+    const sql: ((sql: Sql) => Promise<unknown> | unknown)[] = []
+    const attempt = writer.state.attempts + 1
+    try {
+      const stored = await loadUpload(kernel, writer.timeline)
+      const result = await onComplete(fileOf(kernel, stored!), this.#context(writer, attempt, starts, sql))
+      const value = kernel.codec.copy(result ?? null).value
+      const userSql = async (one: Sql) => {
+        for (const run of sql) await run(one)
+      }
+      await writer.step({
+        events: [{ type: 'handled', starts, result: value }],
+        data: { starts: starts.length },
+        ...(sql.length > 0 && { along: { userSql } }),
+        release: starts.length === 0,
+      })
+    } catch (error) {
+      if (error instanceof RepriseError && (error.code === 'FENCED' || error.code === 'OUTCOME_UNKNOWN')) throw error
+      if (this.#closing.signal.aborted) throw error
+      await this.#failed(writer, attempt, error)
+    }
+  }
+
+  #context(
+    writer: UploadWriter,
+    attempt: number,
+    starts: UploadStart[],
+    sql: ((sql: Sql) => Promise<unknown> | unknown)[],
+  ): CompleteContext {
+    return {
+      attempt,
+      key: writer.timeline,
+      signal: this.#closing.signal,
+      start: (definition, input, options = {}) => {
+        const { kind, name } = this.#startable(definition.name, (definition as Startable).kind)
+        starts.push({ kind: kind ?? 'run', name, id: options.id ?? writer.id, input })
+      },
+      sql: (run) => void sql.push(run),
+    }
+  }
+
+  /** Those that a process may have to start for another are declared. */
+  #startable(name: string, kind?: string): Startable {
+    const found = this.#options.starts.find((each) => each.name === name && (kind === undefined || each.kind === kind))
+    if (found) return found
+    const what = `${name} is not among the starts of upload ${this.#uploads.settings.name}: name it there`
+    throw new RepriseError('INVALID_ARGUMENT', what, { name })
+  }
+
+  /** They were recorded: whoever comes here after a crash starts them again, and finds those that are there. */
+  async #start(writer: UploadWriter): Promise<void> {
+    for (const { kind, name, id, input } of writer.state.starts) {
+      const definition = this.#startable(name, kind === 'run' ? undefined : kind)
+      await definition[runs](this.#host, input, { id })
+    }
+    await writer.step({ events: [{ type: 'started' }], release: true })
+  }
+
+  async #failed(writer: UploadWriter, attempt: number, error: unknown): Promise<void> {
+    const { kernel } = this.#uploads
+    const given = { chance: () => kernel.random.number(), now: kernel.worker.now() }
+    const { again, delayMs } = decideRetry(this.#options.retry, attempt, error, given)
+    const message = (error instanceof Error ? error.message : String(error)).slice(0, 1000)
+    kernel.events.emit('problem', { where: `${writer.timeline}: onComplete`, error })
+    const wakeup = again ? kernel.worker.now() + delayMs : null
+    await writer.step({
+      events: [{ type: 'stumbled', error: message, isFinal: !again }],
+      data: { error: message, attempt },
+      along: { wakeup },
+      release: true,
+    })
+    if (wakeup !== null) this.#host.dispatcher.expect(wakeup)
+  }
+}

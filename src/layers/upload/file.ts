@@ -1,0 +1,30 @@
+// A whole upload as its bytes: read from anywhere, in bounded memory, each chunk checked before it is given.
+
+import type { UploadState } from '../../core/upload/state.ts'
+import { StreamReader } from '../../engine/checkpoint/growing-stream.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import { stateIo } from '../../engine/kernel-io.ts'
+import type { StoredUpload } from './stored.ts'
+
+export interface UploadedFile {
+  readonly id: string
+  readonly timeline: string
+  readonly size: number
+  readonly metadata: Readonly<Record<string, string>>
+  /** Who made it, as the server knows them. */
+  readonly by: string | null
+  readonly createdAt: Date
+  readonly etag: string
+  /** Bytes `from` to `to`, without the last; all of them if left out. */
+  read(from?: number, to?: number): AsyncGenerator<Uint8Array>
+}
+
+export function fileOf(kernel: Kernel, { timeline, state, parts }: StoredUpload): UploadedFile {
+  const { offset: size, metadata, by, createdAt, etag } = state satisfies UploadState
+  return {
+    id: timeline.slice(timeline.lastIndexOf('/') + 1),
+    ...{ timeline, size, metadata, by, etag: etag ?? '' },
+    createdAt: new Date(createdAt),
+    read: (from = 0, to = size) => new StreamReader(parts, stateIo(kernel)).read(from, Math.min(to, size)),
+  }
+}

@@ -1,0 +1,170 @@
+// The protocol as a handler of the Fetch standard, for servers of other people: where it is mounted, who may do what, and which
+// pages of other sites may send to it.
+
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
+import { isUploadId, tusVersion } from '../../core/upload/headers.ts'
+import { problem, type TusAnswer, type TusRequest } from './protocol.ts'
+
+export type UploadHandler = (request: Request) => Promise<Response>
+
+export interface Authorizing {
+  readonly action: 'create' | 'write' | 'read' | 'delete'
+  /** Null: it is made now. */
+  readonly id: string | null
+  /** Who made it. */
+  readonly by: string | null
+}
+
+/** Who asks, as `by` of what they make; true for somebody without a name; anything else: not allowed. */
+export type AuthorizeUpload = (
+  request: Request,
+  asked: Authorizing,
+) => string | boolean | null | undefined | Promise<string | boolean | null | undefined>
+
+export interface HandlerOptions {
+  /** Where it is mounted: '/files'. Uploads are made there, and lie below it. */
+  readonly path: string
+  /** Asked for every request but OPTIONS. */
+  readonly authorize: AuthorizeUpload
+  /** Sites whose pages may send here: 'https://app.example.com'. None but its own if left out. */
+  readonly origins?: readonly string[]
+  /** A body that stands still for so long is let go, in milliseconds; 30,000 if left out. What arrived is kept. */
+  readonly stillMs?: number
+}
+
+const known = namesOf<HandlerOptions>({ path: true, authorize: true, origins: true, stillMs: true })
+
+const exposed = [
+  ...[
+    'Upload-Offset',
+    'Location',
+    'Upload-Length',
+    'Upload-Metadata',
+    'Upload-Expires',
+    'Upload-Concat',
+    'Upload-Defer-Length',
+  ],
+  ...['Tus-Version', 'Tus-Resumable', 'Tus-Max-Size', 'Tus-Extension', 'Tus-Checksum-Algorithm'],
+  ...['ETag', 'Content-Range', 'Accept-Ranges', 'Content-Disposition'],
+].join(', ')
+const allowed = [
+  ...['Authorization', 'Content-Type', 'Upload-Offset', 'Upload-Length', 'Upload-Metadata', 'Upload-Concat'],
+  ...[
+    'Upload-Defer-Length',
+    'Upload-Checksum',
+    'Tus-Resumable',
+    'X-HTTP-Method-Override',
+    'X-Request-ID',
+    'X-Requested-With',
+  ],
+  ...['Range', 'If-Range', 'If-None-Match'],
+].join(', ')
+
+export function handlerOf(
+  name: string,
+  options: HandlerOptions,
+  answer: (request: TusRequest) => Promise<TusAnswer>,
+  byOf: (id: string) => Promise<string | null>,
+): UploadHandler {
+  checkOptions(`handler of upload ${name}`, options, known)
+  const { path, authorize, origins = [], stillMs = 30_000 } = options
+  if (typeof path !== 'string' || !/^(?:\/[\w.~-]+)+$/.test(path)) {
+    throw new RepriseError('INVALID_ARGUMENT', `the path of upload ${name} must be like '/files'`, {})
+  }
+  if (typeof authorize !== 'function') {
+    const what = `upload ${name}: give authorize; a handler without it would take bytes from anybody`
+    throw new RepriseError('INVALID_ARGUMENT', what, {})
+  }
+  return async (request) => {
+    const cors = corsOf(request, origins)
+    try {
+      return respond(await ask(request), cors)
+    } catch (error) {
+      if (isReprise(error, 'FORBIDDEN', 'NOT_FOUND', 'INVALID_ARGUMENT')) return respond(problem(error), cors)
+      throw error
+    }
+  }
+
+  async function ask(request: Request): Promise<TusAnswer> {
+    const id = idOf(new URL(request.url).pathname, path)
+    const header = (each: string) => request.headers.get(each)
+    const asked = { method: request.method, id, header, base: `${path}/`, body: () => piecesOf(request, stillMs) }
+    if (request.method === 'OPTIONS') return await answer({ ...asked, by: null })
+    const by = id === null || !isUploadId(id) ? null : await byOf(id)
+    const who = await authorize(request, { action: actionOf(request), id, by })
+    if (typeof who !== 'string' && who !== true) throw new RepriseError('FORBIDDEN', 'this is not allowed', {})
+    return await answer({ ...asked, by: who === true ? null : who })
+  }
+}
+
+function idOf(pathname: string, path: string): string | null {
+  if (pathname === path || pathname === `${path}/`) return null
+  if (pathname.startsWith(`${path}/`)) return pathname.slice(path.length + 1)
+  throw new RepriseError('NOT_FOUND', 'there is no such upload', {})
+}
+
+function actionOf({ method, headers }: Request): Authorizing['action'] {
+  const override = headers.get('x-http-method-override')?.toUpperCase()
+  const meant = method === 'POST' && override ? override : method
+  if (meant === 'DELETE') return 'delete'
+  if (meant === 'PATCH') return 'write'
+  // A client that asks where its upload stands is about to go on with it.
+  if (meant === 'HEAD' && headers.get('tus-resumable') !== null) return 'write'
+  return meant === 'POST' ? 'create' : 'read'
+}
+
+function corsOf(request: Request, origins: readonly string[]): Record<string, string> {
+  const origin = request.headers.get('origin')
+  if (origin === null || !origins.includes(origin)) return {}
+  return {
+    'access-control-allow-origin': origin,
+    vary: 'Origin',
+    'access-control-expose-headers': exposed,
+    ...(request.method === 'OPTIONS' && {
+      'access-control-allow-methods': 'POST, GET, HEAD, PATCH, DELETE, OPTIONS',
+      'access-control-allow-headers': allowed,
+      'access-control-max-age': '86400',
+    }),
+  }
+}
+
+function respond({ status, headers, body }: TusAnswer, cors: Record<string, string>): Response {
+  const all = { 'tus-resumable': tusVersion, 'x-content-type-options': 'nosniff', ...headers, ...cors }
+  return new Response(typeof body === 'string' || body === null ? body : streamOf(body), { status, headers: all })
+}
+
+function streamOf(pieces: AsyncGenerator<Uint8Array>): ReadableStream<Uint8Array> {
+  return new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      const { done, value } = await pieces.next()
+      if (done) controller.close()
+      else controller.enqueue(value)
+    },
+    cancel: () => void pieces.return(undefined).catch(() => undefined),
+  })
+}
+
+/** However long it is, a body must move. */
+export async function* piecesOf(request: Request, stillMs: number): AsyncGenerator<Uint8Array> {
+  const reader = (request.body as ReadableStream<Uint8Array> | null)?.getReader()
+  if (!reader) return
+  const cut = (error: unknown) => new RepriseError('ABORTED', 'the client left before its body was whole', {}, error)
+  try {
+    for (;;) {
+      let timer: NodeJS.Timeout | undefined
+      const still = new Promise<never>((_, reject) => {
+        timer = setTimeout(
+          () => reject(new RepriseError('ABORTED', `the body did not move for ${stillMs} ms`)),
+          stillMs,
+        )
+      })
+      const read = reader.read().catch((error: unknown) => Promise.reject(cut(error)))
+      const step = await Promise.race([read, still]).finally(() => clearTimeout(timer))
+      if (step.done) return
+      yield step.value
+    }
+  } finally {
+    void reader.cancel().catch(() => undefined)
+  }
+}

@@ -1,0 +1,113 @@
+// What tools know of uploads: one timeline each, upload/<name>/<id>. The truth is its newest checkpoint, which holds the state
+// and names the bytes; each entry is one step to which a checkpoint belongs.
+
+import type { Coordinate } from '../../core/coordinate.ts'
+import { isExpired } from '../../core/upload/state.ts'
+import type { Fold } from '../../engine/definition.ts'
+import type { Entry } from '../../engine/entry.ts'
+import type { Act, Done, Model } from '../../engine/model.ts'
+import { type StatusLine, type Told, told } from '../../engine/told.ts'
+import { forkUpload, retryUpload } from './actions.ts'
+import { headOf, retention } from './place.ts'
+import { foldVersion, type StoredState } from './stored.ts'
+
+export const uploadFold: Fold<unknown> = {
+  version: foldVersion,
+  initial: () => null,
+  apply: (state) => state,
+  retain: retention,
+  authority: 'state',
+}
+
+const forward = {
+  instead: 'its bytes were promised to a client, which only goes forward: delete it, and send it again',
+}
+
+export const uploadKind: Model = {
+  kind: 'upload',
+  name: null,
+  scope: 'upload/',
+  fold: uploadFold,
+  policy: 'fixed',
+  unfinished: ['receiving', 'received', 'starting', 'failed'],
+  attention: ['failed'],
+  tells,
+  stands: (state) => (state ? standing(state as StoredState) : { text: 'nothing was received yet' }),
+  summarize: (state) => (state ? summaryOf(state as StoredState) : {}),
+  headOf: (state) => (state ? headOf(state as StoredState) : null),
+  refuses: (state) => ((state as StoredState | null)?.status === 'failed' ? {} : { retry: 'it has not failed' }),
+  actions: {
+    rollback: forward,
+    fork: forkUpload as Act<{ readonly seq: number; readonly to: string }, Coordinate & { readonly parent: string }>,
+    retry: retryUpload as Act<void, Done>,
+  },
+}
+
+export function uploadModel(name: string): Model {
+  return { ...uploadKind, name, scope: `upload/${name}/` }
+}
+
+function summaryOf(state: StoredState): Readonly<Record<string, unknown>> {
+  const { offset, length, metadata, by, createdAt, expiresAt, concat, parts, etag, attempts, error, starts, result } =
+    state
+  return {
+    ...{ offset, length, metadata },
+    ...(by !== null && { by }),
+    createdAt: new Date(createdAt),
+    ...(expiresAt !== null && { expiresAt: new Date(expiresAt) }),
+    ...(concat !== 'whole' && { concat }),
+    ...(parts.length > 0 && { parts: parts.length }),
+    ...(etag !== null && { etag }),
+    ...(attempts > 0 && { attempts }),
+    ...(error !== null && { error }),
+    ...(starts.length > 0 && { starts: starts.map(({ kind, name, id }) => `${kind}/${name}/${id}`) }),
+    ...(result !== null && { result }),
+  }
+}
+
+function standing(state: StoredState): StatusLine {
+  const { status, offset, length, attempts, error, endedBy, expiresAt } = state
+  const bytes = `${offset.toLocaleString('en')}${length === null ? '' : ` of ${length.toLocaleString('en')}`} bytes`
+  switch (status) {
+    case 'receiving':
+      if (isExpired(state, Date.now())) return { text: `${bytes}, expired` }
+      return { text: bytes, ...(expiresAt !== null && { at: expiresAt }) }
+    case 'failed':
+      return { text: `onComplete failed ${attempts} times: ${error}`, needsPerson: true }
+    case 'received':
+      return { text: error === null ? `${bytes}, to be completed` : `${bytes}, onComplete is retried: ${error}` }
+    case 'ended':
+      return { text: endedBy ?? 'ended' }
+    default:
+      return { text: `${status}, ${bytes}` }
+  }
+}
+
+function tells({ type, data, seq }: Entry): Told | null {
+  const { offset, error, by, from } = (data ?? {}) as { offset?: number; error?: string; by?: string; from?: string }
+  const row = (title: string, note?: string, sort: Told['sort'] = 'step', phase: Told['phase'] = 'is') =>
+    told(`~${seq}`, sort, phase, { title, ...(note && { note }) })
+  const bytes = offset === undefined ? undefined : `${offset.toLocaleString('en')} bytes`
+  switch (type) {
+    case 'created':
+      return row('created', bytes, 'start')
+    case 'received':
+      return row('received', bytes)
+    case 'filled':
+      return row('all bytes received', bytes)
+    case 'handled':
+      return row('onComplete done')
+    case 'started':
+      return row('runs started')
+    case 'stumbled':
+      return { ...row('onComplete failed', undefined, 'step', 'fails'), ...(error !== undefined && { error }) }
+    case 'retried':
+      return row('to be tried again')
+    case 'forked':
+      return row('copied', from, 'start')
+    case 'ended':
+      return row(by ?? 'ended', undefined, 'end')
+    default:
+      return null
+  }
+}

@@ -1,0 +1,109 @@
+// An upload as it lies in the store: the newest checkpoint that is sound. One that is damaged is passed over for the one before
+// it, which had fewer bytes: the client is told so at its next question, and sends them again.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { Part } from '../../core/manifest.ts'
+import type { ManifestRecord } from '../../core/ports.ts'
+import type { UploadState } from '../../core/upload/state.ts'
+import { type Cut, GrowingStream } from '../../engine/checkpoint/growing-stream.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import { stateIo } from '../../engine/kernel-io.ts'
+import { readManifest } from '../../engine/recovery/recover.ts'
+import { ChunkInput } from '../../engine/recovery/restore-input.ts'
+
+export const foldVersion = 'upload/1'
+
+/** What a checkpoint holds beside the bytes. */
+export interface StoredState extends UploadState {
+  readonly cut: Cut
+}
+
+export interface StoredUpload {
+  readonly timeline: TimelineId
+  readonly record: ManifestRecord
+  readonly state: StoredState
+  readonly parts: readonly Part[]
+}
+
+const damageCodes = ['CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED'] as const
+/** A writer that publishes faster than we can read is given up on after so many looks. */
+const looksMax = 10
+
+/** Null: there is no such upload. */
+export async function loadUpload(kernel: Kernel, timeline: TimelineId): Promise<StoredUpload | null> {
+  return (
+    (await newest(
+      kernel,
+      timeline,
+      (stored) => Promise.resolve(stored),
+      () => undefined,
+    )) ?? null
+  )
+}
+
+/** The same, with its bytes ready for the next one. `onDamage` is told of checkpoints that were passed over. */
+export async function resumeUpload(
+  kernel: Kernel,
+  timeline: TimelineId,
+  onDamage: (record: ManifestRecord, why: string) => void,
+): Promise<{ readonly stored: StoredUpload; readonly stream: GrowingStream } | null> {
+  const resume = async (stored: StoredUpload) => {
+    const isGone = stored.state.status === 'ended'
+    const stream = isGone
+      ? GrowingStream.empty()
+      : await GrowingStream.resume(stored.parts, stored.state.cut, stateIo(kernel))
+    return { stored, stream }
+  }
+  return (await newest(kernel, timeline, resume, onDamage)) ?? null
+}
+
+async function newest<T>(
+  kernel: Kernel,
+  timeline: TimelineId,
+  use: (stored: StoredUpload) => Promise<T>,
+  onDamage: (record: ManifestRecord, why: string) => void,
+): Promise<T | undefined> {
+  for (let look = 1; ; look++) {
+    const records = await kernel.store.checkpoints(timeline)
+    if (records.length === 0) return undefined
+    const found = await firstSound(kernel, timeline, records, use, (record, why) => {
+      if (look > 1) onDamage(record, why)
+    })
+    if (found !== undefined) return found
+    // Perhaps a newer one took their place while they were read.
+    if (look < looksMax && (await kernel.store.checkpoints(timeline))[0]?.id !== records[0]!.id) continue
+    if (look === 1) continue
+    const what = `every checkpoint of ${timeline} is damaged`
+    throw new RepriseError('UNRECOVERABLE', what, { timeline })
+  }
+}
+
+async function firstSound<T>(
+  kernel: Kernel,
+  timeline: TimelineId,
+  records: readonly ManifestRecord[],
+  use: (stored: StoredUpload) => Promise<T>,
+  onDamage: (record: ManifestRecord, why: string) => void,
+): Promise<T | undefined> {
+  for (const record of records) {
+    if (record.invalid !== null || record.foldVersion !== foldVersion) continue
+    try {
+      return await use(await readStored(kernel, timeline, record))
+    } catch (error) {
+      if (!isReprise(error, ...damageCodes)) throw error
+      kernel.events.emit('checkpoint-damaged', { timeline, id: record.id, reason: error.message })
+      onDamage(record, error.message)
+    }
+  }
+  return undefined
+}
+
+export async function readStored(kernel: Kernel, timeline: TimelineId, record: ManifestRecord): Promise<StoredUpload> {
+  const { parts } = readManifest(kernel, record)
+  const main = parts.find(({ name }) => name === null)
+  if (main?.kind !== 'value') throw new RepriseError('CHECKPOINT_DAMAGED', `checkpoint ${record.id} has no value`)
+  const { plain } = await new ChunkInput(stateIo(kernel)).readContent(main.content, null)
+  const { value } = kernel.codec.decode(plain) as { readonly value: StoredState }
+  return { timeline, record, state: value, parts }
+}

@@ -14,6 +14,7 @@ export type About =
   | 'results'
   | 'desired'
   | 'settings'
+  | 'program'
 
 export interface Answers {
   readonly truth: Truth

@@ -3,12 +3,14 @@
 
 import { controlAdvices } from './advice-control.ts'
 import { flowAdvices } from './advice-flows.ts'
+import { programAdvices } from './advice-program.ts'
 import type { Advice, Answers } from './advice-shape.ts'
 
 /** The first that fits counts; what a row does not name, it does not ask. */
 export const advices: readonly Advice[] = [
   ...flowAdvices,
   ...controlAdvices,
+  ...programAdvices,
   {
     id: 'B5-agent',
     title: 'a session of an agent',

@@ -11,6 +11,7 @@ const reserved: Readonly<Record<string, string>> = {
   config: 'pushed configuration',
   controller: 'controllers',
   events: 'aggregates',
+  exec: 'programs',
   group: 'cuts and restores of groups',
   informer: 'informers',
   job: 'jobs and consumers',

@@ -79,8 +79,13 @@ export function identifyProcess(): ProcessIdentity {
   const boot = readOr('/proc/sys/kernel/random/boot_id', '')
   return {
     host: boot ? `${hostname()}#${boot}` : hostname(),
-    process: `${namespaceOf()}:${process.pid}:${startOf(process.pid)}`,
+    process: identifyPid(process.pid),
   }
+}
+
+/** Namespace, pid and start of a process on this machine. */
+export function identifyPid(pid: number): string {
+  return `${namespaceOf()}:${pid}:${startOf(pid)}`
 }
 
 /** True only when it is certain that the process is gone: same host, same process namespace, no such process any more. */

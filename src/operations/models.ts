@@ -57,6 +57,7 @@ async function kinds(): Promise<Model[]> {
     followers,
     agents,
     configs,
+    programs,
     ...adapters
   ] = await Promise.all([
     import('../layers/job/model.ts'),
@@ -75,6 +76,7 @@ async function kinds(): Promise<Model[]> {
     import('../layers/resource/follower-model.ts'),
     import('../layers/agent/model.ts'),
     import('../layers/config/model.ts'),
+    import('../layers/exec/model.ts'),
     import('../adapters/ai-sdk/model.ts'),
     import('../adapters/langgraph/model.ts'),
     import('../adapters/openai-agents/model.ts'),
@@ -101,6 +103,7 @@ async function kinds(): Promise<Model[]> {
     followers.controllerKind,
     agents.agentKind,
     configs.configKind,
+    programs.execKind,
     recorders.recorderKind,
     threads.threadKind,
     threads.memoryKind,

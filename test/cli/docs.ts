@@ -32,6 +32,7 @@ const subpaths = [
   'remote',
   'otel',
   'memo',
+  'exec',
 ] as const
 
 /** Every block of a page that is marked as TypeScript, also one that is indented under a list. */

@@ -130,6 +130,11 @@ const words: Readonly<Record<string, readonly (readonly string[])[]>> = {
   ],
   dev: [[evil]],
   cache: [['ls'], ['forget', evil], [evil]],
+  exec: [
+    ['--resume', evil],
+    ['--say', evil],
+    ['--state', at('ckpt'), '--when', evil, '--', evil],
+  ],
   mcp: [['--url', `sqlite:${evil}`]],
   state: [['get', evil, evil, evil]],
   work: [[evil]],

@@ -15,7 +15,7 @@ afterAll(() => folder.remove())
 describe('advice', () => {
   const about = [
     ...(['anything', 'items', 'changes', 'entities', 'records', 'conversation', 'stream', 'results'] as const),
-    ...(['desired', 'settings'] as const),
+    ...(['desired', 'settings', 'program'] as const),
   ]
   const every: Answers[] = (['history', 'state', 'external'] as const).flatMap((truth) =>
     (['progress', 'state', 'both', 'execution'] as const).flatMap((captures) =>

@@ -28,6 +28,7 @@ const questions: readonly Question[] = [
       ['results', 'results that are expensive to compute, and can be computed again'],
       ['desired', 'what there should be, and a loop that makes it so'],
       ['settings', 'settings that many clients take over, and may refuse'],
+      ['program', 'a program in any language that writes files'],
       ['anything', 'none of these'],
     ],
     otherwise: 'anything',

@@ -13,6 +13,7 @@ import { type CommandCheck, type CommandHandle, command } from '../../layers/mem
 import { type Command, flag, type Invocation, list, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { bytes, count, ms, relative } from '../format.ts'
+import { nameOfWords } from '../name-of-words.ts'
 import { sizeOf } from '../size.ts'
 
 type Verb = (invocation: Invocation, rest: readonly string[]) => Promise<number>
@@ -233,7 +234,7 @@ async function opened(
   const remote = text(options, 'remote') ?? process.env.REPRISE_CACHE_URL
   const token = process.env.REPRISE_CACHE_TOKEN
   const timeout = text(options, 'remote-timeout')
-  const definition = command(name ?? nameOf(words), {
+  const definition = command(name ?? nameOfWords(words), {
     // One word is a line for the shell, as quoted: reprise cache run -- 'tsc && cp a b'.
     cmd: words.length === 1 ? words[0]! : words,
     inputs,
@@ -247,15 +248,4 @@ async function opened(
     ...(remote && { remote: { url: remote, ...(token && { token }), ...(timeout !== undefined && { timeout }) } }),
   })
   return await engine.open(definition)
-}
-
-/** @example nameOf(['npm', 'run', 'build']) // 'npm-run-build' */
-function nameOf(words: readonly string[]): string {
-  const name = words
-    .join('-')
-    .replace(/[^A-Za-z0-9._-]+/g, '-')
-    .replace(/^[^A-Za-z0-9]+/, '')
-    .slice(0, 60)
-    .replace(/-+$/, '')
-  return name === '' ? 'command' : name
 }

@@ -30,6 +30,12 @@ export interface WrittenChunks {
   readonly storedBytes: number
 }
 
+/** A stretch of a stream that is cut for itself, so that a later stream can name its chunks without reading its bytes. */
+export interface StreamSegment {
+  readonly size: number
+  readonly refs: readonly ChunkRef[]
+}
+
 /** Writes the contents of one checkpoint. */
 export class ChunkWriter {
   readonly output: ChunkOutput
@@ -62,8 +68,31 @@ export class ChunkWriter {
     return this.#chunks(piecesOf(source, signal, this.#io.streamBytesMax), streamSizes)
   }
 
+  /** One stretch of a stream, whose chunks `join` names. */
+  async segment(source: ByteSource, signal?: AbortSignal): Promise<StreamSegment> {
+    return await this.#cut(piecesOf(source, signal, this.#io.streamBytesMax), streamSizes)
+  }
+
+  /** The stream that these stretches are, one after another. */
+  async join(segments: readonly StreamSegment[]): Promise<WrittenChunks> {
+    const size = segments.reduce((sum, each) => sum + each.size, 0)
+    const { streamBytesMax: max = Number.POSITIVE_INFINITY } = this.#io
+    if (size > max) {
+      const what = `the stream has more than ${max} bytes`
+      throw new RepriseError('LIMIT_EXCEEDED', what, { limit: 'streamBytes', max })
+    }
+    return await this.#listed(
+      segments.flatMap(({ refs }) => refs),
+      size,
+    )
+  }
+
   async #chunks(pieces: AsyncIterable<Uint8Array> | Iterable<Uint8Array>, sizes: ChunkSizes): Promise<WrittenChunks> {
-    const { refs: data, size } = await this.#cut(pieces, sizes)
+    const { refs, size } = await this.#cut(pieces, sizes)
+    return await this.#listed(refs, size)
+  }
+
+  async #listed(data: readonly ChunkRef[], size: number): Promise<WrittenChunks> {
     let storedBytes = data.reduce((sum, ref) => sum + ref.bytes, 0)
     let refs = data
     let level = 0

@@ -110,6 +110,11 @@ export class StateTimeline {
     await this.#inTurn(() => this.#commit(along))
   }
 
+  /** An entry without a publication: what happened between two of them. */
+  async append(entry: NewEntry, along: CommitExtras = {}): Promise<void> {
+    await this.#inTurn(() => this.#commit(along, this.#pack(entry)))
+  }
+
   async retain(policy: RetentionPolicy, foldVersion: string): Promise<void> {
     const [head] = await this.#kernel.store.head([this.id])
     if (head?.epoch === this.#head.epoch) await retain(this.#kernel, head, policy, foldVersion)
@@ -146,18 +151,10 @@ export class StateTimeline {
   }
 
   async #publish(publication: Publication): Promise<ManifestRecord> {
-    const { hash, codec, sealer, clock } = this.#kernel
     const { entry, parts, foldVersion, addedChunks, reusedChunks = [], hold, along } = publication
     await verifyChunks({ parts }, stateIo(this.#kernel), publication.readsBackAll ? undefined : addedChunks)
-    const { seq, epoch, digest: before } = this.#head
-    const draft = {
-      type: entry.type,
-      version: entry.version ?? 1,
-      time: entry.time ?? clock.now(),
-      key: entry.key,
-      data: codec.encode(entry.data),
-    }
-    const run = packEntries(hash, { before, first: seq + 1, epoch }, [sealEntry(sealer, draft, before, 0)])
+    const { seq, epoch } = this.#head
+    const run = this.#pack(entry)
     const { digest } = run
     const body = encodeManifest({ timeline: this.id, seq: seq + 1, epoch, digest, foldVersion, parts })
     const record = this.#record(publication, { seq: seq + 1, epoch, digest, body })
@@ -167,6 +164,19 @@ export class StateTimeline {
       )
     else await this.#commit({ ...along, publish: [record] }, run)
     return record
+  }
+
+  #pack(entry: NewEntry): ReturnType<typeof packEntries> {
+    const { hash, codec, sealer, clock } = this.#kernel
+    const { seq, epoch, digest: before } = this.#head
+    const draft = {
+      type: entry.type,
+      version: entry.version ?? 1,
+      time: entry.time ?? clock.now(),
+      key: entry.key,
+      data: codec.encode(entry.data),
+    }
+    return packEntries(hash, { before, first: seq + 1, epoch }, [sealEntry(sealer, draft, before, 0)])
   }
 
   #record(publication: Publication, place: Pick<ManifestRecord, 'seq' | 'epoch' | 'digest' | 'body'>): ManifestRecord {

@@ -8,7 +8,7 @@
 
 import { isUtf8 } from 'node:buffer'
 import { randomBytes } from 'node:crypto'
-import { accessSync, constants, type Stats } from 'node:fs'
+import { accessSync, type BigIntStats, constants, type Stats } from 'node:fs'
 import {
   type FileHandle,
   lstat,
@@ -54,6 +54,17 @@ const permissions = 0o777
 const attemptsMax = 8
 /** Files are written in parts of this size: a call for each piece would cost more than writing it. */
 const partBytes = 1024 * 1024
+
+type Pieces = AsyncIterable<Uint8Array> | Iterable<Uint8Array>
+
+/** A file to be written. */
+interface Written {
+  readonly mode: number
+  /** How many there are in all. */
+  readonly bytes: number
+  /** The time that it then says it was written at. */
+  readonly modifiedMs?: number | undefined
+}
 const noFollow = constants.O_NOFOLLOW ?? 0
 const directoryOnly = constants.O_DIRECTORY ?? 0
 const noBlock = constants.O_NONBLOCK ?? 0
@@ -154,36 +165,42 @@ export class Folder {
 
   /** Null: no regular file of that name any more, or one of more than `bytesMax`. */
   async read(name: string, bytesMax: number): Promise<Uint8Array | null> {
+    const file = await this.openFile(name)
+    if (!file) return null
+    try {
+      const { size } = await file.stat()
+      return size <= bytesMax ? await telling(name, () => readUpTo(file, size, bytesMax)) : null
+    } finally {
+      await file.close()
+    }
+  }
+
+  /** To read it piece by piece; whoever asked closes it. Null: no regular file of that name any more. */
+  async openFile(name: string): Promise<FileHandle | null> {
     return await telling(name, async () => {
       // Without blocking: a pipe may have taken the name.
       const flags = constants.O_RDONLY | noBlock | this.#noFollow
       const file = await open(await this.#at(name), flags).catch(ifMissing)
       if (!file) return null
-      try {
-        const stats = await file.stat()
-        return stats.isFile() && stats.size <= bytesMax ? await readUpTo(file, stats.size, bytesMax) : null
-      } finally {
-        await file.close()
-      }
+      const isFile = await file.stat().then((stats) => stats.isFile())
+      if (isFile) return file
+      await file.close()
+      return null
     })
+  }
+
+  /** Which file it is and when it last changed, as exactly as the system knows. Null: nothing has the name. */
+  async stamp(name: string): Promise<BigIntStats | null> {
+    return await telling(name, async () => lstat(await this.#at(name), { bigint: true }).catch(ifMissing))
   }
 
   /** Written aside and renamed, so that a hard link or a link of that name is replaced, not written through. */
   async write(name: string, bytes: Uint8Array, mode: number): Promise<void> {
-    await this.#replace(name, async (aside) => {
-      const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | noFollow
-      const file = await open(aside, flags, 0o600)
-      try {
-        await file.writeFile(bytes)
-        await file.chmod(mode & permissions)
-      } finally {
-        await file.close()
-      }
-    })
+    await this.writeFrom(name, [bytes], { mode, bytes: bytes.length })
   }
 
-  /** The same from pieces that have so many bytes together, in bounded memory. */
-  async writeFrom(name: string, pieces: AsyncIterable<Uint8Array>, bytes: number, mode: number): Promise<void> {
+  /** The same from pieces, in bounded memory. */
+  async writeFrom(name: string, pieces: Pieces, { mode, bytes, modifiedMs }: Written): Promise<void> {
     await this.#replace(name, async (aside) => {
       const file = await open(aside, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | noFollow, 0o600)
       let written: Promise<void> = Promise.resolve()
@@ -196,6 +213,7 @@ export class Folder {
         }
         await written
         await file.chmod(mode & permissions)
+        if (modifiedMs !== undefined) await file.utimes(modifiedMs / 1000, modifiedMs / 1000)
       } finally {
         await written.catch(() => undefined)
         await file.close()
@@ -310,7 +328,7 @@ export class Folder {
 }
 
 /** Pieces put together, and copied: who gives them may use its buffer again. */
-async function* parts(pieces: AsyncIterable<Uint8Array>, bytes: number): AsyncGenerator<Uint8Array> {
+async function* parts(pieces: Pieces, bytes: number): AsyncGenerator<Uint8Array> {
   const size = Math.max(1, Math.min(bytes, partBytes))
   let part = Buffer.allocUnsafe(size)
   let length = 0

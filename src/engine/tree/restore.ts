@@ -2,16 +2,28 @@
 // is to be left alone stands in the way; then files that were not recorded go, and recorded ones come. What is changed by
 // others meanwhile is looked at again, a bounded number of times.
 
+import { createHash } from 'node:crypto'
 import type { RepriseError } from '../../core/errors.ts'
 import { checkPaths, namesOf, unsafe } from '../../core/tree-path.ts'
 import { blocked, type Folder } from './folder.ts'
 import { type Choice, type Scan, scanTree, type TreeLimits } from './scan.ts'
 import { Way } from './way.ts'
 
-/** A recorded file with its content, or a link with its target. */
+/** A recorded file with its content, a large one whose content is read when it is needed, or a link with its target. */
 export type Wanted =
   | { readonly kind: 'file'; readonly mode: number; readonly content: Uint8Array }
+  | LargeFile
   | { readonly kind: 'link'; readonly target: string }
+
+export interface LargeFile {
+  readonly kind: 'large'
+  readonly mode: number
+  readonly bytes: number
+  readonly modifiedMs: number
+  /** Of all of its bytes, in hexadecimal. */
+  readonly sha256: string
+  pieces(): AsyncIterable<Uint8Array>
+}
 
 export interface RestoreReport {
   readonly written: readonly string[]
@@ -106,9 +118,7 @@ async function writeAll(
       const folder = (await way.to(names.slice(0, -1), true))!
       if (await isSame(folder, name, file)) continue
       if ((await folder.look(name))?.kind === 'folder') await folder.removeEmpty(name, limits.treeDepth)
-      if (file.kind === 'link') await folder.link(name, file.target)
-      else await folder.write(name, file.content, file.mode)
-      written.push([path, file.kind === 'file' ? file.content.length : 0])
+      written.push([path, await writeOne(folder, name, file)])
     }
   } finally {
     await way.close()
@@ -116,11 +126,39 @@ async function writeAll(
   return written
 }
 
+async function writeOne(folder: Folder, name: string, file: Wanted): Promise<number> {
+  if (file.kind === 'link') {
+    await folder.link(name, file.target)
+    return 0
+  }
+  if (file.kind === 'file') {
+    await folder.write(name, file.content, file.mode)
+    return file.content.length
+  }
+  await folder.writeFrom(name, file.pieces(), file)
+  return file.bytes
+}
+
 async function isSame(folder: Folder, name: string, file: Wanted): Promise<boolean> {
   const now = await folder.look(name)
-  if (now?.kind !== file.kind) return false
+  if (now?.kind !== (file.kind === 'link' ? 'link' : 'file')) return false
   if (file.kind === 'link') return (await folder.linkTarget(name)) === file.target
-  if (now.mode !== (file.mode & 0o777) || now.bytes !== file.content.length) return false
-  const content = await folder.read(name, file.content.length)
+  if (now.mode !== (file.mode & 0o777)) return false
+  if (file.kind === 'large') return now.bytes === file.bytes && (await isSameLarge(folder, name, file))
+  const content = now.bytes === file.content.length ? await folder.read(name, file.content.length) : null
   return content !== null && Buffer.compare(content, file.content) === 0
+}
+
+/** Programs look for the newest file by its time: one that says another is written again. */
+async function isSameLarge(folder: Folder, name: string, { modifiedMs, sha256 }: LargeFile): Promise<boolean> {
+  const file = await folder.openFile(name)
+  if (!file) return false
+  try {
+    if (Math.abs((await file.stat()).mtimeMs - modifiedMs) >= 1) return false
+    const hash = createHash('sha256')
+    for await (const piece of file.createReadStream({ autoClose: false })) hash.update(piece)
+    return hash.digest('hex') === sha256
+  } finally {
+    await file.close()
+  }
 }

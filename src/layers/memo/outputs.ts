@@ -212,7 +212,7 @@ async function stage(
       else {
         const hash = isHashed ? createHash('sha256') : null
         const pieces = bytes.take(length)
-        await folder.writeFrom(name, hash ? hashed(pieces, hash) : pieces, length, mode)
+        await folder.writeFrom(name, hash ? hashed(pieces, hash) : pieces, { mode, bytes: length })
         if (hash && !digest.endsWith(`:${hash.digest('hex')}`)) {
           throw new RepriseError('CHECKPOINT_DAMAGED', `${shown(path)}: its bytes are not those that were captured`, {
             path,

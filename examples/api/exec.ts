@@ -1,0 +1,45 @@
+// Examples of `reprise/exec`.
+
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { exec } from 'reprise/exec'
+import { example } from './example.ts'
+
+export default [
+  example(['exec', 'ExecRun.result'], async (rp, folder) => {
+    const script = 'n=$(cat n 2>/dev/null || echo 0); echo $((n + 1)) > n.tmp; mv n.tmp n; [ "$n" -ge 1 ]'
+    const state = join(folder, 'ckpt')
+    const counter = exec('counter', {
+      command: ['sh', '-c', `cd "$REPRISE_EXEC_STATE"; ${script}`],
+      state,
+      when: 'rename',
+      retries: 2,
+      backoff: '10ms',
+    })
+    // It fails the first time, is put back to what was captured, and started again.
+    const { exitCode, runs } = await (await rp.run(counter)).result()
+    assert.equal(exitCode, 0)
+    assert.deepEqual(
+      runs.map((run) => run.exitCode),
+      [1, 0],
+    )
+    assert.equal(readFileSync(join(state, 'n'), 'utf8'), '2\n')
+  }),
+  example(['ExecRun.capture', 'ExecRun.savepoint', 'ExecRun.signal', 'ExecRun.stop'], async (rp, folder) => {
+    let started = () => {}
+    const isStarted = new Promise<void>((resolve) => {
+      started = resolve
+    })
+    const sleeper = exec('sleeper', { command: ['sleep', '60'], state: join(folder, 'ckpt') })
+    const run = await rp.run(sleeper, undefined, {
+      onEvent: (event) => event.kind === 'started' && started(),
+    })
+    await isStarted
+    assert.match(await run.capture('by hand'), /^captured \d+$/)
+    assert.match(await run.savepoint('before the new data'), /^captured \d+$/)
+    run.signal('SIGCONT')
+    const { status, exitCode } = await run.stop('SIGTERM')
+    assert.deepEqual([status, exitCode], ['interrupted', 143])
+  }),
+]

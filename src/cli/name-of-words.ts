@@ -1,0 +1,12 @@
+// A name for what was called on the command line, made of its words.
+
+/** @example nameOfWords(['npm', 'run', 'build']) // 'npm-run-build' */
+export function nameOfWords(words: readonly string[]): string {
+  const name = words
+    .join('-')
+    .replace(/[^A-Za-z0-9._-]+/g, '-')
+    .replace(/^[^A-Za-z0-9]+/, '')
+    .slice(0, 60)
+    .replace(/-+$/, '')
+  return name === '' ? 'command' : name
+}

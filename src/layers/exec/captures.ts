@@ -1,0 +1,247 @@
+// Captures of a folder, and putting one back. A capture is of one moment: the folder looks the same before its files are read
+// and after, with enough time in front that a write in between would show. Whatever changed is not taken.
+
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { ManifestRecord } from '../../core/ports.ts'
+import { ChunkHold } from '../../engine/checkpoint/chunk-hold.ts'
+import { heldBy } from '../../engine/checkpoint/chunk-writer.ts'
+import type { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
+import { readValue, removeRotten } from '../../engine/checkpoint/stored-value.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import { type Folder, openRoot } from '../../engine/tree/folder.ts'
+import { isMatchedBy, parsePatterns } from '../../engine/tree/patterns.ts'
+import { restoreTree, type Wanted } from '../../engine/tree/restore.ts'
+import type { Choice } from '../../engine/tree/scan.ts'
+import { isSameSurvey, type Survey, settleMsOf, surveyTree } from '../../engine/tree/survey.ts'
+import { entry, type Trigger } from './entries.ts'
+import { type CapturedTree, ChangedWhileRead, isDamage, type KnownFiles, wantedFiles, writeTree } from './file-set.ts'
+import { foldVersion } from './model.ts'
+
+/** A capture that is in the store. */
+export interface Capture {
+  readonly id: string
+  readonly seq: number
+  readonly trigger: Trigger
+  readonly files: number
+  readonly bytes: number
+  /** Stored bytes that no capture before it had. */
+  readonly addedBytes: number
+  readonly tookMs: number
+  readonly label: string | null
+}
+
+export interface Restored {
+  readonly id: string
+  readonly seq: number
+  /** When it was captured, by the clock of the machine that did. */
+  readonly at: number
+  readonly files: number
+  readonly bytes: number
+  readonly written: number
+  readonly removed: number
+  readonly tookMs: number
+  /** Newer ones that could not be used, and why. */
+  readonly skipped: readonly { readonly seq: number; readonly why: string }[]
+}
+
+export interface CaptureRequest {
+  readonly run: number
+  readonly trigger: Trigger
+  readonly label?: string | undefined
+  readonly pin?: boolean | undefined
+  /**
+   * What was found to be complete, and had not changed for long enough that the next write would show. Left out: what is
+   * there now, if nothing changes for that long.
+   */
+  readonly expected?: Survey
+}
+
+/** Never captured: what version control and stores keep, and what programs write before they rename it. */
+const leftAloneAlways = ['.git/', '.reprise/']
+export const leftAloneUsually: readonly string[] = ['*.tmp', '*.tmp.*', '.tmp*', '*.part', '*.partial', '*.swp', '*~']
+
+const damageAttempts = 3
+
+/** What a capture can build on. */
+interface Base {
+  readonly held: ReadonlySet<string>
+  readonly known: KnownFiles | null
+  readonly record: ManifestRecord | null
+}
+
+const nothing: Base = { held: new Set(), known: null, record: null }
+
+export class Captures {
+  readonly #kernel: Kernel
+  readonly #directory: string
+  readonly #choice: Choice<null>
+  readonly #keep: number
+  readonly #owned: () => StateTimeline
+  #known: { readonly files: KnownFiles; readonly record: ManifestRecord } | null = null
+
+  constructor(kernel: Kernel, owned: () => StateTimeline, directory: string, ignore: readonly string[], keep: number) {
+    this.#kernel = kernel
+    this.#owned = owned
+    this.#directory = directory
+    this.#keep = keep
+    const rules = parsePatterns([...leftAloneUsually, ...ignore, ...leftAloneAlways].join('\n'), '--ignore')
+    this.#choice = {
+      start: null,
+      descend: async () => null,
+      isLeftAlone: (_scope, path, isFolder) => isMatchedBy(rules, path, isFolder) === true,
+    }
+  }
+
+  get #taken(): StateTimeline {
+    return this.#owned()
+  }
+
+  async makeFolder(): Promise<void> {
+    const root = await openRoot(this.#directory, { create: true })
+    await root.close()
+  }
+
+  /** Null: there is no folder at this moment. Opened anew each time: a program may put another in its place. */
+  async survey(): Promise<Survey | null> {
+    return await this.#inFolder((root) => surveyTree(root, this.#choice, this.#kernel.limits))
+  }
+
+  /** Where the folder really is. */
+  async where(): Promise<string> {
+    return (await this.#inFolder(async ({ path }) => path)) ?? this.#directory
+  }
+
+  async #inFolder<T>(work: (root: Folder) => Promise<T>): Promise<T | null> {
+    const root = await openRoot(this.#directory).catch((error) => {
+      if (isReprise(error, 'NOT_FOUND', 'TREE_BLOCKED')) return null
+      throw error
+    })
+    if (!root) return null
+    try {
+      return await work(root)
+    } finally {
+      await root.close()
+    }
+  }
+
+  /**
+   * Null: the folder changed while it was read, so nothing was captured. Resolves with what it looked like, too: what is seen
+   * later is compared with that.
+   */
+  async take(request: CaptureRequest): Promise<{ readonly capture: Capture; readonly survey: Survey } | null> {
+    const survey = await this.#settled(request.expected)
+    if (!survey) return null
+    for (let attempt = 1; ; attempt++) {
+      const hold = await ChunkHold.begin(this.#kernel)
+      try {
+        const base = attempt === 1 ? await this.#base() : nothing
+        return await this.#inFolder((root) => this.#takeUnder(hold, root, survey, base, request))
+      } catch (error) {
+        if (error instanceof ChangedWhileRead) return null
+        if (!isReprise(error, 'BASE_GONE', 'SWEPT', 'CHUNK_DAMAGED', 'CHUNK_MISSING')) throw error
+        // What it was built on is gone or rotten: the next attempt builds on nothing.
+        this.#known = null
+        await removeRotten(this.#kernel, error)
+        if (attempt >= damageAttempts) throw error
+      } finally {
+        hold.end()
+      }
+    }
+  }
+
+  /** Null: nothing was ever captured. Damaged ones are passed over, and marked. */
+  async restore(): Promise<Restored | null> {
+    const skipped: { seq: number; why: string }[] = []
+    const started = this.#kernel.clock.elapsed()
+    for (const record of await this.#taken.records()) {
+      if (record.invalid !== null) {
+        skipped.push({ seq: record.seq, why: record.invalid })
+        continue
+      }
+      try {
+        // All of it is read and checked before the first file is touched.
+        const { value, stream } = await readValue(this.#kernel, record)
+        const tree = value as CapturedTree
+        const wanted = await wantedFiles(this.#kernel, tree, stream)
+        const { written, removed } = await this.#put(wanted)
+        const { id, seq } = record
+        const tookMs = this.#kernel.clock.elapsed() - started
+        const sizes = { files: tree.files.length, bytes: tree.bytes, written: written.length, removed: removed.length }
+        return { id, seq, at: tree.at, ...sizes, tookMs, skipped }
+      } catch (error) {
+        if (!isDamage(error)) throw error
+        skipped.push({ seq: record.seq, why: error.message })
+        this.#kernel.events.emit('checkpoint-damaged', {
+          timeline: this.#taken.id,
+          id: record.id,
+          reason: error.message,
+        })
+        await this.#taken.mark({ id: record.id, invalid: error.message })
+      }
+    }
+    if (skipped.length === 0) return null
+    const what = `every capture of ${this.#taken.id} is damaged; --fresh starts with the folder as it is`
+    throw new RepriseError('UNRECOVERABLE', what, { timeline: this.#taken.id, skipped })
+  }
+
+  async #put(wanted: ReadonlyMap<string, Wanted>) {
+    const root = await openRoot(this.#directory, { create: true })
+    try {
+      return await restoreTree(root, wanted, this.#choice, this.#kernel.limits)
+    } finally {
+      await root.close()
+    }
+  }
+
+  /** Twice the same, far enough apart that the next write is sure to show. */
+  async #settled(expected?: Survey): Promise<Survey | null> {
+    const first = expected ?? (await this.survey())
+    if (!first) return null
+    if (!expected) await new Promise<void>((resolve) => this.#kernel.clock.after(settleMsOf(first), resolve, true))
+    const second = await this.survey()
+    return second && isSameSurvey(first, second) ? second : null
+  }
+
+  async #takeUnder(hold: ChunkHold, root: Folder, survey: Survey, base: Base, request: CaptureRequest) {
+    const { clock } = this.#kernel
+    const started = clock.elapsed()
+    const written = await writeTree(this.#kernel, hold, root, survey, clock.now(), base)
+    const after = await this.survey()
+    if (!after || !isSameSurvey(survey, after)) return null
+    const { tree, known, ...parts } = written
+    const { run, trigger, label, pin } = request
+    const files = tree.files.length
+    const tookMs = Math.round(clock.elapsed() - started)
+    const record = await this.#taken.publish({
+      entry: entry('captured', { run, trigger, files, bytes: tree.bytes, tookMs }),
+      ...parts,
+      foldVersion,
+      baseId: base.record?.id ?? null,
+      trigger,
+      ...{ label, pin },
+      along: { attributes: { files, bytes: tree.bytes, captured: new Date(tree.at).toISOString() } },
+    })
+    this.#known = { files: known, record }
+    const { id, seq, addedBytes } = record
+    const capture: Capture = { id, seq, trigger, files, bytes: tree.bytes, addedBytes, tookMs, label: label ?? null }
+    return { capture, survey }
+  }
+
+  async retain(): Promise<void> {
+    await this.#taken.retain({ checkpoints: this.#keep, history: 'all' }, foldVersion)
+  }
+
+  /** The newest sound capture: what it holds is named, not stored again. */
+  async #base(): Promise<Base> {
+    for (const record of await this.#taken.records()) {
+      if (record.invalid !== null) continue
+      try {
+        const known = this.#known?.record.id === record.id ? this.#known.files : null
+        return { held: await heldBy(this.#kernel, record), known, record }
+      } catch (error) {
+        if (!isDamage(error)) throw error
+      }
+    }
+    return nothing
+  }
+}

@@ -1,0 +1,87 @@
+// A program in any language, as a definition: `rp.run(exec(…))` starts it with its files as they were last captured.
+
+import { checkOptions, namesOf } from '../../core/options.ts'
+import { checkName, type Process, runs } from '../../engine/definition.ts'
+import type { Host } from '../../engine/host.ts'
+import { type Described, describes } from '../../engine/model.ts'
+import type { ExecResult } from './events.ts'
+import { type ExecRunOptions, Execution } from './execution.ts'
+import { execModel } from './model.ts'
+import { type ExecOptions, specOf } from './options.ts'
+
+export interface ExecDefinition extends Process<undefined, ExecRun, ExecRunOptions>, Described {
+  readonly kind: 'exec'
+  readonly name: string
+  readonly prefix: string
+}
+
+const knownRun = namesOf<ExecRunOptions>({ fresh: true, output: true, onEvent: true, takeover: true, wait: true })
+
+/**
+ * @example
+ * const train = exec('train', { command: ['python', 'train.py'], state: 'ckpt', keep: 5, retries: 3 })
+ * const { exitCode } = await (await rp.run(train)).result()
+ */
+export function exec(name: string, options: ExecOptions): ExecDefinition {
+  checkName('exec', name)
+  const spec = specOf(name, options)
+  const model = execModel(name, spec.keep)
+  return {
+    [describes]: model,
+    kind: 'exec',
+    name,
+    prefix: model.scope,
+    async [runs](host, _input, runOptions) {
+      checkOptions(`run of exec ${name}`, runOptions, knownRun)
+      const engine = host as Host
+      engine.declare(model)
+      return new ExecRun(engine, new Execution(engine, spec, runOptions), model.scope)
+    },
+  }
+}
+
+/** A program that runs. */
+export class ExecRun {
+  /** Its timeline. */
+  readonly id: string
+  readonly #execution: Execution
+  readonly #ended: Promise<ExecResult>
+
+  /** @internal */
+  constructor(host: Host, execution: Execution, id: string) {
+    this.id = id
+    this.#execution = execution
+    this.#ended = execution.run()
+    const forget = host.onClose(async () => {
+      execution.stop('SIGTERM')
+      await this.#ended.catch(() => undefined)
+    })
+    this.#ended.then(forget, forget)
+  }
+
+  /** When it has ended, and what is complete was captured. */
+  result(): Promise<ExecResult> {
+    return this.#ended
+  }
+
+  /** Passes the signal on: the program has its grace time. Asked again, it is killed. Resolves as `result` does. */
+  async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<ExecResult> {
+    this.#execution.stop(signal)
+    return await this.#ended
+  }
+
+  /** Passes a signal on that does not ask it to stop. */
+  signal(signal: NodeJS.Signals): void {
+    this.#execution.signal(signal)
+  }
+
+  /** Captures what is there now, if nothing changes meanwhile: "captured SEQ", or "refused" and why. */
+  async capture(label = ''): Promise<string> {
+    return await this.#execution.capture(label, false)
+  }
+
+  /** The same, and it stays until it is released. */
+  async savepoint(label = ''): Promise<string> {
+    return await this.#execution.capture(label, true)
+  }
+}

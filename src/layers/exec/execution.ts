@@ -1,0 +1,329 @@
+// One call of a program, from taking its timeline to letting it go: what an earlier start left is put on record, the newest
+// sound capture is put back, the program runs, and where it fails it is started again from there.
+
+import { timelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Head } from '../../core/ports.ts'
+import { decideRetry } from '../../core/retry.ts'
+import { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
+import type { OpenOptions } from '../../engine/definition.ts'
+import type { Host } from '../../engine/host.ts'
+import { identifyProcess, isProcessGone } from '../../engine/platform.ts'
+import { entryAt } from '../../engine/recovery/history.ts'
+import { type Capture, Captures, type Restored } from './captures.ts'
+import { type ExecEntries, entry, startedAttribute } from './entries.ts'
+import type { ExecEvent, ExecResult, RunEnd } from './events.ts'
+import { type ExecSpec, settingsOf } from './options.ts'
+import { exitCodeOf, Program } from './program.ts'
+import { Supervisor } from './supervisor.ts'
+import { Words } from './words.ts'
+
+export interface ExecRunOptions extends Pick<OpenOptions, 'takeover' | 'wait'> {
+  /** Starts with the folder as it is: nothing is put back. */
+  readonly fresh?: boolean
+  /** `stderr`: what the program says on stdout goes there too. */
+  readonly output?: 'inherit' | 'stderr'
+  readonly onEvent?: (event: ExecEvent) => void
+}
+
+const beginAttempts = 50
+const orphanWaitMs = 10_000
+
+export class Execution {
+  readonly #host: Host
+  readonly #spec: ExecSpec
+  readonly #options: ExecRunOptions
+  readonly #runs: RunEnd[] = []
+  #supervisor: Supervisor | null = null
+  #stopSignal: NodeJS.Signals | null = null
+  #wakeRetry: () => void = () => undefined
+  #captures = 0
+  #capture: number | null = null
+  #restored: Restored | null = null
+
+  constructor(host: Host, spec: ExecSpec, options: ExecRunOptions) {
+    this.#host = host
+    this.#spec = spec
+    this.#options = options
+  }
+
+  /** Passed on to the program, which has its grace time; asked again, it is killed. */
+  stop(signal: NodeJS.Signals): void {
+    if (this.#stopSignal !== null) this.#supervisor?.kill()
+    this.#stopSignal ??= signal
+    this.#supervisor?.stop(signal)
+    this.#wakeRetry()
+  }
+
+  /** To the program, as it is. */
+  signal(signal: NodeJS.Signals): void {
+    this.#supervisor?.pass(signal)
+  }
+
+  /** As if the program had said it. Resolves to what it would have been answered. */
+  async capture(label: string, isSavepoint: boolean): Promise<string> {
+    const supervisor = this.#supervisor
+    if (!supervisor) throw new RepriseError('CONFLICT', `${this.#id} is not running at this moment`, {})
+    const kind = isSavepoint ? 'savepoint' : 'capture'
+    return await new Promise((answer) => supervisor.hear({ kind, text: label, answer }))
+  }
+
+  async run(): Promise<ExecResult> {
+    const { kernel } = this.#host
+    const { wait, takeover } = this.#options
+    const [before] = await kernel.store.head([timelineId(this.#id)])
+    const open = { ...(wait !== undefined && { wait }), ...(takeover !== undefined && { takeover }) }
+    const owned = new Owned(this.#host, await StateTimeline.take(kernel, timelineId(this.#id), open))
+    try {
+      if (before) await this.#settleLost(owned, before)
+      return await this.#runOwned(owned)
+    } finally {
+      await owned.taken.release()
+    }
+  }
+
+  get #id(): string {
+    return `exec/${this.#spec.name}`
+  }
+
+  #report(event: ExecEvent): void {
+    if (event.kind === 'captured') this.#noteCapture(event)
+    this.#options.onEvent?.(event)
+  }
+
+  #noteCapture({ seq }: Pick<Capture, 'seq'>): void {
+    this.#captures += 1
+    this.#capture = seq
+  }
+
+  async #runOwned(owned: Owned): Promise<ExecResult> {
+    const { kernel } = this.#host
+    const { stateAt, ignore, keep, retry } = this.#spec
+    const captures = new Captures(kernel, () => owned.taken, stateAt, ignore, keep)
+    let run = Number((await owned.head()).attributes.run ?? 0)
+    let failed = 0
+    for (let attempt = 1; ; attempt++) {
+      run += 1
+      await this.#prepare(captures, run, attempt)
+      const capturesBefore = this.#captures
+      const { end, exitCode } = await this.#runOnce(owned, captures, run, attempt)
+      const isStopped = this.#stopSignal !== null
+      if (end.exitCode === 0 || isStopped) {
+        const status = end.exitCode === 0 && end.why === 'exit' ? 'done' : isStopped ? 'interrupted' : 'done'
+        return await this.#finish(owned, end, exitCode, status)
+      }
+      failed = this.#captures > capturesBefore ? 1 : failed + 1
+      const odds = { chance: () => kernel.random.number(), now: kernel.clock.now() }
+      const { again, delayMs } = decideRetry(retry, failed, new Error('the program failed'), odds)
+      if (!again) return await this.#finish(owned, end, exitCode, 'failed')
+      await this.#append(owned, end, 'running')
+      this.#report({ kind: 'retrying', attempt: attempt + 1, inMs: delayMs })
+      await new Promise<void>((resolve) => {
+        this.#wakeRetry = resolve
+        kernel.clock.after(delayMs, resolve, true)
+      })
+      if (this.#stopSignal !== null) {
+        await owned.taken.write({ status: 'interrupted' })
+        return this.#result(exitCode, 'interrupted')
+      }
+    }
+  }
+
+  /** The first time what is there is captured, so that there is always something to go back to; later the newest is put back. */
+  async #prepare(captures: Captures, run: number, attempt: number): Promise<void> {
+    const isFresh = this.#options.fresh === true && attempt === 1
+    const restored = isFresh ? null : await captures.restore()
+    if (restored) {
+      this.#restored ??= restored
+      this.#capture = restored.seq
+      this.#report({ kind: 'restored', ...restored })
+      return
+    }
+    await captures.makeFolder()
+    for (let looks = 1; ; looks++) {
+      const taken = await captures.take({ run, trigger: 'begin' })
+      if (taken) return this.#report({ kind: 'captured', ...taken.capture })
+      if (looks >= beginAttempts) {
+        const what = `${this.#spec.stateAt} keeps changing before the program has started: something else writes there`
+        throw new RepriseError('TREE_BLOCKED', what, { path: this.#spec.stateAt })
+      }
+    }
+  }
+
+  async #runOnce(owned: Owned, captures: Captures, run: number, attempt: number) {
+    const { kernel } = this.#host
+    const { command, directory, state, stateAt } = this.#spec
+    const survey = await captures.survey()
+    let supervisor: Supervisor | null = null
+    const words = await Words.open((word) =>
+      supervisor ? supervisor.hear(word) : word.answer('refused: it is not running yet'),
+    )
+    try {
+      const output = this.#options.output ?? 'inherit'
+      const program = await Program.start({ command, directory, env: this.#env(words, run, attempt), output })
+      const parts = {
+        kernel,
+        spec: this.#spec,
+        captures,
+        run,
+        report: (event: ExecEvent) => this.#report(event),
+        recover: (error: unknown) => owned.recover(error),
+        checkOwned: () => owned.check(),
+      }
+      supervisor = new Supervisor(parts, program, survey)
+      this.#supervisor = supervisor
+      const started: ExecEntries['started'] = {
+        ...{ run, attempt, command, directory, state, stateAt },
+        ...{ host: identifyProcess().host, process: program.identity },
+        restored: this.#capture,
+        settings: settingsOf(this.#spec),
+      }
+      const at = {
+        run,
+        [startedAttribute]: owned.taken.head.seq + 1,
+        started: new Date(kernel.clock.now()).toISOString(),
+      }
+      const attributes = { ...at, command: shownCommand(command), exit: null }
+      try {
+        await owned.taken.append(entry('started', started), { status: 'running', attributes })
+      } catch (error) {
+        // Nobody would know of it.
+        supervisor.kill()
+        await program.sweep(0)
+        throw error
+      }
+      if (this.#stopSignal !== null) supervisor.stop(this.#stopSignal)
+      this.#report({ kind: 'started', run, attempt, pid: program.pid })
+      const { exit, why, lostMs } = await supervisor.watch()
+      const end: RunEnd = { run, exitCode: exit.exitCode, signal: exit.signal, why, lostMs, isAtMost: false }
+      this.#report({ kind: 'ended', ...end })
+      return { end, exitCode: exitCodeOf(exit) }
+    } finally {
+      this.#supervisor = null
+      await words.close()
+    }
+  }
+
+  /** How the program knows where it is, whether files were put back, and how to say that they are complete. */
+  #env(words: Words, run: number, attempt: number): NodeJS.ProcessEnv {
+    return {
+      ...process.env,
+      ...this.#spec.env,
+      REPRISE_EXEC: this.#id,
+      REPRISE_EXEC_STATE: this.#spec.stateAt,
+      REPRISE_EXEC_RUN: String(run),
+      REPRISE_EXEC_ATTEMPT: String(attempt),
+      REPRISE_EXEC_RESTORED: run > 1 || this.#restored ? String(this.#capture ?? '') : '',
+      ...(words.pipe !== null && { REPRISE_EXEC_PIPE: words.pipe }),
+      ...(words.socket !== null && { REPRISE_EXEC_SOCKET: words.socket }),
+    }
+  }
+
+  async #finish(owned: Owned, end: RunEnd, exitCode: number, status: ExecResult['status']): Promise<ExecResult> {
+    await this.#append(owned, end, status)
+    return this.#result(exitCode, status)
+  }
+
+  #result(exitCode: number, status: ExecResult['status']): ExecResult {
+    const { length: runs } = this.#runs
+    return {
+      timeline: this.#id,
+      exitCode: status === 'interrupted' && runs === 0 ? 130 : exitCode,
+      status,
+      runs: this.#runs,
+      captures: this.#captures,
+      restored: this.#restored,
+      capture: this.#capture,
+    }
+  }
+
+  async #append(owned: Owned, end: RunEnd, status: string): Promise<void> {
+    this.#runs.push(end)
+    const lostMs = Number((await owned.head()).attributes.lostMs ?? 0) + end.lostMs
+    const exit = end.exitCode ?? end.signal ?? 'unseen'
+    await owned.taken.append(entry('ended', end), { status, attributes: { exit: String(exit), lostMs } })
+  }
+
+  /** Whoever watched the last run died with it, or before it: what that cost is put on record, and nothing of it goes on. */
+  async #settleLost(owned: Owned, before: Head): Promise<void> {
+    if (before.status !== 'running') return
+    const { kernel } = this.#host
+    const { attributes } = before
+    const found =
+      typeof attributes[startedAttribute] === 'number'
+        ? await entryAt(kernel, before.timeline, attributes[startedAttribute])
+        : null
+    if (found?.type === 'started') await endOrphans(found.data as ExecEntries['started'], this.#report.bind(this))
+    const worker = (await kernel.store.workers()).find(({ id }) => id === before.owner)
+    const lastSign = worker ? worker.beatAt + worker.leaseMs : before.updatedAt
+    const since = Math.max(timeOf(attributes.captured), timeOf(attributes.started))
+    const lostMs = Math.max(0, Math.round(Math.min(lastSign, kernel.worker.now()) - since))
+    const run = Number(attributes.run ?? 0)
+    const end: RunEnd = { run, exitCode: null, signal: null, why: 'lost', lostMs, isAtMost: true }
+    await this.#append(owned, end, 'interrupted')
+    this.#report({ kind: 'ended', ...end })
+  }
+}
+
+/** The timeline as this process owns it; taken anew after a commit whose outcome nobody knows. */
+class Owned {
+  readonly #host: Host
+  taken: StateTimeline
+
+  constructor(host: Host, taken: StateTimeline) {
+    this.#host = host
+    this.taken = taken
+  }
+
+  async head(): Promise<Head> {
+    const [head] = await this.#host.kernel.store.head([this.taken.id])
+    if (!head) throw new RepriseError('NOT_FOUND', `${this.taken.id} was deleted`, { timeline: this.taken.id })
+    return head
+  }
+
+  /** FENCED: another process took it over. */
+  async check(): Promise<void> {
+    const { epoch } = await this.head()
+    if (epoch === this.taken.head.epoch) return
+    const what = `${this.taken.id} was taken over by another process: its program is stopped, nothing of it is captured`
+    throw new RepriseError('FENCED', what, { timeline: this.taken.id, epoch })
+  }
+
+  async recover(error: unknown): Promise<void> {
+    await this.check()
+    if (this.taken.broken === null) return
+    // Ours still, and it is not known what became of the last commit: under a new epoch that is so no longer.
+    if (this.taken.broken.code !== 'OUTCOME_UNKNOWN' && this.taken.broken.code !== 'CONFLICT') throw error
+    this.taken = await StateTimeline.take(this.#host.kernel, this.taken.id, { mustExist: true })
+  }
+}
+
+/** Only where it is certain that it is the process which was started: same machine, same start. */
+async function endOrphans(started: ExecEntries['started'], report: (event: ExecEvent) => void): Promise<void> {
+  const own = identifyProcess()
+  const [space, pid, start] = started.process.split(':')
+  if (started.host !== own.host || !own.process.startsWith(`${space}:`) || !start || !/^\d+$/.test(pid ?? '')) return
+  const isGone = () => isProcessGone({ host: started.host, process: started.process }, own)
+  if (isGone()) return
+  report({ kind: 'note', text: `process ${pid} of the last run is still there: it is ended first` })
+  const until = performance.now() + orphanWaitMs
+  while (!isGone() && performance.now() < until) {
+    try {
+      process.kill(-Number(pid), 'SIGKILL')
+    } catch {
+      // It has just ended.
+    }
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+}
+
+function timeOf(text: unknown): number {
+  return typeof text === 'string' ? Date.parse(text) : 0
+}
+
+const commandShown = 200
+
+function shownCommand(command: readonly string[]): string {
+  const text = command.join(' ')
+  return text.length > commandShown ? `${text.slice(0, commandShown)}…` : text
+}

@@ -1,0 +1,8 @@
+// reprise/exec: a program in any language, with verified checkpoints of the files that it writes.
+
+export type { Capture, Restored } from './captures.ts'
+export type { EndReason, Trigger, When } from './entries.ts'
+export type { ExecEvent, ExecResult, RunEnd } from './events.ts'
+export { type ExecDefinition, type ExecRun, exec } from './exec.ts'
+export type { ExecRunOptions } from './execution.ts'
+export type { ExecOptions } from './options.ts'

@@ -1,0 +1,74 @@
+// What tools know of programs. The newest sound capture is the truth: a rollback makes an older one the newest, a fork starts
+// another program from one, and a savepoint keeps one.
+
+import type { Fold } from '../../engine/definition.ts'
+import type { Entry } from '../../engine/entry.ts'
+import type { Model } from '../../engine/model.ts'
+import { type Told, told } from '../../engine/told.ts'
+import type { ExecEntries } from './entries.ts'
+import { type CapturedTree, checkCapture } from './file-set.ts'
+
+export const foldVersion = 'exec/1'
+export const keepUsually = 3
+
+const instead = 'start it again with: reprise exec --resume ID'
+
+export const execKind: Model = {
+  kind: 'exec',
+  name: null,
+  scope: 'exec/',
+  fold: execFold(keepUsually),
+  policy: 'declared',
+  unfinished: ['running', 'interrupted', 'failed'],
+  attention: ['failed'],
+  statusNow: ({ status, isOwnerAlive }) => (status === 'running' && !isOwnerAlive ? 'interrupted' : status),
+  // How the last run ended is in its history, which is not read for this: whoever starts it again finds out.
+  headOf: () => ({ status: 'interrupted' }),
+  stands(state, { status, attributes }) {
+    const { files } = state as CapturedTree
+    const run = typeof attributes.run === 'number' ? `run ${attributes.run} ${status}` : 'not started'
+    return { text: `${run}; ${files.length} ${files.length === 1 ? 'file' : 'files'} captured` }
+  },
+  tells,
+  readCheckpoint: (record, manifest, io) => checkCapture(record, manifest, io),
+  actions: {
+    resume: { instead },
+    retry: { instead },
+    cancel: {
+      instead: 'send SIGTERM to the `reprise exec` that runs it: it passes it on, and captures what is complete',
+    },
+  },
+}
+
+export function execModel(name: string, keep: number): Model {
+  return { ...execKind, name, scope: `exec/${name}`, fold: execFold(keep) }
+}
+
+function execFold(keep: number): Fold<unknown> {
+  return {
+    version: foldVersion,
+    initial: () => null,
+    apply: (state) => state,
+    retain: { checkpoints: keep, history: 'all' },
+    authority: 'state',
+    isOurs: true,
+  }
+}
+
+function tells({ type, data, seq }: Entry): Told | null {
+  if (type === 'started') {
+    const { run, command, restored } = data as ExecEntries['started']
+    const note = restored === null ? '' : `from capture ${restored}`
+    return told(`run ${run}`, 'step', 'begins', { title: command.join(' '), ...(note !== '' && { note }) })
+  }
+  if (type === 'captured') {
+    const { trigger, files, bytes } = data as ExecEntries['captured']
+    const note = `${files} files, ${bytes.toLocaleString('en')} bytes, ${trigger}`
+    return told(`~${seq}`, 'note', 'is', { title: 'captured', note })
+  }
+  if (type !== 'ended') return null
+  const { run, exitCode, signal, why, lostMs } = data as ExecEntries['ended']
+  const how = exitCode === null ? (signal ?? 'unseen') : `exit code ${exitCode}`
+  if (exitCode === 0) return told(`run ${run}`, 'step', 'ends')
+  return told(`run ${run}`, 'step', 'fails', { error: `${why}: ${how}; ${Math.round(lostMs / 1000)} s of work lost` })
+}

@@ -1,0 +1,114 @@
+// One process of the program, with whatever it starts: a group of its own, so that signals reach all of it and nothing of it
+// is left behind. A guardian outlives this process for a moment if it is killed, and ends the group: nobody would capture
+// what an orphan writes, and the next start would find it at work in the same folder.
+
+import { type ChildProcess, spawn } from 'node:child_process'
+import { constants } from 'node:os'
+import { RepriseError } from '../../core/errors.ts'
+import { identifyPid } from '../../engine/platform.ts'
+
+export interface ProgramOptions {
+  readonly command: readonly string[]
+  readonly directory: string
+  readonly env: NodeJS.ProcessEnv
+  /** Where what it says goes: to the same places as what this process says, or all of it to stderr. */
+  readonly output: 'inherit' | 'stderr'
+}
+
+export interface Exit {
+  readonly exitCode: number | null
+  readonly signal: NodeJS.Signals | null
+}
+
+const hasGroups = process.platform !== 'win32'
+
+/** Waits for a word; the end of its input without one means that whoever watched the group is dead. */
+const guardian = 'read -r word && [ "$word" = over ] && exit 0; kill -s KILL -- "-$0" 2>/dev/null'
+
+export class Program {
+  readonly pid: number
+  /** Resolves when the first process has ended. */
+  readonly exited: Promise<Exit>
+  readonly #child: ChildProcess
+  readonly #guardian: ChildProcess | null
+  #isOver = false
+
+  private constructor(child: ChildProcess, exited: Promise<Exit>) {
+    this.#child = child
+    this.pid = child.pid!
+    this.exited = exited
+    this.#guardian = hasGroups ? guard(this.pid) : null
+    exited.then(() => {
+      this.#isOver = true
+    })
+  }
+
+  static async start({ command, directory, env, output }: ProgramOptions): Promise<Program> {
+    const child = spawn(command[0]!, command.slice(1), {
+      cwd: directory,
+      env,
+      stdio: ['inherit', output === 'stderr' ? 2 : 'inherit', 'inherit'],
+      detached: hasGroups,
+      windowsHide: true,
+    })
+    const exited = new Promise<Exit>((resolve) => {
+      child.once('exit', (exitCode, signal) => resolve({ exitCode, signal }))
+    })
+    if (child.pid === undefined) {
+      const error = await new Promise<Error>((resolve) => child.once('error', resolve))
+      const what = `${command[0]} cannot be started: ${error.message}`
+      throw new RepriseError('INVALID_ARGUMENT', what, { command: [...command] }, error)
+    }
+    child.on('error', () => undefined)
+    return new Program(child, exited)
+  }
+
+  /** Namespace, pid and start. */
+  get identity(): string {
+    return identifyPid(this.pid)
+  }
+
+  get isOver(): boolean {
+    return this.#isOver
+  }
+
+  /** To all of it. False: nothing of it is left. */
+  signal(signal: NodeJS.Signals | 0): boolean {
+    try {
+      if (hasGroups) process.kill(-this.pid, signal)
+      else return this.#child.kill(signal)
+      return true
+    } catch {
+      return false
+    }
+  }
+
+  /** When the first process has ended: what is left of its group has this long to end, then it is killed. */
+  async sweep(waitMs: number): Promise<void> {
+    const until = performance.now() + waitMs
+    while (hasGroups && performance.now() < until && this.signal(0)) await pause(20)
+    for (let attempt = 0; hasGroups && attempt < 500 && this.signal('SIGKILL'); attempt++) await pause(10)
+    this.#guardian?.stdin?.end('over\n')
+  }
+}
+
+function guard(group: number): ChildProcess {
+  const child = spawn('/bin/sh', ['-c', guardian, String(group)], {
+    stdio: ['pipe', 'ignore', 'ignore'],
+    // Not in our group: a Ctrl-C in the terminal, or whoever kills our group, must not end it.
+    detached: true,
+  })
+  child.on('error', () => undefined)
+  child.stdin?.on('error', () => undefined)
+  child.unref()
+  return child
+}
+
+/** What a shell would say of it. @example exitCodeOf({ exitCode: null, signal: 'SIGKILL' }) // 137 */
+export function exitCodeOf({ exitCode, signal }: Exit): number {
+  return exitCode ?? 128 + (signal === null ? 0 : (constants.signals[signal] ?? 0))
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms))
+}

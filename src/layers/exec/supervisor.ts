@@ -1,0 +1,279 @@
+// Watches one process of the program: looks at its folder again and again, captures when the files are complete, hears its
+// words, passes signals on, and captures once more when it has ended. One capture at a time, in the order of what happens.
+
+import { isReprise } from '../../core/errors.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import type { Survey } from '../../engine/tree/survey.ts'
+import type { Capture, Captures } from './captures.ts'
+import { Completion, justNow } from './complete.ts'
+import type { EndReason, Trigger } from './entries.ts'
+import type { ExecEvent } from './events.ts'
+import { writtenNow } from './open-files.ts'
+import type { ExecSpec } from './options.ts'
+import type { Exit, Program } from './program.ts'
+import type { Word } from './words.ts'
+
+export interface Watched {
+  readonly exit: Exit
+  readonly why: EndReason
+  readonly lostMs: number
+  readonly captures: number
+}
+
+interface SupervisorParts {
+  readonly kernel: Kernel
+  readonly spec: ExecSpec
+  readonly captures: Captures
+  readonly run: number
+  readonly report: (event: ExecEvent) => void
+  /** After a commit whose outcome is unknown: throws FENCED if it is no longer ours. */
+  readonly recover: (error: unknown) => Promise<void>
+  /** Throws FENCED if another process has it. */
+  readonly checkOwned: () => Promise<void>
+}
+
+const pollMsMin = 50
+const pollMsMax = 5_000
+const ownedEveryMs = 5_000
+const failureMsMax = 60_000
+/** What is left of its group when the first process has ended by itself has this long to follow. */
+const sweepMs = 2_000
+const openNoteMs = 10_000
+
+export class Supervisor {
+  readonly #parts: SupervisorParts
+  readonly #program: Program
+  readonly #completion: Completion
+  readonly #words: Word[] = []
+  #wake: () => void = () => undefined
+  #captures = 0
+  #last: Capture | null = null
+  #stopping: { readonly until: number } | null = null
+  #isKilled = false
+  #fenced: unknown = null
+  #failures = 0
+  #notBefore = 0
+  #checkedAt: number
+  #openSince: number | null = null
+  #hasNotedOpen = false
+  #pollMs = pollMsMin
+
+  constructor(parts: SupervisorParts, program: Program, before: Survey | null) {
+    this.#parts = parts
+    this.#program = program
+    const now = parts.kernel.clock.elapsed()
+    this.#checkedAt = now
+    this.#completion = new Completion(parts.spec, now)
+    if (before) this.#completion.see(now, before)
+    if (before) this.#completion.captured(now, before)
+  }
+
+  hear(word: Word): void {
+    if (word.kind !== 'progress') this.#words.push(word)
+    else {
+      const found = /^(\d+(?:\.\d+)?)(?:\s*\/\s*(\d+(?:\.\d+)?))?\s*(.*)$/.exec(word.text)
+      if (found) {
+        const total = found[2] === undefined ? null : Number(found[2])
+        this.#parts.report({ kind: 'progress', done: Number(found[1]), total, text: found[3] ?? '' })
+      }
+      word.answer(found ? 'ok' : 'refused: progress takes a number, as in progress 40/100')
+    }
+    this.#wake()
+  }
+
+  /** Passes the signal on. The program has the grace time, less what a capture is likely to take. */
+  stop(signal: NodeJS.Signals): void {
+    const { clock } = this.#parts.kernel
+    const { graceMs } = this.#parts.spec
+    this.#program.signal(signal)
+    if (this.#stopping) return
+    this.#parts.report({ kind: 'stopping', signal, graceMs })
+    const reserveMs = Math.min(graceMs / 2, 500 + 2 * (this.#last?.tookMs ?? 0))
+    this.#stopping = { until: clock.elapsed() + graceMs - reserveMs }
+    this.#wake()
+  }
+
+  pass(signal: NodeJS.Signals): void {
+    this.#program.signal(signal)
+  }
+
+  /** To all of it, at once. */
+  kill(): void {
+    this.#isKilled = true
+    this.#program.signal('SIGKILL')
+  }
+
+  /** Resolves when all of it has ended and what is complete was captured. Throws FENCED when another process took over. */
+  async watch(): Promise<Watched> {
+    const { clock } = this.#parts.kernel
+    let exit: Exit | null = null
+    this.#program.exited.then((how) => {
+      exit = how
+      this.#wake()
+    })
+    while (!exit) {
+      await this.#look()
+      if (exit) break
+      if (this.#fenced !== null && !this.#stopping) this.stop('SIGTERM')
+      if (this.#stopping && clock.elapsed() >= this.#stopping.until) this.kill()
+      await this.#pause()
+    }
+    const endedAt = clock.elapsed()
+    if (!this.#stopping) this.#program.signal('SIGTERM')
+    await this.#program.sweep(this.#stopping ? Math.max(0, this.#stopping.until - endedAt) : sweepMs)
+    if (this.#fenced === null) await this.#captureAtEnd(exit, endedAt)
+    for (const word of this.#words.splice(0)) word.answer('refused: the program has ended')
+    if (this.#fenced !== null) throw this.#fenced
+    return { exit, why: this.#why(), lostMs: this.#lostMs(exit, endedAt), captures: this.#captures }
+  }
+
+  #why(): EndReason {
+    if (this.#isKilled) return 'killed'
+    return this.#stopping ? 'stopped' : 'exit'
+  }
+
+  #lostMs({ exitCode }: Exit, endedAt: number): number {
+    if (exitCode === 0 && !this.#stopping) return 0
+    return Math.max(0, Math.round(endedAt - this.#completion.capturedAt))
+  }
+
+  async #pause(): Promise<void> {
+    if (this.#words.length > 0) return
+    await new Promise<void>((resolve) => {
+      const { clock } = this.#parts.kernel
+      const cancel = clock.after(this.#completion.lookWithin(clock.elapsed(), this.#pollMs), resolve, true)
+      this.#wake = () => {
+        cancel()
+        resolve()
+      }
+    })
+    this.#wake = () => undefined
+  }
+
+  /** One look at the folder, and what follows from it. */
+  async #look(): Promise<void> {
+    const { clock } = this.#parts.kernel
+    const started = clock.elapsed()
+    try {
+      if (started - this.#checkedAt >= ownedEveryMs) {
+        this.#checkedAt = started
+        await this.#parts.checkOwned()
+      }
+      const survey = await this.#parts.captures.survey()
+      if (survey) this.#completion.see(clock.elapsed(), survey)
+      // A large folder is looked at less often: looking takes a tenth of the time at most.
+      this.#pollMs = Math.min(pollMsMax, Math.max(pollMsMin, (clock.elapsed() - started) * 10))
+      const word = this.#words.shift()
+      if (word) return await this.#captureByWord(word)
+      if (started < this.#notBefore) return
+      const decision = this.#completion.decide(clock.elapsed())
+      if (decision.take && !(await this.#isHeldOpen(decision.trigger))) await this.#capture(decision)
+    } catch (error) {
+      await this.#failed(error)
+    }
+  }
+
+  /** Where files are written aside and renamed, or marked, it is of no concern what else it holds open. */
+  async #isHeldOpen(trigger: Trigger): Promise<boolean> {
+    if (trigger === 'rename' || trigger === 'marker') return false
+    const { spec, kernel, captures } = this.#parts
+    const open = (await writtenNow(this.#program.pid, await captures.where())) ?? []
+    const held = open.filter((path) => this.#completion.has(path))
+    if (held.length === 0) {
+      this.#openSince = null
+      return false
+    }
+    this.#openSince ??= kernel.clock.elapsed()
+    if (!this.#hasNotedOpen && kernel.clock.elapsed() - this.#openSince >= openNoteMs) {
+      this.#hasNotedOpen = true
+      const what = `the program holds ${held[0]} in ${spec.state} open for writing: no capture before it is closed`
+      this.#parts.report({ kind: 'note', text: `${what}, unless it is ignored (--ignore)` })
+    }
+    return true
+  }
+
+  async #capture(what: {
+    readonly trigger: Trigger
+    readonly survey?: Survey
+    readonly label?: string
+    readonly pin?: boolean
+  }): Promise<boolean> {
+    const { captures, run, report } = this.#parts
+    const { since } = this.#completion
+    const { trigger, survey: expected, label, pin } = what
+    const taken = await captures.take({ run, trigger, label, pin, ...(expected && { expected }) })
+    this.#failures = 0
+    this.#notBefore = 0
+    if (!taken) return false
+    // By a word it is complete now; else it has been since nothing was written any more.
+    this.#completion.captured(trigger === 'word' ? this.#parts.kernel.clock.elapsed() : since, taken.survey)
+    this.#captures += 1
+    this.#last = taken.capture
+    report({ kind: 'captured', ...taken.capture })
+    await captures.retain()
+    return true
+  }
+
+  async #captureByWord(word: Word): Promise<void> {
+    const label = word.text === '' ? {} : { label: word.text }
+    try {
+      const isOpen = !this.#program.isOver && (await this.#isHeldOpen('word'))
+      if (!isOpen && (await this.#capture({ trigger: 'word', pin: word.kind === 'savepoint', ...label }))) {
+        word.answer(`captured ${this.#last!.seq}`)
+        return
+      }
+      const why = isOpen ? 'a file is open for writing' : 'a file changed while it was read'
+      this.#parts.report({
+        kind: 'not-captured',
+        why: `${why}, after the program had said that its files are complete`,
+      })
+      word.answer(`refused: ${why}`)
+    } catch (error) {
+      word.answer(`refused: ${(error as Error).message.split('\n')[0]}`)
+      throw error
+    }
+  }
+
+  /** Nothing that a store says stops the program, but that another process has taken its place. */
+  async #failed(error: unknown): Promise<void> {
+    const { kernel, report, recover } = this.#parts
+    this.#failures += 1
+    const pauseMs = Math.min(failureMsMax, 500 * 2 ** this.#failures)
+    this.#notBefore = kernel.clock.elapsed() + pauseMs
+    try {
+      await recover(error)
+    } catch (problem) {
+      if (isReprise(problem, 'FENCED', 'OWNED', 'NOT_FOUND')) {
+        this.#fenced = problem
+        return
+      }
+    }
+    const why = `${(error as Error).message.split('\n')[0]}; tried again in ${Math.round(pauseMs / 1000)} s`
+    report({ kind: 'not-captured', why })
+  }
+
+  async #captureAtEnd(exit: Exit, endedAt: number): Promise<void> {
+    const { kernel, captures, report } = this.#parts
+    const { clock } = kernel
+    try {
+      for (const word of this.#words.splice(0)) await this.#captureByWord(word)
+      // Nobody writes any more; it is looked at until that shows.
+      for (let looks = 0; looks < 100; looks++) {
+        const survey = await captures.survey()
+        if (!survey) return
+        this.#completion.see(clock.elapsed(), survey)
+        if (!this.#completion.isChanged) return
+        const isClean = exit.exitCode === 0 && !this.#isKilled
+        const decision = this.#completion.decideAtEnd(clock.elapsed(), { isClean, at: endedAt })
+        if (decision.take && (await this.#capture(decision))) return
+        if (!decision.take && decision.why !== justNow) {
+          report({ kind: 'not-captured', why: decision.why })
+          return
+        }
+        await new Promise<void>((resolve) => clock.after(pollMsMin, resolve, true))
+      }
+    } catch (error) {
+      await this.#failed(error)
+    }
+  }
+}

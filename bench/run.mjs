@@ -2,7 +2,8 @@
 // A suite is bench/SUITE.mjs; its default export (or `benches`) is an array of
 //   { name, unit, target?, note?, setup?, run({ index }), teardown? }
 // where run gives { value, baseline?, details? } or { skip: 'reason' }, value and baseline measured in the same run.
-// Progress goes to stderr. Exit code: 0 also when a target is missed, 1 when a bench broke, 2 for a wrong call.
+// Progress goes to stderr. Exit code: 0 also when a target is missed, 1 when a bench broke, 2 for a wrong call. A suite that
+// exports `failsWhenMissed` is judged after any number of runs, and ends with 1 when a target is missed.
 
 import { readdirSync } from 'node:fs'
 import { parseArgs } from 'node:util'
@@ -27,13 +28,16 @@ async function main() {
   if (!Array.isArray(all)) return refuse(`bench/${suite}.mjs exports no array of benches`)
   const benches = all.filter((bench) => only === undefined || bench.name === only)
   if (benches.length === 0) return refuse(`suite ${suite} has no bench called ${only}`)
-  if (runs < runsForAFigure) console.error(`${runs} runs: too few for a figure to quote, targets are not judged`)
+  if (runs < runsForAFigure && !loaded.failsWhenMissed)
+    console.error(`${runs} runs: too few for a figure to quote, targets are not judged`)
 
   const results = []
-  for (const bench of benches) results.push(await measure(bench, runs))
+  const isStrict = loaded.failsWhenMissed === true
+  for (const bench of benches) results.push(await measure(bench, runs, isStrict))
   const text = isJson ? JSON.stringify({ suite, results }) : formatTable(suite, results)
   await new Promise((done) => process.stdout.write(`${text}\n`, done))
-  return results.some((result) => result.error !== undefined) ? 1 : 0
+  const hasFailed = ({ error, met }) => error !== undefined || (isStrict && met === false)
+  return results.some(hasFailed) ? 1 : 0
 }
 
 function readOptions() {
@@ -64,7 +68,7 @@ function suites() {
     .map((name) => name.slice(0, -'.mjs'.length))
 }
 
-async function measure(bench, runs) {
+async function measure(bench, runs, isStrict) {
   const head = { name: bench.name, value: null, unit: bench.unit, baseline: null, ratio: null }
   try {
     const target = readTarget(bench)
@@ -83,7 +87,7 @@ async function measure(bench, runs) {
       await bench.teardown?.()
     }
     const result = { ...head, ...summarize(samples), runs, note: bench.note, target }
-    return { ...result, met: runs < runsForAFigure ? null : judge(target, result) }
+    return { ...result, met: runs < runsForAFigure && !isStrict ? null : judge(target, result) }
   } catch (error) {
     console.error(`${bench.name} broke: ${error?.stack ?? error}`)
     return { ...head, error: String(error?.message ?? error) }

@@ -19,6 +19,7 @@ import {
   jsonLines,
   keyRange,
   lines,
+  logOf,
   makeReporter,
   pages,
   RetryLater,
@@ -44,6 +45,17 @@ export default [
     assert.equal((await run.result()).done, 2)
     stop()
     assert.equal((await rp.run(papers).result()).skipped, 2)
+  }),
+  example(['logOf'], async (rp) => {
+    const told: unknown[] = []
+    const keep = (message: string, fields?: object) => void told.push({ message, ...fields })
+    const papers = job('papers', {
+      source: ['a'],
+      key: (paper) => paper,
+      each: (paper, item) => logOf(item, { debug: keep, info: keep, warn: keep, error: keep }).info('read', { paper }),
+    })
+    await rp.run(papers).result()
+    assert.deepEqual(told, [{ message: 'read', job: 'papers', item: 'a', attempt: 1, paper: 'a' }])
   }),
   example(['JobRun.stop', 'JobRun.close', 'stopOnSignals', 'attachReporter'], async (rp) => {
     const endless = job('endless', {

@@ -62,6 +62,7 @@ export class Batcher<T> {
       const items = tasks.map((task) => task.item)
       const result = this.#outcomes.around(tasks, attempt, (traceparent) =>
         this.#job.eachBatch!(items, {
+          job: this.#job.name,
           keys: tasks.map((task) => task.key),
           attempt,
           signal: controller.signal,

@@ -8,6 +8,8 @@ import type { Shard } from './shard.ts'
 import type { Task } from './task.ts'
 
 export interface ItemContext {
+  /** The name of the job. */
+  readonly job: string
   readonly key: string
   /** 1 for the first. */
   readonly attempt: number
@@ -36,6 +38,8 @@ export interface ItemContext {
 }
 
 export interface BatchContext<T> {
+  /** The name of the job. */
+  readonly job: string
   readonly keys: readonly string[]
   readonly attempt: number
   readonly signal: AbortSignal
@@ -52,11 +56,13 @@ export interface BatchContext<T> {
 }
 
 export class TaskContext<T> implements ItemContext {
+  readonly job: string
   readonly #task: Task<T>
   readonly #shard: Shard<Task<T>>
   readonly #engine: LayerHost
 
-  constructor(task: Task<T>, shard: Shard<Task<T>>, engine: LayerHost) {
+  constructor(job: string, task: Task<T>, shard: Shard<Task<T>>, engine: LayerHost) {
+    this.job = job
     this.#task = task
     this.#shard = shard
     this.#engine = engine
@@ -118,8 +124,8 @@ export async function recallFor<T, Args extends readonly unknown[], Result>(
 export class TracedContext<T> extends TaskContext<T> {
   readonly traceparent: string | undefined
 
-  constructor(task: Task<T>, shard: Shard<Task<T>>, engine: LayerHost, traceparent: string | undefined) {
-    super(task, shard, engine)
+  constructor(job: string, task: Task<T>, shard: Shard<Task<T>>, engine: LayerHost, traceparent: string | undefined) {
+    super(job, task, shard, engine)
     this.traceparent = traceparent
   }
 }

@@ -59,6 +59,7 @@ export type JobOptions<T, Result = unknown> = JobSettings<T> & { readonly source
   )
 
 export interface ResolvedJob<T> {
+  readonly name: string
   readonly source: Source<T>
   readonly key: ((item: T) => string | number) | null
   readonly version: ((item: T) => string) | null
@@ -118,6 +119,7 @@ export function resolveJob<T>(name: string, options: JobOptions<T>): ResolvedJob
   if (options.checkpoint) checkPolicy(options.checkpoint)
   if (options.retain) resolveRetention(options.retain)
   return {
+    name,
     source: toSource(options.source),
     key: options.key ?? null,
     version:

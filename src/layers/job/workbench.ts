@@ -260,13 +260,14 @@ export class Workbench<T> {
   }
 
   #call(task: Task<T>): void {
-    const { each, timeoutMs } = this.#job
+    const { name, each, timeoutMs } = this.#job
+    const { item, shard } = task
     try {
       const { spans } = this
       const engine = this.#engine
       const result = spans
-        ? spans.call(task, (traceparent) => each!(task.item, new TracedContext(task, task.shard, engine, traceparent)))
-        : each!(task.item, new TaskContext(task, task.shard, engine))
+        ? spans.call(task, (traceparent) => each!(item, new TracedContext(name, task, shard, engine, traceparent)))
+        : each!(item, new TaskContext(name, task, shard, engine))
       if (!isPromise(result)) {
         this.#succeeded(task, result)
         return

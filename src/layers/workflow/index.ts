@@ -33,7 +33,7 @@ export type { RecordedEntry } from './export.ts'
 export { exportHistory, loadHistory, type RecordedHistory, saveHistory } from './export.ts'
 export type { Failure } from './failure.ts'
 export type { Journal } from './journal.ts'
-export { type Logger, logOf } from './log.ts'
+export { type LogFields, type Logger, logOf } from './log.ts'
 export type { Carried } from './messages.ts'
 export {
   type QueryDefinition,

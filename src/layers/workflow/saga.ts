@@ -97,7 +97,8 @@ export class Saga {
     const { id } = one
     try {
       const step = this.#call(id, failures + 1)
-      await Promise.race([enterStep(step, () => one.call(one.result, step)), run.leaving])
+      const place = { ...step, name: readableId(id), isUndo: true as const }
+      await Promise.race([enterStep(place, () => one.call(one.result, step)), run.leaving])
     } catch (error) {
       if (run.isLeaving) return
       const now = run.now()

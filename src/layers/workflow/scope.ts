@@ -14,9 +14,10 @@ export interface Place {
 
 /** The attempt that is in flight where this is asked. */
 export interface CurrentStep {
-  /** Left out: a compensation. */
   readonly name?: string
   readonly attempt?: number
+  /** It is the compensation of the step of this name. */
+  readonly isUndo?: true
   heartbeat(details?: unknown): Promise<void>
 }
 

@@ -136,3 +136,11 @@ export async function lmdb(path) {
     close: () => db.close(),
   }
 }
+
+/** A handler of @tus/server with its file store. */
+export async function tusServer(directory, path) {
+  const [server, files] = [await load('@tus/server'), await load('@tus/file-store')]
+  if (!server || !files) return null
+  const made = new server.Server({ path, datastore: new files.FileStore({ directory }), relativeLocation: true })
+  return (incoming, response) => made.handle(incoming, response)
+}

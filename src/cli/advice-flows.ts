@@ -1,4 +1,4 @@
-// Advice for what flows and what is computed: pipelines and remembered results.
+// Advice for what flows, what is computed and what is sent: pipelines, remembered results, uploads.
 
 import type { Advice } from './advice-shape.ts'
 
@@ -48,6 +48,31 @@ export const squares = memo('advised-squares', { version: 1, run: async (n) => n
 const rp = await open()
 const remembered = await rp.open(squares)
 console.log(await remembered.call(7), await remembered.explain(7))
+await rp.close()
+`,
+  },
+  {
+    id: 'B2-upload',
+    title: 'an upload (bytes that arrive in pieces, durable when acknowledged)',
+    when: { about: 'files' },
+    why: 'A client sends a file in pieces over the tus protocol, and goes on where the server stands after either of them died. Each offset that is answered is durable; what happens to the whole file is recorded once.',
+    watch: [
+      'the id of an upload is all that a client needs to go on with it: say in authorize who may',
+      'the name and type that a client gives are kept, and prove nothing',
+    ],
+    code: `import { open } from 'reprise'
+import { upload } from 'reprise/upload'
+
+export const photos = upload('advised-photos', {
+  maxBytes: 50_000_000,
+  onComplete: (file) => console.log('received', file.size, 'bytes of', file.metadata.filename),
+})
+
+const rp = await open()
+// Mount it in your server: any that speaks Request and Response.
+const handler = photos.handler(rp, { path: '/photos', authorize: () => 'anybody' })
+const about = await handler(new Request('http://localhost/photos', { method: 'OPTIONS' }))
+console.log(about.headers.get('tus-extension'))
 await rp.close()
 `,
   },

@@ -12,6 +12,7 @@ export type About =
   | 'conversation'
   | 'stream'
   | 'results'
+  | 'files'
   | 'desired'
   | 'settings'
   | 'program'

@@ -89,6 +89,30 @@ export const operating: readonly CommandSpec[] = [
     load: () => import('./commands/dev.ts'),
   },
   {
+    name: 'upload',
+    usage: 'upload FILE URL',
+    summary: 'send a file to a server that speaks tus; asked for again, it goes on where it stopped',
+    options: {
+      token: { type: 'string', value: 'TOKEN', help: 'sent as Authorization: Bearer; $REPRISE_TOKEN if left out' },
+      metadata: { type: 'string', value: 'KEY=VALUE', multiple: true, help: 'told to the server beside the file name' },
+    },
+    arguments: [2, 2],
+    store: 'none',
+    load: () => import('./commands/upload.ts'),
+  },
+  {
+    name: 'download',
+    usage: 'download URL FILE',
+    summary: 'get a file from a server; asked for again, it goes on where it stopped',
+    options: {
+      token: { type: 'string', value: 'TOKEN', help: 'sent as Authorization: Bearer; $REPRISE_TOKEN if left out' },
+      force: { type: 'boolean', help: 'replace a file of that name' },
+    },
+    arguments: [2, 2],
+    store: 'none',
+    load: () => import('./commands/download.ts'),
+  },
+  {
     name: 'mcp',
     usage: 'mcp',
     summary: 'offer this store to a language model as tools over stdin and stdout; read-only unless told otherwise',

@@ -388,7 +388,7 @@ export const commands: readonly CommandSpec[] = [
     options: {
       about: {
         type: 'string',
-        value: 'items|changes|entities|records|conversation|stream|results|desired|settings|program|anything',
+        value: 'items|changes|entities|records|conversation|stream|results|files|desired|settings|program|anything',
         help: 'what the work is about',
       },
       truth: { type: 'string', value: 'history|state|external', help: 'what is authoritative' },

@@ -51,6 +51,10 @@ export const contexts: Readonly<Record<string, readonly string[]>> = {
     'declare const cents: number',
     "declare const ctx: import('reprise/workflow').WorkflowContext",
   ],
+  'docs/guides/uploads.md': [
+    "declare const transcode: import('reprise/workflow').WorkflowDefinition<{ id: string }, void>",
+    "declare const videos: import('reprise/upload').UploadDefinition",
+  ],
   'docs/guides/server.md': [order, 'interface Payment { readonly id: string }'],
   'docs/guides/versioning.md': [order, checkout, "declare const ctx: import('reprise/workflow').WorkflowContext"],
   'docs/guides/testing.md': [

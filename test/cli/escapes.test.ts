@@ -135,6 +135,11 @@ const words: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['--say', evil],
     ['--state', at('ckpt'), '--when', evil, '--', evil],
   ],
+  upload: [
+    [evil, evil],
+    [at('fresh'), evil],
+  ],
+  download: [[evil, evil]],
   mcp: [['--url', `sqlite:${evil}`]],
   state: [['get', evil, evil, evil]],
   work: [[evil]],

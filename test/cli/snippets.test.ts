@@ -14,7 +14,7 @@ afterAll(() => folder.remove())
 
 describe('advice', () => {
   const about = [
-    ...(['anything', 'items', 'changes', 'entities', 'records', 'conversation', 'stream', 'results'] as const),
+    ...(['anything', 'items', 'changes', 'entities', 'records', 'conversation', 'stream', 'results', 'files'] as const),
     ...(['desired', 'settings', 'program'] as const),
   ]
   const every: Answers[] = (['history', 'state', 'external'] as const).flatMap((truth) =>
@@ -43,6 +43,7 @@ describe('advice', () => {
       'agent(',
       'timeline(',
       'migrations(',
+      'upload(',
       'resource(',
       'config(',
     ]) {

@@ -1,5 +1,5 @@
-// What other processes ask of a pipeline: to stop with a savepoint, or to end at once. Words mean what they mean in code, and what
-// is listed afterwards is true.
+// What other processes ask of a pipeline: to stop with a savepoint, or to end at once. Words mean what they mean in code, and
+// what is listed afterwards is true.
 
 import { expect, it } from 'vitest'
 import type { Reprise } from '../../src/index.ts'

@@ -44,6 +44,8 @@ const verbs: Readonly<Record<string, readonly string[] | string>> = {
   saves: ['listCheckpoints'],
   schedules: ['listSchedules'],
   doctor: ['doctor'],
+  upload: ['aboutUploads', 'createUpload', 'appendUpload', 'deleteUpload'],
+  download: ['readUpload'],
   init: 'writes files for a person',
   demo: 'runs on a store of its own',
   work: 'is a process: reprise serve --work is one',
@@ -86,8 +88,6 @@ it('each route is a verb of the command line, or stands here', () => {
     ...routes.filter(({ tag }) => tag === 'configs').map(({ id }) => id),
     // What clients of Kubernetes ask for.
     ...routes.filter(({ tag }) => tag === 'kubernetes').map(({ id }) => id),
-    // What clients of the tus protocol ask for.
-    ...routes.filter(({ tag }) => tag === 'uploads').map(({ id }) => id),
     // What build tools ask for.
     ...routes.filter(({ tag }) => tag === 'caches').map(({ id }) => id),
     // What the dashboard asks for.

@@ -26,6 +26,7 @@ const questions: readonly Question[] = [
       ['conversation', 'an agent that talks and uses tools'],
       ['stream', 'records that keep coming, and what is computed from them'],
       ['results', 'results that are expensive to compute, and can be computed again'],
+      ['files', 'large files that clients send, over lines that break'],
       ['desired', 'what there should be, and a loop that makes it so'],
       ['settings', 'settings that many clients take over, and may refuse'],
       ['program', 'a program in any language that writes files'],

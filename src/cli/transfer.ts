@@ -1,0 +1,108 @@
+// What uploads and downloads of the command line share: one request with its token, what a refusal means, and how often a
+// connection that breaks is tried again. A redirect is not followed: a token goes to the address it was given for.
+
+import { type ErrorCode, errorCodes, RepriseError } from '../core/errors.ts'
+import type { Options } from './command.ts'
+import { text } from './command.ts'
+import { UsageError } from './exit.ts'
+
+export interface Way {
+  readonly url: URL
+  readonly headers: Readonly<Record<string, string>>
+}
+
+/** So many times in a row without one byte more. */
+const attemptsMax = 30
+const pauseMaxMs = 5000
+
+export function wayTo(address: string, options: Options, env: Readonly<Record<string, string | undefined>>): Way {
+  const url = URL.canParse(address) ? new URL(address) : null
+  if (!url || !/^https?:$/.test(url.protocol)) {
+    throw new UsageError(`${address} is no address: give one that starts with http:// or https://`)
+  }
+  if (url.username !== '' || url.password !== '') {
+    throw new UsageError('an address must not hold a password: give a token with --token, or in REPRISE_TOKEN')
+  }
+  const token = text(options, 'token') ?? env.REPRISE_TOKEN
+  return { url, headers: token === undefined ? {} : { authorization: `Bearer ${token}` } }
+}
+
+/** Worth another attempt: the line broke, or the server is not there or not ready. */
+export class Broken extends Error {
+  override readonly name = 'Broken'
+}
+
+export async function ask(
+  { headers }: Way,
+  url: URL,
+  init: RequestInit & { readonly duplex?: 'half' },
+): Promise<Response> {
+  try {
+    return await fetch(url, { ...init, redirect: 'manual', headers: { ...headers, ...(init.headers as object) } })
+  } catch (error) {
+    if (init.signal?.aborted) throw error
+    const cause = (error as { readonly cause?: { readonly message?: string } }).cause
+    throw new Broken(cause?.message || (error as Error).message)
+  }
+}
+
+/** Throws what the server says, unless the status is one of those expected. */
+export async function expectStatus(response: Response, ...expected: readonly number[]): Promise<Response> {
+  const { status } = response
+  if (expected.includes(status)) return response
+  const said = (await response.text().catch(() => '')).slice(0, 10_000)
+  if (status >= 500 || status === 408 || status === 409 || status === 423 || status === 429) {
+    throw new Broken(`the server answered ${status}${detailOf(said)}`)
+  }
+  throw new RepriseError(codeOf(said, status), `the server answered ${status}${detailOf(said)}`, { status })
+}
+
+function problemIn(said: string): { readonly code?: unknown; readonly detail?: unknown } {
+  try {
+    const value = JSON.parse(said) as unknown
+    return typeof value === 'object' && value !== null ? value : {}
+  } catch {
+    return {}
+  }
+}
+
+function detailOf(said: string): string {
+  const { detail } = problemIn(said)
+  return typeof detail === 'string' ? `: ${detail.slice(0, 500)}` : ''
+}
+
+const byStatus: Readonly<Record<number, ErrorCode>> = {
+  ...{ 401: 'UNAUTHENTICATED', 403: 'FORBIDDEN', 404: 'NOT_FOUND', 410: 'UPLOAD_GONE', 413: 'LIMIT_EXCEEDED' },
+}
+
+function codeOf(said: string, status: number): ErrorCode {
+  const { code } = problemIn(said)
+  if (errorCodes().includes(code as ErrorCode)) return code as ErrorCode
+  return byStatus[status] ?? 'REFUSED'
+}
+
+/** Calls until it is done; a broken line is waited out, the longer the more often nothing came of it. */
+export async function insist<T>(
+  attempt: () => Promise<T>,
+  progress: () => number,
+  note: (why: string) => void,
+  signal: AbortSignal,
+): Promise<T> {
+  for (let failures = 0, before = progress(); ; ) {
+    try {
+      return await attempt()
+    } catch (error) {
+      if (!(error instanceof Broken) || signal.aborted) throw error
+      failures = progress() > before ? 1 : failures + 1
+      before = progress()
+      if (failures >= attemptsMax) {
+        throw new RepriseError('STORE_UNREACHABLE', `${error.message}; ${failures} attempts got no further`, {})
+      }
+      note(error.message)
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, Math.min(pauseMaxMs, 100 * 2 ** Math.min(failures, 10)))
+        signal.addEventListener('abort', () => resolve(clearTimeout(timer)), { once: true })
+      })
+    }
+  }
+}

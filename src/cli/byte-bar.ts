@@ -42,7 +42,7 @@ export class ByteBar {
   }
 }
 
-/** @example drawBytes(name, { done: 5e6, total: 1e7, from: 0, ms: 1000 }, 80) // 'a.bin ━━──  50% 4.8 MB/9.5 MB  4.8 MB/s  1s left' */
+/** @example drawBytes('a.bin', { done: 5e6, total: 1e7, from: 0, ms: 1000 }, 80) // 'a.bin ━━──  50% 4.8 MB/9.5 MB …' */
 export function drawBytes(
   name: string,
   { done, total, from, ms }: { done: number; total: number | null; from: number; ms: number },

@@ -38,5 +38,15 @@ it('recoverWithin makes checkpoints by the budget, and measures what decides whe
   expect(costs.checkpointBytes).toBeGreaterThan(0)
   expect(interval.entries).not.toBe(assumed.entries)
   expect(interval.because).not.toEqual(assumed.because)
+  // What it takes to restore is learned from what it took.
+  expect([costs.openMs, costs.restoreMs]).toEqual([null, null])
+  const again = await rp.run(counted, {}, { checkpoint: policy }).started()
+  const kept = async () => keptInterval(policy, await attributes(), { isFirst: false, now: Date.now() }).costs
+  await until(async () => (await kept()).openMs !== null, again.result())
+  await again.stop()
+  const learned = await kept()
+  expect(learned.openMs).toBeGreaterThan(0)
+  expect(learned.restoreMs).toBeGreaterThan(0)
+  expect(learned.restoreBytes).toBeGreaterThan(0)
   await rp.close()
 })

@@ -9,6 +9,7 @@ import type { KafkaPort } from '../../src/adapters/kafka/port.ts'
 const topic = 'orders'
 const [fetch, listOffsets, metadata, apiVersions] = [1, 2, 3, 18]
 const leaderNotAvailable = 5
+const kafkaStorageError = 56
 
 describe('a Kafka source and sink', () => {
   let broker: ScriptedBroker
@@ -49,6 +50,24 @@ describe('a Kafka source and sink', () => {
     await expect(asking()).rejects.toMatchObject({ code: 'BROKER_AWAY', data: { awayMs: 2000 } })
   })
 
+  it('end with a code where a partition cannot be read for as long as brokers may be away, and wait for it before', async () => {
+    for (const isMended of [false, true]) {
+      const answers = { count: 0 }
+      broker.fetches = () => (isMended && ++answers.count > 5 ? 0 : kafkaStorageError)
+      const refused = await connectTo({ brokers: broker.address, awayFor: isMended ? '1h' : '300ms' })
+      const asking = async () => {
+        for (;;) {
+          const [fetched] = await refused.fetch(topic, [{ partition: 0, offset: 0 }], 1)
+          if (fetched?.outcome !== 'later') return fetched
+          await new Promise((resolve) => setTimeout(resolve, 10))
+        }
+      }
+      if (isMended) expect(await asking()).toMatchObject({ outcome: 'ok' })
+      else await expect(asking()).rejects.toMatchObject({ code: 'BROKER_AWAY', data: { awayMs: 300 } })
+      await refused.close()
+    }
+  })
+
   it('end with a code where nobody is there, and at once where an address is none', async () => {
     port = undefined
     const { address } = broker
@@ -65,9 +84,11 @@ interface Described {
   readonly partitions: readonly number[]
 }
 
-/** Speaks as much of the protocol as these tests need: one topic, one broker with the id 1. It never answers a fetch. */
+/** Speaks as much of the protocol as these tests need: one topic, one broker with the id 1. Fetches get an answer if told so. */
 class ScriptedBroker {
   describes: (asked: number) => Described = () => ({ isListed: true, partitions: [0] })
+  /** The error of the first partition. */
+  fetches: (() => number) | null = null
   readonly #server: Server
   readonly #sockets = new Set<Socket>()
   #asked = 0
@@ -88,7 +109,7 @@ class ScriptedBroker {
         while (rest.length >= 4 && rest.length >= 4 + rest.readInt32BE(0)) {
           const end = 4 + rest.readInt32BE(0)
           const api = rest.readInt16BE(4)
-          if (api !== fetch) {
+          if (api !== fetch || this.fetches) {
             const answer = Buffer.concat([rest.subarray(8, 12), this.#answer(api)])
             socket.write(Buffer.concat([int32(answer.length), answer]))
           }
@@ -115,6 +136,19 @@ class ScriptedBroker {
     if (api === apiVersions) {
       const known = [apiVersions, 0, 0, fetch, 11, 11, metadata, 4, 4, listOffsets, 5, 5]
       return Buffer.concat([int16(0), int32(known.length / 3), ...known.map(int16)])
+    }
+    if (api === fetch) {
+      const partition = [
+        int32(0),
+        int16(this.fetches!()),
+        int64(0n),
+        int64(0n),
+        int64(0n),
+        int32(0),
+        int32(-1),
+        int32(-1),
+      ]
+      return Buffer.concat([int32(0), int16(0), int32(0), int32(1), text(topic), int32(1), ...partition])
     }
     if (api === metadata) return this.#metadata(this.describes(++this.#asked))
     if (api === listOffsets) {

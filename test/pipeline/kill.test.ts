@@ -1,6 +1,6 @@
-// Exactly once, seen from outside: a pipeline is killed with SIGKILL at random moments, and whoever comes next goes on. In the
-// end the user's tables are counted by plain SQL: no record is missing, none is there twice, and every window has its sum.
-// REPRISE_PIPELINE_KILLS=1000 for a long run.
+// Exactly once, seen from outside: processes with several pipelines each are killed with SIGKILL at random moments, and whoever
+// comes next goes on. In the end the user's tables are counted by plain SQL: no record is missing, none is there twice, and every
+// window has its sum. REPRISE_PIPELINE_KILLS=200 or 1000 processes for a long run.
 
 import { join } from 'node:path'
 import { DatabaseSync } from '@photostructure/sqlite'
@@ -10,9 +10,11 @@ import { amount, Child, newFolder, removeFolder } from '../crash/support.ts'
 import { randomFrom } from '../programs/crash-model.mjs'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 
-const kills = amount('REPRISE_PIPELINE_KILLS', 2)
+/** Of processes; a start costs most of a cycle, so each has several pipelines at work, and a kill meets each somewhere else. */
+const kills = amount('REPRISE_PIPELINE_KILLS', 20)
+const pipelines = 5
 const seed = amount('REPRISE_CRASH_SEED', 7)
-const records = 1000 + 800 * kills
+const records = 1000 + 200 * kills
 
 type Query = (text: string) => Promise<Record<string, unknown>[]>
 
@@ -33,13 +35,13 @@ function expectedTotals(): Map<string, number> {
   return totals
 }
 
-async function audit(query: Query): Promise<void> {
-  const [counted] = await query('SELECT count(*) AS all_rows, count(DISTINCT n) AS numbers FROM seen')
+async function audit(query: Query, number: number): Promise<void> {
+  const [counted] = await query(`SELECT count(*) AS all_rows, count(DISTINCT n) AS numbers FROM seen_${number}`)
   expect({ rows: Number(counted!.all_rows), numbers: Number(counted!.numbers) }).toEqual({
     rows: records,
     numbers: records,
   })
-  const found = await query('SELECT name, start_ms, total FROM totals')
+  const found = await query(`SELECT name, start_ms, total FROM totals_${number}`)
   const totals = new Map(found.map(({ name, start_ms, total }) => [`${name}@${start_ms}`, Number(total)]))
   expect(totals.size).toBe(found.length)
   expect(totals).toEqual(expectedTotals())
@@ -48,18 +50,18 @@ async function audit(query: Query): Promise<void> {
 async function killAndAudit(where: Where, query: Query): Promise<void> {
   const random = randomFrom(seed)
   for (let kill = 0; kill < kills; kill++) {
-    const child = new Child('pipeline-killed', { ...where, records })
+    const child = new Child('pipeline-killed', { ...where, records, pipelines })
     // Some die while they restore, most while records flow and checkpoints are written.
     if (kill % 4 !== 1) await child.until(() => child.lines.includes('READY'))
     await new Promise((resolve) => setTimeout(resolve, random.below(160)))
     await child.kill()
     expect(child.errors).toBe('')
   }
-  const last = new Child('pipeline-killed', { ...where, records })
+  const last = new Child('pipeline-killed', { ...where, records, pipelines })
   await last.ended
   expect(last.errors).toBe('')
-  expect(last.lines.at(-1)).toMatch(/^DONE .*"status":"done"/)
-  await audit(query)
+  expect(last.lines.at(-1)).toBe(`DONE ${JSON.stringify(Array(pipelines).fill('done'))}`)
+  for (let number = 0; number < pipelines; number++) await audit(query, number)
 }
 
 describe.concurrent('B7: a pipeline that is killed again and again', () => {
@@ -89,10 +91,12 @@ describe.concurrent('B7: a pipeline that is killed again and again', () => {
       const tables = `_${schema}`
       const ours = `${url}${url.includes('?') ? '&' : '?'}schema=${schema}`
       await killAndAudit({ url: ours, tables }, async (text) => {
-        return (await client.query(text.replace(/\b(seen|totals)\b/, `$1${tables}`))).rows
+        return (await client.query(text.replace(/\b((seen|totals)_\d+)\b/, `$1${tables}`))).rows
       })
     } finally {
-      await client.query(`DROP TABLE IF EXISTS "seen_${schema}", "totals_${schema}"`)
+      for (let number = 0; number < pipelines; number++) {
+        await client.query(`DROP TABLE IF EXISTS "seen_${number}_${schema}", "totals_${number}_${schema}"`)
+      }
       await client.end()
       await dropSchema(url, schema)
     }

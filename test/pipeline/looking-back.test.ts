@@ -64,6 +64,11 @@ it('begins from the newest checkpoint that was made at a time or before, and say
   await expect(rp.run(counted, {}, { ...options, from: { time: 1 } }).result()).rejects.toMatchObject({
     code: 'NOT_FOUND',
   })
+  // Null would be 1970, and text whatever somebody makes of it.
+  for (const time of [null, '2026-05-01', true, undefined]) {
+    const from = { time: time as never }
+    await expect(rp.run(counted, {}, { ...options, from })).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+  }
   await expect(rp.run(counted, {}, { ...options, from: { time: Number.NaN } })).rejects.toMatchObject({
     code: 'INVALID_ARGUMENT',
   })

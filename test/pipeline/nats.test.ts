@@ -8,6 +8,7 @@ import { open } from '../../src/index.ts'
 import { collect, json, pipeline, type Source, values } from '../../src/layers/pipeline/index.ts'
 import { sinkConformance, sourceConformance } from '../../src/testing/index.ts'
 import { natsBinary, type RunningPart, startNats } from '../support/parts.ts'
+import { until } from '../support/until.ts'
 
 const binary = natsBinary()
 let server: RunningPart
@@ -192,6 +193,42 @@ describe.skipIf(binary === null)('on a real NATS server', () => {
     await rp.close()
     await own.stop()
   })
+
+  it('ends with a code when a server is away for longer than awayFor, at the beginning and later, and the next run goes on', async () => {
+    let own = await startNats(binary!)
+    const servers = `127.0.0.1:${own.port}`
+    const other = await connect({ servers })
+    await (await jetstreamManager(other)).streams.add({ name: 'GONE', subjects: ['in', 'out'], allow_atomic: true })
+    await jetstream(other).publish('in', '1')
+    await other.close()
+    const rp = await open('memory:')
+    const out = collect<number>()
+    const copying = (awayFor: string) =>
+      pipeline('copying', (p) => {
+        const numbers = p.from('in', nats({ servers, stream: 'GONE', filter: 'in', awayFor }), {
+          decode: json<number>(),
+        })
+        numbers.to('seen', out)
+        numbers.to('out', natsSink({ servers, stream: 'GONE', message: 'out', awayFor }))
+      })
+    const run = await rp.run(copying('500ms'), {}, { checkpoint: { every: 1 } }).started()
+    await until(() => out.values.length === 1, run.result())
+    await own.kill()
+    await expect(run.result()).rejects.toMatchObject({ code: 'BROKER_AWAY', data: { awayMs: 500 } })
+    await expect(rp.run(copying('500ms'), {}).result()).rejects.toMatchObject({ code: 'BROKER_AWAY' })
+    own = await startNats(binary!, own)
+    const again = await rp.run(copying('1m'), {}, { checkpoint: { every: 1 } }).started()
+    const more = await connect({ servers })
+    await jetstream(more).publish('in', '2')
+    await until(() => out.values.length === 2, again.result())
+    await again.stop()
+    expect(out.values).toEqual([1, 2])
+    const { state } = await (await jetstreamManager(more)).streams.info('GONE', { subjects_filter: '>' })
+    expect(state.subjects).toEqual({ in: 2, out: 2 })
+    await more.close()
+    await rp.close()
+    await own.stop()
+  }, 60_000)
 
   it('reads on from the oldest or the newest where the user says so', async () => {
     const rp = await open('memory:')

@@ -1,12 +1,12 @@
-// A pipeline that is killed from outside: a generator, a window per key, and rows in the user's tables. It says READY when
-// records flow, and DONE when it came to its end.
-// node pipeline-killed.mjs '{"url": "sqlite:file.db", "records": 10000}'
+// Pipelines that are killed from outside, several in one process: each a generator, a window per key, and rows in the user's
+// tables. It says READY when records flow in all of them, and DONE when all came to their end.
+// node pipeline-killed.mjs '{"url": "sqlite:file.db", "records": 10000, "pipelines": 5}'
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { open } from '../../dist/index.js'
 import { generated, pipeline, rows, sum, tumbling } from '../../dist/layers/pipeline/index.js'
 
-const { url, tables = '', records, takeover = false } = JSON.parse(process.argv[2])
+const { url, tables: suffix = '', records, pipelines } = JSON.parse(process.argv[2])
 
 /** A few records at a time, so that a kill finds it at work. */
 function slowly(source) {
@@ -27,44 +27,49 @@ function slowly(source) {
   }
 }
 
-export const audited = pipeline('audited', (p) => {
-  const numbers = p.from(
-    'numbers',
-    slowly(generated((n) => ({ n, at: n * 7 + ((n * 31) % 50) }), { count: records })),
-    {
-      time: ({ at }) => at,
-      outOfOrder: 50,
-    },
-  )
-  numbers.to(
-    'seen',
-    rows({
-      table: `seen${tables}`,
-      row: ({ n }) => ({ n }),
-      setup: `CREATE TABLE IF NOT EXISTS seen${tables} (n BIGINT)`,
-    }),
-  )
-  numbers
-    .keyBy(({ n }) => `key-${n % 13}`)
-    .window('per-second', tumbling('1s'))
-    .aggregate(sum(({ n }) => n))
-    .to(
-      'totals',
+const audited = (number) =>
+  pipeline(`audited-${number}`, (p) => {
+    const tables = `_${number}${suffix}`
+    const numbers = p.from(
+      'numbers',
+      slowly(generated((n) => ({ n, at: n * 7 + ((n * 31) % 50) }), { count: records })),
+      {
+        time: ({ at }) => at,
+        outOfOrder: 50,
+      },
+    )
+    numbers.to(
+      'seen',
       rows({
-        table: `totals${tables}`,
-        row: ({ key, start, value }) => ({ name: key, start_ms: start, total: value }),
-        setup: `CREATE TABLE IF NOT EXISTS totals${tables} (name TEXT, start_ms BIGINT, total BIGINT)`,
+        table: `seen${tables}`,
+        row: ({ n }) => ({ n }),
+        setup: `CREATE TABLE IF NOT EXISTS seen${tables} (n BIGINT)`,
       }),
     )
-})
+    numbers
+      .keyBy(({ n }) => `key-${n % 13}`)
+      .window('per-second', tumbling('1s'))
+      .aggregate(sum(({ n }) => n))
+      .to(
+        'totals',
+        rows({
+          table: `totals${tables}`,
+          row: ({ key, start, value }) => ({ name: key, start_ms: start, total: value }),
+          setup: `CREATE TABLE IF NOT EXISTS totals${tables} (name TEXT, start_ms BIGINT, total BIGINT)`,
+        }),
+      )
+  })
 
 const rp = await open(url, { lease: '2s' })
-const run = await rp.run(audited, {}, { checkpoint: { every: '15ms' }, takeover, wait: '20s' })
-await run.started()
-process.stdout.write('READY\n')
+// They meet a kill in different places: their checkpoints do not lie together.
+const runs = Array.from({ length: pipelines }, (_, number) =>
+  rp.run(audited(number), {}, { checkpoint: { every: `${10 + 7 * number}ms` }, wait: '20s' }),
+)
 try {
-  const report = await run.result()
-  process.stdout.write(`DONE ${JSON.stringify(report)}\n`)
+  await Promise.all(runs.map((run) => run.started()))
+  process.stdout.write('READY\n')
+  const reports = await Promise.all(runs.map((run) => run.result()))
+  process.stdout.write(`DONE ${JSON.stringify(reports.map(({ status }) => status))}\n`)
   await rp.close()
 } catch (error) {
   process.stdout.write(`FAILED ${error.code}\n`)

@@ -121,6 +121,8 @@ class KafkatsPort implements KafkaPort {
   readonly #awayMs: number
   /** By broker: since when fetches from it find no answer. */
   readonly #silentSince = new Map<number, number>()
+  /** By topic and partition: since when its leader answers that it cannot read it now. */
+  readonly #refusedSince = new Map<string, number>()
   #isClosed = false
 
   constructor(client: KafkaClient, awayMs: number) {
@@ -309,10 +311,22 @@ class KafkatsPort implements KafkaPort {
       await this.#check(`fetch of ${topic}`, errorCode, topic).catch((error) => {
         // It had a leader a moment ago: a topic that is unknown by now was deleted.
         if (errorCode === ErrorCode.UnknownTopicOrPartition || !isPassing(error)) throw error
+        this.#refused(topic, partition, error)
       })
       return { partition, outcome: 'later', records: [], next: from }
     }
+    if (this.#refusedSince.size > 0) this.#refusedSince.delete(`${topic}/${partition}`)
     return { partition, outcome: 'ok', ...(await committedOf(topic, response, from)) }
+  }
+
+  /** A disk that is broken for good is not asked for ever. */
+  #refused(topic: string, partition: number, error: unknown): void {
+    const key = `${topic}/${partition}`
+    const since = this.#refusedSince.get(key) ?? Date.now()
+    this.#refusedSince.set(key, since)
+    if (Date.now() - since > this.#awayMs) {
+      throw awayError(`fetch of partition ${partition} of ${topic}`, this.#awayMs, error)
+    }
   }
 
   #coordinator(id: string, kind: 'TRANSACTION' | 'GROUP' = 'TRANSACTION'): Promise<Broker> {

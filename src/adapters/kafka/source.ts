@@ -42,6 +42,9 @@ export function kafka(options: KafkaOptions): Source<KafkaRecord> {
   const { topic } = options
   if (typeof topic !== 'string' || topic === '') throw new RepriseError('INVALID_ARGUMENT', 'kafka needs { topic }')
   if (options.group === '') throw new RepriseError('INVALID_ARGUMENT', 'the group of kafka must have a name')
+  if (typeof options.start === 'object' && !Number.isFinite(options.start?.time)) {
+    throw new RepriseError('INVALID_ARGUMENT', 'the time at which kafka starts must be in milliseconds since 1970')
+  }
   awayMsOf(options)
   const discoverMs = toMs(options.discover ?? '10s', 'discover')
   return {

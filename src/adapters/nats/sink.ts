@@ -23,6 +23,8 @@ import {
   connectingNames,
   type NatsAccess,
   type NatsConnecting,
+  watchFetch,
+  whileAway,
   wrongLastSequence,
 } from './connecting.ts'
 
@@ -51,6 +53,8 @@ export interface NatsWriting<T> {
 
 const known = new Set([...connectingNames, 'stream', 'message', 'atomic', 'unknown'])
 const partHeader = 'Reprise-Part'
+/** How long one request for messages waits on the server. */
+const lookMs = 1000
 /** The server takes 1,000. */
 const batchMessages = 900
 /** How often a batch is tried while others add messages between a look and the publish. */
@@ -73,7 +77,8 @@ export function natsSink<T>(options: NatsSinkOptions<T>): Sink<T> {
     async open(context, listed) {
       const access = await accessTo(options)
       try {
-        const { config } = await access.manager.streams.info(stream)
+        const asked = () => access.manager.streams.info(stream)
+        const { config } = await whileAway(options, `look at ${stream}`, asked)
         if (atomic && config.allow_atomic !== true) {
           const what = `the stream ${stream} does not take atomic batches: set allow_atomic (a server of version 2.12 or later), or use { atomic: false } and be exactly once only within its duplicate_window`
           throw new RepriseError('INVALID_ARGUMENT', what, { stream })
@@ -98,6 +103,7 @@ class NatsWriter<T> implements SinkWriter {
   readonly #options: NatsSinkOptions<T>
   readonly #name: string
   readonly #waiting = new Waiting<T>()
+  #isClosed = false
 
   constructor(access: NatsAccess, options: NatsSinkOptions<T>, { pipeline, name }: SinkContext) {
     this.#access = access
@@ -118,7 +124,8 @@ class NatsWriter<T> implements SinkWriter {
     return async () => {
       if (values.length === 0) return null
       const messages = values.map((value) => this.#messageOf(value))
-      return { checkpoint, after: await this.#lastSeq(), messages } satisfies Kept
+      const after = await this.#whileAway(() => this.#lastSeq())
+      return { checkpoint, after, messages } satisfies Kept
     }
   }
 
@@ -129,8 +136,8 @@ class NatsWriter<T> implements SinkWriter {
     if (!Array.isArray(kept.messages)) {
       throw new RepriseError('INVALID_ARGUMENT', 'what the checkpoint lists was prepared by another kind of sink')
     }
-    if (this.#options.atomic === false) await this.#publishWithIds(kept)
-    else await this.#publishOnce(kept)
+    // Whatever of it is there already is found, or known by its id: it can be begun again.
+    await this.#whileAway(() => (this.#options.atomic === false ? this.#publishWithIds(kept) : this.#publishOnce(kept)))
   }
 
   rejoin(): void {
@@ -138,7 +145,12 @@ class NatsWriter<T> implements SinkWriter {
   }
 
   close(): Promise<void> {
+    this.#isClosed = true
     return this.#access.close()
+  }
+
+  #whileAway<R>(work: () => Promise<R>): Promise<R> {
+    return whileAway(this.#options, `publish to ${this.#options.stream}`, work, () => this.#isClosed)
   }
 
   #messageOf(value: T): NatsOut {
@@ -197,13 +209,15 @@ class NatsWriter<T> implements SinkWriter {
     })
     for (let seen = after; seen < state.last_seq; ) {
       const before = seen
-      const fetched = await consumer.fetch({ max_messages: 1000, expires: 1000 })
+      const fetched = await consumer.fetch({ max_messages: 1000, expires: lookMs })
+      const endWatch = watchFetch(fetched, lookMs)
       for await (const { seq, headers, info } of fetched) {
         seen = info.pending === 0 ? Math.max(seq, state.last_seq) : seq
         const part = headers?.get(partHeader)
         if (part) there.add(part)
         if (seen >= state.last_seq) break
       }
+      endWatch()
       // Whatever else lay before the last one is gone.
       if (seen === before) break
     }

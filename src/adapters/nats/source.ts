@@ -9,12 +9,16 @@ import type { Positions, Source, SourceContext, SourceReader } from '../../layer
 import { ReadyQueue } from '../../layers/pipeline/sources/ready-queue.ts'
 import {
   accessTo,
+  awayError,
+  awayMsOf,
   checkConnecting,
   codeOf,
   connectingNames,
   type NatsAccess,
   type NatsConnecting,
   streamNotFound,
+  watchFetch,
+  whileAway,
 } from './connecting.ts'
 
 export interface NatsRecord {
@@ -58,8 +62,6 @@ const known = new Set([...connectingNames, 'stream', 'filter', 'partitions', 'st
 /** How long one request for messages waits on the server. */
 const fetchMs = 1000
 const fetchMessages = 512
-/** How long a server may be away before the run ends. */
-const awayMs = 60_000
 
 /** @example p.from('orders', nats({ servers, stream: 'ORDERS' }), { decode: json<Order>() }) */
 export function nats(options: NatsOptions): Source<NatsRecord> {
@@ -67,6 +69,9 @@ export function nats(options: NatsOptions): Source<NatsRecord> {
   checkConnecting('nats', options)
   const { stream, partitions, filter } = options
   if (typeof stream !== 'string' || stream === '') throw new RepriseError('INVALID_ARGUMENT', 'nats needs { stream }')
+  if (typeof options.start === 'object' && 'time' in options.start && !Number.isFinite(options.start.time)) {
+    throw new RepriseError('INVALID_ARGUMENT', 'the time at which nats starts must be in milliseconds since 1970')
+  }
   if (partitions && filter) throw new RepriseError('INVALID_ARGUMENT', 'nats takes filter or partitions, not both')
   if (partitions?.length === 0) throw new RepriseError('INVALID_ARGUMENT', 'partitions must name at least one subject')
   return {
@@ -115,7 +120,8 @@ class NatsReader implements SourceReader<NatsRecord> {
 
   async begin(): Promise<void> {
     for (const name of this.#names) {
-      const consumer = await this.#consumerOf(name, this.#from?.get(name))
+      const begin = () => this.#consumerOf(name, this.#from?.get(name))
+      const consumer = await whileAway(this.#options, `read ${this.#options.stream}`, begin, () => this.#isOver)
       this.#running.push(this.#follow(name, consumer).catch((error) => this.#ready.fail(error)))
     }
     this.#signal.addEventListener('abort', this.#onAbort, { once: true })
@@ -147,6 +153,7 @@ class NatsReader implements SourceReader<NatsRecord> {
     const place = { partition, last: begun.last }
     let consumer: Consumer | null = begun.consumer
     let failingSince: number | null = null
+    const awayMs = awayMsOf(this.#options)
     while (!this.#isOver) {
       try {
         consumer ??= (await this.#consumerOf(partition, place.last)).consumer
@@ -156,7 +163,8 @@ class NatsReader implements SourceReader<NatsRecord> {
         if (this.#isOver) return
         failingSince ??= Date.now()
         // A server that was away does not know the consumer any more: another one goes on behind the last message.
-        if (error instanceof RepriseError || Date.now() - failingSince > awayMs) throw error
+        if (error instanceof RepriseError) throw error
+        if (Date.now() - failingSince > awayMs) throw awayError(`read ${this.#options.stream}`, awayMs, error)
         consumer = null
         await new Promise((resolve) => setTimeout(resolve, 100))
       }
@@ -167,8 +175,9 @@ class NatsReader implements SourceReader<NatsRecord> {
     const before = place.last
     const fetched = await consumer.fetch({ max_messages: fetchMessages, expires: fetchMs })
     this.#fetches.add(fetched)
+    const endWatch = watchFetch(fetched, fetchMs)
     try {
-      await this.#handOn(fetched, place)
+      await this.#handOn(fetched, place, endWatch)
     } finally {
       this.#fetches.delete(fetched)
     }
@@ -177,7 +186,11 @@ class NatsReader implements SourceReader<NatsRecord> {
   }
 
   /** What came in the same turn goes on together; more is asked for when all of it was taken. */
-  async #handOn(fetched: ConsumerMessages, place: { readonly partition: string; last: number }): Promise<void> {
+  async #handOn(
+    fetched: ConsumerMessages,
+    place: { readonly partition: string; last: number },
+    ended: () => void,
+  ): Promise<void> {
     let came: JsMsg[] = []
     let taken: Promise<void> = Promise.resolve()
     const give = () => {
@@ -196,6 +209,8 @@ class NatsReader implements SourceReader<NatsRecord> {
       if (came.length === 1) setImmediate(give)
     }
     give()
+    // Before waiting for whoever takes them, which takes as long as it does.
+    ended()
     await taken
   }
 

@@ -106,7 +106,7 @@ export function resolvePipelineOptions(name: string, options: PipelineOptions): 
     throw new RepriseError('INVALID_ARGUMENT', `deadLettersMax must be at least 0 (got ${String(lettersMax)})`)
   }
   const { from } = options
-  if (typeof from === 'object' && !Number.isFinite(Number(from?.time))) {
+  if (from !== undefined && typeof from !== 'string' && !isTime(from?.time)) {
     const what = 'from must be the id of a checkpoint, or { time } in milliseconds since 1970 or as a Date'
     throw new RepriseError('INVALID_ARGUMENT', what)
   }
@@ -118,6 +118,11 @@ export function resolvePipelineOptions(name: string, options: PipelineOptions): 
     timeoutMs,
     lettersMax,
   }
+}
+
+/** Null and text would count from 1970. */
+function isTime(time: unknown): boolean {
+  return (typeof time === 'number' || time instanceof Date) && Number.isFinite(Number(time))
 }
 
 function checkNames(where: string, names: unknown): void {

@@ -243,7 +243,9 @@ export class PipelineRun {
     const [head] = await kernel.store.head([taken.id])
     if (head?.attributes[sharedAttribute] === true) throw sharedError(taken.id)
     const timing = new CheckpointTiming(kernel.clock, policy, head?.attributes ?? {}, () => kernel.worker.now())
+    const askedMs = kernel.clock.elapsed()
     const candidate = await chooseCheckpoint(kernel, taken, from ?? null)
+    const openMs = kernel.clock.elapsed() - askedMs
     if (candidate?.state.stage === 'done' && from === undefined) {
       await commitLast(this.#sinksOf, candidate.state)
       this.#isReady()
@@ -270,7 +272,13 @@ export class PipelineRun {
         neighbours: neighboursOf(this.#engine),
         onRecords: (count) => this.#decide(timing, count),
       })
+      const filledMs = kernel.clock.elapsed()
       const restored = await fillTables(kernel, taken, candidate, flow, { storedAs, isKnown })
+      timing.recovered({
+        ...{ openMs: candidate && openMs, entries: 0, replayMs: null },
+        restore: candidate && { ms: kernel.clock.elapsed() - filledMs, bytes: candidate.record.totalBytes },
+        ageMs: kernel.worker.now() - (candidate?.record.createdAt ?? kernel.worker.now()),
+      })
       const positions = new Map<string, ReadonlyMap<string, unknown>>()
       for (const { name, source } of this.#graph.sources) {
         const stored = isKnown(name) ? candidate?.state.sources[storedAs(name)] : undefined

@@ -33,11 +33,10 @@ it('runs once, puts outputs in place afterwards, explains, checks, lists and for
   })
   expect(JSON.parse(checked.stdout)).toMatchObject({
     isHermetic: false,
+    undeclaredInputs: ['aside.txt'],
     undeclaredEnv: ['REPRISE_TEST_WHO'],
     unstableOutputs: [],
   })
-  // Where there is no strace, nobody can tell which files were read.
-  expect([null, ['aside.txt']]).toContainEqual(JSON.parse(checked.stdout).undeclaredInputs)
   expect(checked.code).toBe(3)
   const [entry] = JSON.parse((await cli(['cache', 'ls', '--json'], at)).stdout) as { timeline: string }[]
   expect(entry).toMatchObject({ name: 'build', scope: 'main', isEmpty: false })

@@ -103,7 +103,8 @@ const check: Verb = async ({ engine, options, output }, rest) => {
   output.result(found, () => {
     if (found.exitCode !== 0) return output.line(`it ends with ${found.exitCode}: nothing was checked`)
     const { undeclaredInputs, outside, undeclaredEnv, unstableOutputs } = found
-    if (undeclaredInputs === null) output.note('which files it reads cannot be told here: that needs strace, on Linux')
+    if (undeclaredInputs === null && unstableOutputs.length === 0)
+      output.line('gives something else in a copy of its directory: which files it reads cannot be told without strace')
     for (const path of undeclaredInputs ?? []) output.line(`reads ${path}, which is no input`)
     for (const path of outside) output.line(`reads ${path}, outside of its directory`)
     for (const name of undeclaredEnv) output.line(`reads the variable ${name}, which is not declared`)

@@ -1,6 +1,6 @@
 // Whether a command is what it declares: it runs twice, and once more without the variables it does not declare. What
-// it read beside its inputs is named where strace can tell; outputs that differ, and variables that make them differ,
-// are named everywhere.
+// it read beside its inputs is told by strace, else by what it needs in a copy of its directory (check-copy.ts). Outputs that
+// differ, and variables that make them differ, are named.
 
 import { spawnSync } from 'node:child_process'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
@@ -8,15 +8,20 @@ import { homedir, tmpdir } from 'node:os'
 import { join, relative, resolve, sep } from 'node:path'
 import { defaultLimits } from '../../core/limits.ts'
 import { isMatchedBy, parsePatterns } from '../../engine/tree/patterns.ts'
+import { readsInCopy } from './check-copy.ts'
 import type { CommandOptions } from './command-options.ts'
 import { execute } from './execute.ts'
 import { FileDigests } from './files.ts'
 import { anchoredAll } from './patterns.ts'
+import { guiltyOnes } from './search.ts'
 import { matching } from './walk.ts'
 
 export interface CommandCheck {
   readonly isHermetic: boolean
-  /** Files below the directory that it read and does not declare; null: nobody could tell, for there is no strace. */
+  /**
+   * Files below the directory that it read and does not declare. Without strace: those that it needs, found by leaving files out
+   * in a copy of the directory; null: nobody could tell, for in a copy, or the second time, it gives something else.
+   */
   readonly undeclaredInputs: readonly string[] | null
   /** Files of yours elsewhere that it read. */
   readonly outside: readonly string[]
@@ -46,18 +51,17 @@ const usualEnv = new Set([
   'SHLVL',
   '_',
 ])
-const searchesMax = 40
 const shownMax = 200
 
 /** Runs the command in its directory, several times. */
 export async function checkHermetic(options: CommandOptions, signal?: AbortSignal): Promise<CommandCheck> {
   const directory = resolve(options.directory ?? '.')
   const outputs = options.outputs ?? []
-  const run = async (env: NodeJS.ProcessEnv = process.env) => {
-    const { exitCode } = await execute(options.cmd, directory, { env, ...(signal && { signal }) })
-    const digests = new FileDigests(directory, defaultLimits)
+  const run = async (env: NodeJS.ProcessEnv = process.env, where = directory): Promise<Made> => {
+    const { exitCode } = await execute(options.cmd, where, { env, ...(signal && { signal }) })
+    const digests = new FileDigests(where, defaultLimits)
     const files: Record<string, string> = {}
-    const found = matching(directory, anchoredAll(outputs), defaultLimits, { of: 'outputs' })
+    const found = matching(where, anchoredAll(outputs), defaultLimits, { of: 'outputs' })
     for await (const path of found) files[path] = await digests.digestOf(path)
     return { exitCode, files }
   }
@@ -69,14 +73,23 @@ export async function checkHermetic(options: CommandOptions, signal?: AbortSigna
   }
   const second = await run()
   const unstableOutputs = differing(first.files, second.files)
-  const undeclaredEnv = unstableOutputs.length > 0 ? [] : await searchEnv(options.env ?? [], second, run)
-  const found = traced && undeclared(traced, directory, options)
-  const undeclaredInputs = found ? found.inside : null
-  const outside = found?.outside ?? []
-  const isHermetic = [undeclaredInputs ?? [], outside, undeclaredEnv, unstableOutputs].every(
-    ({ length }) => length === 0,
-  )
-  const advice = adviceFor({ undeclaredInputs: undeclaredInputs ?? [], undeclaredEnv, unstableOutputs, outside })
+  const isStable = unstableOutputs.length === 0
+  const isSame = (made: Made) => made.exitCode === 0 && differing(made.files, second.files).length === 0
+  const undeclaredEnv = isStable ? await searchEnv(options.env ?? [], async (env) => isSame(await run(env))) : []
+  const found = traced
+    ? undeclared(traced, directory, options)
+    : {
+        // Of outputs that differ anyway nothing can be told.
+        inside: isStable
+          ? await readsInCopy(options, directory, async (copy) => isSame(await run(process.env, copy)))
+          : null,
+        outside: [],
+      }
+  const undeclaredInputs = found.inside
+  const outside = found.outside
+  const lists = [undeclaredInputs ?? [], outside, undeclaredEnv, unstableOutputs]
+  const isHermetic = undeclaredInputs !== null && lists.every(({ length }) => length === 0)
+  const advice = adviceFor({ undeclaredInputs, undeclaredEnv, unstableOutputs, outside })
   return { isHermetic, undeclaredInputs, outside, undeclaredEnv, unstableOutputs, exitCode: 0, advice }
 }
 
@@ -86,35 +99,14 @@ function differing(a: Made['files'], b: Made['files']): string[] {
   return [...new Set([...Object.keys(a), ...Object.keys(b)])].filter((path) => a[path] !== b[path]).sort()
 }
 
-/** One variable after another: the fewest of the sorted ones whose absence changes the outcome end with a guilty one. */
-async function searchEnv(
+function searchEnv(
   declared: readonly string[],
-  whole: Made,
-  run: (env: NodeJS.ProcessEnv) => Promise<Made>,
+  isSame: (env: NodeJS.ProcessEnv) => Promise<boolean>,
 ): Promise<string[]> {
-  const guilty: string[] = []
-  const allowed = (name: string) => usualEnv.has(name) || declared.includes(name) || guilty.includes(name)
-  let runs = 0
-  const isSameWithout = async (names: ReadonlySet<string>) => {
-    runs += 1
-    const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !names.has(name)))
-    const made = await run(env)
-    return made.exitCode === whole.exitCode && differing(made.files, whole.files).length === 0
-  }
-  while (runs < searchesMax) {
-    const names = Object.keys(process.env)
-      .filter((name) => !allowed(name))
-      .sort()
-    if (names.length === 0 || (await isSameWithout(new Set(names)))) return guilty
-    let [low, high] = [0, names.length]
-    while (high - low > 1 && runs < searchesMax) {
-      const middle = (low + high) >> 1
-      if (await isSameWithout(new Set(names.slice(0, middle)))) low = middle
-      else high = middle
-    }
-    guilty.push(names[high - 1]!)
-  }
-  return guilty
+  const names = Object.keys(process.env).filter((name) => !usualEnv.has(name) && !declared.includes(name))
+  return guiltyOnes(names.sort(), (without) =>
+    isSame(Object.fromEntries(Object.entries(process.env).filter(([name]) => !without.has(name)))),
+  )
 }
 
 function canTrace(): boolean {
@@ -187,15 +179,18 @@ function isCovered(rules: ReturnType<typeof parsePatterns>, path: string): boole
 }
 
 function adviceFor(
-  found: Pick<CommandCheck, 'outside' | 'undeclaredEnv' | 'unstableOutputs'> & {
-    readonly undeclaredInputs: readonly string[]
-  },
+  found: Pick<CommandCheck, 'outside' | 'undeclaredEnv' | 'unstableOutputs' | 'undeclaredInputs'>,
 ): string[] {
   const { undeclaredInputs, undeclaredEnv, unstableOutputs, outside } = found
   const advice: string[] = []
-  const files = undeclaredInputs.filter((path) => path !== 'node_modules')
+  const files = (undeclaredInputs ?? []).filter((path) => path !== 'node_modules')
+  if (undeclaredInputs === null && unstableOutputs.length === 0)
+    advice.push(
+      'make it give the same in a copy of its directory: it reads what it wrote before, or by an absolute path',
+    )
   if (files.length > 0) advice.push(`inputs: [${files.map((path) => `'${path}'`).join(', ')}]`)
-  if (files.length < undeclaredInputs.length) advice.push("inputs: ['package-lock.json'], for it reads node_modules")
+  if (files.length < (undeclaredInputs?.length ?? 0))
+    advice.push("inputs: ['package-lock.json'], for it reads node_modules")
   if (undeclaredEnv.length > 0) advice.push(`env: [${undeclaredEnv.map((name) => `'${name}'`).join(', ')}]`)
   if (unstableOutputs.length > 0) advice.push('make its outputs the same every time, or leave them out of outputs')
   if (outside.length > 0)

@@ -1,0 +1,60 @@
+// What a command reads beside its inputs, where nobody can watch it: it runs in a copy of its directory that holds what it
+// declares and nothing else. If that gives something else, it runs with fewer and fewer of the other files until those are found
+// that it needs. A file that changes nothing is not found; nor is one that it reaches by an absolute path.
+
+import { constants, lstatSync, readlinkSync } from 'node:fs'
+import { copyFile, mkdir, mkdtemp, rm, symlink } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { basename, dirname, join } from 'node:path'
+import { defaultLimits } from '../../core/limits.ts'
+import type { CommandOptions } from './command-options.ts'
+import { anchoredAll } from './patterns.ts'
+import { guiltyOnes } from './search.ts'
+import { matching } from './walk.ts'
+
+/** Null: it gives something else in a copy, whatever files that has. */
+export async function readsInCopy(
+  options: CommandOptions,
+  directory: string,
+  /** Runs it in this directory, and says whether what it gives is what it gave. */
+  isSame: (directory: string) => Promise<boolean>,
+): Promise<string[] | null> {
+  const filesOf = async (patterns: readonly string[], of: 'inputs' | 'outputs') => {
+    const paths: string[] = []
+    const found = matching(directory, anchoredAll(patterns), defaultLimits, { of, passesLinks: true })
+    for await (const path of found) paths.push(path)
+    return paths
+  }
+  const declared = await filesOf(options.inputs, 'inputs')
+  const known = new Set([...declared, ...(await filesOf(options.outputs ?? [], 'outputs'))])
+  const others = (await filesOf(['**'], 'inputs')).filter((path) => !known.has(path)).sort()
+  const isSameWith = async (paths: readonly string[]) => {
+    const folder = await mkdtemp(join(tmpdir(), 'reprise-check-'))
+    try {
+      const copy = join(folder, basename(directory))
+      await mkdir(copy)
+      await copyInto(directory, copy, [...declared, ...paths])
+      return await isSame(copy)
+    } finally {
+      await rm(folder, { recursive: true, force: true })
+    }
+  }
+  if (!(await isSameWith(others))) return null
+  return await guiltyOnes(others, (without) => isSameWith(others.filter((path) => !without.has(path))))
+}
+
+/** Installed packages are linked: they are many, and whoever reads them declares the lock file. */
+async function copyInto(from: string, to: string, paths: readonly string[]): Promise<void> {
+  for (const path of paths) {
+    const [source, target] = [join(from, path), join(to, path)]
+    const stats = lstatSync(source, { throwIfNoEntry: false })
+    if (!stats) continue
+    await mkdir(dirname(target), { recursive: true })
+    if (stats.isSymbolicLink()) await symlink(readlinkSync(source), target)
+    else if (stats.isFile()) await copyFile(source, target, constants.COPYFILE_FICLONE)
+  }
+  const packages = join(from, 'node_modules')
+  const isThere = lstatSync(packages, { throwIfNoEntry: false }) !== undefined
+  if (isThere && !paths.some((path) => path.startsWith('node_modules/')))
+    await symlink(packages, join(to, 'node_modules'))
+}

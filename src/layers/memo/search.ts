@@ -1,0 +1,31 @@
+// Which of many things matter, found by leaving some of them out.
+
+const runsMax = 40
+
+/**
+ * One after another: the fewest of the sorted ones whose absence changes the outcome end with a guilty one. Ends early after some
+ * tries; then those that were found by then are given.
+ */
+export async function guiltyOnes(
+  names: readonly string[],
+  isSameWithout: (names: ReadonlySet<string>) => Promise<boolean>,
+): Promise<string[]> {
+  const guilty: string[] = []
+  let runs = 0
+  const isSame = (some: readonly string[]) => {
+    runs += 1
+    return isSameWithout(new Set(some))
+  }
+  while (runs < runsMax) {
+    const left = names.filter((name) => !guilty.includes(name))
+    if (left.length === 0 || (await isSame(left))) break
+    let [low, high] = [0, left.length]
+    while (high - low > 1 && runs < runsMax) {
+      const middle = (low + high) >> 1
+      if (await isSame(left.slice(0, middle))) low = middle
+      else high = middle
+    }
+    guilty.push(left[high - 1]!)
+  }
+  return guilty.sort()
+}

@@ -13,7 +13,7 @@ import { bareSqlite, temporaryFolder } from './support/stores.mjs'
 
 const scale = Number(process.env.REPRISE_BENCH_SCALE ?? 1)
 const times = (count) => Math.max(1, Math.round(count * scale))
-const artifactBytes = Number(process.env.REPRISE_BENCH_BYTES ?? times(128 * 1024 * 1024))
+const artifactBytes = Number(process.env.REPRISE_BENCH_BYTES ?? times(1024 * 1024 * 1024))
 const entries = times(1000)
 const hits = times(10_000)
 

@@ -31,8 +31,8 @@ export class Kinds {
   constructor(engine: Reprise, definitions: readonly unknown[], openMax: number) {
     this.#engine = engine
     this.#openMax = openMax
-    // The core group is that of a cluster's own kinds.
-    this.#definitions = definitions.filter(isResource).filter(({ api }) => api.group !== '')
+    // The core group is that of a cluster's own kinds; what another API server holds is asked for there.
+    this.#definitions = definitions.filter(isResource).filter(({ api, from }) => api.group !== '' && !from)
     this.#kinds = new Map(this.#definitions.map(({ name, api }) => [name, api]))
     const names = this.#definitions.map(({ api }) => `${qualifiedName(api)}/${api.version}`)
     const twice = names.find((name, i) => names.indexOf(name) !== i)

@@ -270,6 +270,23 @@ describe('objects', () => {
     expect((await here.ask(`${base}/kept`)).status).toBe(200)
   })
 
+  it('are applied by parties that own their fields', async () => {
+    const applied = patchAs('application/apply-patch+yaml')
+    const at = (by: string, more = '') => `${base}/applied?fieldManager=${by}${more}`
+    const first = await send('PATCH', at('a'), site('applied', 1, { labels: { a: '1' } }), applied)
+    expect([first.status, first.value.spec, first.value.metadata.labels]).toEqual([201, { replicas: 1 }, { a: '1' }])
+    const other = { ...site('applied', 2), metadata: { name: 'applied' } }
+    const refused = await send('PATCH', at('b'), other, applied)
+    expect([...statusOf(refused), /\ba\b/.test(refused.value.message)]).toEqual([409, 'Status', 409, 'Conflict', true])
+    const forced = await send('PATCH', at('b', '&force=true'), other, applied)
+    expect([forced.status, forced.value.spec, forced.value.metadata.labels]).toEqual([200, { replicas: 2 }, { a: '1' }])
+    const nobody = await send('PATCH', `${base}/applied`, other, applied)
+    expect(statusOf(nobody)).toEqual([400, 'Status', 400, 'BadRequest'])
+    expect(statusOf(await send('PATCH', `${base}/applied/status`, other, applied))).toEqual([
+      ...[415, 'Status', 415, 'UnsupportedMediaType'],
+    ])
+  })
+
   it('are deleted together by a selector', async () => {
     for (const name of ['t1', 't2', 't3'])
       await send('POST', base, site(name, 1, { labels: { batch: name === 't3' ? 'b' : 'a' } }))

@@ -4,7 +4,18 @@ import type { QuerySchema, Route } from '../../route.ts'
 import * as shapes from '../../shapes.ts'
 import { discoveryRoutes } from './discovery.ts'
 import { isWatch, list, listQuery, selecting, watch } from './listing.ts'
-import { create, get, patch, patchStatus, patchTypes, remove, removeAll, update, updateStatus } from './objects.ts'
+import {
+  create,
+  get,
+  patch,
+  patchStatus,
+  patchTypes,
+  remove,
+  removeAll,
+  statusPatchTypes,
+  update,
+  updateStatus,
+} from './objects.ts'
 import { asStatus } from './status.ts'
 
 const truth: QuerySchema = { type: 'string', enum: ['true', 'false'] }
@@ -63,7 +74,8 @@ const verbs: readonly Verb[] = [
   },
   {
     ...{ method: 'PATCH', tail: '/{name}', verb: 'Patch', role: 'write', query: writing },
-    summary: 'Change an object by a merge patch or a JSON patch',
+    summary:
+      'Change an object by a merge patch or a JSON patch, or apply what one party wants of it (fieldManager, force)',
     ...{ takesBytes: 'bodyBytes', bodyTypes: patchTypes, call: patch },
   },
   {
@@ -83,7 +95,7 @@ const verbs: readonly Verb[] = [
   {
     ...{ method: 'PATCH', tail: '/{name}/status', verb: 'PatchStatus', role: 'write', query: writing },
     summary: 'Change the status of an object by a merge patch or a JSON patch',
-    ...{ takesBytes: 'bodyBytes', bodyTypes: patchTypes, call: patchStatus },
+    ...{ takesBytes: 'bodyBytes', bodyTypes: statusPatchTypes, call: patchStatus },
   },
 ]
 

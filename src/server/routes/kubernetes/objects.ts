@@ -16,9 +16,14 @@ import type { OpenCollection } from '../../kinds.ts'
 import type { Call } from '../../route.ts'
 import { selectorOf } from './listing.ts'
 import { jsonReply, Refused, statusReply } from './status.ts'
-import { answering, refuseDryRun, sent } from './target.ts'
+import { answering, refuseDryRun, sent, typeOf } from './target.ts'
 
-export const patchTypes = ['application/json-patch+json', 'application/merge-patch+json']
+const jsonPatchType = 'application/json-patch+json'
+const mergePatchType = 'application/merge-patch+json'
+/** Its clients send JSON, which is YAML; other YAML is refused. */
+const applyType = 'application/apply-patch+yaml'
+export const statusPatchTypes = [jsonPatchType, mergePatchType]
+export const patchTypes = [...statusPatchTypes, applyType]
 
 export function get(call: Call): Promise<unknown> {
   return answering(call, async (collection) => encodeObject(await found(collection, call), collection))
@@ -56,10 +61,44 @@ export function update(call: Call): Promise<unknown> {
 }
 
 export function patch(call: Call): Promise<unknown> {
+  if (typeOf(call) === applyType) return applying(call)
   return patching(call, async (collection, patched) => {
     const given = decoded(patched, collection, call)
     return await written(collection, call, given, given.revision)
   })
+}
+
+/** What one party wants of an object, which is made if it is not there. Fields that others have applied are theirs. */
+function applying(call: Call): Promise<unknown> {
+  return answering(
+    call,
+    async (collection) => {
+      refuseDryRun(call)
+      const { value } = sent(call, patchTypes)
+      const by = call.query.text('fieldManager')
+      if (by === undefined) throw new Refused(400, 'BadRequest', 'fieldManager must be given to apply')
+      decoded(value, collection, call)
+      const { metadata = {}, spec } = value as Partial<KubernetesObject>
+      const { labels, annotations, owners, finalizers } = decodeGiven(value, collection)
+      const fields = { labels, annotations, finalizers, owners }
+      const names = {
+        labels: 'labels',
+        annotations: 'annotations',
+        finalizers: 'finalizers',
+        owners: 'ownerReferences',
+      }
+      // Only what is named is wanted: a party has no opinion on the rest.
+      const named = Object.entries(fields).filter(([field]) => names[field as keyof typeof names] in metadata)
+      const { handle } = collection
+      const name = call.params.name!
+      const isThere = (await handle.get(name)) !== undefined
+      const force = call.query.text('force') === 'true'
+      const wanted = { ...Object.fromEntries(named), ...((spec !== undefined || !isThere) && { spec: spec ?? {} }) }
+      const made = await handle.apply({ name, by, force, ...wanted })
+      return answer(made, collection, isThere ? 200 : 201)
+    },
+    true,
+  )
 }
 
 export function remove(call: Call): Promise<unknown> {
@@ -124,7 +163,7 @@ function patching(
     call,
     async (collection) => {
       refuseDryRun(call)
-      const { type, value } = sent(call, patchTypes)
+      const { type, value } = sent(call, statusPatchTypes)
       for (;;) {
         const before = encodeObject(await found(collection, call), collection)
         const patched = patchedBy(type, before, value)
@@ -142,7 +181,7 @@ function patching(
 
 function patchedBy(type: string, before: KubernetesObject, patch: unknown): unknown {
   try {
-    return type === patchTypes[0] ? jsonPatch(before, patch as JsonPatch) : mergePatch(before, patch)
+    return type === jsonPatchType ? jsonPatch(before, patch as JsonPatch) : mergePatch(before, patch)
   } catch (error) {
     // A path that is not there, or a test that fails.
     if (!isReprise(error, 'CONFLICT')) throw error

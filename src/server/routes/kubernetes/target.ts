@@ -67,14 +67,19 @@ export async function holding(
 const jsonType = 'application/json'
 
 /** The body as JSON, and its type. 415 for another type than these. */
-export function sent({ asked, bytes }: Call, types: readonly string[] = [jsonType], isOptional = false) {
-  const type = (asked.header('content-type') ?? '').split(';')[0]!.trim().toLowerCase()
+export function sent(call: Call, types: readonly string[] = [jsonType], isOptional = false) {
+  const { bytes } = call
+  const type = typeOf(call)
   if (isOptional && (!bytes || bytes.length === 0)) return { type, value: {} }
   if (!types.includes(type)) {
     const what = `the body of the request was in an unknown format - accepted media types include: ${types.join(', ')}`
     throw new Refused(415, 'UnsupportedMediaType', what)
   }
   return { type, value: parseJson(bytes ?? new Uint8Array()) }
+}
+
+export function typeOf({ asked }: Call): string {
+  return (asked.header('content-type') ?? '').split(';')[0]!.trim().toLowerCase()
 }
 
 /** A request that must change nothing is not carried out as one that does. */

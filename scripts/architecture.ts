@@ -60,16 +60,19 @@ const packagesOfAdapter: Readonly<Record<string, readonly string[]>> = {
   kafka: ['@kafkats/client'],
   nats: ['@nats-io/jetstream', '@nats-io/transport-node'],
   'postgres-cdc': ['pg'],
+  kubernetes: ['@kubernetes/client-node'],
 }
 
 /** An adapter that connects a layer to a system outside knows that layer's contract: nothing else of it, and no other layer. */
-const connectsLayer: Readonly<Record<string, { readonly layer: string; readonly files: readonly string[] }>> =
-  Object.fromEntries(
+const connectsLayer: Readonly<Record<string, { readonly layer: string; readonly files: readonly string[] }>> = {
+  ...Object.fromEntries(
     ['kafka', 'nats', 'postgres-cdc'].map((adapter) => [
       adapter,
       { layer: 'pipeline', files: ['batch.ts', 'sink.ts', 'source.ts', 'sources/ready-queue.ts'] },
     ]),
-  )
+  ),
+  kubernetes: { layer: 'resource', files: ['origin.ts'] },
+}
 
 /** Entries of the package that put several layers under one name. They pass on what each exports, and do nothing else. */
 const joinsLayers: Readonly<Record<string, readonly string[]>> = { 'src/resources.ts': ['config', 'resource'] }
@@ -77,7 +80,7 @@ const joinsLayers: Readonly<Record<string, readonly string[]>> = { 'src/resource
 /** The one file of the engine that knows stores, and only by dynamic import. */
 const storeOpener = 'src/engine/open-store.ts'
 /** Not there for every user or on every Node: never a static import. */
-const loadedOnDemand = ['pg', 'aws4fetch', 'node:sqlite', '@modelcontextprotocol/sdk']
+const loadedOnDemand = ['pg', 'aws4fetch', 'node:sqlite', '@modelcontextprotocol/sdk', '@kubernetes/client-node']
 
 /** Files that may import a name held in a variable, each with its reason. The cli may anywhere: it runs users' files. */
 const computedImports: Readonly<Record<string, string>> = {

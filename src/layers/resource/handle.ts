@@ -25,7 +25,6 @@ import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkp
 import { checkWith, type StandardSchema } from '../../engine/schema.ts'
 import { jsonPatch } from './json-patch.ts'
 import type { ListOptions, Lists, ResourceList } from './list.ts'
-import type { Fence, OpenResource } from './open-resource.ts'
 import {
   type Applying,
   checkPatch,
@@ -36,6 +35,7 @@ import {
   type Reporting,
   type Updating,
 } from './requests.ts'
+import type { Fence, SharedResource } from './shared-resource.ts'
 import { Watch, type WatchOptions } from './watch.ts'
 
 export interface ResourceSchemas {
@@ -92,13 +92,19 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
   readonly timeline: string
   /** As owner references name it. */
   readonly kind: string
-  readonly #resource: OpenResource
+  readonly #resource: SharedResource
   readonly #schemas: ResourceSchemas
-  readonly #lists: Lists
+  readonly #lists: Pick<Lists, 'page'>
   readonly #leave: () => Promise<void>
   #isClosed = false
 
-  constructor(id: string, resource: OpenResource, schemas: ResourceSchemas, lists: Lists, leave: () => Promise<void>) {
+  constructor(
+    id: string,
+    resource: SharedResource,
+    schemas: ResourceSchemas,
+    lists: Pick<Lists, 'page'>,
+    leave: () => Promise<void>,
+  ) {
     this.id = id
     this.#resource = resource
     this.timeline = resource.timeline
@@ -109,7 +115,7 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
   }
 
   /** @internal What all handles of this kind in this process share. */
-  get shared(): OpenResource {
+  get shared(): SharedResource {
     return this.#resource
   }
 
@@ -275,8 +281,7 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
   /** As it is now; undefined if there is none. */
   async get(name: string): Promise<ResourceObject<Spec, Status> | undefined> {
     this.#check()
-    await this.#resource.refresh()
-    return freezeJson(this.#resource.state.objects.get(name)) as ResourceObject<Spec, Status> | undefined
+    return freezeJson(await this.#resource.read(name)) as ResourceObject<Spec, Status> | undefined
   }
 
   /** @internal As far as this process has read: perhaps an older one. */

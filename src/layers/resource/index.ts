@@ -37,6 +37,7 @@ export {
 } from './informer.ts'
 export { type JsonPatch, type JsonPatchOperation, jsonPatch } from './json-patch.ts'
 export type { ListOptions, ResourceList } from './list.ts'
+export type { OriginCollection, OriginEvent, OriginKind, OriginObject, OriginPage, ResourceOrigin } from './origin.ts'
 export type { Reconcile, ReconcileContext, Requeue, Watched } from './reconcile-context.ts'
 export type { Applying, PartOf, Patch, Reporting, Updating } from './requests.ts'
 export { type ResourceDefinition, type ResourceOptions, resource } from './resource.ts'

@@ -3,21 +3,21 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { ResourceObject } from '../../core/resource/object.ts'
-import type { OpenResource } from './open-resource.ts'
+import type { SharedResource } from './shared-resource.ts'
 
 export type ResourceIndex<Spec = unknown, Status = unknown> = (
   object: ResourceObject<Spec, Status>,
 ) => string | readonly string[] | undefined
 
 export class ResourceIndexes {
-  readonly #resource: OpenResource
+  readonly #resource: SharedResource
   readonly #indexes: Readonly<Record<string, ResourceIndex>>
   /** By index and value: names. */
   #names = new Map<string, Map<string, Set<string>>>()
   #revision = -1
   #branch = 0
 
-  constructor(resource: OpenResource, indexes: Readonly<Record<string, ResourceIndex>>) {
+  constructor(resource: SharedResource, indexes: Readonly<Record<string, ResourceIndex>>) {
     this.#resource = resource
     this.#indexes = indexes
   }

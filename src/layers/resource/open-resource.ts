@@ -4,7 +4,7 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import type { Draft, ResourceObject } from '../../core/resource/object.ts'
+import type { ResourceObject } from '../../core/resource/object.ts'
 import { type Change, changeOf, checkFence, entryFor, type ResourceState } from '../../core/resource/state.ts'
 import { ChangeWindow } from '../../core/resource/window.ts'
 import { isLost } from '../../engine/commit/contest.ts'
@@ -17,20 +17,8 @@ import type { Point } from '../../engine/recovery/history.ts'
 import { lookEvery } from '../../engine/subscription/wake-up.ts'
 import type { NewEntry } from '../../engine/timeline.ts'
 import { refuseMoved } from '../../engine/tools/moved.ts'
-import { isInHistory } from './history.ts'
-
-/** The owner of a controller, as a writer: refused once a newer one has made itself known. */
-export interface Fence {
-  readonly by: string
-  readonly epoch: number
-}
-
-export interface Asked {
-  readonly name: string
-  /** What becomes of the object. Null: nothing changes. Called again on newer state; throws to refuse. */
-  decide(before: ResourceObject | undefined, now: number): Draft | 'gone' | null
-  readonly fence?: Fence | undefined
-}
+import { type ChangePage, changesAfter, isInHistory, type ReadPoint } from './history.ts'
+import type { Asked, Fence, SharedResource } from './shared-resource.ts'
 
 interface Request extends Partial<Asked> {
   /** Instead of a change of an object. */
@@ -50,7 +38,7 @@ interface Round {
 const batchMax = 1000
 const pollMs = 500
 
-export class OpenResource {
+export class OpenResource implements SharedResource {
   readonly timeline: TimelineId
   readonly engine: Host
   readonly #turns: TurnTimeline<ResourceState>
@@ -129,6 +117,15 @@ export class OpenResource {
       return this.#nextLook
     }
     return this.#startLook()
+  }
+
+  async read(name: string): Promise<ResourceObject | undefined> {
+    await this.refresh()
+    return this.state.objects.get(name)
+  }
+
+  changesAfter(after: ReadPoint, limit: number): Promise<ChangePage> {
+    return changesAfter(this.engine.kernel, this.timeline, after, limit)
   }
 
   /** Publishes the state as of now. */

@@ -11,10 +11,10 @@ import type { FollowerState } from './follower-state.ts'
 import { Following } from './following.ts'
 import type { ResourceHandle } from './handle.ts'
 import type { Session } from './leading.ts'
-import type { Fence } from './open-resource.ts'
 import type { ControllerSettings, Reconcile, ReconcileContext, Watched } from './reconcile-context.ts'
 import type { ResourceDefinition } from './resource.ts'
 import { Runner } from './runner.ts'
+import type { Fence } from './shared-resource.ts'
 import type { WatchEvent } from './watch.ts'
 
 type ObjectEvent = Exclude<WatchEvent, { type: 'bookmark' }>

@@ -17,6 +17,9 @@ import { ResourceHandle, type ResourceSchemas } from './handle.ts'
 import { Lists } from './list.ts'
 import { resourceFold, resourceModel, resourcePrefix, usualPolicy } from './model.ts'
 import { OpenResource } from './open-resource.ts'
+import type { OriginCollection, ResourceOrigin } from './origin.ts'
+import { OriginResource } from './origin-resource.ts'
+import type { SharedResource } from './shared-resource.ts'
 
 export interface ResourceOptions<Spec = unknown, Status = unknown> {
   /** What a spec must look like: any library that speaks Standard Schema. */
@@ -28,9 +31,16 @@ export interface ResourceOptions<Spec = unknown, Status = unknown> {
   readonly retain?: RetentionPolicy
   /** What it is called where clients of Kubernetes talk to it; by its name if left out. */
   readonly api?: ApiOptions
+  /**
+   * Where the objects are, if not in the store: `kubernetes(…)` of `reprise/kubernetes`. Informers and controllers follow them
+   * there, and keep what they have done in the store.
+   */
+  readonly from?: ResourceOrigin
 }
 
-const known = namesOf<ResourceOptions>({ schema: true, status: true, checkpoint: true, retain: true, api: true })
+const known = namesOf<ResourceOptions>({
+  ...{ schema: true, status: true, checkpoint: true, retain: true, api: true, from: true },
+})
 
 export interface ResourceDefinition<Spec = unknown, Status = unknown>
   extends Entity<ResourceHandle<Spec, Status>>,
@@ -40,6 +50,8 @@ export interface ResourceDefinition<Spec = unknown, Status = unknown>
   readonly prefix: string
   readonly fold: Fold<ResourceState>
   readonly api: ApiNames
+  /** Where the objects are, if not in the store. */
+  readonly from?: ResourceOrigin | undefined
 }
 
 export function isResource(value: unknown): value is ResourceDefinition {
@@ -62,6 +74,8 @@ export function resource<Spec = unknown, Status = unknown>(
     retain: options.retain ?? usualPolicy.retain,
   })
   const model = resourceModel(name, prefix, fold)
+  const { from } = options
+  from?.declare({ name, api })
   const schemas: ResourceSchemas = { schema: options.schema, status: options.status }
   return {
     [describes]: model,
@@ -71,27 +85,38 @@ export function resource<Spec = unknown, Status = unknown>(
     prefix,
     fold,
     api,
+    from,
     async [opens](engine: Host, id: string | undefined, open: OpenOptions) {
-      engine.declare(model)
-      const { resource, lists, leave } = await opened(engine, idOf(prefix, id), fold, open)
+      if (!from) engine.declare(model)
+      const kind = idOf(name, id)
+      const start = from
+        ? () => beginElsewhere(engine, kind, from.collection({ name, api }, id))
+        : () => begin(engine, idOf(prefix, id), fold, open)
+      const { resource, lists, leave } = await opened(engine, idOf(prefix, id), start)
       return new ResourceHandle<Spec, Status>(id ?? name, resource, schemas, lists, leave)
     },
   }
 }
 
+interface Opened {
+  readonly resource: SharedResource
+  readonly lists: Pick<Lists, 'page'>
+  forget(): void
+}
+
 interface Shared {
-  readonly opening: ReturnType<typeof begin>
+  readonly opening: Promise<Opened>
   holders: number
 }
 
 const registry = {}
 
 /** One for each kind that is open in this process, whoever opened it: they share its state and the reading of its history. */
-async function opened(engine: Host, id: string, fold: Fold<ResourceState>, options: OpenOptions) {
+async function opened(engine: Host, id: string, start: () => Promise<Opened>) {
   const all = engine.once(registry, () => new Map<string, Shared>())
   let shared = all.get(id)
   if (!shared) {
-    shared = { opening: begin(engine, id, fold, options), holders: 0 }
+    shared = { opening: start(), holders: 0 }
     all.set(id, shared)
     shared.opening.catch(() => all.delete(id))
   }
@@ -108,7 +133,12 @@ async function opened(engine: Host, id: string, fold: Fold<ResourceState>, optio
   return { resource, lists, leave }
 }
 
-async function begin(engine: Host, id: string, fold: Fold<ResourceState>, options: OpenOptions) {
+async function beginElsewhere(engine: Host, kind: string, origin: OriginCollection): Promise<Opened> {
+  const resource = new OriginResource(engine, kind, origin)
+  return { resource, lists: resource, forget: engine.onClose(() => resource.close()) }
+}
+
+async function begin(engine: Host, id: string, fold: Fold<ResourceState>, options: OpenOptions): Promise<Opened> {
   const { mustExist = false, evenInvalid = false, wait } = options
   const turns = await engine.openTurns(timelineId(id), fold, { mustExist, evenInvalid })
   const resource = new OpenResource(engine, turns, wait === undefined ? turnWaitMs : toMs(wait, 'wait'))

@@ -11,8 +11,8 @@ import type { Change } from '../../core/resource/state.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { Point } from '../../engine/recovery/history.ts'
 import { whileAwaited } from '../../engine/stay-alive.ts'
-import { changesAfter, revisionGone } from './history.ts'
-import type { OpenResource } from './open-resource.ts'
+import { revisionGone } from './history.ts'
+import type { SharedResource } from './shared-resource.ts'
 
 export interface WatchOptions extends SelectorText {
   /**
@@ -39,7 +39,7 @@ const pageChanges = 256
 const bookmarkMs = 10_000
 
 export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<WatchEvent<Spec, Status>> {
-  readonly #resource: OpenResource
+  readonly #resource: SharedResource
   readonly #kernel: Kernel
   readonly #selector: Selector
   readonly #bookmarkMs: number | null
@@ -57,7 +57,7 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
   #toldAt: number
   #isClosed = false
 
-  constructor(resource: OpenResource, options: WatchOptions) {
+  constructor(resource: SharedResource, options: WatchOptions) {
     this.#resource = resource
     this.#kernel = resource.engine.kernel
     this.#selector = selectorOf(options)
@@ -167,7 +167,7 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
       this.#take(held)
       return
     }
-    const page = await changesAfter(this.#kernel, resource.timeline, this.#at, pageChanges)
+    const page = await resource.changesAfter(this.#at, pageChanges)
     this.#at = page.at
     this.#take(page.changes)
   }

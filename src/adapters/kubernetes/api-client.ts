@@ -1,0 +1,168 @@
+// Requests to an API server over sockets that are kept, and its refusals as our errors. Answers are JSON, or lines of it.
+
+import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http'
+import { Agent as HttpsAgent, request as requestHttps } from 'node:https'
+import { RepriseError } from '../../core/errors.ts'
+import type { Connect, Credentials } from './connection.ts'
+
+export interface Ask {
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
+  readonly path: string
+  readonly query?: Readonly<Record<string, string | number | undefined>>
+  readonly body?: unknown
+  /** For errors: what is asked for. */
+  readonly about: Readonly<Record<string, unknown>>
+}
+
+interface Status {
+  readonly message?: string
+  readonly reason?: string
+  readonly details?: { readonly name?: string }
+}
+
+const answerMs = 30_000
+const keepAliveMs = 30_000
+
+export class ApiClient {
+  readonly #connect: Connect
+  #agent: { readonly made: string; readonly agent: HttpAgent } | null = null
+
+  constructor(connect: Connect) {
+    this.#connect = connect
+  }
+
+  async ask(ask: Ask): Promise<unknown> {
+    const response = await this.#send(ask)
+    const timer = setTimeout(() => response.destroy(new Error('the answer took too long')), answerMs)
+    let text = ''
+    try {
+      response.setEncoding('utf8')
+      for await (const piece of response) text += piece
+    } catch (error) {
+      throw cut(ask, error)
+    } finally {
+      clearTimeout(timer)
+    }
+    const value = parsed(text)
+    const { statusCode = 0 } = response
+    if (statusCode < 200 || statusCode > 299) throw refusal(ask, statusCode, value as Status | undefined, text)
+    if (value === undefined) throw cut(ask, new Error('the answer is not JSON'))
+    return value
+  }
+
+  /** One value for each line, for as long as there are any. Nothing for longer than `silentMs` means that nobody is there. */
+  async *lines(ask: Ask, silentMs: number, signal: AbortSignal): AsyncGenerator<unknown> {
+    const response = await this.#send(ask, signal)
+    const stop = () => response.destroy()
+    signal.addEventListener('abort', stop, { once: true })
+    response.socket.setTimeout(silentMs, stop)
+    try {
+      response.setEncoding('utf8')
+      const { statusCode = 0 } = response
+      let text = ''
+      for await (const piece of response) {
+        text += piece
+        if (statusCode !== 200) continue
+        const lines = text.split('\n')
+        text = lines.pop()!
+        for (const line of lines) {
+          const value = parsed(line)
+          // A line that is not whole is where the connection was cut.
+          if (value !== undefined) yield value
+        }
+      }
+      if (statusCode !== 200) throw refusal(ask, statusCode, parsed(text) as Status | undefined, text)
+    } catch (error) {
+      if (signal.aborted) return
+      throw error instanceof RepriseError ? error : cut(ask, error)
+    } finally {
+      signal.removeEventListener('abort', stop)
+      response.destroy()
+    }
+  }
+
+  async #send(ask: Ask, signal?: AbortSignal): Promise<IncomingMessage> {
+    const credentials = await this.#connect()
+    const { server, headers } = credentials
+    const query = Object.entries(ask.query ?? {}).flatMap(([name, value]) => {
+      return value === undefined ? [] : [`${name}=${encodeURIComponent(value)}`]
+    })
+    const address = `${server.pathname.replace(/\/$/, '')}${ask.path}${query.length > 0 ? `?${query.join('&')}` : ''}`
+    const body = ask.body === undefined ? null : Buffer.from(JSON.stringify(ask.body))
+    const isTls = server.protocol === 'https:'
+    return await new Promise((resolve, reject) => {
+      const outgoing = (isTls ? requestHttps : requestHttp)({
+        host: server.hostname.replace(/^\[|\]$/g, ''),
+        port: server.port || (isTls ? 443 : 80),
+        method: ask.method,
+        path: address,
+        agent: this.#agentFor(credentials, isTls),
+        headers: {
+          ...headers,
+          accept: 'application/json',
+          'user-agent': 'reprise',
+          ...(body && { 'content-type': 'application/json', 'content-length': body.length }),
+        },
+        ...(signal && { signal }),
+      })
+      outgoing.setTimeout(answerMs, () => outgoing.destroy(new Error('there was no answer')))
+      outgoing.once('error', (error) => reject(cut(ask, error)))
+      outgoing.once('response', (response) => {
+        outgoing.setTimeout(0)
+        // What goes wrong from here on is told by the answer.
+        outgoing.on('error', () => undefined)
+        resolve(response)
+      })
+      outgoing.end(body ?? undefined)
+    })
+  }
+
+  /** Sockets are kept for as long as they would be opened the same way. */
+  #agentFor({ server, tls }: Credentials, isTls: boolean): HttpAgent {
+    const made = JSON.stringify([server.href, tls])
+    if (this.#agent?.made === made) return this.#agent.agent
+    const kept = { keepAlive: true, keepAliveMsecs: keepAliveMs }
+    const agent = isTls ? new HttpsAgent({ ...kept, ...tls }) : new HttpAgent(kept)
+    this.#agent = { made, agent }
+    return agent
+  }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** Whether a write was done, nobody here knows. */
+function cut({ method, path, about }: Ask, error: unknown): RepriseError {
+  const why = (error as Error).message
+  if (method === 'GET') return new RepriseError('STORE_UNREACHABLE', `${path} was not answered: ${why}`, about, error)
+  return new RepriseError('OUTCOME_UNKNOWN', `${method} ${path} was not answered: ${why}`, about, error)
+}
+
+function refusal(ask: Ask, code: number, status: Status | undefined, text: string): RepriseError {
+  const { method, path, about } = ask
+  const what = `${method} ${path}: ${status?.message ?? text.slice(0, 200)} (${code})`
+  switch (code) {
+    case 401:
+      return new RepriseError('UNAUTHENTICATED', what, about)
+    case 403:
+      return new RepriseError('FORBIDDEN', what, about)
+    case 404:
+      // Without a name it is the kind that is not there, or its status has no address of its own.
+      return new RepriseError(status?.details?.name === undefined ? 'INVALID_ARGUMENT' : 'NOT_FOUND', what, about)
+    case 409:
+      return new RepriseError(status?.reason === 'AlreadyExists' ? 'EXISTS' : 'CONFLICT', what, about)
+    case 410:
+      return new RepriseError('REVISION_GONE', what, about)
+    case 429:
+    case 503:
+      return new RepriseError('OVERLOADED', what, about)
+    default:
+      if (code >= 500) return cut(ask, new Error(what))
+      return new RepriseError('INVALID_ARGUMENT', what, about)
+  }
+}

@@ -1,0 +1,36 @@
+// reprise/kubernetes: objects of a cluster for informers and controllers, by the same code that follows our own.
+
+import type { ApiNames } from '../../core/resource/api-names.ts'
+import type { OriginKind, ResourceOrigin } from '../../layers/resource/origin.ts'
+import { ApiClient } from './api-client.ts'
+import { KubernetesCollection } from './collection.ts'
+import { connectTo, type Kubeconfig, type KubernetesAddress } from './connection.ts'
+
+export type { ApiNames, ApiOptions } from '../../core/resource/api-names.ts'
+export type { FieldOwners } from '../../core/resource/field-owners.ts'
+export type { Condition, Draft, OwnerReference, ResourceObject } from '../../core/resource/object.ts'
+export type {
+  OriginCollection,
+  OriginEvent,
+  OriginKind,
+  OriginObject,
+  OriginPage,
+  ResourceOrigin,
+} from '../../layers/resource/origin.ts'
+export type { Kubeconfig, KubernetesAddress } from './connection.ts'
+
+/**
+ * Any API server of Kubernetes: by its address, by a kubeconfig (a file, or `{ kubeconfig, context }`), or as a pod finds it.
+ * Kinds that own each other's objects must share one.
+ * @example const sites = resource<Site>('sites', { api: { group: 'shop.example.com' }, from: kubernetes('kubeconfig.yaml') })
+ */
+export function kubernetes(where?: string | KubernetesAddress | Kubeconfig): ResourceOrigin {
+  const client = new ApiClient(connectTo(where))
+  const kinds = new Map<string, ApiNames>()
+  return {
+    declare({ name, api }: OriginKind) {
+      kinds.set(name, api)
+    },
+    collection: ({ api }: OriginKind, namespace) => new KubernetesCollection(client, { api, namespace, kinds }),
+  }
+}

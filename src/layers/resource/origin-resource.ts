@@ -1,0 +1,388 @@
+// Objects that another API server holds, as if they were here: a cache that is a list and every change since, and writes that
+// apply only to what was decided on. When its place in the changes is gone it lists again, and what is different is told as
+// changes in the order of revisions: whoever watches the cache has no gap and nothing twice.
+
+import { assert } from '../../core/assert.ts'
+import { type TimelineId, timelineId } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { growingPause } from '../../core/pause.ts'
+import { equalJson } from '../../core/resource/json.ts'
+import type { Draft, ResourceObject } from '../../core/resource/object.ts'
+import { type SelectorText, selectorOf } from '../../core/resource/selector.ts'
+import { type Change, checkFence, initialResources, type ResourceState } from '../../core/resource/state.ts'
+import { ChangeWindow } from '../../core/resource/window.ts'
+import type { Host } from '../../engine/host.ts'
+import { type ChangePage, type ReadPoint, revisionGone } from './history.ts'
+import type { ListOptions, ResourceList } from './list.ts'
+import type { OriginCollection, OriginEvent, OriginObject } from './origin.ts'
+import type { Asked, Fence, SharedResource } from './shared-resource.ts'
+
+const pageItems = 500
+const shortestPauseMs = 20
+const longestPauseMs = 5000
+const conflictsMax = 50
+
+export class OriginResource implements SharedResource {
+  readonly engine: Host
+  readonly timeline: TimelineId
+  readonly kind: string
+  readonly #origin: OriginCollection
+  readonly #waiters = new Set<() => void>()
+  readonly #closing = new AbortController()
+  #state: ResourceState = initialResources()
+  #window: ChangeWindow
+  #revision = 0
+  #branch = 0
+  #hasListed = false
+  #look: Promise<void> | null = null
+  #nextLook: Promise<void> | null = null
+  #followers = 0
+  /** The changes that are being read. */
+  #stream: { readonly stop: AbortController; readonly over: Promise<void> } | null = null
+
+  constructor(engine: Host, kind: string, origin: OriginCollection) {
+    this.engine = engine
+    this.kind = kind
+    this.timeline = timelineId(`resource/${kind}`)
+    this.#origin = origin
+    this.#window = this.#newWindow()
+  }
+
+  get open(): never {
+    throw elsewhere(this.#origin)
+  }
+
+  get state(): ResourceState {
+    return this.#state
+  }
+
+  get revision(): number {
+    return this.#revision
+  }
+
+  get window(): ChangeWindow {
+    return this.#window
+  }
+
+  get branch(): number {
+    return this.#branch
+  }
+
+  get isClosed(): boolean {
+    return this.#closing.signal.aborted
+  }
+
+  get isSettled(): boolean {
+    return this.#hasListed
+  }
+
+  get trouble(): unknown {
+    return null
+  }
+
+  /** Decided on the object as it is there now, and again if somebody else was faster. */
+  async change({ name, decide, fence }: Asked): Promise<Change> {
+    const { clock } = this.engine.kernel
+    for (let conflicts = 0; ; conflicts++) {
+      if (fence) await this.#checkFence(fence)
+      const read = await this.#origin.read(name)
+      const before = read?.object ?? null
+      const after = decide(before ?? undefined, clock.now())
+      // Nothing to write: it is as the caller wants it.
+      if (after === null) return { type: 'modified', revision: before!.revision, object: before!, before }
+      if (after !== 'gone' && Object.keys(after.fieldOwners ?? {}).length > 0) {
+        const what = `who owns which field is not kept for objects in ${this.#origin.where}: use update or patch`
+        throw new RepriseError('INVALID_ARGUMENT', what, { name })
+      }
+      try {
+        const object = await this.#write(read, after)
+        const type = object === null ? 'deleted' : before ? 'modified' : 'added'
+        return { type, revision: (object ?? before!).revision, object: object ?? before!, before }
+      } catch (error) {
+        if (!isReprise(error, 'CONFLICT', 'NOT_FOUND', 'EXISTS') || conflicts >= conflictsMax) throw error
+      }
+      await this.#pause(growingPause(conflicts + 1, 2, 500))
+    }
+  }
+
+  /** Whose turn it is, is known in our own store: the status itself is guarded by the revision that was read. */
+  async raiseFence(): Promise<void> {}
+
+  refresh(): Promise<void> {
+    if (this.#look) {
+      this.#nextLook ??= this.#look.catch(() => undefined).then(() => this.#startLook())
+      return this.#nextLook
+    }
+    return this.#startLook()
+  }
+
+  async read(name: string): Promise<ResourceObject | undefined> {
+    return (await this.#origin.read(name))?.object
+  }
+
+  changesAfter({ seq }: ReadPoint): Promise<ChangePage> {
+    return Promise.reject(revisionGone(this.timeline, seq, 'it is no longer in memory'))
+  }
+
+  checkpoint(): Promise<never> {
+    return Promise.reject(elsewhere(this.#origin))
+  }
+
+  follow(): () => void {
+    this.#followers += 1
+    if (this.#hasListed && !this.#look) this.#startStream()
+    let isOver = false
+    return () => {
+      if (isOver) return
+      isOver = true
+      this.#followers -= 1
+      if (this.#followers === 0) void this.#stopStream()
+    }
+  }
+
+  onNews(call: () => void): () => void {
+    this.#waiters.add(call)
+    return () => this.#waiters.delete(call)
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort()
+    this.#wake()
+    await this.#stopStream()
+    await this.#look?.catch(() => undefined)
+  }
+
+  /** Fields and names are told apart here, labels there. */
+  async page(options: ListOptions): Promise<ResourceList> {
+    const { labels, limit } = options
+    if (options.revision !== undefined) {
+      throw new RepriseError(
+        'INVALID_ARGUMENT',
+        `${this.#origin.where} is listed as of now: leave out the revision`,
+        {},
+      )
+    }
+    const selector = selectorOf(options)
+    const page = await this.#origin.list({ limit, continue: options.continue, labels: labelsText(labels) })
+    return { ...page, items: page.items.filter((object) => selector.matches(object)) }
+  }
+
+  async #write(read: OriginObject | undefined, after: Draft | 'gone'): Promise<ResourceObject | null> {
+    const before = read?.object
+    if (!before) return await this.#origin.create(after as Draft)
+    if (after === 'gone') {
+      // Its last finalizer goes, and with it the object; or nobody holds it.
+      if (before.deletingAt === undefined || before.finalizers.length === 0) return await this.#origin.delete(read)
+      return await this.#origin.replace(read, { ...before, finalizers: [] })
+    }
+    if (after.deletingAt !== before.deletingAt) return await this.#origin.delete(read)
+    const isStatus = ['status', 'observedGeneration', 'conditions'].some((field) => {
+      return !equalJson(Reflect.get(after, field), Reflect.get(before, field))
+    })
+    return await (isStatus ? this.#origin.report(read, after) : this.#origin.replace(read, after))
+  }
+
+  async #checkFence({ by, epoch }: Fence): Promise<void> {
+    const [head] = await this.engine.kernel.store.head([timelineId(by)])
+    const fences = initialResources().fences
+    fences.set(by, head?.epoch ?? 0)
+    checkFence({ fences }, { by, epoch })
+  }
+
+  #startLook(): Promise<void> {
+    this.#nextLook = null
+    const look = this.#relist()
+    this.#look = look
+    const done = () => {
+      if (this.#look === look) this.#look = null
+      if (this.#followers > 0 && this.#hasListed && !this.#nextLook) this.#startStream()
+    }
+    look.then(done, done)
+    return look
+  }
+
+  /** Everything that is there, in pages of one revision; from the start if that is gone before the last of them. */
+  async #relist(): Promise<void> {
+    await this.#stopStream()
+    for (;;) {
+      if (this.isClosed) throw new RepriseError('CLOSED', `${this.timeline} was closed`, { timeline: this.timeline })
+      try {
+        const items: ResourceObject[] = []
+        let page = await this.#origin.list({ limit: pageItems })
+        items.push(...page.items)
+        while (page.continue !== null) {
+          page = await this.#origin.list({ limit: pageItems, continue: page.continue })
+          items.push(...page.items)
+        }
+        this.#take(items, page.revision)
+        return
+      } catch (error) {
+        if (!isReprise(error, 'REVISION_GONE')) throw error
+      }
+    }
+  }
+
+  #take(items: readonly ResourceObject[], revision: number): void {
+    const changes = this.#hasListed ? this.#differences(items, revision) : null
+    if (changes) {
+      for (const change of changes) this.#apply(change)
+      if (revision > this.#revision) this.#reach(revision, null)
+    } else {
+      if (this.#hasListed) this.#branch += 1
+      this.#hasListed = true
+      this.#state = initialResources()
+      for (const object of items) this.#state.objects.set(object.name, object)
+      this.#revision = revision
+      this.#window = this.#newWindow()
+    }
+    this.#wake()
+  }
+
+  /**
+   * What has happened since, in the order of revisions. When an object went is not known, but each of these had a revision of its
+   * own after the last one that was seen, so there are enough left for them. Null: it is another history.
+   */
+  #differences(items: readonly ResourceObject[], to: number): Change[] | null {
+    const from = this.#revision
+    if (to < from) return null
+    const { objects } = this.#state
+    const changes: Change[] = []
+    const gone = new Map([...objects.values()].map((object) => [object.name, object]))
+    for (const object of items) {
+      const before = objects.get(object.name)
+      if (before?.uid === object.uid) gone.delete(object.name)
+      if (before?.revision === object.revision) continue
+      if (object.revision <= from || object.revision > to) return null
+      const isSame = before?.uid === object.uid
+      const type = isSame ? ('modified' as const) : ('added' as const)
+      changes.push({ revision: object.revision, type, object, before: isSame ? before! : null })
+    }
+    const taken = new Map(changes.map((change) => [change.revision, change.object.name]))
+    let free = to
+    for (const before of gone.values()) {
+      while (taken.has(free)) free -= 1
+      // One that was made again under its name goes before that.
+      const again = changes.find(({ object }) => object.name === before.name)
+      const at = again ? freeBefore(again.revision, taken) : free
+      if (at <= from) return null
+      taken.set(at, before.name)
+      changes.push({ revision: at, type: 'deleted', object: { ...before, revision: at }, before })
+    }
+    return changes.sort((a, b) => a.revision - b.revision)
+  }
+
+  #startStream(): void {
+    if (this.#stream || this.isClosed) return
+    const stop = new AbortController()
+    const signal = AbortSignal.any([stop.signal, this.#closing.signal])
+    this.#stream = { stop, over: this.#read(signal) }
+  }
+
+  async #stopStream(): Promise<void> {
+    const stream = this.#stream
+    this.#stream = null
+    stream?.stop.abort()
+    await stream?.over
+  }
+
+  async #read(signal: AbortSignal): Promise<void> {
+    for (let failures = 0; !signal.aborted; ) {
+      try {
+        for await (const event of this.#origin.watch(this.#revision, signal)) {
+          if (signal.aborted) return
+          failures = 0
+          this.#heard(event)
+        }
+        failures += 1
+      } catch (error) {
+        if (signal.aborted) return
+        failures += 1
+        if (isReprise(error, 'REVISION_GONE')) {
+          // Not awaited: it waits for this to end.
+          this.#stream = null
+          this.#listAgain(failures)
+          return
+        }
+        this.engine.events.emit('problem', { where: this.timeline, error })
+      }
+      await this.#pause(growingPause(failures, shortestPauseMs, longestPauseMs), signal)
+    }
+  }
+
+  #listAgain(failures: number): void {
+    if (this.isClosed) return
+    this.refresh().catch(async (error: unknown) => {
+      if (this.isClosed) return
+      this.engine.events.emit('problem', { where: this.timeline, error })
+      await this.#pause(growingPause(failures, shortestPauseMs, longestPauseMs))
+      if (this.#followers > 0) this.#listAgain(failures + 1)
+    })
+  }
+
+  #heard(event: OriginEvent): void {
+    if (event.type === 'bookmark') {
+      if (event.revision > this.#revision) this.#reach(event.revision, null)
+    } else if (event.object.revision > this.#revision) {
+      const { object } = event
+      const before = this.#state.objects.get(object.name) ?? null
+      if (event.type === 'put') {
+        this.#apply({ revision: object.revision, type: before ? 'modified' : 'added', object, before })
+      } else if (before) {
+        this.#apply({ revision: object.revision, type: 'deleted', object, before })
+      } else this.#reach(object.revision, null)
+    }
+    this.#wake()
+  }
+
+  #apply(change: Change): void {
+    const { object, type, revision } = change
+    assert(revision > this.#revision, 'the changes of an origin come in order')
+    if (type === 'deleted') this.#state.objects.delete(object.name)
+    else this.#state.objects.set(object.name, object)
+    this.#reach(revision, change)
+  }
+
+  #reach(revision: number, change: Change | null): void {
+    this.#revision = revision
+    this.#window.add(revision, change)
+  }
+
+  #wake(): void {
+    for (const call of [...this.#waiters]) call()
+  }
+
+  #newWindow(): ChangeWindow {
+    const { watchedChanges, watchedBytes } = this.engine.kernel.limits
+    return new ChangeWindow(this.#revision, { changes: watchedChanges, bytes: watchedBytes })
+  }
+
+  #pause(ms: number, signal: AbortSignal = this.#closing.signal): Promise<void> {
+    return new Promise((resolve) => {
+      const end = () => {
+        cancel()
+        signal.removeEventListener('abort', end)
+        resolve()
+      }
+      const cancel = this.engine.kernel.clock.after(ms, end)
+      if (signal.aborted) end()
+      else signal.addEventListener('abort', end, { once: true })
+    })
+  }
+}
+
+function freeBefore(revision: number, taken: ReadonlyMap<number, string>): number {
+  let free = revision - 1
+  while (taken.has(free)) free -= 1
+  return free
+}
+
+function labelsText(labels: SelectorText['labels']): string | undefined {
+  if (labels === undefined || typeof labels === 'string') return labels
+  return Object.entries(labels)
+    .map(([name, value]) => `${name}=${value}`)
+    .join(',')
+}
+
+function elsewhere({ where }: OriginCollection): RepriseError {
+  return new RepriseError('INVALID_ARGUMENT', `these objects are in ${where}, and have no history in this store`, {})
+}

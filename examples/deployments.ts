@@ -2,12 +2,15 @@
 // processes until it is so. Kill a process and it is started again; kill the controller (kill -9) and the next one takes
 // over the processes that still run. It keeps no list of its own: it looks at what runs, so there is nothing to lose.
 //
+//   npx tsx examples/deployments.ts                                                # a demo: kills at random, and ends by itself
 //   npx tsx examples/deployments.ts sqlite:deployments.db                          # runs the controller; start two, kill one
 //   npx tsx examples/deployments.ts sqlite:deployments.db web 3 sleep 600          # wants three of them; 0 for none
 
-import { execFile, spawn } from 'node:child_process'
+import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { readdir, readFile } from 'node:fs/promises'
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { basename, join } from 'node:path'
 import { promisify } from 'node:util'
 import { isReprise, open } from 'reprise'
 import { controller, type ResourceObject, resource } from 'reprise/resources'
@@ -154,9 +157,59 @@ export async function runController(url: string): Promise<void> {
   await working.led()
 }
 
-if (process.argv[1]?.endsWith('deployments.ts')) {
-  const [url = 'sqlite:deployments.db', name, replicas, command, ...args] = process.argv.slice(2)
-  if (!name) await runController(url)
+/** Two controllers, three processes, and somebody who kills: in the end what is wanted runs, each replica once. */
+async function demo(rounds = 2): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), 'reprise-deployments-'))
+  const url = `sqlite:${join(folder, 'demo.db')}`
+  const rp = await open(url)
+  const handle = await rp.open(deployments)
+  const controllers: ChildProcess[] = []
+  const startController = () => {
+    controllers.push(spawn(process.execPath, [...process.execArgv, process.argv[1]!, url], { stdio: 'inherit' }))
+  }
+  // They end by themselves, should this program be killed.
+  const command: Deployment['command'] = [process.execPath, '-e', 'setTimeout(() => undefined, 120_000)']
+  const web = await handle.create({ name: 'web', spec: { cluster: basename(folder), command, replicas: 3 } })
+  const running = async () => (await processesOf(web)).map(({ pid }) => pid)
+  const converged = async (replicas: number) => {
+    for (;;) {
+      const { generation, observedGeneration, status } = (await handle.get('web'))!
+      const pids = await running()
+      const isSo = pids.length === replicas && pids.every((pid) => status?.pids.includes(pid))
+      if (isSo && generation === observedGeneration) return console.log(`${replicas} run: ${pids.join(', ')}`)
+      await new Promise((resolve) => setTimeout(resolve, 50))
+    }
+  }
+  try {
+    for (let i = 0; i < 2; i++) startController()
+    await converged(3)
+    for (let round = 0; round < rounds; round++) {
+      const replicas = 2 + Math.floor(Math.random() * 3)
+      await handle.change('web', ({ spec }) => ({ spec: { ...spec, replicas } }))
+      const pids = await running()
+      const victim = pids[Math.floor(Math.random() * pids.length)]
+      if (victim !== undefined) process.kill(victim, 'SIGKILL')
+      const [leader] = controllers.splice(Math.floor(Math.random() * 2), 1)
+      leader!.kill('SIGKILL')
+      startController()
+      console.log(`killed process ${victim} and controller ${leader!.pid}; ${replicas} are wanted`)
+      await converged(replicas)
+    }
+    await handle.delete('web')
+    while (await handle.get('web')) await new Promise((resolve) => setTimeout(resolve, 50))
+    console.log(`deleted: ${(await running()).length} run`)
+  } finally {
+    for (const each of controllers) each.kill('SIGKILL')
+    for (const pid of await running()) process.kill(pid, 'SIGKILL')
+    await rp.close()
+    await rm(folder, { recursive: true, force: true, maxRetries: 5 })
+  }
+}
+
+if (/deployments\.[jt]s$/.test(process.argv[1] ?? '')) {
+  const [url, name, replicas, command, ...args] = process.argv.slice(2)
+  if (!url) await demo()
+  else if (!name) await runController(url)
   else if (Number(replicas) === 0 || !command) await want(url, name, null)
   else await want(url, name, { cluster: url, command: [command, ...args], replicas: Number(replicas) })
 }

@@ -258,8 +258,8 @@ export const commands: readonly CommandSpec[] = [
   },
   {
     name: 'dead',
-    usage: 'dead [JOB]',
-    summary: 'list what a job or a pipeline gave up on',
+    usage: 'dead [NAME]',
+    summary: 'list what a job, pipeline, informer or controller gave up on',
     options: {
       discard: { type: 'string', value: 'KEY', multiple: true, help: 'count this one as finished' },
       full: { type: 'boolean', help: 'show items and stack traces' },
@@ -271,11 +271,11 @@ export const commands: readonly CommandSpec[] = [
   },
   {
     name: 'redrive',
-    usage: 'redrive JOB [KEY…]',
+    usage: 'redrive NAME [KEY…]',
     summary: 'send dead letters back to be tried again',
     options: {
-      all: { type: 'boolean', help: 'all dead letters of the job' },
-      item: { type: 'string', value: 'JSON', help: 'use this item in place of the stored one (one key only)' },
+      all: { type: 'boolean', help: 'all its dead letters' },
+      item: { type: 'string', value: 'JSON', help: 'use this item in place of the stored one (one key of a job)' },
     },
     arguments: [1, 1000],
     store: 'existing',

@@ -174,6 +174,8 @@ export interface Done {
 /** A verb that this model does not have, and the words that lead to the right one. */
 export interface Instead {
   readonly instead: string
+  /** No process has it, whatever code it knows: a group that goes back cannot have such a member. */
+  readonly isForGood?: true
 }
 
 export type Act<Args = void, Result = Done> = ((target: Target, args: Args) => Promise<Result>) | Instead

@@ -172,9 +172,8 @@ describe.each(versions)('the package on Node %s', (version) => {
     cpSync(join(home, 'node_modules/reprise/examples'), join(home, 'examples'), { recursive: true })
     if (Number(version) >= 22) {
       for (const name of readdirSync(join(home, 'examples'))) {
-        // Other languages have their own tests. One needs the packages of LangGraph, which a user of LangGraph has; one stays
-        // until it is stopped (test/resource/example.test.ts).
-        if (!name.endsWith('.ts') || ['langgraph-app.ts', 'deployments.ts'].includes(name)) continue
+        // Other languages have their own tests. One needs the packages of LangGraph, which a user of LangGraph has.
+        if (!name.endsWith('.ts') || name === 'langgraph-app.ts') continue
         const example = run(node, [join('examples', name)], home)
         expect([name, example.code, example.stderr.includes('Error')], example.stderr).toEqual([name, 0, false])
         expect(example.stdout.trim()).not.toBe('')

@@ -45,6 +45,11 @@ onEveryStore('tools on a kind of resource', (world) => {
     await expect(tool.fork({ timeline: 'resource/sites', seq: 2 }, 'resource/copy')).rejects.toMatchObject({
       code: 'INVALID_ARGUMENT',
     })
+    await expect(tool.groups.capture('cut', ['resource/sites'])).rejects.toMatchObject({
+      code: 'INVALID_ARGUMENT',
+      message: expect.stringContaining('cannot be part of a group'),
+    })
+    expect(await tool.groups.cuts()).toEqual([])
     expect((await writer.list()).items).toHaveLength(2)
   })
 
@@ -84,6 +89,10 @@ it('the command line lists what a controller gave up, sends it back and discards
     const working = await rp.open(controller('scaler', { watch: [sites], reconcile }))
     await working.settled()
     await rp.close()
+    // It works on objects as they are: an item in place of the stored one would be ignored.
+    const replaced = await run('redrive', 'controller/scaler', 'a', '--item', '{"n":2}')
+    expect(replaced.code).not.toBe(0)
+    expect(JSON.stringify(replaced.said)).toContain('change the object instead')
     expect(await run('redrive', 'controller/scaler', 'a')).toEqual({ code: 0, said: { redriven: ['a'], missing: [] } })
     expect(await run('dead', 'controller/scaler', '--discard', 'b')).toMatchObject({ said: { discarded: ['b'] } })
     expect((await run('dead', 'controller/scaler')).said).toMatchObject([{ key: 'c' }])

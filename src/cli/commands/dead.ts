@@ -1,4 +1,4 @@
-// reprise dead: what a job or a pipeline gave up on.
+// reprise dead: what a job, a pipeline, an informer or a controller gave up on.
 
 import { hostOf } from '../../engine/host.ts'
 import { discard, finalOf, lettersOf, withLetters } from '../../operations/letters.ts'
@@ -24,7 +24,7 @@ const dead: Command = async ({ engine, args, options, output }) => {
   output.result(letters, () => {
     if (letters.length === 0) return output.note('no dead letters')
     output.table(
-      ['JOB', 'KEY', 'ATTEMPTS', 'WHEN', 'ERROR'],
+      ['NAME', 'KEY', 'ATTEMPTS', 'WHEN', 'ERROR'],
       letters.map((letter) => [
         letter.timeline,
         letter.key,
@@ -46,7 +46,7 @@ const dead: Command = async ({ engine, args, options, output }) => {
     for (const what of why) output.note(what)
     if (why.length < new Set(letters.map(({ timeline }) => timeline)).size) {
       output.note(
-        'send them back with: reprise redrive JOB --all, or count one as finished with: reprise dead JOB --discard KEY',
+        'send them back with: reprise redrive NAME --all, or count one as finished with: reprise dead NAME --discard KEY',
       )
     }
     return undefined

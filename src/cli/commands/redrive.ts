@@ -1,4 +1,4 @@
-// reprise redrive: sends dead letters back. They are tried again when the job next runs (or at once if it is running).
+// reprise redrive: sends dead letters back. They are tried again when whoever gave up on them next runs (or at once).
 
 import { hostOf } from '../../engine/host.ts'
 import { act } from '../../operations/act.ts'

@@ -80,6 +80,11 @@ export async function checkMembers(engine: Host, members: readonly string[]): Pr
       })
     }
     engine.models.mustFold(id)
+    const rollback = engine.models.find(id)?.actions?.rollback
+    if (rollback && 'instead' in rollback && rollback.isForGood) {
+      const what = `${id} cannot be part of a group, since it cannot go back: ${rollback.instead}`
+      throw new RepriseError('INVALID_ARGUMENT', what, { timeline: id })
+    }
   }
   return ids
 }

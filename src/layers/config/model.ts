@@ -44,6 +44,7 @@ export function idsOf(name: string) {
 
 const forward: Instead = {
   instead: 'clients count on versions that only go forward: withdraw a rollout, or set the earlier value again',
+  isForGood: true,
 }
 const alone: Instead = { instead: 'its clients know one: declare a configuration of another name, and set its value' }
 

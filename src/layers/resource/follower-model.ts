@@ -1,5 +1,6 @@
 // What tools know of informers and controllers.
 
+import { RepriseError } from '../../core/errors.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Entry } from '../../engine/entry.ts'
 import type { Done, Instead, Model } from '../../engine/model.ts'
@@ -7,7 +8,10 @@ import { type Told, told } from '../../engine/told.ts'
 import { type FollowerLetter, type FollowerState, followerFold, type ResourceEvent } from './follower-state.ts'
 import { askFor, readLetters } from './letters.ts'
 
-const forward: Instead = { instead: 'it follows objects as they are now; going back would handle them again' }
+const forward: Instead = {
+  instead: 'it follows objects as they are now; going back would handle them again',
+  isForGood: true,
+}
 
 function kindOf(kind: 'informer' | 'controller'): Model {
   return {
@@ -33,7 +37,11 @@ function kindOf(kind: 'informer' | 'controller'): Model {
     actions: {
       rollback: forward,
       fork: forward,
-      async redrive({ engine, head, key }, { keys }): Promise<Done> {
+      async redrive({ engine, head, key }, { keys, items }): Promise<Done> {
+        if (Object.keys(items ?? {}).length > 0) {
+          const what = `${head.timeline} works on objects as they are, not on a stored item: change the object instead`
+          throw new RepriseError('INVALID_ARGUMENT', what, { timeline: head.timeline })
+        }
         const held = (await readLetters({ engine, head })).map((letter) => letter.key)
         const redriven = keys ? keys.filter((each) => held.includes(each)) : held
         const missing = (keys ?? []).filter((each) => !held.includes(each))

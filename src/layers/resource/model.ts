@@ -34,6 +34,7 @@ export function resourceFold(policy: Pick<Fold<unknown>, 'checkpoint' | 'retain'
 const forward: Instead = {
   instead:
     'whoever watches it counts on revisions that only go forward: read an earlier state with reprise at, and write it again',
+  isForGood: true,
 }
 const alone: Instead = {
   instead: 'a copy would have the same uids and revisions as the original: export it, and import it into another store',

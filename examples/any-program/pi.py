@@ -22,8 +22,9 @@ while state["round"] < rounds:
         state["inside"] += chance.random() ** 2 + chance.random() ** 2 < 1
     state["total"] += 20_000
     state["round"] += 1
-    with open(path + ".tmp", "w") as file:
-        json.dump(state, file)
-    os.replace(path + ".tmp", path)
+    if state["round"] % 20 == 0 or state["round"] == rounds:
+        with open(path + ".tmp", "w") as file:
+            json.dump(state, file)
+        os.replace(path + ".tmp", path)
 
 print(f"pi is about {4 * state['inside'] / state['total']:.5f}")

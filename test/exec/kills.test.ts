@@ -46,7 +46,7 @@ async function startAndKill(
   kind: (typeof kinds)[number],
   chance: () => number,
 ): Promise<Started> {
-  const state = join(folder, `${how}-state-${Math.floor(chance() * 2)}`)
+  const state = join(folder, `${new URL(url).protocol.slice(0, -1)}-${how}-${Math.floor(chance() * 2)}`)
   const args = ['exec', '--id', how, '--state', state, '--url', url, '--keep', '4', '--grace', '5s', '--wait', '60s']
   const child = spawn(process.execPath, [bin, ...args, ...rules[how]!, '--', process.execPath, writer, how], {
     cwd: folder,
@@ -122,6 +122,6 @@ describe.each(Object.keys(storeUrls))('C12: kill -9 and SIGTERM at random (%s)',
         await remove()
       }
     },
-    240_000,
+    240_000 + rounds * 60_000,
   )
 })

@@ -3,27 +3,19 @@
 
 import { readdir, readFile, readlink } from 'node:fs/promises'
 import { sep } from 'node:path'
+import { processes } from './processes.ts'
 
 /** Paths below `folder`, which is where it really is. `session`: the pid of the program's first process. */
 export async function writtenNow(session: number, folder: string): Promise<readonly string[] | null> {
-  if (process.platform !== 'linux') return null
-  const names = await readdir('/proc').catch(() => null)
-  if (!names) return null
+  const rows = await processes()
+  if (!rows) return null
   const open = new Set<string>()
   const below = folder.endsWith(sep) ? folder : folder + sep
-  for (const pid of names) {
-    if (/^\d+$/.test(pid) && (await sessionOf(pid)) === session) await addOpen(pid, below, open)
-  }
+  for (const row of rows) if (row.session === session) await addOpen(row.pid, below, open)
   return [...open]
 }
 
-async function sessionOf(pid: string): Promise<number | null> {
-  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => null)
-  // The name of the command is in parentheses and may hold spaces: fields are counted after it.
-  return stat === null ? null : Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[3])
-}
-
-async function addOpen(pid: string, below: string, open: Set<string>): Promise<void> {
+async function addOpen(pid: number, below: string, open: Set<string>): Promise<void> {
   for (const fd of await readdir(`/proc/${pid}/fd`).catch(() => [])) {
     const path = await readlink(`/proc/${pid}/fd/${fd}`).catch(() => null)
     if (!path?.startsWith(below)) continue

@@ -6,6 +6,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { constants } from 'node:os'
 import { RepriseError } from '../../core/errors.ts'
 import { identifyPid } from '../../engine/platform.ts'
+import { processes } from './processes.ts'
 
 export interface ProgramOptions {
   readonly command: readonly string[]
@@ -86,9 +87,19 @@ export class Program {
   /** When the first process has ended: what is left of its group has this long to end, then it is killed. */
   async sweep(waitMs: number): Promise<void> {
     const until = performance.now() + waitMs
-    while (hasGroups && performance.now() < until && this.signal(0)) await pause(20)
-    for (let attempt = 0; hasGroups && attempt < 500 && this.signal('SIGKILL'); attempt++) await pause(10)
+    while (performance.now() < until && (await this.#isLeft())) await pause(20)
+    for (let attempt = 0; attempt < 500 && (await this.#isLeft()); attempt++) {
+      this.signal('SIGKILL')
+      await pause(10)
+    }
     this.#guardian?.stdin?.end('over\n')
+  }
+
+  /** Whether anything of the group still runs. A process whose parent never asks for it is dead all the same. */
+  async #isLeft(): Promise<boolean> {
+    if (!hasGroups || !this.signal(0)) return false
+    const rows = await processes()
+    return rows?.some(({ group, isZombie }) => group === this.pid && !isZombie) ?? true
   }
 }
 

@@ -39,6 +39,7 @@ const failureMsMax = 60_000
 /** What is left of its group when the first process has ended by itself has this long to follow. */
 const sweepMs = 2_000
 const openNoteMs = 10_000
+const restlessMs = 30_000
 
 export class Supervisor {
   readonly #parts: SupervisorParts
@@ -56,6 +57,7 @@ export class Supervisor {
   #checkedAt: number
   #openSince: number | null = null
   #hasNotedOpen = false
+  #hasNotedRestless = false
   #pollMs = pollMsMin
 
   constructor(parts: SupervisorParts, program: Program, before: Survey | null) {
@@ -168,9 +170,20 @@ export class Supervisor {
       if (started < this.#notBefore) return
       const decision = this.#completion.decide(clock.elapsed())
       if (decision.take && !(await this.#isHeldOpen(decision.trigger))) await this.#capture(decision)
+      else if (!decision.take) this.#noteRestless(decision.why)
     } catch (error) {
       await this.#failed(error)
     }
+  }
+
+  /** A folder that never comes to rest has no moment to be captured in: whoever runs it can change that. */
+  #noteRestless(why: string): void {
+    const { spec, kernel, report } = this.#parts
+    if (this.#hasNotedRestless || spec.when === 'marker' || spec.when === 'word' || !this.#completion.isChanged) return
+    if (kernel.clock.elapsed() - this.#completion.capturedAt < restlessMs) return
+    this.#hasNotedRestless = true
+    const cure = 'ignore files that keep changing (--ignore), or let the program say when (--when word)'
+    report({ kind: 'note', text: `nothing was captured for ${restlessMs / 1000} s (${why}): ${cure}` })
   }
 
   /** Where files are written aside and renamed, or marked, it is of no concern what else it holds open. */

@@ -1,0 +1,27 @@
+// Which processes of a group or a session there are, from /proc: on Linux only, elsewhere null.
+
+import { readdir, readFile } from 'node:fs/promises'
+
+export interface ProcessRow {
+  readonly pid: number
+  readonly group: number
+  readonly session: number
+  /** It has ended, and its parent has not asked for it yet. */
+  readonly isZombie: boolean
+}
+
+export async function processes(): Promise<readonly ProcessRow[] | null> {
+  if (process.platform !== 'linux') return null
+  const names = await readdir('/proc').catch(() => null)
+  if (!names) return null
+  const rows: ProcessRow[] = []
+  for (const name of names) {
+    const stat = /^\d+$/.test(name) ? await readFile(`/proc/${name}/stat`, 'utf8').catch(() => null) : null
+    if (stat === null) continue
+    // The name of the command is in parentheses and may hold spaces: fields are counted after it.
+    const [state, , group, session] = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+    const isZombie = state === 'Z' || state === 'X'
+    rows.push({ pid: Number(name), group: Number(group), session: Number(session), isZombie })
+  }
+  return rows
+}

@@ -1,0 +1,207 @@
+// Programs under reprise/exec: what is captured, what is put back, what becomes of signals, failures and second owners.
+
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeEach, expect, it } from 'vitest'
+import { hostOf } from '../../src/engine/host.ts'
+import { stateIo } from '../../src/engine/kernel-io.ts'
+import { readManifest } from '../../src/engine/recovery/recover.ts'
+import { liveChunks } from '../../src/engine/recovery/restore.ts'
+import { open, type Reprise } from '../../src/index.ts'
+import { type ExecEvent, type ExecOptions, exec } from '../../src/layers/exec/index.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'reprise-exec-'))
+const opened: Reprise[] = []
+let number = 0
+let state = ''
+let rp: Reprise
+beforeEach(async () => {
+  number += 1
+  state = join(folder, `state-${number}`)
+  rp = await another()
+})
+afterEach(async () => {
+  for (const each of opened.splice(0)) await each.close()
+})
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+async function another(): Promise<Reprise> {
+  const engine = await open(`sqlite:${join(folder, `${number}.db`)}`, { housekeeping: false })
+  opened.push(engine)
+  return engine
+}
+
+/** A shell program that runs in its state folder. */
+function shell(script: string, more: Partial<ExecOptions> = {}) {
+  const command = ['sh', '-c', `cd "$REPRISE_EXEC_STATE"; ${script}`]
+  return exec('p', { command, state, when: 'rename', grace: '10s', backoff: '1ms', ...more })
+}
+
+async function run(script: string, more: Partial<ExecOptions> = {}) {
+  const events: ExecEvent[] = []
+  const running = await rp.run(shell(script, more), undefined, { onEvent: (event) => void events.push(event) })
+  return { ...(await running.result()), events }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return !readFileSync(`/proc/${pid}/stat`, 'utf8').includes(') Z ')
+  } catch {
+    return false
+  }
+}
+
+it('C12: the exit code is the program’s, and it is told what was restored', async () => {
+  const first = await run('echo "[$REPRISE_EXEC_RESTORED] $REPRISE_EXEC_RUN" > said; exit 7')
+  expect([first.exitCode, first.status, readFileSync(join(state, 'said'), 'utf8')]).toEqual([7, 'failed', '[] 1\n'])
+  const second = await run('echo "[$REPRISE_EXEC_RESTORED] $REPRISE_EXEC_RUN" > new.tmp; mv new.tmp said')
+  expect([second.exitCode, second.status]).toEqual([0, 'done'])
+  expect(readFileSync(join(state, 'said'), 'utf8')).toBe(`[${second.restored!.seq}] 2\n`)
+  expect((await run('kill -9 $$')).exitCode).toBe(137)
+  await expect(rp.run(exec('q', { command: ['/no/such/program'], state })).result()).rejects.toMatchObject({
+    code: 'INVALID_ARGUMENT',
+  })
+})
+
+it('C12: another machine gets contents, modes, times and links, and nothing that was not captured', async () => {
+  await run(
+    'mkdir -p deep; echo one > deep/a.tmp; chmod 750 deep/a.tmp; touch -t 200109090146.40 deep/a.tmp; mv deep/a.tmp deep/a; ln -s deep/a link; : > empty; echo no > x.tmp',
+  )
+  const { mtimeMs } = statSync(join(state, 'deep/a'))
+  const elsewhere = join(folder, `elsewhere-${number}`)
+  mkdirSync(elsewhere)
+  writeFileSync(join(elsewhere, 'foreign'), 'x')
+  symlinkSync('/etc', join(elsewhere, 'deep'))
+  const { restored } = await run('true', { state: elsewhere })
+  expect(restored).toMatchObject({ removed: 2 })
+  expect(readFileSync(join(elsewhere, 'deep/a'), 'utf8')).toBe('one\n')
+  const { mode, mtimeMs: restoredMs } = statSync(join(elsewhere, 'deep/a'))
+  expect([mode & 0o777, restoredMs]).toEqual([0o750, mtimeMs])
+  expect(readlinkSync(join(elsewhere, 'link'))).toBe('deep/a')
+  expect(statSync(join(elsewhere, 'empty')).size).toBe(0)
+  expect([existsSync(join(elsewhere, 'foreign')), existsSync(join(elsewhere, 'x.tmp'))]).toEqual([false, false])
+})
+
+it('C12: a damaged capture is skipped, said and marked; the one before it is restored', async () => {
+  const write = (text: string) => `echo ${text} > a.tmp; mv a.tmp a`
+  await run(write('one'))
+  await run(write('two'))
+  const { kernel } = hostOf(rp)
+  const [newest] = await rp.checkpoints('exec/p')
+  const named = await liveChunks(readManifest(kernel, newest!), stateIo(kernel))
+  expect(named.length).toBeGreaterThan(0)
+  await kernel.store.blobs.delete(named, Number.MAX_SAFE_INTEGER)
+  const { restored } = await run('cat a > seen')
+  expect(restored!.skipped.map(({ seq }) => seq)).toEqual([newest!.seq])
+  expect(restored!.seq).toBeLessThan(newest!.seq)
+  expect(readFileSync(join(state, 'seen'), 'utf8')).toBe('one\n')
+  expect((await rp.checkpoints('exec/p')).find(({ id }) => id === newest!.id)?.invalid ?? 'gone').not.toBeNull()
+})
+
+it('C12: SIGTERM is passed on, the grace time is used, and what the program wrote in it is captured', async () => {
+  const script = `trap 'echo last > a.tmp; mv a.tmp a; exit 3' TERM; echo on > up.tmp; mv up.tmp up; while :; do sleep 0.05; done`
+  let ready = () => {}
+  const isReady = new Promise<void>((resolve) => {
+    ready = resolve
+  })
+  const running = await rp.run(shell(script), undefined, {
+    onEvent: (event) => event.kind === 'captured' && event.files === 1 && ready(),
+  })
+  await isReady
+  const { exitCode, status, runs } = await running.stop('SIGTERM')
+  expect([exitCode, status, runs[0]?.why]).toEqual([3, 'interrupted', 'stopped'])
+  rmSync(state, { recursive: true })
+  await run('cat a > seen')
+  expect(readFileSync(join(state, 'seen'), 'utf8')).toBe('last\n')
+})
+
+it('C12: what ignores the notice is killed when the grace time is over, with all that it started', async () => {
+  let pid = 0
+  const running = await rp.run(shell("trap '' TERM; sleep 100 & sleep 100", { grace: '300ms' }), undefined, {
+    onEvent: (event) => {
+      if (event.kind === 'started') pid = event.pid
+    },
+  })
+  while (pid === 0) await new Promise((resolve) => setTimeout(resolve, 5))
+  const { exitCode, runs } = await running.stop()
+  expect([exitCode, runs[0]?.why]).toEqual([137, 'killed'])
+  expect(isAlive(pid)).toBe(false)
+})
+
+it('C12: what a program leaves behind when it ends is ended', async () => {
+  await run('sleep 100 & echo $! > pid.tmp; mv pid.tmp pid; exit 0')
+  expect(isAlive(Number(readFileSync(join(state, 'pid'), 'utf8')))).toBe(false)
+})
+
+it('C12: a second one is refused while the first runs; one that takes over fences it, and its program is stopped', async () => {
+  let pid = 0
+  const first = await rp.run(shell('while :; do echo x > a.tmp; mv a.tmp a; sleep 0.05; done'), undefined, {
+    onEvent: (event) => {
+      if (event.kind === 'started') pid = event.pid
+    },
+  })
+  const ended = first.result().then(
+    () => 'ended',
+    (error) => error.code,
+  )
+  while (pid === 0) await new Promise((resolve) => setTimeout(resolve, 5))
+  const other = await another()
+  await expect(other.run(shell('true')).result()).rejects.toMatchObject({ code: 'OWNED' })
+  const { exitCode } = await (await other.run(shell('true'), undefined, { takeover: true })).result()
+  expect(exitCode).toBe(0)
+  expect(await ended).toBe('FENCED')
+  expect(isAlive(pid)).toBe(false)
+})
+
+it('C12: a failure is retried from the newest capture, and a capture in between resets the count', async () => {
+  const script = 'n=$(cat n 2>/dev/null || echo 0); n=$((n+1)); echo $n > n.tmp; mv n.tmp n; [ $n -ge 4 ]'
+  const { exitCode, runs } = await run(script, { retries: 1 })
+  expect([exitCode, runs.map((each) => each.exitCode)]).toEqual([0, [1, 1, 1, 0]])
+  const failing = await run('exit 5', { retries: 2 })
+  expect([failing.exitCode, failing.runs.length]).toEqual([5, 3])
+})
+
+it('C12: what was being written when it died is not captured, unless it writes aside', async () => {
+  const cut = await run('echo whole > a; echo half > b; kill -9 $$', { when: 'quiet', quiet: '10s' })
+  expect(cut.events).toContainEqual(expect.objectContaining({ kind: 'not-captured' }))
+  expect(cut.captures).toBe(1)
+  const { restored } = await run('[ ! -e a ]', { when: 'quiet', quiet: '10s' })
+  expect(restored).toMatchObject({ files: 0, removed: 2 })
+})
+
+it('C12: a rollback makes an older capture the newest, a savepoint stays, and a drill reads every file', async () => {
+  for (const step of ['one', 'two', 'three']) await run(`echo ${step} > a.tmp; mv a.tmp a`, { keep: 2 })
+  const [, second] = await rp.checkpoints('exec/p')
+  expect((await rp.drill({ timelines: ['exec/p'] })).results.map(({ ok }) => ok)).toEqual([true, true])
+  await rp.rollback({ timeline: 'exec/p', seq: second!.seq })
+  await rp.savepoint({ timeline: 'exec/p', seq: second!.seq })
+  await run('cat a > seen', { keep: 2 })
+  expect(readFileSync(join(state, 'seen'), 'utf8')).toBe('two\n')
+  for (const step of ['four', 'five']) await run(`echo ${step} > a.tmp; mv a.tmp a`, { keep: 2 })
+  expect((await rp.checkpoints('exec/p')).map(({ isPinned }) => isPinned)).toEqual([false, false, true])
+})
+
+it('C12: a folder that holds the program’s own directory is refused, and so is what cannot be meant', () => {
+  const bad: [Partial<ExecOptions>, string][] = [
+    [{ state: '.' }, 'a folder of its own'],
+    [{ state: '..' }, 'a folder of its own'],
+    [{ command: [] }, 'a list of words'],
+    [{ when: 'marker' }, 'a marker is named'],
+    [{ when: 'word', every: '1m' }, 'every cannot go with word'],
+    [{ keep: 0 }, 'keep must be at least 1'],
+    [{ retries: -1 }, 'retries must be at least 0'],
+  ]
+  for (const [options, words] of bad) expect(() => shell('true', options)).toThrow(words)
+})

@@ -3,6 +3,7 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect } from 'preact/hooks'
 import { urlOf } from './api.ts'
+import { Configs, Resources } from './configs.tsx'
 import { count, duration } from './format.ts'
 import { now } from './live.ts'
 import { type Loaded, useGet } from './loading.ts'
@@ -75,6 +76,8 @@ export function System() {
   const pipelines = useGet<SearchAnswer>('v1/search', { kind: 'pipeline', limit: 50 })
   const memos = useGet<SearchAnswer>('v1/search', { kind: 'memo', limit: 50 })
   const caches = useGet<{ caches: readonly CacheUse[]; memos: readonly MemoUse[] }>(whole('v1/caches'))
+  const configs = useGet<{ items: readonly { readonly config: string }[] }>('v1/configs')
+  const resources = useGet<SearchAnswer>('v1/search', { kind: 'resource', limit: 50 })
   const doctor = useGet<Doctor>(whole('v1/doctor'))
   useEffect(() => {
     const often = [workers, queues, consumers, pipelines, memos, caches]
@@ -169,6 +172,17 @@ export function System() {
             ],
           }))}
         />
+      </Part>
+      <Part
+        title="Pushed configuration"
+        loaded={configs}
+        count={configs.value?.items.length}
+        none="This server has the definition of none."
+      >
+        <Configs names={(configs.value?.items ?? []).map(({ config }) => config)} />
+      </Part>
+      <Part title="Resources" loaded={resources} count={resources.value?.total} none="There are none here.">
+        {resources.value && <Resources found={resources.value} />}
       </Part>
       <Part title="Remembered results" loaded={memos} count={memos.value?.total} none="Nothing is remembered here.">
         <Table

@@ -196,7 +196,7 @@ function Owner({ timeline, worker }: { timeline: Timeline; worker: Worker | null
         on worker {name}
         {worker && (
           <span class="dim">
-            , heartbeat <Time at={worker.beatAt} />
+            · heartbeat <Time at={worker.beatAt} />
           </span>
         )}
       </p>

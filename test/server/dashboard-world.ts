@@ -5,6 +5,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Reprise, timeline } from '../../src/index.ts'
 import { agent, tool } from '../../src/layers/agent/index.ts'
+import { config } from '../../src/layers/config/index.ts'
 import { aggregate, projection } from '../../src/layers/events/index.ts'
 import { job } from '../../src/layers/job/index.ts'
 import { memo } from '../../src/layers/memo/index.ts'
@@ -18,6 +19,7 @@ import {
   type Source,
   tumbling,
 } from '../../src/layers/pipeline/index.ts'
+import { resource } from '../../src/layers/resource/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { table } from '../../src/layers/table/index.ts'
 import { schedule, workflow } from '../../src/layers/workflow/index.ts'
@@ -192,7 +194,12 @@ export const square = memo('square', { version: 1, run: (side: number) => side *
 
 const nightly = schedule('nightly', { workflow: long, cron: '0 3 * * *', input: 1 })
 
+/** Two clients have its first version; one refused the second. */
+export const flags = config<{ limit: number }>('flags')
+export const sites = resource<{ replicas: number }>('sites')
+
 export const definitions: readonly unknown[] = [
+  flags,
   checkout,
   trip,
   gated,
@@ -241,6 +248,8 @@ export async function fillWorld(rp: Reprise, folder: string): Promise<void> {
     tx.set('s2', { user: 'bob' })
   })
   await (await rp.open(square)).call(7)
+  await (await rp.open(sites)).create({ name: 'web', spec: { replicas: 2 } })
+  await pushFlags(rp)
   const training = await rp.open(weights)
   for (let step = 1; step <= 4; step += 1) await training.put({ step, weights: new Float64Array(2000).fill(step) })
   const session = await rp.open(support, 'ticket-7')
@@ -249,6 +258,17 @@ export async function fillWorld(rp: Reprise, folder: string): Promise<void> {
   const file = join(folder, 'orders.jsonl')
   writeFileSync(file, ['ann', 'bob', 'ann'].map((customer) => `${JSON.stringify({ customer, cents: 100 })}\n`).join(''))
   await rp.run(revenueOf(file)).result()
+}
+
+async function pushFlags(rp: Reprise): Promise<void> {
+  const push = await rp.open(flags)
+  const [one, two] = [await push.client('edge-1'), await push.client('edge-2')]
+  await push.set({ limit: 10 })
+  for (const stream of [one, two]) await stream.ack((await stream.next())!.nonce)
+  await push.set({ limit: -1 })
+  await two.nack((await two.next())!.nonce, 'a limit must be positive')
+  await one.close()
+  await two.close()
 }
 
 async function backAndForth(rp: Reprise): Promise<void> {

@@ -63,6 +63,8 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     ['checkpoints', '#/t/save%2Ftraining?tab=checkpoints', 'checkpoint policy'],
     ['raw', '#/t/job%2Fpapers?tab=raw', 'started'],
     ['memo', '#/runs?kind=memo', 'memo/square'],
+    ['resource', '#/t/resource%2Fsites', 'web'],
+    ['config-clients', '#/t/config%2Fflags%2Fclients', 'a limit must be positive'],
     ['storage', '#/storage', 'Checkpoints taken last'],
     ['system', '#/system', 'pipeline/revenue'],
   ]
@@ -115,6 +117,18 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await board.page.getByRole('cell', { name: 'alive' }).waitFor()
     await board.page.getByText('1 worker alive').waitFor()
     await board.page.getByRole('table', { name: 'Remembered results' }).getByText('memo/square').waitFor()
+  })
+
+  it('shows who has which version of a configuration, who refused one and why, and the kinds of resources', async () => {
+    const { page } = board
+    await board.show('#/system')
+    const versions = page.getByRole('table', { name: 'Who has which version of flags' })
+    await versions.getByRole('row', { name: 'version 1 2 100 %' }).waitFor()
+    const refusals = page.getByRole('table', { name: 'Who refused a version of flags' })
+    await refusals.getByRole('row', { name: /edge-2 version 2 a limit must be positive/ }).waitFor()
+    await page.getByRole('table', { name: 'Resources' }).getByText('1 object').waitFor()
+    await refusals.scrollIntoViewIfNeeded()
+    await board.picture('system-configs')
   })
 
   it('shows how often the memos of the serving process found what they were asked for', async () => {

@@ -16,7 +16,9 @@ let here: TestServer
 beforeAll(async () => {
   const ann: AccessToken = { ...tokens.find(({ name }) => name === 'ann')!, scopes: ['ann/', 'resource/notes/ann'] }
   const own = [...tokens.filter(({ name }) => name !== 'ann'), ann]
-  here = await startServer({ mcp: 'act', tokens: own, definitions: [notes, config('bob-routes')] })
+  const bobs = config<{ text: string }>('bob-config')
+  here = await startServer({ mcp: 'act', tokens: own, definitions: [notes, bobs] })
+  await (await here.rp.open(bobs)).set({ text: 'only-bob-knows' })
   const note = await here.rp.open(notes, 'bob')
   await note.create({ name: 'bob-note', labels: { only: 'bob-label' }, spec: { text: 'only-bob-knows' } })
   const entries = [{ type: 'secret', data: { text: 'only-bob-knows' } }]
@@ -94,8 +96,13 @@ it.each(streams.filter(({ path }) => path.includes('{plural}')).map((route) => [
 it.each(streams.filter(({ path }) => !path.includes('{timeline}')).map((route) => [route.id, route] as const))(
   '%s says nothing of the other tenant',
   async (_, route) => {
-    const { value } = await asked(route, '', { ...object, namespace: 'ann', queue: 'bob', job: 'bob', code: 'FENCED' })
+    const names = { ...object, namespace: 'ann', queue: 'bob', job: 'bob', code: 'FENCED' }
+    const { value } = await asked(route, '', { ...names, config: 'bob-config' })
     const text = typeof value === 'string' ? value : JSON.stringify(value)
     expect(text).not.toMatch(/only-bob-knows|bob\/x|bob-item|bob-failure|bob-label|bob-note/)
+    if (!route.path.includes('{config}')) return expect(text).not.toContain('bob-config')
+    // Not even that it exists: the same words as for one that is not there.
+    const { value: missing } = await asked(route, '', { ...names, config: 'bob-nothing' })
+    expect(text.replaceAll('bob-config', 'NAME')).toBe(JSON.stringify(missing).replaceAll('bob-nothing', 'NAME'))
   },
 )

@@ -189,11 +189,20 @@ export default [
     for await (const { timeline } of rp.each()) console.assert(timeline !== '')
   }),
   example(
-    ['Reprise.collect', 'StoreTools.collect', 'StoreTools.verify', 'StoreTools.facts', 'StoreTools.workers'],
+    [
+      'Reprise.collect',
+      'StoreTools.collect',
+      'StoreTools.tiers',
+      'StoreTools.verify',
+      'StoreTools.facts',
+      'StoreTools.workers',
+    ],
     async (rp) => {
       const { faults } = await rp.verify()
       assert.deepEqual(faults, [])
       await rp.collect({ dryRun: true })
+      const { tiers } = await rp.tiers({ dryRun: true })
+      assert.equal(tiers[0]?.name, 'hot')
       for (const worker of await rp.workers()) assert.equal(worker.isAlive, true)
       console.assert((await rp.facts()).location !== '')
     },

@@ -374,7 +374,7 @@ export const operating: readonly CommandSpec[] = [
   {
     name: 'backup',
     usage: 'backup FILE',
-    summary: 'write the whole store into one file; run it again to resume after an interruption',
+    summary: 'write the whole store into one file or s3://bucket/name; run it again to resume after an interruption',
     options: { force: { type: 'boolean', help: 'overwrite an existing file' } },
     arguments: [1, 1],
     store: 'existing',
@@ -383,7 +383,7 @@ export const operating: readonly CommandSpec[] = [
   {
     name: 'restore',
     usage: 'restore FILE',
-    summary: 'restore a backup into an empty store of any kind; run it again to resume after an interruption',
+    summary: 'restore a backup, a file or s3://bucket/name, into an empty store of any kind; run it again to resume',
     arguments: [1, 1],
     store: 'create',
     load: () => import('./commands/restore.ts'),

@@ -176,7 +176,8 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'export',
     usage: 'export TIMELINE[@SEQ] FILE',
-    summary: 'write a timeline into one self-contained file; with --progress, JSON Lines (- for stdout)',
+    summary:
+      'write a timeline into one self-contained file or s3://bucket/name; with --progress, JSON Lines (- for stdout)',
     options: {
       'state-only': { type: 'boolean', help: 'export only the newest checkpoint, without history' },
       progress: { type: 'boolean', help: 'export the finished keys of a job as JSON Lines' },
@@ -189,7 +190,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'import',
     usage: 'import FILE',
-    summary: 'import an exported file, or the progress of a hand-written script',
+    summary: 'import an exported file or s3://bucket/name, or the progress of a hand-written script',
     options: {
       as: { type: 'string', value: 'ID', help: 'import it under this id' },
       progress: { type: 'string', value: 'JOB', help: 'the file is JSON Lines of finished keys for this job' },
@@ -210,7 +211,7 @@ export const commands: readonly CommandSpec[] = [
       from: {
         type: 'string',
         value: 'SOURCE',
-        help: 'also take copies from here: a store, a folder of chunks, an export, a backup',
+        help: 'also take copies from here: a store, a folder of chunks, an export, a backup; s3://… for the last three',
       },
       'chunks-lost': {
         type: 'boolean',
@@ -431,7 +432,11 @@ export const commands: readonly CommandSpec[] = [
 export const commonOptions = {
   url: { type: 'string', value: 'URL', help: 'the store; $REPRISE_URL or sqlite:.reprise/reprise.db if left out' },
   namespace: { type: 'string', value: 'NAME', help: 'namespace in the store' },
-  blobs: { type: 'string', value: 'DIR', help: 'folder of the chunks, if they are not in the store; $REPRISE_BLOBS' },
+  blobs: {
+    type: 'string',
+    value: 'DIR',
+    help: 'folder or s3://bucket/prefix of the chunks, if they are not in the store; $REPRISE_BLOBS',
+  },
   keys: {
     type: 'string',
     value: 'FILE',

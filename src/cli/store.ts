@@ -11,6 +11,7 @@ import { meetRedundancy } from '../engine/redundancy/choice.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import { meetKeys } from '../engine/seal/key-notes.ts'
 import type { KeyRing } from '../engine/seal/seal.ts'
+import { meetTiers } from '../engine/tiers/policy.ts'
 import { patientTimer } from '../stores/patient-timer.ts'
 
 export interface StoreOptions {
@@ -74,6 +75,7 @@ export async function openEngine(options: StoreOptions): Promise<Reprise> {
   if (!isMissing) {
     await meetKeys(hostOf(engine).kernel, readOnly)
     await meetRedundancy(hostOf(engine).kernel, undefined, readOnly)
+    await meetTiers(hostOf(engine).kernel, undefined, readOnly)
   }
   if (!readOnly && !options.isDryRun) keepLog(engine)
   if (!readOnly && !options.isDryRun && !isMissing) await watchLostHeads(hostOf(engine).kernel)
@@ -111,6 +113,9 @@ function readKeys(file: string): KeyRing {
   }
 }
 
+/** What a store says of itself beside its methods is not known before it is there. */
+const facts = new Set<PropertyKey>(['then', 'lanes', 'batchBytes', 'isDurable'])
+
 /** A store that is made by the first call to it. */
 function openLater(open: () => Promise<Store>): Store {
   let opening: Promise<Store> | null = null
@@ -127,7 +132,7 @@ function openLater(open: () => Promise<Store>): Store {
     }
   }
   const through = (pick: (store: Store) => object) =>
-    new Proxy({}, { get: (_, name) => (name === 'then' ? undefined : call(pick, name)) })
+    new Proxy({}, { get: (_, name) => (facts.has(name) ? undefined : call(pick, name)) })
   const blobs = through((store) => store.blobs)
   const own: Readonly<Record<PropertyKey, unknown>> = {
     blobs,
@@ -135,7 +140,7 @@ function openLater(open: () => Promise<Store>): Store {
     listen: (wake: (mayBeDue?: boolean) => void) => listenLater(opened(), wake),
   }
   const rest = through((store) => store) as Record<PropertyKey, unknown>
-  return new Proxy({} as Store, { get: (_, name) => own[name] ?? (name === 'lanes' ? undefined : rest[name]) })
+  return new Proxy({} as Store, { get: (_, name) => own[name] ?? rest[name] })
 }
 
 function listenLater(opened: Promise<Store>, wake: (mayBeDue?: boolean) => void): () => void {
@@ -155,7 +160,7 @@ function listenLater(opened: Promise<Store>, wake: (mayBeDue?: boolean) => void)
 }
 
 /** Those that go through the whole store take as long as it is large. */
-const untimed = new Set<PropertyKey>(['listen', 'blobs', 'tidy', 'rewrite', 'inspect', 'renew'])
+const untimed = new Set<PropertyKey>(['listen', 'blobs', 'tidy', 'rewrite', 'compact', 'inspect', 'renew'])
 
 function withTimeouts(store: Store, timeoutMs: number): Store {
   const guard = <T extends object>(target: T, name: string): T =>

@@ -23,6 +23,8 @@ export interface StoredChunk {
 export interface Blobs {
   /** So many bytes are best put or asked for at once; a megabyte if left out. */
   readonly batchBytes?: number | undefined
+  /** It sees to damage itself, as object stores do: chunks there need no parity. */
+  readonly isDurable?: boolean | undefined
   /**
    * Durable when it resolves. A chunk that is there already is touched: its age starts anew. All of them are then as young
    * as the store's clock says, or as `at` if that is later.

@@ -73,7 +73,8 @@ export function forwardStore(store: Store, own: Partial<Store>): Store {
 
 /** @example forwardBlobs(blobs, { put: refuse }) */
 export function forwardBlobs(blobs: Blobs, own: Partial<Blobs>): Blobs {
-  const facts = blobs.batchBytes === undefined ? {} : { batchBytes: blobs.batchBytes }
+  const { batchBytes, isDurable } = blobs
+  const facts = { ...(batchBytes !== undefined && { batchBytes }), ...(isDurable !== undefined && { isDurable }) }
   return through(blobs, blobMethodNames, facts, own)
 }
 

@@ -9,6 +9,7 @@ import { openOptions } from './definition.ts'
 import type { FollowOptions } from './feed/follow.ts'
 import type { BadCheckpoint } from './recovery/mark.ts'
 import type { RekeyOptions } from './seal/rekey.ts'
+import type { MoveTiersOptions } from './tiers/move.ts'
 import type { BackupOptions } from './tools/backup.ts'
 import type { CollectOptions } from './tools/collect.ts'
 import type { DeleteOptions } from './tools/delete.ts'
@@ -49,6 +50,7 @@ const known = {
   drill: namesOf<DrillOptions>({ timelines: true, checkpoints: true }),
   rekey: namesOf<RekeyOptions>({ signal: true, onProgress: true }),
   collect: namesOf<CollectOptions>({ dryRun: true, timelines: true, graceMs: true, chunksOnly: true }),
+  tiers: namesOf<MoveTiersOptions>({ dryRun: true, restMs: true, signal: true }),
   delete: gone,
   erase: gone,
   giveUp: namesOf<GiveUpOptions>({ by: true, reason: true, dryRun: true }),

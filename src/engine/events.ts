@@ -30,6 +30,8 @@ export interface EngineEvents {
     readonly longestStallMs: number
   }
   /** A collector may have taken chunks of a capture under way: they were touched, and those missing are put again. */
+  /** Chunks of older checkpoints that went to colder places. */
+  readonly 'tiers-moved': { readonly chunks: number; readonly bytes: number }
   readonly 'chunks-renewed': { readonly chunks: number; readonly missing: number }
   /** A large plain state had to be captured in one go, for it was folded meanwhile and is not declared `immutable`. */
   readonly 'capture-held': { readonly timeline: string; readonly ms: number; readonly bytes: number }

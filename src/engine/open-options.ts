@@ -10,6 +10,7 @@ import { checkOptions } from '../core/options.ts'
 import { mirrorPath } from './mirror/policy.ts'
 import { checkBlobs, checkNamespace } from './open-store.ts'
 import { type KeyRing, Sealer } from './seal/seal.ts'
+import { checkTiers, type TiersOptions } from './tiers/policy.ts'
 import { checkHousekeeping, type HousekeepingOptions } from './tools/housekeeping.ts'
 
 export interface EngineOptions {
@@ -51,6 +52,11 @@ export interface Options extends EngineOptions {
    * docs/guides/repair.md.
    */
   readonly mirror?: string | false
+  /**
+   * Colder places for the chunks of older checkpoints, by age, count or size: see docs/guides/tiers.md. Stored with the
+   * store, and followed by whoever opens it without saying anything; false ends the moving, not the reading.
+   */
+  readonly tiers?: TiersOptions | false
   readonly readOnly?: boolean
   /**
    * What is tidied by itself while this program runs, one process at a time: see docs/guides/housekeeping.md. On unless
@@ -63,7 +69,7 @@ export interface Options extends EngineOptions {
 
 const known = new Set<string>([
   ...(['worker', 'lease', 'keys', 'classes', 'limits', 'grace', 'guardFolds', 'patience', 'redundancy'] as const),
-  ...(['namespace', 'blobs', 'mirror', 'readOnly', 'housekeeping', 'log'] as const),
+  ...(['namespace', 'blobs', 'mirror', 'tiers', 'readOnly', 'housekeeping', 'log'] as const),
 ] satisfies (keyof Options)[])
 const knownLimits = new Set(Object.keys(defaultLimits))
 const knownKeys = new Set(['current', 'keys', 'hides', 'hashing'])
@@ -78,6 +84,7 @@ export function checkOpenOptions(options: Options): void {
   checkNamespace(options.namespace ?? 'default')
   if (options.blobs !== undefined) checkBlobs(options.blobs)
   if (options.mirror !== undefined && options.mirror !== false) mirrorPath(options.mirror)
+  if (options.tiers !== undefined) checkTiers(options.tiers)
   checkBoolean('readOnly', options.readOnly)
   if (options.grace !== undefined && toMs(options.grace, 'grace') < leastGraceMs) {
     const what = `grace must be at least ${leastGraceMs} ms: a checkpoint that takes half of it is given up; leave it out for an hour`

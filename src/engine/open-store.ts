@@ -32,7 +32,7 @@ export async function openPlaced(url: string, options: StoreOptions): Promise<Pl
   // What is refused leaves nothing behind, so the store is opened last.
   const namespace = checkNamespace(options.namespace ?? 'default')
   const scheme = /^([a-z0-9+]+):/i.exec(url)?.[1]?.toLowerCase()
-  const folder = options.blobs ? await openBlobs(options.blobs, namespace) : null
+  const folder = options.blobs ? await openChunkFolder(options.blobs, namespace) : null
   const store = await openByScheme(scheme, url, namespace, options)
   try {
     return await withChunks(store, sha256, folder, options.areChunksLost ?? false)
@@ -103,12 +103,12 @@ function takeSchema(url: string): { readonly plain: string; readonly schema: str
   return { plain: schema === null ? url : parsed!.href, schema }
 }
 
-async function openBlobs(url: string, namespace: string): Promise<ChunkFolder> {
+export async function openChunkFolder(url: string, namespace: string): Promise<ChunkFolder> {
   if (isObjectStore(url)) {
     const { openS3Place } = await import('../stores/s3/place.ts')
     const { joinUrl } = await import('../stores/s3/location.ts')
     const place = joinUrl(url, namespace)
-    return { path: place, isDurable: true, ...(await openS3Place(place, { hash: sha256 })) }
+    return { path: place, ...(await openS3Place(place, { hash: sha256 })) }
   }
   const { makeDirectoryBlobs, openDirectoryBlobs } = await import('../stores/directory-blobs.ts')
   const { readMark, readOwner, writeMark, writeOwner, writeShared } = await import('../stores/directory-marks.ts')
@@ -126,6 +126,22 @@ async function openBlobs(url: string, namespace: string): Promise<ChunkFolder> {
   }
 }
 
+/** Files as objects of an object store, and back. */
+export const objectFiles = {
+  async upload(path: string, url: string): Promise<void> {
+    const { uploadFile } = await import('../stores/s3/files.ts')
+    await uploadFile(path, url)
+  },
+  async download(url: string, path: string): Promise<void> {
+    const { downloadFile } = await import('../stores/s3/files.ts')
+    await downloadFile(url, path)
+  },
+  async exists(url: string): Promise<boolean> {
+    const { objectExists } = await import('../stores/s3/files.ts')
+    return await objectExists(url)
+  },
+}
+
 /** What a repair reads from beside the store (tools/repair-source.ts). */
 export const otherPlaces: OpenUrl = {
   store(url, own) {
@@ -133,6 +149,22 @@ export const otherPlaces: OpenUrl = {
     const named = /[?&]namespace=([^&]*)/.exec(url)?.[1]
     const plain = named === undefined ? url : url.replace(/([?&])namespace=[^&]*&?/, '$1').replace(/[?&]$/, '')
     return openStore(plain, { readOnly: true, namespace: named ?? own })
+  },
+  async object(url, path, own) {
+    if (await objectFiles.exists(url)) {
+      await objectFiles.download(url, path)
+      return null
+    }
+    const { openS3Place } = await import('../stores/s3/place.ts')
+    const { joinUrl } = await import('../stores/s3/location.ts')
+    // The place itself, or the one that was given as blobs.
+    const places = await Promise.all([url, joinUrl(url, own)].map((each) => openS3Place(each, { hash: sha256 })))
+    const blobs = places.map((place) => place.blobs)
+    const rows = await Promise.all(blobs.map((each) => each.list(null, 1)))
+    const found = blobs.filter((_, i) => rows[i]!.length > 0)
+    if (found.length > 0) return found
+    const what = `${url.replace(/\?.*/, '')} is neither an export or a backup, nor a place that holds chunks`
+    throw new RepriseError('NOT_FOUND', what, {})
   },
   async folder(path) {
     const { openDirectoryBlobs, chunkFoldersIn } = await import('../stores/directory-blobs.ts')

@@ -25,6 +25,8 @@ import { meetKeys } from './seal/key-notes.ts'
 import { sealsWith, signOf } from './seal/rekey.ts'
 import { Sealer } from './seal/seal.ts'
 import { sealedStore } from './seal/store.ts'
+import { TieredBlobs } from './tiers/blobs.ts'
+import { meetTiers } from './tiers/policy.ts'
 import { keepHouse } from './tools/housekeeping.ts'
 import { ReportLog } from './tools/report-log.ts'
 import { Worker } from './worker.ts'
@@ -50,7 +52,7 @@ export interface Ports {
 export async function open(url?: string, options: Options = {}): Promise<Reprise> {
   checkOpenOptions(options)
   const location = url ?? process.env.REPRISE_URL ?? 'sqlite:.reprise/reprise.db'
-  const { store, isAlone, isDurable } = await openPlaced(location, options)
+  const { store, isAlone } = await openPlaced(location, options)
   const engine = createEngine({ store, namespace: options.namespace ?? 'default' }, options)
   let mirror: string | null = null
   try {
@@ -58,7 +60,7 @@ export async function open(url?: string, options: Options = {}): Promise<Reprise
     kernel.worker.describe(sealsWith, signOf(kernel.hash, kernel.sealer.keyId))
     await meetKeys(kernel, options.readOnly ?? false)
     await meetRedundancy(kernel, options.redundancy, options.readOnly ?? false)
-    if (isDurable && kernel.redundancy && options.redundancy === undefined) kernel.redundancy.blobs.isOn = false
+    await meetTiers(kernel, options.tiers, options.readOnly ?? false)
     mirror = await meetMirror(kernel, options.mirror, options.readOnly ?? false)
     if (!options.readOnly) await watchLostHeads(kernel)
   } catch (error) {
@@ -99,7 +101,11 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
     ? null
     : withRedundancy(notingForgotten(sealed, hash), hash, tellOf(events), ports.planted)
   if (redundancy) redundancy.isOn = options.redundancy ?? true
-  const store: Store = redundancy ?? sealed
+  if (redundancy && ports.store.blobs.isDurable && options.redundancy === undefined) redundancy.blobs.isOn = false
+  const inner: Store = redundancy ?? sealed
+  const tiers = new TieredBlobs(inner.blobs)
+  // All else as it is, redundancy included: only the chunks are looked for in more than one place.
+  const store: Store = Object.create(inner, { blobs: { value: tiers, enumerable: true } })
   const identity = ports.identity ?? identifyProcess()
   const folds = foldGuard(options.guardFolds ?? process.env.NODE_ENV !== 'production')
   const planted = ports.planted ?? new Set<string>()
@@ -133,6 +139,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
     }),
     models: withStore(new Models(planted)),
     redundancy,
+    tiers,
     planted,
     guardsFolds: folds.isOn,
     restoring: new Set(),

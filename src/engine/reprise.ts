@@ -24,6 +24,7 @@ import { Groups } from './group/groups.ts'
 import { type Folding, type Host, hostOf } from './host.ts'
 import { isReserved, refuseOfStore } from './kinds.ts'
 import { actionOf, idOf, type Model } from './model.ts'
+import { read, written } from './object-file.ts'
 import { type Pending, pending } from './pending.ts'
 import { recover } from './recovery/recover.ts'
 import { retryWithFreshHead } from './recovery/retry-with-fresh-head.ts'
@@ -172,14 +173,14 @@ export class Reprise extends StoreTools {
     checkCall('export', options)
     checkWhere(where)
     refuseOfStore(where.timeline)
-    return await exportTimeline(this.#host.kernel, where, path, options)
+    return await written(path, (file) => exportTimeline(this.#host.kernel, where, file, options))
   }
 
   /** What was exported, or moved out, as it stood: what waits for it and its wakeup come along. The first of the file. */
   async import(path: string, options: ImportOptions = {}): Promise<Imported> {
     this.#host.check()
     checkCall('import', options)
-    return await importHere(this.#host, path, options)
+    return await read(path, (file) => importHere(this.#host, file, options))
   }
 
   /**

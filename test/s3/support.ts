@@ -135,10 +135,8 @@ export async function startProxy(target: string): Promise<FaultyProxy> {
       answer.on('end', () => {
         const body = Buffer.concat(pieces)
         const begin = () => {
-          outgoing.writeHead(answer.statusCode ?? 500, {
-            ...answer.headers,
-            'content-length': method === 'HEAD' ? answer.headers['content-length'] : body.length,
-          })
+          const length = method === 'HEAD' ? {} : { 'content-length': body.length }
+          outgoing.writeHead(answer.statusCode ?? 500, { ...answer.headers, ...length })
           if (fault !== 'torn' || body.length < 2) return void outgoing.end(body)
           outgoing.write(body.subarray(0, body.length / 2), () => incoming.socket.destroy())
         }

@@ -1,6 +1,7 @@
 // reprise backup: the whole store as one file. Interrupted, the same command goes on where it was.
 
 import { existsSync } from 'node:fs'
+import { isObjectStore, objectFiles } from '../../engine/open-store.ts'
 import { type Command, flag } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { bytes, count } from '../format.ts'
@@ -9,7 +10,8 @@ const tellEveryMs = 2000
 
 const backup: Command = async ({ engine, args, options, output }) => {
   const [file] = args as [string]
-  if (existsSync(file) && !flag(options, 'force')) {
+  const isThere = isObjectStore(file) ? await objectFiles.exists(file) : existsSync(file)
+  if (isThere && !flag(options, 'force')) {
     throw new UsageError(`${file} exists already`, '--force overwrites it')
   }
   let toldAt = Date.now()

@@ -4,6 +4,7 @@
 import { once } from 'node:events'
 import { createWriteStream, WriteStream } from 'node:fs'
 import { hostOf } from '../../engine/host.ts'
+import { isObjectStore } from '../../engine/open-store.ts'
 import { exportProgress } from '../../layers/job/index.ts'
 import { type Command, flag } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
@@ -15,6 +16,9 @@ const exportCommand: Command = async ({ engine, args, options, output }) => {
   const [given, file] = args as [string, string]
   if (['progress', 'state-only', 'history'].filter((name) => flag(options, name)).length > 1) {
     throw new UsageError('--progress, --state-only and --history are different exports: choose one')
+  }
+  if (isObjectStore(file) && (flag(options, 'progress') || flag(options, 'history'))) {
+    throw new UsageError('only a whole timeline, or its state, goes to an object store', 'name a file')
   }
   if (flag(options, 'progress')) {
     const stream = file === '-' ? process.stdout : createWriteStream(file)

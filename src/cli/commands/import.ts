@@ -3,6 +3,7 @@
 import { createReadStream, existsSync, statSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { RepriseError } from '../../core/errors.ts'
+import { isObjectStore } from '../../engine/open-store.ts'
 import { importProgress } from '../../layers/job/index.ts'
 import { type Command, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
@@ -10,8 +11,9 @@ import { count } from '../format.ts'
 
 const importCommand: Command = async ({ engine, args, options, output, stdin }) => {
   const file = args[0]!
-  if (file !== '-' && !existsSync(file)) throw new RepriseError('NOT_FOUND', `there is no file ${file}`, { file })
-  if (file !== '-' && statSync(file).isDirectory()) {
+  const isLocal = file !== '-' && !isObjectStore(file)
+  if (isLocal && !existsSync(file)) throw new RepriseError('NOT_FOUND', `there is no file ${file}`, { file })
+  if (isLocal && statSync(file).isDirectory()) {
     throw new UsageError(`${file} is a folder`, 'name a file that reprise export or reprise move has written')
   }
   const job = text(options, 'progress')

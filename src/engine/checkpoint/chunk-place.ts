@@ -18,8 +18,6 @@ import { findNamedChunk, type NamedChunk } from './named-chunk.ts'
 
 export interface ChunkFolder {
   readonly path: string
-  /** It sees to damage itself, as object stores do: chunks there need no parity, and what belongs to the catalog stays out. */
-  readonly isDurable?: boolean
   /** Reads a folder that is not there as an empty one; the first chunk that is put makes it. */
   readonly blobs: Blobs
   exists(): Promise<boolean>
@@ -40,8 +38,6 @@ export interface PlacedStore {
   readonly store: Store
   /** No other store has chunks in the same place: what this one does not name, nobody does. */
   readonly isAlone: boolean
-  /** Chunks lie where they need no parity. */
-  readonly isDurable?: boolean
 }
 
 interface Note {
@@ -66,16 +62,15 @@ export async function withChunks(
     return { store: note ? forwardStore(store, { blobs: unseen(note) }) : await withOwnChunks(store), isAlone: true }
   const mark = await folder.mark()
   const facts = await store.facts()
-  const isDurable = folder.isDurable ?? false
-  const blobs = isDurable ? besideStore(folder.blobs, store.blobs) : folder.blobs
+  const blobs = folder.blobs.isDurable ? besideStore(folder.blobs, store.blobs) : folder.blobs
   const placed = forwardStore(store, { blobs })
   if (note) {
     if (mark !== note.mark) {
       const error = await misplaced(folder, mark, note)
       if (!isLost || error.code !== 'CHUNKS_GONE') throw error
-      return { store: placed, isDurable, isAlone: await adopt(store, hash, folder, facts) }
+      return { store: placed, isAlone: await adopt(store, hash, folder, facts) }
     }
-    return { store: placed, isDurable, isAlone: await isAlone(folder, note, facts) }
+    return { store: placed, isAlone: await isAlone(folder, note, facts) }
   }
   if ((await store.blobs.list(null, 1)).length > 0) {
     const what = `this store has chunks of its own: with ${folder.path} they would be out of sight`
@@ -83,7 +78,7 @@ export async function withChunks(
   }
   const noteFolder = () => adopt(store, hash, folder, facts)
   if (!(await hasTimelines(store))) {
-    return { store: placed, isDurable, isAlone: facts.isReadOnly ? false : await noteFolder() }
+    return { store: placed, isAlone: facts.isReadOnly ? false : await noteFolder() }
   }
   // A store that was filled before folders were noted may keep its chunks elsewhere: an empty folder, perhaps a mistyped one,
   // is not taken for theirs.
@@ -94,11 +89,11 @@ export async function withChunks(
       if (named && !(await lies(folder.blobs, named))) throw nowhere(folder.path)
       await noteFolder()
     })
-    return { store: forwardStore(store, { blobs: put }), isDurable, isAlone: false }
+    return { store: forwardStore(store, { blobs: put }), isAlone: false }
   }
   const named = await findNamedChunk(store)
   if (named?.digest && !(await lies(folder.blobs, named))) throw nowhere(folder.path)
-  return { store: placed, isDurable, isAlone: facts.isReadOnly ? false : await noteFolder() }
+  return { store: placed, isAlone: facts.isReadOnly ? false : await noteFolder() }
 }
 
 /** Copies of lines of the catalog are small, and go with the catalog: each would be a request elsewhere. */

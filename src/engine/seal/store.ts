@@ -36,7 +36,7 @@ export function sealedStore(store: Store, sealer: Sealer): Store {
   })
 }
 
-function sealedBlobs(blobs: Blobs, sealer: Sealer): Blobs {
+export function sealedBlobs(blobs: Blobs, sealer: Sealer): Blobs {
   return forwardBlobs(blobs, {
     put: (chunks, at) =>
       blobs.put(

@@ -13,6 +13,7 @@ import { Groups } from '../group/groups.ts'
 import { type Host, hostOf } from '../host.ts'
 import type { Kernel } from '../kernel.ts'
 import { recover } from '../recovery/recover.ts'
+import { moveTiers } from '../tiers/move.ts'
 import { collect } from './collect.ts'
 import { deleteTimeline } from './delete.ts'
 import { drill } from './drill.ts'
@@ -232,6 +233,7 @@ class Round {
     const sweeps = isSweepDue && !this.#signal.aborted
     await new Groups(this.#engine).expire()
     const collected = sweeps ? await this.#resting(() => collect(this.#kernel)) : null
+    if (!this.#signal.aborted && this.#kernel.tiers.places.length > 0) await this.#moveTiers()
     const sweptAt = sweeps ? worker.now() : this.#before.sweptAt
     const swept = collected?.chunks.swept ?? 0
     const { expired = [], kept = [] } = collected?.forks ?? {}
@@ -240,6 +242,15 @@ class Round {
       expired: [...expiry.expired, ...expired],
       kept: [...expiry.kept, ...kept.map(({ timeline, because }) => `${timeline}: ${because}`)].slice(0, 20),
     }
+  }
+
+  /** A place that is away is no reason to leave the rest undone: what is due moves in another round. */
+  async #moveTiers(): Promise<void> {
+    const signal = this.#signal
+    await this.#resting(() => moveTiers(this.#kernel, { signal })).catch((error) => {
+      if (!isReprise(error)) throw error
+      this.#kernel.events.emit('problem', { where: 'moving chunks to colder places', error })
+    })
   }
 
   /** Goes round all chunks, a part in each round. Parity that was damaged is made anew with the next sweep. */

@@ -36,6 +36,7 @@ export interface RepairSource {
 /** `openStore` is how the engine opens a URL. @example await openSource(kernel, '/mnt/other/chunks', openStore) */
 export async function openSource(kernel: Kernel, from: string, openUrl: OpenUrl): Promise<RepairSource> {
   if (/^(sqlite|postgres|postgresql|memory):/i.test(from)) return await ofStore(kernel, from, openUrl)
+  if (/^s3:/i.test(from)) return await ofObject(kernel, from, openUrl)
   const path = from.replace(/^file:(\/\/(?=\/))?/, '')
   const found = await stat(path).catch((cause) => {
     throw new RepriseError('NOT_FOUND', `there is no file, folder or store ${from} to repair from`, { from }, cause)
@@ -55,6 +56,8 @@ export interface OpenUrl {
     timelines(query: { readonly limit: number; readonly after?: TimelineId }): Promise<readonly Head[]>
     close(): Promise<void>
   }>
+  /** Of an object store: an export or a backup, which is put into that file (null), or the chunks that lie there. */
+  object(url: string, path: string, own: string): Promise<readonly Blobs[] | null>
   /** The namespaces of a folder of chunks, each with its chunks; the folder itself if it is one. */
   folder(path: string): Promise<readonly Blobs[]>
 }
@@ -84,8 +87,22 @@ async function ofStore(kernel: Kernel, url: string, openUrl: OpenUrl): Promise<R
   }
 }
 
+async function ofObject(kernel: Kernel, url: string, openUrl: OpenUrl): Promise<RepairSource> {
+  const aside = await mkdtemp(join(tmpdir(), 'reprise-repair-'))
+  const name = url.replace(/\?.*/, '')
+  try {
+    const blobs = await openUrl.object(url, join(aside, 'file'), kernel.namespace)
+    return blobs ? ofChunks(kernel, name, blobs) : await ofFile(kernel, name, join(aside, 'file'), openUrl)
+  } finally {
+    await rm(aside, { recursive: true, force: true })
+  }
+}
+
 async function ofFolder(kernel: Kernel, name: string, path: string, openUrl: OpenUrl): Promise<RepairSource> {
-  const blobs = await openUrl.folder(path)
+  return ofChunks(kernel, name, await openUrl.folder(path))
+}
+
+function ofChunks(kernel: Kernel, name: string, blobs: readonly Blobs[]): RepairSource {
   return {
     name,
     chunk: (digest) => chunkIn(kernel, blobs, digest),

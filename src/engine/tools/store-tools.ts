@@ -17,12 +17,14 @@ import { checkCall } from '../call-options.ts'
 import { behind, type Engine } from '../definition.ts'
 import { type Host, ledgerOnly } from '../host.ts'
 import type { Kernel } from '../kernel.ts'
+import { read, written } from '../object-file.ts'
 import { otherPlaces } from '../open-store.ts'
 import { type Before, planRollback, type RollbackPlan } from '../recovery/before.ts'
 import { type BadCheckpoint, markBad, unmarkBad } from '../recovery/mark.ts'
 import { recover } from '../recovery/recover.ts'
 import { notedKeys, runInStore } from '../seal/key-notes.ts'
 import { type RekeyOptions, type RekeyReport, rekey } from '../seal/rekey.ts'
+import { type MoveTiersOptions, moveTiers, type TiersReport } from '../tiers/move.ts'
 import { type BackupOptions, type BackupReport, backup, type RestoreReport, restoreBackup } from './backup.ts'
 import { card, type RecoveryCard } from './card.ts'
 import { type CollectOptions, type CollectReport, collect } from './collect.ts'
@@ -53,16 +55,20 @@ export class StoreTools implements Engine {
     return this.#host.kernel
   }
 
-  /** The whole store as one file; asked again after an interruption, it goes on where it was. See docs/guides/backup.md. */
+  /**
+   * The whole store as one file, or as an object: 's3://bucket/name'. Asked again after an interruption, a file goes on
+   * where it was. See docs/guides/backup.md.
+   */
   async backup(path: string, options: BackupOptions = {}): Promise<BackupReport> {
     checkCall('backup', options)
-    return await backup(this.#kernel, path, options)
+    const report = await written(path, (file) => backup(this.#kernel, file, options))
+    return { ...report, file: path }
   }
 
   /** A backup into an empty store, of any kind; asked again after an interruption, it goes on where it was. */
   async restore(path: string, options: BackupOptions = {}): Promise<RestoreReport> {
     checkCall('restore', options)
-    return await restoreBackup(this.#kernel, path, options)
+    return await read(path, (file) => restoreBackup(this.#kernel, file, options))
   }
 
   async verify(options: VerifyOptions = {}): Promise<VerifyReport> {
@@ -109,6 +115,15 @@ export class StoreTools implements Engine {
   }
 
   /**
+   * Moves the chunks of older checkpoints to the colder places that `tiers` in the options of open() names, and says what
+   * lies where. Housekeeping does so by itself. Interrupted, it is asked for again. See docs/guides/tiers.md.
+   */
+  async tiers(options: MoveTiersOptions = {}): Promise<TiersReport> {
+    checkCall('tiers', options)
+    return await moveTiers(this.#kernel, options)
+  }
+
+  /**
    * Deletes a timeline for good, with its archives. Refused while somebody owns or needs it. `dryRun` says what would go:
    * forks, savepoints, unread mail, cursors.
    */
@@ -137,8 +152,9 @@ export class StoreTools implements Engine {
   }
 
   /**
-   * Damaged history that no copy has is given up, by a person's word: what is lost is named, and the timeline goes on without it
-   * where its model can. `dryRun` says what would be lost, and why it would be refused. See docs/guides/repair.md.
+   * Damaged history that no copy has is given up, by a person's word: what is lost is named, and the timeline goes on
+   * without it where its model can. `dryRun` says what would be lost, and why it would be refused. See
+   * docs/guides/repair.md.
    * @example await rp.giveUp('notes/ann', { by: 'ann', reason: 'the disk lost a sector', dryRun: true })
    */
   async giveUp(timeline: string, options: GiveUpOptions): Promise<GiveUpReport> {

@@ -36,6 +36,7 @@ const compactBytes = 32 * 1024 * 1024
 
 export class S3Blobs implements Blobs {
   readonly batchBytes: number
+  readonly isDurable = true
   readonly #packs: Packs
   readonly #clock: () => number
   readonly #graceMs: number

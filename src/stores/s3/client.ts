@@ -190,7 +190,7 @@ export class S3Client implements Objects {
         throw new HttpFailure(response.status, text(), date)
       }
       // Joining parts may fail after the answer has begun.
-      if (request.method === 'POST' && /<Error>/.test(text())) throw new HttpFailure(500, text(), date)
+      if (response.ok && request.method === 'POST' && /<Error>/.test(text())) throw new HttpFailure(500, text(), date)
       return { status: response.status, headers: response.headers, bytes }
     } finally {
       clearTimeout(timer)

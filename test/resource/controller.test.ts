@@ -143,6 +143,29 @@ onEveryStore('controllers', (world) => {
     await keeper.close()
   })
 
+  it('start no more than their rate allows, and lose nothing of what waits', async () => {
+    const rp = await (await world()).engine()
+    const wanted = await rp.open(deployments)
+    for (let i = 0; i < 5; i++) await wanted.create({ name: `d${i}`, spec: { replicas: 1 } })
+    const seen: string[] = []
+    const limited = (rate?: { max: number; per: string }) =>
+      controller('limited', {
+        watch: [deployments],
+        concurrency: 5,
+        ...(rate && { rate }),
+        reconcile: ({ name }) => void seen.push(name),
+      })
+    const slow = await rp.open(limited({ max: 2, per: '1h' }))
+    await until(() => seen.length === 2)
+    await expect(slow.settled({ timeout: 50 })).rejects.toMatchObject({ code: 'TIMEOUT' })
+    expect(seen).toHaveLength(2)
+    await slow.close()
+    const quick = await rp.open(limited())
+    await quick.settled()
+    expect(new Set(seen).size).toBe(5)
+    await quick.close()
+  })
+
   it('that were overtaken report nothing any more, and their calls to the outside are not made twice', async () => {
     const here = await world()
     const wanted = await (await here.engine({ worker: 'writer' })).open(deployments)

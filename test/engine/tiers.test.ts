@@ -171,7 +171,13 @@ it('killed at every call to a place, the next round goes on, and every save is w
     const hot = tiers.hot
     Object.assign(tiers, {
       hot: dying(hot),
-      places: tiers.places.map((each) => ({ ...each, blobs: dying(each.blobs) })),
+      places: tiers.places.map((each) => ({
+        ...each,
+        open: async () => {
+          const place = await each.open()
+          return { ...place, blobs: dying(place.blobs) }
+        },
+      })),
     })
     const isWhole = await rp.tiers(moving).then(
       () => true,
@@ -191,7 +197,8 @@ it('A4.5: one that is touched while it moves stays where it was touched', async 
   const rp = await start({ tiers: { cold: { at: cold(), keep: 1 } } })
   await fill(rp, 2)
   const { kernel } = hostOf(rp)
-  const place = kernel.tiers.places[0]!
+  const named = kernel.tiers.places[0]!
+  const place = await named.open()
   const touched: string[] = []
   const slow = forwardBlobs(place.blobs, {
     async put(chunks, at) {
@@ -202,7 +209,7 @@ it('A4.5: one that is touched while it moves stays where it was touched', async 
       touched.push(toHex(chunks[0]!.digest))
     },
   })
-  kernel.tiers.places = [{ ...place, blobs: slow }]
+  kernel.tiers.places = [{ ...named, open: async () => ({ ...place, blobs: slow }) }]
   await rp.tiers(moving)
   expect(touched.length).toBeGreaterThan(0)
   const [isThere] = await kernel.tiers.hot.has!([new Uint8Array(Buffer.from(touched[0]!, 'hex'))])

@@ -109,6 +109,28 @@ describe.skipIf(server === null)(`a store with its chunks in an object store (${
     await again.close()
   })
 
+  it('A8.3: older saves move from the database to the object store in few requests, and are read from there', async () => {
+    const rp = await start({ blobs: undefined, tiers: { cold: { at: place, keep: 1 } } })
+    const saved = await rp.open(states)
+    for (const n of [1, 2, 3]) await saved.put({ n, text: textOf(n) })
+    const before = proxy.requests.length
+    const { tiers } = await rp.tiers({ restMs: -60_000 })
+    expect(tiers[1]).toMatchObject({ name: 'cold', failed: 0, isOwn: true })
+    expect(tiers[1]!.moved).toBeGreaterThan(1)
+    // Whose place it is, two looks at what is there, one pack, and reading it back.
+    expect(proxy.requests.length - before).toBeLessThanOrEqual(9)
+    for (const { id } of await saved.list()) {
+      const { value } = await saved.load(id)
+      expect(value.text).toBe(textOf(value.n))
+    }
+    await rp.close()
+    // The server is away: the newest is in the database, and nothing is taken for lost.
+    proxy.fault = () => 503
+    const patient = await start({ blobs: undefined })
+    expect((await (await patient.open(states)).latest()).value.n).toBe(3)
+    await patient.close()
+  })
+
   it('G1: killed at its requests, a process has lost nothing that it acknowledged', async () => {
     const program = fileURLToPath(new URL('../programs/s3-saver.mjs', import.meta.url))
     const kills = process.env.S3_KILLS === 'all' ? Array.from({ length: 40 }, (_, i) => i + 3) : [6, 13, 20]

@@ -9,6 +9,11 @@ import type { Blobs, Change, ChunkRow, Rewritten, StoredChunk } from '../../core
 export interface TierPlace {
   readonly name: string
   readonly at: string
+  /** When it is first needed: a store opens, and reads what is its own, also while a colder place is away. */
+  open(): Promise<OpenPlace>
+}
+
+export interface OpenPlace {
   readonly blobs: Blobs
   /** It holds the chunks of this store only: they may be moved there, and swept. */
   readonly isOwn: boolean
@@ -39,15 +44,17 @@ export class TieredBlobs implements Blobs {
 
   async touch(digests: readonly Digest[], at: number): Promise<Digest[]> {
     let missing = await this.hot.touch(digests, at)
-    for (const { blobs } of this.places) if (missing.length > 0) missing = await blobs.touch(missing, at)
+    for (const place of this.places)
+      if (missing.length > 0) missing = await (await place.open()).blobs.touch(missing, at)
     return missing
   }
 
   async get(digests: readonly Digest[]): Promise<(Uint8Array | null)[]> {
     const found = await this.hot.get(digests)
-    for (const { blobs } of this.places) {
+    for (const place of this.places) {
       const lacking = digests.map((_, i) => i).filter((i) => found[i] === null)
       if (lacking.length === 0) return found
+      const { blobs } = await place.open()
       const colder = await blobs.get(lacking.map((i) => digests[i]!))
       for (const [n, i] of lacking.entries()) found[i] = colder[n] ?? null
       if (this.pullsBack) await this.#pullBack(lacking.map((i) => [digests[i]!, found[i] ?? null]))
@@ -57,9 +64,10 @@ export class TieredBlobs implements Blobs {
 
   async has(digests: readonly Digest[]): Promise<boolean[]> {
     const isThere = (await this.hot.has?.(digests)) ?? digests.map(() => false)
-    for (const { blobs } of this.places) {
+    for (const place of this.places) {
       const lacking = digests.map((_, i) => i).filter((i) => !isThere[i])
       if (lacking.length === 0) break
+      const { blobs } = await place.open()
       const colder = await blobs.has?.(lacking.map((i) => digests[i]!))
       for (const [n, i] of lacking.entries()) isThere[i] = colder?.[n] ?? false
     }
@@ -70,7 +78,7 @@ export class TieredBlobs implements Blobs {
   async list(after: Digest | null, limit: number): Promise<ChunkRow[]> {
     if (this.places.length === 0) return await this.hot.list(after, limit)
     const rows = new Map<string, ChunkRow>()
-    for (const blobs of [this.hot, ...this.places.map((place) => place.blobs)]) {
+    for (const { blobs } of await this.opened()) {
       for (const row of await blobs.list(after, limit)) {
         const name = toHex(row.digest)
         const known = rows.get(name)
@@ -86,7 +94,7 @@ export class TieredBlobs implements Blobs {
   /** Each place looks at its own age: one that is young somewhere stays there. */
   async delete(digests: readonly Digest[], touchedBefore: number): Promise<number> {
     let count = await this.hot.delete(digests, touchedBefore)
-    for (const { blobs, isOwn } of this.places) {
+    for (const { blobs, isOwn } of (await this.opened()).slice(1)) {
       if (!isOwn || digests.length === 0) continue
       const isThere = await blobs.has?.(digests)
       const there = digests.filter((_, i) => isThere?.[i] !== false)
@@ -97,22 +105,25 @@ export class TieredBlobs implements Blobs {
 
   /** Place by place: `after` says which. */
   async rewrite(change: Change, after: string | null, limit: number): Promise<Rewritten> {
-    const all = [this.hot, ...this.places.filter(({ isOwn }) => isOwn).map(({ blobs }) => blobs)]
+    const all = (await this.opened()).filter(({ isOwn }) => isOwn)
     const [, at = '0', rest = ''] = /^(\d+):(.*)$/.exec(after ?? '') ?? []
     const number = Number(at)
-    const did = await all[number]!.rewrite(change, rest === '' ? null : rest, limit)
+    const did = await all[number]!.blobs.rewrite(change, rest === '' ? null : rest, limit)
     if (did.next !== null) return { ...did, next: `${number}:${did.next}` }
     return { ...did, next: number + 1 < all.length ? `${number + 1}:` : null }
   }
 
   async compact(isFinal?: boolean): Promise<void> {
-    for (const blobs of [this.hot, ...this.places.filter(({ isOwn }) => isOwn).map((place) => place.blobs)]) {
-      await blobs.compact?.(isFinal)
-    }
+    for (const { blobs, isOwn } of await this.opened()) if (isOwn) await blobs.compact?.(isFinal)
   }
 
   async mend(digest: Digest, putsBack?: boolean): Promise<Uint8Array | null> {
     return (await this.hot.mend?.(digest, putsBack)) ?? null
+  }
+
+  /** All places, the store's own first. */
+  async opened(): Promise<OpenPlace[]> {
+    return [{ blobs: this.hot, isOwn: true }, ...(await Promise.all(this.places.map((place) => place.open())))]
   }
 
   /** A courtesy: what cannot be put there is read from the colder place again. */

@@ -58,10 +58,8 @@ export async function moveTiers(kernel: Kernel, options: MoveTiersOptions = {}):
   const { tiers: rules } = await notedTiers(kernel)
   const now = options.dryRun ? kernel.clock.now() : worker.earliest()
   const wanted = await coldest(kernel, rules, now)
-  const places: { name: string; at: string; blobs: Blobs; isOwn: boolean }[] = [
-    { name: 'hot', at: (await store.facts()).location, blobs: tiers.hot, isOwn: true },
-    ...tiers.places,
-  ]
+  const named = [{ name: 'hot', at: (await store.facts()).location }, ...tiers.places]
+  const places = (await tiers.opened()).map((place, i) => ({ name: named[i]!.name, at: named[i]!.at, ...place }))
   const reports = places.map(({ name, at, isOwn }) => ({
     ...{ name, at: shown(at), chunks: 0, bytes: 0, moved: 0, movedBytes: 0, failed: 0, isOwn },
   }))
@@ -113,8 +111,7 @@ async function moveBatch(kernel: Kernel, from: Blobs, to: Blobs, digests: readon
     sound = new Set((await soundIn(to, all, hash)).map(({ digest }) => toHex(digest)))
   }
   const moved = all.filter((digest) => sound.has(toHex(digest)))
-  if (!kernel.planted.has('tier-deletes-touched')) await from.delete(moved, at)
-  else await from.delete(moved, Number.MAX_SAFE_INTEGER)
+  await from.delete(moved, at)
   return moved
 }
 

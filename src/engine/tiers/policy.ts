@@ -6,15 +6,13 @@ import { randomUUID } from 'node:crypto'
 import { resolve } from 'node:path'
 import { timelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import { RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
-import type { Blobs } from '../../core/ports.ts'
-import type { ChunkFolder } from '../checkpoint/chunk-place.ts'
 import type { Kernel } from '../kernel.ts'
 import { checkBlobs, isObjectStore, openChunkFolder } from '../open-store.ts'
 import { changeNotes } from '../seal/key-notes.ts'
 import { sealedBlobs } from '../seal/store.ts'
-import type { TierPlace } from './blobs.ts'
+import type { OpenPlace, TierPlace } from './blobs.ts'
 
 /** What goes to a colder place: checkpoints to which any of these applies. */
 export interface TierOptions {
@@ -85,7 +83,7 @@ export async function meetTiers(
 ): Promise<void> {
   const stored = await notedTiers(kernel)
   const noted = wanted === undefined || isReadOnly ? stored : await note(kernel, stored, wanted)
-  kernel.tiers.places = await Promise.all(noted.tiers.map((rule) => openPlace(kernel, rule)))
+  kernel.tiers.places = noted.tiers.map((rule) => placeOf(kernel, rule))
   kernel.tiers.pullsBack = noted.pullsBack && !isReadOnly
 }
 
@@ -138,45 +136,38 @@ async function ruleOf(kernel: Kernel, name: string, options: TierOptions, stored
   return { name, at, mark, rule }
 }
 
-async function openPlace(kernel: Kernel, { name, at, mark }: TierRule): Promise<TierPlace> {
+function placeOf(kernel: Kernel, rule: TierRule): TierPlace {
+  let opening: Promise<OpenPlace> | null = null
+  return {
+    name: rule.name,
+    at: rule.at,
+    async open() {
+      opening ??= openPlace(kernel, rule)
+      try {
+        return await opening
+      } catch (error) {
+        // It may be back the next time.
+        opening = null
+        throw error
+      }
+    },
+  }
+}
+
+/** A place that is away, or holds other chunks, must not look as if ours were lost. */
+async function openPlace(kernel: Kernel, { name, at, mark }: TierRule): Promise<OpenPlace> {
   const folder = await openChunkFolder(at, kernel.namespace)
-  const check = await checkMark(folder, mark, name)
-  if (check !== null) return { name, at, blobs: refusing(check), isOwn: false }
+  if ((await folder.mark()) !== mark) {
+    const what = `${shown(folder.path)} is where the ${name} chunks of this store lay: it is away, or holds others now`
+    throw new RepriseError('CHUNKS_ELSEWHERE', what, { expected: shown(folder.path) })
+  }
   const isOwn = (await folder.owner()) === (await ownerOf(kernel, mark))
-  return { name, at, blobs: sealedBlobs(folder.blobs, kernel.sealer), isOwn }
+  return { blobs: sealedBlobs(folder.blobs, kernel.sealer), isOwn }
 }
 
 /** A copy of the database lies elsewhere: it reads, and moves and sweeps nothing. */
 async function ownerOf({ store }: Kernel, mark: string): Promise<string> {
   return `${mark} ${(await store.facts()).location}`
-}
-
-/** A place that is away must not look as if its chunks were lost. */
-async function checkMark(folder: ChunkFolder, mark: string, name: string): Promise<RepriseError | null> {
-  try {
-    if ((await folder.mark()) === mark) return null
-  } catch (error) {
-    if (isReprise(error)) return error
-    throw error
-  }
-  const what = `${shown(folder.path)} is where the ${name} chunks of this store lay: it is away, or holds others now`
-  return new RepriseError('CHUNKS_ELSEWHERE', what, { expected: shown(folder.path) })
-}
-
-function refusing(error: RepriseError): Blobs {
-  const refuse = async (digests: readonly unknown[]) => {
-    if (digests.length > 0) throw error
-    return []
-  }
-  return {
-    put: async () => Promise.reject(error),
-    touch: refuse,
-    get: refuse,
-    has: refuse,
-    list: async () => Promise.reject(error),
-    delete: async () => Promise.reject(error),
-    rewrite: async () => Promise.reject(error),
-  }
 }
 
 /** Without its query. */

@@ -372,6 +372,16 @@ export const operating: readonly CommandSpec[] = [
     load: () => import('./commands/give-up.ts'),
   },
   {
+    name: 'tiers',
+    usage: 'tiers',
+    summary: 'say what lies in which place and what would move to a colder one; with --yes, move it',
+    options: { yes },
+    arguments: [0, 0],
+    store: 'reading',
+    writesWith: ['yes'],
+    load: () => import('./commands/tiers.ts'),
+  },
+  {
     name: 'backup',
     usage: 'backup FILE',
     summary: 'write the whole store into one file or s3://bucket/name; run it again to resume after an interruption',

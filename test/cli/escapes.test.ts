@@ -92,6 +92,7 @@ const words: Readonly<Record<string, readonly (readonly string[])[]>> = {
   drill: [[], ['notes/a']],
   rollback: [['notes/fork@1', '--yes'], [evil]],
   prune: [[]],
+  tiers: [[]],
   dead: [[], ['failing'], ['failing', '--full'], [evil]],
   redrive: [['failing', evil]],
   workers: [[]],

@@ -35,6 +35,7 @@ const reading: readonly (readonly string[])[] = [
   ['export', 'counter/a', 'a.rp'],
   ['verify'],
   ['prune', '--module', 'counter.mjs'],
+  ['tiers'],
   ['log'],
   ['keys'],
   ['workers'],

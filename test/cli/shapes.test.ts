@@ -91,6 +91,7 @@ const calls: readonly (readonly [string, readonly string[]])[] = [
   ['verify', []],
   ['drill', ['few']],
   ['prune', []],
+  ['tiers', []],
   ['dead', ['few']],
   ['dead', ['few', '--discard', 'b']],
   ['redrive', ['few', 'c']],

@@ -14,10 +14,13 @@ import { originDigest } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { forwardBlobs, forwardStore } from '../../core/forward.ts'
 import type { Blobs, Hash, Store, StoreFacts } from '../../core/ports.ts'
+import type { TierRequests } from '../tiers/blobs.ts'
 import { findNamedChunk, type NamedChunk } from './named-chunk.ts'
 
 export interface ChunkFolder {
   readonly path: string
+  /** What was asked of it so far, where that costs something (tiers/move.ts). */
+  readonly meter?: TierRequests
   /** Reads a folder that is not there as an empty one; the first chunk that is put makes it. */
   readonly blobs: Blobs
   exists(): Promise<boolean>

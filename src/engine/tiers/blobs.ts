@@ -17,6 +17,21 @@ export interface OpenPlace {
   readonly blobs: Blobs
   /** It holds the chunks of this store only: they may be moved there, and swept. */
   readonly isOwn: boolean
+  /** What was asked of an object store so far. */
+  readonly meter?: TierRequests | undefined
+}
+
+/** What an object store charges for. */
+export interface TierRequests {
+  readonly puts: number
+  readonly gets: number
+  readonly lists: number
+  readonly deletes: number
+  /** Of these, sent again after a fault, or a second time because the first was slow. */
+  readonly retries: number
+  readonly hedges: number
+  readonly bytesOut: number
+  readonly bytesIn: number
 }
 
 export class TieredBlobs implements Blobs {

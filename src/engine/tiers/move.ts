@@ -14,7 +14,7 @@ import { stateIo } from '../kernel-io.ts'
 import { readManifest } from '../recovery/recover.ts'
 import { liveChunks } from '../recovery/restore.ts'
 import { headsOf } from '../tools/verify-structure.ts'
-import { soundIn } from './blobs.ts'
+import { soundIn, type TierRequests } from './blobs.ts'
 import { notedTiers, shown, type TierRule } from './policy.ts'
 
 export interface MoveTiersOptions {
@@ -39,6 +39,8 @@ export interface TierReport {
   readonly failed: number
   /** It belongs to this store alone: things are moved there, and swept. */
   readonly isOwn: boolean
+  /** What this process has asked of an object store since it opened it, this round included; null for other places. */
+  readonly requests: TierRequests | null
 }
 
 export interface TiersReport {
@@ -87,7 +89,11 @@ export async function moveTiers(kernel: Kernel, options: MoveTiersOptions = {}):
   const moved = reports.reduce((sum, each) => sum + each.moved, 0)
   const bytes = reports.reduce((sum, each) => sum + each.movedBytes, 0)
   if (!options.dryRun && moved > 0) kernel.events.emit('tiers-moved', { chunks: moved, bytes })
-  return { isDryRun: options.dryRun ?? false, tiers: reports }
+  const asked = places.map(({ meter }) => (meter ? { ...meter } : null))
+  return {
+    isDryRun: options.dryRun ?? false,
+    tiers: reports.map((report, i) => ({ ...report, requests: asked[i] ?? null })),
+  }
 }
 
 /** @returns those that lie in the colder place now, and nowhere else unless somebody touched them. */

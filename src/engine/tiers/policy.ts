@@ -162,7 +162,7 @@ async function openPlace(kernel: Kernel, { name, at, mark }: TierRule): Promise<
     throw new RepriseError('CHUNKS_ELSEWHERE', what, { expected: shown(folder.path) })
   }
   const isOwn = (await folder.owner()) === (await ownerOf(kernel, mark))
-  return { blobs: sealedBlobs(folder.blobs, kernel.sealer), isOwn }
+  return { blobs: sealedBlobs(folder.blobs, kernel.sealer), isOwn, meter: folder.meter }
 }
 
 /** A copy of the database lies elsewhere: it reads, and moves and sweeps nothing. */

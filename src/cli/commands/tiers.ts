@@ -1,0 +1,32 @@
+// reprise tiers: what lies in which place, what would move to a colder one, and what the object store was asked for. Moves
+// only with --yes.
+
+import { type Command, flag } from '../command.ts'
+import { exit } from '../exit.ts'
+import { bytes, count } from '../format.ts'
+
+const tiers: Command = async ({ engine, options, output }) => {
+  const dryRun = !flag(options, 'yes')
+  const report = await engine.tiers({ dryRun })
+  output.result(report, () => {
+    output.table(
+      ['TIER', 'PLACE', 'CHUNKS', 'SIZE', dryRun ? 'WOULD MOVE' : 'MOVED', 'FAILED', 'REQUESTS'],
+      report.tiers.map(({ name, at, requests, ...tier }) => [
+        name,
+        tier.isOwn ? at : `${at} (read only)`,
+        String(tier.chunks),
+        bytes(tier.bytes),
+        tier.moved === 0 ? '-' : `${count(tier.moved, 'chunk')}, ${bytes(tier.movedBytes)}`,
+        String(tier.failed),
+        requests
+          ? `${requests.puts} put, ${requests.gets} get, ${requests.lists} list; ${bytes(requests.bytesOut)} out, ${bytes(requests.bytesIn)} in`
+          : '-',
+      ]),
+    )
+    if (report.tiers.length === 1) output.note('this store has no colder places: name them with tiers in open()')
+    else if (dryRun) output.note('nothing was moved; reprise tiers --yes does it')
+  })
+  return report.tiers.some(({ failed }) => failed > 0) ? exit.partly : exit.ok
+}
+
+export default tiers

@@ -262,12 +262,13 @@ export const operating: readonly CommandSpec[] = [
       remote: {
         type: 'string',
         value: 'URL',
-        help: 'server to ask and to send results to; its token is in REPRISE_CACHE_TOKEN',
+        multiple: true,
+        help: 'server (its token is in REPRISE_CACHE_TOKEN) or s3://bucket/prefix to ask and to send results to',
       },
       'remote-timeout': {
         type: 'string',
         value: 'DURATION',
-        help: 'how long the server may take to answer before it is left alone; 10s if left out',
+        help: 'how long each of them may take to answer before it is left alone; 10s if left out',
       },
       unused: { type: 'string', value: 'DURATION', help: 'prune: results not used for this long' },
       bytes: {

@@ -5,6 +5,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { RepriseError } from '../core/errors.ts'
 import type { Renewal, Store } from '../core/ports.ts'
+import type { ObjectEntries } from './cache/object-level.ts'
 import { type ChunkFolder, type PlacedStore, withChunks } from './checkpoint/chunk-place.ts'
 import { sha256 } from './platform.ts'
 import type { OpenUrl } from './tools/repair-source.ts'
@@ -140,6 +141,12 @@ export const objectFiles = {
     const { objectExists } = await import('../stores/s3/files.ts')
     return await objectExists(url)
   },
+}
+
+/** Entries of a cache as objects. A cache is not worth waiting for: it is tried again for a second at most. */
+export async function openObjectEntries(url: string, timeoutMs: number): Promise<ObjectEntries> {
+  const { S3Entries } = await import('../stores/s3/entries.ts')
+  return await S3Entries.open(url, { patienceMs: 1000, timeoutMs })
 }
 
 /** What a repair reads from beside the store (tools/repair-source.ts). */

@@ -93,9 +93,9 @@ export async function newBucket(endpoint: string): Promise<string> {
 /**
  * `refuse`: the connection ends before anything is done. `lost`: it is done, and the connection ends without an answer.
  * `torn`: the answer ends in the middle. A number: that status is answered, and nothing is done. `slow`: the answer begins
- * after 2 seconds.
+ * after 2 seconds. `hang`: nothing is answered, and nothing is done.
  */
-export type NetworkFault = 'pass' | 'refuse' | 'lost' | 'torn' | 'slow' | 409 | 500 | 503
+export type NetworkFault = 'pass' | 'refuse' | 'lost' | 'torn' | 'slow' | 'hang' | 403 | 409 | 500 | 501 | 503
 
 export interface FaultyProxy {
   readonly endpoint: string
@@ -115,11 +115,13 @@ export async function startProxy(target: string): Promise<FaultyProxy> {
     proxy.requests.push(`${method} ${url}`)
     const fault = proxy.fault({ method, path: url, number: proxy.requests.length })
     if (fault === 'refuse') return void incoming.socket.destroy()
+    if (fault === 'hang') return void incoming.resume()
     if (typeof fault === 'number') {
       incoming.resume()
       incoming.on('end', () => {
         outgoing.writeHead(fault, { 'content-type': 'application/xml' })
-        outgoing.end(`<Error><Code>${fault === 503 ? 'SlowDown' : 'Planted'}</Code><Message>planted</Message></Error>`)
+        const code = fault === 503 ? 'SlowDown' : fault === 403 ? 'AccessDenied' : 'Planted'
+        outgoing.end(`<Error><Code>${code}</Code><Message>planted</Message></Error>`)
       })
       return
     }

@@ -9,7 +9,7 @@ import { hostOf } from '../../engine/host.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { artifactCache } from '../../layers/artifact/index.ts'
 import { memoCache } from '../../layers/memo/entry.ts'
-import { type CommandCheck, type CommandHandle, command } from '../../layers/memo/index.ts'
+import { type CommandCheck, type CommandHandle, command, type RemoteCache } from '../../layers/memo/index.ts'
 import { type Command, flag, type Invocation, list, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { bytes, count, ms, relative } from '../format.ts'
@@ -232,9 +232,7 @@ async function opened(
   const [name, directory, ttl, errors, scope] = ['name', 'directory', 'ttl', 'errors', 'scope'].map((each) =>
     text(options, each),
   )
-  const remote = text(options, 'remote') ?? process.env.REPRISE_CACHE_URL
-  const token = process.env.REPRISE_CACHE_TOKEN
-  const timeout = text(options, 'remote-timeout')
+  const remote = remotesOf(options)
   const definition = command(name ?? nameOfWords(words), {
     // One word is a line for the shell, as quoted: reprise cache run -- 'tsc && cp a b'.
     cmd: words.length === 1 ? words[0]! : words,
@@ -246,7 +244,22 @@ async function opened(
     ...(ttl !== undefined && { ttl }),
     ...(errors !== undefined && { errors }),
     ...(scope !== undefined && { scope }),
-    ...(remote && { remote: { url: remote, ...(token && { token }), ...(timeout !== undefined && { timeout }) } }),
+    ...(remote.length > 0 && { remote }),
   })
   return await engine.open(definition)
+}
+
+/** In their order. The token is for the server among them. */
+function remotesOf(options: Invocation['options']): RemoteCache[] {
+  const given = list(options, 'remote')
+  const urls = given.length > 0 ? given : (process.env.REPRISE_CACHE_URL ?? '').split(',').map((url) => url.trim())
+  const token = process.env.REPRISE_CACHE_TOKEN
+  const timeout = text(options, 'remote-timeout')
+  const isServer = (url: string) => !/^s3:/i.test(url)
+  if (token && urls.filter(isServer).length > 1) {
+    throw new UsageError('REPRISE_CACHE_TOKEN is for one server: name at most one with --remote, and buckets beside it')
+  }
+  return urls
+    .filter((url) => url !== '')
+    .map((url) => ({ url, ...(token && isServer(url) && { token }), ...(timeout !== undefined && { timeout }) }))
 }

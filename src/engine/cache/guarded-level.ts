@@ -127,7 +127,7 @@ export class GuardedLevel {
         throw error
       })
       if (!opened) return settle(null)
-      const sent = noting(watch.sent(opened), (error) => {
+      const sent = noting(watch.sent(opened, this.#level.pieceBytes ?? 0), (error) => {
         own = error
       })
       await watch.bounded(this.#level.put(key, sent, watch.signal))
@@ -244,10 +244,11 @@ class Watch {
     }
   }
 
-  async *sent(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  async *sent(body: AsyncIterable<Uint8Array>, pieceBytes: number): AsyncGenerator<Uint8Array> {
+    const pieceMs = (pieceBytes / leastPerSecond) * 1000
     for await (const piece of body) {
       this.#bytes += piece.length
-      this.#wait()
+      this.#wait(pieceMs)
       yield piece
     }
     // All of it is read back there before it is visible.

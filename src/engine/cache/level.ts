@@ -9,6 +9,8 @@ export interface CacheLevel {
   readonly name: string
   /** How long it may keep somebody waiting before it is left alone for a while; 10 seconds if left out. */
   readonly timeout?: Duration
+  /** It sends so many bytes of a body at once: the time that takes is no standstill. One piece of the body if left out. */
+  readonly pieceBytes?: number
   /** What its credentials may do. Throws where they may do nothing. */
   access(signal: AbortSignal): Promise<LevelAccess>
   /** Null: there is none. The body is read once, and may be given up half-way. */

@@ -9,23 +9,26 @@ import { checkOptions, namesOf } from '../../core/options.ts'
 import { GuardedLevel } from '../../engine/cache/guarded-level.ts'
 import { baseOf, HttpLevel } from '../../engine/cache/http-level.ts'
 import type { CacheLevel } from '../../engine/cache/level.ts'
+import { nameOfObjects, ObjectLevel } from '../../engine/cache/object-level.ts'
 import { readStream } from '../../engine/checkpoint/stored-value.ts'
 import type { Host } from '../../engine/host.ts'
+import { isObjectStore, openObjectEntries } from '../../engine/open-store.ts'
 import { type Envelope, mainScope, type Origin, readEntry } from './entry.ts'
 import { type Frame, readFrame, writeFrame } from './frame.ts'
 import type { Key } from './key.ts'
 
-/** A server of Reprise as the next level of the cache. */
+/** A server of Reprise, or a bucket, as the next level of the cache. */
 export interface RemoteCache {
-  /** Of the server: https://cache.example.com. */
+  /** Of the server, https://cache.example.com, or of the bucket: s3://bucket/prefix. */
   readonly url: string
-  /** Its scopes say what is read and where results go. */
+  /** Of a server: its scopes say what is read and where results go. The keys of a bucket are in the environment. */
   readonly token?: string
   /** How long it may keep somebody waiting before it is left alone for a while; 10 seconds if left out. */
   readonly timeout?: Duration
 }
 
-export type Remote = RemoteCache | CacheLevel
+/** An address alone stands for a `RemoteCache` without more. */
+export type Remote = string | RemoteCache | CacheLevel
 
 const known = namesOf<RemoteCache>({ url: true, token: true, timeout: true })
 const usualTimeout = '10s'
@@ -33,17 +36,24 @@ const usualTimeout = '10s'
 const space = 'memo'
 
 export function checkRemote(what: string, remote: Remote | readonly Remote[]): void {
-  for (const each of listed(remote)) {
+  for (const each of listed(remote).map(spelledOut)) {
     if (isLevel(each)) continue
     if (typeof each !== 'object' || each === null || typeof each.url !== 'string') {
       throw new RepriseError(
         'INVALID_ARGUMENT',
-        `${what}: remote must be { url, token }, a level, or a list of them`,
+        `${what}: remote must be an address, { url, token }, a level, or a list of them`,
         {},
       )
     }
     checkOptions(`${what}: remote`, each, known)
-    baseOf(each.url)
+    if (isObjectStore(each.url)) {
+      nameOfObjects(each.url)
+      if (each.token !== undefined) {
+        const why =
+          'a bucket knows no token: its keys are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment'
+        throw new RepriseError('INVALID_ARGUMENT', `${what}: ${why}`, {})
+      }
+    } else baseOf(each.url)
     if (each.timeout !== undefined) toMs(each.timeout, `${what}: remote.timeout`)
     if (each.token !== undefined && (typeof each.token !== 'string' || !/^[\x21-\x7e]+$/.test(each.token))) {
       throw new RepriseError(
@@ -72,7 +82,7 @@ export class Levels {
     this.#host = host
     this.#name = name
     this.#scope = scope
-    this.#levels = remote === undefined ? [] : listed(remote).map((each) => levelOf(host, each))
+    this.#levels = remote === undefined ? [] : listed(remote).map((each) => levelOf(host, spelledOut(each), scope))
   }
 
   get isEmpty(): boolean {
@@ -146,25 +156,40 @@ function listed(remote: Remote | readonly Remote[]): readonly Remote[] {
   return Array.isArray(remote) ? remote : [remote as Remote]
 }
 
-function isLevel(remote: Remote): remote is CacheLevel {
+function spelledOut(remote: Remote): RemoteCache | CacheLevel {
+  return typeof remote === 'string' ? { url: remote } : remote
+}
+
+function isLevel(remote: RemoteCache | CacheLevel): remote is CacheLevel {
   const { get, put, access } = (remote ?? {}) as Partial<CacheLevel>
   return [get, put, access].every((method) => typeof method === 'function')
 }
 
 const shared = {}
 
-/** One per engine for each address and token: what one handle learns of it, all know. */
-function levelOf(host: Host, remote: Remote): GuardedLevel {
+/** One per engine for each address and its credentials: what one handle learns of it, all know. A bucket has one per scope. */
+function levelOf(host: Host, remote: RemoteCache | CacheLevel, scope: string): GuardedLevel {
   const levels = host.once(shared, () => new Map<unknown, GuardedLevel>())
   const { kernel } = host
   const timeoutMs = toMs(remote.timeout ?? usualTimeout, 'remote.timeout')
-  const id = isLevel(remote) ? remote : JSON.stringify([baseOf(remote.url), remote.token, timeoutMs])
+  const id = isLevel(remote) ? remote : JSON.stringify(identityOf(remote, scope, timeoutMs))
   let level = levels.get(id)
   if (!level) {
-    const inner = isLevel(remote) ? remote : new HttpLevel({ ...remote, token: remote.token, space })
+    const inner = isLevel(remote) ? remote : newLevel(remote, scope, timeoutMs)
     const problem = (error: RepriseError) => kernel.events.emit('problem', { where: `cache ${inner.name}`, error })
     level = new GuardedLevel(inner, timeoutMs, { clock: kernel.clock, problem })
     levels.set(id, level)
   }
   return level
+}
+
+function identityOf({ url, token }: RemoteCache, scope: string, timeoutMs: number): unknown[] {
+  return isObjectStore(url) ? [url, scope, timeoutMs] : [baseOf(url), token, timeoutMs]
+}
+
+function newLevel({ url, token }: RemoteCache, scope: string, timeoutMs: number): CacheLevel {
+  if (!isObjectStore(url)) return new HttpLevel({ url, token, space })
+  // The time limit above it comes first, and says what it was.
+  const open = (address: string) => openObjectEntries(address, Math.min(timeoutMs * 2, 1e9))
+  return new ObjectLevel({ url, scope, mainScope, space, open })
 }

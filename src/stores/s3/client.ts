@@ -4,6 +4,7 @@
 // the last attempt.
 
 import { createHash, randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Credentials } from './credentials.ts'
 import { loadSigner, type SigningDriver } from './driver.ts'
 import { HttpFailure, isTransient, toStoreError } from './failure.ts'
@@ -30,6 +31,8 @@ export interface Request {
   readonly body?: Uint8Array
   /** Statuses that are answers, not failures. */
   readonly accepts?: readonly number[]
+  /** Gives it up, and the attempts that would follow: its reason is thrown. */
+  readonly signal?: AbortSignal | undefined
   /** For people. */
   readonly what: string
 }
@@ -38,6 +41,13 @@ export interface Answer {
   readonly status: number
   readonly headers: Headers
   readonly bytes: Uint8Array
+}
+
+export interface Streamed {
+  readonly status: number
+  readonly headers: Headers
+  /** Empty where the status is not one of success. */
+  readonly body: AsyncIterable<Uint8Array>
 }
 
 const firstPauseMs = 50
@@ -142,18 +152,40 @@ export class S3Client implements Objects {
 
   /** Sent until it is answered, or for as long as patience lasts. */
   async send(request: Request): Promise<Answer> {
+    return await this.#retried(request, () => this.#attempt(request))
+  }
+
+  /** A read whose body is taken as it comes: how long that may take is the reader's to say, and it is not begun again. */
+  async stream(request: Request): Promise<Streamed> {
+    return await this.#retried(request, async () => {
+      const { response, stop } = await this.#opened(request)
+      if (!response.ok) {
+        const { status, headers, bytes } = await this.#read(request, response, stop)
+        // A missing bucket is not a missing object.
+        const text = new TextDecoder().decode(bytes.subarray(0, 4096))
+        if (/<Code>NoSuchBucket</.test(text)) throw new HttpFailure(status, text, headers.get('date'))
+        return { status, headers, body: nothing() }
+      }
+      this.meter.bytesIn += Number(response.headers.get('content-length') ?? 0)
+      return { status: response.status, headers: response.headers, body: response.body ?? nothing() }
+    })
+  }
+
+  async #retried<T>(request: Request, attemptOnce: () => Promise<T>): Promise<T> {
     const startedAt = performance.now()
     for (let attempt = 0; ; attempt++) {
+      request.signal?.throwIfAborted()
       try {
-        return await this.#slots.use(() => this.#attempt(request))
+        return await this.#slots.use(attemptOnce)
       } catch (error) {
+        request.signal?.throwIfAborted()
         if (!isTransient(error)) throw toStoreError(error, request.what, this.name)
         if (error instanceof HttpFailure) this.#learn(error)
         const pauseMs = Math.random() * Math.min(pauseMsMax, firstPauseMs * 2 ** attempt)
         const isOver = performance.now() - startedAt + pauseMs > this.#patienceMs
         if (isOver) throw toStoreError(error, request.what, this.name)
         this.meter.retries += 1
-        await new Promise((resolve) => setTimeout(resolve, pauseMs))
+        await sleep(pauseMs, undefined, { signal: request.signal }).catch(() => undefined)
       }
     }
   }
@@ -167,16 +199,24 @@ export class S3Client implements Objects {
   }
 
   async #attempt(request: Request): Promise<Answer> {
+    const { response, stop } = await this.#opened(request)
+    return await this.#read(request, response, stop)
+  }
+
+  /** As far as the beginning of the answer. */
+  async #opened(request: Request): Promise<Opened> {
     const url = this.#urlOf(request)
     const size = request.body?.length ?? 0
     const timeoutMs = this.#timeoutMs + size / slowestBytesPerMs
     const startedAt = performance.now()
     const isRead = request.method === 'GET' || request.method === 'HEAD'
-    const opened = await (isRead
-      ? this.#hedged((signal) => this.#open(request, url, signal), timeoutMs)
-      : this.#timed((signal) => this.#open(request, url, signal), timeoutMs))
+    const open = (signal: AbortSignal) => this.#open(request, url, eitherOf(signal, request.signal))
+    const opened = await (isRead ? this.#hedged(open, timeoutMs) : this.#timed(open, timeoutMs))
     if (isRead) this.#typicalMs = this.#typicalMs * 0.9 + (performance.now() - startedAt) * 0.1
-    const { response, stop } = opened
+    return opened
+  }
+
+  async #read(request: Request, response: Response, stop: Opened['stop']): Promise<Answer> {
     const expected = Number(response.headers.get('content-length') ?? 0)
     const timer = setTimeout(() => stop('the body took too long'), this.#timeoutMs + expected / slowestBytesPerMs)
     try {
@@ -280,6 +320,12 @@ interface Opened {
   readonly response: Response
   readonly stop: (why: string) => void
 }
+
+function eitherOf(own: AbortSignal, given: AbortSignal | undefined): AbortSignal {
+  return given ? AbortSignal.any([own, given]) : own
+}
+
+async function* nothing(): AsyncGenerator<Uint8Array> {}
 
 function rangeText(range: Range): string {
   return 'last' in range ? `bytes=-${range.last}` : `bytes=${range.from}-${range.from + range.bytes - 1}`

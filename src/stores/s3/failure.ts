@@ -25,6 +25,8 @@ const transientCodes = new Set(['RequestTimeTooSkewed', 'ExpiredToken', 'Request
 export function isTransient(error: unknown): boolean {
   if (error instanceof RepriseError) return false
   if (!(error instanceof HttpFailure)) return true
+  // 501: it will not know more the next time.
+  if (error.status === 501) return false
   return error.status >= 500 || [408, 409, 425, 429].includes(error.status) || transientCodes.has(error.code)
 }
 

@@ -2,11 +2,11 @@
 // object is there whole or not at all. It is read in ranges of one version of the object, so that one that is replaced
 // meanwhile is told.
 
-import { randomUUID } from 'node:crypto'
 import { type FileHandle, open as openFile } from 'node:fs/promises'
 import { RepriseError } from '../../core/errors.ts'
 import { type ClientOptions, S3Client } from './client.ts'
 import { locate } from './location.ts'
+import { Multipart } from './multipart.ts'
 
 const partBytes = 16 * 1024 * 1024
 /** There are at most 10,000; files grow while nobody looks. */
@@ -89,47 +89,17 @@ async function inParts(
   size: number,
   onlyNew: boolean,
 ): Promise<boolean> {
-  const what = `write ${key}`
-  const mark = randomUUID()
-  const begun = await client.send({
-    ...{ method: 'POST', key, query: { uploads: '' }, what },
-    headers: { 'x-amz-meta-reprise-write': mark },
-  })
-  const uploadId = /<UploadId>([^<]*)<\/UploadId>/.exec(new TextDecoder().decode(begun.bytes))?.[1] ?? ''
+  const upload = await Multipart.begin(client, key)
+  let isWritten = false
   try {
     const bytes = Math.max(partBytes, Math.ceil(size / partsMax))
-    const count = Math.ceil(size / bytes)
-    const tags: string[] = []
-    await each(count, async (i) => {
-      const body = await read(file, i * bytes, Math.min(bytes, size - i * bytes))
-      const query = { partNumber: String(i + 1), uploadId }
-      const { headers } = await client.send({ method: 'PUT', key, query, body, what })
-      tags[i] = headers.get('etag') ?? ''
+    await each(Math.ceil(size / bytes), async (i) => {
+      await upload.put(i, await read(file, i * bytes, Math.min(bytes, size - i * bytes)))
     })
-    const parts = tags.map((tag, i) => `<Part><PartNumber>${i + 1}</PartNumber><ETag>${tag}</ETag></Part>`)
-    const list = `<CompleteMultipartUpload>${parts.join('')}</CompleteMultipartUpload>`
-    const body = new TextEncoder().encode(list)
-    const query = { uploadId }
-    return await joined(client, key, mark, () =>
-      client.write({ method: 'POST', key, query, body, what }, onlyNew, mark),
-    )
-  } catch (error) {
-    // What stays of it is paid for: given back as far as that can be done.
-    await client
-      .send({ method: 'DELETE', key, query: { uploadId }, accepts: [404], what: `give up ${key}` })
-      .catch(() => undefined)
-    throw error
-  }
-}
-
-/** Asked a second time because the answer was lost, the upload is gone: then the object has our mark. */
-async function joined(client: S3Client, key: string, mark: string, join: () => Promise<boolean>): Promise<boolean> {
-  try {
-    return await join()
-  } catch (error) {
-    const { headers } = await client.send({ method: 'HEAD', key, accepts: [404], what: `look at ${key}` })
-    if (headers.get('x-amz-meta-reprise-write') === mark) return true
-    throw error
+    isWritten = await upload.join(onlyNew)
+    return isWritten
+  } finally {
+    if (!isWritten) await upload.giveUp()
   }
 }
 

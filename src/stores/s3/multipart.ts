@@ -1,0 +1,71 @@
+// An object that is written in parts: it is there whole when the parts are joined, and not before. Of one that is not joined,
+// nothing is seen; what it takes is paid for, so it is given up as far as that can be done.
+
+import { randomUUID } from 'node:crypto'
+import type { S3Client } from './client.ts'
+
+const giveUpMs = 10_000
+
+/** @example const upload = await Multipart.begin(client, 'app.rpb'); await upload.put(0, bytes); await upload.join(false) */
+export class Multipart {
+  readonly #client: S3Client
+  readonly #key: string
+  readonly #id: string
+  readonly #mark: string
+  readonly #signal: AbortSignal | undefined
+  readonly #tags: string[] = []
+
+  private constructor(client: S3Client, key: string, id: string, mark: string, signal: AbortSignal | undefined) {
+    this.#client = client
+    this.#key = key
+    this.#id = id
+    this.#mark = mark
+    this.#signal = signal
+  }
+
+  static async begin(client: S3Client, key: string, signal?: AbortSignal): Promise<Multipart> {
+    const mark = randomUUID()
+    const { bytes } = await client.send({
+      ...{ method: 'POST', key, query: { uploads: '' }, what: `write ${key}`, signal },
+      headers: { 'x-amz-meta-reprise-write': mark },
+    })
+    const id = /<UploadId>([^<]*)<\/UploadId>/.exec(new TextDecoder().decode(bytes))?.[1] ?? ''
+    return new Multipart(client, key, id, mark, signal)
+  }
+
+  /** Numbered from 0, in any order. All but the last have 5 MiB or more. */
+  async put(i: number, body: Uint8Array): Promise<void> {
+    const query = { partNumber: String(i + 1), uploadId: this.#id }
+    const { headers } = await this.#client.send({ ...this.#about, method: 'PUT', query, body })
+    this.#tags[i] = headers.get('etag') ?? ''
+  }
+
+  /** False: it was to be new, and there is one already. */
+  async join(onlyNew: boolean): Promise<boolean> {
+    const parts = this.#tags.map((tag, i) => `<Part><PartNumber>${i + 1}</PartNumber><ETag>${tag}</ETag></Part>`)
+    const list = `<CompleteMultipartUpload>${parts.join('')}</CompleteMultipartUpload>`
+    const body = new TextEncoder().encode(list)
+    const query = { uploadId: this.#id }
+    try {
+      return await this.#client.write({ ...this.#about, method: 'POST', query, body }, onlyNew, this.#mark)
+    } catch (error) {
+      this.#signal?.throwIfAborted()
+      // Asked a second time because the answer was lost, the upload is gone: then the object has our mark.
+      const look = { method: 'HEAD', key: this.#key, accepts: [404], what: `look at ${this.#key}` } as const
+      const { headers } = await this.#client.send(look)
+      if (headers.get('x-amz-meta-reprise-write') === this.#mark) return true
+      throw error
+    }
+  }
+
+  /** Also when its signal has fired. */
+  async giveUp(): Promise<void> {
+    const { key, query, what } = { key: this.#key, query: { uploadId: this.#id }, what: `give up ${this.#key}` }
+    const signal = AbortSignal.timeout(giveUpMs)
+    await this.#client.send({ method: 'DELETE', key, query, accepts: [404], what, signal }).catch(() => undefined)
+  }
+
+  get #about() {
+    return { key: this.#key, what: `write ${this.#key}`, signal: this.#signal }
+  }
+}

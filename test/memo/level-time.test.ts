@@ -97,6 +97,35 @@ describe('a level that fails', () => {
     expect([await guarded.fetch('k'), waits.length]).toEqual([null, 2])
   })
 
+  it('one that sends much at once is not taken for one that stands still', async () => {
+    for (const pieceBytes of [1 << 20, 0]) {
+      let isTaken = false
+      let go: () => void = () => undefined
+      const gate = new Promise<void>((resolve) => {
+        go = resolve
+      })
+      const bulky: CacheLevel = {
+        ...{ name: 'bulky', pieceBytes },
+        access: async () => ({ scope: 'main', mayWrite: true }),
+        get: async () => null,
+        async put(_key, body) {
+          for await (const _ of body) {
+            isTaken = true
+            await gate
+          }
+        },
+      }
+      const { guarded, problems, pass } = build(bulky, 5000)
+      const body = async () => pieces(Buffer.alloc(2 << 20), 1 << 20)
+      guarded.upload({ key: 'k', body, mayPut: () => true })
+      await expect.poll(() => isTaken).toBe(true)
+      pass(20_000)
+      go()
+      await guarded.settled()
+      expect(problems.length).toBe(pieceBytes > 0 ? 0 : 1)
+    }
+  })
+
   it('takes uploads a few at a time, and no more than so many wait', async () => {
     const shelf = new Shelf()
     let most = 0

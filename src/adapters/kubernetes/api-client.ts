@@ -3,7 +3,7 @@
 import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http'
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https'
 import { RepriseError } from '../../core/errors.ts'
-import type { Connect, Credentials } from './connection.ts'
+import type { Connect, Credentials } from './credentials.ts'
 
 export interface Ask {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
@@ -118,11 +118,12 @@ export class ApiClient {
   }
 
   /** Sockets are kept for as long as they would be opened the same way. */
-  #agentFor({ server, tls }: Credentials, isTls: boolean): HttpAgent {
-    const made = JSON.stringify([server.href, tls])
+  #agentFor({ server, tls, proxy }: Credentials, isTls: boolean): HttpAgent {
+    const made = JSON.stringify([server.href, tls, proxy?.url])
     if (this.#agent?.made === made) return this.#agent.agent
     const kept = { keepAlive: true, keepAliveMsecs: keepAliveMs }
-    const agent = isTls ? new HttpsAgent({ ...kept, ...tls }) : new HttpAgent(kept)
+    const direct = () => (isTls ? new HttpsAgent({ ...kept, ...tls }) : new HttpAgent(kept))
+    const agent = proxy?.agent ?? direct()
     this.#agent = { made, agent }
     return agent
   }

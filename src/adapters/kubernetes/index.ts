@@ -4,7 +4,8 @@ import type { ApiNames } from '../../core/resource/api-names.ts'
 import type { OriginKind, ResourceOrigin } from '../../layers/resource/origin.ts'
 import { ApiClient } from './api-client.ts'
 import { KubernetesCollection } from './collection.ts'
-import { connectTo, type Kubeconfig, type KubernetesAddress } from './connection.ts'
+import { connectTo, type KubernetesAddress } from './connection.ts'
+import type { Kubeconfig } from './kubeconfig.ts'
 
 export type { ApiNames, ApiOptions } from '../../core/resource/api-names.ts'
 export type { FieldOwners } from '../../core/resource/field-owners.ts'
@@ -17,7 +18,8 @@ export type {
   OriginPage,
   ResourceOrigin,
 } from '../../layers/resource/origin.ts'
-export type { Kubeconfig, KubernetesAddress } from './connection.ts'
+export type { KubernetesAddress } from './connection.ts'
+export type { Kubeconfig } from './kubeconfig.ts'
 
 /**
  * Any API server of Kubernetes: by its address, by a kubeconfig (a file, or `{ kubeconfig, context }`), or as a pod finds it.

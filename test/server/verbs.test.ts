@@ -57,6 +57,7 @@ const verbs: Readonly<Record<string, readonly string[] | string>> = {
   advise: 'asks a person',
   completion: 'is for a shell',
   cache: 'runs commands of the machine',
+  exec: 'runs commands of the machine',
   state: 'reads what only the code of a pipeline can read',
   rebuild: 'needs the code of a projection, in a process of its own',
   group: 'acts on many timelines at once: a decision for a person at the machine',

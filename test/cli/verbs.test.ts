@@ -166,7 +166,7 @@ it('terminate and settle reach a run, and verbs that a model lacks name the righ
     expect(ran.code, args.join(' ')).toBe(2)
     return ran.stderr
   }
-  expect(await refused('signal', 'night', 'go')).toContain('cancel asks a job to stop')
+  expect(await refused('signal', 'night', 'go')).toContain('stop asks a job to stop')
   expect(await refused('retry', 'night')).toContain('redrive')
   expect(await refused('rollback', 'migrate/schema@1', '--yes')).toContain('add a step that undoes it')
   expect(await refused('fork', 'migrate/schema@1', 'other')).toContain('add a step that undoes it')

@@ -42,12 +42,20 @@ export async function runPipeline(
       output.line(`${definition.name}: ${status}, ${count(records, 'record')} in all`)
     })
     if (deadLetters > 0) output.note(`${count(deadLetters, 'dead letter')}: reprise dead ${run.timeline}`)
+    if (status === 'cancelled') endSoon()
     if (interruption.isAsked && status === 'suspended') return { report, code: exit.interrupted }
     return { report, code: deadLetters > 0 ? exit.partly : exit.ok }
   } finally {
     stopShowing()
     interruption.off()
   }
+}
+
+/** Whatever a sink that was given up still holds open, once all that was printed is out. */
+function endSoon(): void {
+  setInterval(() => {
+    if (process.stdout.writableLength === 0 && process.stderr.writableLength === 0) process.exit()
+  }, 500).unref()
 }
 
 /** Its partitions are shared among threads, each a worker of its own; all of it is one command. */

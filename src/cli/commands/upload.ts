@@ -56,6 +56,7 @@ const upload: Command = async ({ args, options, output, env }) => {
       bar.end()
     }
     await sent.forget()
+    await checkUnchanged(file, size, mtimeMs)
     output.result({ url: sent.url, bytes: size, resumedFrom: from }, () =>
       output.line(`${sent.url} has ${size.toLocaleString('en')} bytes`),
     )
@@ -69,6 +70,13 @@ const upload: Command = async ({ args, options, output, env }) => {
 }
 
 export default upload
+
+async function checkUnchanged(file: string, size: number, modifiedMs: number): Promise<void> {
+  const now = await fileAt(file)
+  if (now.size === size && now.mtimeMs === modifiedMs) return
+  const what = `${file} was changed while it was sent: what the server has may be part old and part new; send it again`
+  throw new RepriseError('CONFLICT', what, { file })
+}
 
 class Sending {
   readonly #way: Way

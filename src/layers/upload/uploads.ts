@@ -261,6 +261,10 @@ export class Uploads {
       if (isReprise(error, 'ABORTED') && !hash && !(made && writer.arrived === 0)) {
         await writer.step({ ...typeOf(), events: events(), release: true })
       }
+      // Clients ask again where it stands after this, as after a takeover from another process.
+      if (stop.aborted && isReprise(error, 'ABORTED')) {
+        throw new RepriseError('FENCED', 'another request took this upload over: ask where it stands', {}, error)
+      }
       throw error
     }
     if (hash && !equalBytes(hash.digest(), checksum.digest)) {

@@ -166,6 +166,32 @@ onEveryStore('controllers', (world) => {
     await quick.close()
   })
 
+  it('look at what was given up and has gone meanwhile when they start, and its letter goes', async () => {
+    const rp = await (await world()).engine()
+    const wanted = await rp.open(deployments)
+    const gone: string[] = []
+    const strict = controller('strict', {
+      watch: [deployments],
+      retry: soon,
+      reconcile({ name, object }) {
+        if (object || name === 'never') throw new GiveUp('there is no such image')
+        gone.push(name)
+      },
+    })
+    for (const name of ['bad', 'never']) await wanted.create({ name, spec: { replicas: 1 } })
+    let working = await rp.open(strict)
+    await working.settled()
+    expect((await working.letters()).map(({ key }) => key)).toEqual(['bad', 'never'])
+    await working.close()
+    for (const name of ['bad', 'never']) await wanted.delete(name)
+    working = await rp.open(strict)
+    await working.settled()
+    expect(new Set(gone)).toEqual(new Set(['bad']))
+    expect(await working.letters()).toMatchObject([{ key: 'never', item: { name: 'never', deleted: true } }])
+    expect((await rp.head('controller/strict'))!.attributes.dead).toBe(1)
+    await working.close()
+  })
+
   it('that were overtaken report nothing any more, and their calls to the outside are not made twice', async () => {
     const here = await world()
     const wanted = await (await here.engine({ worker: 'writer' })).open(deployments)

@@ -117,6 +117,45 @@ onEveryStore('informers', (world) => {
     expect(seen).not.toContain('modified c=n3')
   })
 
+  it('tell the end of an object that was given up, and its letter goes with it, or says that it is gone', async () => {
+    const here = await world()
+    const rp = await here.engine()
+    await declareKinds(rp)
+    const handle = await rp.open(pods)
+    const seen: string[] = []
+    const tried: string[] = []
+    const fails = ({ type, name }: InformerEvent<Pod>) => {
+      tried.push(`${type} ${name}`)
+      return type === 'added' || name === 'never'
+    }
+    let cache = await rp.open(noting(seen, fails))
+    for (const name of ['now', 'away', 'again', 'never']) await handle.create({ name, spec: { node: 'n1' } })
+    await cache.settled()
+    expect((await cache.letters()).map(({ key }) => key)).toEqual(['again', 'away', 'never', 'now'])
+    await handle.delete('now')
+    await cache.settled()
+    expect(seen.splice(0)).toEqual(['deleted now=n1'])
+    await cache.close()
+    for (const name of ['away', 'again', 'never']) await handle.delete(name)
+    await handle.create({ name: 'again', spec: { node: 'n2' } })
+    cache = await rp.open(noting(seen, fails))
+    await cache.settled()
+    expect(seen.splice(0).sort()).toEqual(['deleted again', 'deleted away'])
+    expect(await cache.letters()).toMatchObject([
+      { key: 'again', item: { spec: { node: 'n2' } } },
+      { key: 'never', revision: 0, item: { name: 'never', deleted: true } },
+    ])
+    // It counts as handled: nobody is told of its end again.
+    await discard(rp, [(await rp.head('informer/cache'))!], ['never'])
+    await until(async () => (await cache.letters()).length === 1)
+    await cache.close()
+    tried.splice(0)
+    cache = await rp.open(noting(seen, fails))
+    await cache.settled()
+    expect(tried).toEqual([])
+    expect((await rp.head('informer/cache'))!.attributes.dead).toBe(1)
+  })
+
   it('after a crash, call again for what was not noted as handled, and for nothing else', async () => {
     const here = await world()
     const writer = await (await here.engine({ worker: 'writer' })).open(pods)
@@ -160,4 +199,26 @@ it('the planted bug informer-unrecorded makes an informer handle everything agai
   await (await two.open(noting(seen))).settled()
   await two.close()
   expect(seen).toEqual(['added a=n', 'added a=n'])
+})
+
+it('a letter of an informer that did not note its first calls yet goes with its object', async () => {
+  const shared = createWorld()
+  const engine = (planted: readonly string[]): Reprise => {
+    const store = openMemory({ namespace: 'default', hash: sha256, world: shared })
+    return createEngine({ store, planted: new Set(planted) }, { worker: 'test' })
+  }
+  const one = engine(['begins-unnoted'])
+  const before = await one.open(pods)
+  await before.create({ name: 'a', spec: { node: 'n' } })
+  const failing = await one.open(noting([], () => true))
+  await failing.settled()
+  expect(await failing.letters()).toHaveLength(1)
+  await before.delete('a')
+  await one.close()
+  const two = engine([])
+  const seen: string[] = []
+  const cache = await two.open(noting(seen))
+  await cache.settled()
+  expect([seen, await cache.letters()]).toEqual([['deleted a'], []])
+  await two.close()
 })

@@ -20,7 +20,7 @@ export interface HandledObject {
 }
 
 export interface FollowerLetter extends ModelLetter {
-  /** The revision at which it was given up on. */
+  /** The revision at which it was given up on; 0: the object was gone by then. */
   readonly revision: number
   readonly uid: string
 }

@@ -207,7 +207,10 @@ class Informing implements Session {
       // What was handled and is not there any more has gone while nobody looked.
       listed: () => {
         if (kernel.planted.has('relist-misses-deletions')) return
-        for (const name of open.state.handled.keys()) if (!resource.peek(name)) this.#consider(name)
+        const { handled, letters } = open.state
+        for (const known of [handled, letters]) {
+          for (const name of known.keys()) if (!resource.peek(name)) this.#consider(name)
+        }
       },
     })
   }
@@ -235,7 +238,8 @@ class Informing implements Session {
     const last = handled.get(name)
     const letter = letters.get(name)
     if (letter && letter.revision === (object?.revision ?? 0)) return false
-    return object ? last?.revision !== object.revision : last !== undefined
+    // A letter alone says that the handler was called: informers did not always note that before.
+    return object ? last?.revision !== object.revision : last !== undefined || letter !== undefined
   }
 
   async #handle(name: string, attempt: number, signal: AbortSignal): Promise<null> {
@@ -244,7 +248,7 @@ class Informing implements Session {
       const object = this.#resource.peek(name)
       // Another one of its name has come: the end of the one before is handled first.
       const isEnd = !object || (last !== undefined && last.uid !== object.uid)
-      const uid = isEnd ? last!.uid : object.uid
+      const uid = isEnd ? (last ?? this.#open.state.letters.get(name))!.uid : object.uid
       const type = isEnd ? 'deleted' : last && last.revision > 0 ? 'modified' : 'added'
       // If this process dies in the handler and the object goes meanwhile, its end must be handled all the same.
       if (!last && !this.#planted.has('begins-unnoted'))
@@ -292,7 +296,7 @@ class Informing implements Session {
     const uid = object?.uid ?? this.#open.state.handled.get(name)?.uid ?? ''
     const letter = letterOf(
       name,
-      object ?? { name, uid },
+      object ?? { name, uid, deleted: true },
       { revision: object?.revision ?? 0, uid },
       attempts,
       error,

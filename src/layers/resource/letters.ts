@@ -7,7 +7,7 @@ import type { Engine } from '../../engine/definition.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
 import type { Target } from '../../engine/model.ts'
 import { recover } from '../../engine/recovery/recover.ts'
-import type { OpenTimeline } from '../../engine/timeline.ts'
+import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
 import { type FollowerLetter, type FollowerState, followerFold } from './follower-state.ts'
 
 const kinds = { redrive: 'follower.redrive', discard: 'follower.discard' } as const
@@ -50,9 +50,19 @@ export async function applyMail(engine: Host, open: OpenTimeline<FollowerState>)
       const asked = (engine.openMessage(message) as { readonly keys: readonly string[] | null }).keys
       const keys = (asked ?? [...open.state.letters.keys()]).filter((key) => open.state.letters.has(key))
       const isRedrive = message.kind === kinds.redrive
-      const entries = keys.length > 0 ? [{ type: isRedrive ? 'redriven' : 'discarded', data: { keys } }] : []
+      const entries: NewEntry[] =
+        keys.length > 0 ? [{ type: isRedrive ? 'redriven' : 'discarded', data: { keys } }] : []
+      if (!isRedrive) entries.push(...endsOf(keys, open.state))
       const dead = open.state.letters.size - keys.length
       await open.write(entries, { consume: [message.id], attributes: { dead } })
     }
   }
+}
+
+/** Of what was given up when it was gone, its end counts as handled: otherwise whoever starts next is told of it again. */
+function endsOf(keys: readonly string[], { letters }: FollowerState): NewEntry[] {
+  return keys.flatMap((n) => {
+    const { revision, uid: u } = letters.get(n)!
+    return revision === 0 ? [{ type: 'handled', data: { n, r: null, u } }] : []
+  })
 }

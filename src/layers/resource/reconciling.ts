@@ -59,7 +59,7 @@ export class Reconciling implements Session {
       (handle, i) =>
         new Following(kernel, handle, {
           event: (event, isInitial) => (i === 0 ? this.#changed(event, isInitial) : this.#concerned(event, i)),
-          listed: () => undefined,
+          listed: () => (i === 0 ? this.#lookAtLetters() : undefined),
         }),
     )
   }
@@ -89,6 +89,11 @@ export class Reconciling implements Session {
     else this.#generations.set(name, generation)
     // What is desired has changed: that may be what mends it, so it does not wait for the end of a pause.
     this.#runner.add(name, !isInitial && (type !== 'modified' || before !== generation))
+  }
+
+  /** Of what has gone while nobody looked, only its letter is left: this is where it goes, too. */
+  #lookAtLetters(): void {
+    for (const name of this.#options.open.state.letters.keys()) if (!this.#primary.peek(name)) this.#runner.add(name)
   }
 
   #concerned({ object }: ObjectEvent, i: number): void {
@@ -148,7 +153,14 @@ export class Reconciling implements Session {
     const { open } = this.#options
     const object = this.#primary.peek(name)
     const at = { revision: object?.revision ?? 0, uid: object?.uid ?? '' }
-    const letter = letterOf(name, object ?? { name }, at, attempts, error, this.#engine.kernel.clock.now())
+    const letter = letterOf(
+      name,
+      object ?? { name, deleted: true },
+      at,
+      attempts,
+      error,
+      this.#engine.kernel.clock.now(),
+    )
     const { letters } = open.state
     const dead = letters.size + (letters.has(name) ? 0 : 1)
     await open.write([{ type: 'gaveUp', data: { letter } }], { attributes: { dead } })

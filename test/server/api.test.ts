@@ -190,8 +190,8 @@ describe('each route', () => {
     const elsewhere = ['startRun', 'awaitResult', 'listRemote', 'startRemoteJob', 'claimRemote', 'heartbeatRemote']
     const files = ['settleRemote', 'exportTimeline', 'exportProgress', 'importTimeline', 'importProgress']
     const tools = ['mcp', 'mcpStream']
-    // In test/server/caches.test.ts, configs.test.ts and kubernetes.test.ts.
-    const groups = ['caches', 'configs', 'kubernetes']
+    // In test/server/caches.test.ts, configs.test.ts and kubernetes.test.ts, and in test/upload.
+    const groups = ['caches', 'configs', 'kubernetes', 'uploads']
     const caches = routes.filter(({ tag }) => groups.includes(tag)).map(({ id }) => id)
     expect(
       routes

@@ -9,6 +9,7 @@ import { now } from './live.ts'
 import { type Loaded, useGet } from './loading.ts'
 import { hrefOf } from './route.ts'
 import { about } from './session.ts'
+import { type Setting, Settings } from './settings.tsx'
 import { Table } from './table.tsx'
 import type { Letter, SearchAnswer, Worker } from './types.ts'
 import { Chip, CommandLine, Dot, OpenJson, Problems, Status, Time, TimelineLink } from './ui.tsx'
@@ -43,6 +44,7 @@ interface MemoUse {
   readonly memo: string
   readonly hits: number
   readonly misses: number
+  readonly missed: readonly { readonly at: number; readonly why: string }[]
 }
 
 interface Consumer {
@@ -78,7 +80,14 @@ export function System() {
   const caches = useGet<{ caches: readonly CacheUse[]; memos: readonly MemoUse[] }>(whole('v1/caches'))
   const configs = useGet<{ items: readonly { readonly config: string }[] }>('v1/configs')
   const resources = useGet<SearchAnswer>('v1/search', { kind: 'resource', limit: 50 })
+  const settings = useGet<{ settings: readonly Setting[] }>(whole('v1/settings'))
   const doctor = useGet<Doctor>(whole('v1/doctor'))
+  const missed = caches.value?.memos.flatMap((each) =>
+    each.missed.map(({ at, why }, i) => ({
+      key: `${each.memo} ${at} ${i}`,
+      cells: [each.memo, why, <Time key="a" at={at} />],
+    })),
+  )
   useEffect(() => {
     const often = [workers, queues, consumers, pipelines, memos, caches]
     const timer = setInterval(() => {
@@ -229,6 +238,14 @@ export function System() {
         />
       </Part>
       <Part
+        title="Why memos missed"
+        loaded={caches}
+        count={missed?.length}
+        none="None has missed since this server started."
+      >
+        <Table name="Why memos missed" heads={['Memo', 'Why it was not there', '>When']} rows={missed ?? []} />
+      </Part>
+      <Part
         title="Consumers of the feed"
         loaded={consumers}
         count={consumers.value?.consumers.length}
@@ -267,6 +284,9 @@ export function System() {
             ],
           }))}
         />
+      </Part>
+      <Part title="Settings" loaded={settings} count={settings.value?.settings.length} none="None are told.">
+        <Settings settings={settings.value?.settings ?? []} />
       </Part>
     </div>
   )

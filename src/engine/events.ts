@@ -68,6 +68,8 @@ export interface EngineEvents {
   readonly recalled: {
     readonly memo: string
     readonly from: 'memory' | 'store' | 'stale' | 'remote' | 'computed' | 'failed'
+    /** Where nothing was there: why, in words. Asks the store, and is for those who show it to people. */
+    readonly why?: () => Promise<string>
   }
   readonly 'store-retry': { readonly error: unknown; readonly attempt: number }
   readonly 'worker-retired': { readonly worker: string; readonly because: string }

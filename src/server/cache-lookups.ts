@@ -15,7 +15,24 @@ export interface MemoLookups {
   readonly memo: string
   readonly hits: number
   readonly misses: number
+  /** The last of the misses, the newest first. */
+  readonly missed: readonly MemoMiss[]
 }
+
+export interface MemoMiss {
+  readonly at: number
+  /** In words, as `explain` says it. */
+  readonly why: string
+}
+
+interface Miss {
+  readonly at: number
+  readonly ask: () => Promise<string>
+  /** Asked once, and only when somebody looks. */
+  why: Promise<string> | null
+}
+
+const missesKept = 20
 
 interface Counted {
   hits: number
@@ -26,11 +43,14 @@ export class CacheLookups {
   readonly #metrics: Metrics
   readonly #byDoor = new Map<string, Counted>()
   readonly #byMemo = new Map<string, Counted>()
+  readonly #missed = new Map<string, Miss[]>()
+  readonly #now: () => number
   /** Hears no more of memos. */
   readonly close: () => void
 
-  constructor(metrics: Metrics, events: Events) {
+  constructor(metrics: Metrics, events: Events, now: () => number) {
     this.#metrics = metrics
+    this.#now = now
     this.close = events.on('recalled', (told) => this.#recalled(told))
   }
 
@@ -43,13 +63,27 @@ export class CacheLookups {
     return [...this.#byDoor].map(([door, counted]) => ({ door, ...counted }))
   }
 
-  memos(): MemoLookups[] {
-    return [...this.#byMemo].map(([memo, counted]) => ({ memo, ...counted }))
+  async memos(): Promise<MemoLookups[]> {
+    const all: MemoLookups[] = []
+    for (const [memo, counted] of this.#byMemo) {
+      const missed: MemoMiss[] = []
+      for (const miss of this.#missed.get(memo) ?? []) {
+        miss.why ??= miss.ask().catch((error) => `nobody can tell: ${(error as Error).message}`)
+        missed.push({ at: miss.at, why: await miss.why })
+      }
+      all.push({ memo, ...counted, missed })
+    }
+    return all
   }
 
-  #recalled({ memo, from }: EngineEvents['recalled']): void {
+  #recalled({ memo, from, why }: EngineEvents['recalled']): void {
     countIn(this.#byMemo, memo, from !== 'computed' && from !== 'failed')
+    if (why) this.#missed.set(memo, [{ at: this.#now(), ask: why, why: null }, ...this.#lastOf(memo)])
     this.#metrics.add('reprise_memo_lookups_total', 1, { memo, result: from })
+  }
+
+  #lastOf(memo: string): readonly Miss[] {
+    return (this.#missed.get(memo) ?? []).slice(0, missesKept - 1)
   }
 }
 

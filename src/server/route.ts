@@ -14,6 +14,7 @@ import type { Metrics } from './metrics.ts'
 import type { Problem } from './problem.ts'
 import type { RemoteJobs } from './remote-jobs.ts'
 import type { Schema } from './schema.ts'
+import type { ServerSetting } from './settings.ts'
 import type { SharedFeed } from './shared-feed.ts'
 import type { Sidecars } from './sidecar/sidecars.ts'
 import type { TimelineIndex } from './timeline-index.ts'
@@ -126,6 +127,9 @@ export interface ServerParts {
   readonly definitions: readonly unknown[]
   readonly basePath: string
   readonly readOnly: boolean
+  /** The settings of `serve`, and what the program around it says of them. */
+  readonly given: readonly ServerSetting[]
+  readonly ofHost: readonly ServerSetting[]
   /** All of them, for those that are made of others. */
   readonly routes: readonly Route[]
   /** Null: there are no tools for language models. */

@@ -34,6 +34,7 @@ import { namespaceOf, PathPattern } from './request.ts'
 import type { McpMode, Route, ServerParts } from './route.ts'
 import { routes } from './routes/index.ts'
 import { isUploadDefinition } from './routes/uploads.ts'
+import { givenSettings, type ServerSetting } from './settings.ts'
 import { SharedFeed } from './shared-feed.ts'
 import { Sidecars } from './sidecar/sidecars.ts'
 import { TimelineIndex } from './timeline-index.ts'
@@ -75,6 +76,8 @@ export interface ServeSettings {
   readonly mcp?: McpMode
   /** What is forgotten of build caches by itself: unused for so long, or beyond so many bytes. Nothing if left out. */
   readonly cacheKeep?: CacheKeep
+  /** For people: where the program around it has its settings from, in place of "an option of serve()". Never a secret. */
+  readonly settings?: readonly ServerSetting[]
 }
 
 export interface Server {
@@ -90,7 +93,7 @@ export interface Server {
 
 const known = namesOf<ServeOptions>({
   ...{ tokens: true, authorize: true, readOnly: true, namespaces: true, origins: true, basePath: true },
-  ...{ definitions: true, limits: true, mcp: true, cacheKeep: true },
+  ...{ definitions: true, limits: true, mcp: true, cacheKeep: true, settings: true },
 })
 
 /** @example const handler = serve(rp, { tokens: [{ name: 'me', token, role: 'write' }] }) */
@@ -124,7 +127,7 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
       index: new TimelineIndex(of, limits.indexedTimelines),
       access,
       metrics,
-      lookups: new CacheLookups(metrics, of.events),
+      lookups: new CacheLookups(metrics, of.events, () => hostOf(of).kernel.clock.now()),
       sidecars: new Sidecars(of, limits.openTimelines),
       feed: new SharedFeed(hostOf(of).kernel),
       answers: new Answers(of, limits.answersMs),
@@ -134,6 +137,8 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
       definitions: options.definitions ?? [],
       basePath,
       readOnly,
+      given: givenSettings(options),
+      ofHost: options.settings ?? [],
       routes,
       mcp: options.mcp ?? null,
       ask: handle,

@@ -130,6 +130,7 @@ const calls: readonly (readonly [id: string, path: string, ask: Ask, told: objec
   ['listWorkers', '/v1/workers', {}, { workers: [{ isAlive: true }] }],
   ['listConsumers', '/v1/consumers', {}, { consumers: [] }],
   ['listCaches', '/v1/caches', {}, { caches: [], memos: [] }],
+  ['listSettings', '/v1/settings', {}, {}],
   ['readLog', '/v1/log?limit=5', {}, {}],
   ['verify', '/v1/verify', { body: {} }, { ok: true, faults: [] }],
   ['drill', '/v1/drill', { body: { timelines: ['ann/visits'] } }, { ok: true }],

@@ -137,6 +137,22 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await board.show('#/system')
     const memos = board.page.getByRole('table', { name: 'Memos' })
     await memos.getByRole('row', { name: 'square 50 % 1 1' }).waitFor()
+    const why = board.page.getByRole('table', { name: 'Why memos missed' })
+    await why.getByRole('row', { name: /^square other arguments/ }).waitFor()
+    await why.scrollIntoViewIfNeeded()
+    await board.picture('system-memos')
+  })
+
+  it('shows the settings of the server with where each came from, what somebody said first', async () => {
+    await board.show('#/system')
+    const settings = board.page.getByRole('table', { name: 'Settings' })
+    await settings.getByRole('row', { name: 'access tokens option serve()' }).waitFor()
+    await settings.getByRole('row', { name: 'limits.concurrency 128 default' }).waitFor()
+    const origins = await settings.locator('tbody tr td:last-child').allInnerTexts()
+    const usual = origins.indexOf('default')
+    expect([usual > 0, new Set(origins.slice(usual))]).toEqual([true, new Set(['default'])])
+    await settings.scrollIntoViewIfNeeded()
+    await board.picture('system-settings')
   })
 
   it('has no button that works for somebody who may only look', async () => {

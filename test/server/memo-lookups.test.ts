@@ -5,6 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { afterEach, expect, it } from 'vitest'
+import { hostOf } from '../../src/engine/host.ts'
+import { open } from '../../src/index.ts'
 import { command, memo } from '../../src/layers/memo/index.ts'
 import { startServer, type TestServer } from './support.ts'
 
@@ -13,8 +15,8 @@ afterEach(async () => {
   for (const clean of cleanups.splice(0).reverse()) await clean()
 })
 
-async function served(): Promise<TestServer> {
-  const here = await startServer()
+async function served(options: Parameters<typeof startServer>[0] = {}): Promise<TestServer> {
+  const here = await startServer(options)
   cleanups.push(() => here.close())
   return here
 }
@@ -70,7 +72,7 @@ it('counts a failure that is remembered, an old result and a command like any ot
   const here = await served()
   const failing = await here.rp.open(memo('failing', { version: 1, errors: '1h', cacheBytes: 0, run: () => half(-1) }))
   for (let i = 0; i < 3; i++) await expect(failing.call()).rejects.toThrow('no')
-  expect(await memosOf(here)).toEqual([{ memo: 'failing', hits: 2, misses: 1 }])
+  expect(await memosOf(here)).toMatchObject([{ memo: 'failing', hits: 2, misses: 1 }])
 
   const old = await here.rp.open(memo('old', { version: 1, ttl: 0, stale: '1h', cacheBytes: 0, run: half }))
   expect([await old.call(4), await old.call(4)]).toEqual([2, 2])
@@ -89,6 +91,62 @@ it('counts a failure that is remembered, an old result and a command like any ot
   expect(await figuresOf(here, 'copy')).toEqual({ computed: 1, store: 1 })
 })
 
+it('says of each of the last misses what was another than before', async () => {
+  const here = await served({ rp: await open('memory:', { housekeeping: false, redundancy: false }) })
+  const folder = mkdtempSync(join(tmpdir(), 'reprise-lookups-'))
+  cleanups.push(() => rmSync(folder, { recursive: true, force: true }))
+  cleanups.push(() => delete process.env.LOOKUPS_MODE)
+  const write = (text: string) => writeFileSync(join(folder, 'in.txt'), text)
+  const of = (version: number) =>
+    memo('why', { version, directory: folder, inputs: ['in.txt'], env: ['LOOKUPS_MODE'], cacheBytes: 0, run: half })
+  const whys = async (name = 'why') => {
+    const found = (await memosOf(here)).find((each: { memo: string }) => each.memo === name)
+    return found.missed.map(({ why }: { why: string }) => why)
+  }
+  write('one')
+  const first = await here.rp.open(of(1))
+  await first.call(2)
+  expect(await whys()).toEqual(['nothing is remembered yet'])
+  await first.call(4)
+  expect((await whys())[0]).toBe('other arguments')
+  write('another')
+  await first.call(2)
+  expect((await whys())[0]).toBe('file in.txt changed')
+  process.env.LOOKUPS_MODE = 'fast'
+  await first.call(2)
+  expect((await whys())[0]).toBe('variable LOOKUPS_MODE was added')
+  const second = await here.rp.open(of(2))
+  await second.call(2)
+  expect((await whys())[0]).toBe('another version')
+  // A hit explains nothing, and what was said stays as it was.
+  await second.call(2)
+  const all = ['another version', 'variable LOOKUPS_MODE was added', 'file in.txt changed', 'other arguments']
+  expect(await whys()).toEqual([...all, 'nothing is remembered yet'])
+
+  const old = await here.rp.open(memo('old', { version: 1, ttl: 0, cacheBytes: 0, run: half }))
+  for (let i = 0; i < 2; i++) await old.call(2)
+  expect((await whys('old'))[0]).toBe('too old')
+
+  const long = (n: number) => 'x'.repeat(50_000 + n)
+  const broken = await here.rp.open(memo('broken', { version: 1, cacheBytes: 0, run: long }))
+  await broken.call(2)
+  const { blobs } = hostOf(here.rp).kernel.store
+  for (const { digest } of await blobs.list(null, 100)) await blobs.delete([digest], Number.MAX_SAFE_INTEGER)
+  await broken.call(2)
+  expect((await whys('broken'))[0]).toBe('what was remembered is damaged')
+})
+
+it('keeps the last twenty', async () => {
+  const here = await served()
+  const handle = await here.rp.open(memo('many', { version: 1, run: half }))
+  for (let i = 0; i < 30; i++) await handle.call(i)
+  const [{ misses, missed }] = await memosOf(here)
+  expect([misses, missed.length, new Set(missed.map(({ why }: { why: string }) => why))]).toEqual([
+    ...[30, 20],
+    new Set(['other arguments']),
+  ])
+})
+
 it('is of this process: a server that was closed hears no more, and the next one starts from nothing', async () => {
   const here = await served()
   const handle = await here.rp.open(memo('half', { version: 1, run: half }))
@@ -99,5 +157,5 @@ it('is of this process: a server that was closed hears no more, and the next one
   cleanups.push(() => next.server.close())
   expect(await memosOf(next)).toEqual([])
   await handle.call(2)
-  expect(await memosOf(next)).toEqual([{ memo: 'half', hits: 1, misses: 0 }])
+  expect(await memosOf(next)).toEqual([{ memo: 'half', hits: 1, misses: 0, missed: [] }])
 })

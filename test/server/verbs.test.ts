@@ -93,7 +93,7 @@ it('each route is a verb of the command line, or stands here', () => {
     // What build tools ask for.
     ...routes.filter(({ tag }) => tag === 'caches').map(({ id }) => id),
     // What the dashboard asks for.
-    ...['search', 'listRelatives', 'storage', 'showFlow', 'listCaches'],
+    ...['search', 'listRelatives', 'storage', 'showFlow', 'listCaches', 'listSettings'],
   ]
   const named = new Set([...Object.values(verbs).flatMap((has) => (Array.isArray(has) ? has : [])), ...own])
   expect(routes.map(({ id }) => id).filter((id) => !named.has(id))).toEqual([])

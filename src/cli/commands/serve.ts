@@ -15,6 +15,7 @@ import { onInterrupt } from '../interrupt.ts'
 import { registerKnown } from '../models.ts'
 import { loadModule } from '../module.ts'
 import type { Output } from '../output.ts'
+import { serveSettings } from '../serve-settings.ts'
 import { sizeOf } from '../size.ts'
 import { openEngine, shownUrl, urlOf } from '../store.ts'
 import { problemWords } from '../tell.ts'
@@ -67,7 +68,8 @@ const serve: Command = async ({ options, output }) => {
     }
     await registerKnown(engine, module)
     const cacheKeep = cacheKeepOf(options)
-    const given = { tokens, readOnly, origins, definitions, namespaces, cacheKeep }
+    const settings = serveSettings(options, { url: urlOf(where), host, port, tokenFile })
+    const given = { tokens, readOnly, origins, definitions, namespaces, cacheKeep, settings }
     const handler = server.serve(engine, { ...given, ...(mcp && { mcp }) })
     if (isWorking) workHere(engine, definitions, module!, output)
     if (dev) void tryCode(engine, definitions).catch(() => undefined)

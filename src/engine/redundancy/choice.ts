@@ -40,6 +40,12 @@ export async function followRedundancy(kernel: Kernel): Promise<boolean> {
   return isOn
 }
 
+/** Whether somebody has ever said it; otherwise it is as usual. */
+export async function isRedundancyNoted({ store }: Pick<Kernel, 'store'>): Promise<boolean> {
+  const [head] = await store.head([timelineId(storeTimeline)])
+  return head?.attributes[attribute] !== undefined
+}
+
 /** Text that cannot be read is as good as nothing. */
 function isOnBy(text: unknown): boolean {
   if (typeof text !== 'string') return true

@@ -87,6 +87,8 @@ interface Obtained {
   readonly remembered: Remembered
   readonly from: CommandResult['from']
   readonly notKept: string | null
+  /** Why it was not there. */
+  readonly why?: ReturnType<Remembering['whyMissed']>
 }
 
 interface CommandValue {
@@ -176,6 +178,7 @@ export class CommandHandle {
       } catch (error) {
         if (how === 'anew' || !isReprise(error, ...damage)) throw error
         this.#remembering.problem(error)
+        this.#remembering.unfit(key, 'what was remembered is damaged')
       }
     }
     throw new RepriseError('CHECKPOINT_DAMAGED', `command ${this.name}: its result cannot be put in place`)
@@ -191,6 +194,7 @@ export class CommandHandle {
     const isFound = how === 'found' && !options.refresh
     const found = isFound ? await this.#remembering.find(key, { unverified: true }) : null
     if (found) return { remembered: found.remembered, from: 'store', notKept: null }
+    const why = this.#remembering.whyMissed(key)
     let executed: { readonly notKept: string | null } | null = null
     const remembered = await this.#remembering
       .compute(key, how === 'anew' ? { ...options, refresh: true } : options, async (id, taken) => {
@@ -199,16 +203,16 @@ export class CommandHandle {
         return made.remembered
       })
       .catch((error) => {
-        this.#remembering.recalled('failed', options)
+        this.#remembering.recalled('failed', options, why)
         throw error
       })
     const own = executed as { readonly notKept: string | null } | null
-    if (own) return { remembered, from: 'computed', notKept: own.notKept }
+    if (own) return { remembered, from: 'computed', notKept: own.notKept, why }
     return { remembered, from: remembered.envelope.origin ? 'remote' : 'store', notKept: null }
   }
 
   async #given(
-    { remembered, from, notKept }: Obtained,
+    { remembered, from, notKept, why = null }: Obtained,
     digests: FileDigests,
     options: CommandRunOptions,
   ): Promise<CommandResult> {
@@ -223,7 +227,7 @@ export class CommandHandle {
         })
       : from === 'computed'
     this.#remembering.used(remembered)
-    this.#remembering.recalled(from, options)
+    this.#remembering.recalled(from, options, why)
     if (from !== 'computed') for (const each of said) options.onSaid?.(each)
     const outputs = files.map(({ path }) => path).sort()
     return { exitCode, from, said, outputs, isInPlace, notKept, unmatched: digests.unmatched, provenance }

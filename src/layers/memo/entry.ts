@@ -78,7 +78,7 @@ export const damage = ['CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', '
 export async function readEntry(
   kernel: Kernel,
   timeline: TimelineId,
-  options: { readonly unverified?: boolean } = {},
+  options: { readonly unverified?: boolean; readonly onDamage?: () => void } = {},
 ): Promise<Remembered | null> {
   for (const record of await kernel.store.checkpoints(timeline)) {
     if (record.invalid !== null || record.foldVersion !== foldVersion) continue
@@ -87,6 +87,7 @@ export async function readEntry(
       return { timeline, record, envelope: value as Envelope, stream }
     } catch (error) {
       if (!isReprise(error, ...damage)) throw error
+      options.onDamage?.()
       kernel.events.emit('checkpoint-damaged', { timeline, id: record.id, reason: error.message })
     }
   }

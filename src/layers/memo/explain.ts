@@ -5,7 +5,7 @@ import type { Head } from '../../core/ports.ts'
 import { usedAttribute } from '../../engine/cache/uses.ts'
 import type { Host } from '../../engine/host.ts'
 import { type Envelope, entryId, readEntry } from './entry.ts'
-import { type Change, changesBetween, type Key } from './key.ts'
+import { type Change, changesBetween, type Key, type KeyParts } from './key.ts'
 
 export interface Explanation {
   readonly isHit: boolean
@@ -29,7 +29,10 @@ export interface Explanation {
 
 /** So many of those used last are tried: one may be damaged. */
 const triedMax = 3
+/** Of those that may have come after the miss. */
+const missedTriedMax = 20
 const shownMax = 5
+const nothingYet = 'nothing is remembered yet'
 
 export async function explain(
   host: Host,
@@ -45,20 +48,57 @@ export async function explain(
     const words = {
       fresh: 'remembered',
       stale: 'remembered, and old: it is given, and computed again meanwhile',
-      over: found.envelope.outcome.kind === 'error' ? 'an error is there, which does not count any more' : 'too old',
+      over: overWords(found.envelope),
     }
     return { isHit: judged !== 'over', key: key.hex, why: words[judged], changes: [], comparedWith: told(found) }
   }
-  const before = await lastUsed(host, name, scopes, key.args())
-  if (!before) return { isHit: false, key: key.hex, why: 'nothing is remembered yet', changes: [], comparedWith: null }
+  const attributes = { args: key.args().slice(0, 16) }
+  // Of the same arguments if there is one.
+  const before = (await lastUsed(host, name, scopes, { attributes })) ?? (await lastUsed(host, name, scopes))
+  if (!before) return { isHit: false, key: key.hex, why: nothingYet, changes: [], comparedWith: null }
   const changes = changesBetween(before.envelope.parts, await key.parts())
   return { isHit: false, key: key.hex, why: inWords(changes), changes, comparedWith: told(before) }
+}
+
+/** What `explain` says, of one that was not there at that time: it may be now. Keeps nothing but digests in memory. */
+export interface Missed {
+  readonly key: string
+  readonly args: string
+  readonly parts: KeyParts
+  readonly at: number
+}
+
+export async function explainMissed(
+  host: Host,
+  name: string,
+  scopes: readonly string[],
+  { key, args, parts, at }: Missed,
+): Promise<string> {
+  const other = ({ timeline }: Head) => !timeline.endsWith(`/${key}`)
+  const wasThere = ({ envelope }: Seen) => envelope.computedAt <= at
+  const same = await lastUsed(host, name, scopes, { attributes: { args: args.slice(0, 16) }, other, wasThere })
+  if (same) return inWords(changesBetween(same.envelope.parts, parts))
+  // What else has changed says little where the arguments are new: no need to look at all that is remembered.
+  let tried = 0
+  for (const scope of scopes) {
+    for await (const head of host.each({ prefix: `memo/${name}/${scope}/` })) {
+      if (!other(head)) continue
+      const found = await readEntry(host.kernel, head.timeline, { unverified: true })
+      if (found && wasThere(found)) return 'other arguments'
+      if (++tried === missedTriedMax) return nothingYet
+    }
+  }
+  return nothingYet
 }
 
 interface Seen {
   readonly timeline: string
   readonly envelope: Envelope
   readonly usedAt?: number
+}
+
+export function overWords({ outcome }: Envelope): string {
+  return outcome.kind === 'error' ? 'an error is there, which does not count any more' : 'too old'
 }
 
 export function told({ timeline, envelope, usedAt }: Seen): NonNullable<Explanation['comparedWith']> {
@@ -85,21 +125,31 @@ function inWords(changes: readonly Change[]): string {
   return words.join(', ') + (rest > 0 ? ` and ${rest} more` : '')
 }
 
-/** Of the same arguments if there is one; all that are remembered are looked at. */
-async function lastUsed(host: Host, name: string, scopes: readonly string[], args: string): Promise<Seen | null> {
-  for (const attributes of [{ args: args.slice(0, 16) }, {}]) {
-    let newest: Head[] = []
-    for (const scope of scopes) {
-      for await (const head of host.each({ prefix: `memo/${name}/${scope}/`, attributes })) {
-        newest = [...newest, head].sort((a, b) => usedAt(b) - usedAt(a)).slice(0, triedMax)
-      }
-    }
-    for (const head of newest) {
-      const found = await readEntry(host.kernel, head.timeline)
-      if (found) return { ...found, usedAt: usedAt(head) }
+/** All that match are looked at, and those used last are read. */
+async function lastUsed(
+  host: Host,
+  name: string,
+  scopes: readonly string[],
+  { attributes = {}, other = () => true, wasThere }: Wanted = {},
+): Promise<Seen | null> {
+  const most = wasThere ? missedTriedMax : triedMax
+  let newest: Head[] = []
+  for (const scope of scopes) {
+    for await (const head of host.each({ prefix: `memo/${name}/${scope}/`, attributes })) {
+      if (other(head)) newest = [...newest, head].sort((a, b) => usedAt(b) - usedAt(a)).slice(0, most)
     }
   }
+  for (const head of newest) {
+    const found = await readEntry(host.kernel, head.timeline)
+    if (found && (wasThere?.(found) ?? true)) return { ...found, usedAt: usedAt(head) }
+  }
   return null
+}
+
+interface Wanted {
+  readonly attributes?: Head['attributes']
+  readonly other?: (head: Head) => boolean
+  readonly wasThere?: (seen: Seen) => boolean
 }
 
 function usedAt({ attributes }: Head): number {

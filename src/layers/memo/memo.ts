@@ -234,13 +234,14 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
       const found = await this.#remembering.find(key)
       if (found) return this.#found(found, key, args, options)
     }
+    const why = this.#remembering.whyMissed(key)
     const computed = await this.#compute(key, args, options).catch((error) => {
-      this.#remembering.recalled('failed', options)
+      this.#remembering.recalled('failed', options, why)
       throw error
     })
     this.#remembering.used(computed)
     const from = computed.envelope.origin ? 'remote' : 'computed'
-    this.#remembering.recalled(from, options)
+    this.#remembering.recalled(from, options, from === 'computed' ? why : null)
     return this.#given(computed, from)
   }
 

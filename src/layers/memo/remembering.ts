@@ -11,7 +11,7 @@ import type { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
 import type { EngineEvents } from '../../engine/events.ts'
 import type { Host } from '../../engine/host.ts'
 import { type Envelope, entryId, mainScope, memoCache, type Remembered, readEntry } from './entry.ts'
-import { type Explanation, explain, told } from './explain.ts'
+import { type Explanation, explain, explainMissed, overWords, told } from './explain.ts'
 import { Flights } from './flight.ts'
 import type { Frame } from './frame.ts'
 import type { Key } from './key.ts'
@@ -36,6 +36,8 @@ export interface Judged {
   readonly remembered: Remembered
   readonly judged: 'fresh' | 'stale'
 }
+
+type Why = (() => Promise<string>) | null
 
 const scopeForm = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/
 /** Clocks of two machines may differ by so much; a result from further ahead was made before the clock was set back. */
@@ -64,6 +66,8 @@ export class Remembering {
   readonly #levels: Levels
   readonly #isFit: (frame: Frame) => boolean
   readonly #leave: () => void
+  /** Why what is there is no hit. */
+  readonly #unfit = new WeakMap<Key, string>()
   readonly #ending = new AbortController()
   #isClosed = false
 
@@ -104,15 +108,36 @@ export class Remembering {
   }
 
   /** For those who count. Whoever asks to compute it anew looks nothing up. */
-  recalled(from: EngineEvents['recalled']['from'], { refresh }: { readonly refresh?: boolean }): void {
-    if (!refresh) this.host.kernel.events.emit('recalled', { memo: this.#name, from })
+  recalled(from: EngineEvents['recalled']['from'], { refresh }: { readonly refresh?: boolean }, why: Why = null): void {
+    if (!refresh) this.host.kernel.events.emit('recalled', { memo: this.#name, from, ...(why && { why }) })
+  }
+
+  /** Before it is computed: why it had to be, for who asks later. Null: nobody listens. */
+  whyMissed(key: Key): Why {
+    const { events, clock } = this.host.kernel
+    if (!events.has('recalled')) return null
+    const said = this.#unfit.get(key)
+    if (said !== undefined) return async () => said
+    // Not the key itself: it holds the arguments.
+    const [hex, args, at, parts] = [key.hex, key.args(), clock.now(), key.parts()]
+    parts.catch(() => undefined)
+    return async () =>
+      await explainMissed(this.host, this.#name, this.#scopes, { key: hex, args, at, parts: await parts })
+  }
+
+  /** What is there for the key is no hit. */
+  unfit(key: Key, why: string): void {
+    this.#unfit.set(key, why)
   }
 
   /** In its own scope first. `unverified`: its stream is checked as it is read, by who can still go back. */
   async find(key: Key, options: { readonly unverified?: boolean } = {}): Promise<Judged | null> {
     for (const scope of this.#scopes) {
-      const remembered = await readEntry(this.host.kernel, entryId(this.#name, scope, key.hex), options)
+      const onDamage = () => this.unfit(key, 'what was remembered is damaged')
+      const id = entryId(this.#name, scope, key.hex)
+      const remembered = await readEntry(this.host.kernel, id, { ...options, onDamage })
       const judged = remembered && this.judge(remembered.envelope)
+      if (judged === 'over') this.unfit(key, overWords(remembered!.envelope))
       if (remembered && (judged === 'fresh' || judged === 'stale')) return { remembered, judged }
     }
     return null

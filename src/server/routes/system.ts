@@ -13,6 +13,7 @@ import { mayReach } from '../access.ts'
 import { reached } from '../reach.ts'
 import type { Call, Route } from '../route.ts'
 import type { Schema } from '../schema.ts'
+import { settingsOf } from '../settings.ts'
 import * as shapes from '../shapes.ts'
 import { within } from '../within.ts'
 
@@ -201,9 +202,45 @@ export const systemRoutes: readonly Route[] = [
     isWhole: true,
     answer: shapes.answer({
       caches: shapes.list(shapes.answer({ door: shapes.text, hits: shapes.count, misses: shapes.count })),
-      memos: shapes.list(shapes.answer({ memo: shapes.text, hits: shapes.count, misses: shapes.count })),
+      memos: shapes.list(
+        shapes.answer({
+          memo: shapes.text,
+          hits: shapes.count,
+          misses: shapes.count,
+          missed: {
+            ...shapes.list(shapes.answer({ at: shapes.millis, why: { type: 'string' } })),
+            description: 'the last of the misses, the newest first, and what was another than in the result used last',
+          },
+        }),
+      ),
     }),
-    call: ({ server }) => ({ caches: server.lookups.list(), memos: server.lookups.memos() }),
+    call: async ({ server }) => ({ caches: server.lookups.list(), memos: await server.lookups.memos() }),
+  },
+  {
+    method: 'GET',
+    path: '/v1/settings',
+    id: 'listSettings',
+    tag: 'system',
+    summary: 'What this server goes by, and where each setting came from; never a secret',
+    role: 'read',
+    isWhole: true,
+    answer: shapes.answer({
+      settings: shapes.list(
+        shapes.answer({
+          name: shapes.text,
+          value: shapes.any,
+          from: {
+            type: 'string',
+            description: 'default, option, environment, command line, program, stored, declared, kind or usual',
+          },
+        }),
+      ),
+    }),
+    async call({ engine, principal, server }) {
+      // What the process was started with is not for a tenant.
+      const ofHost = principal.namespaces ? [] : server.ofHost
+      return { settings: await settingsOf(engine, server.given, ofHost) }
+    },
   },
   {
     method: 'GET',

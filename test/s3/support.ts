@@ -102,12 +102,14 @@ export interface FaultyProxy {
   /** Asked for each request, with its number from 1. */
   fault: (request: { readonly method: string; readonly path: string; readonly number: number }) => NetworkFault
   readonly requests: string[]
+  /** Requests that wait for an answer that does not come. */
+  readonly hanging: number
   close(): Promise<void>
 }
 
 export async function startProxy(target: string): Promise<FaultyProxy> {
   const { hostname, port } = new URL(target)
-  const proxy = { requests: [] as string[], fault: () => 'pass' } as unknown as {
+  const proxy = { requests: [] as string[], hanging: 0, fault: () => 'pass' } as unknown as {
     -readonly [K in keyof FaultyProxy]: FaultyProxy[K]
   }
   const server: Server = createServer((incoming, outgoing) => {
@@ -115,7 +117,13 @@ export async function startProxy(target: string): Promise<FaultyProxy> {
     proxy.requests.push(`${method} ${url}`)
     const fault = proxy.fault({ method, path: url, number: proxy.requests.length })
     if (fault === 'refuse') return void incoming.socket.destroy()
-    if (fault === 'hang') return void incoming.resume()
+    if (fault === 'hang') {
+      proxy.hanging += 1
+      outgoing.once('close', () => {
+        proxy.hanging -= 1
+      })
+      return void incoming.resume()
+    }
     if (typeof fault === 'number') {
       incoming.resume()
       incoming.on('end', () => {

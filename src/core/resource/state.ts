@@ -107,7 +107,19 @@ export function checkFence(
   fence: { readonly by: string; readonly epoch: number },
 ) {
   const newest = state.fences.get(fence.by) ?? 0
-  if (fence.epoch >= newest) return
+  if (fence.epoch < newest) throw fencedOut(fence, newest)
+}
+
+/** The same for a new fence: no two owners have the same. */
+export function checkRaised(
+  state: Pick<ResourceState, 'fences'>,
+  fence: { readonly by: string; readonly epoch: number },
+) {
+  const newest = state.fences.get(fence.by) ?? 0
+  if (fence.epoch <= newest) throw fencedOut(fence, newest)
+}
+
+function fencedOut(fence: { readonly by: string; readonly epoch: number }, newest: number): RepriseError {
   const what = `${fence.by} has a newer owner (epoch ${newest}): what epoch ${fence.epoch} writes is refused`
-  throw new RepriseError('FENCED', what, { by: fence.by, epoch: newest, given: fence.epoch })
+  return new RepriseError('FENCED', what, { by: fence.by, epoch: newest, given: fence.epoch })
 }

@@ -55,6 +55,6 @@ async function copyInto(from: string, to: string, paths: readonly string[]): Pro
   }
   const packages = join(from, 'node_modules')
   const isThere = lstatSync(packages, { throwIfNoEntry: false }) !== undefined
-  if (isThere && !paths.some((path) => path.startsWith('node_modules/')))
+  if (isThere && !paths.some((path) => path === 'node_modules' || path.startsWith('node_modules/')))
     await symlink(packages, join(to, 'node_modules'))
 }

@@ -87,8 +87,10 @@ export function controller<Spec = unknown, Status = unknown>(
       const handles = await Promise.all(watched.map(({ of, id }) => of[opens](engine, id, {})))
       const begin = async (held: OpenTimeline<FollowerState>, lost: (error: unknown) => void) => {
         // From here on whatever an earlier owner of this controller reports is refused.
-        const fence = { by: held.id as string, epoch: held.epoch }
-        for (const handle of handles) await handle.shared.raiseFence(fence)
+        const owned = { by: held.id as string, epoch: held.epoch }
+        const raised = []
+        for (const handle of handles) raised.push(await handle.shared.raiseFence(owned))
+        const fence = raised[0]!
         const reconcile = options.reconcile as Reconcile
         return new Reconciling(engine, { handles, watched, reconcile, settings, open: held, fence, lost })
       }

@@ -2,10 +2,17 @@
 // asked for in the same moment are decided one after another and written as one commit, which applies only if nobody else
 // wrote since the state was read; else all are decided again on what is there. Each object changes at most once per commit.
 
-import type { TimelineId } from '../../core/coordinate.ts'
+import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import type { ResourceObject } from '../../core/resource/object.ts'
-import { type Change, changeOf, checkFence, entryFor, type ResourceState } from '../../core/resource/state.ts'
+import {
+  type Change,
+  changeOf,
+  checkFence,
+  checkRaised,
+  entryFor,
+  type ResourceState,
+} from '../../core/resource/state.ts'
 import { ChangeWindow } from '../../core/resource/window.ts'
 import { isLost } from '../../engine/commit/contest.ts'
 import type { TurnTimeline } from '../../engine/commit/turn-timeline.ts'
@@ -104,9 +111,22 @@ export class OpenResource implements SharedResource {
     return this.#submit(asked)
   }
 
-  /** From here on, whatever an earlier owner of the controller writes is refused. */
-  async raiseFence({ by, epoch }: Fence): Promise<void> {
-    await this.#submit({ entry: { type: 'fence', data: { by, epoch } } })
+  /**
+   * From here on, whatever an earlier owner of the controller writes is refused. Objects that came from another store bring
+   * the fences of that place along, perhaps higher ones: then the owner of here is given the next one.
+   */
+  async raiseFence({ by, epoch: owned }: Fence): Promise<Fence> {
+    for (let epoch = owned; ; ) {
+      try {
+        await this.#submit({ entry: { type: 'fence', data: { by, epoch } } })
+        return { by, epoch }
+      } catch (error) {
+        if (!isReprise(error, 'FENCED') || error.data.by !== by) throw error
+        const [head] = await this.engine.kernel.store.head([timelineId(by)])
+        if (head?.epoch !== owned) throw error
+        epoch = (error.data.epoch as number) + 1
+      }
+    }
   }
 
   /** Sees what others have written by now; takes nothing from them. */
@@ -228,6 +248,7 @@ export class OpenResource implements SharedResource {
       }
       try {
         if (fence && !this.engine.kernel.planted.has('unfenced-status')) checkFence(state, fence)
+        if (entry) checkRaised(state, entry.data as Fence)
         const before = name === undefined ? undefined : state.objects.get(name)
         const after = decide?.(before, now) ?? null
         if (name !== undefined && after === null) {

@@ -106,7 +106,9 @@ export class OriginResource implements SharedResource {
   }
 
   /** Whose turn it is, is known in our own store: the status itself is guarded by the revision that was read. */
-  async raiseFence(): Promise<void> {}
+  async raiseFence(fence: Fence): Promise<Fence> {
+    return fence
+  }
 
   refresh(): Promise<void> {
     if (this.#look) {

@@ -41,7 +41,8 @@ export interface SharedResource {
   readonly trouble: unknown
   /** Durable when it resolves; with the object as it became, or null if nothing changed. */
   change(asked: Asked): Promise<Change | null>
-  raiseFence(fence: Fence): Promise<void>
+  /** What its owner writes with from now on. */
+  raiseFence(fence: Fence): Promise<Fence>
   /** Sees what others have written by now. */
   refresh(): Promise<void>
   /** As it is now. */

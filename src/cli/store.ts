@@ -42,7 +42,8 @@ export function urlOf(options: StoreOptions): string {
 
 /** For people: without a password. */
 export function shownUrl(url: string): string {
-  return url.replace(/(:\/\/[^:/@]+):[^@]*@/, '$1:***@')
+  // Up to the last @: a password may hold one.
+  return url.replace(/(:\/\/[^:/@]*):[^/?#]*@/, '$1:***@')
 }
 
 export async function openEngine(options: StoreOptions): Promise<Reprise> {

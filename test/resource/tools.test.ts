@@ -70,6 +70,32 @@ onEveryStore('tools on a kind of resource', (world) => {
     on.close()
     watch.close()
   })
+
+  it('a controller leads at the new place, however many led it at the old one', async () => {
+    const [from, to] = [await world(), await world()]
+    const rp = await from.engine()
+    const there = await to.engine()
+    await (await rp.open(sites)).create({ name: 'a', spec: { n: 1 } })
+    const reports = () =>
+      controller('scaler', {
+        watch: [sites],
+        reconcile: async ({ object, report }) => void (object && (await report({}))),
+      })
+    for (let n = 0; n < 3; n++) {
+      const working = await rp.open(reports())
+      await working.settled()
+      await working.close()
+    }
+    await rp.move('resource/sites', there)
+    const moved = await there.open(sites)
+    await moved.change('a', () => ({ spec: { n: 2 } }))
+    for (let n = 0; n < 2; n++) {
+      const working = await there.open(reports())
+      await working.settled()
+      await working.close()
+    }
+    expect(await moved.get('a')).toMatchObject({ generation: 2, observedGeneration: 2 })
+  })
 })
 
 it('the command line lists what a controller gave up, sends it back and discards it', async () => {

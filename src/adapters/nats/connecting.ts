@@ -19,7 +19,7 @@ export interface NatsPatience {
 
 export type NatsConnecting = NatsPatience & NatsServers
 
-type NatsServers =
+export type NatsServers =
   | {
       /** Where to connect to, or with which options of the client: a connection of our own. */
       readonly servers: string | readonly string[] | NodeConnectionOptions

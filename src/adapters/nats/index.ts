@@ -11,6 +11,6 @@ export type {
   SourceContext,
   SourceReader,
 } from '../../layers/pipeline/source.ts'
-export type { NatsConnecting } from './connecting.ts'
+export type { NatsConnecting, NatsPatience, NatsServers } from './connecting.ts'
 export { type NatsOut, type NatsSinkOptions, type NatsWriting, natsSink } from './sink.ts'
 export { type NatsOptions, type NatsReading, type NatsRecord, nats } from './source.ts'

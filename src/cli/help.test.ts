@@ -15,6 +15,7 @@ const verbs = new Set([
     'end',
     'explain',
     'follow',
+    'get',
     'go',
     'import',
     'list',

@@ -2,6 +2,7 @@
 // More rounds: REPRISE_RESCALE_KILLS=50 npx vitest run test/entities/rescale-kill.test.ts
 
 import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -19,9 +20,12 @@ function start(url: string, ...args: string[]): ChildProcess {
   })
 }
 
-/** Hands over what it says, until it ends. */
+/** Hands over what it says, until it ends: by itself, or because it was killed. */
 async function hear(child: ChildProcess, call: (said: Record<string, unknown>) => void): Promise<void> {
+  const ended = once(child, 'exit')
   for await (const line of createInterface(child.stdout!)) call(JSON.parse(line))
+  const [code] = await ended
+  if (code !== null && code !== 0) throw new Error(`a process ended with ${code}: see what it wrote`)
 }
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
@@ -38,7 +42,7 @@ async function sweep(url: string): Promise<void> {
       writes += 1
     })
     const before = writes
-    while (writes < before + 10) await pause(5)
+    while (writes < before + 10) await Promise.race([pause(5), writing.then(() => expect.fail('the writer ended'))])
     const rescaler = start(url, 'rescale', String(1 + ((round * 3 + 1) % 5)))
     let began = () => {}
     const isReady = new Promise<void>((resolve) => {

@@ -26,8 +26,9 @@ export function bendable(store: Store, bend: Bend): Store {
       return bound(held, name)
     },
   })
-  return new Proxy(store, {
-    get: (held, name) => (name === 'blobs' ? blobs : (bend[name as 'commit'] ?? bound(held, name))),
+  // Of a target of its own: what is frozen, as the store of an engine is, may not answer otherwise through a proxy.
+  return new Proxy({} as Store, {
+    get: (_, name) => (name === 'blobs' ? blobs : (bend[name as 'commit'] ?? bound(store, name))),
   })
 }
 

@@ -36,13 +36,17 @@ async function sweep(url: string): Promise<void> {
   let rescaled = 0
   for (let round = 0; round < rounds; round++) {
     const writer = start(url, 'write', String(round * 1_000_000))
-    const writing = hear(writer, ({ key, n }) => {
+    let isBetween = false
+    const writing = hear(writer, ({ key, n, rescaling }) => {
+      // The rescale that was killed has ended the old partitions: nobody writes until another one finishes it.
+      if (rescaling) isBetween = true
       if (typeof key !== 'string') return
       acked.set(key, n as number)
       writes += 1
     })
     const before = writes
-    while (writes < before + 10) await Promise.race([pause(5), writing.then(() => expect.fail('the writer ended'))])
+    while (writes < before + 10 && !isBetween)
+      await Promise.race([pause(5), writing.then(() => expect.fail('the writer ended'))])
     const rescaler = start(url, 'rescale', String(1 + ((round * 3 + 1) % 5)))
     let began = () => {}
     const isReady = new Promise<void>((resolve) => {
@@ -65,7 +69,7 @@ async function sweep(url: string): Promise<void> {
   const rp = await built.open(url)
   await stores.get(4).rescale(rp)
   const store = await rp.open(stores.get(4))
-  expect(writes).toBeGreaterThan(10 * rounds)
+  expect(writes).toBeGreaterThan(10)
   expect(acked.size).toBeGreaterThan(0)
   // The write that was on its way may be there too: never less than what was acknowledged.
   for (const [key, n] of acked) expect([key, store.get(key) >= n]).toEqual([key, true])

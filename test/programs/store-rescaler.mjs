@@ -1,6 +1,7 @@
 // A state store that one process rescales and another writes to; both are killed by the tests.
 //   node store-rescaler.mjs URL rescale PARTITIONS      says { done }
-//   node store-rescaler.mjs URL write FIRST             says { key, n } for every write that was acknowledged
+//   node store-rescaler.mjs URL write FIRST             says { key, n } for every write that was acknowledged, and
+//                                                     { rescaling } when a rescale has to be finished first
 
 import { open } from '../../dist/index.js'
 import { stateStore } from '../../dist/layers/table/index.js'
@@ -20,6 +21,7 @@ async function openAny(rp) {
         return await rp.open(store)
       } catch (error) {
         if (!passing.includes(error.code)) throw error
+        if (error.code === 'RESCALING') say({ rescaling: true })
       }
     }
     await new Promise((resolve) => setTimeout(resolve, 5))

@@ -15,7 +15,7 @@ export async function bareSqlite(path) {
   return { db, insert }
 }
 
-async function loadSqlite() {
+export async function loadSqlite() {
   const [major, minor] = process.versions.node.split('.').map(Number)
   return major > 22 || (major === 22 && minor >= 13)
     ? await import('node:sqlite')

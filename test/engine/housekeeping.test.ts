@@ -43,6 +43,17 @@ onEveryStore('housekeeping', (world) => {
     expect(await ids()).toEqual(['workflow/greet/bob', 'workflow/other/fork', 'workflow/waits/w'])
   })
 
+  it('deletes all that is due in one round, however many there are, and names the first of them', async () => {
+    const engine = await (await world()).engine()
+    const runs = Array.from({ length: 210 }, (_, n) => engine.run(greet, `${n}`, { id: `r${n}` }))
+    await Promise.all(runs.map(async (run) => await (await run).result()))
+    await new Promise((resolve) => setTimeout(resolve, 150))
+    const round = await housekeepingRound(engine, { expire: { ended: { 'workflow/greet/': 50 } } })
+    expect(round).toMatchObject({ expiredCount: 210, kept: [] })
+    expect(round!.expired).toHaveLength(200)
+    expect(await engine.list({ prefix: 'workflow/greet/' })).toEqual([])
+  })
+
   it('expires archives, and drills what was not drilled for long', async () => {
     const engine = await (await world()).engine()
     const open = await engine.open(counter, 'a')

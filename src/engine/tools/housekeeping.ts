@@ -1,7 +1,7 @@
 // Housekeeping: chunks that nobody needs, mail that was read, checkpoints that were never drilled, and, where somebody
 // said how long they are kept, what has ended. Every program that opens a store offers to do it; a timeline of its own
 // elects one at a time, keeps what was done for people to see, and where the next round goes on. A round is bounded in what
-// it touches and works a quarter of the time.
+// it touches, or in its time, and works a quarter of it.
 
 import { fromHex, timelineId, toHex } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
@@ -56,7 +56,9 @@ export interface HousekeepingReport {
   readonly damaged?: number
   /** Chunks after this one are read next; null: from the first. */
   readonly scrubAfter?: string | null
+  /** The first 200 of them. */
   readonly expired: readonly string[]
+  readonly expiredCount?: number
   /** Not deleted though it was due, and why. */
   readonly kept: readonly string[]
 }
@@ -79,7 +81,11 @@ const sweepEveryMs = 86_400_000
 /** Of one round. */
 const drillsMax = 3
 const lookedAtMax = 500
-const expiredMax = 200
+/** Expiry works until nothing is due, or this long if the next round is due before. */
+const expiryMsMin = 60_000
+/** Deleted at once; named in the report. */
+const togetherMax = 20
+const namedMax = 200
 /** What a round reads of the chunks, to find damage before it is needed: a store of 100 GB has its turn in two months. */
 const scrubBytesMax = 64 * 1024 * 1024
 /** States that take long to restore are left to `reprise drill`. */
@@ -88,7 +94,7 @@ const drillBytesMax = 64 * 1024 * 1024
 const restFactor = 3
 const firstAfterMs = 60_000
 
-const endings = new Set(['completed', 'failed', 'cancelled', 'terminated', 'finished'])
+const endings = ['completed', 'failed', 'cancelled', 'terminated', 'finished']
 
 type Did = HousekeepingReport & { readonly at: number; readonly sweptAt: number; readonly drillAfter: string | null }
 /** Chunks only, between two rounds, because enough of them had become garbage. */
@@ -215,6 +221,7 @@ class Round {
   readonly #options: HousekeepingOptions
   readonly #before: HousekeepingState
   readonly #signal: AbortSignal
+  readonly #everyMs: number
 
   constructor(engine: Host, options: HousekeepingOptions, before: HousekeepingState, signal: AbortSignal) {
     this.#engine = engine
@@ -222,6 +229,7 @@ class Round {
     this.#options = options
     this.#before = before
     this.#signal = signal
+    this.#everyMs = toMs(options.every ?? '1h', 'housekeeping.every')
   }
 
   async run(): Promise<Did> {
@@ -239,7 +247,8 @@ class Round {
     const { expired = [], kept = [] } = collected?.forks ?? {}
     return {
       ...{ at: worker.now(), sweptAt, swept, ...drills, ...scrubbed },
-      expired: [...expiry.expired, ...expired],
+      expired: [...expiry.expired, ...expired].slice(0, namedMax),
+      expiredCount: expiry.expiredCount! + expired.length,
       kept: [...expiry.kept, ...kept.map(({ timeline, because }) => `${timeline}: ${because}`)].slice(0, 20),
     }
   }
@@ -274,42 +283,61 @@ class Round {
     }
   }
 
-  async #expire(): Promise<Pick<Did, 'expired' | 'kept'>> {
+  async #expire(): Promise<Pick<Did, 'expired' | 'expiredCount' | 'kept'>> {
     const { ended = {}, archives } = this.#options.expire ?? {}
+    const wanted = Object.entries(ended).flatMap(([scope, age]) => {
+      const ageMs = toMs(age, 'housekeeping.expire.ended')
+      return endings.map((status) => ({ scope, status, ageMs }))
+    })
+    if (archives !== undefined) {
+      const ageMs = toMs(archives, 'housekeeping.expire.archives')
+      wanted.push({ scope: '', status: 'archived', ageMs })
+    }
     const expired: string[] = []
     const kept: string[] = []
-    const due: Head[] = []
-    for (const [scope, age] of Object.entries(ended)) {
-      const before = this.#kernel.worker.earliest() - toMs(age, 'housekeeping.expire.ended')
-      due.push(...(await this.#old(scope, before, (head) => endings.has(head.status))))
-    }
-    if (archives !== undefined) {
-      const before = this.#kernel.worker.earliest() - toMs(archives, 'housekeeping.expire.archives')
-      due.push(...(await this.#old('', before, (head) => head.status === 'archived')))
-    }
-    for (const { timeline } of due.slice(0, expiredMax)) {
-      if (this.#signal.aborted) break
-      try {
-        const gone = await this.#resting(() => deleteTimeline(this.#kernel, timeline))
-        expired.push(...gone.timelines.map((each) => each.timeline))
-      } catch (error) {
-        // Somebody needs it, or it is back at work: it stays, and the report says why.
-        if (!isReprise(error, 'OWNED', 'PINNED', 'CONFLICT', 'FENCED', 'NOT_FOUND')) throw error
-        kept.push(`${timeline}: ${error.message}`)
+    let expiredCount = 0
+    const until = this.#kernel.clock.elapsed() + Math.max(this.#everyMs, expiryMsMin)
+    for (const { scope, status, ageMs } of wanted) {
+      const before = this.#kernel.worker.earliest() - ageMs
+      for await (const heads of this.#old(scope, status, before)) {
+        const outcomes = await this.#resting(() => Promise.all(heads.map((head) => this.#expireOne(head))))
+        for (const { gone, because } of outcomes) {
+          expiredCount += gone.length
+          if (expired.length < namedMax) expired.push(...gone)
+          if (because && kept.length < 20) kept.push(because)
+        }
+        if (this.#signal.aborted || this.#kernel.clock.elapsed() > until) return { expired, expiredCount, kept }
       }
     }
-    return { expired, kept: kept.slice(0, 20) }
+    return { expired, expiredCount, kept }
   }
 
-  async #old(scope: string, before: number, isMeant: (head: Head) => boolean): Promise<Head[]> {
-    const found: Head[] = []
-    for (let after: Head | undefined; found.length < expiredMax && !this.#signal.aborted; ) {
-      const page = await this.#engine.list({ prefix: scope, limit: 200, ...(after && { after: after.timeline }) })
-      found.push(...page.filter((head) => head.updatedAt < before && isMeant(head)))
-      after = page.at(-1)
-      if (page.length < 200) break
+  async #expireOne({ timeline }: Head): Promise<{ readonly gone: readonly string[]; readonly because?: string }> {
+    try {
+      const { timelines } = await deleteTimeline(this.#kernel, timeline)
+      return { gone: timelines.map((each) => each.timeline) }
+    } catch (error) {
+      // Somebody needs it, or it is back at work: it stays, and the report says why. One that is gone went with another.
+      if (isReprise(error, 'NOT_FOUND')) return { gone: [] }
+      if (!isReprise(error, 'OWNED', 'PINNED', 'CONFLICT', 'FENCED')) throw error
+      return { gone: [], because: `${timeline}: ${error.message}` }
     }
-    return found
+  }
+
+  /** A few at a time: they are deleted together, in one transaction of the store. */
+  async *#old(scope: string, status: string, before: number): AsyncGenerator<readonly Head[]> {
+    for (let after: Head | undefined; ; ) {
+      const page = await this.#engine.list({
+        prefix: scope,
+        status,
+        limit: 200,
+        ...(after && { after: after.timeline }),
+      })
+      const old = page.filter((head) => head.updatedAt < before)
+      for (let from = 0; from < old.length; from += togetherMax) yield old.slice(from, from + togetherMax)
+      after = page.at(-1)
+      if (page.length < 200) return
+    }
   }
 
   /** Goes round all timelines, a few in each round. */

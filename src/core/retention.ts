@@ -8,44 +8,20 @@
 // - What nobody has verified yet stays while it is newer than the second newest restore point; it never raises the floor.
 
 import type { ManifestId } from './coordinate.ts'
-import { type Duration, formatMs, toMs } from './duration.ts'
-import { RepriseError } from './errors.ts'
-import { checkOptions, namesOf } from './options.ts'
+import { formatMs } from './duration.ts'
 import type { ManifestRecord } from './ports.ts'
 import { newestFirst } from './recovery.ts'
+import { type ResolvedRetention, type RetentionPolicy, resolveRetention } from './retention-policy.ts'
 import { isBadMark } from './validity.ts'
 
-/** How much to keep. Several together: whatever one of them keeps, stays. */
-export interface RetentionPolicy {
-  /** The last N verified ones. 3 if left out, at least 1 (two always stay). */
-  readonly checkpoints?: number
-  /** All that are younger than this. */
-  readonly for?: Duration
-  /** The last one of each of the N most recent hours, days, weeks that have one. */
-  readonly hourly?: number
-  readonly daily?: number
-  readonly weekly?: number
-  /** 'all' (the default): never trim. 'needed': trim what nobody may need. { for }: what is needed, and this much more. */
-  readonly history?: 'all' | 'needed' | { readonly for: Duration }
-  /**
-   * What the ledger remembers of effects whose outcome is known, once the history that records them is trimmed: the last N
-   * (10,000 if left out); 'needed': none of them; 'all': every one. The id of a forgotten effect that is asked for again is a
-   * new effect. What is in doubt, what is being undone, and what untrimmed history records is always remembered.
-   */
-  readonly effects?: 'all' | 'needed' | { readonly last: number }
-  /**
-   * How many dedupe keys are remembered: the last N (100,000 if left out), or 'all'. An entry with a forgotten key that comes
-   * again is appended again.
-   */
-  readonly keys?: 'all' | { readonly last: number }
-  /**
-   * Forks of this timeline that nobody has changed for this long are deleted, with their archives; left out: none ever is. One
-   * that is at work, has not ended, has a savepoint or was forked itself stays.
-   */
-  readonly forks?: Duration
-  /** How long the newest one of each other fold version stays as the way back after a deploy. 7 days if left out. */
-  readonly otherVersions?: Duration
-}
+export {
+  effectsLastOf,
+  keepsHistory,
+  keysLastOf,
+  type ResolvedRetention,
+  type RetentionPolicy,
+  resolveRetention,
+} from './retention-policy.ts'
 
 export type RetentionCandidate = Pick<
   ManifestRecord,
@@ -81,6 +57,8 @@ export interface RetentionPlan {
   }
   /** The restore points that make a higher floor safe; empty while the floor does not rise. */
   readonly restsOn: readonly ManifestId[]
+  /** Where history is tiered: up to where it may move to a colder place, and what the floor would then rest on. */
+  readonly movable?: { readonly seq: number; readonly restsOn: readonly ManifestId[] }
 }
 
 /** Bugs that the simulation plants to see that its alarms ring. Never set outside tests. */
@@ -124,100 +102,30 @@ export function planRetention(input: RetentionInput, planted: ReadonlySet<string
   const kept = catalog.filter((one) => reasons.has(one.id))
   const floor = planFloor({ input, policy, kept, restorePoints, forks, cursors })
   if (planted.has('floor-too-high')) floor.seq = Math.max(input.head.floor, catalog[0]?.seq ?? 0)
+  // Only what the store will find verified and valid, so that a planted bug gets past its guard and to the simulation.
+  const restsOn =
+    floor.seq > input.head.floor
+      ? restorePoints
+          .slice(0, 2)
+          .filter((one) => one.verifiedAt !== null)
+          .map((one) => one.id)
+      : []
+  const isTiered = policy.isTiered && floor.seq > input.head.floor
   return {
     keep: kept.map((one) => ({ id: one.id, because: reasons.get(one.id)! })),
     drop: catalog
       .filter((one) => !reasons.has(one.id))
       .map((one) => ({ id: one.id, because: whyDropped(one, input, proven) })),
-    floor,
-    // Only what the store will find verified and valid, so that a planted bug gets past its guard and to the simulation.
-    restsOn:
-      floor.seq > input.head.floor
-        ? restorePoints
-            .slice(0, 2)
-            .filter((one) => one.verifiedAt !== null)
-            .map((one) => one.id)
-        : [],
+    floor: isTiered ? tieredFloor(input, floor) : floor,
+    restsOn: isTiered ? [] : restsOn,
+    ...(isTiered && { movable: { seq: floor.seq, restsOn } }),
   }
 }
 
-export interface ResolvedRetention {
-  readonly checkpoints: number
-  readonly forMs: number
-  readonly hourly: number
-  readonly daily: number
-  readonly weekly: number
-  readonly history: 'all' | 'needed'
-  /** Above 0: this much history stays beyond what is needed. */
-  readonly historyMs: number
-  readonly otherVersionsMs: number
-  /** How many settled effects and dedupe keys are remembered. */
-  readonly effectsLast: number
-  readonly keysLast: number
-  /** Null: forks stay. */
-  readonly forksMs: number | null
-}
-
-const known = namesOf<RetentionPolicy>({
-  checkpoints: true,
-  for: true,
-  hourly: true,
-  daily: true,
-  weekly: true,
-  history: true,
-  effects: true,
-  keys: true,
-  forks: true,
-  otherVersions: true,
-})
-const knownHistory = namesOf<{ readonly for: Duration }>({ for: true })
-
-/** Fills in the defaults and refuses what makes no sense: called when a definition is made, too. */
-export function resolveRetention(policy: RetentionPolicy): ResolvedRetention {
-  checkOptions('retain', policy, known)
-  const { history = 'all' } = policy
-  if (typeof history === 'object') checkOptions('retain.history', history, knownHistory)
-  if (history !== 'all' && history !== 'needed' && typeof history !== 'object') {
-    throw new RepriseError('INVALID_ARGUMENT', `retain.history must be 'all', 'needed' or { for }`, {
-      given: String(history),
-    })
-  }
-  return {
-    effectsLast: effectsLastOf(policy),
-    keysLast: keysLastOf(policy),
-    checkpoints: count(policy.checkpoints ?? 3, 1, 'retain.checkpoints'),
-    forMs: toMs(policy.for ?? 0, 'retain.for'),
-    hourly: count(policy.hourly ?? 0, 0, 'retain.hourly'),
-    daily: count(policy.daily ?? 0, 0, 'retain.daily'),
-    weekly: count(policy.weekly ?? 0, 0, 'retain.weekly'),
-    history: history === 'all' ? 'all' : 'needed',
-    historyMs: typeof history === 'object' ? toMs(history.for, 'retain.history.for') : 0,
-    otherVersionsMs: toMs(policy.otherVersions ?? '7d', 'retain.otherVersions'),
-    forksMs: policy.forks === undefined ? null : toMs(policy.forks, 'retain.forks'),
-  }
-}
-
-const effectsLastDefault = 10_000
-const keysLastDefault = 100_000
-
-/** @example effectsLastOf({ effects: 'needed' }) // 0 */
-export function effectsLastOf({ effects }: RetentionPolicy): number {
-  if (effects === 'needed') return 0
-  return lastOf(effects, effectsLastDefault, 'retain.effects', `'all', 'needed' or { last }`)
-}
-
-/** @example keysLastOf({}) // 100000 */
-export function keysLastOf({ keys }: RetentionPolicy): number {
-  return lastOf(keys, keysLastDefault, 'retain.keys', `'all' or { last }`)
-}
-
-function lastOf(given: unknown, otherwise: number, what: string, allowed: string): number {
-  if (given === undefined) return otherwise
-  if (given === 'all') return Number.POSITIVE_INFINITY
-  if (typeof given !== 'object' || given === null) {
-    throw new RepriseError('INVALID_ARGUMENT', `${what} must be ${allowed}`, { given: String(given) })
-  }
-  return count((given as { readonly last: number }).last, 0, `${what}.last`)
+/** It rises when what lies below has been read back from the colder place (engine/segments). */
+function tieredFloor({ head }: RetentionInput, { seq, heldBy }: RetentionPlan['floor']): RetentionPlan['floor'] {
+  const because = `history is tiered: up to ${seq} it may move to the tier that takes history`
+  return { seq: head.floor, because, heldBy }
 }
 
 type Keep = (one: RetentionCandidate, because: string) => void
@@ -387,15 +295,4 @@ function isWhole(one: RetentionCandidate, input: RetentionInput): boolean {
 /** One of each sequence: two checkpoints of the same state share their chunks, and so their damage. */
 function distinct(newest: readonly RetentionCandidate[]): RetentionCandidate[] {
   return newest.filter((one, index) => one.seq !== newest[index - 1]?.seq)
-}
-
-function count(value: number, least: number, what: string): number {
-  if (!Number.isSafeInteger(value) || value < least) {
-    throw new RepriseError(
-      'INVALID_ARGUMENT',
-      `${what} must be a whole number of at least ${least} (got ${String(value)})`,
-      { given: String(value) },
-    )
-  }
-  return value
 }

@@ -32,6 +32,14 @@ export interface EngineEvents {
   /** A collector may have taken chunks of a capture under way: they were touched, and those missing are put again. */
   /** Chunks of older checkpoints that went to colder places. */
   readonly 'tiers-moved': { readonly chunks: number; readonly bytes: number }
+  /** A stretch of history now lies in the tier that takes history, and no longer in the store. */
+  readonly 'history-moved': {
+    readonly timeline: string
+    readonly segment: string
+    readonly from: number
+    readonly to: number
+    readonly bytes: number
+  }
   readonly 'chunks-renewed': { readonly chunks: number; readonly missing: number }
   /** A large plain state had to be captured in one go, for it was folded meanwhile and is not declared `immutable`. */
   readonly 'capture-held': { readonly timeline: string; readonly ms: number; readonly bytes: number }

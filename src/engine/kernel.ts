@@ -11,6 +11,7 @@ import type { Models } from './models.ts'
 import type { Planted } from './planted.ts'
 import type { RedundantStore } from './redundancy/store.ts'
 import type { Sealer } from './seal/seal.ts'
+import type { Segments } from './segments/catalog.ts'
 import type { TieredBlobs } from './tiers/blobs.ts'
 import type { Tracing } from './tracing.ts'
 import type { Worker } from './worker.ts'
@@ -33,6 +34,8 @@ export interface Kernel {
   readonly redundancy?: RedundantStore | null
   /** The chunks of the store, and the colder places that it has; they are what `store.blobs` is. */
   readonly tiers: TieredBlobs
+  /** Lines of the catalog that `store.checkpoints` leaves out: history that lies in a colder place. */
+  readonly segments: Segments
   readonly planted: Planted
   /**
    * Whether folds and other pure functions of the user run in a zone of the guard, where the clock, chance and the outside

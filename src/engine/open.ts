@@ -25,6 +25,7 @@ import { meetKeys } from './seal/key-notes.ts'
 import { sealsWith, signOf } from './seal/rekey.ts'
 import { Sealer } from './seal/seal.ts'
 import { sealedStore } from './seal/store.ts'
+import { checkpointsOnly, Segments } from './segments/catalog.ts'
 import { TieredBlobs } from './tiers/blobs.ts'
 import { meetTiers } from './tiers/policy.ts'
 import { keepHouse } from './tools/housekeeping.ts'
@@ -104,8 +105,12 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
   if (redundancy && ports.store.blobs.isDurable && options.redundancy === undefined) redundancy.blobs.isOn = false
   const inner: Store = redundancy ?? sealed
   const tiers = new TieredBlobs(inner.blobs)
-  // All else as it is, redundancy included: only the chunks are looked for in more than one place.
-  const store: Store = Object.create(inner, { blobs: { value: tiers, enumerable: true } })
+  // All else as it is, redundancy included: only the chunks are looked for in more than one place, and segments of history
+  // are no checkpoints.
+  const store: Store = Object.create(inner, {
+    blobs: { value: tiers, enumerable: true },
+    ...checkpointsOnly(inner),
+  })
   const identity = ports.identity ?? identifyProcess()
   const folds = foldGuard(options.guardFolds ?? process.env.NODE_ENV !== 'production')
   const planted = ports.planted ?? new Set<string>()
@@ -140,6 +145,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
     models: withStore(new Models(planted)),
     redundancy,
     tiers,
+    segments: new Segments(inner),
     planted,
     guardsFolds: folds.isOn,
     restoring: new Set(),

@@ -9,6 +9,7 @@ import {
   entriesOf,
   floorOf,
   lineageOf,
+  reachOf,
   readHistory,
   type VerifiedRun,
 } from '../engine/recovery/history.ts'
@@ -23,7 +24,7 @@ export async function* entriesAfter(engine: Reprise, head: Head, after: number):
 export async function historyAfter(engine: Reprise, head: Head, after: number): Promise<AsyncGenerator<VerifiedRun>> {
   const { kernel } = hostOf(engine)
   const lineage = head.base ? await lineageOf(kernel, head) : [head]
-  const floor = floorOf(lineage)
+  const floor = after < floorOf(lineage).seq ? await reachOf(kernel, lineage) : floorOf(lineage)
   if (after > head.seq)
     throw new RepriseError('OUT_OF_RANGE', `${head.timeline} ends at ${head.seq}`, { head: head.seq })
   const seq = Math.max(after, floor.seq)

@@ -24,18 +24,23 @@ export class ChunkHold {
   #putBytes = 0
   #isAnnounced = false
   readonly blobs: Blobs
+  readonly #place: Blobs
 
-  private constructor(kernel: Kernel) {
+  private constructor(kernel: Kernel, place: Blobs) {
     this.#kernel = kernel
+    this.#place = place
     this.#since = kernel.worker.earliest()
     this.announcedSince = this.#since
-    this.blobs = forwardBlobs(kernel.store.blobs, { put: (chunks, at = 0) => this.#put(chunks, at) })
+    this.blobs = forwardBlobs(place, { put: (chunks, at = 0) => this.#put(chunks, at) })
   }
 
-  /** Before the first chunk is put: the worker's row is where captures are announced, and its beat tells the time. */
-  static async begin(kernel: Kernel): Promise<ChunkHold> {
+  /**
+   * Before the first chunk is put: the worker's row is where captures are announced, and its beat tells the time. `place`:
+   * where they are put, the store's own if left out.
+   */
+  static async begin(kernel: Kernel, place: Blobs = kernel.store.blobs): Promise<ChunkHold> {
     await kernel.worker.register()
-    const hold = new ChunkHold(kernel)
+    const hold = new ChunkHold(kernel, place)
     kernel.worker.captures.add(hold)
     return hold
   }
@@ -72,7 +77,7 @@ export class ChunkHold {
 
   async #put(chunks: Parameters<Blobs['put']>[0], at: number): Promise<void> {
     for (const { bytes } of chunks) this.#putBytes += bytes.length
-    const put = this.#kernel.store.blobs.put(chunks, Math.max(at, this.#since))
+    const put = this.#place.put(chunks, Math.max(at, this.#since))
     if (this.#putBytes < announceBytes || this.#isAnnounced) return await put
     await Promise.all([put, this.#announce()])
   }

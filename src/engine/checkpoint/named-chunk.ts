@@ -6,6 +6,7 @@ import { isReprise } from '../../core/errors.ts'
 import { chunksOf, decodeManifest } from '../../core/manifest.ts'
 import type { ManifestRecord, Store } from '../../core/ports.ts'
 import { isWrapped } from '../../core/wrapped.ts'
+import { isSegment } from '../segments/catalog.ts'
 
 export interface NamedChunk {
   /** Null: there is one, and only the keys of the store could say which. */
@@ -22,7 +23,8 @@ export async function findNamedChunk(store: Store): Promise<NamedChunk | null> {
     const page = await store.timelines({ limit: timelinesPerPage, ...(after !== null && { after }) })
     for (const { timeline } of page) {
       for (const record of await store.checkpoints(timeline)) {
-        const named = namedBy(record)
+        // History in a colder place says nothing about where the others lie.
+        const named = isSegment(record) ? null : namedBy(record)
         if (named?.digest) return named
         hidden ??= named
       }

@@ -100,7 +100,7 @@ export async function carryOut(kernel: Kernel, head: Head, plan: RetentionPlan):
 }
 
 /** History is trimmed at the end of a run only, so that the chain can be followed from there. */
-async function runEndAtOrBelow(kernel: Kernel, head: Head, seq: number): Promise<Point | null> {
+export async function runEndAtOrBelow(kernel: Kernel, head: Head, seq: number): Promise<Point | null> {
   if (seq <= (head.base?.seq ?? 0)) {
     return seq === head.base?.seq ? { seq, digest: head.base.digest } : null
   }

@@ -15,7 +15,7 @@ import { callPure } from '../guard/zone.ts'
 import type { Kernel } from '../kernel.ts'
 import type { Model } from '../model.ts'
 import { existing } from '../tools/fork.ts'
-import { digestAt, type Entry, entriesOf, floorOf, lineageOf, readHistory } from './history.ts'
+import { digestAt, type Entry, entriesOf, lineageOf, reachOf, readHistory } from './history.ts'
 import { recover } from './recover.ts'
 import { invalidState } from './validity.ts'
 
@@ -88,7 +88,7 @@ async function byEntry(kernel: Kernel, head: Head, before: { seq: number } | { t
     'seq' in before
       ? [(entry: Entry) => entry.seq >= before.seq, `asked for: before ${before.seq}`]
       : [(entry: Entry) => entry.time >= Number(before.time), `the first at or after ${iso(before.time)}`]
-  const floor = floorOf(await lineageOf(kernel, head)).seq
+  const floor = (await reachOf(kernel, await lineageOf(kernel, head))).seq
   const from = 'seq' in before ? Math.max(floor, before.seq - 1) : floor
   for await (const entry of entriesAfter(kernel, head, Math.min(from, head.seq))) {
     if (!isIt(entry)) continue
@@ -150,7 +150,7 @@ async function byState(
 
 /** The sequences at which a state is cheap to have: the origin or the oldest checkpoint, every checkpoint, the head. */
 async function placesOf(kernel: Kernel, head: Head, fold: Fold<unknown>): Promise<number[]> {
-  const floor = floorOf(await lineageOf(kernel, head)).seq
+  const floor = (await reachOf(kernel, await lineageOf(kernel, head))).seq
   const usable = (await kernel.store.checkpoints(head.timeline)).filter(
     ({ seq, invalid, foldVersion }) =>
       invalid === null && foldVersion === fold.version && seq >= floor && seq <= head.seq,

@@ -11,11 +11,12 @@ import { archivedFrom, archiveNumber, archiveOf } from '../../core/scope.ts'
 import type { Entry } from '../entry.ts'
 import type { Kernel } from '../kernel.ts'
 import { openEntry } from '../seal/entries.ts'
+import { readRunsBelow, readSegment, type SegmentReader, segmentsBelow } from '../segments/read.ts'
 import { confirmErased } from './erasures.ts'
 
 export type { Entry } from '../entry.ts'
 
-type Reader = Pick<Kernel, 'store' | 'hash' | 'limits' | 'codec' | 'sealer'>
+type Reader = SegmentReader
 
 export interface Point {
   readonly seq: number
@@ -82,10 +83,17 @@ function ownsHistoryFrom(head: Head): boolean {
   return !head.base || head.floor >= head.base.seq
 }
 
-/** The earliest point from which history can be read. */
+/** The earliest point from which the store itself has history. */
 export function floorOf(lineage: readonly Head[]): Point {
   const last = lineage[lineage.length - 1]!
   return { seq: last.floor, digest: last.floorDigest }
+}
+
+/** The earliest point from which history can be read, in segments below the floor too. */
+export async function reachOf(reader: Reader, lineage: readonly Head[]): Promise<Point> {
+  const floor = floorOf(lineage)
+  const [oldest] = await segmentsBelow(reader, lineage[lineage.length - 1]!)
+  return oldest ? oldest.from : floor
 }
 
 /** Verified runs of `(from, to]`, oldest first. */
@@ -104,17 +112,20 @@ export async function* readHistory(
     const head = lineage[i]!
     const end = ends[i]!
     if (end <= at.seq) continue
-    at = yield* readSegment(reader, head, at, end)
+    at = yield* readOwn(reader, head, at, end)
     const leaves = lineage.slice(0, i).flatMap(({ base }) => base ?? [])
     checkJoint(head, leaves, at)
   }
   return at
 }
 
-async function* readSegment(reader: Reader, head: Head, from: Point, end: number): AsyncGenerator<VerifiedRun, Point> {
+async function* readOwn(reader: Reader, head: Head, from: Point, end: number): AsyncGenerator<VerifiedRun, Point> {
   let at = from
   while (at.seq < end) {
-    const runs = await reader.store.read(head.timeline, at.seq, pageBytes)
+    const isBelow = at.seq < head.floor
+    const runs = isBelow
+      ? await readRunsBelow(reader, head, at.seq)
+      : await reader.store.read(head.timeline, at.seq, pageBytes)
     if (runs.length === 0) {
       throw new RepriseError(
         'HISTORY_DAMAGED',
@@ -127,19 +138,27 @@ async function* readSegment(reader: Reader, head: Head, from: Point, end: number
       )
     }
     for (const whole of runs) {
-      if (at.seq >= end) break
+      // A fork that left in the middle of a segment goes on with its own.
+      if (at.seq >= end || (isBelow && at.seq >= head.floor)) break
       const before = whole.first > at.seq ? at.digest : await digestInside(reader, head, whole, at)
       verifyEntries(reader.hash, head.timeline, whole, {
         seq: whole.first > at.seq ? at.seq : whole.first - 1,
         digest: before,
       })
       if (isRedacted(whole.bytes)) await confirmErased(reader, head.timeline, whole)
-      const run = lastSeq(whole) > end ? sliceEntries(reader.hash, whole, before, end) : whole
+      const last = isBelow ? Math.min(end, head.floor) : end
+      const run = lastSeq(whole) > last ? sliceEntries(reader.hash, whole, before, last) : whole
       yield { timeline: head.timeline, run, before, skipTo: at.seq }
       at = { seq: lastSeq(run), digest: run.digest }
     }
+    if (isBelow && at.seq === head.floor && !equalBytes(at.digest, head.floorDigest)) throw offFloor(head)
   }
   return at
+}
+
+function offFloor({ timeline, floor }: Head): RepriseError {
+  const what = `the segments of ${timeline} lead to another digest than its floor at ${floor} has`
+  return new RepriseError('HISTORY_DAMAGED', what, { timeline, seq: floor })
 }
 
 /** `at` lies inside the run: finds the digest before the run, and checks that the run really passes through `at`. */
@@ -155,6 +174,7 @@ async function digestInside(reader: Reader, head: Head, run: EntryRun, at: Point
 async function digestBefore(reader: Reader, head: Head, first: number): Promise<Digest> {
   if (first - 1 === head.floor) return head.floorDigest
   if (first - 1 === head.base?.seq) return head.base.digest
+  if (first - 1 < head.floor) return await digestBelow(reader, head, first - 1)
   const [previous] = await reader.store.read(head.timeline, first - 2, 1)
   if (!previous || lastSeq(previous) !== first - 1) {
     throw new RepriseError('HISTORY_DAMAGED', `history of ${head.timeline} has a gap before sequence ${first}`, {
@@ -171,7 +191,8 @@ export async function digestAt(reader: Reader, lineage: readonly Head[], seq: nu
   if (seq === head.seq) return head.digest
   if (seq === head.floor) return head.floorDigest
   if (seq === head.base?.seq) return head.base.digest
-  if (seq < head.floor || seq > head.seq) {
+  if (seq < head.floor) return await digestBelow(reader, head, seq)
+  if (seq > head.seq) {
     throw new RepriseError(
       'OUT_OF_RANGE',
       `${head.timeline} has history from ${head.floor} to ${head.seq}, not at ${seq}`,
@@ -196,11 +217,29 @@ export async function digestAt(reader: Reader, lineage: readonly Head[], seq: nu
   return sliceEntries(reader.hash, run, before, seq).digest
 }
 
+/** The same below the floor, from the segment that holds it. OUT_OF_RANGE: none does. */
+async function digestBelow(reader: Reader, head: Head, seq: number): Promise<Digest> {
+  const starts = await segmentsBelow(reader, head)
+  const start = starts.findLast(({ from }) => from.seq <= seq)
+  if (!start) {
+    const floor = starts[0]?.from.seq ?? head.floor
+    const what = `${head.timeline} has history from ${floor} to ${head.seq}, not at ${seq}`
+    throw new RepriseError('OUT_OF_RANGE', what, { timeline: head.timeline, seq, floor, head: head.seq })
+  }
+  let before = start.from.digest
+  if (start.from.seq === seq) return before
+  for (const run of (await readSegment(reader, head.timeline, start)).runs) {
+    if (lastSeq(run) >= seq) return sliceEntries(reader.hash, run, before, seq).digest
+    before = run.digest
+  }
+  throw offFloor(head)
+}
+
 /** One entry as it is in history now. Null: it was trimmed, or there is none. */
 export async function entryAt(kernel: Kernel, timeline: TimelineId, seq: number): Promise<Entry | null> {
   const [head] = await kernel.store.head([timeline])
   const lineage = head ? await lineageOf(kernel, head) : []
-  if (!head || seq > head.seq || seq <= floorOf(lineage).seq) return null
+  if (!head || seq > head.seq || seq <= (await reachOf(kernel, lineage)).seq) return null
   const from = { seq: seq - 1, digest: await digestAt(kernel, lineage, seq - 1) }
   const { value } = await readHistory(kernel, lineage, from, seq).next()
   const [entry] = entriesOf(kernel, value as VerifiedRun)

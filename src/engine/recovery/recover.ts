@@ -5,7 +5,6 @@
 import { equalBytes } from '../../core/coordinate.ts'
 import { lastSeq } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { decodeManifest } from '../../core/manifest.ts'
 import type { Head, ManifestRecord } from '../../core/ports.ts'
 import { planRecovery, type RecoveryPlan } from '../../core/recovery.ts'
 import { isBadMark } from '../../core/validity.ts'
@@ -16,10 +15,13 @@ import { callPure } from '../guard/zone.ts'
 import type { Kernel } from '../kernel.ts'
 import { stateIo } from '../kernel-io.ts'
 import { type CapturedParts, guards, migrateParts, TimelineState } from '../state.ts'
-import { entriesOf, floorOf, lineageOf, type Point, readHistory } from './history.ts'
+import { entriesOf, floorOf, lineageOf, type Point, reachOf, readHistory } from './history.ts'
+import { mismatch, readManifest } from './read-manifest.ts'
 import type { RecoveryReport } from './report.ts'
 import { liveChunks, restoreState } from './restore.ts'
 import { invalidityOf, invalidState } from './validity.ts'
+
+export { readManifest } from './read-manifest.ts'
 
 export interface Recovered<State> {
   readonly state: TimelineState<State>
@@ -48,18 +50,39 @@ export interface RecoverOptions {
   readonly mustBeValid?: boolean
 }
 
-/** State as of sequence `to` (default: the head), from the newest usable checkpoint plus history. Writes nothing. */
+/**
+ * State as of sequence `to` (default: the head), from the newest usable checkpoint plus history. Writes nothing. Where
+ * neither is left in the store, history that lies in a colder place is read.
+ */
 export async function recover<State>(
   kernel: Kernel,
   head: Head,
   fold: Fold<State>,
   options: RecoverOptions = {},
 ): Promise<Recovered<State>> {
+  const lineage = await lineageOf(kernel, head)
+  const floor = floorOf(lineage)
+  try {
+    return await recoverFrom(kernel, head, fold, options, lineage, floor)
+  } catch (error) {
+    if (floor.seq === 0 || !(error instanceof RepriseError)) throw error
+    const reach = await reachOf(kernel, lineage)
+    if (reach.seq >= floor.seq) throw error
+    return await recoverFrom(kernel, head, fold, options, lineage, reach)
+  }
+}
+
+async function recoverFrom<State>(
+  kernel: Kernel,
+  head: Head,
+  fold: Fold<State>,
+  options: RecoverOptions,
+  lineage: readonly Head[],
+  floor: Point,
+): Promise<Recovered<State>> {
   const { clock } = kernel
   const started = clock.elapsed()
   const to = options.to ?? head.seq
-  const lineage = await lineageOf(kernel, head)
-  const floor = floorOf(lineage)
   const catalog = (await kernel.store.checkpoints(head.timeline)).filter(
     (record) => !options.without?.has(record.id) && (options.only === undefined || record.id === options.only),
   )
@@ -265,17 +288,6 @@ async function checkBranch(kernel: Kernel, lineage: readonly Head[], record: Man
   if (known && !equalBytes(known, record.digest)) throw mismatch(record, 'lies on another branch')
 }
 
-/** The manifest's body, checked against its digest and against its line in the catalog, before anything is decoded. */
-export function readManifest(kernel: Pick<Kernel, 'hash' | 'sealer'>, record: ManifestRecord) {
-  const body = kernel.sealer.unwrap(record.body)
-  if (!equalBytes(kernel.hash(body), record.bodyDigest)) throw mismatch(record, 'does not match its digest')
-  const manifest = decodeManifest(body)
-  if (manifest.seq !== record.seq || !equalBytes(manifest.digest, record.digest)) {
-    throw mismatch(record, 'says another coordinate than the catalog')
-  }
-  return manifest
-}
-
 /** An error that is returned is damage in a page of the checkpoint, which these entries touch. */
 async function replay<State>(
   kernel: Kernel,
@@ -303,10 +315,6 @@ async function replay<State>(
 export function damageOf(error: unknown): RepriseError {
   if (isDamage(error) || isReprise(error, ...beyondThis)) return error
   throw error
-}
-
-function mismatch(record: ManifestRecord, what: string): RepriseError {
-  return new RepriseError('CHECKPOINT_DAMAGED', `checkpoint ${record.id} ${what}`, { id: record.id, seq: record.seq })
 }
 
 type Versioned = Pick<Fold<unknown>, 'version' | 'migrationFor'>

@@ -15,6 +15,7 @@ import { readManifest } from '../recovery/recover.ts'
 import { liveChunks } from '../recovery/restore.ts'
 import { headsOf } from '../tools/verify-structure.ts'
 import { soundIn, type TierRequests } from './blobs.ts'
+import { type HistoryReport, moveHistories } from './history.ts'
 import { notedTiers, shown, type TierRule } from './policy.ts'
 
 export interface MoveTiersOptions {
@@ -29,7 +30,7 @@ export interface TierReport {
   readonly name: string
   /** Without a query. */
   readonly at: string
-  /** What lay there when the round began. */
+  /** What lies there after the round; with `dryRun`, now. */
   readonly chunks: number
   readonly bytes: number
   /** What this round moved there. */
@@ -47,6 +48,8 @@ export interface TiersReport {
   readonly isDryRun: boolean
   /** The store's own place first. */
   readonly tiers: readonly TierReport[]
+  /** History that lies in a colder place. */
+  readonly history: HistoryReport
 }
 
 const restMs = 3_600_000
@@ -68,8 +71,6 @@ export async function moveTiers(kernel: Kernel, options: MoveTiersOptions = {}):
   for (const [from, place] of places.entries()) {
     const due = places.map(() => [] as { digest: Digest; bytes: number }[])
     for await (const row of rowsOf(place.blobs)) {
-      reports[from]!.chunks += 1
-      reports[from]!.bytes += row.bytes
       const to = wanted.get(toHex(row.digest)) ?? from
       const isResting = row.touchedAt >= now - (options.restMs ?? restMs)
       if (to > from && !isResting && places[to]!.isOwn && place.isOwn) due[to]!.push(row)
@@ -86,6 +87,14 @@ export async function moveTiers(kernel: Kernel, options: MoveTiersOptions = {}):
       }
     }
   }
+  const takes = rules.findLastIndex(({ rule }) => rule?.history === true) + 1
+  const history = await moveHistories(kernel, takes > 0 ? places[takes]! : null, options)
+  for (const [i, { blobs }] of places.entries()) {
+    for await (const { bytes } of rowsOf(blobs)) {
+      reports[i]!.chunks += 1
+      reports[i]!.bytes += bytes
+    }
+  }
   const moved = reports.reduce((sum, each) => sum + each.moved, 0)
   const bytes = reports.reduce((sum, each) => sum + each.movedBytes, 0)
   if (!options.dryRun && moved > 0) kernel.events.emit('tiers-moved', { chunks: moved, bytes })
@@ -93,6 +102,7 @@ export async function moveTiers(kernel: Kernel, options: MoveTiersOptions = {}):
   return {
     isDryRun: options.dryRun ?? false,
     tiers: reports.map((report, i) => ({ ...report, requests: asked[i] ?? null })),
+    history,
   }
 }
 
@@ -124,9 +134,11 @@ async function moveBatch(kernel: Kernel, from: Blobs, to: Blobs, digests: readon
 /** For each chunk that a checkpoint names: the number of the place where it may lie, 0 for the store's own. */
 async function coldest(kernel: Kernel, rules: readonly TierRule[], now: number): Promise<ReadonlyMap<string, number>> {
   const all: { readonly record: ManifestRecord; readonly rank: number }[] = []
+  const segments: ManifestRecord[] = []
   for await (const head of headsOf(kernel)) {
     const records = (await kernel.store.checkpoints(head.timeline)).filter(({ invalid }) => invalid === null)
     for (const [rank, record] of records.entries()) all.push({ record, rank })
+    for (const record of await kernel.segments.of(head.timeline)) segments.push(record)
   }
   all.sort((a, b) => b.record.createdAt - a.record.createdAt)
   const wanted = new Map<string, number>()
@@ -145,6 +157,11 @@ async function coldest(kernel: Kernel, rules: readonly TierRule[], now: number):
       if (!isReprise(error, 'CHECKPOINT_DAMAGED', 'CHUNK_MISSING', 'CHUNK_DAMAGED', 'MALFORMED')) throw error
     }
     warmBytes += record.addedBytes
+  }
+  // History that was read, and pulled back into the store, goes where it came from.
+  const takes = rules.findLastIndex(({ rule }) => rule?.history === true) + 1
+  for (const record of takes > 0 ? segments : []) {
+    for (const digest of await liveChunks(readManifest(kernel, record), io)) wanted.set(toHex(digest), takes)
   }
   return wanted
 }

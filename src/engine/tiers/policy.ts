@@ -24,6 +24,8 @@ export interface TierOptions {
   readonly keep?: number
   /** The oldest, as long as more than this many bytes lie in warmer places. */
   readonly over?: number
+  /** Takes the history of timelines whose policy says `history: 'tiered'`, too. */
+  readonly history?: boolean
 }
 
 export interface TiersOptions {
@@ -39,7 +41,12 @@ export interface TierRule {
   readonly at: string
   readonly mark: string
   /** Null: nothing is moved there any more. */
-  readonly rule: { readonly afterMs?: number; readonly keep?: number; readonly over?: number } | null
+  readonly rule: {
+    readonly afterMs?: number
+    readonly keep?: number
+    readonly over?: number
+    readonly history?: boolean
+  } | null
 }
 
 interface Noted {
@@ -51,7 +58,7 @@ const storeTimeline = timelineId('reprise/store')
 const attribute = '$tiers'
 const names = ['warm', 'cold'] as const
 const known = new Set<string>(['warm', 'cold', 'pullBack'])
-const knownTier = new Set<string>(['at', 'after', 'keep', 'over'])
+const knownTier = new Set<string>(['at', 'after', 'keep', 'over', 'history'])
 
 /** Throws INVALID_ARGUMENT. */
 export function checkTiers(options: TiersOptions | false): void {
@@ -70,8 +77,13 @@ function checkTier(name: string, options: TierOptions): void {
     const what = `tiers.${name}.${field} must be a whole number of at least ${field === 'keep' ? 1 : 0} (got ${given})`
     throw new RepriseError('INVALID_ARGUMENT', what, { option: field })
   }
-  if (options.after === undefined && options.keep === undefined && options.over === undefined) {
-    throw new RepriseError('INVALID_ARGUMENT', `tiers.${name} must say after, keep or over: what is moved there`, {})
+  if (options.history !== undefined && typeof options.history !== 'boolean') {
+    const what = `tiers.${name}.history must be true or false (got ${String(options.history)})`
+    throw new RepriseError('INVALID_ARGUMENT', what, { option: 'history' })
+  }
+  if (options.after === undefined && options.keep === undefined && options.over === undefined && !options.history) {
+    const what = `tiers.${name} must say after, keep, over or history: what is moved there`
+    throw new RepriseError('INVALID_ARGUMENT', what, {})
   }
 }
 
@@ -115,7 +127,7 @@ async function ruleOf(kernel: Kernel, name: string, options: TierOptions, stored
   const folder = await openChunkFolder(at, kernel.namespace)
   const there = await folder.mark()
   const isKnown = stored.tiers.some(({ mark }) => mark === there)
-  const { afterMs, keep, over } = {
+  const { afterMs, keep, over, history } = {
     afterMs: options.after === undefined ? undefined : toMs(options.after, `tiers.${name}.after`),
     ...options,
   }
@@ -123,6 +135,7 @@ async function ruleOf(kernel: Kernel, name: string, options: TierOptions, stored
     ...(afterMs !== undefined && { afterMs }),
     ...(keep !== undefined && { keep }),
     ...(over !== undefined && { over }),
+    ...(history && { history }),
   }
   if (there !== null && isKnown) return { name, at, mark: there, rule }
   // What lies there is somebody else's: they could not tell what we need.

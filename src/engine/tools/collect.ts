@@ -99,14 +99,14 @@ export async function collect(kernel: Kernel, options: CollectOptions = {}): Pro
 }
 
 /** Only where history would go does it matter which cursor still needs it: the feed is read for that. */
-async function planBesideCursors(
+export async function planBesideCursors(
   kernel: Kernel,
   head: Head,
   policy: RetentionPolicy,
   foldVersion: string,
 ): Promise<RetentionPlan> {
   const plan = await planFor(kernel, head, policy, foldVersion)
-  if (plan.floor.seq <= head.floor) return plan
+  if (Math.max(plan.floor.seq, plan.movable?.seq ?? 0) <= head.floor) return plan
   const held = (await cursorHolds(kernel, [head.timeline])).get(head.timeline)
   return held ? await planFor(kernel, head, policy, foldVersion, held) : plan
 }
@@ -205,7 +205,8 @@ async function mark(kernel: Kernel): Promise<ReadonlySet<string>> {
 
 async function markTimeline(kernel: Kernel, head: Head, live: Set<string>): Promise<void> {
   const io = stateIo(kernel)
-  for (const record of await kernel.store.checkpoints(head.timeline)) {
+  // Segments of history too: what they name is needed as much as what a checkpoint names.
+  for (const record of await kernel.segments.all(head.timeline)) {
     try {
       for (const digest of await liveChunks(readManifest(kernel, record), io)) live.add(toHex(digest))
     } catch (error) {

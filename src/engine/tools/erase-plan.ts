@@ -11,6 +11,7 @@ import { refuseOfStore } from '../kinds.ts'
 import { erasingFrom, supposeErased } from '../recovery/erasures.ts'
 import { floorOf, lineageOf } from '../recovery/history.ts'
 import { recover } from '../recovery/recover.ts'
+import { segmentsBelow } from '../segments/read.ts'
 import {
   ancestorsOf,
   checkSelection,
@@ -66,6 +67,7 @@ export async function planErasure(kernel: Kernel, id: string, options: EraseEntr
     const why = `history up to ${floor} was trimmed: what those entries said can only be in the state, which new entries may change`
     refusals.push({ timeline: id, code: 'CONFLICT', why })
   }
+  refusals.push(...(await refusalsBelow(kernel, [...family.values()], options)))
   const timelines: AffectedTimeline[] = []
   for (const member of family.values()) {
     // Where an earlier attempt did not end, a checkpoint may have been made of what was still there.
@@ -79,6 +81,22 @@ export async function planErasure(kernel: Kernel, id: string, options: EraseEntr
     if (refusal) refusals.push(refusal)
   }
   return { ...selected, timelines, refusals }
+}
+
+/** Entries in segments are not looked at: whoever may mean one of them is told so, and nothing is left in silence. */
+async function refusalsBelow(
+  kernel: Kernel,
+  family: readonly Head[],
+  { entries }: EraseEntriesOptions,
+): Promise<Refusal[]> {
+  const refusals: Refusal[] = []
+  for (const head of family) {
+    const [oldest] = await segmentsBelow(kernel, head)
+    if (!oldest || (entries && entries.from > head.floor)) continue
+    const why = `its history from ${oldest.from.seq + 1} to ${head.floor} lies in a colder place, where single entries cannot go: name entries above ${head.floor}, or erase it as a whole`
+    refusals.push({ timeline: head.timeline, code: 'CONFLICT', why })
+  }
+  return refusals
 }
 
 /** The first sequence of this lineage that goes, or null. */

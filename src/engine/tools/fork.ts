@@ -14,16 +14,18 @@ import { compensationPlan, type Effect } from '../../core/effects.ts'
 import { type EntryDraft, packEntries } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { EntryRun, Head, ManifestRecord } from '../../core/ports.ts'
+import { keepsHistory } from '../../core/retention.ts'
 import { archiveNumber, archiveOf, archivesStart, isAmongArchives, isArchiveOf, liveIdOf } from '../../core/scope.ts'
 import { refusalError } from '../commit/writer.ts'
 import { canRead, type Fold, type OpenOptions } from '../definition.ts'
 import { heldAttribute } from '../group/held.ts'
 import { type Kernel, newId, newOperation } from '../kernel.ts'
 import { giveBack, guardOf, headUnder, takeTimeline } from '../ownership.ts'
-import { digestAt, floorOf, lineageOf, offBranch, type Point } from '../recovery/history.ts'
+import { digestAt, floorOf, lineageOf, offBranch, type Point, reachOf } from '../recovery/history.ts'
 import { recover } from '../recovery/recover.ts'
 import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
 import { sealEntry } from '../seal/entries.ts'
+import { segmentsBelow } from '../segments/read.ts'
 import type { Rollback } from './rollback-report.ts'
 
 /** Where: a whole coordinate, or a sequence on the current branch. */
@@ -65,7 +67,7 @@ export async function locate(kernel: Kernel, where: Where): Promise<Located> {
 
 async function pointOn(kernel: Kernel, head: Head, seq: number, wanted: Uint8Array | null): Promise<Located | null> {
   const lineage = await lineageOf(kernel, head)
-  const floor = floorOf(lineage)
+  const floor = seq < floorOf(lineage).seq ? await reachOf(kernel, lineage) : floorOf(lineage)
   if (wanted && (seq > head.seq || seq < floor.seq)) return null
   if (seq > head.seq || seq < floor.seq) {
     throw new RepriseError(
@@ -113,6 +115,7 @@ async function forkOnce(
   const id = timelineId(to.includes('/') ? to : siblingOf(head.timeline, to))
   const owner = lineage.find((each) => !each.base || point.seq >= each.base.seq) ?? lineage[lineage.length - 1]!
   const copies = await restorePoints(kernel, head, point.seq, fold)
+  const floor = floorFor(copies, lineage, fold, point)
   await checkSameBranch(kernel, head, point)
   const outcome = await kernel.committer.submit({
     operation: newOperation(kernel.random),
@@ -123,10 +126,10 @@ async function forkOnce(
       create: {
         digest: point.digest,
         base: { timeline: owner.timeline, ...point },
-        floor: floorFor(copies, lineage, fold),
+        floor,
       },
     },
-    publish: copies,
+    publish: [...copies, ...(await segmentCopies(kernel, lineage, floor))],
     status: 'open',
     ...summary,
     // A fork of a member of a group that is being restored is no member of it.
@@ -213,7 +216,8 @@ async function branchOff(
   const target = await recover(kernel, head, fold, { to: before.point.seq })
   const effects = compensationPlan(state.ledger, where.seq)
   const copies = await restorePoints(kernel, head, before.point.seq, fold)
-  const floor = floorFor(copies, before.lineage, fold)
+  const floor = floorFor(copies, before.lineage, fold, before.point)
+  const segments = await segmentCopies(kernel, before.lineage, floor)
   const carried = carry(kernel, head, before.point, effects.carry)
   // The newest archive is what it rests on, if it was rolled back before.
   const last = head.base && isArchiveOf(head.timeline, head.base.timeline) ? archiveNumber(head.base.timeline) : 0
@@ -224,7 +228,7 @@ async function branchOff(
       guard: guardOf(head),
       branch: { archive, seq: before.point.seq, digest: before.point.digest, floor },
       ...(carried && { run: carried }),
-      publish: copies,
+      publish: [...copies, ...segments],
       ...fold.summary?.(target.state.value),
       release: true,
     })
@@ -270,28 +274,38 @@ async function restorePoints(
     .filter((record) => record.seq <= upTo && record.verifiedAt !== null && record.invalid === null)
     .filter(({ foldVersion }) => fold === null || canRead(fold, foldVersion))
     .filter((record, index, newest) => record.seq !== newest[index - 1]?.seq)
-  return usable.slice(0, 2).map((record) => ({
-    ...record,
-    id: newId(kernel.random) as ManifestId,
-    baseId: record.id,
-    isPinned: false,
-    label: null,
-    drilledAt: null,
-    drill: null,
-  }))
+  return usable.slice(0, 2).map((record) => copyOf(kernel, record))
+}
+
+function copyOf(kernel: Kernel, record: ManifestRecord): ManifestRecord {
+  const id = newId(kernel.random) as ManifestId
+  return { ...record, id, baseId: record.id, isPinned: false, label: null, drilledAt: null, drill: null }
+}
+
+/** Lines for the segments of history below the floor of a branch: it does not need the timeline it left for them. */
+async function segmentCopies(kernel: Kernel, lineage: readonly Head[], floor: Point): Promise<ManifestRecord[]> {
+  const segments = await segmentsBelow(kernel, lineage[lineage.length - 1]!)
+  return segments.filter(({ from }) => from.seq < floor.seq).map(({ record }) => copyOf(kernel, record))
 }
 
 /**
  * How far back a branch may be asked to go: as far as its history reaches where all of it is kept; else no further than
- * its two checkpoints need. With fewer than two of its own, it may need all the history there is.
+ * its two checkpoints need. With fewer than two of its own, it may need all the history there is. One that leaves below
+ * that has no history in the store at all, only in segments.
  */
-function floorFor(copies: readonly ManifestRecord[], lineage: readonly Head[], fold: Fold<unknown> | null): Point {
+function floorFor(
+  copies: readonly ManifestRecord[],
+  lineage: readonly Head[],
+  fold: Fold<unknown> | null,
+  point: Point,
+): Point {
   const reach = lineage.reduce<Point>(
     (highest, head) => (head.floor > highest.seq ? { seq: head.floor, digest: head.floorDigest } : highest),
     floorOf(lineage),
   )
+  if (point.seq < reach.seq) return point
   const oldest = copies[1]
-  const keepsAll = fold !== null && (fold.retain?.history ?? 'all') === 'all'
+  const keepsAll = fold !== null && keepsHistory(fold.retain ?? {})
   return keepsAll || !oldest || oldest.seq < reach.seq ? reach : { seq: oldest.seq, digest: oldest.digest }
 }
 

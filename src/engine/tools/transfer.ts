@@ -7,7 +7,7 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Attribute, EntryRun, Head, ManifestRecord } from '../../core/ports.ts'
 import type { Kernel } from '../kernel.ts'
 import { stateIo } from '../kernel-io.ts'
-import { floorOf, lineageOf, type Point, readHistory } from '../recovery/history.ts'
+import { lineageOf, type Point, reachOf, readHistory } from '../recovery/history.ts'
 import { readManifest } from '../recovery/recover.ts'
 import { liveChunks } from '../recovery/restore.ts'
 import { ChunkInput } from '../recovery/restore-input.ts'
@@ -101,7 +101,8 @@ async function* frames(
   options: ExportOptions,
 ): AsyncGenerator<Frame> {
   const lineage = await lineageOf(kernel, head)
-  const floor = options.stateOnly ? end : floorOf(lineage)
+  // Whoever takes it elsewhere takes all of it: what lies in a colder place is read from there.
+  const floor = options.stateOnly ? end : await reachOf(kernel, lineage)
   const header: Header = {
     timeline: head.timeline,
     seq: end.seq,

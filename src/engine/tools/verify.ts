@@ -19,11 +19,13 @@ import { liveChunks, verifyChunks } from '../recovery/restore.ts'
 import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
 import { isSoundLine } from '../redundancy/lines.ts'
 import { lacking, lackingKeys } from '../seal/key-notes.ts'
+import { isSegment } from '../segments/catalog.ts'
 import { faultOfMirror, type MirrorSource, mirrorFor } from './mirror-source.ts'
 import { readCatalog } from './repair-catalog.ts'
 import { mend, planMending } from './repair-history.ts'
 import { type OpenUrl, openSource, type RepairSource } from './repair-source.ts'
 import type { Fault, HealedFault } from './verify-fault.ts'
+import { verifySegments } from './verify-segments.ts'
 import { headsOf, inspected, legibleHeads, renewed } from './verify-structure.ts'
 
 export type { Fault, HealedFault } from './verify-fault.ts'
@@ -244,7 +246,8 @@ async function verifyCatalog(
   source: RepairSource | null,
 ): Promise<void> {
   const fetched = source ? await fetchLines(kernel, head, source) : []
-  const { records, mended, lost } = await readCatalog(kernel, head, repair)
+  const { records: lines, mended, lost } = await readCatalog(kernel, head, repair)
+  const records = lines.filter((record) => !isSegment(record))
   for (const { id, isPutRight } of mended) {
     const from = fetched.includes(id) ? source!.name : 'copy'
     tally.healed.push({ ...faultOf(head, `${location}: catalog`, id, 'STORE_DAMAGED'), from, isPutRight })
@@ -288,8 +291,13 @@ async function verifyCatalog(
     // What its copy says was read and found whole just now.
     if (isSound && (isRestorable(record, head) || mended.some(({ id }) => id === record.id))) restorable += 1
   }
+  const history = lines.filter(isSegment)
+  const { entries, reachesOrigin } = await verifySegments(kernel, head, history, io, tally.live, (where, check) =>
+    attempt(tally, head, `${location}: ${where}`, check),
+  )
+  tally.entries += entries
   const isUnknown = tally.cannotTell.some((fault) => fault.timeline === head.timeline)
-  const isLegible = lost === null || records.length > 0
+  const isLegible = (lost === null || records.length > 0) && !reachesOrigin
   if (head.floor > 0 && restorable === 0 && isLegible && !isUnknown && !(head.base && head.floor <= head.base.seq)) {
     tally.faults.push({
       timeline: head.timeline,

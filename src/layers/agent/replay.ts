@@ -8,7 +8,7 @@ import { Keyed } from '../../core/keyed/keyed.ts'
 import type { Head } from '../../core/ports.ts'
 import type { Engine } from '../../engine/definition.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
-import { entriesOf, floorOf, lineageOf, type Point, readHistory } from '../../engine/recovery/history.ts'
+import { entriesOf, lineageOf, type Point, reachOf, readHistory } from '../../engine/recovery/history.ts'
 import { recover } from '../../engine/recovery/recover.ts'
 import { TimelineState } from '../../engine/state.ts'
 import { existing } from '../../engine/tools/fork.ts'
@@ -75,7 +75,7 @@ async function beginningOf<Data>(
   lineage: readonly Head[],
 ): Promise<{ readonly state: TimelineState<SessionState<Data>>; readonly point: Point }> {
   const { kernel } = engine
-  const floor = floorOf(lineage)
+  const floor = await reachOf(kernel, lineage)
   if (floor.seq === 0)
     return { state: new TimelineState(definition.fold, undefined, kernel.guardsFolds()), point: floor }
   const oldest: number[] = []

@@ -7,7 +7,7 @@ import { upcast } from '../../core/fold.ts'
 import type { StateAt } from '../../engine/definition.ts'
 import { systemPrefix } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
-import { digestAt, entriesOf, floorOf, lineageOf, readHistory } from '../../engine/recovery/history.ts'
+import { digestAt, entriesOf, lineageOf, reachOf, readHistory } from '../../engine/recovery/history.ts'
 import { recover } from '../../engine/recovery/recover.ts'
 import { existing } from '../../engine/tools/fork.ts'
 import { eventOf, infoOf, layerPrefix } from './envelope.ts'
@@ -38,7 +38,7 @@ export async function stateAt<State>(
 async function seqAt(engine: Host, lineage: Awaited<ReturnType<typeof lineageOf>>, time: number): Promise<number> {
   if (!Number.isFinite(time))
     throw new RepriseError('INVALID_ARGUMENT', 'a time must be a Date or milliseconds since 1970')
-  const floor = floorOf(lineage)
+  const floor = await reachOf(engine.kernel, lineage)
   let seq = floor.seq
   for await (const { run } of readHistory(engine.kernel, lineage, floor, lineage[0]!.seq)) {
     for (const entry of unpackEntries(run)) {
@@ -58,7 +58,7 @@ export async function* historyOf<State>(
   const { kernel } = engine
   const head = await existing(kernel, timelineId(model.prefix + id))
   const lineage = await lineageOf(kernel, head)
-  const floor = floorOf(lineage)
+  const floor = await reachOf(kernel, lineage)
   const after = Math.max(range.after ?? 0, floor.seq)
   const to = Math.min(range.to ?? head.seq, head.seq)
   if (to <= after) return

@@ -6,7 +6,7 @@ import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Engine } from '../../engine/definition.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
-import { type Entry, entriesOf, floorOf, lineageOf, readHistory } from '../../engine/recovery/history.ts'
+import { type Entry, entriesOf, lineageOf, reachOf, readHistory } from '../../engine/recovery/history.ts'
 import { TimelineState } from '../../engine/state.ts'
 import { type RunState, workflowFold } from './state.ts'
 
@@ -34,7 +34,7 @@ export async function exportHistory(rp: Engine, timeline: string): Promise<Recor
   const head = await engine.head(id)
   if (!head) throw new RepriseError('NOT_FOUND', `there is no run ${timeline}`, { timeline })
   const lineage = await lineageOf(engine.kernel, head)
-  const floor = floorOf(lineage)
+  const floor = await reachOf(engine.kernel, lineage)
   if (floor.seq > 0) {
     throw new RepriseError('OUT_OF_RANGE', `history of ${timeline} starts after ${floor.seq}: it was trimmed`, {
       timeline,

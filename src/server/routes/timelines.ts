@@ -5,7 +5,7 @@ import type { TimelineQuery } from '../../core/ports.ts'
 import { hostOf } from '../../engine/host.ts'
 import { isOfStore } from '../../engine/kinds.ts'
 import type { Model } from '../../engine/model.ts'
-import { type Entry, entriesOf, floorOf, lineageOf } from '../../engine/recovery/history.ts'
+import { type Entry, entriesOf, lineageOf, reachOf } from '../../engine/recovery/history.ts'
 import { toldPlainly } from '../../engine/told.ts'
 import { describeTimeline, shownCheckpoint } from '../../operations/describe.ts'
 import { effectsOf } from '../../operations/effects.ts'
@@ -282,7 +282,8 @@ async function readHistory(call: Call) {
   }
   const entries: ReturnType<typeof shown>[] = []
   if (before !== undefined) {
-    const floor = floorOf(await lineageOf(hostOf(engine).kernel, head)).seq
+    const { kernel } = hostOf(engine)
+    const floor = (await reachOf(kernel, await lineageOf(kernel, head))).seq
     const top = Math.min(before, seq + 1)
     const from = Math.max(floor, top - 1 - limit)
     for await (const entry of from < seq ? entriesAfter(engine, head, from) : []) {

@@ -146,7 +146,7 @@ export interface Store {
 
   /**
    * Takes timelines of these queues that are due (wakeup reached or mail waiting) and free or owned by a dead worker, each with
-   * a new epoch. The most urgent come first: higher priority, then earlier wakeup; where mail without a wakeup falls is the
+   * a new epoch. The most urgent come first: higher priority, then earlier wakeup; where those with mail fall is the
    * store's choice.
    *
    * What the caller owns already is not returned: it sees mail in head(), and finds what a lost answer gave it by

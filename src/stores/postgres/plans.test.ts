@@ -84,8 +84,8 @@ async function fill(url: string): Promise<void> {
   const columns = `(tid, ns, id, pos_base, epoch, digest, floor_digest, owner, queue, wakeup, mail, status, attributes, base_tid, base_id, base_seq, base_digest, floor, created_at, updated_at)`
   await run(`INSERT INTO timeline ${columns} OVERRIDING SYSTEM VALUE
     SELECT 1000 + i, ${ns}, 'many/' || lpad(i::text, 7, '0'), 3000000, 1, ${digest("'o' || i")}, ${digest("'o' || i")},
-      CASE WHEN i % 3 = 0 THEN 'w-alive' WHEN i % 1000 = 1 THEN 'w-dead' END, CASE WHEN i % 2 = 0 THEN 'q' WHEN i % 7 = 0 THEN 'other' END,
-      CASE WHEN i % 4 = 0 THEN 1e13 WHEN i % 5000 = 3 THEN 1 END, 0, CASE WHEN i % 10 = 0 THEN 'done' ELSE 'open' END,
+      CASE WHEN i % 3 = 0 THEN 'w-alive' WHEN i % 1000 = 1 THEN 'w-dead' END, CASE WHEN i % 2 = 0 THEN 'q' WHEN i % 7 = 0 THEN 'other' WHEN i % 5 = 0 THEN 'crowd' END,
+      CASE WHEN i % 4 = 0 THEN 1e13 WHEN i % 5000 = 3 OR (i % 2 = 1 AND i % 5 = 0) THEN 1 END, 0, CASE WHEN i % 10 = 0 THEN 'done' ELSE 'open' END,
       jsonb_build_object('n', i, 'kind', i % 3), CASE WHEN i % 10000 = 9 THEN 999 END, CASE WHEN i % 10000 = 9 THEN 'one/hot' END,
       CASE WHEN i % 10000 = 9 THEN 0 END, CASE WHEN i % 10000 = 9 THEN ${digest("'o' || i")} END, 0, 1, 1
     FROM generate_series(1, ${manyCount}) i`)
@@ -185,6 +185,8 @@ const operations: Readonly<Record<string, (store: Store) => unknown>> = {
   'list a prefix': (store) => store.timelines({ prefix: 'many/0060000', limit: 100 }),
   'list a prefix that nothing has': (store) => store.timelines({ prefix: 'a/', limit: 100 }),
   'list the archives of one': (store) => store.timelines({ prefix: 'many/0000010', limit: 1000 }),
+  'list by a status that nothing has': (store) => store.timelines({ status: 'none', limit: 100 }),
+  'list by status and prefix': (store) => store.timelines({ status: 'done', prefix: 'many/0060010', limit: 100 }),
   'list by owner and queue': (store) => store.timelines({ owner: asWorker('w-dead'), queue: 'q', limit: 1000 }),
   'list by an owner that has none': (store) => store.timelines({ owner: asWorker('w-none'), limit: 1000 }),
   'list forks': (store) => store.timelines({ parent: asTimeline('one/hot'), limit: 500 }),
@@ -248,6 +250,8 @@ const operations: Readonly<Record<string, (store: Store) => unknown>> = {
     await change(store, 'gone/1', { forget: true })
   },
   claim: (store) => store.claim({ worker: asWorker('w-claims'), queues: ['q', 'other'], limit: 10 }),
+  'claim where thousands are due': (store) =>
+    store.claim({ worker: asWorker('w-claims'), queues: ['crowd'], limit: 10 }),
   'claim where nothing is due': (store) =>
     store.claim({ worker: asWorker('w-claims'), queues: ['nothing'], limit: 10 }),
   'retire one that has little': (store) => store.retire([asWorker('w-claims')]),

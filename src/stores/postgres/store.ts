@@ -58,6 +58,7 @@ import {
 } from './rows.ts'
 import { scrub } from './scrub.ts'
 import type { Session } from './session.ts'
+import { dueSince } from './tables.ts'
 import { escapeText, isStorable } from './text.ts'
 import { timelinesQuery } from './timelines.ts'
 import { queryUser } from './user-query.ts'
@@ -187,7 +188,7 @@ export class PostgresStore implements Store {
     const taken = await this.#connections.rows<{ tid: number }>(claimed, values, 'unsafe', 'claim')
     if (taken.length === 0) return []
     const text = `SELECT ${headColumns} FROM ${headTables(this.#s)} WHERE t.tid = ANY ($1::bigint[])
-      ORDER BY t.priority DESC, t.wakeup NULLS LAST, t.id`
+      ORDER BY t.priority DESC, ${dueSince('t')}, t.id`
     const rows = await this.#connections.rows<HeadRow>(text, [taken.map(({ tid }) => tid)], 'safe', 'claimed')
     return rows.map(toHead)
   }

@@ -6,7 +6,7 @@
 // run's id decides, which follows the order of the batch.
 
 /** The version of tables and functions together. Functions carry it in their names: code of another version finds none. */
-export const schemaVersion = 5
+export const schemaVersion = 6
 
 /** What each version changed about the one before it. */
 const upgrades: Readonly<Record<number, (s: string) => string>> = {
@@ -22,6 +22,21 @@ UPDATE ${s}.timeline t SET pos_base = n.pos_base FROM ${s}.namespace n WHERE n.i
     `CREATE INDEX timeline_orphan ON ${s}.timeline (ns, base_id) WHERE base_tid IS NULL AND base_id IS NOT NULL;`,
   // Functions, and up to when chunks may be swept.
   5: (s) => `ALTER TABLE ${s}.namespace ADD COLUMN sweep_mark double precision NOT NULL DEFAULT 0;`,
+  // Functions, what is due in the order in which it is claimed, and the timelines of a status.
+  6: (s) => `DROP INDEX ${s}.timeline_wakeup; DROP INDEX ${s}.timeline_mail; ${orderIndexes(s)}`,
+}
+
+/** Since when it is due; mail counts as always. */
+export const dueSince = (t: string) => `(CASE WHEN ${t}.mail > 0 THEN 0 ELSE ${t}.wakeup END)`
+
+/** May be due, and nobody has it. */
+export const isFree = (t: string) =>
+  `(${t}.owner IS NULL AND NOT ${t}.is_stub AND ${t}.queue IS NOT NULL AND (${t}.mail > 0 OR ${t}.wakeup IS NOT NULL))`
+
+function orderIndexes(s: string): string {
+  return `
+CREATE INDEX timeline_due ON ${s}.timeline (ns, queue, priority DESC, ${dueSince('timeline')}, id) WHERE ${isFree('timeline')};
+CREATE INDEX timeline_status ON ${s}.timeline (ns, status, id);`
 }
 
 export function upgradeTables(s: string, from: number): string {
@@ -81,8 +96,7 @@ CREATE TABLE ${s}.timeline (
 CREATE INDEX timeline_base ON ${s}.timeline (base_tid) WHERE base_tid IS NOT NULL;
 CREATE INDEX timeline_orphan ON ${s}.timeline (ns, base_id) WHERE base_tid IS NULL AND base_id IS NOT NULL;
 CREATE INDEX timeline_owner ON ${s}.timeline (ns, owner) WHERE owner IS NOT NULL;
-CREATE INDEX timeline_wakeup ON ${s}.timeline (ns, queue, wakeup) WHERE wakeup IS NOT NULL AND queue IS NOT NULL;
-CREATE INDEX timeline_mail ON ${s}.timeline (ns, queue) WHERE mail > 0 AND queue IS NOT NULL;
+${orderIndexes(s)}
 CREATE INDEX timeline_attributes ON ${s}.timeline USING gin (attributes jsonb_path_ops);
 
 -- The key is what keeps history from forking: after one sequence only one run can begin.

@@ -17,6 +17,8 @@ const blockingWaitMs = 10
 const needed = new Error('this needs a statement')
 
 export class Connection {
+  /** The file has an older schema, and is only read (older.ts). */
+  isOlder = false
   readonly #database: Database
   readonly #statements = new Map<string, Statement>()
   #isThorough: boolean | null = null

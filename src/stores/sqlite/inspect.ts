@@ -173,8 +173,8 @@ async function inspectCounts(read: Read, faults: StoreFault[]): Promise<void> {
   }
 }
 
-const listed = (index: string) =>
-  `SELECT tid FROM reprise_timeline INDEXED BY reprise_timeline_${index} WHERE due NOT NULL`
+const listed = (index: string, where: string) =>
+  `SELECT tid FROM reprise_timeline INDEXED BY reprise_timeline_${index} WHERE due IS NOT NULL AND ${where}`
 const tallied = (kind: string, counted: string) => `SELECT key, sum(n) AS off FROM (
     SELECT key, count AS n FROM reprise_tally WHERE kind = '${kind}' UNION ALL ${counted}) GROUP BY key HAVING off <> 0`
 const counts: readonly { readonly where: string; readonly what: string; readonly sql: string }[] = [
@@ -194,8 +194,9 @@ const counts: readonly { readonly where: string; readonly what: string; readonly
   {
     where: 'due timelines',
     what: 'in one index of what is due and not in the other',
-    sql: `SELECT tid, count(*) AS times FROM (${listed('due')} AND space > -1 UNION ALL ${listed('wake')})
-      GROUP BY tid HAVING times <> 2`,
+    sql: `SELECT tid, sum(n) AS off FROM (SELECT tid, 1 AS n FROM (${listed('due', 'owner IS NULL AND queue IS NOT NULL AND space > -1')})
+      UNION ALL SELECT t.tid, -1 FROM (${listed('wake', 'true')}) w CROSS JOIN reprise_timeline t ON t.tid = w.tid
+      WHERE t.owner IS NULL AND t.queue IS NOT NULL) GROUP BY tid HAVING off <> 0`,
   },
   {
     where: 'attributes',
@@ -206,6 +207,15 @@ const counts: readonly { readonly where: string; readonly what: string; readonly
     where: 'owners',
     what: 'an owner has more or fewer timelines than were counted',
     sql: tallied('owner', `SELECT space || '/' || owner, -1 FROM reprise_timeline WHERE owner IS NOT NULL`),
+  },
+  {
+    where: 'statuses',
+    what: 'a status has more or fewer timelines than were counted',
+    sql: tallied(
+      'status',
+      `SELECT space || '/' || status, -1 FROM reprise_timeline INDEXED BY reprise_timeline_status
+      WHERE space > -1`,
+    ),
   },
   {
     where: 'chunks',

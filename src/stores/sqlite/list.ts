@@ -1,5 +1,5 @@
-// Lists of timelines, whole or refused. A list by name is read from both indexes of names in step; one by attribute,
-// owner or parent is counted against its tally or its parent. Every row is checked before it is left out: a damaged status
+// Lists of timelines, whole or refused. A list by name is read from both indexes of names in step; one by attribute, owner,
+// status or parent is counted against its tally or its parent. Every row is checked before it is left out: a damaged status
 // would hide it from a list by status.
 
 import type { Head, TimelineQuery } from '../../core/ports.ts'
@@ -9,8 +9,8 @@ import { searchValue } from './attributes.ts'
 import type { SqlValue } from './driver.ts'
 import { damaged } from './failure.ts'
 import { toHead } from './heads.ts'
-import type { QuerySource } from './query.ts'
-import { attributeKey, ownerKey, readTally, type TallyKind } from './tally.ts'
+import type { QuerySource } from './query-source.ts'
+import { attributeKey, ownerKey, readTally, statusKey, type TallyKind } from './tally.ts'
 import { selectByWitness, type Timeline } from './timelines.ts'
 
 /** A list that an index says is longer than this is read by name instead: the first page is full before long. */
@@ -49,7 +49,7 @@ function isEqual(a: Parameters<typeof searchValue>[0], b: Parameters<typeof sear
   return searchValue(a) === searchValue(b)
 }
 
-/** By the attribute or owner with the fewest; null if there is none, or if it has too many. */
+/** By the attribute, owner or status with the fewest; null if there is none, or if it has too many. */
 function fewest(source: QuerySource, query: TimelineQuery): Timeline[] | null {
   const lists = Object.entries(query.attributes ?? {}).map(([key, value]): List => {
     const pair = [JSON.stringify(key), searchValue(value)] as const
@@ -59,6 +59,16 @@ function fewest(source: QuerySource, query: TimelineQuery): Timeline[] | null {
   if (query.owner !== undefined) {
     const sql = 'SELECT tid FROM reprise_timeline INDEXED BY reprise_timeline_owner WHERE space = ? AND owner = ?'
     lists.push({ kind: 'owner', key: ownerKey(source.space, query.owner), sql, values: [source.space, query.owner] })
+  }
+  // A file of an older version has no index of them.
+  if (query.status !== undefined && !source.connection.isOlder) {
+    const sql = 'SELECT tid FROM reprise_timeline INDEXED BY reprise_timeline_status WHERE space = ? AND status = ?'
+    lists.push({
+      kind: 'status',
+      key: statusKey(source.space, query.status),
+      sql,
+      values: [source.space, query.status],
+    })
   }
   const counted = lists.map((list) => ({ ...list, count: readTally(source.connection, list.kind, list.key).count }))
   const [least] = counted.sort((a, b) => a.count - b.count)

@@ -1,5 +1,5 @@
-// A file of schema version 1, made by taking back what later versions added: it is read as it is without a write, and brought up
-// to date when it is opened to write. Both give the same answers as before, and from then on absence is checked.
+// A file of schema version 1 or 3, made by taking back what later versions added: it is read as it is without a write, and
+// brought up to date when it is opened to write. Both give the same answers as before, and from then on absence is checked.
 
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -49,9 +49,18 @@ async function edit(work: (connection: Connection) => void): Promise<void> {
 /** As release 0.1 left it. */
 function asVersion1(connection: Connection): void {
   connection.exec(`DROP TABLE reprise_witness; DROP TABLE reprise_head_mark; DROP TABLE reprise_tally;
-    DROP INDEX reprise_timeline_wake; CREATE INDEX reprise_timeline_key ON reprise_timeline (key);
-    ${takeBackStripes}
-    UPDATE reprise_meta SET value = 1 WHERE key = 'schema_version'`)
+    DROP INDEX reprise_timeline_wake; ${takeBackOrder} CREATE INDEX reprise_timeline_key ON reprise_timeline (key);
+    ${takeBackStripes}`)
+  setVersion(connection, 1)
+}
+
+function asVersion3(connection: Connection): void {
+  connection.exec(`${takeBackOrder} DELETE FROM reprise_tally WHERE kind = 'status';`)
+  setVersion(connection, 3)
+}
+
+function setVersion(connection: Connection, version: number): void {
+  connection.run(`UPDATE reprise_meta SET value = ? WHERE key = 'schema_version'`, version)
   const sql = `SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE tbl_name LIKE 'reprise\\_%' ESCAPE '\\'
     AND type IN ('table', 'index') ORDER BY type, name`
   const texts = connection.all(sql).flatMap(({ type, name, tbl_name, sql: text }) => [type!, name!, tbl_name!, text!])
@@ -64,11 +73,16 @@ async function tell(store: Store): Promise<string> {
   for (const { timeline } of heads) {
     lines.push(await store.read(timeline, 0, 1e6), await store.checkpoints(timeline), await store.inbox(timeline, 10))
   }
-  for (const query of [{ attributes: { group: 1 } }, { owner: asWorker('w1') }, { parent: asTimeline('many/7') }]) {
+  const queries = [{ attributes: { group: 1 } }, { owner: asWorker('w1') }, { parent: asTimeline('many/7') }]
+  for (const query of [...queries, { status: 'busy' }, { status: 'nobody' }]) {
     lines.push((await store.timelines({ ...query, limit: 100 })).map(({ timeline }) => timeline))
   }
   return JSON.stringify(lines)
 }
+
+/** Version 4: what is due lay in the order of time, and nothing in that of its status. */
+const takeBackOrder = `DROP INDEX reprise_timeline_status; DROP INDEX reprise_timeline_due;
+  CREATE INDEX reprise_timeline_due ON reprise_timeline (space, queue, due) WHERE due IS NOT NULL;`
 
 /** Version 3: the bytes of chunks were in one table before. */
 const takeBackStripes = chunkTables
@@ -77,23 +91,26 @@ const takeBackStripes = chunkTables
   .join('\n')
 
 describe('a store of schema version 1', () => {
-  it('is read as it is, and brought up to date when it is opened to write', async () => {
-    const now = await open()
-    const truth = await tell(now)
-    await now.close()
-    await edit(asVersion1)
-    const bytes = readFileSync(file)
-    const reader = await open(true)
-    expect(await tell(reader)).toBe(truth)
-    expect(await reader.inspect()).toEqual([])
-    await reader.close()
-    expect(readFileSync(file).equals(bytes)).toBe(true)
-    const writer = await open()
-    expect(await tell(writer)).toBe(truth)
-    expect(await writer.inspect()).toEqual([])
-    expect((await writer.facts()).schemaVersion).toBe(schemaVersion)
-    await writer.close()
-  })
+  it.each([asVersion1, asVersion3])(
+    'is read as it is, and brought up to date when it is opened to write',
+    async (asOlder) => {
+      const now = await open()
+      const truth = await tell(now)
+      await now.close()
+      await edit(asOlder)
+      const bytes = readFileSync(file)
+      const reader = await open(true)
+      expect(await tell(reader)).toBe(truth)
+      expect(await reader.inspect()).toEqual([])
+      await reader.close()
+      expect(readFileSync(file).equals(bytes)).toBe(true)
+      const writer = await open()
+      expect(await tell(writer)).toBe(truth)
+      expect(await writer.inspect()).toEqual([])
+      expect((await writer.facts()).schemaVersion).toBe(schemaVersion)
+      await writer.close()
+    },
+  )
 
   it.each([
     ['the row of a timeline', `DELETE FROM reprise_timeline WHERE name = 'many/3'`],

@@ -4,8 +4,10 @@
 
 import type { Connection } from './connection.ts'
 
-/** From version 1: nothing was counted. */
-export function showAsNow(connection: Connection): void {
+/** From version 1: nothing was counted. Since version 2 only what newer indexes have is missing, and nobody asks for it. */
+export function showAsNow(connection: Connection, version: number): void {
+  connection.isOlder = true
+  if (version > 1) return
   const sum = (table: string, where = '') =>
     `(SELECT coalesce(sum(crc), 0) & 4294967295 FROM main.reprise_${table} x WHERE x.tid = t.tid ${where})`
   connection.exec(`

@@ -78,7 +78,7 @@ export function connectReader(driver: Driver, file: string): ReadingConnection {
   try {
     const version = readVersion(reading.connection)
     if (version === 0) throw new RepriseError('NOT_FOUND', `${file} is not a store of Reprise`, { file })
-    if (version < schemaVersion) showAsNow(reading.connection)
+    if (version < schemaVersion) showAsNow(reading.connection, version)
     if (reading.state === null) reading.connection.requireDurability()
     return reading
   } catch (error) {

@@ -18,10 +18,10 @@ import { stripes } from '../../core/parity.ts'
 import type { Connection } from './connection.ts'
 import { damaged } from './failure.ts'
 import { checkSeal, seal } from './seal.ts'
-import { tallyAll } from './tally.ts'
+import { tallyAll, tallyStatus } from './tally.ts'
 import { witnessAll } from './witness.ts'
 
-export const schemaVersion = 3
+export const schemaVersion = 4
 
 const version1 = `
 CREATE TABLE reprise_meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
@@ -85,6 +85,18 @@ const version3 = Array.from(
 CREATE TABLE reprise_chunk_bytes_${stripe} (id INTEGER PRIMARY KEY, bytes BLOB NOT NULL);`,
 ).join('')
 
+/**
+ * What is due and nobody has, in the order in which it is claimed: neither those that sleep nor those at work are looked at.
+ * `wake` still has all that is due, and checks it (due.ts). And the timelines of a status.
+ */
+const version4 = `
+DROP INDEX reprise_timeline_due;
+CREATE INDEX reprise_timeline_due ON reprise_timeline (space, queue, priority DESC, due, name)
+  WHERE due IS NOT NULL AND owner IS NULL AND queue IS NOT NULL;
+CREATE INDEX reprise_timeline_status ON reprise_timeline (space, status);
+${tallyStatus}
+`
+
 /** From version to version; the first makes the tables. */
 const steps: readonly ((connection: Connection) => void)[] = [
   (connection) => connection.exec(version1),
@@ -93,6 +105,7 @@ const steps: readonly ((connection: Connection) => void)[] = [
     witnessAll(connection)
   },
   (connection) => connection.exec(version3),
+  (connection) => connection.exec(version4),
 ]
 
 /** 0 for a file without our tables. A newer version is refused here, before anything is written. */

@@ -39,6 +39,7 @@ import { SqliteBlobs } from './blobs.ts'
 import { mendLines, readCatalog, rewriteBodies } from './catalog.ts'
 import { listCursors } from './cursors.ts'
 import { type Driver, loadDriver } from './driver.ts'
+import { DueLook } from './due.ts'
 import { toStoreError } from './failure.ts'
 import { readFeed } from './feed.ts'
 import { toHead } from './heads.ts'
@@ -49,7 +50,7 @@ import { Listeners } from './listeners.ts'
 import { readInbox, rewriteMail } from './mail.ts'
 import { legibleNames } from './names.ts'
 import { connectReader, inspectEnd, type OpenedFile, openFile } from './open.ts'
-import { checkDue, claim, findDue, retire } from './query.ts'
+import { claim, retire } from './query.ts'
 import { Reader, type Reading } from './reading.ts'
 import { realPath } from './real-path.ts'
 import { retryBusy } from './retry.ts'
@@ -137,6 +138,7 @@ class SqliteStore implements Store {
   /** While the file is written anew, everything waits. */
   #renewing: Promise<void> | null = null
   readonly #listeners: Listeners
+  readonly #dueLook = new DueLook()
   readonly #isForReading: boolean
   readonly #inspectEnd: () => StoreFault[]
   #isClosed = false
@@ -210,10 +212,7 @@ class SqliteStore implements Store {
     if (this.#renewing) await this.#renewing
     const writer = this.#write()
     // Most polls find nothing: look first, without the write lock.
-    const hasDue = await this.#read((reading) => {
-      checkDue(reading, request)
-      return findDue(reading, request).length > 0
-    })
+    const hasDue = await this.#read((reading) => this.#dueLook.hasDue(reading, request))
     return hasDue ? writer.transact('claim from', (writing) => claim(writing, request)) : []
   }
 

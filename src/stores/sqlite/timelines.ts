@@ -11,7 +11,7 @@ import { damaged } from './failure.ts'
 import { decodeHead, type HeadState } from './head-state.ts'
 import { HeadWriter } from './head-writer.ts'
 import { checkSeal, seal } from './seal.ts'
-import { attributeKey, ownerKey, Tallies } from './tally.ts'
+import { attributeKey, ownerKey, statusKey, Tallies } from './tally.ts'
 import type { UnsettledRuns } from './unsettled.ts'
 import {
   checkWitness,
@@ -53,6 +53,8 @@ export interface Timeline {
 interface Counted {
   readonly attributes: Attributes
   readonly owner: string | null
+  /** Null: it is not in the file. */
+  readonly status: string | null
 }
 
 const columns = `tid, space, name, key, is_stub, parent, owner, queue, priority, status, wakeup, mail, due, checkpoints,
@@ -68,7 +70,11 @@ const insert = `INSERT INTO reprise_timeline (${columns}, crc) VALUES (${'?, '.r
 const update = `UPDATE reprise_timeline SET ${settings(columnNames.slice(1))}, crc = ? WHERE tid = ?`
 /** Without its name, which it keeps: SQLite writes an index again for each column that is set, changed or not. */
 const firstChanging = columnNames.indexOf('is_stub')
-const change = `UPDATE reprise_timeline SET ${settings(columnNames.slice(firstChanging))}, crc = ? WHERE tid = ?`
+const changing = columnNames.slice(firstChanging)
+const change = `UPDATE reprise_timeline SET ${settings(changing)}, crc = ? WHERE tid = ?`
+/** The same where its status stays as it is, which most changes leave alone. */
+const atStatus = changing.indexOf('status')
+const changeWithoutStatus = `UPDATE reprise_timeline SET ${settings(changing.toSpliced(atStatus, 1))}, crc = ? WHERE tid = ?`
 const lastGiven = `SELECT max((SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'reprise_timeline'),
   (SELECT coalesce(max(tid), 0) FROM reprise_timeline)) AS tid`
 const keptMax = 20_000
@@ -86,6 +92,8 @@ export class Timelines {
   /** Their sums changed. */
   readonly #dirtySums = new Set<number>()
   readonly #tallies: Tallies
+  /** Rows that this transaction wrote before its end: what the file has of them is not what was there before. */
+  readonly #rewritten = new Set<number>()
   /** Some were removed in this transaction, from the file as well. */
   #hasRemoved = false
   /** Not in the file yet. */
@@ -204,6 +212,7 @@ export class Timelines {
     this.#byName.delete(timeline.name)
     this.put(renamed)
     this.#writeRow(renamed, update)
+    this.#rewritten.add(timeline.tid)
     // The witness follows with the row, at the end.
     this.#connection.run('DELETE FROM reprise_witness WHERE space = ? AND name = ?', this.#space, timeline.name)
   }
@@ -239,7 +248,8 @@ export class Timelines {
     for (const [tid, before] of this.#dirtyRows) {
       const timeline = this.#byTid.get(tid)
       assert(timeline, 'a changed timeline is kept until it is written')
-      const crc = this.#writeRow(timeline)
+      const isStatusSame = before.status === timeline.row.status && !this.#rewritten.has(tid)
+      const crc = this.#writeRow(timeline, isStatusSame ? changeWithoutStatus : change)
       this.#writeAttributes(timeline, before.attributes)
       this.#tally(before, countedOf(timeline))
       writeWitness(this.#connection, this.#space, timeline, crc)
@@ -249,6 +259,7 @@ export class Timelines {
     this.#tallies.flush()
     this.#dirtyRows.clear()
     this.#dirtySums.clear()
+    this.#rewritten.clear()
     this.#hasRemoved = false
     if (this.#byTid.size > keptMax) this.clear()
   }
@@ -261,6 +272,7 @@ export class Timelines {
     this.#behind.clear()
     this.#dirtyRows.clear()
     this.#dirtySums.clear()
+    this.#rewritten.clear()
     this.#hasRemoved = false
     this.#fresh.clear()
     this.#lastTid = null
@@ -299,8 +311,13 @@ export class Timelines {
     const { tid } = timeline
     const values = this.#values(timeline)
     const crc = seal(values)
-    if (this.#fresh.delete(tid)) this.#connection.run(insert, ...values, crc)
-    else this.#connection.run(sql, ...values.slice(sql === update ? 1 : firstChanging), crc, tid)
+    if (this.#fresh.delete(tid)) {
+      this.#connection.run(insert, ...values, crc)
+      return crc
+    }
+    const set = values.slice(sql === update ? 1 : firstChanging)
+    if (sql === changeWithoutStatus) set.splice(atStatus, 1)
+    this.#connection.run(sql, ...set, crc, tid)
     return crc
   }
 
@@ -308,6 +325,10 @@ export class Timelines {
     if (before.owner !== after.owner) {
       if (before.owner !== null) this.#tallies.add('owner', ownerKey(this.#space, before.owner), -1)
       if (after.owner !== null) this.#tallies.add('owner', ownerKey(this.#space, after.owner), 1)
+    }
+    if (before.status !== after.status) {
+      if (before.status !== null) this.#tallies.add('status', statusKey(this.#space, before.status), -1)
+      if (after.status !== null) this.#tallies.add('status', statusKey(this.#space, after.status), 1)
     }
     if (before.attributes === after.attributes) return
     for (const pair of pairsOf(before.attributes)) this.#tallies.add('attribute', pair, -1)
@@ -387,10 +408,11 @@ export class Timelines {
   }
 }
 
-const nothingCounted: Counted = { attributes: {}, owner: null }
+const nothingCounted: Counted = { attributes: {}, owner: null, status: null }
 
 function countedOf(timeline: Timeline | undefined): Counted {
-  return timeline ? { attributes: timeline.row.attributes, owner: timeline.head.owner } : nothingCounted
+  if (!timeline) return nothingCounted
+  return { attributes: timeline.row.attributes, owner: timeline.head.owner, status: timeline.row.status }
 }
 
 function pairsOf(attributes: Attributes): string[] {

@@ -7,8 +7,12 @@ import { encodeAttribute } from '../attributes.ts'
 import type { SqlValue } from '../driver.ts'
 import type { DamagedFile } from './source.ts'
 
-/** Where queue and due lie in a row of each index; its last column is the number of the timeline. */
-const indexes = { reprise_timeline_due: [1, 2], reprise_timeline_wake: [2, 0] } as const
+/** Where queue and due lie in a row of each index (`due` had three columns up to version 3). */
+const indexes = [
+  { name: 'reprise_timeline_due', columns: 4, atQueue: 1, atDue: 2 },
+  { name: 'reprise_timeline_due', columns: 6, atQueue: 1, atDue: 3 },
+  { name: 'reprise_timeline_wake', columns: 4, atQueue: 2, atDue: 0 },
+]
 
 interface Due {
   readonly queue: SqlValue
@@ -44,12 +48,14 @@ export class RowRemains {
 
 function readDue(from: DamagedFile): Map<number, Due> {
   const due = new Map<number, Due>()
-  for (const [index, [atQueue, atDue]] of Object.entries(indexes)) {
-    for (const { values } of from.raw(index)) {
-      if (values.length !== 4 || !Number.isSafeInteger(values[3])) continue
+  for (const { name, columns, atQueue, atDue } of indexes) {
+    for (const { values } of from.raw(name)) {
+      // The last column is the number of the timeline.
+      const tid = values.at(-1)
+      if (values.length !== columns || !Number.isSafeInteger(tid)) continue
       // Where there is unread mail it says 0; the mail itself makes the timeline due again.
       const wakeup = values[atDue] === 0 ? null : values[atDue]!
-      due.set(values[3] as number, { queue: values[atQueue]!, wakeup })
+      due.set(tid as number, { queue: values[atQueue]!, wakeup })
     }
   }
   return due

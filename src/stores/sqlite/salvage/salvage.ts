@@ -10,7 +10,7 @@ import type { SqlRow, SqlValue } from '../driver.ts'
 import { damaged } from '../failure.ts'
 import { isSoundMessage } from '../mail.ts'
 import { isSealed, seal } from '../seal.ts'
-import { tallyAll } from '../tally.ts'
+import { tallyAll, tallyStatus } from '../tally.ts'
 import { witnessAll } from '../witness.ts'
 import { columnNames as workerColumns } from '../workers.ts'
 import { copyOwnTables } from './own-tables.ts'
@@ -40,7 +40,7 @@ export function salvage(from: DamagedFile, to: Connection, options: SalvageOptio
   recount(work, names)
   salvageChunks(work)
   keepNumbers(work)
-  to.exec(`DELETE FROM reprise_tally; ${tallyAll}`)
+  to.exec(`DELETE FROM reprise_tally; ${tallyAll}${tallyStatus}`)
   witnessAll(to)
   copyOwnTables(work)
   tellPages(work)

@@ -19,6 +19,7 @@ import { sharedAttribute } from './state.ts'
 import { taskPartition, taskTimeline } from './task-name.ts'
 
 const lookMs = 250
+const markWaitMs = 2000
 const firstPauseMs = 100
 const longestPauseMs = 30_000
 
@@ -139,7 +140,9 @@ export class PipelineTasks {
     const { engine, timeline, name } = this.#of
     const [head] = await engine.kernel.store.head([timelineId(timeline)])
     if (head?.attributes[sharedAttribute] !== true) {
-      const taken = await StateTimeline.take(engine.kernel, timelineId(timeline))
+      // Whoever starts in the same moment marks it too; one that runs it whole keeps it for longer, and that is told.
+      const options = { wait: markWaitMs, signal: this.#abort.signal }
+      const taken = await StateTimeline.take(engine.kernel, timelineId(timeline), options)
       try {
         if (taken.head.seq > 0) {
           const what = `${timeline} was run whole by one process, so its state is not divided by partitions: go on with rp.run(), or give the pipeline ${name} another name to share it`

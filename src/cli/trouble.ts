@@ -2,6 +2,7 @@
 // the command line. The same go into the JSON.
 
 import { RepriseError } from '../core/errors.ts'
+import { isWithin } from '../core/scope.ts'
 import { UsageError } from './exit.ts'
 import type { Output } from './output.ts'
 import { type Place, placeOf } from './place.ts'
@@ -84,15 +85,17 @@ function cureOf(error: RepriseError): string {
   if (error.code === 'OWNED') return 'A live worker has it (reprise workers): wait for it, or stop it first.'
   if (error.code === 'OUT_OF_RANGE') return 'reprise show says from where to where its history goes.'
   const { timeline, run } = error.data
-  if (error.code === 'ENDED') {
-    const next =
-      run === undefined
-        ? 'run starts it again'
-        : 'retry takes a failure back; fork and rollback go on from an earlier step'
-    return `reprise show ${String(timeline)} tells how it ended. ${next}.`
-  }
+  if (error.code === 'ENDED')
+    return `reprise show ${String(timeline)} tells how it ended. ${afterEnd(String(timeline), run)}.`
   if (error.code === 'CONFLICT' && run !== undefined && timeline !== undefined) {
     return `reprise show ${String(timeline)} says how it stands, and what it waits for.`
   }
   return error.hint
+}
+
+/** What can be done with something that has ended. A pipeline that is done has read all of its sources. */
+function afterEnd(timeline: string, run: unknown): string {
+  if (run !== undefined) return 'retry takes a failure back; fork and rollback go on from an earlier step'
+  if (!isWithin('pipeline/', timeline)) return 'run starts it again'
+  return 'It reads no more: fork it at an earlier place, or run it with another --id from the beginning'
 }

@@ -4,7 +4,7 @@
 import { expect, it } from 'vitest'
 import type { Reprise } from '../../src/index.ts'
 import { collect, generated, pipeline, type Sink, type Source } from '../../src/layers/pipeline/index.ts'
-import { act } from '../../src/operations/act.ts'
+import { act, mayAct } from '../../src/operations/act.ts'
 import { declareKinds } from '../../src/operations/models.ts'
 import { until } from '../support/until.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
@@ -82,7 +82,12 @@ onEveryStore('asked from another process', (world) => {
     const last = await here.run(drawn(collect(), slowly(false)), {}).result()
     expect(last).toMatchObject({ status: 'done' })
     expect(await statusOf(there)).toBe('done')
-    await expect(ask(there, 'cancel')).rejects.toMatchObject({ code: 'ENDED' })
+    const [head] = await there.list({ prefix: 'pipeline/flow' })
+    for (const verb of ['stop', 'cancel', 'terminate'] as const) {
+      // Before a person is asked whether it may be done, too.
+      await expect(mayAct(there, head!, verb)).rejects.toMatchObject({ code: 'ENDED' })
+      await expect(ask(there, verb)).rejects.toMatchObject({ code: 'ENDED' })
+    }
   }, 60_000)
 
   it('cancel ends one whose sink hangs, also while a stop waits for that sink', async () => {

@@ -7,7 +7,7 @@ import { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Entry } from '../../engine/entry.ts'
 import { hostOf } from '../../engine/host.ts'
-import type { Actions, Model, Refusals, Target } from '../../engine/model.ts'
+import type { Actions, Model, Refusals, Target, Verb } from '../../engine/model.ts'
 import { type Told, told } from '../../engine/told.ts'
 import { readPipelineLetters } from './run/inspect.ts'
 import { lettersStay } from './run/letters.ts'
@@ -60,18 +60,25 @@ async function ask({ engine, head, key }: Target, kind: string, data: unknown): 
   await hostOf(engine).send(head.timeline, kind, data, key === undefined ? {} : { id: key })
 }
 
-function refuseEnded({ timeline, status }: Head): void {
-  if (status !== 'done') return
-  throw new RepriseError('ENDED', `${timeline} had already ended: ${status}`, { timeline, status })
+/** Why it can be neither stopped nor cancelled as it is now, with the code of the error; null: it can. */
+function unstoppable({ timeline, status }: Head): { readonly code: 'ENDED' | 'CONFLICT'; readonly why: string } | null {
+  if (status === 'done') return { code: 'ENDED', why: `${timeline} had already ended: ${status}` }
+  if (status !== 'shared') return null
+  const why = `processes share ${timeline}, and take its tasks again: end them, and each task stops with a savepoint`
+  return { code: 'CONFLICT', why }
+}
+
+const endingVerbs: readonly Verb[] = ['stop', 'cancel', 'terminate']
+
+async function refuse({ head }: Target, verb: Verb): Promise<void> {
+  const { timeline, status } = head
+  const refusal = endingVerbs.includes(verb) ? unstoppable(head) : null
+  if (refusal) throw new RepriseError(refusal.code, refusal.why, { timeline, status })
 }
 
 async function stop(target: Target, how: 'suspend' | 'cancel', what: string) {
   const { timeline, owner, isOwnerAlive } = target.head
-  refuseEnded(target.head)
-  if (target.head.status === 'shared') {
-    const words = `processes share ${timeline}, and take its tasks again: end them, and each task stops with a savepoint`
-    throw new RepriseError('CONFLICT', words, { timeline })
-  }
+  await refuse(target, 'stop')
   if (!owner || !isOwnerAlive) {
     return { said: `nobody is running ${timeline}: there is nothing to stop`, facts: { asked: [] } }
   }
@@ -81,9 +88,9 @@ async function stop(target: Target, how: 'suspend' | 'cancel', what: string) {
 
 /** At once, as `run.cancel()`. One that nobody runs is only noted as cancelled: it may have died, or been stopped. */
 async function cancel(target: Target) {
-  const { timeline, owner, isOwnerAlive, status } = target.head
-  if (status === 'shared' || (owner && isOwnerAlive)) return await stop(target, 'cancel', 'to end at once')
-  refuseEnded(target.head)
+  const { timeline, owner, isOwnerAlive } = target.head
+  if (owner && isOwnerAlive) return await stop(target, 'cancel', 'to end at once')
+  await refuse(target, 'cancel')
   const taken = await StateTimeline.take(hostOf(target.engine).kernel, timeline)
   await taken.release({ status: 'cancelled' })
   const said = `nobody was running ${timeline}: it is cancelled; run it again whenever you like`
@@ -108,6 +115,7 @@ export const pipelineKind: Model = {
   readCheckpoint: readWhole,
   stands,
   refuses,
+  refuse,
   beginsUnwritten: true,
   tells,
   flows: ({ engine, head }) => flowOf(hostOf(engine), head),
@@ -138,12 +146,11 @@ export function pipelineModel(name: string, checkpoint: CheckpointPolicy = usual
   return { ...pipelineKind, name, scope: pipelinePrefix + name, fold }
 }
 
-function refuses(state: unknown, { timeline, status }: Head): Refusals {
-  if (status === 'done') {
-    const ended = `it had already ended: ${status}`
-    return { stop: ended, cancel: ended, terminate: ended, redrive: lettersStay(timeline) }
-  }
-  return (state as PipelineState).letters === 0 ? { redrive: 'nothing was given up' } : {}
+function refuses(state: unknown, head: Head): Refusals {
+  const why = unstoppable(head)?.why
+  const ending = why === undefined ? {} : Object.fromEntries(endingVerbs.map((verb) => [verb, why]))
+  if (head.status === 'done') return { ...ending, redrive: lettersStay(head.timeline) }
+  return (state as PipelineState).letters === 0 ? { ...ending, redrive: 'nothing was given up' } : ending
 }
 
 /** Its history has one entry per checkpoint. */
@@ -161,12 +168,13 @@ function tells({ type, data, seq }: Entry): Told | null {
   return told(`~${seq}`, 'end', 'is', { title: `${title}: ${stage}`, note, letsGo: true })
 }
 
-function summarize(state: unknown) {
+/** How it stands is in the head: a run that was cancelled or failed leaves no checkpoint that would say so. */
+function summarize(state: unknown, { status }: Head) {
   const { stage, checkpoint, sources, tables, recent } = state as PipelineState
   const keys = Object.values(tables).reduce((sum, { cells }) => sum + cells, 0)
   const last = recent.at(-1)
   return {
-    stage,
+    stage: status || stage,
     checkpoint,
     keys,
     positions: Object.fromEntries(

@@ -3,7 +3,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
-import { cli, workFolder } from './support.ts'
+import { cli, json, live, workFolder } from './support.ts'
 
 let folder: ReturnType<typeof workFolder>
 beforeEach(() => {
@@ -55,4 +55,47 @@ it('stops with a savepoint at Ctrl-C, goes on where it stood, and shows its stat
   const second = await cli(['resume', 'minutes', '--report', 'none'], { cwd, env: { TOTAL: '1' } })
   expect(second).toMatchObject({ code: 3, signal: null })
   expect(second.stdout).toMatch(/^minutes: done/)
+})
+
+it('one that was stopped or cancelled from elsewhere exits with 130, and resume goes on with just that run', async () => {
+  const cwd = folder.path
+  writeFileSync(join(cwd, 'minutes.mjs'), module)
+  for (const [verb, status] of [
+    ['stop', 'suspended'],
+    ['cancel', 'cancelled'],
+  ] as const) {
+    const run = live(['run', 'minutes.mjs', '--id', verb, '--report', 'json'], { cwd })
+    await run.until(/"records":[1-9]/)
+    expect((await cli([verb, `minutes/${verb}`], { cwd })).code).toBe(0)
+    const ended = await run.ended
+    expect(ended).toMatchObject({ code: 130, signal: null })
+    expect(ended.stdout).toContain(`minutes: ${status}`)
+    expect(ended.stderr).toContain(`reprise run minutes.mjs minutes --id ${verb}`)
+    const { value } = await json(['show', `minutes/${verb}`], { cwd })
+    expect(value).toMatchObject({ status, summary: { stage: status } })
+    const again = await cli(['resume', `minutes/${verb}`, '--report', 'none'], { cwd, env: { TOTAL: '1' } })
+    expect(again).toMatchObject({ code: 3, stdout: expect.stringMatching(/^minutes: done/) })
+  }
+  const { value } = await json<{ timeline: string; status: string }[]>(['ls'], { cwd })
+  expect(value.map(({ timeline, status }) => [timeline, status])).toEqual([
+    ['pipeline/minutes/cancel', 'done'],
+    ['pipeline/minutes/stop', 'done'],
+  ])
+})
+
+it('one that is done is not asked about, and its cure works: it is forked at an earlier place', async () => {
+  const cwd = folder.path
+  writeFileSync(join(cwd, 'minutes.mjs'), module)
+  const run = (...more: string[]) =>
+    cli(['run', 'minutes.mjs', '--report', 'none', ...more], { cwd, env: { TOTAL: '65' } })
+  const first = await run()
+  expect(first.code).toBe(3)
+  const asked = await cli(['terminate', 'minutes'], { cwd })
+  expect(asked).toMatchObject({ code: 6, stderr: expect.stringMatching(/^ENDED .* had already ended: done/) })
+  expect(asked.stderr).toContain('fork it')
+  expect(asked.stderr).not.toMatch(/Go on\?|run starts it again/)
+  // Run again, it says that it is done, and shows nothing twice.
+  expect((await run()).stdout).toBe('minutes: done, 65 records in all\n')
+  expect((await cli(['fork', 'pipeline/minutes@0', 'pipeline/minutes/b'], { cwd })).code).toBe(0)
+  expect((await run('--id', 'b')).stdout).toBe(first.stdout)
 })

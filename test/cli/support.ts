@@ -70,6 +70,8 @@ export async function cli(args: readonly string[], options: CliOptions): Promise
 export interface Live {
   readonly said: () => string
   until(text: RegExp): Promise<void>
+  /** When it ends by itself, or because of what others asked of it. */
+  readonly ended: Promise<Ran>
   end(signal: NodeJS.Signals): Promise<Ran>
 }
 
@@ -97,6 +99,7 @@ export function live(args: readonly string[], options: CliOptions): Live {
   const said = () => stdout + stderr
   return {
     said,
+    ended: closed,
     async until(text) {
       while (!text.test(said())) {
         if (hasEnded) throw new Error(`reprise ${args.join(' ')} ended without saying ${text}: ${said()}`)

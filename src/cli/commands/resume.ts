@@ -3,11 +3,13 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
+import { idBelow } from '../../core/scope.ts'
 import { hostOf } from '../../engine/host.ts'
 import type { Reprise } from '../../engine/reprise.ts'
+import { pipelinePrefix } from '../../layers/pipeline/model.ts'
 import { act } from '../../operations/act.ts'
 import { declareAll } from '../../operations/models.ts'
-import { type Command, text } from '../command.ts'
+import { type Command, type Options, text } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findMember } from '../find.ts'
 import { loadModule } from '../module.ts'
@@ -17,6 +19,8 @@ import { execute, pick } from './run.ts'
 interface Started {
   readonly file: string
   readonly name: string
+  /** Of a pipeline that was run with one: it is a run of its own. */
+  readonly id: string | null
   readonly heads: Head[]
 }
 
@@ -28,16 +32,22 @@ const resume: Command = async ({ engine, args, options, output }) => {
     const { module = text(options, 'module'), definition } = head.attributes
     const name = typeof definition === 'string' ? definition : (hostOf(engine).models.find(head.timeline)?.name ?? null)
     if (typeof module !== 'string' || name === null) continue
-    const group = groups.get(`${module}#${name}`) ?? { file: module, name, heads: [] }
+    const id = idBelow(pipelinePrefix + name, head.timeline)
+    const key = JSON.stringify([module, name, id])
+    const group = groups.get(key) ?? { file: module, name, id, heads: [] }
     group.heads.push(head)
-    groups.set(`${module}#${name}`, group)
+    groups.set(key, group)
   }
   if (groups.size === 0) {
     if (given !== undefined) {
       const what = `${heads[0]!.timeline} was not started by reprise run: run its program again, or name its file with --module`
       throw new RepriseError('NOT_FOUND', what, {})
     }
-    output.note('nothing to resume: all that was started is finished')
+    output.note(
+      heads.length === 0
+        ? 'nothing to resume: all that was started is finished'
+        : `nothing to resume here: what is unfinished (${heads.length}) was not started by reprise run; reprise ls shows it`,
+    )
     return exit.ok
   }
   let worst: number = exit.ok
@@ -47,11 +57,15 @@ const resume: Command = async ({ engine, args, options, output }) => {
     const isOneByOne = group.heads.every((head) => hasResume(engine, head))
     const code = isOneByOne
       ? await goOn(group.heads)
-      : await execute(engine, pick(module, group.name, group.file), group.file, options, output)
+      : await execute(engine, pick(module, group.name, group.file), group.file, withId(group.id), output)
     worst = Math.max(worst, code)
     if (worst === exit.interrupted) break
   }
   return worst
+
+  function withId(id: string | null): Options {
+    return id === null ? options : { ...options, id }
+  }
 
   /** Each is executed here until it ends; Ctrl-C leaves them where they are. */
   async function goOn(runs: readonly Head[]): Promise<number> {

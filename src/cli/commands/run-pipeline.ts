@@ -43,7 +43,8 @@ export async function runPipeline(
     })
     if (deadLetters > 0) output.note(`${count(deadLetters, 'dead letter')}: reprise dead ${run.timeline}`)
     if (status === 'cancelled') endSoon()
-    if (interruption.isAsked && status === 'suspended') return { report, code: exit.interrupted }
+    // Whoever asked for it, here or elsewhere: 0 would tell a script that all was read.
+    if (status !== 'done') return { report, code: exit.interrupted }
     return { report, code: deadLetters > 0 ? exit.partly : exit.ok }
   } finally {
     stopShowing()
@@ -95,7 +96,7 @@ export async function runThreads(
       output.line(`${name}: ${report.status}, ${count(report.records, 'record')} in all, ${tasks}`)
     })
     if (report.deadLetters > 0) output.note(`${count(report.deadLetters, 'dead letter')}: reprise ls pipeline/${name}`)
-    if (interruption.isAsked && report.status === 'suspended') return { code: exit.interrupted }
+    if (report.status !== 'done') return { code: exit.interrupted }
     return { code: report.deadLetters > 0 ? exit.partly : exit.ok }
   } finally {
     stopShowing()

@@ -48,6 +48,26 @@ onEveryStore('pushed configuration', (world) => {
     expect(await control.status()).toMatchObject({ latest: 1, clients: 2, inForce: [{ version: 1, clients: 2 }] })
   })
 
+  it('nobody waits for what can never come: a version that was not set, a rollout that there is none of', async () => {
+    const w = await world()
+    const [a, b] = [await w.engine(), await w.engine()]
+    const control = await a.open(routes)
+    const other = await b.open(routes)
+    expect(await codeOf(control.reached(1))).toBe('NOT_FOUND')
+    await control.set(v('blue'))
+    await (await control.client('edge')).ack((await (await control.client('edge')).next())!.nonce)
+    // Who has not heard of it yet asks the store first.
+    expect(await codeOf(other.reached(1, { timeout: 1 }))).not.toBe('NOT_FOUND')
+    const codes = [other.reached(2), other.ended(2), other.ended(1), other.reached(0), other.reached(1.5)].map(codeOf)
+    expect(await Promise.all(codes)).toEqual([
+      'NOT_FOUND',
+      'NOT_FOUND',
+      'CONFLICT',
+      'INVALID_ARGUMENT',
+      'INVALID_ARGUMENT',
+    ])
+  })
+
   it('a client that comes back says what it has: it is told only what it lacks, and its old stream is over', async () => {
     const w = await world()
     const [a, b] = [await w.engine(), await w.engine()]

@@ -103,7 +103,8 @@ export class ConfigHandle<Value = unknown> {
 
   /**
    * Waits until this share of the clients has accepted the version or a later one. Clients that were away for longer than
-   * `forgetAfter` do not count; while there are none, nothing is reached. WITHDRAWN if it was taken back.
+   * `forgetAfter` do not count; while there are none, nothing is reached. WITHDRAWN if it was taken back, NOT_FOUND if it was
+   * never set.
    */
   async reached(version: number, options: ReachedOptions = {}): Promise<Tally> {
     checkOptions('reached', options, knownReached)
@@ -114,17 +115,22 @@ export class ConfigHandle<Value = unknown> {
       const tally = this.#tally(version)
       return tally.clients > 0 && tally.share >= share ? tally : null
     }
-    return await this.#wait(look, options, () => {
+    const check = () => this.#mustBeSet(version)
+    return await this.#wait(check, look, options, () => {
       const { acked, clients, nacked } = this.#tally(version)
       const what = `${acked} of ${clients} clients have version ${version}, and ${nacked} refused it; ${share} of them were waited for`
       return new RepriseError('TIMEOUT', what, { version, acked, clients, nacked })
     })
   }
 
-  /** Waits until the rollout of this version is over, and says how it ended. */
+  /**
+   * Waits until the rollout of this version is over, and says how it ended. NOT_FOUND if the version was never set, or so long
+   * ago that only history knows of it; CONFLICT if it was set for every client at once.
+   */
   async ended(version: number, options: EndedOptions = {}): Promise<RolloutEnd> {
     checkOptions('ended', options, knownEnded)
     return await this.#wait(
+      () => this.#mustBeStaged(version),
       () => this.#endOf(version),
       options,
       () => {
@@ -218,6 +224,28 @@ export class ConfigHandle<Value = unknown> {
     return this.#config.ended.find((end) => end.version === version) ?? null
   }
 
+  /** Nobody can have accepted it: whoever waits would wait for ever. */
+  #mustBeSet(version: number): void {
+    if (!Number.isSafeInteger(version) || version < 1) {
+      throw new RepriseError('INVALID_ARGUMENT', `a version must be a whole number of at least 1 (got ${version})`, {})
+    }
+    const latest = this.#config.versions.latest?.version ?? 0
+    if (version <= latest) return
+    const what = `${this.name} has no version ${version}: ${latest === 0 ? 'none was set' : `the newest is ${latest}`}`
+    throw new RepriseError('NOT_FOUND', what, { version, latest })
+  }
+
+  #mustBeStaged(version: number): void {
+    this.#mustBeSet(version)
+    if (this.#endOf(version)) return
+    const note = this.#config.versions.recent.find((each) => each.version === version)
+    if (note?.isStaged) return
+    if (note)
+      throw new RepriseError('CONFLICT', `version ${version} has no rollout: it was set for every client`, { version })
+    const what = `the rollout of version ${version} is too long ago: how it ended is in the history of ${this.name}`
+    throw new RepriseError('NOT_FOUND', what, { version })
+  }
+
   /** By mail to whoever runs it, now or later. */
   async #ask(request: RequestMail['request'], version: number): Promise<void> {
     await this.#config.refresh()
@@ -230,13 +258,21 @@ export class ConfigHandle<Value = unknown> {
     await engine.send(idsOf(this.name).rollout, requestKind, { request, version } satisfies RequestMail)
   }
 
-  async #wait<T>(look: () => T | null, options: EndedOptions, onTimeout: () => RepriseError): Promise<T> {
+  /** `check` throws where there is nothing to wait for, as the store has it when the wait begins. */
+  async #wait<T>(
+    check: () => void,
+    look: () => T | null,
+    options: EndedOptions,
+    onTimeout: () => RepriseError,
+  ): Promise<T> {
     const { kernel } = this.#config.engine
     const timeoutMs = options.timeout === undefined ? null : toMs(options.timeout, 'timeout')
     let unwatch = () => {}
     let cancel = () => {}
     const waiting = new Promise<T>((resolve, reject) => {
+      let isChecked = false
       const attempt = () => {
+        if (!isChecked) return
         try {
           this.#config.check()
           const found = look()
@@ -246,7 +282,12 @@ export class ConfigHandle<Value = unknown> {
         }
       }
       unwatch = this.#config.watch(attempt)
-      this.#config.refresh().then(attempt, reject)
+      const begin = () => {
+        check()
+        isChecked = true
+        attempt()
+      }
+      this.#config.refresh().then(begin).catch(reject)
       if (timeoutMs !== null) cancel = kernel.clock.after(timeoutMs, () => reject(onTimeout()))
     })
     const what = `waiting for ${this.name}`

@@ -104,6 +104,10 @@ onEveryStore('informers', (world) => {
     const sent = await act(rp, head!, 'redrive', { keys: ['a', 'x'] })
     expect(sent.facts).toEqual({ redriven: ['a'], missing: ['x'] })
     await until(() => seen.includes('added a=n1'))
+    await expect(cache.redrive(['x'])).rejects.toMatchObject({ code: 'NOT_FOUND', data: { missing: ['x'] } })
+    expect(await cache.redrive(['b', 'x'])).toBe(1)
+    await until(() => tried.filter((each) => each === 'b#3').length === 2)
+    await cache.settled()
     bad.delete('b')
     await handle.change('b', () => ({ spec: { node: 'n2' } }))
     await cache.settled()
@@ -114,6 +118,7 @@ onEveryStore('informers', (world) => {
     await cache.settled()
     await discard(rp, [(await rp.head('informer/cache'))!], ['c'])
     await until(async () => (await cache.letters()).length === 0)
+    expect(await cache.redrive()).toBe(0)
     expect(seen).not.toContain('modified c=n3')
   })
 

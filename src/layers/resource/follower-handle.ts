@@ -9,7 +9,7 @@ import { whileAwaited } from '../../engine/stay-alive.ts'
 import type { FollowerLetter } from './follower-state.ts'
 import type { ResourceHandle } from './handle.ts'
 import type { Leading } from './leading.ts'
-import { askFor, readLetters } from './letters.ts'
+import { askFor, chosen, readLetters } from './letters.ts'
 
 export interface SettledOptions {
   readonly signal?: AbortSignal
@@ -66,9 +66,14 @@ export abstract class FollowerHandle {
     return head ? await readLetters({ engine: this.engine, head }) : []
   }
 
-  /** Sends objects back to be worked on with a fresh set of attempts; all of them without names. */
-  async redrive(names?: readonly string[]): Promise<void> {
-    await askFor(this.engine, this.timeline, 'redrive', names ?? null)
+  /**
+   * Sends objects back to be worked on with a fresh set of attempts; all of them without names. How many there were. NOT_FOUND
+   * if none of the names was given up.
+   */
+  async redrive(names?: readonly string[]): Promise<number> {
+    const { found } = chosen(await this.letters(), names, this.timeline)
+    if (found.length > 0) await askFor(this.engine, this.timeline, 'redrive', names ?? null)
+    return found.length
   }
 
   /** Stops the work, finishes what is under way, and lets another process have it. */

@@ -6,7 +6,7 @@ import type { Entry } from '../../engine/entry.ts'
 import type { Done, Instead, Model } from '../../engine/model.ts'
 import { type Told, told } from '../../engine/told.ts'
 import { type FollowerLetter, type FollowerState, followerFold, type ResourceEvent } from './follower-state.ts'
-import { askFor, readLetters } from './letters.ts'
+import { askFor, chosen, readLetters } from './letters.ts'
 
 const forward: Instead = {
   instead: 'it follows objects as they are now; going back would handle them again',
@@ -42,9 +42,7 @@ function kindOf(kind: 'informer' | 'controller'): Model {
           const what = `${head.timeline} works on objects as they are, not on a stored item: change the object instead`
           throw new RepriseError('INVALID_ARGUMENT', what, { timeline: head.timeline })
         }
-        const held = (await readLetters({ engine, head })).map((letter) => letter.key)
-        const redriven = keys ? keys.filter((each) => held.includes(each)) : held
-        const missing = (keys ?? []).filter((each) => !held.includes(each))
+        const { found: redriven, missing } = chosen(await readLetters({ engine, head }), keys, head.timeline)
         await askFor(engine, head.timeline, 'redrive', keys ?? null, key)
         return { said: `${redriven.length} will be tried again`, facts: { redriven, missing } }
       },

@@ -2,7 +2,7 @@
 // or to discard them travel as mail, so that they reach a process that is at work as well as one that starts later.
 
 import { timelineId } from '../../core/coordinate.ts'
-import { isReprise } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Engine } from '../../engine/definition.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
 import type { Target } from '../../engine/model.ts'
@@ -15,6 +15,17 @@ const kinds = { redrive: 'follower.redrive', discard: 'follower.discard' } as co
 export async function readLetters({ engine, head }: Target): Promise<FollowerLetter[]> {
   const { state } = await recover(hostOf(engine).kernel, head, followerFold)
   return [...state.value.letters.values()]
+}
+
+/** Those that were given up, of these keys; all of them without keys. NOT_FOUND if none of the keys is one. */
+export function chosen(letters: readonly FollowerLetter[], keys: readonly string[] | undefined, timeline: string) {
+  const held = letters.map(({ key }) => key)
+  const missing = (keys ?? []).filter((key) => !held.includes(key))
+  const found = keys ? keys.filter((key) => held.includes(key)) : held
+  if (missing.length > 0 && found.length === 0) {
+    throw new RepriseError('NOT_FOUND', `no dead letter ${missing.join(', ')} in ${timeline}`, { timeline, missing })
+  }
+  return { found, missing }
 }
 
 /** All of them without keys. */

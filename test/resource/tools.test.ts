@@ -1,10 +1,14 @@
 // What every tool does with a kind of resource: read it, verify it, move it; and what it refuses, with the reason.
 
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { hostOf } from '../../src/engine/host.ts'
 import { GiveUp, open } from '../../src/index.ts'
 import { controller, resource } from '../../src/layers/resource/index.ts'
 import { describeTimeline } from '../../src/operations/describe.ts'
+import { checkStore } from '../../src/operations/doctor.ts'
 import { entriesAfter } from '../../src/operations/history.ts'
 import { declareKinds } from '../../src/operations/models.ts'
 import { cli, workFolder } from '../cli/support.ts'
@@ -50,6 +54,7 @@ onEveryStore('tools on a kind of resource', (world) => {
       message: expect.stringContaining('cannot be part of a group'),
     })
     expect(await tool.groups.cuts()).toEqual([])
+    expect((await checkStore(tool)).filter(({ state }) => state === 'bad')).toEqual([])
     expect((await writer.list()).items).toHaveLength(2)
   })
 
@@ -69,6 +74,32 @@ onEveryStore('tools on a kind of resource', (world) => {
     expect(await on.next()).toMatchObject({ type: 'modified', revision: 2 })
     on.close()
     watch.close()
+  })
+
+  it('import it into another store under any id, but no second time beside itself: uids and keys of effects would be the same', async () => {
+    const [from, to] = [await world(), await world()]
+    const folder = mkdtempSync(join(tmpdir(), 'reprise-sites-'))
+    const file = join(folder, 'sites.reprise')
+    try {
+      const rp = await from.engine()
+      const writer = await rp.open(sites)
+      await writer.create({ name: 'a', spec: { n: 1 } })
+      await rp.export({ timeline: 'resource/sites', seq: 1 }, file)
+      // It has gone on since: what is in the file is the beginning of it.
+      await writer.change('a', () => ({ spec: { n: 2 } }))
+      const again = { code: 'INVALID_ARGUMENT', message: expect.stringContaining('resource/sites is here') }
+      await expect(rp.import(file, { as: 'resource/sites/eu' })).rejects.toMatchObject(again)
+      expect(await rp.head('resource/sites/eu')).toBeNull()
+      const there = await to.engine()
+      // One of the same name that has another history is no original of it.
+      await (await there.open(sites)).create({ name: 'b', spec: { n: 1 } })
+      await there.import(file, { as: 'resource/sites/eu' })
+      expect((await (await there.open(sites, 'eu')).get('a'))?.spec).toEqual({ n: 1 })
+      const twice = { code: 'INVALID_ARGUMENT', message: expect.stringContaining('resource/sites/eu is here') }
+      await expect(there.import(file, { as: 'resource/sites/us' })).rejects.toMatchObject(twice)
+    } finally {
+      rmSync(folder, { recursive: true })
+    }
   })
 
   it('a controller leads at the new place, however many led it at the old one', async () => {
@@ -115,10 +146,17 @@ it('the command line lists what a controller gave up, sends it back and discards
     const working = await rp.open(controller('scaler', { watch: [sites], reconcile }))
     await working.settled()
     await rp.close()
+    const asked = await run('state', 'get', 'sites', 'spec', 'a')
+    expect([asked.code, asked.said.error.message]).toEqual([2, expect.stringContaining('reprise at resource/sites')])
+    expect((await run('state', 'get', 'nothing', 'spec', 'a')).code).toBe(4)
     // It works on objects as they are: an item in place of the stored one would be ignored.
     const replaced = await run('redrive', 'controller/scaler', 'a', '--item', '{"n":2}')
     expect(replaced.code).not.toBe(0)
     expect(JSON.stringify(replaced.said)).toContain('change the object instead')
+    expect(await run('redrive', 'controller/scaler', 'x')).toMatchObject({
+      code: 4,
+      said: { error: { code: 'NOT_FOUND' } },
+    })
     expect(await run('redrive', 'controller/scaler', 'a')).toEqual({ code: 0, said: { redriven: ['a'], missing: [] } })
     expect(await run('dead', 'controller/scaler', '--discard', 'b')).toMatchObject({ said: { discarded: ['b'] } })
     expect((await run('dead', 'controller/scaler')).said).toMatchObject([{ key: 'c' }])

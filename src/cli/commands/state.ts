@@ -1,10 +1,12 @@
 // reprise state: what an operator of a pipeline has of a key, as of its newest checkpoint or another one, and what differs
 // between two. The pipeline may be running: nothing is taken from it.
 
+import { RepriseError } from '../../core/errors.ts'
 import { idBelow } from '../../core/scope.ts'
 import { comparePipelineState, readPipelineState } from '../../layers/pipeline/index.ts'
 import { type Command, flag, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
+import { findTimeline } from '../find.ts'
 import { brief } from '../format.ts'
 import { toJson } from '../output.ts'
 
@@ -17,6 +19,12 @@ const state: Command = async ({ engine, args, options, output }) => {
   const isAsked = verb === 'get' ? word !== undefined && before === undefined : verb === 'diff' && before !== undefined
   if (!isAsked) throw new UsageError(`reprise state ${verb} cannot be done so`, usage)
   const timeline = `pipeline/${idBelow('pipeline/', given) ?? given}`
+  if (!(await engine.head(timeline))) {
+    // What it is instead, if it is anything.
+    const { timeline: other } = await findTimeline(engine, given)
+    const what = `${other} is no pipeline, so it has no operators: reprise at ${other} shows its state`
+    throw new RepriseError('INVALID_ARGUMENT', what, { timeline: other })
+  }
   const checkpoint = text(options, 'checkpoint')
   const key = word === undefined ? undefined : flag(options, 'number') ? Number(word) : word
   const shown = (value: unknown) => (value === undefined ? '-' : brief(toJson(value), 200))

@@ -51,12 +51,16 @@ export interface Imported extends Coordinate {
 /** What others are told of a timeline that arrives, by its model; in the commit that makes it visible. */
 export type Arrival = (head: Head) => Promise<readonly OutgoingMessage[]>
 
+/** Throws where a timeline of the file may not arrive under another id. */
+export type Admission = (id: TimelineId, isSameAs: (head: Head) => Promise<boolean>) => Promise<void>
+
 /** All timelines of the file, in its order. @example await rp.import('orders.reprise', { as: 'counter/restored' }) */
 export async function importTimelines(
   kernel: Kernel,
   path: string,
   options: ImportOptions,
   arrive: Arrival,
+  admit: Admission = async () => undefined,
 ): Promise<Imported[]> {
   const frames = readTransfer(path)
   const made: Imported[] = []
@@ -73,6 +77,7 @@ export async function importTimelines(
     if (options.as !== undefined) {
       refuseOfStore(id)
       checkSameKind(header.timeline, id)
+      await admit(id, async (head) => head.seq >= header.seq && (await isSame(kernel, head.timeline, header)))
     }
     const section = new Section(frames)
     made.push(await importOne(kernel, id, header, section, options, arrive))

@@ -25,7 +25,7 @@ import type { Model } from '../model.ts'
 import { takeTimeline } from '../ownership.ts'
 import { recover } from '../recovery/recover.ts'
 import { existing } from './fork.ts'
-import { type Imported, type ImportOptions, importTimelines } from './import.ts'
+import { type Arrival, type Imported, type ImportOptions, importTimelines } from './import.ts'
 import { type Mark, markOf, movedAttribute, movedStatus } from './moved.ts'
 import { exportFamily, type Standing } from './transfer.ts'
 
@@ -72,11 +72,22 @@ export async function move(engine: Host, id: TimelineId, to: string | Host, opti
 
 /** What was exported, or moved out, arrives here: its model may tell others of it in the same commit. */
 export async function importHere(host: Host, path: string, options: ImportOptions): Promise<Imported> {
-  const made = await importTimelines(host.kernel, path, options, async (head) => {
-    return (await host.models.find(head.timeline)?.transfer?.arrives?.({ engine: host, head })) ?? []
-  })
+  const arrive: Arrival = async (head) =>
+    (await host.models.find(head.timeline)?.transfer?.arrives?.({ engine: host, head })) ?? []
+  const made = await importTimelines(host.kernel, path, options, arrive, (id, isSameAs) => admit(host, id, isSameAs))
   host.dispatcher.wake()
   return made[0]!
+}
+
+/** Beside its original, a copy under another id is a fork: a kind that has none is not imported as one either. */
+async function admit(host: Host, id: TimelineId, isSameAs: (head: Head) => Promise<boolean>): Promise<void> {
+  const fork = host.models.find(id)?.actions?.fork
+  if (!fork || typeof fork === 'function') return
+  for await (const head of host.each({ prefix: id.slice(0, id.indexOf('/') + 1) })) {
+    if (head.timeline === id || markOf(head) || !(await isSameAs(head))) continue
+    const what = `${head.timeline} is here, and cannot be ${id} as well: ${fork.instead}`
+    throw new RepriseError('INVALID_ARGUMENT', what, { timeline: head.timeline, as: id })
+  }
 }
 
 export async function moveBack(engine: Host, id: TimelineId): Promise<void> {

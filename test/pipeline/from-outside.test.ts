@@ -115,6 +115,11 @@ onEveryStore('asked from another process', (world) => {
     expect((await ask(there, 'stop')).said).toContain('nobody is running')
     expect((await ask(there, 'cancel')).said).toContain('nobody was running')
     expect(await statusOf(there)).toBe('cancelled')
+    // Sinks keep what they got: a group with it in it could be captured, and never be restored.
+    await expect(there.groups.capture('cut', ['pipeline/flow'])).rejects.toMatchObject({
+      code: 'INVALID_ARGUMENT',
+      message: expect.stringContaining('cannot be part of a group'),
+    })
     await there.delete('pipeline/flow', { savepoints: true })
     expect(await there.list({ prefix: 'pipeline/flow' })).toEqual([])
   }, 60_000)

@@ -28,6 +28,7 @@ const actions: Actions = {
   rollback: {
     instead:
       'sinks would keep what they got after that place: run it with { from: CHECKPOINT } to read it again from there, or fork it',
+    isForGood: true,
   },
   async stop(target) {
     return await stop(target, 'suspend', 'to stop with a savepoint')

@@ -68,6 +68,7 @@ export type {
   Workable,
 } from './engine/definition.ts'
 export type { EffectCall, EffectOptions, Effects, Probed } from './engine/effects.ts'
+export type { NewEntry } from './engine/entry.ts'
 export type { EngineEvents, EventName, Events, Listener } from './engine/events.ts'
 export type { FollowOptions, Replica } from './engine/feed/follow.ts'
 export type { FlowCheckpoint, FlowMoment, FlowPart, FlowView } from './engine/flowing.ts'
@@ -91,6 +92,7 @@ export type {
   Described,
   Done,
   ErasableEntries,
+  ForkRequest,
   HeadAgain,
   Instead,
   Model,
@@ -140,6 +142,7 @@ export type { EraseEntriesReport } from './engine/tools/erase-entries.ts'
 export type { AffectedTimeline, EraseEntriesOptions, ErasePlan } from './engine/tools/erase-plan.ts'
 export type { EntryFilter, EntrySelection, Selected, Target as ErasureTarget } from './engine/tools/erase-select.ts'
 export type { Where } from './engine/tools/fork.ts'
+export type { EditedFork, ForkEdit, ForkEdits, ForkMark, ForkOptions } from './engine/tools/fork-edit.ts'
 export type { ExpiredForks } from './engine/tools/fork-expiry.ts'
 export type { GiveUpOptions, GiveUpReport } from './engine/tools/give-up.ts'
 export {

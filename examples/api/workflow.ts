@@ -181,7 +181,9 @@ export default [
     await run.retry()
     assert.equal(await run.result(), 'text')
     const other = await run.fork('fetch')
+    const asIf = await run.fork('fetch', { result: 'cached', by: 'ann' })
     assert.equal(await other.result(), 'text')
+    assert.equal(await asIf.result(), 'cached')
     await run.rollback('fetch')
     assert.equal(await run.result(), 'text')
   }),

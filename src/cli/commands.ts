@@ -2,7 +2,7 @@
 
 import type { CommandSpec } from './command.ts'
 import { operating } from './commands-operating.ts'
-import { limit, moduleOption, rollbackOptions, runOptions, yes } from './option-specs.ts'
+import { forkOptions, limit, moduleOption, rollbackOptions, runOptions, yes } from './option-specs.ts'
 
 export const commands: readonly CommandSpec[] = [
   {
@@ -146,7 +146,7 @@ export const commands: readonly CommandSpec[] = [
     name: 'fork',
     usage: 'fork TIMELINE[@SEQ] NEW',
     summary: 'start a new timeline that shares the history up to that point',
-    options: { module: moduleOption },
+    options: forkOptions,
     arguments: [2, 2],
     store: 'existing',
     load: () => import('./commands/fork.ts'),

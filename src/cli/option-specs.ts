@@ -24,3 +24,20 @@ export const runOptions = {
   work: { type: 'boolean', help: 'keep working on whatever is due, until interrupted' },
   'dry-run': { type: 'boolean', help: 'migrations: say what would be done, and write nothing' },
 } as const
+
+export const forkOptions = {
+  set: {
+    type: 'string',
+    value: 'NAME=JSON',
+    multiple: true,
+    help: 'go on with this: the result of a step, a row of a table, a field of a session',
+  },
+  unset: { type: 'string', value: 'NAME', multiple: true, help: 'go on without this row of a table' },
+  input: {
+    type: 'string',
+    value: 'JSON',
+    help: 'go on with another input; from the start, unless @SEQ says where',
+  },
+  by: { type: 'string', value: 'NAME', help: 'who edits it, for its history' },
+  module: moduleOption,
+} as const

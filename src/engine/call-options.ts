@@ -15,6 +15,7 @@ import type { CollectOptions } from './tools/collect.ts'
 import type { DeleteOptions } from './tools/delete.ts'
 import type { DrillOptions } from './tools/drill.ts'
 import type { EraseEntriesOptions } from './tools/erase-plan.ts'
+import type { ForkOptions } from './tools/fork-edit.ts'
 import type { GiveUpOptions } from './tools/give-up.ts'
 import type { ImportOptions } from './tools/import.ts'
 import type { MoveOptions } from './tools/move.ts'
@@ -37,6 +38,7 @@ const found = namesOf<TimelineQuery>({
 
 const known = {
   rollback: openOptions,
+  fork: namesOf<ForkOptions>({ set: true, unset: true, input: true, by: true, key: true }),
   savepoint: namesOf<SavepointOptions>({ label: true, id: true }),
   export: namesOf<ExportOptions>({ stateOnly: true }),
   import: namesOf<ImportOptions>({ as: true, orSame: true }),

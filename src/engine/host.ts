@@ -33,7 +33,7 @@ import { OpenTimelines } from './open-timelines.ts'
 import type { Recovered } from './recovery/recover.ts'
 import { whileAwaited } from './stay-alive.ts'
 import type { NewEntry, OpenTimeline } from './timeline.ts'
-import { checkWhere, existing, fork, rollback, type Where } from './tools/fork.ts'
+import { checkWhere, existing, type ForkStart, fork, rollback, type Where } from './tools/fork.ts'
 import type { Rollback } from './tools/rollback-report.ts'
 
 /** What a commit may change of a head beside its history. */
@@ -289,9 +289,13 @@ export class Host implements Engine, LayerHost {
   }
 
   /** The kernel's own fork, whatever the model says. */
-  async forkTimeline(where: Where, to: string): Promise<Coordinate & { readonly parent: string }> {
+  async forkTimeline(
+    where: Where,
+    to: string,
+    start: ForkStart = {},
+  ): Promise<Coordinate & { readonly parent: string }> {
     this.check()
-    return await fork(this.kernel, where, to, this.models.foldOf(where.timeline))
+    return await fork(this.kernel, where, to, this.models.foldOf(where.timeline), start)
   }
 
   /** The kernel's own rollback, whatever the model says. */

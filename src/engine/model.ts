@@ -11,10 +11,11 @@ import type { Manifest } from '../core/manifest.ts'
 import type { Attribute, Hash, Head, ManifestRecord, OutgoingMessage, Sql, Store } from '../core/ports.ts'
 import type { StateIo } from './checkpoint/output.ts'
 import type { Engine, Fold } from './definition.ts'
-import type { Entry } from './entry.ts'
+import type { Entry, NewEntry } from './entry.ts'
 import type { FlowView } from './flowing.ts'
 import type { ExchangeReader } from './group/exchange-reader.ts'
 import type { StatusLine, Told } from './told.ts'
+import type { ForkEdit, ForkEdits, ForkMark } from './tools/fork-edit.ts'
 import type { Rollback } from './tools/rollback-report.ts'
 
 export const describes: unique symbol = Symbol.for('reprise.describes')
@@ -73,6 +74,8 @@ export interface Model {
   /** What it called outside by itself, beside the kernel's effects: `reprise effects` lists both. */
   outside?(state: unknown, hash: Hash): readonly ModelEffect[]
   readonly actions?: Actions
+  /** The edits that its forks take; left out: none. */
+  readonly edits?: ForkEdits
   /** Throws what a verb would be refused with as things stand, and changes nothing: tools ask it before they ask a person. */
   refuse?(target: Target, verb: Verb, args: { readonly seq?: number }): Promise<void>
   /** What it gave up on, read aside. Goes with the action `redrive`. */
@@ -217,7 +220,18 @@ export interface Actions {
     Rollback
   >
   /** Left out: the kernel's own. */
-  readonly fork?: Act<{ readonly seq: number; readonly to: string }, Coordinate & { readonly parent: string }>
+  readonly fork?: Act<ForkRequest, Coordinate & { readonly parent: string }>
+}
+
+export interface ForkRequest {
+  readonly seq: number
+  /** The whole id. */
+  readonly to: string
+  /** What the model's own `edits` made of the edit: to be written in the commit that makes the fork. */
+  readonly entries: readonly NewEntry[]
+  readonly edit: ForkEdit | null
+  /** For the head of the fork. */
+  readonly mark: ForkMark | null
 }
 
 export type Verb = keyof Actions

@@ -31,6 +31,8 @@ import { retryWithFreshHead } from './recovery/retry-with-fresh-head.ts'
 import { querySql } from './sql.ts'
 import type { CollectOptions, CollectReport } from './tools/collect.ts'
 import { checkWhere, existing, locate, type Where } from './tools/fork.ts'
+import { forkAsModel } from './tools/fork-as-model.ts'
+import type { ForkOptions } from './tools/fork-edit.ts'
 import type { Imported, ImportOptions } from './tools/import.ts'
 import { importHere, type Moved, type MoveOptions, move, moveBack } from './tools/move.ts'
 import { refuseMoved } from './tools/moved.ts'
@@ -119,15 +121,17 @@ export class Reprise extends StoreTools {
     })
   }
 
-  /** A new timeline that starts at a coordinate and shares history and chunks with its parent, as its model forks. */
-  async fork(where: Where, to: string): Promise<Coordinate & { readonly parent: string }> {
+  /**
+   * A new timeline that starts at a coordinate and shares history and chunks with its parent, as its model forks. With edits
+   * it goes on with other values than are recorded; they are in the commit that makes it, and its history tells of them.
+   * @example await rp.fork({ timeline: 'workflow/checkout/42', seq: 9 }, 'as-if-paid', { set: { charge: { ok: true } } })
+   */
+  async fork(where: Where, to: string, options: ForkOptions = {}): Promise<Coordinate & { readonly parent: string }> {
     this.#host.check()
+    checkCall('fork', options)
     checkWhere(where)
     timelineId(to)
-    const { model, head } = await this.#target(where.timeline)
-    if (!model?.actions?.fork) return await this.#host.forkTimeline(where, to)
-    await locate(this.#host.kernel, where)
-    return await actionOf(model, 'fork', where.timeline)({ engine: this.#host, head }, { seq: where.seq, to })
+    return await forkAsModel(this, this.#host, await this.#target(where.timeline), where, to, options)
   }
 
   /**

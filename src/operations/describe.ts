@@ -7,6 +7,7 @@ import { lineageOf } from '../engine/recovery/history.ts'
 import { recover } from '../engine/recovery/recover.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import type { StatusLine } from '../engine/told.ts'
+import { forkMarkOf } from '../engine/tools/fork-edit.ts'
 import { shownHead } from './heads.ts'
 
 const forksShown = 100
@@ -34,6 +35,11 @@ export async function describeTimeline(engine: Reprise, head: Head) {
       isUnfinished: model?.unfinished?.includes(status) ?? false,
       needsPerson: model?.attention?.includes(status) ?? false,
       verbs: verbsOf(model),
+      /** What its forks may go on with instead, in one word, and whether that may be another input; null: no edits. */
+      edits:
+        model?.edits && model.fold ? { names: model.edits.names, input: model.edits.inputSeq !== undefined } : null,
+      /** What was edited when it was forked. */
+      edited: editedOf(head),
       /** Whether its state can be read here: how it folds is known. */
       hasFold: models.foldOf(head.timeline) !== null,
       /** Whether records flow through it: there is a graph of it. */
@@ -57,6 +63,13 @@ export async function describeTimeline(engine: Reprise, head: Head) {
       refuses: { ...refuses, ...model.refuses?.(state.value, head) },
     }
   }
+}
+
+function editedOf(
+  head: Head,
+): { readonly names: readonly string[]; readonly count: number; readonly by: string } | null {
+  const mark = forkMarkOf(head)
+  return mark && mark.count > 0 ? { names: mark.edited, count: mark.count, by: mark.by ?? 'somebody' } : null
 }
 
 /** Where it stands as one line; null: its model does not say, or not without the user's code. */

@@ -100,6 +100,36 @@ it('reprise fork of a run makes a run that is executed, with keys of its own', a
   expect((await cli(['fork', 'pay/o1@1', 'job/x'], at())).stderr).toContain('workflow/pay/')
 })
 
+it('reprise fork --set goes on as if that had come of the step, and says so wherever the fork is looked at', async () => {
+  await waitingRun()
+  const forked = await json<{ timeline: string }>(
+    ['fork', 'pay/o1', 'o2', '--set', 'charge="free"', '--by', 'ann'],
+    at(),
+  )
+  expect(forked).toMatchObject({ code: 0, value: { timeline: 'workflow/pay/o2', seq: 1 } })
+  expect((await cli(['signal', 'pay/o2', 'go'], at())).code).toBe(0)
+  await withEngine(async (rp, definition) => {
+    rp.work([definition])
+    await until(async () => (await rp.head('workflow/pay/o2'))!.status === 'completed')
+  })
+  // Charged once, for the parent.
+  expect(kinds()).toEqual(['charge'])
+  expect((await cli(['show', 'pay/o2'], at())).stdout).toMatch(/edited +charge, by ann/)
+  expect((await cli(['log', 'pay/o2'], at())).stdout).toMatch(/"replaces": ?2|replaces: 2|in place of entry 2/)
+  const verified = await cli(['verify'], at())
+  expect([verified.code, verified.stdout + verified.stderr]).toEqual([0, expect.stringContaining('charge, by ann')])
+  for (const [args, code, words] of [
+    [['pay/o1', 'o3', '--set', 'charge=free'], 2, 'is not JSON'],
+    [['pay/o1', 'o3', '--set', 'charge'], 2, 'NAME=JSON'],
+    [['pay/o1', 'o3', '--set', 'chrage=1'], 4, 'it has charge'],
+    [['pay/o1', 'o3', '--input', '{'], 2, 'is not JSON'],
+    [['pay/o1', 'o2', '--set', 'charge=1'], 6, 'already'],
+  ] as const) {
+    const refused = await cli(['fork', ...args], at())
+    expect([args, refused.code, refused.stderr]).toEqual([args, code, expect.stringContaining(words)])
+  }
+})
+
 it.each([
   ['what was started and killed', []],
   ['one by its id', ['workflow/pay/o7']],

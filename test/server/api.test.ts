@@ -4,12 +4,14 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { newOperation } from '../../src/engine/kernel.ts'
 import { open, type Reprise, timeline } from '../../src/index.ts'
 import { job } from '../../src/layers/job/index.ts'
 import { schedule, workflow } from '../../src/layers/workflow/index.ts'
 import { documentOf } from '../../src/server/openapi.ts'
 import { routes } from '../../src/server/routes/index.ts'
 import { mismatch } from '../../src/server/schema.ts'
+import { hostOf } from '../support/host.ts'
 import { type Ask, at, startServer, type TestServer, tokens } from './support.ts'
 
 const counter = timeline('ann', {
@@ -146,6 +148,19 @@ const calls: readonly (readonly [id: string, path: string, ask: Ask, told: objec
   ['rollback', `${visits}/rollback`, { body: { from: 4, to: 3 }, key: 'r1' }, { from: 4, archive: 'ann/visits~1' }],
   ['fork', `${visits}/fork`, { body: { to: 'copy' }, key: 'f1' }, { timeline: 'ann/copy', parent: 'ann/visits' }],
   ['fork', `${visits}/fork`, { body: { to: 'copy' }, key: 'f1' }, { timeline: 'ann/copy' }],
+  [
+    'fork',
+    `${run}/fork`,
+    { body: { to: 'edited', set: { reserve: 'r-2' }, by: 'bob' }, key: 'f2' },
+    { timeline: 'workflow/ann-flow/edited', parent: 'workflow/ann-flow/one', seq: 1 },
+  ],
+  ['showTimeline', at('workflow/ann-flow/edited'), {}, { edited: { names: ['reserve'], by: 'bob' }, base: { seq: 1 } }],
+  [
+    'readHistory',
+    `${at('workflow/ann-flow/edited')}/history?after=2&limit=1&journal=true`,
+    {},
+    { entries: [{ type: 'done', told: { note: 'edited by bob, in place of entry 2 of its parent' } }] },
+  ],
   ['listRelatives', `${visits}/relatives`, {}, {}],
   ['showFlow', `${visits}/flow`, {}, { flow: null }],
   ['storage', '/v1/storage', {}, { store: { kind: 'sqlite' }, isPartial: false }],
@@ -232,6 +247,34 @@ describe('each route', () => {
     }
     const none = await here.ask(`${visits}/effects/nothing/settle`, { body: { outcome: 'done' } })
     expect(none.value.code).toBe('NOT_FOUND')
+  })
+
+  it('forks with edits once per key, also where the answer was lost, and refuses what cannot be edited with what to do', async () => {
+    const body = { to: 'lost', set: { reserve: 'r-3' } }
+    const kept = new Set((await rp.list({ prefix: 'reprise/requests/' })).map(({ timeline }) => timeline))
+    const first = await here.ask(`${run}/fork`, { body, key: 'f3' })
+    expect([first.status, first.value.seq]).toEqual([200, 1])
+    // As if the server had died between the fork and the answer that it keeps.
+    const { kernel } = hostOf(rp)
+    for await (const { timeline, epoch } of rp.each({ prefix: 'reprise/requests/' })) {
+      if (kept.has(timeline)) continue
+      const guard = { timeline, epoch }
+      await kernel.committer.submit({ operation: newOperation(kernel.random), guard, forget: true })
+    }
+    const again = await here.ask(`${run}/fork`, { body, key: 'f3' })
+    expect([again.status, again.value]).toEqual([200, first.value])
+    const { value: told } = await here.ask(`${at('workflow/ann-flow/lost')}/history?after=2&limit=1`)
+    expect(told.entries).toMatchObject([{ type: 'done', data: { result: 'r-3', by: 'owner', replaces: 2 } }])
+    for (const [path, edits, code, words] of [
+      [run, { set: { nothing: 1 } }, 'NOT_FOUND', 'it has reserve'],
+      [run, { set: { reserve: 1, other: 2 } }, 'INVALID_ARGUMENT', 'fork the fork'],
+      [run, { set: 'reserve' }, 'INVALID_ARGUMENT', 'set'],
+      [visits, { set: { total: 5 } }, 'INVALID_ARGUMENT', 'fork it, then act on the fork'],
+    ] as const) {
+      const { value } = await here.ask(`${path}/fork`, { body: { to: 'refused', ...edits } })
+      expect([value.code, value.detail]).toEqual([code, expect.stringContaining(words)])
+    }
+    expect(await rp.head('workflow/ann-flow/refused')).toBeNull()
   })
 
   it('refuses a rollback whose plan is old, and a key that was used for something else', async () => {

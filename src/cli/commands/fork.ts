@@ -1,14 +1,40 @@
-// reprise fork: a new timeline that shares history.
+// reprise fork: a new timeline that shares history, and goes on with other values than are recorded if somebody says so.
 
-import type { Command } from '../command.ts'
-import { exit } from '../exit.ts'
+import { forkAt } from '../../operations/fork.ts'
+import { type Command, list, text } from '../command.ts'
+import { exit, parseJson, UsageError } from '../exit.ts'
 import { findPlace, idBeside } from '../find.ts'
 
-const fork: Command = async ({ engine, args, output }) => {
+const fork: Command = async ({ engine, args, options, output }) => {
   const { head, seq } = await findPlace(engine, args[0]!)
-  const made = await engine.fork({ timeline: head.timeline, seq }, idBeside(engine, head, args[1]!))
-  output.result(made, () => output.line(`${made.timeline} starts at ${made.parent}@${made.seq}`))
+  const isPlaced = /@\d+$/.test(args[0]!)
+  const input = text(options, 'input')
+  const set = Object.fromEntries(list(options, 'set').map(assignment))
+  const unset = list(options, 'unset')
+  const edits = [...Object.keys(set), ...unset, ...(input === undefined ? [] : ['input'])]
+  const made = await forkAt(engine, head, isPlaced ? seq : undefined, idBeside(engine, head, args[1]!), {
+    set,
+    unset,
+    by: text(options, 'by') ?? process.env.USER ?? 'somebody',
+    ...(input !== undefined && { input: parseJson(input, '--input') }),
+  })
+  const edited = edits.length > 0 ? `, with ${edits.join(', ')} edited` : ''
+  output.result(made, () => output.line(`${made.timeline} starts at ${made.parent}@${made.seq}${edited}`))
   return exit.ok
+}
+
+/** NAME=JSON, where a name may hold a = as well: what follows is JSON. */
+function assignment(given: string): [name: string, value: unknown] {
+  for (let at = given.indexOf('='); at > 0; at = given.indexOf('=', at + 1)) {
+    try {
+      return [given.slice(0, at), JSON.parse(given.slice(at + 1))]
+    } catch {
+      // The = was part of the name, or there is no JSON at all.
+    }
+  }
+  const at = given.indexOf('=')
+  if (at > 0) parseJson(given.slice(at + 1), `--set ${given.slice(0, at)}`)
+  throw new UsageError(`--set must be NAME=JSON (got ${given})`, 'for example --set \'charge={"ok":true}\'')
 }
 
 export default fork

@@ -1,6 +1,7 @@
 // reprise show: where one timeline stands.
 
 import { hostOf } from '../../engine/host.ts'
+import { editWords } from '../../engine/tools/fork-edit.ts'
 import { describeTimeline } from '../../operations/describe.ts'
 import { shownAttributes } from '../../operations/heads.ts'
 import type { Command } from '../command.ts'
@@ -15,6 +16,7 @@ const show: Command = async ({ engine, args, output }) => {
   const { kind, status, forks, summary } = shown
   const now = hostOf(engine).kernel.worker.now()
   const newest = catalog[0]
+  const edited = editWords(head)
   output.result(shown, () => {
     const { bold } = output.colours
     output.line(bold(head.timeline))
@@ -32,6 +34,7 @@ const show: Command = async ({ engine, args, output }) => {
           : 'none',
       ],
       ...(head.base ? [['fork of', `${head.base.timeline}@${head.base.seq}`] as const] : []),
+      ...(edited === null ? [] : [['edited', edited] as const]),
       ...(forks.length > 0 ? [['forks', forks.join(', ')] as const] : []),
       ['queue', head.queue ?? '-'],
       ['wakeup', head.wakeup === null ? '-' : relative(head.wakeup, now)],

@@ -52,6 +52,7 @@ const verify: Command = async (invocation) => {
           ? output.colours.yellow(`${count(report.healed.length, 'damaged place')}, nothing lost,`)
           : 'cannot tell'
     output.line(report.ok ? `${green('ok')} ${counts}` : `${verdict} in ${counts}`)
+    for (const { timeline, what } of report.edited) output.note(`${timeline} is a fork with edits: ${what}`)
     for (const next of steps) output.note(next)
     if (report.orphans > 0)
       output.note(`${count(report.orphans, 'chunk')} no longer needed; reprise prune --yes removes what is old enough`)

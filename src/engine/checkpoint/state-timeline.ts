@@ -7,7 +7,7 @@ import { type Coordinate, type Digest, type ManifestId, type TimelineId, toHex }
 import { originDigest, packEntries } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { encodeManifest, type Part } from '../../core/manifest.ts'
-import type { Commit, Head, ManifestMark, ManifestRecord } from '../../core/ports.ts'
+import type { Base, Commit, Head, ManifestMark, ManifestRecord } from '../../core/ports.ts'
 import type { RetentionPolicy } from '../../core/retention.ts'
 import { type CommitExtras, refusalError } from '../commit/writer.ts'
 import { declare } from '../declaration.ts'
@@ -64,6 +64,15 @@ export class StateTimeline {
     const made = new StateTimeline(kernel, id, { seq: 0, epoch: 1, digest })
     const attributes = declare(kernel, id, null)
     made.#creation = { take: { worker, from: 'free', create: { digest } }, ...(attributes && { attributes }) }
+    return made
+  }
+
+  /** The same for a fork. Its first publication is all that it is restored from, so it reads nothing of its parent. */
+  static async fork(kernel: Kernel, id: TimelineId, base: Base): Promise<StateTimeline> {
+    const worker = await kernel.worker.register()
+    const { seq, digest } = base
+    const made = new StateTimeline(kernel, id, { seq, epoch: 1, digest })
+    made.#creation = { take: { worker, from: 'free', create: { digest, base, floor: { seq, digest } } } }
     return made
   }
 

@@ -13,19 +13,22 @@ import {
 import { compensationPlan, type Effect } from '../../core/effects.ts'
 import { type EntryDraft, packEntries } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { EntryRun, Head, ManifestRecord } from '../../core/ports.ts'
+import type { Base, EntryRun, Head, ManifestRecord } from '../../core/ports.ts'
 import { keepsHistory } from '../../core/retention.ts'
 import { archiveNumber, archiveOf, archivesStart, isAmongArchives, isArchiveOf, liveIdOf } from '../../core/scope.ts'
-import { refusalError } from '../commit/writer.ts'
+import { type CommitExtras, refusalError } from '../commit/writer.ts'
 import { canRead, type Fold, type OpenOptions } from '../definition.ts'
+import type { NewEntry } from '../entry.ts'
 import { heldAttribute } from '../group/held.ts'
 import { type Kernel, newId, newOperation } from '../kernel.ts'
 import { giveBack, guardOf, headUnder, takeTimeline } from '../ownership.ts'
 import { digestAt, floorOf, lineageOf, offBranch, type Point, reachOf } from '../recovery/history.ts'
-import { recover } from '../recovery/recover.ts'
+import { type Recovered, recover } from '../recovery/recover.ts'
 import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
+import { invalidityOf, invalidState } from '../recovery/validity.ts'
 import { sealEntry } from '../seal/entries.ts'
 import { segmentsBelow } from '../segments/read.ts'
+import { type ForkMark, markAttribute } from './fork-edit.ts'
 import type { Rollback } from './rollback-report.ts'
 
 /** Where: a whole coordinate, or a sequence on the current branch. */
@@ -91,14 +94,22 @@ export async function existing(kernel: Kernel, id: TimelineId): Promise<Head> {
   return head
 }
 
+/** How a fork begins. */
+export interface ForkStart {
+  /** What goes into the commit that makes it, from the state where it leaves its parent. */
+  readonly begin?: (state: unknown) => { readonly entries: readonly NewEntry[]; readonly along?: CommitExtras }
+  readonly mark?: ForkMark | null
+}
+
 /** A new timeline that starts where the coordinate is. `to` without a slash is a sibling of the parent. */
 export async function fork(
   kernel: Kernel,
   where: Where,
   to: string,
   fold: Fold<unknown> | null,
+  start: ForkStart = {},
 ): Promise<Coordinate & { readonly parent: TimelineId }> {
-  return await retryWithFreshHead(() => forkOnce(kernel, where, to, fold))
+  return await retryWithFreshHead(() => forkOnce(kernel, where, to, fold, start))
 }
 
 async function forkOnce(
@@ -106,48 +117,105 @@ async function forkOnce(
   where: Where,
   to: string,
   fold: Fold<unknown> | null,
+  start: ForkStart,
 ): Promise<Coordinate & { readonly parent: TimelineId }> {
   const { head, lineage, point } = await locate(kernel, where)
   checkDepth(kernel, lineage)
   // A fork that could not be opened would be of no use: better to say so now.
   const target = fold && (await recover(kernel, head, fold, { to: point.seq }))
-  const summary = target && fold.summary?.(target.state.value)
   const id = timelineId(to.includes('/') ? to : siblingOf(head.timeline, to))
-  const owner = lineage.find((each) => !each.base || point.seq >= each.base.seq) ?? lineage[lineage.length - 1]!
+  const begun = start.begin?.(target?.state.value)
+  const run = begun && begun.entries.length > 0 ? firstRun(kernel, id, point, begun.entries, fold, target) : null
+  const summary = target && fold.summary?.(target.state.value)
   const copies = await restorePoints(kernel, head, point.seq, fold)
   const floor = floorFor(copies, lineage, fold, point)
   await checkSameBranch(kernel, head, point)
   const outcome = await kernel.committer.submit({
     operation: newOperation(kernel.random),
-    guard: { timeline: id, epoch: 0 },
+    guard: { timeline: id, epoch: 0, ...(run && { seq: point.seq, digest: point.digest }) },
     take: {
       worker: await kernel.worker.register(),
       from: 'free',
       create: {
         digest: point.digest,
-        base: { timeline: owner.timeline, ...point },
+        base: baseAt(lineage, point),
         floor,
       },
     },
+    ...(run && { run }),
     publish: [...copies, ...(await segmentCopies(kernel, lineage, floor))],
     status: 'open',
     ...summary,
-    // A fork of a member of a group that is being restored is no member of it.
-    attributes: { ...head.attributes, [heldAttribute]: null, ...summary?.attributes },
+    ...begun?.along,
+    attributes: { ...forkAttributes(head, start.mark), ...summary?.attributes, ...begun?.along?.attributes },
     release: true,
   })
-  if (!outcome.ok) throw outcome.code === 'FENCED' ? taken(id) : refusalError(id, outcome)
+  if (!outcome.ok)
+    throw outcome.code === 'FENCED' || outcome.code === 'CONFLICT' ? taken(id) : refusalError(id, outcome)
   if (!(await isOnParent(kernel, id, point))) {
     // The parent was rolled back and grew past the point after we looked: this fork stands on the wrong branch.
-    const operation = newOperation(kernel.random)
-    await kernel.committer.submit({ operation, guard: { timeline: id, epoch: outcome.epoch }, forget: true })
+    await forgetFork(kernel, id, point)
     throw offBranch(head.timeline, point.seq)
   }
   return { timeline: id, seq: point.seq, epoch: outcome.epoch, digest: toHex(point.digest), parent: head.timeline }
 }
 
+/** What a fork at this point leaves: the one of its lineage that holds the point. */
+export function baseAt(lineage: readonly Head[], point: Point): Base {
+  const owner = lineage.find((each) => !each.base || point.seq >= each.base.seq) ?? lineage[lineage.length - 1]!
+  return { timeline: owner.timeline, ...point }
+}
+
+/** The attributes of a fork: those of its parent, and its own mark. A fork of a member of a group is no member of it. */
+export function forkAttributes(head: Head, mark: ForkMark | null | undefined): NonNullable<CommitExtras['attributes']> {
+  return { ...head.attributes, [heldAttribute]: null, ...markAttribute(mark) }
+}
+
+/** The entries that a fork begins with, folded into `target` first: what the fold refuses is not written. */
+function firstRun(
+  kernel: Kernel,
+  timeline: TimelineId,
+  point: Point,
+  entries: readonly NewEntry[],
+  fold: Fold<unknown> | null,
+  target: Recovered<unknown> | null,
+): EntryRun {
+  const { codec, clock, sealer, hash } = kernel
+  if (sealer.refusal) throw sealer.refusal
+  const epoch = 1
+  const drafts = entries.map(({ type, version, time, key, data }) => ({
+    ...{ type, key, version: version ?? fold?.upcasters?.[type]?.version ?? 1, time: time ?? clock.now() },
+    ...codec.copy(data),
+  }))
+  target?.state.replay(
+    drafts.map(({ type, version, time, key, value: data }, i) => ({
+      ...{ timeline, seq: point.seq + 1 + i, epoch, type, version, time, key, data },
+    })),
+  )
+  const reason = fold && target ? invalidityOf(kernel, fold, target.state.value, timeline) : null
+  if (reason !== null) {
+    throw invalidState({ timeline, seq: point.seq }, reason, 'nothing was forked, for the edited state is not valid')
+  }
+  const sealed = drafts.map(({ bytes: data, ...draft }, i) =>
+    sealEntry(sealer, { ...draft, data }, point.digest, i, fold?.compressAboveBytes),
+  )
+  return packEntries(hash, { before: point.digest, first: point.seq + 1, epoch }, sealed)
+}
+
+/** Whoever owns it meanwhile: nothing can be made of it. */
+async function forgetFork(kernel: Kernel, id: TimelineId, point: Point): Promise<void> {
+  for (;;) {
+    const [head] = await kernel.store.head([id])
+    if (!head?.base || head.base.seq !== point.seq || !equalBytes(head.base.digest, point.digest)) return
+    const operation = newOperation(kernel.random)
+    const forget = { operation, guard: { timeline: id, epoch: head.epoch }, forget: true }
+    const outcome = await kernel.committer.submit(forget)
+    if (outcome.ok || outcome.code !== 'FENCED') return
+  }
+}
+
 /** Rollbacks do not count: what they leave has the id of the timeline and a number. */
-function checkDepth({ limits }: Kernel, lineage: readonly Head[]): void {
+export function checkDepth({ limits }: Kernel, lineage: readonly Head[]): void {
   const depth = new Set(lineage.map(({ timeline }) => liveIdOf(timeline))).size
   if (depth <= limits.forkDepth) return
   throw new RepriseError(
@@ -327,6 +395,6 @@ export function siblingOf(id: string, name: string): string {
   return id.includes('/') ? `${id.slice(0, id.lastIndexOf('/'))}/${name}` : name
 }
 
-function taken(id: string): RepriseError {
+export function taken(id: string): RepriseError {
   return new RepriseError('EXISTS', `there is already a timeline ${id}`, { timeline: id })
 }

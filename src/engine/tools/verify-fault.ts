@@ -17,3 +17,21 @@ export interface HealedFault extends Fault {
   /** The place is sound again, and not all that was in it is there: whose that was is told by its own fault. */
   readonly isIncomplete?: true
 }
+
+export interface VerifyReport {
+  /** There is no fault; after a repair: none is left. */
+  readonly ok: boolean
+  readonly faults: readonly Fault[]
+  /** Damaged or missing, and nothing is lost: there is a sound copy. */
+  readonly healed: readonly HealedFault[]
+  /** What this process could not read because it lacks something: keys, classes, a higher limit, the folder of the chunks. */
+  readonly cannotTell: readonly Fault[]
+  readonly timelines: number
+  readonly entries: number
+  readonly checkpoints: number
+  readonly chunks: number
+  /** Chunks that no checkpoint needs: collect() removes them. Not a fault. */
+  readonly orphans: number
+  /** Forks that were made with edits, the first hundred of them. Not a fault. */
+  readonly edited: readonly { readonly timeline: string; readonly what: string }[]
+}

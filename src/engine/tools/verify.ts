@@ -20,31 +20,16 @@ import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
 import { isSoundLine } from '../redundancy/lines.ts'
 import { lacking, lackingKeys } from '../seal/key-notes.ts'
 import { isSegment } from '../segments/catalog.ts'
+import { editWords } from './fork-edit.ts'
 import { faultOfMirror, type MirrorSource, mirrorFor } from './mirror-source.ts'
 import { readCatalog } from './repair-catalog.ts'
 import { mend, planMending } from './repair-history.ts'
 import { type OpenUrl, openSource, type RepairSource } from './repair-source.ts'
-import type { Fault, HealedFault } from './verify-fault.ts'
+import type { Fault, HealedFault, VerifyReport } from './verify-fault.ts'
 import { verifySegments } from './verify-segments.ts'
 import { headsOf, inspected, legibleHeads, renewed } from './verify-structure.ts'
 
-export type { Fault, HealedFault } from './verify-fault.ts'
-
-export interface VerifyReport {
-  /** There is no fault; after a repair: none is left. */
-  readonly ok: boolean
-  readonly faults: readonly Fault[]
-  /** Damaged or missing, and nothing is lost: there is a sound copy. */
-  readonly healed: readonly HealedFault[]
-  /** What this process could not read because it lacks something: keys, classes, a higher limit, the folder of the chunks. */
-  readonly cannotTell: readonly Fault[]
-  readonly timelines: number
-  readonly entries: number
-  readonly checkpoints: number
-  readonly chunks: number
-  /** Chunks that no checkpoint needs: collect() removes them. Not a fault. */
-  readonly orphans: number
-}
+export type { Fault, HealedFault, VerifyReport } from './verify-fault.ts'
 
 export type VerifyOptions = {
   /** Only these timelines; the store's own structures and orphans are then left out. */
@@ -71,7 +56,10 @@ interface Tally {
   timelines: number
   entries: number
   checkpoints: number
+  readonly edited: { timeline: string; what: string }[]
 }
+
+const editedMax = 100
 
 export async function verify(
   kernel: Kernel,
@@ -101,6 +89,7 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
     timelines: 0,
     entries: 0,
     checkpoints: 0,
+    edited: [],
   }
   const { location } = await kernel.store.facts()
   const missing = await lackingKeys(kernel)
@@ -126,6 +115,8 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
   for await (const head of heads) {
     if (options.signal?.aborted) throw new RepriseError('ABORTED', 'verify: aborted', {}, options.signal.reason)
     tally.timelines += 1
+    const what = editWords(head)
+    if (what !== null && tally.edited.length < editedMax) tally.edited.push({ timeline: head.timeline, what })
     if (isHeadLost(head)) await verifyHead(kernel, head, tally, location, options.repair ?? false)
     await verifyHistory(kernel, head, tally, location, histories, options.repair ?? false)
     await verifyCatalog(kernel, head, tally, location, options.repair ?? false, source)
@@ -161,6 +152,7 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
     checkpoints,
     chunks,
     orphans,
+    edited: tally.edited,
   }
 }
 

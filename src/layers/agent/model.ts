@@ -11,6 +11,7 @@ import type { Actions, describes, Instead, Model, Target } from '../../engine/mo
 import { locate } from '../../engine/tools/fork.ts'
 import type { Rollback } from '../../engine/tools/rollback-report.ts'
 import { sendDecision, type Verdict } from './decision.ts'
+import { sessionEdits } from './edit.ts'
 import type { SessionRollback } from './options.ts'
 import { outsideOf } from './outside.ts'
 import { SessionMail } from './session-mail.ts'
@@ -52,6 +53,7 @@ export const agentKind: Model = {
   refuses,
   tells,
   actions,
+  edits: sessionEdits(null),
 }
 
 /** When a session's state is captured unless the agent says otherwise. */
@@ -73,6 +75,7 @@ export function agentModel<Data>(definition: Omit<AgentSpec<Data>, typeof descri
     scope: definition.prefix,
     fold: definition.fold as Fold<unknown>,
     usual: { checkpoint: usualCheckpoint },
+    edits: sessionEdits(definition.dataVersion),
     exchanges: (timeline) => new SessionMail(timeline),
     outside: (state) => outsideOf(state as SessionState<unknown>),
     summarize(state) {

@@ -169,9 +169,9 @@ export interface Entries {
   /** An attempt failed and another follows: `n` failures that count by now, the next attempt not before `at`. */
   retry: { id: string; n: number; error: string; at: number }
   'turn.ended': { turn: number; outcome: string }
-  /** `of`: the version of the data. */
-  edited: { data: unknown; of?: string }
-  planned: { plan: unknown }
+  /** `of`: the version of the data. `by`: who edited it in a fork. */
+  edited: { data: unknown; of?: string; by?: string }
+  planned: { plan: unknown; by?: string }
   noted: { note: string }
   configured: { settings: Settings }
   interrupted: Waiting

@@ -65,9 +65,9 @@ export function tells({ type, data, seq }: Entry): Told | null {
     case 'noted':
       return note('note', { note: (data as Entries['noted']).note })
     case 'edited':
-      return note('its data was edited', { note: brief((data as Entries['edited']).data) })
+      return note(`its data was edited${byWords(fields.by)}`, { note: brief((data as Entries['edited']).data) })
     case 'planned':
-      return note('plan', { note: brief((data as Entries['planned']).plan) })
+      return note(`plan${byWords(fields.by)}`, { note: brief((data as Entries['planned']).plan) })
     case 'configured':
       return note('other settings', { note: brief((data as Entries['configured']).settings) })
     case 'files': {
@@ -80,6 +80,10 @@ export function tells({ type, data, seq }: Entry): Told | null {
     default:
       return null
   }
+}
+
+function byWords(by: string | undefined): string {
+  return by === undefined ? '' : ` by ${by}`
 }
 
 function settled({ outcome, by }: EffectSettled): string {

@@ -4,15 +4,25 @@ import type { Fold } from '../../engine/definition.ts'
 import type { Entry } from '../../engine/entry.ts'
 import type { Model } from '../../engine/model.ts'
 import { type Told, told } from '../../engine/told.ts'
+import { forkSaves } from './fork.ts'
+import type { SaveModel } from './reader.ts'
 
-export const saveKind: Model = { kind: 'save', name: null, scope: 'save/', fold: null, policy: 'declared', tells }
+export const saveKind: Model = {
+  ...{ kind: 'save', name: null, scope: 'save/', fold: null, policy: 'declared', tells },
+  edits: { names: 'field' },
+}
 
 function tells({ type, data, seq }: Entry): Told | null {
   if (type !== 'saved') return null
-  const { bytes } = data as { readonly bytes: number }
-  return told(`~${seq}`, 'step', 'is', { title: 'saved', note: `${bytes.toLocaleString('en')} bytes` })
+  const { bytes, by, replaces } = data as { readonly bytes: number; readonly by?: string; readonly replaces?: number }
+  const edited = by === undefined ? '' : `, edited by ${by}, in place of entry ${replaces} of its parent`
+  return told(`~${seq}`, 'step', 'is', { title: 'saved', note: `${bytes.toLocaleString('en')} bytes${edited}` })
 }
 
-export function saveModel(name: string, scope: string, fold: Fold<unknown>): Model {
-  return { ...saveKind, name, scope, fold }
+export function saveModel(model: SaveModel, fold: Fold<unknown>): Model {
+  const { name, prefix: scope } = model
+  return {
+    ...{ ...saveKind, name, scope, fold },
+    actions: { fork: (target, request) => forkSaves(target, request, model) },
+  }
 }

@@ -1,7 +1,7 @@
 // Saves: put a whole state, get the newest back. The checkpoint is the truth; there is no history to replay (A1.2). A save
 // is visible only when all of it is written and read back; the last N stay; a damaged newest one never hides the one before.
 //
-// One timeline a series: save/<name>, or save/<name>/<id>. Entry "saved" { format, kind, bytes }; the value lies in the
+// One timeline a series: save/<name>, or save/<name>/<id>. Entry "saved" { format, bytes, by?, replaces? }; the value lies in the
 // manifest's own part as { shape: 'value', value: Envelope }, the bytes of a stream in a part of their own.
 
 import { type Coordinate, type TimelineId, timelineId } from '../../core/coordinate.ts'
@@ -18,6 +18,7 @@ import { type Host, hostOf } from '../../engine/host.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { type Described, describes } from '../../engine/model.ts'
 import { readManifest } from '../../engine/recovery/recover.ts'
+import { foldVersion } from './fork.ts'
 import { saveModel } from './model.ts'
 import { type Envelope, infoOf, type SavedInfo, type SaveModel, SaveReader } from './reader.ts'
 
@@ -57,7 +58,6 @@ export interface SaveDefinition<T> extends Entity<SaveHandle<T>>, Described {
   read(rp: Engine, id?: string): SaveReader<T>
 }
 
-const foldVersion = 'save/1'
 const putAttempts = 5
 
 /** @example const weights = await rp.open(save<Model>('training', { keep: 5 })) */
@@ -73,7 +73,7 @@ export function save<T>(name: string, options: SaveOptions<T> = {}): SaveDefinit
     retain: { checkpoints: model.keep, history: 'needed' },
     authority: 'state',
   }
-  const described = saveModel(name, prefix, fold)
+  const described = saveModel(model, fold)
   const timelineOf = (id: string | undefined) => timelineId(id === undefined ? prefix : `${prefix}/${id}`)
   return {
     [describes]: described,

@@ -7,6 +7,7 @@ import type { Engine, Fold } from '../../engine/definition.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
 import type { HeadAgain, Model, Surroundings } from '../../engine/model.ts'
 import { buildsIn, endedStatus } from '../../engine/tools/generations.ts'
+import { rowEdits } from './edit.ts'
 import { catalogOf, generationOf, isOfStore, layoutVersion } from './layout.ts'
 import type { TableState } from './state.ts'
 import { tells } from './tells.ts'
@@ -27,7 +28,10 @@ export const usualPolicy: Policy = {
 }
 
 /** Tables as a kind. Rows are values of the user, but the fold is the same for all. */
-export const tableKind: Model = { kind: 'table', name: null, scope: 'table/', fold: null, policy: 'declared', tells }
+export const tableKind: Model = {
+  ...{ kind: 'table', name: null, scope: 'table/', fold: null, policy: 'declared', tells },
+  edits: rowEdits,
+}
 
 export function tableModel(name: string, scope: string, fold: Fold<never>): Model {
   return {
@@ -50,7 +54,8 @@ export function checkIsTable(engine: Host, timeline: string): void {
 
 /** A partition lies where a table of that id would: its kind is always stored, so that one is not opened as the other. */
 export function partitionModel(name: string, scope: string, fold: Fold<never>): Model {
-  const { usual: _, ...model } = tableModel(name, scope, fold)
+  // Which partition a row belongs to only the store as a whole knows, and a fork is of one of them.
+  const { usual: _, edits: __, ...model } = tableModel(name, scope, fold)
   return { ...model, kind: 'state-store', family, headOf: (_, head, kernel) => partitionHead(name, head, kernel) }
 }
 

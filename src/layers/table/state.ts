@@ -1,7 +1,7 @@
 // The state of a table and the entries that make it.
 //
-//   w { s?, d?, x?, o? }   one or more whole transactions: s = [key, value, …] set, d = keys deleted,
-//                          x = [key, expiry ms, …] of keys in s, o = [source, offset, …]
+//   w { s?, d?, x?, o?, by? }  one or more whole transactions: s = [key, value, …] set, d = keys deleted,
+//                          x = [key, expiry ms, …] of keys in s, o = [source, offset, …]; by: who edited them in a fork
 //   p { t, n, … }          part n of transaction t, which is too large for one entry; fields as in w
 //   c { t, n }             commit of t, which has n parts: they are applied now, together
 //   u { t }                undo of t: its parts are forgotten
@@ -20,6 +20,7 @@ export interface Ops {
   readonly d?: readonly string[]
   readonly x?: readonly (string | number)[]
   readonly o?: readonly Offset[]
+  readonly by?: string
 }
 
 /** Told of every change of a row while the table is open, just before it is made. */

@@ -10,7 +10,7 @@ export function tells({ type, data, seq }: Entry): Told | null {
   const row = (title: string, note: string) => told(`~${seq}`, 'step', 'is', { title, note })
   switch (type) {
     case 'w':
-      return row(titleOf(data as Ops), noteOf(data as Ops))
+      return row(titleOf(data as Ops), [noteOf(data as Ops), ...byWords(data as Ops)].filter(Boolean).join(', '))
     case 'p': {
       const { t, n, ...ops } = data as Ops & { readonly t: string; readonly n: number }
       return row(`part ${n + 1} of a large transaction`, `${titleOf(ops)} ${noteOf(ops)} (${t})`)
@@ -33,6 +33,10 @@ function titleOf({ s = [], d = [], o = [] }: Ops): string {
     ...(o.length > 0 ? [`read ${keysIn(everyOther(o))} on`] : []),
   ]
   return parts.join(', ') || 'nothing changed'
+}
+
+function byWords({ by }: Ops): string[] {
+  return by === undefined ? [] : [`edited by ${by}, in place of what its parent has`]
 }
 
 /** Of a single row, what it is now; of several, how many. */

@@ -6,13 +6,14 @@
 //   began      { id }                       a step was about to be called (policies that ask first, and slow steps)
 //   retry      { id, n, error, at, details? }  an attempt failed; n of them by now; the next not before `at`
 //   beat       { id, details }              a heartbeat with details
-//   done       { id, result?, rode?, by? }  a step, transaction or start of a child ended well; by: a person says so
+//   done       { id, result?, rode?, by?, replaces? }  a step, transaction or start of a child ended well; by: a person says so;
+//                                           replaces: in a fork, in place of what the parent has there
 //   failed     { id, error, by? }           ended badly for good; by: a person says so
 //   timer      { id }                       a sleep, or the timeout of a wait, is over
 //   signal     { name, value? }             mail became part of history
 //   update     { update, name, args }       an update was accepted
 //   updated    { update, result?, error?, refused? }   and this came of it; refused: no handler has seen it, and none will
-//   child      { id, result?, error? }      a child ended
+//   child      { id, result?, error?, by?, replaces? }  a child ended
 //   patched    { id }                       this run takes the new way at that patch
 //   rode       { id, result? }              what the SQL of a transaction returned
 //   loop       { id, n, state, took, told } iteration n begins with this state; what the one before did may be forgotten
@@ -32,7 +33,7 @@
 //   undo       { reason }                   compensate all that was done, then end as cancelled
 //   rolled     { to, input?, seq? }               and that was done
 //   retried    { ids }                      the run goes on after a failure: these outcomes are taken back
-//   forked     { from, input? }             this timeline is a fork; its commands have keys of their own
+//   forked     { from, input?, by? }        this timeline is a fork; its commands have keys of their own; by: who edited it
 //   admitted   {}                           its queue let it in
 //   completed  { result? } · ended-badly { error, cancelled, undone? } · terminated { reason }     the end
 

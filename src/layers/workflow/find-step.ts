@@ -10,11 +10,14 @@ export function findStep(
   step: string,
   timeline: string,
 ): { readonly id: string; readonly seq: number } {
-  const wanted = new Set([step, commandIdOf(step)])
-  for (const item of itemsOf(journal)) {
-    if ('id' in item && (wanted.has(item.id) || wanted.has(readableId(item.id)))) return item
-  }
+  for (const item of itemsOf(journal)) if ('id' in item && hasName(item.id, step)) return item
   throw new RepriseError('NOT_FOUND', `${timeline} has no step ${step} in its history`, { step })
+}
+
+/** Whether a command is the one that a person means. */
+export function hasName(id: string, step: string): boolean {
+  const readable = readableId(id)
+  return id === step || readable === step || id === commandIdOf(step) || readable === commandIdOf(step)
 }
 
 export function commandIdOf(step: string): string {

@@ -1,7 +1,7 @@
 // What tools know of workflows, their queues and their schedules. A run goes back and forks in its own way: what was done
 // is undone by the code that did it, history stays, and whoever works on the workflow executes it.
 
-import { timelineId, toHex } from '../../core/coordinate.ts'
+import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import { idBelow } from '../../core/scope.ts'
@@ -10,13 +10,14 @@ import { hostOf as engineHostOf, type Host } from '../../engine/host.ts'
 import type { Actions, HeadAgain, Model, Surroundings, Target } from '../../engine/model.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
 import { recover } from '../../engine/recovery/recover.ts'
-import { locate, siblingOf } from '../../engine/tools/fork.ts'
+import { locate } from '../../engine/tools/fork.ts'
 import type { Rollback } from '../../engine/tools/rollback-report.ts'
 import { ChildMail } from './child-mail.ts'
 import type { AnyWorkflow } from './context.ts'
 import { makeDue } from './due.ts'
 import type { Item } from './entries.ts'
 import { foldOf, hasOwnPolicy } from './fold-of.ts'
+import { forkRun, stepEdits } from './fork.ts'
 import { hostOf } from './host.ts'
 import { itemsOf } from './journal.ts'
 import { endings, nameOf, queueOf } from './names.ts'
@@ -66,7 +67,12 @@ const actions: Actions = {
     return done(target, `${step} of ${target.head.timeline} counts as ${known}`, { step, outcome: known })
   },
   rollback: (target, { seq, key }) => rollBack(target, seq, key),
-  fork: (target, { seq, to }) => forkRun(target, seq, to),
+  fork: ({ engine, head }, { seq, to, entries, edit, mark }) =>
+    forkRun(engineHostOf(engine), {
+      ...{ timeline: head.timeline, seq, to, entries, mark },
+      ...(edit && { by: edit.by }),
+      ...(edit && 'input' in edit && { input: edit.input }),
+    }),
 }
 
 /** Runs as a kind: what can be known and asked for without their code. */
@@ -91,6 +97,7 @@ export const workflowKind: Model = {
   did,
   outside: (state, hash) => outsideOf(state as RunState, hash),
   actions,
+  edits: stepEdits,
   async refuse(target, verb, { seq }) {
     if (verb === 'terminate') await runOf(target).refuseEnded()
     if (verb === 'rollback' && seq !== undefined) await undoneBy(target, seq)
@@ -186,42 +193,6 @@ async function undoneBy(target: Target, seq: number) {
   if (first && 'id' in first) return { first, later }
   const what = `${timeline} has done nothing after ${seq} that could be undone`
   throw new RepriseError('OUT_OF_RANGE', what, { timeline, seq })
-}
-
-/** A fork is a run: it has keys of its own, and whoever works on the workflow executes it. */
-async function forkRun(target: Target, seq: number, to: string) {
-  const { head } = target
-  const engine = engineHostOf(target.engine)
-  const scope = `workflow/${nameOf(head.timeline)}/`
-  const id = timelineId(to.includes('/') ? to : siblingOf(head.timeline, to))
-  if (idBelow(scope, id) === null) {
-    const what = `a fork of ${head.timeline} is a run of the same workflow: its id starts with ${scope}`
-    throw new RepriseError('INVALID_ARGUMENT', what, { timeline: head.timeline, to })
-  }
-  const made = await engine.forkTimeline({ timeline: head.timeline, seq }, id)
-  await beginFork(engine, id, head.timeline)
-  return made
-}
-
-async function beginFork(engine: Host, id: string, from: string): Promise<void> {
-  const host = hostOf(engine)
-  const open = await host.take(id)
-  const { state } = open
-  const priority = (await engine.head(id))?.priority ?? 0
-  const queued = state.started?.queue && !state.isAdmitted ? state.started.queue : null
-  const now = engine.kernel.worker.now()
-  try {
-    await open.write([{ type: 'forked', data: { from }, time: Math.max(now, state.lastAt) }], {
-      queue: queueOf({ name: nameOf(id) }),
-      wakeup: queued ? null : now,
-      status: queued ? 'queued' : 'waiting',
-      // It waits for a turn of its own.
-      ...(queued && { send: [enterMessage(engine, queued, id, queued.key ?? '', priority)] }),
-    })
-  } finally {
-    await open.close()
-  }
-  engine.dispatcher.wake()
 }
 
 function runOf({ engine, head }: Target): WorkflowRun {

@@ -9,10 +9,12 @@ import type { CommitExtras } from '../../engine/commit/writer.ts'
 import { newId } from '../../engine/kernel.ts'
 import { madeAgain } from '../../engine/recovery/lost-head.ts'
 import { whileAwaited } from '../../engine/stay-alive.ts'
+import { editOf, markOf } from '../../engine/tools/fork-edit.ts'
 import { refuseMoved } from '../../engine/tools/moved.ts'
 import type { AnyWorkflow } from './context.ts'
 import { fromFailure } from './failure.ts'
 import { commandIdOf, findStep, lastFailures } from './find-step.ts'
+import { forkRun, stepEdits } from './fork.ts'
 import {
   type Carried,
   messageName,
@@ -31,7 +33,19 @@ import type { Wait } from './summary.ts'
 
 const knownSignal = namesOf<{ readonly key?: string }>({ key: true })
 const knownUpdate = namesOf<UpdateOptions>({ timeout: true, signal: true, key: true })
+const knownFork = namesOf<RunForkOptions>({ id: true, input: true, result: true, by: true })
 const knownRollback = namesOf<RunRollbackOptions>({ input: true, seq: true, key: true })
+
+export interface RunForkOptions {
+  /** Of the fork; made up if left out. */
+  readonly id?: string
+  /** Goes on with this input. */
+  readonly input?: unknown
+  /** Goes on as if this had come of the step. */
+  readonly result?: unknown
+  /** Who edits it; written down with the edit. */
+  readonly by?: string
+}
 
 export class WorkflowRun<Output = unknown> {
   readonly id: string
@@ -187,19 +201,28 @@ export class WorkflowRun<Output = unknown> {
     if (kind === 'completed') await this.undo(reason)
   }
 
-  /** Another run with the same history up to that step, which then goes its own way. */
-  async fork(
-    from: string,
-    options: { readonly id?: string; readonly input?: unknown } = {},
-  ): Promise<WorkflowRun<Output>> {
+  /**
+   * Another run with the same history up to that step, which then goes its own way: it does the step anew, or goes on with
+   * `result` as if that had come of it.
+   */
+  async fork(from: string, options: RunForkOptions = {}): Promise<WorkflowRun<Output>> {
+    checkOptions('fork', options, knownFork)
     const { engine, kernel } = this.#host
-    const item = findStep((await this.state()).journal, from, this.timeline)
+    const { by } = options
     const id = options.id ?? `${this.id}.fork-${newId(kernel.random)}`
-    await engine.forkTimeline({ timeline: this.timeline, seq: item.seq - 1 }, this.definition.prefix + id)
-    const run = new WorkflowRun<Output>(this.#host, this.definition, id)
-    const data = { from: this.timeline, ...('input' in options && { input: options.input }) }
-    await run.#change(() => [{ type: 'forked', data }])
-    return run
+    const state = await this.state()
+    const edit = editOf({ ...options, ...('result' in options && { set: { [from]: options.result } }) })
+    const edited = edit && stepEdits.of(state, edit, this.timeline)
+    await forkRun(engine, {
+      timeline: this.timeline,
+      seq: edited?.seq ?? findStep(state.journal, from, this.timeline).seq - 1,
+      to: this.definition.prefix + id,
+      entries: edited?.entries ?? [],
+      mark: markOf(kernel, this.timeline, edit, undefined),
+      ...('input' in options && { input: options.input }),
+      ...(by !== undefined && { by }),
+    })
+    return new WorkflowRun<Output>(this.#host, this.definition, id)
   }
 
   /**

@@ -32,6 +32,7 @@ interface Fields {
   readonly result?: unknown
   readonly for?: readonly NotedWait[]
   readonly shared?: SharedFrom
+  readonly replaces?: number
 }
 
 const letsGo = { letsGo: true } as const
@@ -48,13 +49,17 @@ const tellers: Readonly<Record<string, Teller>> = {
   began: ({ id }) => step(id!, 'begins'),
   beat: ({ id }) => step(id!, 'beats'),
   retry: ({ id, n, error, at }) => retries(step(id!, 'retries'), n!, error, at),
-  done: ({ id, shared }) => {
+  done: ({ id, shared, by, replaces }) => {
+    if (replaces !== undefined) return step(id!, 'ends', { note: editedWords(replaces, by) })
     if (shared) return step(id!, 'ends', { note: sharedWords(shared) })
     if (id!.includes('~start:')) return step(id!, 'is')
     return step(id!, id!.includes('~child:') ? 'begins' : 'ends')
   },
   failed: ({ id, error }) => step(id!, 'fails', failing(error)),
-  child: ({ id, error }) => step(id!, error ? 'fails' : 'ends', failing(error)),
+  child: ({ id, error, by, replaces }) =>
+    replaces === undefined
+      ? step(id!, error ? 'fails' : 'ends', failing(error))
+      : step(id!, 'ends', { note: editedWords(replaces, by) }),
   timer: ({ id }) => step(id!, 'ends', id!.includes('~signal:') ? { note: 'timed out' } : {}),
   held: ({ id }) => step(id!, 'waits', { note: 'in doubt: a person says what became of it', ...letsGo }),
   settled: ({ id, by }) => step(id!, 'beats', { note: `settled by ${by}` }),
@@ -76,7 +81,10 @@ const tellers: Readonly<Record<string, Teller>> = {
   resumed: ({ by }, { seq }) => remark(seq, 'asked to go on', { sort: 'message', note: `by ${by}` }),
   continued: (_, { seq }) => remark(seq, 'starts over', { ...cuts, note: 'with new input and an empty history' }),
   retried: (_, { seq }) => remark(seq, 'retried by hand', { sort: 'message', ...cuts, ...letsGo }),
-  forked: ({ from }, { seq }) => remark(seq, 'forked', { note: `from ${from}`, ...cuts, ...letsGo }),
+  forked: ({ from, by, ...rest }, { seq }) => {
+    const input = 'input' in rest ? `, with another input (${by ?? 'somebody'})` : ''
+    return remark(seq, 'forked', { note: `from ${from}${input}`, ...cuts, ...letsGo })
+  },
   undo: ({ reason }, { seq }) => remark(seq, 'asked to undo everything', { sort: 'message', note: reason ?? '' }),
   admitted: (_, { seq }) => remark(seq, 'its queue let it in'),
   patched: ({ id }, { seq }) =>
@@ -102,6 +110,10 @@ function step(id: string, phase: Told['phase'], more: Partial<Told> = {}): Told 
 function sharedWords({ from, by, for: asker }: SharedFrom): string {
   if (from === 'computed') return 'computed here, for all runs'
   return `shared (${from}): computed by ${by}${asker === null ? '' : ` for ${asker}`}`
+}
+
+function editedWords(replaces: number, by = 'somebody'): string {
+  return `edited by ${by}, in place of entry ${replaces} of its parent`
 }
 
 function undo(id: string, phase: Told['phase'], more: Partial<Told> = {}): Told {

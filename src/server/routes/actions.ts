@@ -5,8 +5,10 @@ import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import type { Before } from '../../engine/recovery/before.ts'
+import type { ForkOptions } from '../../engine/tools/fork-edit.ts'
 import { act, type PlainVerb } from '../../operations/act.ts'
 import { effectsOf } from '../../operations/effects.ts'
+import { forkAt } from '../../operations/fork.ts'
 import { discard, familyOf, lettersOf } from '../../operations/letters.ts'
 import { runOf, runWithCode } from '../../operations/runs.ts'
 import { mayReach } from '../access.ts'
@@ -224,15 +226,34 @@ export const actionRoutes: readonly Route[] = [
     path: '/v1/timelines/{timeline}/fork',
     id: 'fork',
     tag: 'actions',
-    summary: 'A new timeline that starts there and shares history',
+    summary: 'A new timeline that starts there and shares history, with other values than are recorded if told so',
     role: 'write',
-    body: shapes.object({ to: { ...shapes.text, minLength: 1 }, seq: shapes.count }, ['to']),
+    body: shapes.object(
+      {
+        to: { ...shapes.text, minLength: 1, description: 'without a slash: beside its parent' },
+        seq: shapes.count,
+        set: {
+          type: 'object',
+          description: 'what it goes on with, by name: the result of one step, rows of a table, fields of a session',
+        },
+        unset: { type: 'array', items: shapes.text, maxItems: 10_000, description: 'rows that it goes on without' },
+        input: { ...shapes.any, description: 'of a run: another input; from the start, unless seq says where' },
+        by: shapes.by,
+      },
+      ['to'],
+    ),
     answer: shapes.answer({ timeline: shapes.text, seq: shapes.count, epoch: shapes.count, parent: shapes.text }),
     once: 'answer',
     async call(call) {
-      const { timeline, seq } = await call.head()
-      const to = reachedId(call.principal, siblingOf(timeline, String(call.body.to)))
-      return await call.engine.fork({ timeline, seq: (call.body.seq as number | undefined) ?? seq }, to)
+      const head = await call.head()
+      const { seq, to, ...edits } = call.body as unknown as { seq?: number; to: string } & ForkOptions
+      const id = reachedId(call.principal, siblingOf(head.timeline, to))
+      const key = keyFor(call, 'fork')
+      return await forkAt(call.engine, head, seq, id, {
+        by: call.principal.name,
+        ...edits,
+        ...(key !== undefined && { key }),
+      })
     },
   },
   {

@@ -1,0 +1,40 @@
+// What a fork of a session may go on with instead: the user's data, whole or by field, and the plan. Another message is no edit:
+// fork after the turn before, and say something else.
+
+import { RepriseError } from '../../core/errors.ts'
+import { withField } from '../../core/field.ts'
+import type { NewEntry } from '../../engine/entry.ts'
+import type { EditedFork, ForkEdit, ForkEdits } from '../../engine/tools/fork-edit.ts'
+import type { SessionState } from './state.ts'
+
+/** Without the agent's code nobody knows the version of its data. */
+export function sessionEdits(dataVersion: string | null): ForkEdits {
+  return {
+    names: 'field',
+    ...(dataVersion !== null && {
+      of: (state, edit) => editSession(state as SessionState<unknown>, edit, dataVersion),
+    }),
+  }
+}
+
+function editSession(state: SessionState<unknown>, { set, unset, by }: ForkEdit, of: string): EditedFork {
+  // Their value lies under the name, so that a path is one of the whole.
+  const before = { data: state.data, plan: state.plan }
+  let after: unknown = before
+  const names = [...Object.keys(set), ...unset]
+  for (const name of names) {
+    if (/^(data|plan)(\.|$)/.test(name)) continue
+    const what = `a session has no field ${name}: name data, data.FIELD or plan; for another message, fork after the turn before`
+    throw new RepriseError('INVALID_ARGUMENT', what, { name })
+  }
+  for (const [name, to] of Object.entries(set)) after = withField(after, name, { to })
+  for (const name of unset) {
+    if (name === 'data') throw new RepriseError('INVALID_ARGUMENT', 'data cannot be unset: set it', { name })
+    after = name === 'plan' ? withField(after, name, { to: null }) : withField(after, name, 'remove')
+  }
+  const { data, plan } = after as typeof before
+  const entries: NewEntry[] = []
+  if (names.some((name) => name.startsWith('data'))) entries.push({ type: 'edited', data: { data, of, by } })
+  if (names.some((name) => name.startsWith('plan'))) entries.push({ type: 'planned', data: { plan, by } })
+  return { entries }
+}

@@ -1,0 +1,20 @@
+// Forking as people ask for it: where they do not say where, at the head; with another input, from the start.
+
+import type { Head } from '../core/ports.ts'
+import { hostOf } from '../engine/host.ts'
+import type { Reprise } from '../engine/reprise.ts'
+import type { Forked } from '../engine/tools/fork-as-model.ts'
+import type { ForkOptions } from '../engine/tools/fork-edit.ts'
+
+/** @example await forkAt(engine, head, undefined, 'again', { input: { amount: 5 } }) */
+export async function forkAt(
+  engine: Reprise,
+  { timeline, seq: last }: Head,
+  seq: number | undefined,
+  to: string,
+  options: ForkOptions,
+): Promise<Forked> {
+  const isInputAlone = options.input !== undefined && Object.keys(options.set ?? {}).length === 0
+  const start = isInputAlone ? hostOf(engine).models.find(timeline)?.edits?.inputSeq : undefined
+  return await engine.fork({ timeline, seq: seq ?? start ?? last }, to, options)
+}

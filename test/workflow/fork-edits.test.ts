@@ -1,0 +1,63 @@
+// A fork with an edited step, wherever the process dies: at every commit, before and after it. The fork is made once, and never
+// runs without its edit.
+
+import { expect, it } from 'vitest'
+import { workflow, workflows } from '../../src/layers/workflow/index.ts'
+import { crashEverywhere, WorkflowKit } from '../../src/testing/index.ts'
+
+function world(kit: WorkflowKit) {
+  const calls: string[] = []
+  const pair = workflow('pair', async (ctx, n: number) => {
+    // Side by side, so that the outcome of one lies between those of the other.
+    const [a, b] = await Promise.all([
+      ctx.step('a', ({ key }) => kit.effect(() => calls.push(key) && n)),
+      ctx.step('b', ({ key }) => kit.effect(() => calls.push(key) && 2)),
+    ])
+    await ctx.sleep('1m')
+    return a * b
+  })
+  return { pair, calls }
+}
+
+it('G5: is made once, with its edit, and goes on as if that had come of the step', async () => {
+  const sweep = await crashEverywhere(async (kit) => {
+    const { pair, calls } = world(kit)
+    const run = await kit.run(pair, 3, { id: 'one' })
+    const first = await kit.result(run)
+    const seq = 4
+    await kit.survive((rp) =>
+      rp.fork({ timeline: 'workflow/pair/one', seq }, 'two', { set: { a: 10 }, by: 'ann', key: 'k' }),
+    )
+    const fork = await kit.survive(async (rp) => workflows(rp).of<number>(pair).get('two'))
+    const second = await kit.result(fork)
+    // The edited step is never called in the fork.
+    return { first, second, edited: calls.filter((key) => key === 'workflow/pair/two:a') }
+  })
+  const right = { first: 6, second: 20, edited: [] }
+  expect(sweep.undisturbed).toEqual(right)
+  expect(sweep.crashes.length).toBeGreaterThan(10)
+  for (const { at, outcome } of sweep.crashes) expect({ at, ...outcome }).toEqual({ at, ...right })
+})
+
+it('takes one commit, in which the edit is: what a worker could claim is never without it', async () => {
+  let commits = 0
+  const kit = new WorkflowKit({
+    onCommit: () => {
+      commits += 1
+    },
+  })
+  try {
+    const { pair } = world(kit)
+    const run = await kit.run(pair, 3, { id: 'one' })
+    await kit.result(run)
+    const rp = await kit.survive(async (engine) => engine)
+    const before = commits
+    await rp.fork({ timeline: 'workflow/pair/one', seq: 4 }, 'two', { set: { a: 10 } })
+    const made = commits - before
+    const head = (await rp.head('workflow/pair/two'))!
+    expect(made).toBe(1)
+    expect(head.seq).toBeGreaterThanOrEqual(head.base!.seq + 2)
+  } finally {
+    await kit.close()
+  }
+})

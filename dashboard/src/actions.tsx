@@ -21,6 +21,8 @@ interface Spec {
   readonly words: string
   readonly tone?: 'danger'
   readonly fields: readonly Field[]
+  /** Those that only some timelines have. */
+  more?(timeline: Timeline): readonly Field[]
   command(id: string, values: Values): string
   body(values: Values): Record<string, unknown>
 }
@@ -32,6 +34,8 @@ interface Field {
   readonly options?: readonly string[]
   readonly isJson?: boolean
   readonly isOptional?: boolean
+  /** It must be given where that one is. */
+  readonly goesWith?: string
 }
 
 type Values = Readonly<Record<string, string>>
@@ -120,11 +124,45 @@ const specs: Readonly<Record<string, Spec>> = {
     role: 'write',
     words: 'A new timeline that shares history up to this entry and goes its own way. The old one does not notice.',
     fields: [
-      { name: 'seq', label: 'After entry' },
+      {
+        name: 'seq',
+        label: 'After entry',
+        hint: 'empty: the last one; with another input, the first',
+        isOptional: true,
+      },
       { name: 'to', label: 'Name of the fork', hint: 'without a slash: beside this one' },
     ],
-    command: (id, { seq, to }) => `reprise fork ${quoted(`${id}@${seq}`)} ${quoted(to || 'NEW')}`,
-    body: ({ seq, to }) => ({ seq: Number(seq), to }),
+    more: ({ edits }) =>
+      edits === null
+        ? []
+        : [
+            {
+              ...{ name: 'name', label: `Edited ${edits.names}`, isOptional: true, goesWith: 'value' },
+              hint:
+                edits.names === 'step'
+                  ? 'the fork starts just before its outcome'
+                  : 'by its name; empty: nothing is edited',
+            },
+            {
+              ...{ name: 'value', label: 'Goes on with', isJson: true, isOptional: true, goesWith: 'name' },
+              hint: 'JSON, in place of what is recorded',
+            },
+            ...(edits.input
+              ? [{ name: 'input', label: 'Input', hint: 'JSON; empty: the same', isJson: true, isOptional: true }]
+              : []),
+          ],
+    command: (id, { seq, to, name, value, input }) =>
+      [
+        `reprise fork ${quoted(seq ? `${id}@${seq}` : id)} ${quoted(to || 'NEW')}`,
+        ...(name ? [`--set ${quoted(`${name}=${value}`)}`] : []),
+        ...(input ? [`--input ${quoted(input)}`] : []),
+      ].join(' '),
+    body: ({ seq, to, name, value, input }) => ({
+      to,
+      ...(seq && { seq: Number(seq) }),
+      ...(name && value && { set: Object.fromEntries([[name, JSON.parse(value)]]) }),
+      ...(input && { input: JSON.parse(input) }),
+    }),
   },
   savepoints: {
     title: 'Savepoint',
@@ -173,15 +211,16 @@ function PlainDialog({
   timeline: Timeline
   onClose: () => void
 }) {
-  const given = { seq: timeline.seq, ...asked.more } as Record<string, unknown>
+  const given = { ...(asked.verb !== 'fork' && { seq: timeline.seq }), ...asked.more } as Record<string, unknown>
+  const fields = [...spec.fields, ...(spec.more?.(timeline) ?? [])]
   const [values, setValues] = useState<Values>(() =>
-    Object.fromEntries(spec.fields.map(({ name, options }) => [name, String(given[name] ?? options?.[0] ?? '')])),
+    Object.fromEntries(fields.map(({ name, options }) => [name, String(given[name] ?? options?.[0] ?? '')])),
   )
   const [problem, setProblem] = useState<Problem | null>(null)
   const [isBusy, setBusy] = useState(false)
   const no = whyNot(spec.role)
-  const faults = spec.fields.flatMap((field) => {
-    const fault = faultIn(field, values[field.name] ?? '')
+  const faults = fields.flatMap((field) => {
+    const fault = faultIn(field, values[field.name] ?? '', values)
     return fault === null ? [] : [`${field.label}: ${fault}`]
   })
   const act = async () => {
@@ -208,7 +247,7 @@ function PlainDialog({
         }}
       >
         <p>{spec.words}</p>
-        {spec.fields.map((field) => (
+        {fields.map((field) => (
           <Input
             key={field.name}
             field={field}
@@ -240,7 +279,7 @@ function Input({ field, value, onChange }: { field: Field; value: string; onChan
   const isLong = isJson || name === 'keys'
   const id = `field-${name}`
   // What is only left out so far is no fault to be told of.
-  const fault = value.trim() === '' ? null : faultIn(field, value)
+  const fault = value.trim() === '' ? null : faultIn(field, value, {})
   const common = {
     id,
     value,
@@ -270,8 +309,9 @@ function Input({ field, value, onChange }: { field: Field; value: string; onChan
 }
 
 /** What is wrong with it, in words; null: nothing. */
-function faultIn({ isOptional, isJson, name }: Field, value: string): string | null {
-  if (value.trim() === '') return isOptional ? null : 'must be given'
+function faultIn({ isOptional, isJson, name, goesWith }: Field, value: string, values: Values): string | null {
+  const isNeeded = goesWith !== undefined && (values[goesWith] ?? '').trim() !== ''
+  if (value.trim() === '') return isOptional && !isNeeded ? null : 'must be given'
   if (name === 'seq') return /^\d+$/.test(value) ? null : 'must be the number of an entry'
   return isJson ? jsonFault(value) : null
 }

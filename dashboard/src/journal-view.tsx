@@ -8,7 +8,7 @@ import type { Journal } from './history.ts'
 import { type Row, rowsOf, scaleOf, troubleOf } from './journal.ts'
 import { useKeys } from './keys.ts'
 import { now } from './live.ts'
-import { RowPanel } from './panel.tsx'
+import { EditButton, RowPanel } from './panel.tsx'
 import { go, hrefOf, place, withQuery } from './route.ts'
 import type { Timeline, Worker } from './types.ts'
 import { Button, Empty, Icon, Problems } from './ui.tsx'
@@ -202,6 +202,7 @@ function Trouble({ row, timeline, onGo, onAct }: { row: Row; timeline: Timeline;
         <ActButton timeline={timeline} verb="fork" more={{ seq: Math.max(0, row.seq - 1) }} hides onAct={onAct}>
           Fork before it…
         </ActButton>
+        <EditButton row={row} timeline={timeline} onAct={onAct} />
       </div>
     </section>
   )

@@ -85,12 +85,28 @@ export function RowPanel({ row, timeline, onAct, onClose }: RowPanelProps) {
         <ActButton timeline={timeline} verb="fork" more={{ seq: row.entries.at(-1) ?? row.seq }} onAct={onAct}>
           Fork here…
         </ActButton>
+        <EditButton row={row} timeline={timeline} last={entries.at(-1)} onAct={onAct} />
         <ActButton timeline={timeline} verb="rollback" more={{ seq: Math.max(0, row.seq - 1) }} onAct={onAct}>
           Roll back before it…
         </ActButton>
       </footer>
       <CommandLine command={`reprise at ${quoted(`${timeline.timeline}@${row.entries.at(-1) ?? row.seq}`)}`} />
     </aside>
+  )
+}
+
+/** Where a row is something that has an outcome, and an outcome can be edited. */
+export function EditButton(props: { row: Row; timeline: Timeline; last?: Entry | undefined; onAct: OnAct }) {
+  const { row, timeline, last, onAct } = props
+  const hasOutcome = row.state === 'ok' || row.state === 'failed'
+  if (timeline.edits?.names !== 'step' || !hasOutcome || (row.sort !== 'step' && row.sort !== 'child')) return null
+  const { result } = (last?.data ?? {}) as { readonly result?: unknown }
+  const value = result === undefined ? '' : JSON.stringify(result, null, 2)
+  const more = { seq: row.entries.at(-1) ?? row.seq, name: row.about, value }
+  return (
+    <ActButton timeline={timeline} verb="fork" more={more} onAct={onAct}>
+      Fork with an edit…
+    </ActButton>
   )
 }
 

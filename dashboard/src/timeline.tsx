@@ -156,6 +156,9 @@ function Head({ timeline, worker, onAct }: { timeline: Timeline; worker: Worker 
                 ],
               ] as const)
             : []),
+          ...(timeline.edited
+            ? ([['edited', `${timeline.edited.names.join(', ')}, by ${timeline.edited.by}`]] as const)
+            : []),
           ...shown.map(([name, value]) => [name, attributeShown(name, value)] as const),
         ]}
       />

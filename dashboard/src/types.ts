@@ -51,6 +51,10 @@ export interface Timeline extends TimelineRow {
   readonly verbs: readonly string[]
   /** Verbs that it does not take as it is now, each with the reason. */
   readonly refuses: Readonly<Record<string, string>>
+  /** What its forks may go on with instead: what a name is, and whether that may be another input; null: no edits. */
+  readonly edits: { readonly names: string; readonly input: boolean } | null
+  /** What was edited when it was forked. */
+  readonly edited: { readonly names: readonly string[]; readonly count: number; readonly by: string } | null
   /** Whether its state can be read: how it folds is known to the server. */
   readonly hasFold: boolean
   /** Whether records flow through it. */

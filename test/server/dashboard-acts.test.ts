@@ -7,6 +7,8 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { open, type Reprise } from '../../src/index.ts'
+import { table } from '../../src/layers/table/index.ts'
+import { entriesAfter } from '../../src/operations/history.ts'
 import { startWorker } from '../support/worker-process.ts'
 import { Dashboard, found } from './dashboard-support.ts'
 import { checkout, counter, Faucet, gate, gated, visitsOf } from './dashboard-world.ts'
@@ -124,6 +126,68 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     await dialog.getByRole('button', { name: 'Roll back' }).click()
     await page.getByText('4 of 4').first().waitFor()
     expect((await rp.head('counter/what-if'))?.seq).toBe(4)
+  })
+
+  it('forks a run with the result of a step edited, by keyboard, and the fork says so and goes on with it', async () => {
+    const { page, rp } = board
+    await rp.run(checkout, { cents: 700 }, { id: 'order-3000' })
+    await board.show('#/t/workflow%2Fcheckout%2Forder-3000')
+    await page.getByRole('option', { name: /charge-card/ }).click()
+    const panel = page.getByRole('complementary')
+    // Its outcome is read before it is offered as what to edit.
+    await panel.getByText('pay_81').first().waitFor()
+    await panel.getByRole('button', { name: 'Fork with an edit…' }).focus()
+    await page.keyboard.press('Enter')
+    const dialog = page.getByRole('dialog')
+    const value = dialog.getByLabel('Goes on with')
+    expect(JSON.parse(await value.inputValue())).toEqual({ id: 'pay_81', cents: 700 })
+    expect(await dialog.getByLabel('Edited step').inputValue()).toBe('charge-card')
+    expect(await board.violations(null)).toEqual([])
+    await dialog.getByLabel('Name of the fork').focus()
+    await page.keyboard.type('order-3001')
+    await value.fill('{ "id" }')
+    await dialog.getByText('line 1, column 8: expected :, got }').waitFor()
+    const send = dialog.getByRole('button', { name: 'Fork', exact: true })
+    expect(await send.isDisabled()).toBe(true)
+    await value.fill('')
+    expect([await send.isDisabled(), await send.getAttribute('title')]).toEqual([true, 'Goes on with: must be given'])
+    await value.fill('{ "id": "pay_99" }')
+    expect(await dialog.innerText()).toContain(`--set 'charge-card={ "id": "pay_99" }'`)
+    await board.picture('fork-edit')
+    await send.focus()
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: 'workflow/checkout/order-3001' }).waitFor()
+    await page.getByText('charge-card, by owner').waitFor()
+    await page.getByRole('option', { name: /edited by owner, in place of entry/ }).waitFor()
+    await rp.send('workflow/checkout/order-3001', 'signal', { name: 'approve', value: { by: 'ann' } })
+    await page.getByRole('option', { name: /completed/ }).waitFor()
+    const shipped = []
+    for await (const entry of entriesAfter(rp, (await rp.head('workflow/checkout/order-3001'))!, 0)) {
+      if (entry.type === 'done' && (entry.data as { id: string }).id === 'ship') shipped.push(entry.data)
+    }
+    expect(shipped).toMatchObject([{ result: { payment: 'pay_99' } }])
+    expect((await rp.head('workflow/checkout/order-3000'))?.status).toBe('waiting')
+  })
+
+  it('forks a table with an edited row from where its history is looked at', async () => {
+    const { page, rp } = board
+    const stock = table<number>('edited')
+    const t = await rp.open(stock)
+    for (const n of [1, 2]) await t.set('apples', n)
+    await t.close()
+    await board.show('#/t/table%2Fedited?tab=travel&seq=1')
+    await page.getByRole('button', { name: 'Fork here…' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByLabel('Name of the fork').fill('table/edited/trial')
+    await dialog.getByLabel('Edited row').fill('apples')
+    await dialog.getByLabel('Goes on with').fill('70')
+    expect(await dialog.getByLabel('Input').count()).toBe(0)
+    await dialog.getByRole('button', { name: 'Fork', exact: true }).click()
+    await page.getByRole('heading', { name: 'table/edited/trial' }).waitFor()
+    await page.getByText('apples, by owner').waitFor()
+    const trial = await rp.open(stock, 'trial')
+    expect([trial.get('apples'), (await rp.head('table/edited'))?.seq]).toEqual([70, 2])
+    await trial.close()
   })
 
   it('shows another history where it went back and grew again since', async () => {

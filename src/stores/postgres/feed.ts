@@ -4,6 +4,7 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { FeedFilter, FeedPage, FeedPosition } from '../../core/ports.ts'
+import { rangeOf } from '../../core/scope.ts'
 import { positionGone } from '../refusals.ts'
 import type { Connections } from './connect.ts'
 import { fromPosition, toPosition } from './position.ts'
@@ -29,7 +30,12 @@ interface FeedBound {
   readonly bound: number
   /** Readable runs lie after the page. */
   readonly is_cut: boolean
+  /** Where the last readable run lies, if no timeline can match: nobody needs to look at those before it. */
+  readonly end_pos: number | null
+  readonly end_id: number | null
 }
+
+type NameRange = ReturnType<typeof rangeOf>
 
 /** A page stops at about this many bytes, whatever its limit says. */
 const pageBytesMax = 16 * 1024 * 1024
@@ -39,7 +45,7 @@ const waitsMax = 6
 /** Values before the prefixes. */
 const numbersCount = 6
 const feedColumns =
-  'pos bigint, id bigint, first bigint, last bigint, timeline text, digest bytea, bytes bytea, is_waiting boolean, is_cut boolean, bound bigint'
+  'pos bigint, id bigint, first bigint, last bigint, timeline text, digest bytea, bytes bytea, is_waiting boolean, is_cut boolean, bound bigint, end_pos bigint, end_id bigint'
 
 export async function readFeed(
   connections: Connections,
@@ -69,8 +75,15 @@ async function readPage(
   const prefixes = filter.prefixes?.filter(isStorable) ?? null
   const scan = prefixes ? Math.min(scanMax, Math.max(scanMin, limit * 4)) : Math.max(0, limit)
   const numbers = [ns, from.pos, from.id, scan, limit, pageBytesMax].map(String)
-  const values = [...numbers, ...(prefixes ?? [])]
-  const rows = await connections.steadyRows<FeedRow & FeedBound>(s, feedQuery(s, prefixes), feedColumns, values, 'feed')
+  const ranges = prefixes?.map((prefix) => (prefix === '' ? { from: '', to: null } : rangeOf(prefix))) ?? []
+  const values = [...numbers, ...(prefixes ?? []), ...ranges.flatMap(({ from, to }) => [from, to ?? ''])]
+  const rows = await connections.steadyRows<FeedRow & FeedBound>(
+    s,
+    feedQuery(s, prefixes, ranges),
+    feedColumns,
+    values,
+    'feed',
+  )
   // Who only reads may look at a namespace that is not there yet.
   if (rows.length === 0) return { page: { items: [], next: after, isEnd: true }, isWaiting: false }
   // One row is always there, for the line: its own columns are null if nothing was found.
@@ -90,32 +103,48 @@ async function readPage(
         ]
       : [],
   )
+  const { end_pos: endPos, end_id: endId } = rows[0]!
+  const isSkipped = endPos !== null && endId !== null && (endPos > from.pos || (endPos === from.pos && endId > from.id))
+  if (isSkipped)
+    return { page: { items: [], next: toPosition({ pos: endPos, id: endId }), isEnd: !isWaiting }, isWaiting }
   const next = last ? toPosition(last) : after
   return { page: { items, next, isEnd: !isWaiting && !rows[0]!.is_cut }, isWaiting }
 }
 
 /**
  * scanned: the next runs in order, without their bytes, and one more to see whether there is more. ranked: which of them match,
- * and how many and how many bytes have matched up to each. The page ends where it is full.
+ * and how many and how many bytes have matched up to each. The page ends where it is full. skipped: where no timeline lies in
+ * the range of a prefix, all runs are passed over at once.
  *
  * The plan must not depend on statistics. So there is no join, only rows looked up one by one (LATERAL, LIMIT 1), and whether
  * runs wait above the line is asked of the last one there is (ORDER BY, LIMIT 1), once: "is there any" is planned as a scan
  * of all runs where statistics say that many are above, and none is.
  */
-function feedQuery(s: string, prefixes: readonly string[] | null): string {
+function feedQuery(s: string, prefixes: readonly string[] | null, ranges: readonly NameRange[]): string {
   const matches = prefixes?.map((_, i) => withinSql('t.timeline', `$1[${numbersCount + i + 1}]`))
   const isMatch = matches ? matches.join(' OR ') || 'false' : 'true'
+  const rangesAt = numbersCount + (prefixes?.length ?? 0)
+  const inRange = ranges.map(({ to }, i) => {
+    const above = to === null ? '' : `AND id < $1[${rangesAt + 2 * i + 2}]`
+    return `EXISTS (SELECT 1 FROM ${s}.timeline WHERE ns = $1[1]::integer AND id >= $1[${rangesAt + 2 * i + 1}] ${above} ORDER BY id LIMIT 1)`
+  })
+  const mayMatch = prefixes ? inRange.join(' OR ') || 'false' : 'true'
   return `
 WITH line AS MATERIALIZED (
-  SELECT n.bound, coalesce(n.bound <= (SELECT x.pos FROM ${s}.run x WHERE x.ns = $1[1]::integer ORDER BY x.pos DESC, x.id DESC LIMIT 1), false)
+  SELECT n.bound, (${mayMatch}) AS may_match, coalesce(n.bound <= (SELECT x.pos FROM ${s}.run x WHERE x.ns = $1[1]::integer ORDER BY x.pos DESC, x.id DESC LIMIT 1), false)
     AS is_waiting
   FROM (SELECT pos_base + pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS bound FROM ${s}.namespace WHERE id = $1[1]::integer) n
+), skipped AS MATERIALIZED (
+  SELECT pos AS end_pos, id AS end_id FROM ${s}.run
+  WHERE ns = $1[1]::integer AND NOT (SELECT may_match FROM line) AND pos < (SELECT bound FROM line)
+  ORDER BY pos DESC, id DESC LIMIT 1
 ), scanned AS MATERIALIZED (
   SELECT r.*, t.timeline,
     (${isMatch}) AS is_match
   FROM (
     SELECT pos, id, tid, first, last, octet_length(bytes) AS size FROM ${s}.run
     WHERE ns = $1[1]::integer AND (pos, id) > ($1[2]::bigint, $1[3]::bigint) AND pos < (SELECT bound FROM line)
+      AND (SELECT may_match FROM line)
     ORDER BY pos, id LIMIT $1[4]::bigint + 1
   ) r CROSS JOIN LATERAL (SELECT id AS timeline FROM ${s}.timeline WHERE tid = r.tid LIMIT 1) t
 ), ranked AS (
@@ -127,8 +156,9 @@ WITH line AS MATERIALIZED (
 ), counts AS MATERIALIZED (
   SELECT (SELECT count(*) FROM page) < (SELECT count(*) FROM scanned) AS is_cut
 )
-SELECT page.pos, page.id, page.first, page.last, page.timeline, r.digest, r.bytes, line.is_waiting, counts.is_cut, line.bound
-FROM line CROSS JOIN counts LEFT JOIN page ON true
+SELECT page.pos, page.id, page.first, page.last, page.timeline, r.digest, r.bytes, line.is_waiting, counts.is_cut, line.bound,
+  skipped.end_pos, skipped.end_id
+FROM line CROSS JOIN counts LEFT JOIN skipped ON true LEFT JOIN page ON true
   LEFT JOIN LATERAL (
     SELECT digest, bytes FROM ${s}.run WHERE page.is_match AND tid = page.tid AND first = page.first LIMIT 1
   ) r ON true

@@ -8,18 +8,19 @@ import { positionGone } from '../refusals.ts'
 import type { Connection } from './connection.ts'
 import { fromPosition, toPosition } from './cursors.ts'
 import { damaged } from './failure.ts'
+import { fewWithin, type NameSource } from './list.ts'
 import type { Log } from './log.ts'
 import { emptyRowBytes, type Frame, type PlacedRun, readFrames } from './log-row.ts'
-import type { Timelines } from './timelines.ts'
 
 const bytesMax = 8 * 1024 * 1024
 const rowsMax = 4096
 
-export interface FeedSource {
-  readonly connection: Connection
-  readonly timelines: Timelines
+export interface FeedSource extends NameSource {
   readonly log: Log
 }
+
+/** So few timelines of a filter are looked up before the log is read, to know where their history ends. */
+const fewMax = 64
 
 export function readFeed(source: FeedSource, after: FeedPosition, filter: FeedFilter, limit: number): FeedPage {
   const items: FeedItem[] = []
@@ -28,27 +29,40 @@ export function readFeed(source: FeedSource, after: FeedPosition, filter: FeedFi
   const last = source.log.lastPosition()
   if (from > last) throw positionGone(after, toPosition(last))
   let reached = Math.max(from, source.log.firstPosition() - 1)
+  const few = filter.prefixes ? fewWithin(source, filter.prefixes, fewMax) : null
+  // Behind the last run of theirs there is nothing to look at.
+  const until = few ? few.reduce((most, { head }) => Math.max(most, head.position), 0) : last
+  if (limit > 0 && until <= reached) reached = Math.max(reached, last)
+  const tids = few && new Set(few.map(({ tid }) => tid))
   const end = reached + rowsMax
   const sql = 'SELECT position, body FROM reprise_log WHERE position > ? ORDER BY position'
   if (limit > 0 && reached < last) {
     for (const row of source.connection.iterate(sql, reached)) {
       if (row.position !== reached + 1) throw missing(reached + 1)
       reached += 1
-      for (const item of itemsOf(source, reached, row.body as Uint8Array, filter)) {
+      for (const item of itemsOf(source, reached, row.body as Uint8Array, filter, tids)) {
         items.push(item)
         bytes += item.run.bytes.length
       }
-      if (items.length >= limit || bytes >= bytesMax || reached >= end) break
+      if (items.length >= limit || bytes >= bytesMax || reached >= end || reached >= until) break
     }
     const isStopped = items.length >= limit || bytes >= bytesMax || reached >= end
-    if (!isStopped && reached < last) throw missing(reached + 1)
+    if (!isStopped && reached < until) throw missing(reached + 1)
+    if (reached >= until) reached = last
   }
   return { items, next: reached === 0 ? after : toPosition(reached), isEnd: reached >= last }
 }
 
-function itemsOf(source: FeedSource, position: number, body: Uint8Array, filter: FeedFilter): FeedItem[] {
+function itemsOf(
+  source: FeedSource,
+  position: number,
+  body: Uint8Array,
+  filter: FeedFilter,
+  tids: ReadonlySet<number> | null,
+): FeedItem[] {
   const items: FeedItem[] = []
   for (const frame of framesOf(position, body)) {
+    if (tids && !tids.has(frame.tid)) continue
     const timeline = source.timelines.byTid(frame.tid)
     // What was forgotten or trimmed is gone from the feed too, and other namespaces do not show.
     if (!timeline || frame.last <= timeline.head.floor || !isWanted(timeline.name, filter)) continue

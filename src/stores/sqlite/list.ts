@@ -113,8 +113,26 @@ export interface NameRange {
   readonly after: string | undefined
 }
 
+export type NameSource = Pick<QuerySource, 'connection' | 'space' | 'timelines'>
+
+/** The timelines of some scopes if they are few, stubs too; null if they are not, without having looked at them all. */
+export function fewWithin(source: NameSource, prefixes: readonly string[], max: number): Timeline[] | null {
+  const found = new Map<number, Timeline>()
+  for (const prefix of prefixes) {
+    const { from, to } = prefix === '' ? { from: '', to: null } : rangeOf(prefix)
+    const sql = `SELECT count(*) AS count FROM (SELECT 1 FROM reprise_witness WHERE space = ? AND name >= ?
+      ${to === null ? '' : 'AND name < ?'} LIMIT ?)`
+    const values = [source.space, from, ...(to === null ? [] : [to]), max + 1]
+    if (Number(source.connection.get(sql, ...values)?.count) > max) return null
+    for (const timeline of pageOf(source, { from, to, after: undefined }, max + 1)) {
+      if (prefix === '' || isWithin(prefix, timeline.name)) found.set(timeline.tid, timeline)
+    }
+  }
+  return found.size > max ? null : [...found.values()]
+}
+
 /** The timelines of a range, stubs too. Throws STORE_DAMAGED where the two indexes of names do not have the same. */
-export function pageOf({ connection, space, timelines }: QuerySource, range: NameRange, limit: number): Timeline[] {
+export function pageOf({ connection, space, timelines }: NameSource, range: NameRange, limit: number): Timeline[] {
   const conditions = ['space = ?', 'name >= ?']
   const values: SqlValue[] = [space, range.from]
   if (range.to !== null) {

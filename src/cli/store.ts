@@ -6,6 +6,7 @@ import { RepriseError } from '../core/errors.ts'
 import type { Commit, Renewal, Store } from '../core/ports.ts'
 import { hostOf } from '../engine/host.ts'
 import { createEngine, keepLog, openStore, renewStore } from '../engine/open.ts'
+import { filesIn } from '../engine/open-store.ts'
 import { watchLostHeads } from '../engine/recovery/lost-head.ts'
 import { meetRedundancy } from '../engine/redundancy/choice.ts'
 import type { Reprise } from '../engine/reprise.ts'
@@ -43,12 +44,13 @@ export function urlOf(options: StoreOptions): string {
 /** For people: without a password. */
 export function shownUrl(url: string): string {
   // Up to the last @: a password may hold one.
-  return url.replace(/(:\/\/[^:/@]*):[^/?#]*@/, '$1:***@')
+  return url.replace(/(:\/\/[^:/@]*):[^/?#]*@/g, '$1:***@')
 }
 
 export async function openEngine(options: StoreOptions): Promise<Reprise> {
   const named = urlOf(options)
-  const file = /^sqlite:(?:\/\/(?=\/))?(.+)$/.exec(named)?.[1]
+  const files = filesIn(named)
+  const file = files.find((each) => !existsSync(each)) ?? files[0]
   const isMissing = file !== undefined && !existsSync(file)
   const url = isMissing && options.isDryRun ? 'memory:' : named
   if (isMissing && !options.create) {

@@ -143,6 +143,7 @@ export type Refusal =
   | 'SWEPT'
   | 'RIDER_FAILED'
   | 'WORKER_RETIRED'
+  | 'SHARD_AWAY'
 
 export type Outcome =
   | {

@@ -149,6 +149,14 @@ const kinds = {
     remedy: 'fix',
     hint: 'The data and this code have different versions, which the message names. If the data is newer, upgrade the code, or export the data with the newer code. If it is older, open it once for writing.',
   },
+  SHARD_AWAY: {
+    remedy: 'retry',
+    hint: 'The database that this timeline lives on did not answer; what became of the write is asked for again. Timelines on other shards go on. Check the server that the message names.',
+  },
+  SHARDS_DIFFER: {
+    remedy: 'fix',
+    hint: 'Give all the shards of one set, each once. To make a set larger, add a shard as docs/guides/shards.md says.',
+  },
   WORKER_RETIRED: {
     remedy: 'reload',
     hint: 'This worker was declared dead while it did not answer. It starts again under a new identity.',

@@ -16,6 +16,7 @@ export const storeMethods: Readonly<Record<MethodOf<Store>, Access>> = {
   commit: 'writes',
   read: 'reads',
   head: 'reads',
+  moment: 'reads',
   inbox: 'reads',
   claim: 'writes',
   feed: 'reads',

@@ -138,8 +138,14 @@ export interface Store {
    */
   read(timeline: TimelineId, after: number, bytesMax: number): Promise<EntryRun[]>
 
-  /** The heads as one moment had them, in the order asked; null for a timeline that is not there. */
+  /** The heads as one moment had them (but see `moment`), in the order asked; null for a timeline that is not there. */
   head(timelines: readonly TimelineId[]): Promise<(Head | null)[]>
+
+  /**
+   * The same where `head` cannot promise one moment (a store made of several), with no mail on its way between them; null: they
+   * move too fast. Left out: `head` does.
+   */
+  moment?(timelines: readonly TimelineId[]): Promise<(Head | null)[] | null>
 
   /** Unread messages, oldest first, and the store's time at which the reading began. */
   inbox(timeline: TimelineId, limit: number): Promise<Inbox>

@@ -44,6 +44,8 @@ export interface EngineOptions {
 
 export interface Options extends EngineOptions {
   readonly namespace?: string
+  /** The addresses of the stores that make up this one, in place of an address: see docs/guides/shards.md. */
+  readonly shards?: readonly string[]
   /** Where chunks go: in the store (default), a directory ('./chunks', 'file:./chunks'), or 's3://bucket/prefix'. */
   readonly blobs?: string
   /**
@@ -69,7 +71,7 @@ export interface Options extends EngineOptions {
 
 const known = new Set<string>([
   ...(['worker', 'lease', 'keys', 'classes', 'limits', 'grace', 'guardFolds', 'patience', 'redundancy'] as const),
-  ...(['namespace', 'blobs', 'mirror', 'tiers', 'readOnly', 'housekeeping', 'log'] as const),
+  ...(['namespace', 'shards', 'blobs', 'mirror', 'tiers', 'readOnly', 'housekeeping', 'log'] as const),
 ] satisfies (keyof Options)[])
 const knownLimits = new Set(Object.keys(defaultLimits))
 const knownKeys = new Set(['current', 'keys', 'hides', 'hashing'])

@@ -32,7 +32,7 @@ export async function openStore(url: string, options: StoreOptions): Promise<Sto
 export async function openPlaced(url: string, options: StoreOptions): Promise<PlacedStore> {
   // What is refused leaves nothing behind, so the store is opened last.
   const namespace = checkNamespace(options.namespace ?? 'default')
-  const scheme = /^([a-z0-9+]+):/i.exec(url)?.[1]?.toLowerCase()
+  const scheme = schemeOf(url)
   const folder = options.blobs ? await openChunkFolder(options.blobs, namespace) : null
   const store = await openByScheme(scheme, url, namespace, options)
   try {
@@ -89,11 +89,56 @@ async function openByScheme(
       const { readOnly = false } = options
       return await openPostgres(plain, { namespace, hash: sha256, readOnly, ...(schema !== null && { schema }) })
     }
+    case 'shards': {
+      const { openSharded } = await import('../stores/sharded/index.ts')
+      const sources = shardsIn(url).map((each) => ({
+        name: withoutSecrets(each),
+        open: () => openByScheme(schemeOf(each), each, namespace, options),
+      }))
+      return await openSharded(sources, { readOnly: options.readOnly ?? false })
+    }
     default:
-      throw new RepriseError('INVALID_ARGUMENT', 'a store URL must start with sqlite:, postgres: or memory:', {
+      throw new RepriseError('INVALID_ARGUMENT', 'a store URL must start with sqlite:, postgres:, memory: or shards:', {
         given: scheme ?? url.slice(0, 20),
       })
   }
+}
+
+function schemeOf(url: string): string | undefined {
+  return /^([a-z0-9+]+):/i.exec(url)?.[1]?.toLowerCase()
+}
+
+/** One address for several stores. @example shardsUrl(['sqlite:a.db', 'sqlite:b.db']) // 'shards:sqlite:a.db,sqlite:b.db' */
+export function shardsUrl(shards: readonly string[]): string {
+  if (!Array.isArray(shards) || shards.length === 0 || !shards.every((each) => typeof each === 'string')) {
+    throw new RepriseError('INVALID_ARGUMENT', 'shards must be a list of the addresses of stores', {})
+  }
+  return `shards:${shards.join(',')}`
+}
+
+/** A comma ends an address if another one follows it. */
+function shardsIn(url: string): string[] {
+  const shards = url.slice('shards:'.length).split(/,(?=(?:sqlite|postgres|postgresql|memory):)/i)
+  const wrong = shards.find((each) => !/^(sqlite|postgres|postgresql|memory):/i.test(each))
+  if (wrong === undefined) return shards
+  throw new RepriseError(
+    'INVALID_ARGUMENT',
+    'each shard must be the address of a store: sqlite:, postgres: or memory:',
+    {
+      given: withoutSecrets(wrong).slice(0, 80),
+    },
+  )
+}
+
+function withoutSecrets(url: string): string {
+  // Up to the last @: a password may hold one.
+  return url.replace(/:\/\/[^/?#]*@/, '://').replace(/\?.*/s, '')
+}
+
+/** The files that an address names, of a store or of several. */
+export function filesIn(url: string): string[] {
+  const all = schemeOf(url) === 'shards' ? shardsIn(url) : [url]
+  return all.flatMap((each) => /^sqlite:(?:\/\/(?=\/))?(.+)$/i.exec(each)?.[1] ?? [])
 }
 
 /** `postgres://…?schema=name` is ours to understand, not the driver's. */

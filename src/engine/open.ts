@@ -2,6 +2,7 @@
 
 import { Codec } from '../core/codec/codec.ts'
 import { toMs } from '../core/duration.ts'
+import { RepriseError } from '../core/errors.ts'
 import { defaultLimits, type Limits } from '../core/limits.ts'
 import type { Clock, Hash, Random, Store } from '../core/ports.ts'
 import { Committer } from './commit/committer.ts'
@@ -15,7 +16,7 @@ import { Mirror } from './mirror/mirror.ts'
 import { meetMirror } from './mirror/policy.ts'
 import { Models } from './models.ts'
 import { checkEngineOptions, checkOpenOptions, type EngineOptions, type Options } from './open-options.ts'
-import { openPlaced } from './open-store.ts'
+import { openPlaced, shardsUrl } from './open-store.ts'
 import { identifyProcess, type ProcessIdentity, sha256, systemClock, systemRandom } from './platform.ts'
 import { watchLostHeads } from './recovery/lost-head.ts'
 import { meetRedundancy } from './redundancy/choice.ts'
@@ -49,10 +50,15 @@ export interface Ports {
   readonly planted?: ReadonlySet<string>
 }
 
-/** @example const rp = await open('sqlite:./app.db') */
-export async function open(url?: string, options: Options = {}): Promise<Reprise> {
+/**
+ * @example
+ * const rp = await open('sqlite:./app.db')
+ * const many = await open({ shards: ['postgres://a/app', 'postgres://b/app'] })
+ */
+export async function open(url?: string | Options, given: Options = {}): Promise<Reprise> {
+  const options = typeof url === 'object' ? url : given
   checkOpenOptions(options)
-  const location = url ?? process.env.REPRISE_URL ?? 'sqlite:.reprise/reprise.db'
+  const location = locationOf(typeof url === 'object' ? undefined : url, options.shards)
   const { store, isAlone } = await openPlaced(location, options)
   const engine = createEngine({ store, namespace: options.namespace ?? 'default' }, options)
   let mirror: string | null = null
@@ -76,6 +82,12 @@ export async function open(url?: string, options: Options = {}): Promise<Reprise
     keepHouse(hostOf(engine), { collect: isAlone, ...options.housekeeping })
   }
   return engine
+}
+
+function locationOf(url: string | undefined, shards: Options['shards']): string {
+  if (shards === undefined) return url ?? process.env.REPRISE_URL ?? 'sqlite:.reprise/reprise.db'
+  if (url === undefined) return shardsUrl(shards)
+  throw new RepriseError('INVALID_ARGUMENT', 'open takes an address or shards, not both', {})
 }
 
 /** For tools that open a store by hand: what happens from now on is kept in the store's log. */

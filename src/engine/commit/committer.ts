@@ -245,9 +245,9 @@ export class Committer {
     return batch
   }
 
-  async #commitAside(prepared: PreparedCommit): Promise<void> {
+  async #commitAside(prepared: PreparedCommit, failed?: { readonly error: unknown }): Promise<void> {
     this.#aside += 1
-    await this.#commitBatch([prepared])
+    await this.#commitBatch([prepared], failed)
     this.#aside -= 1
     this.#tellIdle()
   }
@@ -286,6 +286,8 @@ export class Committer {
       const outcome = outcomes[i]
       assert(outcome, 'the store answers each commit')
       if (outcome instanceof RepriseError) batch[i]!.fail(outcome)
+      // A part of the store did not answer: it is asked for alone, and nobody else waits.
+      else if (isAway(outcome)) void this.#commitAside(batch[i]!, { error: outcome.cause })
       else batch[i]!.settle(outcome)
     }
   }
@@ -384,6 +386,10 @@ export class Committer {
     })
     this.#options.events.emit('committed', { commits: batch.length, entries, bytes, ms })
   }
+}
+
+function isAway(outcome: Outcome): outcome is Extract<Outcome, { ok: false }> {
+  return !outcome.ok && outcome.code === 'SHARD_AWAY'
 }
 
 /** Errors after which the work may or may not have been done: worth asking again with the same operation ids. */

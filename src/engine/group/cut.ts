@@ -152,7 +152,9 @@ export async function momentOf(
   kernel: Kernel,
   members: readonly TimelineId[],
 ): Promise<Moment | { readonly restless: string }> {
-  const heads = (await kernel.store.head(members)).map((head, i) => {
+  const seen = kernel.store.moment ? await kernel.store.moment(members) : await kernel.store.head(members)
+  if (!seen) return { restless: members[0]! }
+  const heads = seen.map((head, i) => {
     if (head) return head
     throw new RepriseError('NOT_FOUND', `there is no timeline ${members[i]}`, { timeline: members[i] })
   })

@@ -1,8 +1,9 @@
 // Claiming: which timelines want to run, and giving them to a worker with a new epoch.
 
 import type { ClaimRequest, Head } from '../../core/ports.ts'
+import { compareText } from '../../core/text-order.ts'
 import { workerRetired } from '../refusals.ts'
-import { compareText, isAlive, toHead } from './view.ts'
+import { isAlive, toHead } from './view.ts'
 import type { Space, TimelineRow } from './world.ts'
 
 export function claim(space: Space, request: ClaimRequest, now: number): Head[] {

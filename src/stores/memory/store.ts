@@ -33,6 +33,7 @@ import type {
 } from '../../core/ports.ts'
 import { refuseWrites } from '../../core/read-only.ts'
 import { checkCommit } from '../../core/shapes.ts'
+import { compareText } from '../../core/text-order.ts'
 import { copyRecord } from './apply.ts'
 import { memoryBlobs } from './blobs.ts'
 import { claim } from './claim.ts'
@@ -40,7 +41,7 @@ import { commitOne, refusal } from './commit.ts'
 import { inspect } from './inspect.ts'
 import { mendLines, replace, rewrite } from './rewrite.ts'
 import { beat, compactFeed, retire, tidy } from './upkeep.ts'
-import { compareText, findTimelines, readFeed, readRuns, toHead, toWorkerRow } from './view.ts'
+import { findTimelines, readFeed, readRuns, toHead, toWorkerRow } from './view.ts'
 import { createWorld, type MemoryWorld, type Space, spaceOf } from './world.ts'
 
 export interface MemoryOptions {

@@ -14,6 +14,7 @@ import {
 } from '../../core/ports.ts'
 import { isWithin } from '../../core/scope.ts'
 import { checkTimelineQuery } from '../../core/shapes.ts'
+import { compareText } from '../../core/text-order.ts'
 import { notAPosition, positionGone } from '../refusals.ts'
 import type { Space, TimelineRow, WorkerState } from './world.ts'
 
@@ -118,20 +119,4 @@ export function findTimelines(space: Space, query: TimelineQuery, now: number): 
   )
   found.sort((a, b) => compareText(a.id, b.id))
   return found.slice(0, query.limit).map((row) => toHead(space, row, now))
-}
-
-/** By UTF-8 bytes, which is by code points: JavaScript's own order puts surrogates before U+E000. */
-export function compareText(a: string, b: string): number {
-  const length = Math.min(a.length, b.length)
-  for (let i = 0; i < length; i++) {
-    const left = a.charCodeAt(i)
-    const right = b.charCodeAt(i)
-    if (left !== right) return rank(left) - rank(right)
-  }
-  return a.length - b.length
-}
-
-function rank(unit: number): number {
-  if (unit < 0xd800) return unit
-  return unit >= 0xe000 ? unit - 0x800 : unit + 0x2000
 }

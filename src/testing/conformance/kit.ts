@@ -29,6 +29,11 @@ export interface Capabilities {
   readonly sql?: boolean
   /** listen() calls when something was committed. Default true. */
   readonly listen?: boolean
+  /**
+   * It is made of several stores: the feed and the claims have one order in each, the ids of checkpoints are known in each, and
+   * a chunk may be there more than once. Default false.
+   */
+  readonly isSharded?: boolean
   /** workers() tells when a worker's process has ended without retiring (isGone). Default false. */
   readonly presence?: boolean
 }
@@ -41,7 +46,7 @@ export interface Harness {
   readonly name: string
   create(): Promise<{ open: OpenStore; destroy(): Promise<void> }>
   readonly capabilities?: Capabilities
-  /** Seeds of the random histories; a fixed few unless told. */
+  /** Seeds of the random histories; a fixed few unless told, of none no history. */
   readonly seeds?: readonly number[]
 }
 

@@ -101,7 +101,9 @@ export function rewriteTests(test: Test): void {
     const [record] = await kit.store.checkpoints(a.id)
     assert.equal(await all(kit.store, 'checkpoints', markAll), 1)
     assert.equal(await all(kit.store, 'messages', markAll), 2)
-    assert.deepEqual(await kit.store.blobs.rewrite(markAll, null, 10), { next: null, seen: 1, changed: 1, left: 0 })
+    const copies = kit.capabilities.isSharded ? 2 : 1
+    const done = { next: null, seen: copies, changed: copies, left: 0 }
+    assert.deepEqual(await kit.store.blobs.rewrite(markAll, null, 10), done)
     assertSame((await kit.store.checkpoints(a.id))[0], { ...record, body: marked(record!.body) }, 'the manifest')
     const { messages } = await kit.store.inbox(a.id, 10)
     assertSame(

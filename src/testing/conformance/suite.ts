@@ -52,7 +52,9 @@ export function conformance(runner: Runner, harness: Harness): void {
     'reading only': readOnlyTests,
     closing: closingTests,
     'lost answers': lostAnswerTests,
-    'random histories': (test) => randomTests(test, harness.seeds ?? defaultSeeds),
+    ...(harness.seeds?.length !== 0 && {
+      'random histories': (test: Test) => randomTests(test, harness.seeds ?? defaultSeeds),
+    }),
   }
   runner.describe(`${harness.name} store`, () => {
     for (const [name, group] of Object.entries(groups)) runner.describe(name, () => group(test))

@@ -1,0 +1,131 @@
+// Where a timeline lives when a store is made of several: pure arithmetic on ids, heads and positions. The map is small on
+// purpose: how many shards there are, and its version. A family (a timeline and its archives) is placed by the hash of its
+// id; what lives elsewhere (a fork beside its parent, a family that was moved) has a signpost at the place that its id says.
+
+import type { Attribute } from './attribute.ts'
+import type { TimelineId } from './coordinate.ts'
+import type { FeedPosition, Head } from './records.ts'
+import { isWithin, liveIdOf } from './scope.ts'
+
+/** What the shards keep about themselves lies below it, and nobody sees it. */
+const ownScope = '$shards/'
+
+export const mapTimeline = `${ownScope}map` as TimelineId
+export const holdsTimeline = `${ownScope}holds` as TimelineId
+
+/** The outbox of a shard for another one. @example outboxFor(2) // '$shards/out/2' */
+export function outboxFor(shard: number): TimelineId {
+  return `${ownScope}out/${shard}` as TimelineId
+}
+
+export function isOfShards(id: string): boolean {
+  return isWithin(ownScope, id)
+}
+
+/** The queue of signposts: who has mail there must send it on. */
+export const signpostQueue = '$shards'
+export const signpostStatus = '$moved'
+const ownAttributes = '$shards.'
+export const targetKey = `${ownAttributes}to`
+export const arrivedKey = `${ownAttributes}arrived`
+export const setKey = `${ownAttributes}set`
+export const indexKey = `${ownAttributes}index`
+export const countKey = `${ownAttributes}count`
+export const versionKey = `${ownAttributes}version`
+
+/** The whole position of a cursor, kept with its owner; the shards have a part of it each. */
+export function cursorKey(name: string): string {
+  return `${ownAttributes}cursor ${name}`
+}
+
+/** Whose a hold is (the cursor of a timeline on another shard). */
+export function holdKey(name: string): string {
+  return `${ownAttributes}hold ${name}`
+}
+
+/** The names of the cursors whose whole position these attributes have. */
+export function cursorNames(attributes: Readonly<Record<string, Attribute>>): string[] {
+  const start = cursorKey('')
+  return Object.keys(attributes).flatMap((key) => (key.startsWith(start) ? [key.slice(start.length)] : []))
+}
+
+/** To which shard a signpost points; null: it is a timeline. */
+export function targetOf(head: Pick<Head, 'status' | 'attributes'>): number | null {
+  const target = head.attributes[targetKey]
+  return head.status === signpostStatus && typeof target === 'number' ? target : null
+}
+
+/** As its owner wrote it: without what the shards note. */
+export function plainHead(head: Head): Head {
+  const keys = Object.keys(head.attributes)
+  if (!keys.some((key) => key.startsWith(ownAttributes))) return head
+  const attributes = Object.fromEntries(
+    keys.flatMap((key) => (key.startsWith(ownAttributes) ? [] : [[key, head.attributes[key]!]])),
+  )
+  return { ...head, attributes }
+}
+
+/**
+ * The shard of an id, of so many: the one whose share of the hash is highest, so that another shard takes families from all of
+ * them and none change places among themselves. What belongs to the store itself is on the first.
+ * @example shardOf('workflow/checkout/order-42', 4)
+ */
+export function shardOf(id: string, count: number): number {
+  if (count === 1 || isWithin('reprise/', id)) return 0
+  const hash = hashOf(liveIdOf(id))
+  let best = 0
+  let highest = -1
+  for (let shard = 0; shard < count; shard++) {
+    const share = mix(hash ^ mix(shard + 1))
+    if (share > highest) {
+      highest = share
+      best = shard
+    }
+  }
+  return best
+}
+
+/** The shards in the order in which they are asked for something with this hash. */
+export function ranked(hash: number, count: number): number[] {
+  const shares = Array.from({ length: count }, (_, shard) => mix(hash ^ mix(shard + 1)))
+  return shares.map((_, shard) => shard).sort((a, b) => shares[b]! - shares[a]! || a - b)
+}
+
+/** FNV-1a over UTF-16 units. Stored data rests on it: it never changes. */
+function hashOf(text: string): number {
+  let hash = 0x811c9dc5
+  for (let i = 0; i < text.length; i++) {
+    const unit = text.charCodeAt(i)
+    hash = Math.imul(hash ^ (unit & 0xff), 0x01000193)
+    hash = Math.imul(hash ^ (unit >>> 8), 0x01000193)
+  }
+  return hash >>> 0
+}
+
+function mix(value: number): number {
+  let mixed = value | 0
+  mixed = Math.imul(mixed ^ (mixed >>> 16), 0x85ebca6b)
+  mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35)
+  return (mixed ^ (mixed >>> 16)) >>> 0
+}
+
+/**
+ * A position in the feed of several shards: one of each, with commas, those at the end left out that are at the start. A comma
+ * comes before every character of a position, so that a reader who moves on in any of them has a text that is greater.
+ */
+export function joinPositions(parts: readonly FeedPosition[]): FeedPosition {
+  return parts.join(',').replace(/,+$/, '')
+}
+
+/** Null: it has more parts than there are shards. */
+export function splitPosition(position: FeedPosition, count: number): FeedPosition[] | null {
+  const parts = position === '' ? [] : position.split(',')
+  if (parts.length > count) return null
+  while (parts.length < count) parts.push('')
+  return parts
+}
+
+/** Whether it would go back in any shard. */
+export function goesBack(from: readonly FeedPosition[], to: readonly FeedPosition[]): boolean {
+  return to.some((part, i) => part < (from[i] ?? ''))
+}

@@ -1,0 +1,68 @@
+// Claims over several shards: each gives its share, and what one has not is taken from the others. Urgency is looked at within a
+// shard; between them everybody gets a turn, so that a full shard does not hide the others.
+
+import type { ClaimRequest, Head } from '../../core/ports.ts'
+import { plainHead, signpostQueue, targetOf } from '../../core/shards.ts'
+import type { Places } from './places.ts'
+import type { Relay } from './relay.ts'
+import { isUnreachable, type Shard } from './shard.ts'
+
+export class Claims {
+  readonly #places: Places
+  readonly #relay: Relay
+  #turn = 0
+
+  constructor(places: Places, relay: Relay) {
+    this.#places = places
+    this.#relay = relay
+  }
+
+  async claim(request: ClaimRequest): Promise<Head[]> {
+    const { shards, count } = this.#places
+    this.#turn = (this.#turn + 1) % count
+    const order = shards.map((_, i) => shards[(this.#turn + i) % count]!)
+    const reachable = order.filter((shard) => !shard.isAway)
+    const there = reachable.length > 0 ? reachable : order.slice(0, 1)
+    const failures: unknown[] = []
+    const claimed: Head[] = []
+    const full: Shard[] = []
+    const ask = async (shard: Shard, limit: number): Promise<void> => {
+      const heads = await this.#ask(shard, request, limit).catch((error) => {
+        failures.push(error)
+        return []
+      })
+      claimed.push(...heads)
+      if (heads.length >= limit) full.push(shard)
+    }
+    const share = Math.floor(request.limit / Math.max(1, there.length))
+    if (share > 0) await Promise.all(there.map((shard) => ask(shard, share)))
+    // What others left of their share, or too little for all: one after another.
+    for (const shard of share > 0 ? [...full] : there) {
+      const left = request.limit - claimed.length
+      if (left > 0) await ask(shard, left)
+    }
+    if (claimed.length === 0 && failures.length > 0) {
+      const other = failures.find((error) => !isUnreachable(error))
+      if (other !== undefined || failures.length === there.length) throw other ?? failures[0]
+    }
+    return claimed.sort(byUrgency)
+  }
+
+  async #ask(shard: Shard, request: ClaimRequest, limit: number): Promise<Head[]> {
+    const queues = [...request.queues, signpostQueue]
+    const heads = await shard.ask((store) => store.claim({ ...request, queues, limit }))
+    const own: Head[] = []
+    for (const head of heads) {
+      const target = targetOf(head)
+      if (target === null) {
+        this.#places.note(head.timeline, shard.index)
+        own.push(plainHead(head))
+      } else void this.#relay.forward(shard.index, head, target).catch(() => undefined)
+    }
+    return own
+  }
+}
+
+function byUrgency(a: Head, b: Head): number {
+  return b.priority - a.priority || (a.wakeup ?? Number.POSITIVE_INFINITY) - (b.wakeup ?? Number.POSITIVE_INFINITY) || 0
+}

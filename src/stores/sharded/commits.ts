@@ -1,0 +1,173 @@
+// The one write, over several shards: the commits of a batch go to their shards, all shards at the same time. A shard that does
+// not answer leaves the outcomes of its own commits unknown, and of no others.
+
+import type { Commit, Outcome } from '../../core/ports.ts'
+import { checkCommit } from '../../core/shapes.ts'
+import { holdsTimeline, plainHead } from '../../core/shards.ts'
+import type { Holds } from './holds.ts'
+import { byShard, type Places } from './places.ts'
+import { type Plan, plan, planAtOnce, reachesOut } from './plan.ts'
+import type { Relay } from './relay.ts'
+import { isUnreachable } from './shard.ts'
+
+interface Placed extends Plan {
+  readonly at: number
+}
+
+const redirectsMax = 8
+
+export class Commits {
+  readonly #places: Places
+  readonly #holds: Holds
+  readonly #relay: Relay
+
+  constructor(places: Places, holds: Holds, relay: Relay) {
+    this.#places = places
+    this.#holds = holds
+    this.#relay = relay
+  }
+
+  commit(commits: readonly Commit[]): Outcome[] | Promise<Outcome[]> {
+    for (const commit of commits) checkCommit(commit)
+    const plans: Placed[] = []
+    for (const [at, commit] of commits.entries()) {
+      const planned = planAtOnce(this.#places, commit)
+      if (!planned) return this.#commitSlowly(commits)
+      plans.push({ ...planned, at })
+    }
+    return this.#send(commits, plans)
+  }
+
+  async #commitSlowly(commits: readonly Commit[]): Promise<Outcome[]> {
+    const outcomes = new Array<Outcome>(commits.length)
+    let plans: Placed[] = []
+    const flush = async () => {
+      const given = await this.#send(commits, plans)
+      for (const { at } of plans) outcomes[at] = given[at]!
+      plans = []
+    }
+    for (const [at, commit] of commits.entries()) {
+      // What looks at other shards first sees what came before it in the batch.
+      if (reachesOut(commit)) await flush()
+      const planned = await plan(this.#places, this.#holds, commit)
+      if ('refusal' in planned) outcomes[at] = planned.refusal
+      else plans.push({ ...planned, at })
+      if (reachesOut(commit)) await flush()
+    }
+    await flush()
+    return outcomes
+  }
+
+  /** Without a promise where one shard has it all and answers at once. */
+  #send(commits: readonly Commit[], plans: readonly Placed[]): Outcome[] | Promise<Outcome[]> {
+    const groups = byShard(plans, ({ shard }) => shard)
+    const outcomes = new Array<Outcome>(commits.length)
+    const [only] = groups
+    if (!only) return outcomes
+    if (groups.size > 1) return this.#sendToMany(commits, groups, outcomes)
+    const answer = this.#ask(...only)
+    if (answer instanceof Promise) return answer.then((given) => this.#settle(commits, only[1], given, outcomes))
+    return this.#settle(commits, only[1], answer, outcomes)
+  }
+
+  async #sendToMany(
+    commits: readonly Commit[],
+    groups: ReadonlyMap<number, readonly Placed[]>,
+    outcomes: Outcome[],
+  ): Promise<Outcome[]> {
+    const asked = [...groups]
+    const answers = await Promise.allSettled(asked.map(async ([shard, some]) => await this.#ask(shard, some)))
+    const failed = answers.flatMap((answer) => (answer.status === 'rejected' ? [answer.reason] : []))
+    // Asked for again with the same operations, what was applied says so.
+    const fatal = failed.length === answers.length ? failed[0] : failed.find((error) => !isUnreachable(error))
+    if (fatal) throw fatal
+    for (const [i, answer] of answers.entries()) {
+      const some = asked[i]![1]
+      if (answer.status === 'rejected') {
+        for (const { at } of some) outcomes[at] = away(answer.reason)
+      } else await this.#settle(commits, some, answer.value, outcomes)
+    }
+    return outcomes
+  }
+
+  #ask(shard: number, plans: readonly Plan[]): Outcome[] | Promise<Outcome[]> {
+    return this.#places.shards[shard]!.ask((store) => store.commit(plans.map(({ commit }) => commit)))
+  }
+
+  #settle(
+    commits: readonly Commit[],
+    plans: readonly Placed[],
+    given: readonly Outcome[],
+    outcomes: Outcome[],
+  ): Outcome[] | Promise<Outcome[]> {
+    let isSettled = true
+    for (const [i, planned] of plans.entries()) {
+      const outcome = given[i]!
+      outcomes[planned.at] = outcome.ok ? outcome : readable(outcome, planned.cursorOwner)
+      const { guard } = planned.commit
+      if (outcome.ok) {
+        if (guard && !planned.commit.forget) this.#places.note(guard.timeline, planned.shard)
+        if (planned.sendsTo.length > 0 || planned.after) isSettled = false
+      } else if (planned.undo || this.#places.redirect(outcome) !== null) isSettled = false
+    }
+    return isSettled ? outcomes : this.#finish(commits, plans, given, outcomes)
+  }
+
+  async #finish(
+    commits: readonly Commit[],
+    plans: readonly Placed[],
+    given: readonly Outcome[],
+    outcomes: Outcome[],
+  ): Promise<Outcome[]> {
+    const carried = new Set<string>()
+    const waits: Promise<void>[] = []
+    for (const [i, { at, shard, sendsTo, after, undo }] of plans.entries()) {
+      const outcome = given[i]!
+      if (!outcome.ok) {
+        await undo?.()
+        if (this.#places.redirect(outcome) !== null) outcomes[at] = await this.#redirected(commits[at]!, outcome)
+        continue
+      }
+      for (const target of sendsTo) {
+        if (carried.has(`${shard} ${target}`)) continue
+        carried.add(`${shard} ${target}`)
+        waits.push(this.#relay.carryPatiently(shard, target))
+      }
+      if (after && !outcome.isDuplicate) waits.push(after())
+    }
+    await Promise.all(waits)
+    return outcomes
+  }
+
+  /** A signpost refused it: it goes where that points to. */
+  async #redirected(commit: Commit, refused: Outcome): Promise<Outcome> {
+    let outcome = refused
+    for (let hops = 0; hops < redirectsMax; hops++) {
+      const target = this.#places.redirect(outcome)
+      if (target === null || !commit.guard) break
+      this.#places.note(commit.guard.timeline, target)
+      const planned = await plan(this.#places, this.#holds, commit)
+      if ('refusal' in planned) return planned.refusal
+      const [answer] = await this.#ask(planned.shard, [planned])
+      outcome = answer!
+      if (this.#places.redirect(outcome) === null) {
+        const outcomes = [outcome]
+        await this.#settle([commit], [{ ...planned, at: 0 }], [outcome], outcomes)
+        return outcomes[0]!
+      }
+    }
+    return outcome.ok ? outcome : readable({ ...outcome, head: null })
+  }
+}
+
+/** What became of it is not known: it is asked for again. */
+function away(error: unknown): Outcome {
+  const reason = error instanceof Error ? error.message : String(error)
+  return { ok: false, code: 'SHARD_AWAY', reason, head: null, cause: error }
+}
+
+function readable(outcome: Extract<Outcome, { ok: false }>, cursorOwner = 'a timeline on another shard'): Outcome {
+  const head = outcome.head && plainHead(outcome.head)
+  const reason = outcome.reason.replaceAll(holdsTimeline, cursorOwner)
+  return { ...outcome, reason, head }
+}

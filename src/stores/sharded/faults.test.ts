@@ -1,0 +1,242 @@
+// Shards that come and go, answers that get lost and processes that die, on seeded chance: what was sent arrives once and in
+// order, and whoever follows the feed misses nothing and sees nothing twice.
+
+import { describe, expect, it } from 'vitest'
+import { toHex } from '../../core/coordinate.ts'
+import { originDigest, packEntries, unpackEntries } from '../../core/entry-run.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { type Commit, feedStart, type Head, type Outcome, type Store } from '../../core/ports.ts'
+import { shardOf } from '../../core/shards.ts'
+import {
+  asMessage,
+  asOperation,
+  asTimeline,
+  asWorker,
+  hash,
+  message,
+  utf8,
+  worker,
+} from '../../testing/conformance/kit.ts'
+import { createWorld, openMemory } from '../memory/index.ts'
+import { openSharded } from './index.ts'
+
+const shards = [0, 1, 2]
+const ids = Array.from({ length: 8 }, (_, i) => asTimeline(`t/${i}`))
+const steps = 250
+const seeds = Number(process.env.REPRISE_TEST_SHARD_SEEDS ?? 12)
+
+describe('shards with faults', () => {
+  it('spreads the ids of this test over all shards', () => {
+    expect(new Set(ids.map((id) => shardOf(id, 3))).size).toBe(3)
+  })
+
+  for (let seed = 1; seed <= seeds; seed++) {
+    it(`delivers once and in order, and its feed has no gap and no repeat, seed ${seed}`, async () => {
+      const world = new World(seed)
+      await world.play()
+      await world.check()
+    })
+  }
+})
+
+class World {
+  readonly #worlds = shards.map(() => createWorld())
+  readonly #away = new Set<number>()
+  readonly #seen: { timeline: string; first: number; digest: string }[] = []
+  #position = feedStart
+  #state: number
+  #isCalm = true
+  #operations = 0
+  #processes: Store[] = []
+  #held = new WeakMap<Store, Map<string, Head>>()
+
+  constructor(seed: number) {
+    this.#state = seed * 7919
+  }
+
+  async play(): Promise<void> {
+    for (let i = 0; i < 2; i++) this.#processes.push(await this.#start())
+    this.#isCalm = false
+    for (let step = 0; step < steps; step++) {
+      const dice = this.#chance()
+      const process = this.#pick(this.#processes)
+      if (dice < 0.04) this.#toggle()
+      else if (dice < 0.07) await this.#replace(process)
+      else if (dice < 0.2) await this.#follow(process)
+      else if (dice < 0.25) await this.#quietly(() => process.beat(worker('w')))
+      else if (dice < 0.5) await this.#receive(process, this.#pick(ids))
+      else await this.#send(process, this.#pick(ids))
+    }
+    this.#away.clear()
+    this.#isCalm = true
+  }
+
+  async check(): Promise<void> {
+    const store = await this.#start()
+    // Away shards are looked for once a second.
+    await store.beat(worker('w'))
+    for (let i = 0; i < 20; i++) await store.tidy(0)
+    const sent: string[] = []
+    const got: string[] = []
+    const runs: string[] = []
+    for (const id of ids) {
+      for (const run of await store.read(id, 0, 1e9)) {
+        runs.push(`${id} ${run.first} ${toHex(run.digest)}`)
+        for (const entry of unpackEntries(run)) {
+          const [what, mail] = new TextDecoder().decode(entry.data).split(' ')
+          if (what === 'sent') sent.push(mail!)
+          else got.push(`${id}<${mail!.split('<')[1]}`)
+        }
+      }
+      for (const { id: mail } of (await store.inbox(id, 1e6)).messages) got.push(mail)
+    }
+    expect([...got].sort()).toEqual([...sent].sort())
+    expect(sent.length).toBeGreaterThan(20)
+    this.#checkOrder(got)
+    for (let isEnd = false; !isEnd; ) isEnd = await this.#follow(store)
+    const followed = this.#seen.map(({ timeline, first, digest }) => `${timeline} ${first} ${digest}`)
+    expect([...followed].sort()).toEqual(runs.sort())
+    for (const id of ids) {
+      const firsts = this.#seen.filter(({ timeline }) => timeline === id).map(({ first }) => first)
+      expect(firsts).toEqual([...firsts].sort((a, b) => a - b))
+    }
+  }
+
+  /** Message ids are receiver<sender.number. */
+  #checkOrder(got: readonly string[]): void {
+    const last = new Map<string, number>()
+    for (const mail of got) {
+      const [pair, number] = mail.split('.') as [string, string]
+      expect(Number(number), `${mail} in order`).toBeGreaterThan(last.get(pair) ?? 0)
+      last.set(pair, Number(number))
+    }
+  }
+
+  async #send(store: Store, from: Head['timeline']): Promise<void> {
+    const to = this.#pick(ids.filter((id) => id !== from))
+    const head = await this.#hold(store, from)
+    if (!head) return
+    const mail = `${to}<${from}.${head.seq + 1}`
+    await this.#append(store, head, `sent ${mail}`, { send: [message(to, mail)] })
+  }
+
+  async #receive(store: Store, id: Head['timeline']): Promise<void> {
+    const head = await this.#hold(store, id)
+    if (!head) return
+    const inbox = await this.#quietly(() => store.inbox(id, 1))
+    const mail = inbox?.messages[0]?.id
+    if (mail !== undefined) await this.#append(store, head, `got ${mail}`, { consume: [asMessage(mail)] })
+  }
+
+  /** Takes it if this process does not believe that it has it. */
+  async #hold(store: Store, id: Head['timeline']): Promise<Head | null> {
+    const held = this.#held.get(store)!
+    const known = held.get(id)
+    if (known && this.#chance() < 0.8) return known
+    const found = await this.#quietly(() => store.head([id]))
+    if (!found) return null
+    const [head] = found
+    const digest = head?.digest ?? originDigest(hash, id)
+    const take = { worker: asWorker('w'), from: 'anyone' as const, create: { digest } }
+    const commit: Commit = { operation: this.#operation(), guard: { timeline: id, epoch: head?.epoch ?? 0 }, take }
+    const outcome = await this.#insist(store, commit)
+    if (!outcome?.ok) return null
+    const [taken] = (await this.#quietly(() => store.head([id]))) ?? []
+    if (!taken || taken.epoch !== outcome.epoch) return null
+    held.set(id, taken)
+    return taken
+  }
+
+  async #append(store: Store, head: Head, text: string, extras: Partial<Commit>): Promise<void> {
+    const { timeline, seq, digest, epoch } = head
+    const draft = { type: 'noted', version: 1, time: 1, data: utf8(text) }
+    const run = packEntries(hash, { before: digest, first: seq + 1, epoch }, [draft])
+    const guard = { timeline, epoch, seq, digest }
+    const outcome = await this.#insist(store, { operation: this.#operation(), guard, run, ...extras })
+    const held = this.#held.get(store)!
+    if (outcome?.ok) held.set(timeline, { ...head, seq: seq + 1, digest: run.digest })
+    else held.delete(timeline)
+  }
+
+  /** As the committer does: the same operation until there is an answer, for a while. */
+  async #insist(store: Store, commit: Commit): Promise<Outcome | null> {
+    for (let attempt = 0; attempt < 6; attempt++) {
+      const outcomes = await this.#quietly(async () => await store.commit([commit]))
+      if (outcomes) return outcomes[0]!
+    }
+    return null
+  }
+
+  async #follow(store: Store): Promise<boolean> {
+    const page = await this.#quietly(() => store.feed(this.#position, {}, 1 + Math.floor(this.#chance() * 5)))
+    if (!page) return false
+    for (const { timeline, run } of page.items)
+      this.#seen.push({ timeline, first: run.first, digest: toHex(run.digest) })
+    expect(page.next >= this.#position).toBe(true)
+    this.#position = page.next
+    return page.isEnd
+  }
+
+  /** A process dies with all it was doing, and another starts. */
+  async #replace(store: Store): Promise<void> {
+    const started = await this.#quietly(() => this.#start())
+    if (started) this.#processes = [...this.#processes.filter((each) => each !== store), started]
+  }
+
+  #toggle(): void {
+    const shard = this.#pick(shards)
+    if (!this.#away.delete(shard)) this.#away.add(shard)
+  }
+
+  async #start(): Promise<Store> {
+    const sources = this.#worlds.map((world, i) => ({
+      name: `memory ${i}`,
+      open: async () => this.#faulty(i, openMemory({ namespace: 'n', hash, world })),
+    }))
+    const store = await openSharded(sources)
+    this.#held.set(store, new Map())
+    return store
+  }
+
+  /** A request may not arrive, and its answer may get lost. */
+  #faulty(shard: number, store: Store): Store {
+    const unreachable = () => new RepriseError('STORE_UNREACHABLE', `nobody answers at ${shard}`)
+    return new Proxy(store, {
+      get: (target, name) => {
+        const value = Reflect.get(target, name, target) as unknown
+        if (typeof value !== 'function' || name === 'close' || name === 'listen') return value
+        return async (...given: readonly unknown[]) => {
+          if (this.#away.has(shard) || (!this.#isCalm && this.#chance() < 0.03)) throw unreachable()
+          const answer = await (value as (...given: readonly unknown[]) => unknown).apply(target, given as never)
+          if (!this.#isCalm && this.#chance() < 0.03) throw unreachable()
+          return answer
+        }
+      },
+    })
+  }
+
+  async #quietly<T>(call: () => Promise<T>): Promise<T | null> {
+    try {
+      return await call()
+    } catch (error) {
+      if (isReprise(error, 'STORE_UNREACHABLE', 'SHARD_AWAY')) return null
+      throw error
+    }
+  }
+
+  #operation() {
+    this.#operations += 1
+    return asOperation(`operation ${this.#operations}`)
+  }
+
+  #pick<Item>(items: readonly Item[]): Item {
+    return items[Math.floor(this.#chance() * items.length)]!
+  }
+
+  #chance(): number {
+    this.#state = (this.#state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
+  }
+}

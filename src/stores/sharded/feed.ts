@@ -1,0 +1,81 @@
+// The feed of several shards: one order in each, and a position that has a part for each. A reader who goes on from a position
+// goes on in all of them, so it misses nothing and sees nothing twice.
+
+import type { FeedFilter, FeedItem, FeedPage, FeedPosition, Head } from '../../core/ports.ts'
+import { arrivedKey, joinPositions, splitPosition } from '../../core/shards.ts'
+import { notAPosition } from '../refusals.ts'
+import type { Places } from './places.ts'
+import { awayError, isUnreachable, type Shard } from './shard.ts'
+
+export async function readFeed(
+  places: Places,
+  after: FeedPosition,
+  filter: FeedFilter,
+  limit: number,
+): Promise<FeedPage> {
+  const parts = splitPosition(after, places.count)
+  if (!parts) throw notAPosition(after)
+  const items: FeedItem[] = []
+  const away: unknown[] = []
+  let open = [...places.shards]
+  // A full shard leaves room for the others first, and then takes what they left.
+  do {
+    const share = limit === 0 ? 0 : Math.max(1, Math.floor((limit - items.length) / open.length))
+    const pages = await Promise.all(open.map((shard) => pageOf(shard, parts[shard.index]!, filter, share, away)))
+    const reached = [...parts]
+    const further: Shard[] = []
+    for (const [i, shard] of open.entries()) {
+      const page = pages[i]
+      if (!page) continue
+      const isShown = places.hasMoves ? await arrivals(shard, page.items) : always
+      for (const item of page.items) {
+        parts[shard.index] = item.position
+        if (isShown(item)) items.push({ ...item, position: joinPositions(parts) })
+      }
+      reached[shard.index] = page.next
+      if (!page.isEnd) further.push(shard)
+    }
+    for (const [i, part] of reached.entries()) parts[i] = part
+    open = further
+    // An empty page moves on too: whoever reads with a filter gets a turn now and then.
+    if (items.length === 0) break
+  } while (open.length > 0 && items.length < limit)
+  const next = joinPositions(parts)
+  // Nothing is left of the others, and of the one that is away nobody knows.
+  if (away.length > 0 && open.length === 0 && items.length === 0) throw away[0]
+  return { items, next, isEnd: open.length === 0 && away.length === 0 }
+}
+
+async function pageOf(
+  shard: Shard,
+  after: FeedPosition,
+  filter: FeedFilter,
+  limit: number,
+  away: unknown[],
+): Promise<FeedPage | null> {
+  try {
+    if (shard.isAway) throw awayError(shard)
+    return await shard.ask((store) => store.feed(after, filter, limit))
+  } catch (error) {
+    if (!isUnreachable(error)) throw error
+    away.push(error)
+    return null
+  }
+}
+
+/** What came to this shard when its family was moved is in the feed of the shard that it came from. */
+async function arrivals(shard: Shard, items: readonly FeedItem[]): Promise<(item: FeedItem) => boolean> {
+  if (items.length === 0) return always
+  const timelines = [...new Set(items.map(({ timeline }) => timeline))]
+  const heads: (Head | null)[] = await shard.ask((store) => store.head(timelines))
+  const upTo = new Map<string, number>()
+  for (const head of heads) {
+    const arrived = head?.attributes[arrivedKey]
+    if (head && typeof arrived === 'number') upTo.set(head.timeline, arrived)
+  }
+  return ({ timeline, run }) => run.first > (upTo.get(timeline) ?? 0)
+}
+
+function always(): boolean {
+  return true
+}

@@ -1,0 +1,83 @@
+// Opening a set of shards: each store is opened, its membership looked at, and an empty set made.
+
+import { randomUUID } from 'node:crypto'
+import type { OperationId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Store } from '../../core/ports.ts'
+import { refuseWrites } from '../../core/read-only.ts'
+import { arrange, join, type Membership, membershipOf } from './membership.ts'
+import { Places } from './places.ts'
+import { isUnreachable, type OpenShard, Shard } from './shard.ts'
+import { ShardedStore } from './store.ts'
+
+export interface ShardSource {
+  /** For people; without credentials. */
+  readonly name: string
+  readonly open: OpenShard
+}
+
+export interface ShardedOptions {
+  readonly readOnly?: boolean
+  /** @internal For tests: where ids are placed. */
+  readonly place?: (id: string) => number
+}
+
+const shardsMax = 64
+
+/** @example const store = await openSharded([{ name: 'a', open: () => openSqlite('a.db', …) }, …]) */
+export async function openSharded(sources: readonly ShardSource[], options: ShardedOptions = {}): Promise<Store> {
+  if (sources.length < 1 || sources.length > shardsMax) {
+    throw new RepriseError('INVALID_ARGUMENT', `shards must name 1 to ${shardsMax} stores (got ${sources.length})`)
+  }
+  const newOperation = () => `shards ${randomUUID()}` as OperationId
+  const given = sources.map(({ name, open }, i) => new Shard(i, name, open))
+  try {
+    const members = await Promise.all(given.map((shard) => lookAt(shard)))
+    const shards = await settle(sources, given, members, options.readOnly ?? false, newOperation)
+    const store = new ShardedStore(new Places(shards, newOperation, options.place))
+    return options.readOnly ? refuseWrites(store) : store
+  } catch (error) {
+    await Promise.allSettled(given.map((shard) => shard.close()))
+    throw error
+  }
+}
+
+async function lookAt(shard: Shard): Promise<Membership | null | 'away'> {
+  try {
+    return await shard.ask((store) => membershipOf(store))
+  } catch (error) {
+    if (isUnreachable(error)) return 'away'
+    throw error
+  }
+}
+
+async function settle(
+  sources: readonly ShardSource[],
+  given: readonly Shard[],
+  members: readonly (Membership | null | 'away')[],
+  isReadOnly: boolean,
+  newOperation: () => OperationId,
+): Promise<readonly Shard[]> {
+  const count = sources.length
+  const arranged = arrange(members)
+  const away = given.find((_, i) => members[i] === 'away')
+  if (!arranged && away)
+    throw new RepriseError(
+      'STORE_UNREACHABLE',
+      `shard ${away.index} (${away.name}) is away, and the set is not made yet`,
+    )
+  const order = arranged?.places ?? given.map((_, i) => i)
+  let { set } = arranged ?? { set: randomUUID() as string }
+  if (!isReadOnly) {
+    // The first decides which set it is, where two make one at the same time.
+    for (const [index, at] of order.entries()) {
+      if (members[at] !== null) continue
+      const member = await given[at]!.ask((store) => join(store, { set, index, count, version: 1 }, newOperation))
+      if (index === 0 && !arranged) ({ set } = member)
+      if (member.set !== set || member.index !== index || member.count !== count) {
+        throw new RepriseError('SHARDS_DIFFER', `shard ${index} (${given[at]!.name}) just became one of another set`)
+      }
+    }
+  }
+  return order.map((at, index) => given[at]!.numbered(index))
+}

@@ -1,0 +1,72 @@
+// Lists over several shards: each gives its own in order, and they are merged. Signposts, and what the shards keep about
+// themselves, are no timelines to anybody.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import type { Head, TimelineQuery, WorkerRow } from '../../core/ports.ts'
+import { checkTimelineQuery } from '../../core/shapes.ts'
+import { isOfShards, plainHead, targetOf } from '../../core/shards.ts'
+import { compareText } from '../../core/text-order.ts'
+import type { Places } from './places.ts'
+import type { Shard } from './shard.ts'
+
+export async function findTimelines(places: Places, query: TimelineQuery): Promise<Head[]> {
+  checkTimelineQuery(query)
+  const lists = await Promise.all(places.shards.map((shard) => ofShard(places, shard, query)))
+  const all = lists.length === 1 ? lists[0]! : lists.flat().sort((a, b) => compareText(a.timeline, b.timeline))
+  return all.slice(0, query.limit)
+}
+
+async function ofShard(places: Places, shard: Shard, query: TimelineQuery): Promise<Head[]> {
+  const found: Head[] = []
+  for (let { after } = query; ; ) {
+    const limit = query.limit - found.length
+    const page = await shard.ask((store) => store.timelines({ ...query, ...(after !== undefined && { after }), limit }))
+    for (const head of page) {
+      if (isOfShards(head.timeline) || targetOf(head) !== null) continue
+      places.note(head.timeline, shard.index)
+      found.push(plainHead(head))
+    }
+    if (limit === 0 || page.length < limit || found.length >= query.limit) return found
+    after = page.at(-1)!.timeline
+  }
+}
+
+export async function names(places: Places): Promise<readonly TimelineId[]> {
+  const lists = await Promise.all(
+    places.shards.map((shard) =>
+      shard.ask(async (store) => {
+        if (store.names) return await store.names()
+        return (await store.timelines({ limit: Number.MAX_SAFE_INTEGER })).map(({ timeline }) => timeline)
+      }),
+    ),
+  )
+  return [...new Set(lists.flat())].filter((id) => !isOfShards(id))
+}
+
+/** One row for each worker, which has one on every shard. A shard that is away knows nothing new of anybody. */
+export async function workers(places: Places): Promise<WorkerRow[]> {
+  const there = places.shards.filter((shard) => !shard.isAway)
+  const answers = await Promise.allSettled(there.map(async (shard) => await shard.ask((store) => store.workers())))
+  const lists = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []))
+  const failed = answers.find((answer) => answer.status === 'rejected')
+  if (lists.length === 0 && failed) throw failed.reason
+  const merged = new Map<string, WorkerRow>()
+  for (const row of lists.flat()) {
+    const before = merged.get(row.id)
+    merged.set(row.id, before ? mergeWorkers(before, row) : row)
+  }
+  return [...merged.values()].sort((a, b) => compareText(a.id, b.id))
+}
+
+function mergeWorkers(a: WorkerRow, b: WorkerRow): WorkerRow {
+  const newest = b.beatAt > a.beatAt ? b : a
+  return {
+    ...newest,
+    startedAt: Math.min(a.startedAt, b.startedAt),
+    progressAt: Math.max(a.progressAt, b.progressAt),
+    isAlive: a.isAlive || b.isAlive,
+    isRetired: a.isRetired || b.isRetired,
+    // A server that was restarted has lost every session; its worker is gone when no server sees it.
+    isGone: a.isGone && b.isGone,
+  }
+}

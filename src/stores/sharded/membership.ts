@@ -1,0 +1,93 @@
+// The stored map: every shard knows to which set it belongs, its number in it, and how many there are, with a version. It is
+// looked at when a set is opened, so that nobody reads a set with a shard too few, too many, or of another set.
+
+import type { Digest, OperationId, TimelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Commit, Head, Store } from '../../core/ports.ts'
+import {
+  countKey,
+  holdsTimeline,
+  indexKey,
+  isOfShards,
+  mapTimeline,
+  outboxFor,
+  setKey,
+  versionKey,
+} from '../../core/shards.ts'
+import { shardsWorker } from './places.ts'
+
+export interface Membership {
+  readonly set: string
+  readonly index: number
+  readonly count: number
+  readonly version: number
+}
+
+const noDigest = new Uint8Array(32) as Digest
+
+export async function membershipOf(store: Store): Promise<Membership | null> {
+  const [head] = await store.head([mapTimeline])
+  return head ? read(head) : null
+}
+
+function read({ attributes }: Head): Membership {
+  const set = String(attributes[setKey])
+  const [index, count, version] = [indexKey, countKey, versionKey].map((key) => Number(attributes[key]))
+  return { set, index: index!, count: count!, version: version! }
+}
+
+/** Makes an empty store a member, or finds that somebody else just did. Refuses one that holds something already. */
+export async function join(store: Store, wanted: Membership, newOperation: () => OperationId): Promise<Membership> {
+  const [first] = await store.timelines({ limit: 1 })
+  if (first && !isOfShards(first.timeline)) {
+    const what = `shard ${wanted.index} holds timelines already (${first.timeline}) and belongs to no set of shards`
+    throw new RepriseError('SHARDS_DIFFER', what, { shard: wanted.index })
+  }
+  const others = Array.from({ length: wanted.count }, (_, i) => i).filter((i) => i !== wanted.index)
+  await store.commit([holdsTimeline, ...others.map(outboxFor)].map((id) => making(newOperation(), id)))
+  const attributes = {
+    [setKey]: wanted.set,
+    [indexKey]: wanted.index,
+    [countKey]: wanted.count,
+    [versionKey]: wanted.version,
+  }
+  const [outcome] = await store.commit([{ ...making(newOperation(), mapTimeline), attributes }])
+  return outcome!.ok ? wanted : read(outcome!.head!)
+}
+
+function making(operation: OperationId, id: TimelineId): Commit {
+  return {
+    operation,
+    guard: { timeline: id, epoch: 0 },
+    take: { worker: shardsWorker, from: 'anyone', create: { digest: noDigest } },
+    release: true,
+  }
+}
+
+/** Puts the given shards in the order of their numbers, and says what does not fit. `null`: this one did not answer. */
+export function arrange(
+  members: readonly (Membership | null | 'away')[],
+): { readonly places: readonly number[]; readonly set: string } | null {
+  const known = members.filter((member): member is Membership => member !== null && member !== 'away')
+  const [first] = known
+  if (!first) return null
+  const stranger = known.find(({ set }) => set !== first.set)
+  if (stranger) throw differ(`they belong to different sets (${first.set} and ${stranger.set})`)
+  const count = Math.max(...known.map((member) => member.count))
+  if (count !== members.length) throw differ(`the set has ${count} shards, and ${members.length} were given`)
+  const places = new Array<number>(count).fill(-1)
+  for (const [given, member] of members.entries()) {
+    if (member === null || member === 'away') continue
+    if (places[member.index] !== -1) throw differ(`shard ${member.index} was given twice`)
+    places[member.index] = given
+  }
+  // Of those that are away or new nobody knows the number: they take those that are left, in the order given.
+  for (const [given, member] of members.entries()) {
+    if (member === null || member === 'away') places[places.indexOf(-1)] = given
+  }
+  return { places, set: first.set }
+}
+
+function differ(what: string): RepriseError {
+  return new RepriseError('SHARDS_DIFFER', `these shards do not fit together: ${what}`, {})
+}

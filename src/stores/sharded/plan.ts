@@ -1,0 +1,165 @@
+// What becomes of a commit before it goes to a shard: which shard that is, which messages leave it by an outbox, and what must be
+// put on other shards first. A commit that concerns one shard only is passed on as it is.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import type { Commit, FeedPosition, Head, Outcome, OutgoingMessage } from '../../core/ports.ts'
+import { cursorKey, cursorNames, goesBack, joinPositions, plainHead, splitPosition } from '../../core/shards.ts'
+import { notAPosition } from '../refusals.ts'
+import { cursorTaken, type Holds } from './holds.ts'
+import { toOutbox } from './letter.ts'
+import type { Places } from './places.ts'
+
+export interface Plan {
+  readonly shard: number
+  readonly commit: Commit
+  /** Shards that messages of it go to. */
+  readonly sendsTo: readonly number[]
+  /** Whose a cursor is that it wants: it will be refused. */
+  readonly cursorOwner?: string
+  /** Called once it is applied. */
+  readonly after?: () => Promise<void>
+  /** Called once it is refused: what was put elsewhere for it goes. */
+  readonly undo?: () => Promise<void>
+}
+
+/** Nothing has to be read or put elsewhere for it; null: something has. */
+export function planAtOnce(places: Places, commit: Commit): Plan | null {
+  const { guard, send } = commit
+  if (reachesOut(commit)) return null
+  if (guard === null) return addressed(places, commit, places.guess(send![0]!.to))
+  const shard = guard.epoch === 0 ? places.guess(guard.timeline) : places.seen(guard.timeline)
+  return shard === undefined ? null : addressed(places, commit, shard)
+}
+
+/** It may concern other shards than its own, beside its messages. */
+export function reachesOut({ take, branch, cursors, forget }: Commit): boolean {
+  return Boolean(cursors || forget || branch || take?.create?.base)
+}
+
+/** A refusal: there is nothing to ask the shard. */
+export async function plan(
+  places: Places,
+  holds: Holds,
+  commit: Commit,
+): Promise<Plan | { readonly refusal: Outcome }> {
+  const quick = planAtOnce(places, commit)
+  if (quick) return quick
+  const { timeline } = commit.guard!
+  const [found] = await places.find([timeline])
+  const { head } = found!
+  let { shard } = found!
+  const isDecided = head !== null && (head.operation === commit.operation || head.epoch !== commit.guard!.epoch)
+  const base = commit.take?.create?.base
+  if (base && !head) {
+    const [parent] = await places.find([base.timeline])
+    if (parent!.head) shard = await places.point(timeline, parent!.shard)
+  }
+  if (commit.branch && head && !isDecided) {
+    const refusal = await placeArchive(places, commit.branch.archive, shard, head)
+    if (refusal) return { refusal }
+  }
+  const planned = addressed(places, commit, shard)
+  if (commit.forget) {
+    const names = head ? cursorNames(head.attributes) : []
+    const after = async () => {
+      places.forget(timeline)
+      for (const name of names) await holds.follow(name, timeline, shard, null)
+    }
+    return { ...planned, after }
+  }
+  if (!commit.cursors || !head || isDecided) return withLocalCursors(places, planned)
+  return await planCursors(places, holds, planned, head)
+}
+
+function addressed(places: Places, commit: Commit, shard: number): Plan {
+  const { send } = commit
+  if (!send?.some(({ to }) => places.guess(to) !== shard)) return { shard, commit, sendsTo: [] }
+  const sendsTo = new Set<number>()
+  const posted = send.map((message): OutgoingMessage => {
+    const target = places.guess(message.to)
+    if (target === shard) return message
+    sendsTo.add(target)
+    return toOutbox(message, target)
+  })
+  return { shard, commit: { ...commit, send: posted }, sendsTo: [...sendsTo] }
+}
+
+/** An archive stays with its family, whatever its name says. */
+async function placeArchive(places: Places, archive: TimelineId, shard: number, head: Head): Promise<Outcome | null> {
+  const at = await places.point(archive, shard)
+  if (at === shard) return null
+  return { ok: false, code: 'EXISTS', reason: `there is a timeline ${archive} already`, head: plainHead(head) }
+}
+
+/** It will be refused, or was applied before: only what its own shard looks at matters. */
+function withLocalCursors(places: Places, planned: Plan): Plan {
+  const { cursors } = planned.commit
+  if (!cursors) return planned
+  const local = Object.entries(cursors).map(([name, position]) => {
+    return [name, position == null ? position : partsOf(places, position)[planned.shard]!]
+  })
+  return { ...planned, commit: { ...planned.commit, cursors: Object.fromEntries(local) } }
+}
+
+async function planCursors(
+  places: Places,
+  holds: Holds,
+  planned: Plan,
+  head: Head,
+): Promise<Plan | { readonly refusal: Outcome }> {
+  const { shard, commit } = planned
+  const owner = head.timeline
+  const cursors: Record<string, FeedPosition | null> = {}
+  const whole: Record<string, string | null> = {}
+  const moves: [name: string, parts: FeedPosition[] | null][] = []
+  const put: string[] = []
+  for (const [name, position] of Object.entries(commit.cursors ?? {})) {
+    if (position === undefined) continue
+    const before = head.attributes[cursorKey(name)]
+    if (position === null) {
+      cursors[name] = null
+      whole[cursorKey(name)] = null
+      if (before !== undefined) moves.push([name, null])
+      continue
+    }
+    const parts = partsOf(places, position)
+    if (typeof before === 'string') {
+      const from = partsOf(places, before)
+      // Its own shard refuses it in its turn, if anything else does not come first.
+      if (parts[shard]! < from[shard]!) return withLocalCursors(places, planned)
+      if (goesBack(from, parts)) {
+        const reason = `cursor ${name} is at ${before} and does not move back to ${position}`
+        return { refusal: { ok: false, code: 'CONFLICT', reason, head: plainHead(head) } }
+      }
+    } else {
+      const taken = await holds.put(name, owner, shard, parts)
+      if (taken !== null) {
+        if (await holds.isOfAnother(name, owner, shard))
+          return { ...withLocalCursors(places, planned), cursorOwner: taken }
+        return { refusal: cursorTaken(name, taken, head) }
+      }
+      put.push(name)
+    }
+    cursors[name] = parts[shard]!
+    whole[cursorKey(name)] = joinPositions(parts)
+    moves.push([name, parts])
+  }
+  return {
+    ...planned,
+    commit: { ...commit, cursors, attributes: { ...commit.attributes, ...whole } },
+    after: async () => {
+      for (const [name, parts] of moves) await holds.follow(name, owner, shard, parts)
+    },
+    ...(put.length > 0 && {
+      undo: async () => {
+        for (const name of put) await holds.follow(name, owner, shard, null)
+      },
+    }),
+  }
+}
+
+function partsOf(places: Places, position: FeedPosition): FeedPosition[] {
+  const parts = splitPosition(position, places.count)
+  if (!parts) throw notAPosition(position)
+  return parts
+}

@@ -1,0 +1,143 @@
+// Messages between shards. A commit puts them into the outbox of its own shard, in its own transaction; whoever committed then
+// carries them over, oldest first, and takes them out of the outbox once they are there. What a process leaves behind when it
+// dies is found by the next heartbeat of any other. A message arrives once, since its id is known where it arrives.
+
+import type { Head, Store } from '../../core/ports.ts'
+import { isOfShards, outboxFor } from '../../core/shards.ts'
+import { fromOutbox } from './letter.ts'
+import type { Places } from './places.ts'
+
+const atOnce = 500
+/** A sender waits so long for its messages to arrive; then they arrive later. */
+const waitMs = 2000
+
+export class Relay {
+  readonly #places: Places
+  readonly #running = new Map<string, Promise<void>>()
+  readonly #next = new Map<string, Promise<void>>()
+  #isClosed = false
+
+  constructor(places: Places) {
+    this.#places = places
+  }
+
+  /** Everything that was in the outbox when this was called has arrived when it resolves. */
+  carry(from: number, to: number): Promise<void> {
+    const key = `${from} ${to}`
+    const running = this.#running.get(key)
+    if (!running) return this.#start(key, from, to)
+    // The one under way may have looked before: another follows it, for all who ask meanwhile.
+    const waiting = this.#next.get(key)
+    if (waiting) return waiting
+    const next = running
+      .catch(() => undefined)
+      .then(() => {
+        this.#next.delete(key)
+        return this.#start(key, from, to)
+      })
+    this.#next.set(key, next)
+    next.catch(() => undefined)
+    return next
+  }
+
+  /** The same, but not for long: a shard that is away does not stop the others. */
+  async carryPatiently(from: number, to: number): Promise<void> {
+    if (this.#places.shards[to]!.isAway) return
+    let timer: NodeJS.Timeout | undefined
+    const patience = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, waitMs)
+    })
+    await Promise.race([this.carry(from, to).catch(() => undefined), patience])
+    clearTimeout(timer)
+  }
+
+  /** What processes that died have left in their outboxes. */
+  async sweep(): Promise<void> {
+    const { shards, count } = this.#places
+    await Promise.all(
+      shards.map(async (shard, from) => {
+        if (shard.isAway || count === 1) return
+        const others = shards.filter(({ index }) => index !== from)
+        const heads = await shard.ask((store) => store.head(others.map(({ index }) => outboxFor(index))))
+        await Promise.all(
+          others.map(({ index, isAway }, i) => ((heads[i]?.mail ?? 0) > 0 && !isAway ? this.carry(from, index) : null)),
+        )
+      }),
+    )
+  }
+
+  /** Whether nothing was in any outbox. */
+  async isIdle(): Promise<boolean> {
+    const { shards } = this.#places
+    const mail = await Promise.all(
+      shards.map(async (shard, from) => {
+        const others = shards.filter(({ index }) => index !== from)
+        const heads = await shard.ask((store) => store.head(others.map(({ index }) => outboxFor(index))))
+        return heads.reduce((sum, head) => sum + (head?.mail ?? 0), 0)
+      }),
+    )
+    return mail.every((count) => count === 0)
+  }
+
+  /** Since when the oldest message of any outbox waits; null: none does. */
+  async waitingSince(): Promise<number | null> {
+    let oldest: number | null = null
+    for (const [from, shard] of this.#places.shards.entries()) {
+      for (const { index } of this.#places.shards) {
+        if (index === from) continue
+        const { messages } = await shard.ask((store) => store.inbox(outboxFor(index), 1))
+        for (const { sentAt } of messages) oldest = Math.min(oldest ?? sentAt, sentAt)
+      }
+    }
+    return oldest
+  }
+
+  /** Mail at a signpost, sent by somebody who did not know that it is one. `head` is claimed. */
+  async forward(shard: number, head: Head, target: number): Promise<void> {
+    const { shards, newOperation } = this.#places
+    const { timeline, epoch } = head
+    const { messages } = await shards[shard]!.ask((store) => store.inbox(timeline, atOnce))
+    if (messages.length > 0) {
+      const send = messages.map(({ sentAt: _, ...message }) => message)
+      await shards[target]!.ask((store) => store.commit([{ operation: newOperation(), guard: null, send }]))
+    }
+    const consume = messages.map(({ id }) => id)
+    await shards[shard]!.ask((store) =>
+      store.commit([{ operation: newOperation(), guard: { timeline, epoch }, consume, release: true }]),
+    )
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    await Promise.allSettled([...this.#running.values()])
+  }
+
+  #start(key: string, from: number, to: number): Promise<void> {
+    const run = this.#carry(from, to).finally(() => this.#running.delete(key))
+    this.#running.set(key, run)
+    run.catch(() => undefined)
+    return run
+  }
+
+  async #carry(from: number, to: number): Promise<void> {
+    const { shards, newOperation } = this.#places
+    const timeline = outboxFor(to)
+    const ask = <T>(call: (store: Store) => T | Promise<T>) => Promise.resolve(shards[from]!.ask(call))
+    while (!this.#isClosed) {
+      const [[head], { messages }] = await Promise.all([
+        ask((store) => store.head([timeline])),
+        ask((store) => store.inbox(timeline, atOnce)),
+      ])
+      if (!head || messages.length === 0) return
+      const send = messages.map(fromOutbox).filter((message) => !isOfShards(message.to))
+      if (send.length > 0)
+        await shards[to]!.ask((store) => store.commit([{ operation: newOperation(), guard: null, send }]))
+      const consume = messages.map(({ id }) => id)
+      // Refused: somebody else has carried some of them too. What is left is seen by the next look.
+      await ask((store) =>
+        store.commit([{ operation: newOperation(), guard: { timeline, epoch: head.epoch }, consume }]),
+      )
+      if (messages.length < atOnce) return
+    }
+  }
+}

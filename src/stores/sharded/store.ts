@@ -1,0 +1,302 @@
+// A store made of stores: each timeline lives whole on one of them, and the rest of the engine sees one store. What crosses the
+// shards is told in docs/decisions/shards.md, case by case.
+
+import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type {
+  Blobs,
+  Change,
+  ClaimRequest,
+  Commit,
+  CursorRow,
+  EntryRun,
+  FeedFilter,
+  FeedPage,
+  FeedPosition,
+  Head,
+  Inbox,
+  LegibleRun,
+  ManifestRecord,
+  Outcome,
+  Rewritable,
+  Rewritten,
+  RunChange,
+  Scrubbing,
+  Store,
+  StoreFacts,
+  StoreFault,
+  TimelineQuery,
+  WorkerRecord,
+  WorkerRow,
+} from '../../core/ports.ts'
+import { isOfShards, plainHead } from '../../core/shards.ts'
+import { inTurn, ShardedBlobs } from './blobs.ts'
+import { Claims } from './claim.ts'
+import { Commits } from './commits.ts'
+import { readFeed } from './feed.ts'
+import { Holds } from './holds.ts'
+import { changeInside } from './letter.ts'
+import { findTimelines, names, workers } from './list.ts'
+import type { Places } from './places.ts'
+import { Relay } from './relay.ts'
+import { isUnreachable, type Shard } from './shard.ts'
+
+export class ShardedStore implements Store {
+  readonly blobs: Blobs
+  readonly #places: Places
+  readonly #relay: Relay
+  readonly #holds: Holds
+  readonly #commits: Commits
+  readonly #claims: Claims
+  #isClosed = false
+
+  constructor(places: Places) {
+    this.#places = places
+    this.#relay = new Relay(places)
+    this.#holds = new Holds(places)
+    this.#commits = new Commits(places, this.#holds, this.#relay)
+    this.#claims = new Claims(places, this.#relay)
+    this.blobs = guarded(new ShardedBlobs(places), () => this.#check())
+  }
+
+  get lanes(): number {
+    let lanes = 0
+    for (const { store } of this.#places.shards) lanes += store?.lanes ?? 1
+    return lanes
+  }
+
+  get countsCheckpoints(): boolean {
+    return this.#places.shards.every(({ store }) => store?.countsCheckpoints === true)
+  }
+
+  commit(commits: readonly Commit[]): Outcome[] | Promise<Outcome[]> {
+    this.#check()
+    return this.#commits.commit(commits)
+  }
+
+  async read(timeline: TimelineId, after: number, bytesMax: number): Promise<EntryRun[]> {
+    return await this.#at(timeline, (store) => store.read(timeline, after, bytesMax))
+  }
+
+  async head(timelines: readonly TimelineId[]): Promise<(Head | null)[]> {
+    this.#check()
+    return (await this.#places.find(timelines)).map(({ head }) => head && plainHead(head))
+  }
+
+  /** Two looks that agree, with empty outboxes: then there was a moment at which all of it was so. */
+  async moment(timelines: readonly TimelineId[]): Promise<(Head | null)[] | null> {
+    this.#check()
+    const [first, second] = [await this.#look(timelines), await this.#look(timelines)]
+    if (!first || !second || first.some((head, i) => !isUnmoved(head, second[i]!))) return null
+    return second
+  }
+
+  /** Null: mail is on its way. */
+  async #look(timelines: readonly TimelineId[]): Promise<(Head | null)[] | null> {
+    const heads = await this.head(timelines)
+    return (await this.#relay.isIdle()) ? heads : null
+  }
+
+  async inbox(timeline: TimelineId, limit: number): Promise<Inbox> {
+    return await this.#at(timeline, (store) => store.inbox(timeline, limit))
+  }
+
+  async claim(request: ClaimRequest): Promise<Head[]> {
+    this.#check()
+    return await this.#claims.claim(request)
+  }
+
+  async feed(after: FeedPosition, filter: FeedFilter, limit: number): Promise<FeedPage> {
+    this.#check()
+    return await readFeed(this.#places, after, filter, limit)
+  }
+
+  async timelines(query: TimelineQuery): Promise<Head[]> {
+    this.#check()
+    return await findTimelines(this.#places, query)
+  }
+
+  async checkpoints(timeline: TimelineId): Promise<ManifestRecord[]> {
+    return await this.#at(timeline, (store) => store.checkpoints(timeline))
+  }
+
+  async cursors(): Promise<CursorRow[]> {
+    this.#check()
+    return await this.#holds.list()
+  }
+
+  async query(): Promise<never> {
+    this.#check()
+    const what = 'a query cannot say on which of several shards its tables are: ask the database itself'
+    throw new RepriseError('STORE_UNSUPPORTED', what)
+  }
+
+  async workers(): Promise<WorkerRow[]> {
+    this.#check()
+    return await workers(this.#places)
+  }
+
+  /** On every shard that is there. The time is the earliest of theirs: what counts as old is old everywhere. */
+  async beat(worker: WorkerRecord): Promise<{ readonly ok: boolean; readonly now: number }> {
+    this.#check()
+    const answers = await this.#everywhere((store) => store.beat(worker))
+    // What another process left behind when it died is carried on, while nobody waits for it.
+    void this.#relay.sweep().catch(() => undefined)
+    return { ok: answers.every(({ ok }) => ok), now: Math.min(...answers.map(({ now }) => now)) }
+  }
+
+  async retire(ids: readonly WorkerId[]): Promise<void> {
+    this.#check()
+    await this.#everywhere((store) => store.retire(ids))
+  }
+
+  listen(wake: (mayBeDue?: boolean) => void): () => void {
+    this.#check()
+    const ends: (() => void)[] = []
+    const waits = this.#places.shards.map((shard) => shard.whenOpen((store) => ends.push(store.listen(wake))))
+    return () => {
+      for (const end of [...waits, ...ends]) end()
+    }
+  }
+
+  async sweepMark(raiseTo?: number): Promise<number> {
+    this.#check()
+    const { shards } = this.#places
+    // A chunk may be swept anywhere once all know: so all must.
+    if (raiseTo !== undefined) {
+      return Math.min(...(await Promise.all(shards.map((shard) => shard.ask((store) => store.sweepMark(raiseTo))))))
+    }
+    return Math.max(...(await this.#everywhere((store) => store.sweepMark())))
+  }
+
+  async rewrite(kind: Rewritable, change: Change, after: string | null, limit: number): Promise<Rewritten> {
+    this.#check()
+    const inside = kind === 'messages' ? changeInside(change) : change
+    return await inTurn(this.#places, after, limit, async (shard, rest, some) => {
+      return await shard.ask((store) => store.rewrite(kind, inside, rest, some))
+    })
+  }
+
+  async replace(timeline: TimelineId, runs: readonly RunChange[]): Promise<Pick<Rewritten, 'changed' | 'left'>> {
+    return await this.#at(timeline, (store) => store.replace(timeline, runs))
+  }
+
+  async mendCatalog(timeline: TimelineId, lines: readonly ManifestRecord[]): Promise<{ readonly missing: number }> {
+    return await this.#at(timeline, (store) => store.mendCatalog(timeline, lines))
+  }
+
+  async inspect(): Promise<StoreFault[]> {
+    this.#check()
+    const lists = await Promise.all(
+      this.#places.shards.map(async (shard) => {
+        const faults = await shard.ask((store) => store.inspect())
+        return faults.map((fault) => ({ ...fault, where: `shard ${shard.index}: ${fault.where}` }))
+      }),
+    )
+    return lists.flat()
+  }
+
+  async names(): Promise<readonly TimelineId[]> {
+    this.#check()
+    return await names(this.#places)
+  }
+
+  async legible(timeline: TimelineId, after: number): Promise<readonly LegibleRun[]> {
+    return await this.#at(timeline, async (store) => {
+      if (store.legible) return await store.legible(timeline, after)
+      const runs = await store.read(timeline, after, Number.MAX_SAFE_INTEGER)
+      return runs.slice(0, 1).map((run) => ({ ...run, isSound: true }))
+    })
+  }
+
+  async facts(): Promise<StoreFacts> {
+    this.#check()
+    const all = await this.#everywhere((store) => store.facts())
+    const sizes = all.map(({ sizeBytes }) => sizeBytes)
+    const away = this.#places.shards.filter((shard) => shard.awaySince !== null)
+    const kept = [...new Set(all.flatMap(({ keepsErased = [] }) => keepsErased))]
+    return {
+      kind: `sharded ${[...new Set(all.map(({ kind }) => kind))].join(' and ')}`,
+      location: this.#places.shards.map(({ name }) => name).join(', '),
+      schemaVersion: Math.min(...all.map(({ schemaVersion }) => schemaVersion)),
+      durability: {
+        ...all[0]!.durability,
+        shards: String(this.#places.count),
+        ...(away.length > 0 && { 'shards away': away.map(({ index, name }) => `${index} (${name})`).join(', ') }),
+      },
+      isReadOnly: all.some(({ isReadOnly }) => isReadOnly),
+      sizeBytes: sizes.some((size) => size === null) ? null : sizes.reduce<number>((sum, size) => sum + size!, 0),
+      ...(kept.length > 0 && { keepsErased: kept }),
+    }
+  }
+
+  /** The ids of mail are kept while the same mail may still be on its way from another shard. */
+  async tidy(before: number): Promise<{ readonly messages: number; readonly workers: number }> {
+    this.#check()
+    await this.#relay.sweep().catch(() => undefined)
+    const isComplete = this.#places.shards.every((shard) => !shard.isAway)
+    const waiting = isComplete ? await this.#relay.waitingSince() : 0
+    if (isComplete) await this.#holds.tidy(before)
+    const done = await this.#everywhere((store) => store.tidy(Math.min(before, waiting ?? before)))
+    return {
+      messages: done.reduce((sum, { messages }) => sum + messages, 0),
+      workers: Math.max(...done.map((each) => each.workers)),
+    }
+  }
+
+  async scrub(how?: Scrubbing): Promise<readonly string[]> {
+    this.#check()
+    const lists = await Promise.all(this.#places.shards.map((shard) => shard.ask((store) => store.scrub(how))))
+    return lists.flat()
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    await this.#relay.close()
+    await Promise.all(this.#places.shards.map((shard) => shard.close()))
+  }
+
+  async #at<T>(timeline: TimelineId, call: (store: Store) => T | Promise<T>): Promise<T> {
+    this.#check()
+    if (isOfShards(timeline)) throw new RepriseError('INVALID_ID', 'ids below $shards belong to the shards themselves')
+    const shard = this.#places.shards[await this.#places.locate(timeline)]!
+    return await shard.ask(call)
+  }
+
+  /** Those that are there; one that is away is told about once the others have answered. */
+  async #everywhere<T>(call: (store: Store) => T | Promise<T>): Promise<T[]> {
+    const { shards } = this.#places
+    const there = shards.filter((shard) => !shard.isAway)
+    const asked: readonly Shard[] = there.length > 0 ? there : shards
+    const answers = await Promise.allSettled(asked.map(async (shard) => await shard.ask(call)))
+    const given = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []))
+    for (const answer of answers) {
+      if (answer.status === 'rejected' && (given.length === 0 || !isUnreachable(answer.reason))) throw answer.reason
+    }
+    return given
+  }
+
+  #check(): void {
+    if (this.#isClosed) throw new RepriseError('CLOSED', 'the sharded store is closed')
+  }
+}
+
+function isUnmoved(a: Head | null, b: Head | null): boolean {
+  if (!a || !b) return a === b
+  return a.operation === b.operation && a.epoch === b.epoch && a.seq === b.seq && a.mail === b.mail
+}
+
+/** Chunks of a store that is closed are refused like everything else of it. */
+function guarded(blobs: ShardedBlobs, check: () => void): Blobs {
+  return new Proxy(blobs, {
+    get(target, name) {
+      const value = Reflect.get(target, name, target) as unknown
+      if (typeof value !== 'function') return value
+      return async (...given: readonly unknown[]) => {
+        check()
+        return await (value as (...given: readonly unknown[]) => unknown).call(target, ...given)
+      }
+    },
+  })
+}

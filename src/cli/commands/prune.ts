@@ -18,7 +18,13 @@ const prune: Command = async ({ engine, options, output }) => {
     for (const timeline of report.forks.expired) output.line(`${dryRun ? 'would delete' : 'deleted'} fork ${timeline}`)
     for (const { timeline, because } of report.forks.kept) output.note(`fork ${timeline} is kept: ${because}`)
     for (const { timeline, because } of report.unknown) output.note(`${timeline}: left as it is: ${because}`)
-    const { swept, sweptBytes, tooYoung, live } = report.chunks
+    const { swept, sweptBytes, tooYoung, live, unreadable } = report.chunks
+    for (const { timeline, seq, because } of unreadable)
+      output.line(output.colours.yellow(`${timeline}: the checkpoint at ${seq} cannot be read: ${because}`))
+    if (unreadable.length > 0)
+      output.line(
+        'no chunk goes while one cannot be read: reprise verify --repair mends it, and reprise delete removes it',
+      )
     output.line(
       `${dryRun ? 'would free' : 'freed'} ${count(swept, 'chunk')}, ${bytes(sweptBytes)}; ${live} in use, ${tooYoung} too young to judge`,
     )

@@ -54,7 +54,8 @@ const verify: Command = async (invocation) => {
     output.line(report.ok ? `${green('ok')} ${counts}` : `${verdict} in ${counts}`)
     for (const { timeline, what } of report.edited) output.note(`${timeline} is a fork with edits: ${what}`)
     for (const next of steps) output.note(next)
-    if (report.orphans > 0)
+    // Beside damage nobody can tell: they may belong to what could not be read.
+    if (report.orphans > 0 && report.ok)
       output.note(`${count(report.orphans, 'chunk')} no longer needed; reprise prune --yes removes what is old enough`)
   })
   if (renewal?.lost.some(({ isUntilHead }) => !isUntilHead)) return exit.damage

@@ -58,7 +58,18 @@ export interface CollectReport {
     readonly swept: number
     readonly sweptBytes: number
     readonly tooYoung: number
+    /**
+     * Checkpoints and segments that are listed and could not be read: nobody knows which chunks they need, so no chunk went.
+     * Empty in a sound store.
+     */
+    readonly unreadable: readonly Unreadable[]
   }
+}
+
+export interface Unreadable {
+  readonly timeline: string
+  readonly seq: number
+  readonly because: string
 }
 
 export async function collect(kernel: Kernel, options: CollectOptions = {}): Promise<CollectReport> {
@@ -120,7 +131,7 @@ async function sweep(kernel: Kernel, options: CollectOptions, now: number): Prom
   const touchedBefore = await sweepableBefore(kernel, now, options.graceMs)
   // First the mark, then the catalogs: what is published from here on is either in them, or was checked against it.
   if (!options.dryRun && !kernel.planted.has('sweep-unmarked')) await kernel.store.sweepMark(touchedBefore)
-  const live = await mark(kernel)
+  const { live, unreadable } = await mark(kernel)
   let liveBytes = 0
   let swept = 0
   let sweptBytes = 0
@@ -136,6 +147,7 @@ async function sweep(kernel: Kernel, options: CollectOptions, now: number): Prom
     const dead = page.filter((row) => !live.has(toHex(row.digest)))
     for (const row of page) liveBytes += row.bytes
     for (const row of dead) liveBytes -= row.bytes
+    if (unreadable.length > 0) continue
     const old = dead.filter((row) => row.touchedAt < touchedBefore)
     tooYoung += dead.length - old.length
     swept += old.length
@@ -144,11 +156,24 @@ async function sweep(kernel: Kernel, options: CollectOptions, now: number): Prom
     if (due.length >= dueMax) await flush()
   }
   await flush()
-  if (!options.dryRun) {
+  for (const { timeline, because } of unreadable) {
+    const what = `no chunk is removed while a checkpoint cannot be read: ${because}`
+    kernel.events.emit('report', { kind: 'damage', timeline, what, data: {} })
+  }
+  if (!options.dryRun && unreadable.length === 0) {
     await tendRedundancy(kernel, live, options.chunksOnly ?? false)
     await kernel.store.blobs.compact?.()
   }
-  return { live: live.size, liveBytes, swept, sweptBytes, tooYoung }
+  return { live: live.size, liveBytes, swept, sweptBytes, tooYoung, unreadable }
+}
+
+/** What an erasure has to say of the chunks that it could not remove. */
+export function chunksLeft({ tooYoung, unreadable }: CollectReport['chunks']): string[] {
+  const left = unreadable.map(({ timeline, seq, because }) => {
+    return `chunks that nothing may need any more: ${timeline} at ${seq} cannot be read (${because}); repair or delete it, and erase again`
+  })
+  if (tooYoung > 0) left.push(`${tooYoung} chunks that a capture under way may still name: erase again when it is over`)
+  return left
 }
 
 /** Each time: what a sweep that was killed left in a parity must not outlast the next one. */
@@ -188,8 +213,9 @@ async function* noHeads(): AsyncGenerator<Head> {}
  * A rollback or a fork beside us moves or copies checkpoints to a timeline that was not in the list yet: lists are read
  * until one of them shows nothing new.
  */
-async function mark(kernel: Kernel): Promise<ReadonlySet<string>> {
+async function mark(kernel: Kernel): Promise<{ live: ReadonlySet<string>; unreadable: readonly Unreadable[] }> {
   const live = new Set<string>()
+  const unreadable: Unreadable[] = []
   const marked = new Set<string>()
   for (let before = -1; before < marked.size; ) {
     before = marked.size
@@ -197,23 +223,27 @@ async function mark(kernel: Kernel): Promise<ReadonlySet<string>> {
       if (marked.has(head.timeline)) continue
       marked.add(head.timeline)
       if (kernel.planted.has('collect-ignores-forks') && head.base) continue
-      await markTimeline(kernel, head, live)
+      unreadable.push(...(await markTimeline(kernel, head, live)))
     }
   }
-  return live
+  return { live, unreadable }
 }
 
-async function markTimeline(kernel: Kernel, head: Head, live: Set<string>): Promise<void> {
+/** Says which could not be read: their chunk may be away for a moment, and back with what it leads to. */
+async function markTimeline(kernel: Kernel, head: Head, live: Set<string>): Promise<Unreadable[]> {
   const io = stateIo(kernel)
+  const unreadable: Unreadable[] = []
   // Segments of history too: what they name is needed as much as what a checkpoint names.
   for (const record of await kernel.segments.all(head.timeline)) {
     try {
       for (const digest of await liveChunks(readManifest(kernel, record), io)) live.add(toHex(digest))
     } catch (error) {
-      // A damaged manifest keeps nothing alive; verify tells about it. Anything else must stop the sweep.
+      // Verify tells about it. Anything else must stop the sweep.
       if (!isReprise(error, 'CHECKPOINT_DAMAGED', 'CHUNK_MISSING', 'CHUNK_DAMAGED', 'MALFORMED')) throw error
+      unreadable.push({ timeline: head.timeline, seq: record.seq, because: error.message })
     }
   }
+  return unreadable
 }
 
 async function* chunkPages(kernel: Kernel): AsyncGenerator<ChunkRow[]> {

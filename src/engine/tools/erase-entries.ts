@@ -19,7 +19,7 @@ import { type Kernel, newId, newOperation } from '../kernel.ts'
 import { mirrorRemains } from '../mirror/policy.ts'
 import { takeTimeline } from '../ownership.ts'
 import { erasureMark, recordErasure } from '../recovery/erasures.ts'
-import { collect } from './collect.ts'
+import { chunksLeft, collect } from './collect.ts'
 import { type AffectedTimeline, type EraseEntriesOptions, type ErasePlan, planErasure } from './erase-plan.ts'
 import type { Target } from './erase-select.ts'
 import { existing } from './fork.ts'
@@ -72,9 +72,7 @@ export async function eraseEntries(
   const { chunks } = await collect(kernel, { chunksOnly: true })
   await kernel.store.blobs.compact?.(true)
   const remains = [...(await kernel.store.scrub({ whole: true, mayLock: true })), ...said.remains]
-  if (chunks.tooYoung > 0) {
-    remains.unshift(`${chunks.tooYoung} chunks that a capture under way may still name: erase again when it is over`)
-  }
+  remains.unshift(...chunksLeft(chunks))
   const count = countOf(plan)
   if (erasure) {
     const what = `${count} entries erased${options.reason ? `: ${options.reason}` : ''}`

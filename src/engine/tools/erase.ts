@@ -12,7 +12,7 @@ import { newId } from '../kernel.ts'
 import { mirrorRemains } from '../mirror/policy.ts'
 import { recordErasure } from '../recovery/erasures.ts'
 import { entriesOf, readHistory } from '../recovery/history.ts'
-import { collect } from './collect.ts'
+import { chunksLeft, collect } from './collect.ts'
 import { type DeleteOptions, type DeleteReport, deleteTimeline } from './delete.ts'
 import { ownStart } from './erase-select.ts'
 import { redact } from './redaction.ts'
@@ -46,9 +46,7 @@ export async function eraseTimeline(kernel: Kernel, id: string, options: DeleteO
   await kernel.store.blobs.compact?.(true)
   const scrubbed = await kernel.store.scrub({ whole: true, mayLock: true })
   const remains = [...scrubbed, ...(await mirrorRemains(kernel)), elsewhere]
-  if (chunks.tooYoung > 0) {
-    remains.unshift(`${chunks.tooYoung} chunks that a capture under way may still name: erase again when it is over`)
-  }
+  remains.unshift(...chunksLeft(chunks))
   return { ...deleted, chunks: chunks.swept, remains }
 }
 

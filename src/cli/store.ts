@@ -5,6 +5,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { RepriseError } from '../core/errors.ts'
 import type { Commit, Renewal, Store } from '../core/ports.ts'
 import { hostOf } from '../engine/host.ts'
+import type { Kernel } from '../engine/kernel.ts'
 import { createEngine, keepLog, openStore, renewStore } from '../engine/open.ts'
 import { filesIn } from '../engine/open-store.ts'
 import { watchLostHeads } from '../engine/recovery/lost-head.ts'
@@ -68,18 +69,25 @@ export async function openEngine(options: StoreOptions): Promise<Reprise> {
   const { areChunksLost = false } = options
   const wanted = { ...where, readOnly, refusesDamage: readOnly, busyMs, areChunksLost }
   const open = () => within(openStore(url, wanted), timeoutMs, `${shownUrl(url)} did not open`)
-  const store = isMissing && !options.isDryRun ? openLater(open) : await open()
+  const isLater = isMissing && !options.isDryRun
+  const meet = async (kernel: Kernel) => {
+    await meetKeys(kernel, readOnly)
+    await meetRedundancy(kernel, undefined, readOnly)
+    await meetTiers(kernel, undefined, readOnly)
+  }
+  // One that is made when it is first used meets them then: also the first run notes its key.
+  const openAndMeet = async () => {
+    const made = await open()
+    await meet({ ...hostOf(engine).kernel, store: made })
+    return made
+  }
+  const store = isLater ? openLater(openAndMeet) : await open()
   const worker = options.worker ?? 'cli'
-  const engine = createEngine(
+  const engine: Reprise = createEngine(
     { store: withTimeouts(store, timeoutMs), ...(namespace && { namespace }) },
     { worker, patience: file === undefined ? timeoutMs : busyMs, ...(keys && { keys }) },
   )
-  // One that is made when it is first used has no keys to meet yet.
-  if (!isMissing) {
-    await meetKeys(hostOf(engine).kernel, readOnly)
-    await meetRedundancy(hostOf(engine).kernel, undefined, readOnly)
-    await meetTiers(hostOf(engine).kernel, undefined, readOnly)
-  }
+  if (!isLater) await meet(hostOf(engine).kernel)
   if (!readOnly && !options.isDryRun) keepLog(engine)
   if (!readOnly && !options.isDryRun && !isMissing) await watchLostHeads(hostOf(engine).kernel)
   return engine

@@ -79,6 +79,18 @@ it('drill and verify without the folder and the keys cannot tell; with them all 
   expect(marks.value.map((mark) => mark.invalid)).toEqual(marks.value.map(() => null))
 })
 
+it('a store that a command makes notes its key: another key under that id is refused, and so is none', async () => {
+  const wrong = { current: 'k', keys: { k: Buffer.alloc(32, 9).toString('base64') } }
+  writeFileSync(join(folder.path, 'wrong.json'), JSON.stringify(wrong))
+  const made = ['--url', 'sqlite:made.db', '--state', 'made', '--id', 'first']
+  expect(await cli(['exec', ...made, '--keys', 'keys.json', '--', 'true'], at)).toMatchObject({ code: 0 })
+  for (const given of [['--keys', 'wrong.json'], []]) {
+    const refused = await cli(['exec', ...made, ...given, '--', 'true'], at)
+    expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('KEY_MISSING')])
+  }
+  expect(await cli(['verify', '--url', 'sqlite:made.db', '--keys', 'keys.json'], at)).toMatchObject({ code: 0 })
+})
+
 it('prune goes by what the job declared, without its module', async () => {
   const url = `sqlite:${join(folder.path, 'plain.db')}`
   await use({}, url, async (rp, { night }) => {

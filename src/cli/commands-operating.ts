@@ -392,9 +392,32 @@ export const operating: readonly CommandSpec[] = [
     load: () => import('./commands/backup.ts'),
   },
   {
+    name: 'ship',
+    usage: 'ship PLACE',
+    summary: 'ship what a SQLite store commits to a folder or s3://bucket/prefix, until interrupted',
+    options: {
+      every: { type: 'string', value: 'DURATION', help: 'how often, while something is committed; 1s if left out' },
+      base: { type: 'string', value: 'DURATION', help: 'how often the whole state goes too; 1d if left out' },
+      keep: { type: 'string', value: 'DURATION', help: 'how far back a restore can go; 7d if left out' },
+      once: { type: 'boolean', help: 'ship what is there now, and end' },
+      take: { type: 'boolean', help: 'even if the place has the records of another store' },
+    },
+    arguments: [1, 1],
+    store: 'reading',
+    load: () => import('./commands/ship.ts'),
+  },
+  {
     name: 'restore',
     usage: 'restore FILE',
-    summary: 'restore a backup, a file or s3://bucket/name, into an empty store of any kind; run it again to resume',
+    summary: 'restore a backup or what was shipped into an empty store; run it again to resume',
+    options: {
+      at: {
+        type: 'string',
+        value: 'WHEN',
+        help: 'shipped: a time, a position in the feed, or #RECORD; the newest if left out',
+      },
+      into: { type: 'string', value: 'URL', help: 'the store to be made; --url if left out' },
+    },
     arguments: [1, 1],
     store: 'create',
     load: () => import('./commands/restore.ts'),

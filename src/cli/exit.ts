@@ -26,6 +26,7 @@ const byCode: Partial<Record<ErrorCode, number>> = {
   RUN_FAILED: exit.runFailed,
   CANCELLED: exit.runFailed,
   FENCED: exit.conflict,
+  SHIP_FENCED: exit.conflict,
   OWNED: exit.conflict,
   CONFLICT: exit.conflict,
   ENDED: exit.conflict,

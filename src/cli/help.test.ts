@@ -35,7 +35,7 @@ const verbs = new Set([
     'say',
     'send',
   ],
-  ...['serve', 'show', 'start', 'stop', 'take', 'watch', 'write'],
+  ...['serve', 'ship', 'show', 'start', 'stop', 'take', 'watch', 'write'],
 ])
 
 it('a command says in one imperative sentence what it does', () => {

@@ -116,7 +116,7 @@ async function openFor(spec: CommandSpec, options: Options): Promise<Reprise | n
   const { openEngine } = await import('./store.ts')
   const { registerKnown } = await import('./models.ts')
   const engine = await openEngine({
-    url: options.url as string | undefined,
+    url: (options.into ?? options.url) as string | undefined,
     namespace: options.namespace as string | undefined,
     blobs: options.blobs as string | undefined,
     keys: options.keys as string | undefined,

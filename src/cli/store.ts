@@ -59,8 +59,7 @@ export async function openEngine(options: StoreOptions): Promise<Reprise> {
       url,
     })
   }
-  const keyFile = options.keys ?? process.env.REPRISE_KEYS
-  const keys = keyFile ? readKeys(keyFile) : null
+  const keys = keysOf(options)
   const { namespace, readOnly = false, timeoutMs = answerWithinMs } = options
   // Whoever waits for the lock of a file is told who holds it, before anything is said of a store that does not answer.
   const busyMs = timeoutMs / 2
@@ -91,6 +90,12 @@ export async function openEngine(options: StoreOptions): Promise<Reprise> {
   if (!readOnly && !options.isDryRun) keepLog(engine)
   if (!readOnly && !options.isDryRun && !isMissing) await watchLostHeads(hostOf(engine).kernel)
   return engine
+}
+
+/** The key ring that was named; null: none was. */
+export function keysOf(options: Pick<StoreOptions, 'keys'>): KeyRing | null {
+  const file = options.keys ?? process.env.REPRISE_KEYS
+  return file ? readKeys(file) : null
 }
 
 /** Null: there is no file to write anew. */

@@ -245,6 +245,10 @@ const kinds = {
     remedy: 'retry',
     hint: 'The bytes that arrived are not those of the checksum. None of them were kept: send them again.',
   },
+  SHIP_FENCED: {
+    remedy: 'stop',
+    hint: 'Another shipper has written to this place since. Only one may: stop one of them, or give each a place of its own. Nothing that was shipped is lost.',
+  },
   NOT_A_SAVEPOINT: { remedy: 'fix', hint: 'The file is not a complete Reprise export. Export it again.' },
 } as const satisfies Record<string, ErrorKind>
 

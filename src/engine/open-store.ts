@@ -4,11 +4,16 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { RepriseError } from '../core/errors.ts'
+import type { Objects } from '../core/objects.ts'
 import type { Renewal, Store } from '../core/ports.ts'
+import type { PageSource } from '../core/ship/pages.ts'
 import type { ObjectEntries } from './cache/object-level.ts'
 import { type ChunkFolder, type PlacedStore, withChunks } from './checkpoint/chunk-place.ts'
 import { sha256 } from './platform.ts'
 import type { OpenUrl } from './tools/repair-source.ts'
+
+/** A place that does not answer for so long counts as away; it is asked again. */
+const shipPatienceMs = 10_000
 
 /** Where a store is and how it is opened (open.ts), and what only tools ask for. */
 export interface StoreOptions {
@@ -192,6 +197,38 @@ export const objectFiles = {
 export async function openObjectEntries(url: string, timeoutMs: number): Promise<ObjectEntries> {
   const { S3Entries } = await import('../stores/s3/entries.ts')
   return await S3Entries.open(url, { patienceMs: 1000, timeoutMs })
+}
+
+/** Where a store is shipped to: a folder or an object store that obeys conditions. Throws STORE_UNSUPPORTED. */
+export async function openShipPlace(url: string, { mustExist = false } = {}): Promise<Objects> {
+  if (!isObjectStore(url)) {
+    const { DirectoryObjects } = await import('../stores/directory-objects.ts')
+    return new DirectoryObjects(folderOf(url))
+  }
+  const { S3Client } = await import('../stores/s3/client.ts')
+  const { locate } = await import('../stores/s3/location.ts')
+  const { probeConditions } = await import('../stores/s3/objects.ts')
+  const objects = await S3Client.open(await locate(url), { patienceMs: shipPatienceMs })
+  // Whoever only reads needs no fence.
+  if (mustExist || (await probeConditions(objects))) return objects
+  const what = `${objects.name} ignores If-None-Match: two shippers could mix their records there, unseen`
+  throw new RepriseError('STORE_UNSUPPORTED', what, { place: objects.name })
+}
+
+/** The pages of a store that is one file. Throws STORE_UNSUPPORTED. */
+export async function openPages(url: string): Promise<PageSource> {
+  const file = fileOf(url)
+  if (file === null) {
+    const what = 'only SQLite is shipped: PostgreSQL has its own archive of its log, and tools that restore from it'
+    throw new RepriseError('STORE_UNSUPPORTED', what, { scheme: url.split(':')[0] })
+  }
+  const { openPageSource } = await import('../stores/sqlite/shipping/source.ts')
+  return await openPageSource(file, sha256)
+}
+
+/** The path of a store that is one file; null: it is of another kind. */
+export function fileOf(url: string): string | null {
+  return /^sqlite:(?:\/\/(?=\/))?(.+)$/i.exec(url)?.[1] ?? null
 }
 
 /** What a repair reads from beside the store (tools/repair-source.ts). */

@@ -102,6 +102,8 @@ const calls: readonly (readonly [string, readonly string[]])[] = [
   ['query', ['workflow/greet/one', 'status']],
   ['backup', ['all.rpb']],
   ['restore', ['all.rpb', '--url', 'sqlite:restored.db']],
+  ['ship', ['shipped', '--once']],
+  ['restore', ['shipped', '--into', 'sqlite:again.db']],
   ['signal', ['waits/three', 'go']],
   ['terminate', ['waits/two', '--yes']],
   ['cancel', ['few']],

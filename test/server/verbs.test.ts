@@ -64,6 +64,7 @@ const verbs: Readonly<Record<string, readonly string[] | string>> = {
   move: 'goes to a file or store of the machine',
   tiers: 'goes through the whole store, to places with keys of the machine',
   backup: 'goes to a file of the machine',
+  ship: 'runs until it is stopped, to places with keys of the machine',
   restore: 'comes from a file of the machine',
   keys: 'tells of keys, which stay on the machine',
   rekey: 'needs keys, which stay on the machine',

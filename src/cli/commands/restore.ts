@@ -1,12 +1,22 @@
-// reprise restore: a backup into an empty store. Interrupted, the same command goes on where it was.
+// reprise restore: a backup into an empty store, or what was shipped into a new file. Interrupted, the same command goes on
+// where it was.
 
-import type { Command } from '../command.ts'
-import { exit } from '../exit.ts'
-import { count } from '../format.ts'
+import { statSync } from 'node:fs'
+import { RepriseError } from '../../core/errors.ts'
+import { isObjectStore } from '../../engine/open-store.ts'
+import type { Point } from '../../engine/ship/target.ts'
+import { ByteBar } from '../byte-bar.ts'
+import { type Command, type Invocation, text } from '../command.ts'
+import { exit, UsageError } from '../exit.ts'
+import { count, ms } from '../format.ts'
+import { keysOf, urlOf } from '../store.ts'
 
 const tellEveryMs = 2000
 
-const restore: Command = async ({ engine, args, output }) => {
+const restore: Command = async (invocation) => {
+  const { engine, args, output, options } = invocation
+  if (await isShipped(args[0]!)) return await restoreFromShipped(invocation)
+  if (text(options, 'at') !== undefined) throw new UsageError('--at is for what was shipped: a backup has one moment')
   let toldAt = Date.now()
   const report = await engine.restore(args[0]!, {
     onProgress: ({ timeline, timelines }) => {
@@ -24,3 +34,41 @@ const restore: Command = async ({ engine, args, output }) => {
 }
 
 export default restore
+
+/** A folder, or a prefix with records. Whatever else is wrong with it is told by whoever reads it. */
+async function isShipped(place: string): Promise<boolean> {
+  if (!isObjectStore(place)) return statSync(place, { throwIfNoEntry: false })?.isDirectory() ?? false
+  const { isShipPlace } = await import('../../engine/ship/ship.ts')
+  return await isShipPlace(place)
+}
+
+async function restoreFromShipped({ args, output, options }: Invocation): Promise<number> {
+  const { restoreShipped } = await import('../../engine/ship/ship.ts')
+  const into = text(options, 'into') ?? urlOf({ url: text(options, 'url') })
+  const keys = keysOf({ keys: text(options, 'keys') })
+  const given = text(options, 'at')
+  const bar = new ByteBar('restore', 0)
+  const report = await restoreShipped(args[0]!, into, {
+    ...(keys && { keys }),
+    ...(given !== undefined && { at: pointOf(given) }),
+    onProgress: ({ bytes, bytesAll }) => bar.at(bytes, bytesAll),
+  }).finally(() => bar.end())
+  output.result(report, () => {
+    const at = new Date(report.at).toISOString()
+    output.line(`restored ${report.file} as of ${at}, position ${report.position}, in ${ms(report.ms)}`)
+  })
+  for (const { base, why } of report.skipped) output.note(`base ${base} could not be used: ${why}`)
+  if (report.lost === null) return exit.ok
+  const { from, to, why } = report.lost
+  output.note(`lost: ${from === to ? `record ${from}` : `records ${from} to ${to}`}, since ${why}`)
+  return exit.partly
+}
+
+/** 2026-01-31T12:00:00Z, a position in the feed, or #12 for a record. */
+function pointOf(given: string): Point {
+  if (/^\d+$/.test(given)) return { position: Number(given) }
+  if (/^#\d+$/.test(given)) return { record: Number(given.slice(1)) }
+  const time = Date.parse(given)
+  if (!Number.isNaN(time)) return { time }
+  throw new RepriseError('INVALID_ARGUMENT', '--at must be a time (2026-01-31T12:00:00Z), a position or #RECORD', {})
+}

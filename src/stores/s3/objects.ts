@@ -1,51 +1,8 @@
-// What the chunk store needs of an object store, in five promises. The client (client.ts) keeps them over HTTP; tests keep
-// them in memory, with every fault that they want.
+// Does an object store obey conditions? What it must do otherwise is in core/objects.ts.
 
-export interface ObjectRow {
-  readonly key: string
-  readonly bytes: number
-  /** By the clock of the object store, milliseconds since 1970. */
-  readonly modifiedAt: number
-}
+import type { Objects } from '../../core/objects.ts'
 
-/** A part of an object: from a place on, or the last bytes of it. */
-export type Range = { readonly from: number; readonly bytes: number } | { readonly last: number }
-
-export interface Objects {
-  /** For people: never with keys. */
-  readonly name: string
-  readonly meter: Meter
-  /**
-   * Durable, and seen by every read that begins after it resolved. With `onlyNew` it is refused (false) where the key has an
-   * object already; a store that ignores that condition is found by `probeConditions`.
-   */
-  put(key: string, bytes: Uint8Array, onlyNew?: boolean): Promise<boolean>
-  /** Null: there is none. Fewer bytes than asked for, only where the object ends. */
-  get(key: string, range?: Range): Promise<Uint8Array | null>
-  /** In the order of their keys, every page of them. */
-  list(prefix: string): Promise<ObjectRow[]>
-  /** Those that are not there are passed over. */
-  delete(keys: readonly string[]): Promise<void>
-  /** Milliseconds since 1970, as the object store has them; of the last answer. */
-  now(): number
-}
-
-/** What was asked of the object store by this process: it is what it costs. */
-export interface Meter {
-  puts: number
-  gets: number
-  lists: number
-  deletes: number
-  /** Requests that were sent again, or a second time because the first was slow. They are in the counts above. */
-  retries: number
-  hedges: number
-  bytesOut: number
-  bytesIn: number
-}
-
-export function newMeter(): Meter {
-  return { puts: 0, gets: 0, lists: 0, deletes: 0, retries: 0, hedges: 0, bytesOut: 0, bytesIn: 0 }
-}
+export { type Meter, newMeter, type ObjectRow, type Objects, type Range } from '../../core/objects.ts'
 
 /** Whether writes that must be new are refused where something is there. Leaves one small object. */
 export async function probeConditions(objects: Objects): Promise<boolean> {

@@ -187,7 +187,7 @@ function readAt(handle: number, offset: number, length: number): View {
 }
 
 /** The running checksum of the log, over pairs of 32-bit words. */
-class Checksum {
+export class Checksum {
   readonly #isBigEndian: boolean
   #first: number
   #second: number

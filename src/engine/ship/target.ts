@@ -1,0 +1,47 @@
+// Which record a restore goes up to: the newest, or the last one of a time or of a position in the feed.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { RecordHead } from '../../core/ship/record.ts'
+import { readOr, type ShipLog } from './log.ts'
+
+/** A moment: by the clock of the shipper (milliseconds since 1970), by the feed, or by the number of a record. */
+export type Point = { readonly time: number } | { readonly position: number } | { readonly record: number }
+
+export interface Target {
+  readonly number: number
+  /** What was asked for; more, where the last records cannot be read. */
+  readonly of: number
+}
+
+/** Throws NOT_FOUND: it lies before what is kept. */
+export async function findTarget(log: ShipLog, oldest: number, newest: number, point?: Point): Promise<Target> {
+  if (!point) return { number: newest, of: newest }
+  if ('record' in point) {
+    const number = Math.min(point.record, newest)
+    if (number < oldest) throw before(log, 'record', point.record)
+    return { number, of: number }
+  }
+  const isWithin = (head: RecordHead) => ('time' in point ? head.at <= point.time : head.position <= point.position)
+  // By halves: neither times nor positions go back.
+  let [low, high] = [oldest - 1, newest]
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2)
+    const found = await soundFrom(log, middle, high)
+    if (found && isWithin(found.head)) low = found.number
+    else high = middle - 1
+  }
+  if (low < oldest) throw before(log, 'time' in point ? 'time' : 'position', Object.values(point)[0])
+  return { number: low, of: low }
+}
+
+async function soundFrom(log: ShipLog, from: number, to: number) {
+  for (let number = from; number <= to; number++) {
+    const found = await readOr(log, number)
+    if (typeof found !== 'string') return found
+  }
+  return null
+}
+
+function before(log: ShipLog, what: string, given: unknown): RepriseError {
+  return new RepriseError('NOT_FOUND', `${log.objects.name} does not go back to that ${what}`, { [what]: given })
+}

@@ -243,7 +243,7 @@ const kinds = {
   },
   CHECKSUM_MISMATCH: {
     remedy: 'retry',
-    hint: 'The bytes that arrived are not those of the checksum. None of them were kept: send them again.',
+    hint: 'The bytes that arrived are not those of the checksum. None of them were kept: transfer them again.',
   },
   SHIP_FENCED: {
     remedy: 'stop',

@@ -41,7 +41,8 @@ export async function openPlaced(url: string, options: StoreOptions): Promise<Pl
   const folder = options.blobs ? await openChunkFolder(options.blobs, namespace) : null
   const store = await openByScheme(scheme, url, namespace, options)
   try {
-    return await withChunks(store, sha256, folder, options.areChunksLost ?? false)
+    const placed = await withChunks(store, sha256, folder, options.areChunksLost ?? false)
+    return folder?.meter ? { ...placed, requests: folder.meter } : placed
   } catch (error) {
     await store.close()
     throw error

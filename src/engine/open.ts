@@ -27,7 +27,7 @@ import { sealsWith, signOf } from './seal/rekey.ts'
 import { Sealer } from './seal/seal.ts'
 import { sealedStore } from './seal/store.ts'
 import { checkpointsOnly, Segments } from './segments/catalog.ts'
-import { TieredBlobs } from './tiers/blobs.ts'
+import { TieredBlobs, type TierRequests } from './tiers/blobs.ts'
 import { meetTiers } from './tiers/policy.ts'
 import { keepHouse } from './tools/housekeeping.ts'
 import { ReportLog } from './tools/report-log.ts'
@@ -41,6 +41,8 @@ export interface Ports {
   readonly store: Store
   /** Of the store; 'default' if left out. A repair looks for copies under the same name. */
   readonly namespace?: string
+  /** What was asked of the object store in which its chunks lie, if they lie in one. */
+  readonly requests?: TierRequests
   readonly clock?: Clock
   readonly random?: Random
   readonly hash?: Hash
@@ -59,8 +61,11 @@ export async function open(url?: string | Options, given: Options = {}): Promise
   const options = typeof url === 'object' ? url : given
   checkOpenOptions(options)
   const location = locationOf(typeof url === 'object' ? undefined : url, options.shards)
-  const { store, isAlone } = await openPlaced(location, options)
-  const engine = createEngine({ store, namespace: options.namespace ?? 'default' }, options)
+  const { store, isAlone, requests } = await openPlaced(location, options)
+  const engine = createEngine(
+    { store, namespace: options.namespace ?? 'default', ...(requests && { requests }) },
+    options,
+  )
   let mirror: string | null = null
   try {
     const { kernel } = hostOf(engine)
@@ -116,7 +121,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
   if (redundancy) redundancy.isOn = options.redundancy ?? true
   if (redundancy && ports.store.blobs.isDurable && options.redundancy === undefined) redundancy.blobs.isOn = false
   const inner: Store = redundancy ?? sealed
-  const tiers = new TieredBlobs(inner.blobs)
+  const tiers = new TieredBlobs(inner.blobs, ports.requests ?? null)
   // All else as it is, redundancy included: only the chunks are looked for in more than one place, and segments of history
   // are no checkpoints.
   const store: Store = Object.create(inner, {

@@ -45,6 +45,8 @@ const families = {
     kind: 'counter',
     help: 'Results that memos were asked for in this process, by memo and where they were',
   },
+  reprise_tier_requests_total: { kind: 'counter', help: 'Requests to object stores by this process, by tier and kind' },
+  reprise_tier_bytes_total: { kind: 'counter', help: 'Bytes to and from object stores, by tier and direction' },
   reprise_http_streams: { kind: 'gauge', help: 'Clients that follow the feed' },
   reprise_workers: { kind: 'gauge', help: 'Workers, by state' },
   reprise_queue_timelines: { kind: 'gauge', help: 'Timelines of a queue, by state' },
@@ -111,6 +113,7 @@ export class Metrics {
     const at = this.#now()
     if (!this.#store || at - this.#store.at > storeEveryMs) this.#store = { at, lines: this.#askStore(engine) }
     await this.#store.lines
+    this.#tiers(engine)
     if (this.#publishedAt !== null) {
       this.set('reprise_recovery_point_age_seconds', Math.max(0, at - this.#publishedAt) / 1000)
     }
@@ -179,6 +182,18 @@ export class Metrics {
     this.#values.delete('reprise_queue_oldest_seconds')
     const now = hostOf(engine).kernel.worker.now()
     for (const row of queues) this.#queue(row, now)
+  }
+
+  /** What object stores charge for. */
+  #tiers(engine: Reprise): void {
+    for (const { tier, requests } of hostOf(engine).kernel.tiers.requests()) {
+      const { puts, gets, lists, deletes, retries, hedges, bytesOut, bytesIn } = requests
+      for (const [kind, count] of Object.entries({ puts, gets, lists, deletes, retries, hedges })) {
+        this.set('reprise_tier_requests_total', count, { tier, kind })
+      }
+      this.set('reprise_tier_bytes_total', bytesOut, { tier, direction: 'out' })
+      this.set('reprise_tier_bytes_total', bytesIn, { tier, direction: 'in' })
+    }
   }
 
   #queue({ queue, timelines, running, due, oldestAt }: QueueRow, now: number): void {

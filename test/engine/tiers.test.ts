@@ -51,6 +51,10 @@ it('A8.3: all but the newest so many go to the colder place, are read from there
   expect(tiers[1]!.moved).toBeGreaterThan(2)
   expect(tiers[1]!.failed).toBe(0)
   const after = await rp.tiers({ dryRun: true })
+  // What it says after moving is what lies there then.
+  expect(tiers.map(({ chunks, bytes }) => [chunks, bytes])).toEqual(
+    after.tiers.map(({ chunks, bytes }) => [chunks, bytes]),
+  )
   expect(after.tiers[0]!.bytes).toBeLessThan(before.tiers[0]!.bytes * 0.7)
   expect(after.tiers[1]!.chunks).toBe(tiers[1]!.moved)
   await rp.close()

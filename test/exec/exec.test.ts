@@ -200,7 +200,7 @@ it('C12: a folder that holds the program’s own directory is refused, and so is
     [{ command: [] }, 'a list of words'],
     [{ when: 'marker' }, 'a marker is named'],
     [{ when: 'word', every: '1m' }, 'every cannot go with word'],
-    [{ keep: 0 }, 'keep must be at least 1'],
+    [{ keep: 1 }, 'keep must be at least 2'],
     [{ retries: -1 }, 'retries must be at least 0'],
   ]
   for (const [options, words] of bad) expect(() => shell('true', options)).toThrow(words)

@@ -7,8 +7,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { open } from '../../src/index.ts'
+import { open, timeline } from '../../src/index.ts'
 import { save } from '../../src/layers/save/index.ts'
+import { entriesAfter } from '../../src/operations/history.ts'
 import { S3Client } from '../../src/stores/s3/client.ts'
 import { joinUrl, locate } from '../../src/stores/s3/location.ts'
 import { type FaultyProxy, newBucket, startProxy, startS3 } from './support.ts'
@@ -39,6 +40,11 @@ afterEach(() => rmSync(folder, { recursive: true, force: true }))
 const start = (options = {}) =>
   open(`sqlite:${join(folder, 'app.db')}`, { blobs: place, housekeeping: false, ...options })
 const states = save<{ readonly n: number; readonly text: string }>('state', { keep: 3 })
+const notes = timeline('notes', {
+  initial: () => ({ sum: 0 }),
+  apply: ({ sum }, { n }: { readonly type: 'noted'; readonly n: number }) => ({ sum: sum + n }),
+  retain: { checkpoints: 2, history: 'tiered' },
+})
 const textOf = (n: number, size = 4000) =>
   Array.from({ length: size }, (_, i) => `${n}:${(i * 7919 * n) % 99991}`).join(' ')
 
@@ -129,6 +135,65 @@ describe.skipIf(server === null)(`a store with its chunks in an object store (${
     const patient = await start({ blobs: undefined })
     expect((await (await patient.open(states)).latest()).value.n).toBe(3)
     await patient.close()
+  })
+
+  it('A8.3: history moves to the object store in few requests, and is replayed and forked from there', async () => {
+    const rp = await start({ blobs: undefined, tiers: { cold: { at: place, history: true } } })
+    const written = await rp.open(notes, 'a')
+    for (let n = 1; n <= 30; n++) {
+      await written.append({ type: 'noted', n })
+      if (n % 10 === 0) await written.checkpoint()
+    }
+    await written.close()
+    const before = proxy.requests.length
+    const { tiers, history } = await rp.tiers()
+    expect(history).toMatchObject({ tier: 'cold', segments: 1, moved: 20, refused: [] })
+    // Whose place it is, what is there, one pack, and reading it back.
+    expect(proxy.requests.length - before).toBeLessThanOrEqual(9)
+    const asked = tiers[1]!.requests!
+    expect(asked.puts + asked.gets + asked.lists + asked.deletes).toBeGreaterThanOrEqual(proxy.requests.length - before)
+    await rp.fork({ timeline: 'notes/a', seq: 7 }, 'b')
+    expect((await rp.open(notes, 'b')).state).toEqual({ sum: 28 })
+    expect(await rp.verify()).toMatchObject({ ok: true })
+    await rp.close()
+    // The server is away: what lies in the database goes on, and what lies there is neither read nor taken for lost.
+    const patient = await start({ blobs: undefined })
+    proxy.fault = () => 403
+    expect((await patient.open(notes, 'a')).state).toEqual({ sum: 465 })
+    await expect(patient.fork({ timeline: 'notes/a', seq: 8 }, 'c')).rejects.toMatchObject({ name: 'RepriseError' })
+    proxy.fault = () => 'pass'
+    await patient.close()
+  })
+
+  it('G1: killed at its requests, a process that moves history has lost none of it', async () => {
+    const program = fileURLToPath(new URL('../programs/s3-history.mjs', import.meta.url))
+    const kills = process.env.S3_KILLS === 'all' ? Array.from({ length: 40 }, (_, i) => i + 3) : [9, 12, 15, 19]
+    for (const k of kills) {
+      const file = join(folder, `history-${k}.db`)
+      const at = joinUrl(place, `history-${k}`)
+      const argument = JSON.stringify({ file, at, count: 25 })
+      const child = spawn(process.execPath, [program, argument], { stdio: ['ignore', 'pipe', 'inherit'] })
+      const from = proxy.requests.length
+      proxy.fault = ({ number }) => {
+        if (number - from === k) child.kill('SIGKILL')
+        return number - from >= k ? 'lost' : 'pass'
+      }
+      let output = ''
+      child.stdout.on('data', (piece) => {
+        output += piece
+      })
+      await new Promise((resolve) => void child.once('exit', resolve))
+      proxy.fault = () => 'pass'
+      const acknowledged = Number(output.trim().split('\n').at(-1)?.split(' ')[1] ?? 0)
+      const rp = await open(`sqlite:${file}`, { housekeeping: false, lease: '1s' })
+      expect((await rp.verify()).faults, `killed at request ${k}`).toEqual([])
+      const seqs: number[] = []
+      const head = await rp.head('notes/a')
+      if (head) for await (const { seq } of entriesAfter(rp, head, 0)) seqs.push(seq)
+      expect(seqs, `killed at request ${k}`).toEqual(Array.from({ length: seqs.length }, (_, i) => i + 1))
+      expect(seqs.length, `killed at request ${k}`).toBeGreaterThanOrEqual(acknowledged)
+      await rp.close()
+    }
   })
 
   it('G1: killed at its requests, a process has lost nothing that it acknowledged', async () => {

@@ -132,6 +132,7 @@ const calls: readonly (readonly [id: string, path: string, ask: Ask, told: objec
   ['listWorkers', '/v1/workers', {}, { workers: [{ isAlive: true }] }],
   ['listConsumers', '/v1/consumers', {}, { consumers: [] }],
   ['listCaches', '/v1/caches', {}, { caches: [], memos: [] }],
+  ['listTiers', '/v1/tiers', {}, { isDryRun: true, history: { tier: null, segments: 0 } }],
   ['listSettings', '/v1/settings', {}, {}],
   ['readLog', '/v1/log?limit=5', {}, {}],
   ['verify', '/v1/verify', { body: {} }, { ok: true, faults: [] }],

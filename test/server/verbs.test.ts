@@ -62,7 +62,7 @@ const verbs: Readonly<Record<string, readonly string[] | string>> = {
   rebuild: 'needs the code of a projection, in a process of its own',
   group: 'acts on many timelines at once: a decision for a person at the machine',
   move: 'goes to a file or store of the machine',
-  tiers: 'goes through the whole store, to places with keys of the machine',
+  tiers: ['listTiers'],
   backup: 'goes to a file of the machine',
   ship: 'runs until it is stopped, to places with keys of the machine',
   restore: 'comes from a file of the machine',

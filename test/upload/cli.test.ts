@@ -75,8 +75,16 @@ test('an upload and a download that are killed go on where they stopped', async 
   await killWhen(
     ['download', sent.url, 'b.bin'],
     at,
-    () => (statSync(part, { throwIfNoEntry: false })?.size ?? 0) > 1_000_000,
+    () => (statSync(part, { throwIfNoEntry: false })?.size ?? 0) > 3_000_000,
   )
+  // Something wrote into the part meanwhile: it is not gone on with.
+  const damaged = readFileSync(part)
+  damaged[1000]! ^= 1
+  writeFileSync(join(place.folder, 'c.bin.part'), damaged)
+  writeFileSync(join(place.folder, 'c.bin.part.json'), readFileSync(`${part}.json`))
+  expect((await json('download', sent.url, 'c.bin')).resumedFrom).toBe(0)
+  expect(sha256(readFileSync(join(place.folder, 'c.bin')))).toBe(sha256(bytes))
+
   const got = await json('download', sent.url, 'b.bin')
   expect(got.resumedFrom).toBeGreaterThan(0)
   expect(sha256(readFileSync(join(place.folder, 'b.bin')))).toBe(sha256(bytes))
@@ -106,6 +114,39 @@ test('a download starts again where the server has other bytes by now, and a ref
   expect(unknown.stderr).toContain('UNAUTHENTICATED')
   expect((await cli(['upload', 'nothing.bin', endpoint], at)).code).toBe(4)
   expect((await cli(['upload', 'large.bin', 'ftp://x'], at)).code).toBe(2)
+}, 60_000)
+
+test('a download that is put together from several answers must have the digest that the server says', async () => {
+  const place = await placeOn('sqlite', cleanups)
+  const whole = randomBytes(300_000)
+  const told = { digest: createHash('sha256').update(whole).digest('base64'), wanted: [] as unknown[], isCut: true }
+  let sent = whole
+  const server = createServer(({ headers }, response) => {
+    const from = Number(/^bytes=(\d+)-/.exec(headers.range ?? '')?.[1] ?? 0)
+    told.wanted.push(headers['want-repr-digest'])
+    response.writeHead(from > 0 ? 206 : 200, {
+      etag: '"one"',
+      'content-length': String(sent.length - from),
+      ...(from > 0 && { 'content-range': `bytes ${from}-${sent.length - 1}/${sent.length}` }),
+      ...(headers['want-repr-digest'] && { 'repr-digest': `sha-256=:${told.digest}:` }),
+    })
+    if (!told.isCut) return response.end(sent.subarray(from))
+    told.isCut = false
+    return response.write(sent.subarray(0, 100_000), () => response.destroy())
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  cleanups.push(() => new Promise((resolve) => server.close(resolve)))
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/x`
+  const at = { cwd: place.folder, env: {} }
+  expect((await cli(['download', url, 'sound'], at)).code).toBe(0)
+  expect(sha256(readFileSync(join(place.folder, 'sound')))).toBe(sha256(whole))
+  expect(told.wanted.at(-1)).toBe('sha-256=10')
+  // From here on it sends other bytes than it says, under the same tag.
+  sent = Buffer.from(whole.map((byte) => byte ^ 1))
+  told.isCut = true
+  const refused = await cli(['download', url, 'other'], at)
+  expect([refused.code === 0, refused.stderr.includes('CHECKSUM_MISMATCH')]).toEqual([false, true])
+  expect(existsSync(join(place.folder, 'other'))).toBe(false)
 }, 60_000)
 
 test('commands for every timeline work on uploads', async () => {

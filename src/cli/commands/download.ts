@@ -1,7 +1,11 @@
 // reprise download URL FILE: gets a file from any server that gives ranges. What came so far lies in FILE.part, and what it is a
-// part of in FILE.part.json: a command that was killed goes on there, unless the server has other bytes by now.
+// part of in FILE.part.json, with the digest of what was written by then: a command that was killed goes on there, unless the
+// server has other bytes by now, or the part is no longer what came. A server that can tells the digest of the whole file
+// (RFC 9530) to whoever goes on, and what was put together must have it.
 
-import { open, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { createHash, type Hash } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import { open, readFile, rename, rm, stat, truncate, writeFile } from 'node:fs/promises'
 import { basename } from 'node:path'
 import { RepriseError } from '../../core/errors.ts'
 import { ByteBar } from '../byte-bar.ts'
@@ -14,7 +18,13 @@ import { ask, Broken, expectStatus, insist, type Way, wayTo } from '../transfer.
 interface Note {
   readonly url: string
   readonly etag: string
+  /** So many bytes of the part were written, and had this SHA-256. */
+  readonly at?: number
+  readonly sha256?: string
 }
+
+/** The note is written anew after so many bytes: as much may come twice. A note that is ahead of the disk does not fit. */
+const noteBytes = 1024 * 1024
 
 const download: Command = async ({ args, options, output, env }) => {
   const [address, file] = args as [string, string]
@@ -32,12 +42,19 @@ const download: Command = async ({ args, options, output, env }) => {
     const bar = new ByteBar(basename(file), from)
     const progress = (at: number, total: number | null) => bar.at(at, total)
     try {
-      await insist(
-        () => getting.get(progress, stop.signal),
-        () => getting.at,
-        (why) => output.note(why),
-        stop.signal,
-      )
+      for (let isSound = false, attempt = 1; !isSound; attempt++) {
+        await insist(
+          () => getting.get(progress, stop.signal),
+          () => getting.at,
+          (why) => output.note(why),
+          stop.signal,
+        )
+        isSound = await getting.isSound()
+        if (isSound) break
+        if (attempt === 2) throw mismatch(address)
+        output.note('what came has another digest than the server says: starting again')
+        await getting.startOver()
+      }
     } finally {
       bar.end()
     }
@@ -57,10 +74,22 @@ const download: Command = async ({ args, options, output, env }) => {
 
 export default download
 
+function mismatch(address: string): RepriseError {
+  const what = `${address}: what came twice has another digest than the server says`
+  return new RepriseError('CHECKSUM_MISMATCH', what, {})
+}
+
 class Getting {
   readonly #way: Way
   readonly #file: string
   #etag: string | null = null
+  /** Of what lies in the part. */
+  #hash: Hash = createHash('sha256')
+  #notedAt = 0
+  /** As the server said it, in base64. */
+  #expected: string | null = null
+  /** What was put together was not what the server has: this time it must be. */
+  #isDoubted = false
   at = 0
 
   constructor(way: Way, file: string) {
@@ -80,15 +109,35 @@ class Getting {
   async begin(): Promise<number> {
     const size = await sizeOf(this.#part)
     const note = await this.#noted()
-    if (size === null || note === null) return 0
+    if (size === null || note?.at === undefined || note.at > size) return 0
+    const hash = createHash('sha256')
+    if (note.at > 0) for await (const piece of createReadStream(this.#part, { end: note.at - 1 })) hash.update(piece)
+    // Something else wrote there, or the disk lost it: nothing of it is gone on with.
+    if (hash.copy().digest('hex') !== note.sha256) return 0
+    // What came after the note has no digest to go by.
+    await truncate(this.#part, note.at)
+    this.#hash = hash
     this.#etag = note.etag
-    this.at = size
-    return size
+    this.#notedAt = note.at
+    this.at = note.at
+    return note.at
+  }
+
+  /** What lies there is what the server has, as far as it says. */
+  async isSound(): Promise<boolean> {
+    return this.#expected === null || this.#hash.copy().digest('base64') === this.#expected
+  }
+
+  startOver(): Promise<void> {
+    this.#isDoubted = true
+    return this.#startOver(null)
   }
 
   async get(told: (at: number, total: number | null) => void, signal: AbortSignal): Promise<void> {
     const asked = this.#etag !== null && this.at > 0
     const headers: Record<string, string> = asked ? { range: `bytes=${this.at}-`, 'if-range': this.#etag! } : {}
+    // The whole file is read for it there: only for what is put together from several answers.
+    if (asked || this.#isDoubted) headers['want-repr-digest'] = 'sha-256=10'
     const response = await expectStatus(await ask(this.#way, this.#way.url, { headers, signal }), 200, 206, 416)
     const range = /^bytes (?:(\d+)-\d+|\*)\/(\d+)$/.exec(response.headers.get('content-range') ?? '')
     if (response.status === 416) {
@@ -99,7 +148,9 @@ class Getting {
     }
     if (response.status === 206 && Number(range?.[1]) !== this.at)
       throw new RepriseError('REFUSED', 'the server sent another range than was asked for', {})
+    const digest = /(?:^|,)\s*sha-256=:([0-9a-z+/=]+):/i.exec(response.headers.get('repr-digest') ?? '')?.[1]
     if (response.status === 200) await this.#startOver(strongTag(response.headers.get('etag')))
+    this.#expected = digest ?? this.#expected
     const length = Number(response.headers.get('content-length') ?? Number.NaN)
     const total = range ? Number(range[2]) : Number.isSafeInteger(length) ? length : null
     await this.#take(response, total, told)
@@ -124,14 +175,17 @@ class Getting {
     try {
       for await (const piece of (response.body ?? []) as AsyncIterable<Uint8Array>) {
         await handle.writeFile(piece)
+        this.#hash.update(piece)
         this.at += piece.length
         told(this.at, total)
+        if (this.at - this.#notedAt >= noteBytes) await this.#note()
       }
     } catch (error) {
       throw new Broken((error as Error).message)
     } finally {
       await handle.sync()
       await handle.close()
+      await this.#note()
     }
   }
 
@@ -141,7 +195,20 @@ class Getting {
     await rm(this.#part, { force: true })
     this.at = 0
     this.#etag = etag
-    if (etag !== null) await writeFile(this.#noteFile, JSON.stringify({ url: this.#way.url.href, etag } satisfies Note))
+    this.#hash = createHash('sha256')
+    this.#expected = null
+    await this.#note()
+  }
+
+  /** After what it tells of was written. */
+  async #note(): Promise<void> {
+    const { at } = this
+    this.#notedAt = at
+    if (this.#etag === null) return
+    const sha256 = this.#hash.copy().digest('hex')
+    const note: Note = { url: this.#way.url.href, etag: this.#etag, at, sha256 }
+    await writeFile(`${this.#noteFile}.new`, JSON.stringify(note))
+    await rename(`${this.#noteFile}.new`, this.#noteFile)
   }
 
   async #noted(): Promise<Note | null> {

@@ -23,6 +23,14 @@ const tiers: Command = async ({ engine, options, output }) => {
           : '-',
       ]),
     )
+    const { history } = report
+    if (history.segments > 0 || history.moved > 0) {
+      const moved = `${count(history.moved, 'entry', 'entries')} ${dryRun ? 'would move' : 'moved'}`
+      output.note(
+        `history: ${count(history.segments, 'segment')}, ${bytes(history.bytes)} in ${history.tier ?? '-'}; ${moved}`,
+      )
+    }
+    for (const { timeline, why } of history.refused) output.note(`history of ${timeline} stays: ${why}`)
     if (report.tiers.length === 1) output.note('this store has no colder places: name them with tiers in open()')
     else if (dryRun) output.note('nothing was moved; reprise tiers --yes does it')
   })

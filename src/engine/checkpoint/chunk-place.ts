@@ -41,6 +41,8 @@ export interface PlacedStore {
   readonly store: Store
   /** No other store has chunks in the same place: what this one does not name, nobody does. */
   readonly isAlone: boolean
+  /** What was asked of the object store in which its chunks lie. */
+  readonly requests?: TierRequests | undefined
 }
 
 interface Note {

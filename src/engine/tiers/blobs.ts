@@ -11,6 +11,8 @@ export interface TierPlace {
   readonly at: string
   /** When it is first needed: a store opens, and reads what is its own, also while a colder place is away. */
   open(): Promise<OpenPlace>
+  /** What this process asked of it so far; null: nothing, or it is no object store. */
+  asked?(): TierRequests | null
 }
 
 export interface OpenPlace {
@@ -41,8 +43,19 @@ export class TieredBlobs implements Blobs {
   /** What is read from a colder place is put into the first as well. */
   pullsBack = false
 
-  constructor(hot: Blobs) {
+  readonly #hotMeter: TierRequests | null
+
+  constructor(hot: Blobs, hotMeter: TierRequests | null = null) {
     this.hot = hot
+    this.#hotMeter = hotMeter
+  }
+
+  /** What this process asked of each object store so far, without asking anything of it. */
+  requests(): { readonly tier: string; readonly requests: TierRequests }[] {
+    const all = [{ tier: 'hot', requests: this.#hotMeter }].concat(
+      this.places.map(({ name, asked }) => ({ tier: name, requests: asked?.() ?? null })),
+    )
+    return all.flatMap(({ tier, requests }) => (requests ? [{ tier, requests: { ...requests } }] : []))
   }
 
   get batchBytes(): number | undefined {
@@ -138,7 +151,8 @@ export class TieredBlobs implements Blobs {
 
   /** All places, the store's own first. */
   async opened(): Promise<OpenPlace[]> {
-    return [{ blobs: this.hot, isOwn: true }, ...(await Promise.all(this.places.map((place) => place.open())))]
+    const hot = { blobs: this.hot, isOwn: true, ...(this.#hotMeter && { meter: this.#hotMeter }) }
+    return [hot, ...(await Promise.all(this.places.map((place) => place.open())))]
   }
 
   /** A courtesy: what cannot be put there is read from the colder place again. */

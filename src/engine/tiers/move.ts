@@ -68,9 +68,14 @@ export async function moveTiers(kernel: Kernel, options: MoveTiersOptions = {}):
   const reports = places.map(({ name, at, isOwn }) => ({
     ...{ name, at: shown(at), chunks: 0, bytes: 0, moved: 0, movedBytes: 0, failed: 0, isOwn },
   }))
+  const takes = rules.findLastIndex(({ rule }) => rule?.history === true) + 1
+  const history = await moveHistories(kernel, takes > 0 ? places[takes]! : null, options)
+  // The warmest first: what moves is counted where it arrives.
   for (const [from, place] of places.entries()) {
     const due = places.map(() => [] as { digest: Digest; bytes: number }[])
     for await (const row of rowsOf(place.blobs)) {
+      reports[from]!.chunks += 1
+      reports[from]!.bytes += row.bytes
       const to = wanted.get(toHex(row.digest)) ?? from
       const isResting = row.touchedAt >= now - (options.restMs ?? restMs)
       if (to > from && !isResting && places[to]!.isOwn && place.isOwn) due[to]!.push(row)
@@ -83,16 +88,14 @@ export async function moveTiers(kernel: Kernel, options: MoveTiersOptions = {}):
         const names = new Set(moved.map(toHex))
         reports[to]!.moved += moved.length
         reports[to]!.failed += digests.length - moved.length
-        for (const { digest, bytes } of batch) if (names.has(toHex(digest))) reports[to]!.movedBytes += bytes
+        for (const { digest, bytes } of batch) {
+          if (!names.has(toHex(digest))) continue
+          reports[to]!.movedBytes += bytes
+          if (options.dryRun) continue
+          reports[from]!.chunks -= 1
+          reports[from]!.bytes -= bytes
+        }
       }
-    }
-  }
-  const takes = rules.findLastIndex(({ rule }) => rule?.history === true) + 1
-  const history = await moveHistories(kernel, takes > 0 ? places[takes]! : null, options)
-  for (const [i, { blobs }] of places.entries()) {
-    for await (const { bytes } of rowsOf(blobs)) {
-      reports[i]!.chunks += 1
-      reports[i]!.bytes += bytes
     }
   }
   const moved = reports.reduce((sum, each) => sum + each.moved, 0)

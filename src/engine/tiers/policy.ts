@@ -12,7 +12,7 @@ import type { Kernel } from '../kernel.ts'
 import { checkBlobs, isObjectStore, openChunkFolder } from '../open-store.ts'
 import { changeNotes } from '../seal/key-notes.ts'
 import { sealedBlobs } from '../seal/store.ts'
-import type { OpenPlace, TierPlace } from './blobs.ts'
+import type { OpenPlace, TierPlace, TierRequests } from './blobs.ts'
 
 /** What goes to a colder place: checkpoints to which any of these applies. */
 export interface TierOptions {
@@ -151,19 +151,23 @@ async function ruleOf(kernel: Kernel, name: string, options: TierOptions, stored
 
 function placeOf(kernel: Kernel, rule: TierRule): TierPlace {
   let opening: Promise<OpenPlace> | null = null
+  let meter: TierRequests | null = null
   return {
     name: rule.name,
     at: rule.at,
     async open() {
       opening ??= openPlace(kernel, rule)
       try {
-        return await opening
+        const place = await opening
+        meter = place.meter ?? null
+        return place
       } catch (error) {
         // It may be back the next time.
         opening = null
         throw error
       }
     },
+    asked: () => meter,
   }
 }
 

@@ -17,7 +17,7 @@ export interface ExecOptions {
   readonly directory?: string
   /** Beside those of this process. */
   readonly env?: Readonly<Record<string, string>>
-  /** The last N captures stay (at least two always do); 3 if left out. Savepoints stay besides. */
+  /** The last N captures stay, at least 2; 3 if left out. Savepoints stay besides. */
   readonly keep?: number
   /**
    * What says that its files belong together: nothing has changed for `quiet` (the default), a file got its name, the file
@@ -78,7 +78,9 @@ export function specOf(name: string, options: ExecOptions): ExecSpec {
     throw invalid('a marker is named with when: "marker", and only with it', { when, marker })
   if (every !== undefined && (when === 'marker' || when === 'word'))
     throw invalid(`every cannot go with ${when}: that alone says when the files are complete`, { when })
-  if (!Number.isSafeInteger(keep) || keep < 1) throw invalid(`keep must be at least 1 (got ${keep})`, { keep })
+  if (!Number.isSafeInteger(keep) || keep < 2) {
+    throw invalid(`keep must be at least 2 (got ${keep}): a damaged capture needs one to fall back to`, { keep })
+  }
   if (!Number.isSafeInteger(retries) || retries < 0)
     throw invalid(`retries must be at least 0 (got ${retries})`, { retries })
   const directory = resolve(options.directory ?? '.')

@@ -46,7 +46,7 @@ const exposed = [
     'Upload-Defer-Length',
   ],
   ...['Tus-Version', 'Tus-Resumable', 'Tus-Max-Size', 'Tus-Extension', 'Tus-Checksum-Algorithm'],
-  ...['ETag', 'Content-Range', 'Accept-Ranges', 'Content-Disposition'],
+  ...['ETag', 'Content-Range', 'Accept-Ranges', 'Content-Disposition', 'Repr-Digest'],
 ].join(', ')
 const allowed = [
   ...['Authorization', 'Content-Type', 'Upload-Offset', 'Upload-Length', 'Upload-Metadata', 'Upload-Concat'],

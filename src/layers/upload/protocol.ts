@@ -17,6 +17,7 @@ import {
 import { hasTag, wantedOf } from '../../core/upload/range.ts'
 import { isWhole, refuseGone, type UploadState } from '../../core/upload/state.ts'
 import { fileOf } from './file.ts'
+import { wantsSha256 } from './repr-digest.ts'
 import type { Incoming, Uploads } from './uploads.ts'
 
 /** One request, as far as it matters here. */
@@ -241,12 +242,14 @@ async function download(uploads: Uploads, request: TusRequest): Promise<TusAnswe
   if (wanted.kind === 'unsatisfiable')
     return { status: 416, headers: { 'content-range': `bytes */${size}` }, body: null }
   const { from, to } = wanted.kind === 'range' ? wanted : { from: 0, to: size }
+  const digest = wantsSha256(request.header('want-repr-digest')) ? await uploads.digests.of(file) : null
   return {
     status: wanted.kind === 'range' ? 206 : 200,
     headers: {
       ...headers,
       'content-length': String(to - from),
       ...(wanted.kind === 'range' && { 'content-range': `bytes ${from}-${to - 1}/${size}` }),
+      ...(digest !== null && { 'repr-digest': digest }),
     },
     body: request.method === 'HEAD' ? null : file.read(from, to),
   }

@@ -18,6 +18,7 @@ import {
 import { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
 import type { Host } from '../../engine/host.ts'
 import type { Kernel } from '../../engine/kernel.ts'
+import { ReprDigests } from './repr-digest.ts'
 import { loadUpload, type StoredUpload } from './stored.ts'
 import { type Sharing, UploadWriter } from './writer.ts'
 
@@ -64,6 +65,7 @@ export class Uploads {
   readonly settings: UploadSettings
   readonly kernel: Kernel
   readonly sharing: Sharing = { writers: 0 }
+  readonly digests = new ReprDigests()
   readonly #active = new Map<TimelineId, Active>()
 
   constructor(host: Host, settings: UploadSettings) {

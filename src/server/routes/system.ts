@@ -218,6 +218,24 @@ export const systemRoutes: readonly Route[] = [
   },
   {
     method: 'GET',
+    path: '/v1/tiers',
+    id: 'listTiers',
+    tag: 'system',
+    summary:
+      'What lies in which place, what would move to a colder one, and what object stores were asked for; moves nothing',
+    role: 'operate',
+    isWhole: true,
+    isLong: true,
+    answer: shapes.answer({
+      tiers: shapes.list(
+        shapes.answer({ name: shapes.text, chunks: shapes.count, bytes: shapes.count, requests: shapes.any }),
+      ),
+      history: shapes.answer({ segments: shapes.count, bytes: shapes.count }),
+    }),
+    call: async ({ engine }) => await engine.tiers({ dryRun: true }),
+  },
+  {
+    method: 'GET',
     path: '/v1/settings',
     id: 'listSettings',
     tag: 'system',

@@ -22,6 +22,7 @@ export const storeMethods: Readonly<Record<MethodOf<Store>, Access>> = {
   feed: 'reads',
   timelines: 'reads',
   checkpoints: 'reads',
+  hasCheckpoints: 'reads',
   cursors: 'reads',
   query: 'reads',
   workers: 'reads',

@@ -175,6 +175,9 @@ export interface Store {
   /** The catalog of one timeline (not of its base), newest sequence first; of equal ones the one published last first. */
   checkpoints(timeline: TimelineId): Promise<ManifestRecord[]>
 
+  /** Whether any timeline of the namespace has one, without going through them all. A store may lack this. */
+  hasCheckpoints?(): Promise<boolean>
+
   /** Every named cursor of the namespace. */
   cursors(): Promise<CursorRow[]>
 

@@ -5,17 +5,16 @@ import { toHex } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import { forwardBlobs } from '../core/forward.ts'
 import type { Blobs } from '../core/ports.ts'
+import { Breath } from './breath.ts'
 import type { StateIo } from './checkpoint/capture.ts'
 import type { ChunkHold } from './checkpoint/chunk-hold.ts'
 import type { Kernel } from './kernel.ts'
 import { sha256, sha256Aside } from './platform.ts'
 
-const sliceMs = 4
-
 /** Who puts chunks puts them under a hold, until they are published. */
 export function stateIo(kernel: Kernel, hold?: ChunkHold): StateIo {
   const { codec, sealer, hash, clock, store, limits } = kernel
-  let sliceStarted = clock.elapsed()
+  const breath = new Breath(clock)
   return {
     codec,
     sealer,
@@ -25,11 +24,7 @@ export function stateIo(kernel: Kernel, hold?: ChunkHold): StateIo {
     streamBytesMax: limits.streamBytes,
     blobs: bounded(hold?.blobs ?? store.blobs, limits.chunkBytes),
     elapsed: () => clock.elapsed(),
-    async breathe() {
-      if (clock.elapsed() - sliceStarted < sliceMs) return
-      await new Promise<void>((resolve) => clock.soon(resolve))
-      sliceStarted = clock.elapsed()
-    },
+    breathe: () => breath.take(),
   }
 }
 

@@ -1,11 +1,14 @@
 // A chunk that some checkpoint of a store names: how a store that does not say where its chunks live is known by them.
-// Reads catalogs until the first one; a store without such a checkpoint is read through, once, before its first chunk.
+// Reads catalogs until the first one; a store that has checkpoints and none with a chunk is read through, once, before its
+// first chunk.
 
 import type { Digest, TimelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import { chunksOf, decodeManifest } from '../../core/manifest.ts'
 import type { ManifestRecord, Store } from '../../core/ports.ts'
 import { isWrapped } from '../../core/wrapped.ts'
+import { Breath } from '../breath.ts'
+import { systemClock } from '../platform.ts'
 import { isSegment } from '../segments/catalog.ts'
 
 export interface NamedChunk {
@@ -17,11 +20,14 @@ const timelinesPerPage = 500
 
 /** @example await findNamedChunk(store) // null: no checkpoint needs a chunk */
 export async function findNamedChunk(store: Store): Promise<NamedChunk | null> {
+  if ((await store.hasCheckpoints?.()) === false) return null
+  const breath = new Breath(systemClock)
   let hidden: NamedChunk | null = null
   let after: TimelineId | null = null
   for (;;) {
     const page = await store.timelines({ limit: timelinesPerPage, ...(after !== null && { after }) })
     for (const { timeline } of page) {
+      if (breath.isDue) await breath.take()
       for (const record of await store.checkpoints(timeline)) {
         // History in a colder place says nothing about where the others lie.
         const named = isSegment(record) ? null : namedBy(record)

@@ -7,10 +7,12 @@ import { isReprise, RepriseError } from '../../core/errors.ts'
 import { type FeedItem, type FeedPosition, feedStart, type Head } from '../../core/ports.ts'
 import { isRedacted } from '../../core/redacted.ts'
 import { archivedFrom, idBelow } from '../../core/scope.ts'
+import { Breath } from '../breath.ts'
 import type { Kernel } from '../kernel.ts'
 import { isOfStore } from '../kinds.ts'
 import { confirmErased } from '../recovery/erasures.ts'
 import { type Entry, entriesOf, lineageOf, type Point } from '../recovery/history.ts'
+import { LastDigests } from './last-digests.ts'
 import { FeedMarks, goneAt, whereabouts } from './marks.ts'
 
 export interface FeedRun {
@@ -35,13 +37,14 @@ export interface FeedReaderOptions {
   readonly forks?: boolean | undefined
 }
 
-/** Timelines whose last digest is remembered; of others it is read again. */
-const rememberedMax = 100_000
+/** Timelines whose last digest is remembered, at about 150 bytes each; of others it is read again, with two questions a run. */
+const rememberedMax = 1_000_000
 
 export class FeedReader {
   readonly #kernel: Kernel
   readonly #scopes: readonly string[]
-  readonly #last = new Map<TimelineId, Point>()
+  readonly #last = new LastDigests(rememberedMax)
+  readonly #breath: Breath
   readonly #marks: FeedMarks
   readonly #mayBeTrimmed: boolean
   readonly #hasForks: boolean
@@ -55,6 +58,7 @@ export class FeedReader {
     this.#mayBeTrimmed = options.mayBeTrimmed ?? false
     this.#hasForks = options.forks ?? true
     this.#kernel = kernel
+    this.#breath = new Breath(kernel.clock)
     this.#marks = new FeedMarks(kernel)
     this.#scopes = scopes
   }
@@ -89,6 +93,7 @@ export class FeedReader {
     await this.#marks.check(after)
     const runs: FeedRun[] = []
     for (const item of items) {
+      if (this.#breath.isDue) await this.#breath.take()
       // What the store notes about itself is nobody's news, unless it is asked for.
       if (this.#scopes.length === 0 && isOfStore(item.timeline)) {
         runs.push({ position: item.position, entries: [] })
@@ -159,15 +164,10 @@ export class FeedReader {
 
   #remember(timeline: TimelineId, point: Point): void {
     this.#marks.note(timeline, point)
-    this.#last.delete(timeline)
-    this.#last.set(timeline, point)
-    if (this.#last.size <= rememberedMax) return
+    const gone = this.#last.set(timeline, point)
+    if (gone === undefined) return
     this.#isFromStart = false
-    for (const oldest of this.#last.keys()) {
-      this.#last.delete(oldest)
-      this.#forks.delete(oldest)
-      return
-    }
+    this.#forks.delete(gone)
   }
 
   /** It left another timeline. One that was rolled back goes on from its own archive, and is none. */

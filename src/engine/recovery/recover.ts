@@ -8,6 +8,7 @@ import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head, ManifestRecord } from '../../core/ports.ts'
 import { planRecovery, type RecoveryPlan } from '../../core/recovery.ts'
 import { isBadMark } from '../../core/validity.ts'
+import { Breath } from '../breath.ts'
 import type { CaptureBase } from '../checkpoint/capture.ts'
 import { notesItsFolder } from '../checkpoint/chunk-place.ts'
 import type { Fold } from '../definition.ts'
@@ -148,6 +149,7 @@ async function recoverFrom<State>(
       )
       continue
     }
+    if (record) await fold.restored?.(state.value, new Breath(clock))
     const from = record ? { seq: record.seq, digest: record.digest } : floor
     const end = fold.authority === 'state' ? from.seq : to
     const replayed = await replay(kernel, lineage, state, from, end)
@@ -298,8 +300,10 @@ async function replay<State>(
 ): Promise<{ point: Point; entries: number } | RepriseError> {
   let point = from
   let count = 0
+  const breath = new Breath(kernel.clock)
   const history = readHistory(kernel, lineage, from, to)
   for (let step = await history.next(); !step.done; step = await history.next()) {
+    if (breath.isDue) await breath.take()
     const entries = entriesOf(kernel, step.value)
     const fetching = state.fetch(entries)
     const damage = fetching && (await fetching.then(() => null, damageOf))

@@ -33,6 +33,32 @@ describe('the set of finished keys', () => {
     )
   })
 
+  it('is made ready in slices, and answers whoever asks before', async () => {
+    const held = parts()
+    const first = new FinishedSet(held)
+    for (let i = 0; i < 5000; i++) first.add(fingerprint(`k${i}`), '')
+    first.flush()
+    const set = new FinishedSet(held)
+    let breaths = 0
+    await set.prepare({
+      isDue: true,
+      take: async () => {
+        breaths += 1
+        if (breaths === 2) set.add(fingerprint('another'), '')
+      },
+    })
+    // The one who asked made the rest ready.
+    expect(breaths).toBe(2)
+    const again = new FinishedSet(held)
+    const take = async () => {
+      breaths += 1
+    }
+    await again.prepare({ isDue: true, take })
+    expect(breaths).toBe(7)
+    for (const name of ['k0', 'k4999']) expect(again.has(fingerprint(name), '')).toBe(true)
+    expect([set.size, set.has(fingerprint('another'), '')]).toEqual([5001, true])
+  })
+
   it('grows over many segments and keeps the order', () => {
     const held = parts()
     const set = new FinishedSet(held)

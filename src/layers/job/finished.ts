@@ -4,6 +4,7 @@
 
 import { assert } from '../../core/assert.ts'
 import type { Keyed } from '../../core/keyed/keyed.ts'
+import type { Breath } from '../../engine/breath.ts'
 import { fingerprint, fingerprintBytes, versionBytes } from './digest.ts'
 import { Places } from './places.ts'
 
@@ -11,6 +12,9 @@ import { Places } from './places.ts'
 export const segmentKeys = 256
 
 const segmentsPerPiece = 64
+
+/** Placed without looking at the clock. */
+const keysAtOnce = 1024
 
 export interface FinishedParts {
   readonly finished: Keyed<Uint8Array>
@@ -23,6 +27,8 @@ export class FinishedSet {
   readonly #versions: (Uint8Array | undefined)[] = []
   readonly #places = new Places(this.#segments, segmentKeys, fingerprintBytes)
   #size = 0
+  /** So many of them can be found by now. */
+  #placed = 0
   // The segment being filled, in a buffer with room: what is published of it is a view, and bytes inside a view never change.
   // The view is made once a flush: one a key would be most of the garbage of a run.
   #tail: Uint8Array = new Uint8Array(0)
@@ -42,7 +48,14 @@ export class FinishedSet {
       this.#versions.push(parts.versions.get(name))
       this.#size += segment.length / fingerprintBytes
     }
-    for (let place = 0; place < this.#size; place++) this.#places.add(place)
+  }
+
+  /** Makes it ready in slices. Whoever asks before waits for all of it. */
+  async prepare(breath: Pick<Breath, 'isDue' | 'take'>): Promise<void> {
+    while (this.#placed < this.#size) {
+      this.#place(this.#placed + keysAtOnce)
+      if (breath.isDue) await breath.take()
+    }
   }
 
   /** Fingerprints of keys that are about to be finished, in their order, so that they are not computed twice. */
@@ -73,12 +86,14 @@ export class FinishedSet {
 
   /** Finished, and in this version ('' asks for none). */
   has(print: string, version: string): boolean {
+    if (this.#placed < this.#size) this.#place(this.#size)
     const place = this.#places.find(print)
     return place >= 0 && (version === '' || this.#versionAt(place) === version)
   }
 
   add(print: string, version: string): void {
     assert(print.length >= fingerprintBytes, 'a fingerprint is a whole digest')
+    if (this.#placed < this.#size) this.#place(this.#size)
     let place = this.#places.find(print)
     if (place < 0) place = this.#append(print)
     if (version !== '' && this.#versionAt(place) !== version) this.#setVersion(place, version)
@@ -114,7 +129,14 @@ export class FinishedSet {
     for (let i = 0; i < fingerprintBytes; i++) this.#tail[offset + i] = print.charCodeAt(i)
     this.#size += 1
     this.#places.add(place)
+    this.#placed = this.#size
     return place
+  }
+
+  #place(upTo: number): void {
+    const end = Math.min(upTo, this.#size)
+    for (let place = this.#placed; place < end; place++) this.#places.add(place)
+    this.#placed = end
   }
 
   #makeRoom(index: number, offset: number): void {

@@ -77,6 +77,7 @@ export function jobFold(options: JobFoldOptions = {}): Fold<JobState> {
     version: jobFoldVersion,
     initial: initialState,
     apply: applyEntry,
+    restored: (state, breath) => finishedSet(state).prepare(breath),
     checkpoint: options.checkpoint ?? { recoverWithin: '1s' },
     retain: options.retain,
     summary,

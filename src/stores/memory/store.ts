@@ -156,6 +156,10 @@ class MemoryStore implements Store {
       .map(copyRecord)
   }
 
+  async hasCheckpoints(): Promise<boolean> {
+    return this.#space().manifests.size > 0
+  }
+
   async cursors(): Promise<CursorRow[]> {
     return [...this.#space().cursors.values()].sort((a, b) => compareText(a.name, b.name)).map((row) => ({ ...row }))
   }

@@ -223,6 +223,13 @@ export class PostgresStore implements Store {
     return queryUser(this.#connections, this.#s, query)
   }
 
+  async hasCheckpoints(): Promise<boolean> {
+    this.#connections.checkOpen()
+    const text = `SELECT id FROM ${this.#s}.manifest WHERE ns = $1[1]::integer ORDER BY id LIMIT 1`
+    const rows = await this.#connections.steadyRows(this.#s, text, 'id text', [String(this.#ns)], 'any manifest')
+    return rows.length > 0
+  }
+
   async cursors(): Promise<CursorRow[]> {
     this.#connections.checkOpen()
     const text = `SELECT c.name, t.id AS owner, c.position, c.moved_at FROM ${this.#s}.cursor c

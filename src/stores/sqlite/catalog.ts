@@ -126,6 +126,10 @@ export function checkCatalog(connection: Connection, timeline: Timeline): void {
   readCatalog(connection, timeline)
 }
 
+export function hasManifests(connection: Connection, space: number): boolean {
+  return connection.get('SELECT 1 FROM reprise_manifest WHERE space = ? LIMIT 1', space) !== undefined
+}
+
 /** A checkpoint that vanished from the catalog is damage: they are counted. Not inside a commit, which may have more. */
 export function readCatalog(connection: Connection, timeline: Timeline): ManifestRecord[] {
   const { name, row, sums } = timeline

@@ -36,7 +36,7 @@ import type {
 import type { SqlQuery } from '../../core/sql.ts'
 import { AckMark } from './ack-mark.ts'
 import { SqliteBlobs } from './blobs.ts'
-import { mendLines, readCatalog, rewriteBodies } from './catalog.ts'
+import { hasManifests, mendLines, readCatalog, rewriteBodies } from './catalog.ts'
 import { listCursors } from './cursors.ts'
 import { type Driver, loadDriver } from './driver.ts'
 import { DueLook } from './due.ts'
@@ -229,6 +229,10 @@ class SqliteStore implements Store {
       const found = timelines.find(timeline)
       return found ? readCatalog(connection, found) : []
     })
+  }
+
+  async hasCheckpoints(): Promise<boolean> {
+    return this.#read(({ connection, space }) => hasManifests(connection, space))
   }
 
   async cursors(): Promise<CursorRow[]> {

@@ -40,6 +40,17 @@ function publishing(test: Test): void {
     assert.deepEqual(await kit.checkpointIds('a'), ['c1'])
   })
 
+  test('whether there is any checkpoint is known without asking each timeline, where a store says so', async (kit) => {
+    if (!kit.store.hasCheckpoints) return
+    const writer = await kit.create('t')
+    assert.equal(await kit.store.hasCheckpoints(), false)
+    expectOk(await writer.commit({ publish: [writer.manifest('c1')] }))
+    assert.equal(await kit.store.hasCheckpoints(), true)
+    assert.equal(await (await kit.open('elsewhere')).hasCheckpoints?.(), false)
+    expectOk(await writer.commit({ drop: [asManifest('c1')] }))
+    assert.equal(await kit.store.hasCheckpoints(), false)
+  })
+
   test('A4.5: the sweep mark only rises, and what was put before it is not published: SWEPT', async (kit) => {
     const { store } = kit
     const writer = await kit.create('t')

@@ -282,7 +282,7 @@ async function bytesPerEntry() {
 function importCost() {
   let place
   const programs = (path) => ({
-    ours: `import { open } from ${JSON.stringify(new URL('../dist/index.js', import.meta.url).href)}; const rp = await open('sqlite:' + ${JSON.stringify(path)}); await rp.head('notes/a'); await rp.close()`,
+    ours: `import { open } from ${JSON.stringify(new URL('../lib/index.js', import.meta.url).href)}; const rp = await open('sqlite:' + ${JSON.stringify(path)}); await rp.head('notes/a'); await rp.close()`,
     bare: '0',
   })
   const run = (program) => {

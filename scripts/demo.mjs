@@ -1,5 +1,5 @@
 // `npm start`: the tour. The same as `reprise demo`.
 
-import { main } from '../dist/cli/main.js'
+import { main } from '../lib/cli/main.js'
 
 await main(['demo', ...process.argv.slice(2)])

@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 // The first thing that runs, on whatever Node there is: plain old JavaScript, so that a Node which is too old can still
-// read it and say one sentence. Everything else is loaded only when the version is right.
+// read it and say one sentence. Everything else is loaded only when the version is right, and from `lib`: its classes must be
+// those of the library that a user's module imports.
 
 const required = '20.19.0'
 
@@ -11,7 +12,7 @@ function isOldEnough(version: string): boolean {
   return true
 }
 
-if (isOldEnough(process.env.REPRISE_TEST_NODE_VERSION || process.versions.node)) require('./start.cjs')
+if (isOldEnough(process.env.REPRISE_TEST_NODE_VERSION || process.versions.node)) require('../../lib/cli/start.cjs')
 else {
   console.error(
     `Reprise needs Node ${required} or newer, and this is ${process.env.REPRISE_TEST_NODE_VERSION || process.versions.node}: install a newer one from https://nodejs.org`,

@@ -39,3 +39,19 @@ test('a failed assertion is our bug and says what was assumed', () => {
   }
   expect(() => unreachable('sideways' as never, 'unknown direction')).toThrow(/unknown direction: sideways \[BUG\]/)
 })
+
+test('an error of another copy of the package is known, and is no error of a class below it', async () => {
+  const path = '../../dist/core/errors.js?copy'
+  const other = (await import(path)) as typeof import('./errors.ts')
+  expect(other.RepriseError).not.toBe(RepriseError)
+  const error: unknown = new other.RepriseError('FENCED', 'x')
+  expect(error).toBeInstanceOf(RepriseError)
+  expect(isReprise(error, 'FENCED')).toBe(true)
+  expect(isReprise(error, 'CONFLICT')).toBe(false)
+  class Narrower extends RepriseError {}
+  expect(error).not.toBeInstanceOf(Narrower)
+  expect(new Narrower('FENCED', 'x')).toBeInstanceOf(Narrower)
+  expect(new Narrower('FENCED', 'x')).toBeInstanceOf(RepriseError)
+  expect(new Error('x')).not.toBeInstanceOf(RepriseError)
+  expect(null).not.toBeInstanceOf(RepriseError)
+})

@@ -254,6 +254,9 @@ const kinds = {
 
 export type ErrorCode = keyof typeof kinds
 
+/** The same in every copy of this package. */
+const mark: unique symbol = Symbol.for('reprise.error')
+
 export class RepriseError extends Error {
   override readonly name: string = 'RepriseError'
   readonly code: ErrorCode
@@ -268,6 +271,21 @@ export class RepriseError extends Error {
     this.hint = kinds[code].hint
     this.remedy = kinds[code].remedy
     this.data = data
+  }
+
+  /**
+   * A program may have two copies of this package, its own and that of the command line: an error of one is known to the other.
+   * @internal
+   */
+  static override [Symbol.hasInstance](value: unknown): boolean {
+    // biome-ignore lint/complexity/noThisInStatic: classes below this one inherit it, and are told apart by their prototypes
+    if (this !== RepriseError) return super[Symbol.hasInstance](value)
+    return typeof value === 'object' && value !== null && mark in value
+  }
+
+  /** @internal */
+  get [mark](): true {
+    return true
   }
 
   /** Where the installed package says more about the code: `require.resolve` finds the page, the anchor is behind the #. */

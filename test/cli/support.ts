@@ -5,7 +5,6 @@ import { existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync }
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { packageFolder } from '../support/package.ts'
 
 export const root = fileURLToPath(new URL('../..', import.meta.url))
 export const bin = join(root, 'dist/cli/bin.cjs')
@@ -35,7 +34,7 @@ export interface CliOptions {
 export function workFolder(): { readonly path: string; remove(): void } {
   const path = mkdtempSync(join(tmpdir(), 'reprise-cli-'))
   mkdirSync(join(path, 'node_modules'))
-  symlinkSync(packageFolder(), join(path, 'node_modules/reprise'), 'dir')
+  symlinkSync(root, join(path, 'node_modules/reprise'), 'dir')
   return { path, remove: () => rmSync(path, { recursive: true, force: true }) }
 }
 

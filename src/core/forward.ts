@@ -17,6 +17,7 @@ export const storeMethods: Readonly<Record<MethodOf<Store>, Access>> = {
   read: 'reads',
   head: 'reads',
   moment: 'reads',
+  headsInReach: 'reads',
   inbox: 'reads',
   claim: 'writes',
   feed: 'reads',

@@ -147,6 +147,12 @@ export interface Store {
    */
   moment?(timelines: readonly TimelineId[]): Promise<(Head | null)[] | null>
 
+  /**
+   * `head` where a part of the store may be away: undefined for a timeline on that part. Rejects only if all are. Left out: the
+   * store is there as a whole, or not at all.
+   */
+  headsInReach?(timelines: readonly TimelineId[]): Promise<(Head | null | undefined)[]>
+
   /** Unread messages, oldest first, and the store's time at which the reading began. */
   inbox(timeline: TimelineId, limit: number): Promise<Inbox>
 

@@ -185,7 +185,9 @@ export class Mailroom<State> {
   async #look(): Promise<void> {
     const openAggregates = await Promise.all([...this.#openAggregates.values()].map((live) => live.catch(() => null)))
     const open = openAggregates.filter((live): live is OpenAggregate<State> => live?.open.isOwner === true)
-    const heads = open.length > 0 ? await this.#engine.kernel.store.head(open.map((live) => live.timeline)) : []
+    const { store } = this.#engine.kernel
+    const ids = open.map((live) => live.timeline)
+    const heads = ids.length > 0 ? await (store.headsInReach ? store.headsInReach(ids) : store.head(ids)) : []
     for (let i = 0; i < open.length; i++) if ((heads[i]?.mail ?? 0) > 0) await this.receive(open[i]!)
   }
 }

@@ -58,7 +58,7 @@ export class Looks {
       const some = timelines.slice(from, from + atOnce)
       const began = clock.elapsed()
       // Who waits asks by itself then, and is told why.
-      const heads = await store.head(some).catch(() => [])
+      const heads = await (store.headsInReach ? store.headsInReach(some) : store.head(some)).catch(() => [])
       busyMs += clock.elapsed() - began
       for (const [at, timeline] of some.entries()) this.#tell(timeline, heads[at] ?? undefined)
     }

@@ -2,6 +2,7 @@
 // often, because most of them end before anybody writes to them. Whoever sends from this process tells the run itself.
 
 import type { TimelineId } from '../../core/coordinate.ts'
+import type { Head, Store } from '../../core/ports.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 
 /** A run in memory, as far as its mail is concerned. */
@@ -49,7 +50,10 @@ export class MailWatch {
   async #answer(): Promise<void> {
     const asking = this.#asking.splice(0)
     try {
-      const heads = await this.#kernel.store.head(asking.map(({ timeline }) => timeline))
+      const heads = await headsOf(
+        this.#kernel.store,
+        asking.map(({ timeline }) => timeline),
+      )
       for (const [i, { resolve }] of asking.entries()) resolve((heads[i]?.mail ?? 0) > 0)
     } catch (error) {
       for (const { reject } of asking) reject(error)
@@ -89,7 +93,8 @@ export class MailWatch {
     if (due.length > atOnce) due.sort((a, b) => a.mail.lookedAt - b.mail.lookedAt)
     const looked = due.slice(0, atOnce)
     for (const { mail } of looked) mail.lookedAt = now
-    for (const head of await store.head(looked.map(({ open }) => open.id))) {
+    const ids = looked.map(({ open }) => open.id)
+    for (const head of await headsOf(store, ids)) {
       if (head && head.mail > 0) this.#live.get(head.timeline)?.readMail()
     }
   }
@@ -99,4 +104,9 @@ export class MailWatch {
     if (sinceMs >= silentMs) return true
     return this.#heardAt >= mail.lookedAt && (work.isIdle || sinceMs >= busyMs)
   }
+}
+
+/** Those that can be read: a part of the store that is away stops no others. */
+async function headsOf(store: Store, ids: readonly TimelineId[]): Promise<(Head | null | undefined)[]> {
+  return store.headsInReach ? await store.headsInReach(ids) : await store.head(ids)
 }

@@ -37,7 +37,7 @@ import { readFeed } from './feed.ts'
 import { Holds } from './holds.ts'
 import { changeInside } from './letter.ts'
 import { findTimelines, names, workers } from './list.ts'
-import type { Places } from './places.ts'
+import { byShard, type Places } from './places.ts'
 import { Relay } from './relay.ts'
 import { isUnreachable, type Shard } from './shard.ts'
 
@@ -81,6 +81,22 @@ export class ShardedStore implements Store {
   async head(timelines: readonly TimelineId[]): Promise<(Head | null)[]> {
     this.#check()
     return (await this.#places.find(timelines)).map(({ head }) => head && plainHead(head))
+  }
+
+  async headsInReach(timelines: readonly TimelineId[]): Promise<(Head | null | undefined)[]> {
+    this.#check()
+    const groups = [...byShard([...timelines.keys()], (i) => this.#places.guess(timelines[i]!))]
+    const found = new Array<Head | null | undefined>(timelines.length)
+    const answers = await Promise.allSettled(
+      groups.map(async ([, some]) => {
+        const heads = await this.head(some.map((i) => timelines[i]!))
+        for (const [n, i] of some.entries()) found[i] = heads[n]!
+      }),
+    )
+    const failures = answers.flatMap((answer) => (answer.status === 'rejected' ? [answer.reason] : []))
+    const fatal = failures.length === groups.length ? failures[0] : failures.find((error) => !isUnreachable(error))
+    if (fatal) throw fatal
+    return found
   }
 
   /** Two looks that agree, with empty outboxes: then there was a moment at which all of it was so. */

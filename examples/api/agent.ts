@@ -10,6 +10,7 @@ import {
   evaluateSession,
   GiveUp,
   groupRecoveryLine,
+  logOf,
   ModelHttpError,
   mergeBranch,
   noLoops,
@@ -60,6 +61,18 @@ export default [
     await session.rollback(0)
     assert.ok(undone.length > 0)
     await session.rollbackTo(session.coordinate.seq)
+  }),
+  example(['logOf'], async (rp) => {
+    const told: unknown[] = []
+    const keep = (message: string, fields?: object) => void told.push({ message, ...fields })
+    const look = tool({
+      kind: 'read-only',
+      run: (_: object, call) => logOf(call, { debug: keep, info: keep, warn: keep, error: keep }).info('looks'),
+    })
+    const session = await rp.open(agent('looker', { tools: { look } }), 'one')
+    await session.use('look', {})
+    assert.deepEqual(told, [{ message: 'looks', session: 'agent/looker/one', turn: 0, tool: 'look', attempt: 1 }])
+    await session.close()
   }),
   example(['Session.approve', 'Session.refuse', 'Session.decide', 'Session.resume', 'sendDecision'], async (rp) => {
     const session = await rp.open(support, 'ticket-1')

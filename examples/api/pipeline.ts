@@ -23,6 +23,7 @@ import {
   lines,
   list,
   listState,
+  logOf,
   mapState,
   max,
   min,
@@ -125,6 +126,27 @@ export default [
     })
     await rp.run(priced, {}).result()
     assert.deepEqual(prices.values, [0, 100, 200])
+  }),
+  example(['logOf'], async (rp) => {
+    const told: object[] = []
+    const keep = (message: string, fields?: object) => void told.push({ message, ...fields })
+    const log = { debug: keep, info: keep, warn: keep, error: keep }
+    const logged = pipeline('logged', (p) => {
+      p.from('orders', values(orders.slice(0, 1)))
+        .call('price', async (order, call) => {
+          logOf(call, log).info('asked', { cents: order.cents })
+          return order
+        })
+        .keyBy((order) => order.customer)
+        .process('seen', { onRecord: (_, record) => logOf(record, log).debug('seen') })
+        .to('nothing', collect())
+    })
+    await rp.run(logged, {}).result()
+    const of = { pipeline: 'pipeline/logged' }
+    assert.deepEqual(told, [
+      { message: 'asked', ...of, operator: 'price', key: 'pipeline/logged/price/1', attempt: 1, cents: 500 },
+      { message: 'seen', ...of, operator: 'seen', key: 'ann' },
+    ])
   }),
   example(['lines', 'jsonLines', 'csv', 'files'], async (rp, folder) => {
     const write = (name: string, text: string) => {

@@ -237,7 +237,9 @@ async function attempt(
   const watch = new CallWatch(host.kernel.clock, timeoutMs, signal)
   const told = tell(host, `tool ${wanted.name}`, timeoutMs)
   try {
-    return await watch.wait(tool.run(wanted.args, { key, attempt, signal: timeoutMs === null ? signal : watch.signal }))
+    const place = { session: host.open.id, turn: wanted.turn, tool: wanted.name }
+    const until = timeoutMs === null ? signal : watch.signal
+    return await watch.wait(tool.run(wanted.args, { key, attempt, ...place, signal: until }))
   } finally {
     told.end()
     watch.end()

@@ -12,6 +12,7 @@ export { type Decision, sendDecision, type Verdict } from './decision.ts'
 export { type AgentDefinition, agent } from './definition.ts'
 export { type Cut, groupRecoveryLine, type Received, readCut, restoreCut } from './group.ts'
 export { type Guardrail, type GuardrailView, noLoops, withinBudget } from './guardrail.ts'
+export { type LogFields, type Logger, logOf } from './log.ts'
 export type {
   Message,
   Model,

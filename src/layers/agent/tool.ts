@@ -12,6 +12,11 @@ export interface ToolContext {
   /** The same for every attempt: hand it to the outside system. */
   readonly key: string
   readonly attempt: number
+  /** The id of the session's timeline. */
+  readonly session: string
+  readonly turn: number
+  /** The name of the tool. */
+  readonly tool: string
   readonly signal: AbortSignal | undefined
 }
 

@@ -13,6 +13,7 @@ export {
   type PipelineCheckReport,
 } from './check/check.ts'
 export { type PipelineDefaults, type PipelineDefinition, pipeline } from './definition.ts'
+export { type LogFields, type LoggedRecord, type Logger, logOf } from './log.ts'
 export type { CallContext, CallOptions } from './operators/calls.ts'
 export {
   type ListState,

@@ -21,6 +21,9 @@ export interface CallContext {
   /** The same however often this record is called for: for services that know idempotency keys. */
   readonly key: string
   readonly attempt: number
+  readonly pipeline: string
+  /** Its name in the pipeline. */
+  readonly operator: string
   /** Of this attempt, as W3C Trace Context writes it, where it is traced (reprise/otel). */
   readonly traceparent?: string | undefined
   /** Fires when the time for the call is over, or the run ends. */
@@ -46,6 +49,7 @@ export function called<T, R>(call: (value: T, context: CallContext) => Promise<R
     const ending = new AbortController()
     const { clock, random, name, trace = null } = context
     const traced = { name, run: () => trace }
+    const place = { pipeline: context.pipeline, operator: name }
     const caller = new Caller(options, { clock, random, ending: ending.signal, traced })
     const queue: Item[] = []
     const toStart: Waiting[] = []
@@ -98,7 +102,7 @@ export function called<T, R>(call: (value: T, context: CallContext) => Promise<R
       const key = `${context.pipeline}/${context.name}/${waiting.number}`
       try {
         const result = await caller.call(
-          (attempt, signal, traceparent) => call(value as T, { key, attempt, signal, traceparent }),
+          (attempt, signal, traceparent) => call(value as T, { key, attempt, ...place, signal, traceparent }),
           key,
         )
         if (!ending.signal.aborted) settle(waiting, { value: result })

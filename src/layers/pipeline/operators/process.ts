@@ -29,6 +29,9 @@ export type SideSpecs = Readonly<Record<string, Carries<unknown>>>
 export type SideValue<S> = S extends Carries<infer T> ? T : never
 
 export interface ProcessContext<R, S extends StateSpecs, O extends SideSpecs> {
+  readonly pipeline: string
+  /** Its name in the pipeline. */
+  readonly operator: string
   readonly key: PipelineKey
   /** Of the record or timer; null where the source gives no times. */
   readonly time: number | null
@@ -83,6 +86,8 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
     const emitters = new Map([...sideOutputs].map(([name, output]) => [name, new Emitter(output)]))
     const at: { key: PipelineKey; time: number | null } = { key: '', time: null }
     const given: ProcessContext<R, S, O> = {
+      pipeline: context.pipeline,
+      operator: context.name,
       get key() {
         return at.key
       },

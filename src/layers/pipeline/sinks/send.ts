@@ -22,6 +22,9 @@ export interface SendContext {
   /** The same if this result is sent again: pass it on as the idempotency key. */
   readonly key: string
   readonly attempt: number
+  readonly pipeline: string
+  /** Its name in the pipeline. */
+  readonly operator: string
   /** Of this attempt, as W3C Trace Context writes it, where it is traced (reprise/otel). */
   readonly traceparent?: string | undefined
   readonly signal: AbortSignal
@@ -59,6 +62,7 @@ class Sender<T> implements SinkWriter {
   readonly #caller: Caller
   readonly #kernel: Kernel
   readonly #prefix: string
+  readonly #place: Pick<SendContext, 'pipeline' | 'operator'>
   readonly #ending = new AbortController()
   readonly #waiting: Waiting<T>[] = []
   /** What came after a cut whose checkpoint is not published yet. */
@@ -87,6 +91,7 @@ class Sender<T> implements SinkWriter {
     const traced = { name, run: () => this.#kernel.tracing?.traceOf(pipeline) ?? null }
     this.#caller = new Caller(policy, { clock, random, ending: this.#ending.signal, traced })
     this.#prefix = `${pipeline}/${name}`
+    this.#place = { pipeline, operator: name }
     this.#base = base
   }
 
@@ -163,7 +168,7 @@ class Sender<T> implements SinkWriter {
   async #send({ value, key }: Waiting<T>): Promise<void> {
     try {
       await this.#caller.call(
-        (attempt, signal, traceparent) => this.#call(value, { key, attempt, signal, traceparent }),
+        (attempt, signal, traceparent) => this.#call(value, { key, attempt, ...this.#place, signal, traceparent }),
         key,
       )
     } catch (error) {

@@ -401,6 +401,7 @@ export const operating: readonly CommandSpec[] = [
       keep: { type: 'string', value: 'DURATION', help: 'how far back a restore can go; 7d if left out' },
       once: { type: 'boolean', help: 'ship what is there now, and end' },
       take: { type: 'boolean', help: 'even if the place has the records of another store' },
+      verify: { type: 'boolean', help: 'ship nothing: check everything that was shipped there' },
     },
     arguments: [1, 1],
     store: 'reading',

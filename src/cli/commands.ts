@@ -2,7 +2,7 @@
 
 import type { CommandSpec } from './command.ts'
 import { operating } from './commands-operating.ts'
-import { forkOptions, limit, moduleOption, rollbackOptions, runOptions, yes } from './option-specs.ts'
+import { drillOptions, forkOptions, limit, moduleOption, rollbackOptions, runOptions, yes } from './option-specs.ts'
 
 export const commands: readonly CommandSpec[] = [
   {
@@ -228,7 +228,7 @@ export const commands: readonly CommandSpec[] = [
     name: 'drill',
     usage: 'drill [TIMELINE…]',
     summary: 'restore checkpoints aside and compare them',
-    options: { module: moduleOption },
+    options: drillOptions,
     arguments: [0, 1000],
     store: 'existing',
     load: () => import('./commands/drill.ts'),

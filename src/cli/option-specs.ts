@@ -7,6 +7,14 @@ export const moduleOption = {
   value: 'FILE',
   help: 'module that exports the definition, for models this program does not know',
 } as const
+export const drillOptions = {
+  shipped: {
+    type: 'string',
+    value: 'PLACE',
+    help: 'restore the whole store aside from where it was shipped to, and measure RPO and RTO',
+  },
+  module: moduleOption,
+} as const
 export const rollbackOptions = {
   before: { type: 'string', value: 'SEQ', help: 'go back to before this entry' },
   'before-time': { type: 'string', value: 'WHEN', help: 'go back to before the first entry at or after this time' },

@@ -17,6 +17,7 @@ import {
   type WorkerFacts,
   workersHealth,
 } from './health.ts'
+import { shippingHealth } from './shipping.ts'
 import { bytes } from './words.ts'
 import { workersNow } from './workers.ts'
 
@@ -42,6 +43,7 @@ export async function checkStore(engine: Reprise, { isWorker = false } = {}): Pr
   checks.push(facts.isReadOnly ? ownClock : await checkClock(engine))
   checks.push(...(await checkHeads(engine)))
   checks.push(...(await checkWorkers(engine, isWorker)), ...(await checkCheckpoints(engine)))
+  checks.push(...(await shippingHealth(engine, Date.now())))
   checks.push(housekeepingHealth(await housekeepingState(engine), hostOf(engine).kernel.worker.now()))
   return checks
 }

@@ -5,6 +5,7 @@ import type { Events } from '../engine/events.ts'
 import { hostOf } from '../engine/host.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import { type QueueRow, queuesOf } from '../operations/queues.ts'
+import { shippingOf } from '../operations/shipping.ts'
 import { describeWorkers } from '../operations/workers.ts'
 
 const storeEveryMs = 10_000
@@ -55,6 +56,11 @@ const families = {
     kind: 'gauge',
     help: 'Age of the last checkpoint that this process published; absent before the first',
   },
+  reprise_shipping_lag_seconds: {
+    kind: 'gauge',
+    help: 'Age of what is not shipped yet: 0 while everything is; absent where nothing is shipped',
+  },
+  reprise_shipping_positions_behind: { kind: 'gauge', help: 'Positions of the feed that are not shipped yet' },
 } as const satisfies Record<string, Family>
 
 type Name = keyof typeof families
@@ -182,6 +188,11 @@ export class Metrics {
     this.#values.delete('reprise_queue_oldest_seconds')
     const now = hostOf(engine).kernel.worker.now()
     for (const row of queues) this.#queue(row, now)
+    const shipping = await shippingOf(engine)
+    if (!shipping) return
+    const lagMs = shipping.behind === 0 ? 0 : this.#now() - (shipping.safeAt ?? shipping.updatedAt)
+    this.set('reprise_shipping_lag_seconds', Math.max(0, lagMs) / 1000)
+    this.set('reprise_shipping_positions_behind', shipping.behind)
   }
 
   /** What object stores charge for. */

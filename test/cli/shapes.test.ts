@@ -103,6 +103,8 @@ const calls: readonly (readonly [string, readonly string[]])[] = [
   ['backup', ['all.rpb']],
   ['restore', ['all.rpb', '--url', 'sqlite:restored.db']],
   ['ship', ['shipped', '--once']],
+  ['ship', ['shipped', '--verify']],
+  ['drill', ['--shipped', 'shipped']],
   ['restore', ['shipped', '--into', 'sqlite:again.db']],
   ['signal', ['waits/three', 'go']],
   ['terminate', ['waits/two', '--yes']],

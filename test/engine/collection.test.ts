@@ -166,7 +166,7 @@ onEveryStore('collection', (world) => {
   })
 
   it('A4.5: whichever chunk is away while others are collected, with it back everything is there', async () => {
-    const rp = await (await world()).engine({ redundancy: false, housekeeping: false })
+    const rp = await (await world()).engine({ redundancy: false })
     const kept = await rp.open(weights)
     for (let n = 1; n <= 2; n++) await kept.put(noise(n, 3_000_000))
     const rows = await rp.open(table<string>('numbers', { checkpoint: { every: 1000 } }))

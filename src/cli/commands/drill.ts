@@ -1,11 +1,15 @@
 // reprise drill: restores checkpoints aside and compares. Exit code 8 if one failed.
 
-import type { Command } from '../command.ts'
+import { type Command, type Invocation, text } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findTimeline } from '../find.ts'
 import { ms } from '../format.ts'
+import { keysOf } from '../store.ts'
 
-const drill: Command = async ({ engine, args, output }) => {
+const drill: Command = async (invocation) => {
+  const { engine, args, output, options } = invocation
+  const shipped = text(options, 'shipped')
+  if (shipped !== undefined) return await drillPlace(invocation, shipped)
   const timelines = await Promise.all(args.map(async (given) => (await findTimeline(engine, given)).timeline))
   const report = await engine.drill(timelines.length > 0 ? { timelines } : {})
   output.result(report, () => {
@@ -31,3 +35,21 @@ const drill: Command = async ({ engine, args, output }) => {
 }
 
 export default drill
+
+/** The whole store, from where it was shipped to. */
+async function drillPlace({ engine, output, options }: Invocation, place: string): Promise<number> {
+  const { drillShipped } = await import('../../operations/shipping.ts')
+  const keys = keysOf({ keys: text(options, 'keys') })
+  const report = await drillShipped(engine, place, keys ? { keys } : {})
+  output.result(report, () => {
+    const { green, red } = output.colours
+    const { ok, record, rpoMs, positionsBehind, rtoMs, restoreMs, verifyMs, timelines, entries } = report
+    output.line(`${ok ? green('ok') : red('failed')}  record ${record}, ${timelines} timelines, ${entries} entries`)
+    output.line(`RPO  ${ms(rpoMs)}, ${positionsBehind} positions would be lost`)
+    output.line(`RTO  ${ms(rtoMs)}: restore ${ms(restoreMs)}, verify ${ms(verifyMs)}`)
+    for (const fault of report.faults) output.line(fault)
+    if (report.lost) output.line(`records ${report.lost.from} to ${report.lost.to} cannot be used: ${report.lost.why}`)
+    for (const { base, why } of report.skipped) output.line(`base ${base} cannot be used: ${why}`)
+  })
+  return report.ok ? exit.ok : exit.damage
+}

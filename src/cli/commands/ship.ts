@@ -1,15 +1,18 @@
 // reprise ship: takes what the store commits to another place, for as long as it runs.
 
 import { hostOf } from '../../engine/host.ts'
-import { shipStore } from '../../engine/ship/ship.ts'
+import { shipStore, verifyPlace } from '../../engine/ship/ship.ts'
 import type { ShipStatus } from '../../engine/ship/status.ts'
-import { type Command, flag, text } from '../command.ts'
+import { type Command, flag, type Invocation, text } from '../command.ts'
 import { exit } from '../exit.ts'
 import { bytes, count } from '../format.ts'
 import { onInterrupt } from '../interrupt.ts'
 import { urlOf } from '../store.ts'
 
-const ship: Command = async ({ engine, args, options, output }) => {
+const ship: Command = async (invocation) => {
+  const { engine, args, options, output } = invocation
+  if (flag(options, 'verify')) return await verify(invocation)
+  await tellElsewhere(invocation)
   const [every, base, keep] = ['every', 'base', 'keep'].map((name) => text(options, name))
   const end = new AbortController()
   const interruption = onInterrupt(output, 'shipping what was committed')
@@ -33,6 +36,27 @@ const ship: Command = async ({ engine, args, options, output }) => {
 }
 
 export default ship
+
+async function verify({ engine, args, output }: Invocation): Promise<number> {
+  const report = await verifyPlace(args[0]!, hostOf(engine).kernel.sealer)
+  output.result(report, () => {
+    const { oldest, newest, bases, from, to, faults } = report
+    for (const { where, what } of faults) output.line(`${where}: ${what}`)
+    const at = (time: number | null) => (time === null ? '-' : new Date(time).toISOString())
+    const sum = `records ${oldest} to ${newest}, ${count(bases, 'base')}, ${bytes(report.bytes)}`
+    output.line(`${report.ok ? 'ok' : count(faults.length, 'fault')}  ${sum}; from ${at(from)} to ${at(to)}`)
+  })
+  return report.ok ? exit.ok : exit.damage
+}
+
+/** What does not lie in the file does not go with it. */
+async function tellElsewhere({ engine, output }: Invocation): Promise<void> {
+  const note = (await engine.head('reprise/store'))?.attributes.$chunks
+  if (note === undefined) return
+  output.note(
+    'the chunks of this store do not lie in its file, and are not shipped: keep their place as safe as this one',
+  )
+}
 
 /** Says when it begins, when the place is away, and when it is back. */
 function teller(say: (line: string) => void): (status: ShipStatus) => void {

@@ -13,6 +13,7 @@ import { restorePages, type ShippedRestore, type ShippedRestoreOptions } from '.
 import { runShipper } from './run.ts'
 import { defaultPolicy, type ShipPolicy } from './shipper.ts'
 import type { ShipStatus } from './status.ts'
+import { type ShippedReport, verifyShipped } from './verify.ts'
 
 export interface ShipOptions {
   /** How often what was committed leaves, while something is committed; '1s' if left out. */
@@ -105,4 +106,9 @@ async function freeOwned(url: string): Promise<void> {
   } finally {
     await store.close()
   }
+}
+
+/** Everything that was shipped, looked at where it lies. */
+export async function verifyPlace(place: string, sealer: Sealer): Promise<ShippedReport> {
+  return await verifyShipped(new ShipLog(await openShipPlace(place, { mustExist: true }), sealer, sha256))
 }

@@ -1,0 +1,142 @@
+// How the shipping of a store stands, and the drill of it: a restore aside from where it was shipped to, verified, compared with
+// the store, and measured. RPO: what would be lost if the machine were lost now. RTO: how long it takes until the store is back.
+
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { toHex } from '../core/coordinate.ts'
+import { formatMs } from '../core/duration.ts'
+import type { FeedPosition } from '../core/ports.ts'
+import { hostOf } from '../engine/host.ts'
+import { open } from '../engine/open.ts'
+import { fileOf } from '../engine/open-store.ts'
+import type { Reprise } from '../engine/reprise.ts'
+import type { KeyRing } from '../engine/seal/seal.ts'
+import type { ShippedRestore } from '../engine/ship/restore.ts'
+import { restoreShipped } from '../engine/ship/ship.ts'
+import { isShipping, readShipStatus, type ShipStatus } from '../engine/ship/status.ts'
+import { headsOf } from '../engine/tools/verify-structure.ts'
+import { feedEnd } from './feed-end.ts'
+import type { Check } from './health.ts'
+import { count, relative } from './words.ts'
+
+export interface ShippedDrill {
+  readonly ok: boolean
+  readonly place: string
+  readonly record: number
+  /** RPO: how old what would be lost is at most, and how many positions of the feed. 0: nothing would be. */
+  readonly rpoMs: number
+  readonly positionsBehind: number
+  /** RTO: restore and verify. */
+  readonly rtoMs: number
+  readonly restoreMs: number
+  readonly verifyMs: number
+  readonly timelines: number
+  readonly entries: number
+  readonly lost: ShippedRestore['lost']
+  readonly skipped: ShippedRestore['skipped']
+  /** Why it failed. */
+  readonly faults: readonly string[]
+}
+
+/** A shipper that has not spoken for so long, or so many of its rounds, stands still. */
+const silentMs = 60_000
+const silentRounds = 20
+
+/** @example const { ok, rpoMs, rtoMs } = await drillShipped(engine, 's3://backups/app') */
+export async function drillShipped(
+  engine: Reprise,
+  place: string,
+  { keys }: { readonly keys?: KeyRing } = {},
+): Promise<ShippedDrill> {
+  // 1. What is acknowledged now.
+  const askedAt = Date.now()
+  const end = numberOf(await feedEnd(engine))
+  const folder = await mkdtemp(join(tmpdir(), 'reprise-drill-'))
+  try {
+    // 2. Back, on a machine that has nothing.
+    const url = `sqlite:${join(folder, 'drill.db')}`
+    const restored = await restoreShipped(place, url, { ...(keys && { keys }) })
+    const startedAt = performance.now()
+    const copy = await open(url, { housekeeping: false, log: false, mirror: false, ...(keys && { keys }) })
+    try {
+      const verified = await copy.verify()
+      const verifyMs = performance.now() - startedAt
+      // 3. Is it the store that it was shipped from?
+      const faults = verified.faults.map(({ timeline, what }) => `${timeline ?? 'store'}: ${what}`)
+      faults.push(...(await differences(engine, copy)))
+      const positionsBehind = Math.max(0, end - restored.position)
+      const report: ShippedDrill = {
+        ...{ ok: faults.length === 0 && restored.lost === null && restored.skipped.length === 0, place },
+        ...{ record: restored.record, rpoMs: positionsBehind === 0 ? 0 : Math.max(0, askedAt - restored.at) },
+        ...{ positionsBehind, rtoMs: restored.ms + verifyMs, restoreMs: restored.ms, verifyMs },
+        ...{ timelines: verified.timelines, entries: verified.entries },
+        ...{ lost: restored.lost, skipped: restored.skipped, faults },
+      }
+      tell(engine, report)
+      return report
+    } finally {
+      await copy.close()
+    }
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+/** A timeline that stands where the other does has the same history: digests say so. Others went on meanwhile. */
+async function differences(engine: Reprise, copy: Reprise): Promise<string[]> {
+  const { kernel } = hostOf(engine)
+  const found: string[] = []
+  for await (const head of headsOf(hostOf(copy).kernel)) {
+    const [own] = await kernel.store.head([head.timeline])
+    if (!own || own.seq !== head.seq || own.epoch !== head.epoch) continue
+    if (toHex(own.digest) !== toHex(head.digest)) found.push(`${head.timeline}: its history differs from the store's`)
+  }
+  return found
+}
+
+function tell(engine: Reprise, report: ShippedDrill): void {
+  const { ok, place, rpoMs, rtoMs, positionsBehind, faults } = report
+  const what = ok
+    ? `restored aside from ${place} in ${formatMs(Math.round(rtoMs))}; ${positionsBehind} positions (${formatMs(rpoMs)}) would be lost`
+    : `restoring aside from ${place} failed: ${faults[0] ?? 'not everything that was shipped is sound'}`
+  const { events } = hostOf(engine).kernel
+  events.emit('report', { kind: 'drill', timeline: null, what, data: report })
+}
+
+/** How the shipping of this store stands; null: it is not shipped, as far as this machine knows. */
+export async function shippingOf(engine: Reprise): Promise<(ShipStatus & { readonly behind: number }) | null> {
+  const file = fileOf((await engine.facts()).location)
+  const status = file === null ? null : readShipStatus(file)
+  if (!status) return null
+  const from = String(status.position).padStart(16, '0') as FeedPosition
+  const end = await feedEnd(engine, from).catch(() => feedEnd(engine))
+  return { ...status, behind: Math.max(0, numberOf(end) - status.position) }
+}
+
+export async function shippingHealth(engine: Reprise, now: number): Promise<Check[]> {
+  const status = await shippingOf(engine)
+  if (!status) return []
+  const name = 'shipping'
+  const { place, failing, safeAt, behind, endedAt, updatedAt, record } = status
+  const safe = safeAt === null ? 'nothing is there yet' : `all of it up to ${relative(safeAt, now)} is there`
+  const cure = 'run reprise ship again, beside the application, under something that keeps it running'
+  if (failing) {
+    const state = now - failing.since > silentMs ? 'bad' : 'warning'
+    const what = `${place} has not taken anything since ${relative(failing.since, now)}: ${failing.error}; ${safe}`
+    return [{ name, state, what, cure: 'mend what it names; nothing is lost here, and it is tried again' }]
+  }
+  if (endedAt !== null || !isShipping(status)) {
+    const how = endedAt !== null ? `ended ${relative(endedAt, now)}` : 'its process is gone'
+    if (behind === 0) return [{ name, state: 'warning', what: `to ${place}: ${how}; ${safe}`, cure }]
+    return [{ name, state: 'bad', what: `to ${place}: ${how}, and ${count(behind, 'position')} came since`, cure }]
+  }
+  if (now - updatedAt > Math.max(silentMs, silentRounds * status.intervalMs)) {
+    return [{ name, state: 'bad', what: `to ${place}: no word since ${relative(updatedAt, now)}; ${safe}`, cure }]
+  }
+  return [{ name, state: 'ok', what: `to ${place}, record ${record}: ${safe}` }]
+}
+
+function numberOf(position: FeedPosition): number {
+  return Number(position) || 0
+}

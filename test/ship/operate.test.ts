@@ -1,0 +1,135 @@
+// What people who operate a store see of its shipping: the doctor, the drill, verify, keys, and a place that is away.
+
+import { randomBytes } from 'node:crypto'
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { open } from '../../src/index.ts'
+import { save } from '../../src/layers/save/index.ts'
+import { cli, live, type Ran } from '../cli/support.ts'
+import { newFolder, removeFolder } from '../crash/support.ts'
+import { newBucket, startProxy, startS3 } from '../s3/support.ts'
+
+const notes = save<{ readonly text: string }>('notes')
+let folder: string
+let url: string
+
+beforeEach(() => {
+  folder = newFolder()
+  url = `sqlite:${join(folder, 'a.db')}`
+})
+afterEach(() => removeFolder(folder))
+
+const run = (...args: string[]): Promise<Ran> => cli([...args, '--json'], { cwd: folder, env: { REPRISE_URL: url } })
+const said = (ran: Ran) => JSON.parse(ran.stdout) as Record<string, unknown>
+
+async function write(text: string, keys?: Parameters<typeof open>[1]): Promise<void> {
+  const rp = await open(url, { housekeeping: false, ...keys })
+  const saved = await rp.open(notes)
+  await saved.put({ text })
+  await saved.close()
+  await rp.close()
+}
+
+async function shippingCheck(): Promise<{ state: string; what: string; code: number | null }> {
+  const ran = await run('doctor')
+  const { checks } = said(ran) as { checks: { name: string; state: string; what: string }[] }
+  return { ...checks.find(({ name }) => name === 'shipping')!, code: ran.code }
+}
+
+describe('operating what is shipped', () => {
+  it('A4.6: a drill measures what would be lost and how long it takes, and the doctor tells when nobody ships', async () => {
+    await write('first')
+    expect((await run('ship', 'place', '--once')).code).toBe(0)
+    const drilled = await run('drill', '--shipped', 'place')
+    expect(drilled.code).toBe(0)
+    expect(said(drilled)).toMatchObject({ ok: true, positionsBehind: 0, rpoMs: 0, lost: null, faults: [] })
+    // The report of the drill itself came since: ship it, and only what comes then is behind.
+    await run('ship', 'place', '--once')
+    expect(await shippingCheck()).toMatchObject({ state: 'warning', code: 0 })
+    await write('second')
+    expect(await shippingCheck()).toMatchObject({ state: 'bad', code: 1 })
+    const late = said(await run('drill', '--shipped', 'place')) as { positionsBehind: number; rpoMs: number }
+    expect(late).toMatchObject({ ok: true })
+    expect(late.positionsBehind).toBeGreaterThan(0)
+    expect(late.rpoMs).toBeGreaterThan(0)
+    const reports = (await run('log', '--kind', 'drill')).stdout
+    expect(reports).toContain('would be lost')
+  }, 120_000)
+
+  it('A1.3: damage at the place is found by verify and by the drill; a restore goes back to the newest sound record, and says so', async () => {
+    for (const text of ['first', 'second', 'third']) {
+      await write(text)
+      await run('ship', 'place', '--once')
+    }
+    expect((await run('ship', 'place', '--verify')).code).toBe(0)
+    const names = readdirSync(join(folder, 'place/log')).sort()
+    const last = join(folder, 'place/log', names.at(-1)!)
+    const bytes = readFileSync(last)
+    bytes[bytes.length - 20]! ^= 4
+    writeFileSync(last, bytes)
+    const verified = await run('ship', 'place', '--verify')
+    expect(verified.code).toBe(8)
+    expect(said(verified)).toMatchObject({ ok: false, faults: [{ where: `record ${names.length}` }] })
+    expect((await run('drill', '--shipped', 'place')).code).toBe(8)
+    const restored = await run('restore', 'place', '--into', 'sqlite:b.db')
+    expect(restored.code).toBe(3)
+    expect(said(restored)).toMatchObject({ lost: { from: names.length, to: names.length } })
+    const rp = await open(`sqlite:${join(folder, 'b.db')}`, { housekeeping: false })
+    expect((await (await rp.open(notes)).latest()).value.text).toBe('second')
+    await rp.close()
+    // The next shipper passes the damaged record by with a base of its own.
+    await run('ship', 'place', '--once')
+    expect(said(await run('restore', 'place', '--into', 'sqlite:c.db'))).toMatchObject({ lost: null })
+    // A restore never writes over a store, nor beside what is left of one.
+    expect((await run('restore', 'place', '--into', 'sqlite:c.db')).code).toBe(6)
+    rmSync(join(folder, 'c.db'))
+    writeFileSync(join(folder, 'c.db-wal'), 'of another life')
+    expect((await run('restore', 'place', '--into', 'sqlite:c.db')).code).toBe(6)
+  }, 120_000)
+
+  it('A8.6: with a key ring nothing leaves in plain text, and without it nothing comes back', async () => {
+    const key = randomBytes(32)
+    await write('a secret word', { keys: { current: 'k1', keys: { k1: key } } })
+    writeFileSync(join(folder, 'keys.json'), JSON.stringify({ current: 'k1', keys: { k1: key.toString('base64') } }))
+    expect((await run('ship', 'place', '--once')).code).not.toBe(0)
+    expect((await run('ship', 'place', '--once', '--keys', 'keys.json')).code).toBe(0)
+    for (const name of readdirSync(join(folder, 'place'), { recursive: true, encoding: 'utf8' })) {
+      if (!/\d$/.test(name)) continue
+      const object = readFileSync(join(folder, 'place', name)).toString('latin1')
+      expect([name, /secret|save\/notes|CREATE TABLE|SQLite format/.test(object)]).toEqual([name, false])
+    }
+    const without = await run('restore', 'place', '--into', 'sqlite:b.db')
+    expect(without.stderr).toContain('KEY_MISSING')
+    expect((await run('restore', 'place', '--into', 'sqlite:b.db', '--keys', 'keys.json')).code).toBe(0)
+    expect((await run('drill', '--shipped', 'place', '--keys', 'keys.json')).code).toBe(0)
+  }, 120_000)
+})
+
+const server = await startS3()
+describe.skipIf(server === null)(`a place that is away (${server?.kind})`, () => {
+  it('the application goes on, the doctor shows it, and everything is there when the place is back', async () => {
+    const proxy = await startProxy(server!.endpoint)
+    const place = (await newBucket(server!.endpoint)).replace(server!.endpoint, proxy.endpoint)
+    await write('first')
+    const shipper = live(['ship', place, '--every', '50ms'], { cwd: folder, env: { REPRISE_URL: url } })
+    try {
+      await shipper.until(/shipping to/)
+      proxy.fault = () => 503
+      await write('second')
+      await shipper.until(/does not take it/)
+      await write('third')
+      expect((await shippingCheck()).what).toContain('has not taken anything')
+      proxy.fault = () => 'pass'
+      await shipper.until(/back: shipping/)
+      expect((await run('restore', place, '--into', 'sqlite:b.db')).code).toBe(0)
+      const rp = await open(`sqlite:${join(folder, 'b.db')}`, { housekeeping: false })
+      expect((await (await rp.open(notes)).latest()).value.text).toBe('third')
+      await rp.close()
+    } finally {
+      await shipper.end('SIGKILL')
+      await proxy.close()
+      await server!.close()
+    }
+  }, 120_000)
+})

@@ -1,5 +1,5 @@
-// A worker on a set of shards, to be killed: runs of `order` have a queue with a limit and a child each, so that every one of them
-// exchanges mail with timelines on other shards.
+// A worker on a set of shards, to be killed: runs of `order` have a queue with a limit and a child each, so that every one of
+// them exchanges mail with timelines on other shards.
 
 import { open } from '../../dist/index.js'
 import { queue, workflow } from '../../dist/layers/workflow/index.js'

@@ -1,9 +1,16 @@
 // A fork with an edited step, wherever the process dies: at every commit, before and after it. The fork is made once, and never
 // runs without its edit.
 
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { expect, it } from 'vitest'
+import { open } from '../../src/index.ts'
 import { workflow, workflows } from '../../src/layers/workflow/index.ts'
 import { crashEverywhere, WorkflowKit } from '../../src/testing/index.ts'
+import { programPath } from '../support/programs.ts'
 
 function world(kit: WorkflowKit) {
   const calls: string[] = []
@@ -59,5 +66,35 @@ it('takes one commit, in which the edit is: what a worker could claim is never w
     expect(head.seq).toBeGreaterThanOrEqual(head.base!.seq + 2)
   } finally {
     await kit.close()
+  }
+})
+
+it('G5: a process killed while it forks leaves whole forks or none, and a worker beside it runs none without its edit', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'reprise-fork-edits-'))
+  const url = `sqlite:${join(folder, 'store.db')}`
+  const doubled = workflow('doubled', async (ctx) => (await ctx.step('ask', () => -1)) * 2)
+  const rp = await open(url, { housekeeping: false })
+  expect(await rp.run(doubled, undefined, { id: 'origin' }).result()).toBe(-2)
+  const child = fork(programPath('fork-editor'), [url], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] })
+  try {
+    let acknowledged = 0
+    const gone = once(child, 'exit')
+    await new Promise<void>((resolve) => {
+      child.on('message', (n: number) => {
+        acknowledged = n
+        if (n === 15) setTimeout(resolve, Math.random() * 20)
+      })
+    })
+    child.kill('SIGKILL')
+    await gone
+    const runs = workflows(rp).of<number>(doubled)
+    const forks = (await runs.list()).filter(({ id }) => id !== 'origin')
+    expect(forks.length).toBeGreaterThanOrEqual(acknowledged)
+    for (const { id } of forks) expect([id, await runs.get(id).result()]).toEqual([id, 2 * Number(id.slice(5))])
+    expect(await rp.verify()).toMatchObject({ ok: true, faults: [] })
+  } finally {
+    child.kill('SIGKILL')
+    await rp.close()
+    rmSync(folder, { recursive: true, force: true })
   }
 })

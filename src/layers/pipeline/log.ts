@@ -12,7 +12,7 @@ export interface LoggedRecord extends Pick<CallContext, 'pipeline' | 'operator'>
   readonly attempt?: number
 }
 
-/** @example orders.call('price', (order, ctx) => { logOf(ctx, console).info('asked', { order: order.id }); return ask(order) }) */
+/** @example orders.call('price', (order, ctx) => { logOf(ctx, console).info('asked'); return ask(order) }) */
 export function logOf(ctx: LoggedRecord, logger: Logger): Logger {
   // In `process` one context serves all records: its key is that of the moment.
   return placed(logger, () => {

@@ -1,0 +1,17 @@
+// Forks one run again and again, each time with another edit, and says which forks it was told are made, until it is killed.
+// Argument: store URL.
+
+import { open } from '../../dist/index.js'
+import { workflows } from '../../dist/layers/workflow/index.js'
+
+const rp = await open(process.argv[2])
+workflows(rp)
+const { seq } = await rp.head('workflow/doubled/origin')
+for (let n = 1; ; n++) {
+  await rp.fork({ timeline: 'workflow/doubled/origin', seq }, `fork-${n}`, {
+    set: { ask: n },
+    by: 'editor',
+    key: `k${n}`,
+  })
+  process.send(n)
+}

@@ -155,7 +155,7 @@ const kinds = {
   },
   SHARDS_DIFFER: {
     remedy: 'fix',
-    hint: 'Give all the shards of one set, each once. To make a set larger, add a shard as docs/guides/shards.md says.',
+    hint: 'Give all the shards of one set, each once. A set keeps the number of shards that it was made with: docs/guides/shards.md says how to move to a larger one.',
   },
   WORKER_RETIRED: {
     remedy: 'reload',

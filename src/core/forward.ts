@@ -20,6 +20,7 @@ export const storeMethods: Readonly<Record<MethodOf<Store>, Access>> = {
   headsInReach: 'reads',
   inbox: 'reads',
   claim: 'writes',
+  hasLostClaims: 'neither',
   feed: 'reads',
   timelines: 'reads',
   checkpoints: 'reads',

@@ -167,6 +167,12 @@ export interface Store {
   claim(request: ClaimRequest): Promise<Head[]>
 
   /**
+   * Whether a part of the store gave no answer to a claim that others answered. What it gave is found by timelines({ owner }),
+   * which leaves out the parts that are away: it is asked for until this says no. Left out: then `claim` rejects.
+   */
+  hasLostClaims?(): boolean
+
+  /**
    * Entries of all timelines in one order. A reader that goes on from `next` never misses an entry that commits later, nor sees
    * one twice. A position beyond the end is of another copy of this store: POSITION_GONE, never an empty page.
    */

@@ -1,6 +1,6 @@
 // Where a timeline lives when a store is made of several: pure arithmetic on ids, heads and positions. The map is small on
 // purpose: how many shards there are, and its version. A family (a timeline and its archives) is placed by the hash of its
-// id; what lives elsewhere (a fork beside its parent, a family that was moved) has a signpost at the place that its id says.
+// id; what lives elsewhere (a fork beside its parent, an archive of another name) has a signpost at the place that its id says.
 
 import type { Attribute } from './attribute.ts'
 import type { TimelineId } from './coordinate.ts'
@@ -27,7 +27,6 @@ export const signpostQueue = '$shards'
 export const signpostStatus = '$moved'
 const ownAttributes = '$shards.'
 export const targetKey = `${ownAttributes}to`
-export const arrivedKey = `${ownAttributes}arrived`
 export const setKey = `${ownAttributes}set`
 export const indexKey = `${ownAttributes}index`
 export const countKey = `${ownAttributes}count`

@@ -1,5 +1,5 @@
-// A worker on a set of shards, to be killed: runs of `order` have a queue with a limit and a child each, so that every one of
-// them exchanges mail with timelines on other shards.
+// A worker on a set of shards, to be killed: runs have a child each, and those of `order` a queue with a limit, so that every one
+// of them exchanges mail with timelines on other shards.
 
 import { open } from '../../dist/index.js'
 import { queue, workflow } from '../../dist/layers/workflow/index.js'
@@ -8,16 +8,15 @@ const { shards } = JSON.parse(process.argv[2] ?? '{}')
 
 const belt = queue('belt', { concurrency: 5 })
 const part = workflow('part', async (ctx, /** @type {number} */ n) => await ctx.step('make', () => n + 1))
-const order = workflow(
-  'order',
-  async (ctx, /** @type {number} */ n) => {
-    const doubled = await ctx.step('double', () => n * 2)
-    await ctx.sleep(5)
-    return await ctx.child(part, doubled)
-  },
-  { queue: belt },
-)
+/** @param {any} ctx @param {number} n */
+async function double(ctx, n) {
+  const doubled = await ctx.step('double', () => n * 2)
+  await ctx.sleep(5)
+  return await ctx.child(part, doubled)
+}
+const order = workflow('order', double, { queue: belt })
+const rush = workflow('rush', double)
 
 const rp = await open({ shards, lease: '3s', patience: '60s', worker: 'shard-worker' })
-rp.work([order, part, belt])
+rp.work([order, rush, part, belt])
 console.log('READY')

@@ -113,7 +113,7 @@ export class Dispatcher {
       if (limit <= 0) continue
       this.#mayHaveLost = !this.#kernel.planted.has('claim-answer-forgotten')
       const heads = await store.claim({ worker: id, queues, limit, except: [...this.#inHand] })
-      this.#mayHaveLost = false
+      this.#mayHaveLost = store.hasLostClaims?.() ?? false
       for (const head of heads) {
         assert(!this.#inHand.has(head.timeline), 'what is in hand is not claimed a second time')
         void this.#execute(this.#queues.get(head.queue!)!, head)
@@ -140,7 +140,7 @@ export class Dispatcher {
         await committer.submit({ operation: newOperation(random), guard: guardOf(head), release: true })
       }
     }
-    this.#mayHaveLost = false
+    this.#mayHaveLost = store.hasLostClaims?.() ?? false
   }
 
   async #execute(served: Served, head: Head): Promise<void> {

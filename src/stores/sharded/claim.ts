@@ -1,6 +1,8 @@
 // Claims over several shards: each gives its share, and what one has not is taken from the others. Urgency is looked at within a
 // shard; between them everybody gets a turn, so that a full shard does not hide the others.
 
+import type { WorkerId } from '../../core/coordinate.ts'
+import { isReprise } from '../../core/errors.ts'
 import type { ClaimRequest, Head } from '../../core/ports.ts'
 import { plainHead, signpostQueue, targetOf } from '../../core/shards.ts'
 import type { Places } from './places.ts'
@@ -10,6 +12,8 @@ import { isUnreachable, type Shard } from './shard.ts'
 export class Claims {
   readonly #places: Places
   readonly #relay: Relay
+  /** Shards that gave no answer: what they gave is not known to whom it was given. */
+  readonly lostOn = new Set<number>()
   #turn = 0
 
   constructor(places: Places, relay: Relay) {
@@ -29,6 +33,7 @@ export class Claims {
     const ask = async (shard: Shard, limit: number): Promise<void> => {
       const heads = await this.#ask(shard, request, limit).catch((error) => {
         failures.push(error)
+        if (!isReprise(error, 'WORKER_RETIRED')) this.lostOn.add(shard.index)
         return []
       })
       claimed.push(...heads)
@@ -48,6 +53,15 @@ export class Claims {
     return claimed.sort(byUrgency)
   }
 
+  /** Signposts of this worker that it does not know of, or could not see to. */
+  async findLost(shard: Shard, worker: WorkerId): Promise<void> {
+    const heads = await shard.ask((store) => store.timelines({ owner: worker, queue: signpostQueue, limit: 1000 }))
+    for (const head of heads) {
+      const target = targetOf(head)
+      if (target !== null) await this.#relay.forward(shard.index, head, target)
+    }
+  }
+
   async #ask(shard: Shard, request: ClaimRequest, limit: number): Promise<Head[]> {
     const queues = [...request.queues, signpostQueue]
     const heads = await shard.ask((store) => store.claim({ ...request, queues, limit }))
@@ -57,7 +71,7 @@ export class Claims {
       if (target === null) {
         this.#places.note(head.timeline, shard.index)
         own.push(plainHead(head))
-      } else void this.#relay.forward(shard.index, head, target).catch(() => undefined)
+      } else void this.#relay.forward(shard.index, head, target).catch(() => this.lostOn.add(shard.index))
     }
     return own
   }

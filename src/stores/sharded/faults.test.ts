@@ -5,7 +5,8 @@ import { describe, expect, it } from 'vitest'
 import { toHex } from '../../core/coordinate.ts'
 import { originDigest, packEntries, unpackEntries } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { type Commit, feedStart, type Head, type Outcome, type Store } from '../../core/ports.ts'
+import { forwardStore } from '../../core/forward.ts'
+import { type ClaimRequest, type Commit, feedStart, type Head, type Outcome, type Store } from '../../core/ports.ts'
 import { shardOf } from '../../core/shards.ts'
 import {
   asMessage,
@@ -28,6 +29,40 @@ const seeds = Number(process.env.REPRISE_TEST_SHARD_SEEDS ?? 12)
 describe('shards with faults', () => {
   it('spreads the ids of this test over all shards', () => {
     expect(new Set(ids.map((id) => shardOf(id, 3))).size).toBe(3)
+  })
+
+  it('a claim that one shard did not answer is found by its owner, and the others are answered', async () => {
+    const worlds = shards.map(() => createWorld())
+    let isSilent = false
+    const sources = worlds.map((world, i) => ({
+      name: `memory ${i}`,
+      open: async () => {
+        const store = openMemory({ namespace: 'n', hash, world })
+        const claim = async (request: ClaimRequest) => {
+          const heads = await store.claim(request)
+          if (isSilent && i === 1) throw new RepriseError('STORE_UNREACHABLE', 'the answer is lost')
+          return heads
+        }
+        return forwardStore(store, { claim })
+      },
+    }))
+    const store = await openSharded(sources)
+    await store.beat(worker('w'))
+    for (const id of ids) {
+      const take = { worker: asWorker('x'), from: 'free' as const, create: { digest: originDigest(hash, id) } }
+      const made = { take, release: true, queue: 'q', wakeup: 1 }
+      await store.commit([{ operation: asOperation(`make ${id}`), guard: { timeline: id, epoch: 0 }, ...made }])
+    }
+    isSilent = true
+    const request = { worker: asWorker('w'), queues: ['q'], limit: 100 }
+    const given = (await store.claim(request)).map(({ timeline }) => timeline)
+    const silent = ids.filter((id) => shardOf(id, 3) === 1)
+    expect(given.sort()).toEqual(ids.filter((id) => !silent.includes(id)))
+    expect(store.hasLostClaims?.()).toBe(true)
+    await new Promise((resolve) => setTimeout(resolve, 1100))
+    const own = await store.timelines({ owner: asWorker('w'), queue: 'q', limit: 100 })
+    expect(own.map(({ timeline }) => timeline)).toEqual(ids)
+    expect(store.hasLostClaims?.()).toBe(false)
   })
 
   for (let seed = 1; seed <= seeds; seed++) {

@@ -1,8 +1,8 @@
 // The feed of several shards: one order in each, and a position that has a part for each. A reader who goes on from a position
 // goes on in all of them, so it misses nothing and sees nothing twice.
 
-import type { FeedFilter, FeedItem, FeedPage, FeedPosition, Head } from '../../core/ports.ts'
-import { arrivedKey, joinPositions, splitPosition } from '../../core/shards.ts'
+import type { FeedFilter, FeedItem, FeedPage, FeedPosition } from '../../core/ports.ts'
+import { joinPositions, splitPosition } from '../../core/shards.ts'
 import { notAPosition } from '../refusals.ts'
 import type { Places } from './places.ts'
 import { awayError, isUnreachable, type Shard } from './shard.ts'
@@ -27,10 +27,9 @@ export async function readFeed(
     for (const [i, shard] of open.entries()) {
       const page = pages[i]
       if (!page) continue
-      const isShown = places.hasMoves ? await arrivals(shard, page.items) : always
       for (const item of page.items) {
         parts[shard.index] = item.position
-        if (isShown(item)) items.push({ ...item, position: joinPositions(parts) })
+        items.push({ ...item, position: joinPositions(parts) })
       }
       reached[shard.index] = page.next
       if (!page.isEnd) further.push(shard)
@@ -61,21 +60,4 @@ async function pageOf(
     away.push(error)
     return null
   }
-}
-
-/** What came to this shard when its family was moved is in the feed of the shard that it came from. */
-async function arrivals(shard: Shard, items: readonly FeedItem[]): Promise<(item: FeedItem) => boolean> {
-  if (items.length === 0) return always
-  const timelines = [...new Set(items.map(({ timeline }) => timeline))]
-  const heads: (Head | null)[] = await shard.ask((store) => store.head(timelines))
-  const upTo = new Map<string, number>()
-  for (const head of heads) {
-    const arrived = head?.attributes[arrivedKey]
-    if (head && typeof arrived === 'number') upTo.set(head.timeline, arrived)
-  }
-  return ({ timeline, run }) => run.first > (upTo.get(timeline) ?? 0)
-}
-
-function always(): boolean {
-  return true
 }

@@ -9,9 +9,14 @@ import { compareText } from '../../core/text-order.ts'
 import type { Places } from './places.ts'
 import type { Shard } from './shard.ts'
 
-export async function findTimelines(places: Places, query: TimelineQuery): Promise<Head[]> {
+/** On these shards; on all, if not told. */
+export async function findTimelines(
+  places: Places,
+  query: TimelineQuery,
+  shards: readonly Shard[] = places.shards,
+): Promise<Head[]> {
   checkTimelineQuery(query)
-  const lists = await Promise.all(places.shards.map((shard) => ofShard(places, shard, query)))
+  const lists = await Promise.all(shards.map((shard) => ofShard(places, shard, query)))
   const all = lists.length === 1 ? lists[0]! : lists.flat().sort((a, b) => compareText(a.timeline, b.timeline))
   return all.slice(0, query.limit)
 }

@@ -22,8 +22,6 @@ export class Places {
   readonly #home: (id: string) => number
   readonly #seen = new Map<string, number>()
   readonly newOperation: () => OperationId
-  /** Families were moved, or are being moved, from one shard to another. */
-  hasMoves = false
 
   constructor(shards: readonly Shard[], newOperation: () => OperationId, home?: (id: string) => number) {
     this.shards = shards

@@ -122,6 +122,10 @@ export class ShardedStore implements Store {
     return await this.#claims.claim(request)
   }
 
+  hasLostClaims(): boolean {
+    return this.#claims.lostOn.size > 0
+  }
+
   async feed(after: FeedPosition, filter: FeedFilter, limit: number): Promise<FeedPage> {
     this.#check()
     return await readFeed(this.#places, after, filter, limit)
@@ -129,7 +133,16 @@ export class ShardedStore implements Store {
 
   async timelines(query: TimelineQuery): Promise<Head[]> {
     this.#check()
-    return await findTimelines(this.#places, query)
+    if (query.owner === undefined) return await findTimelines(this.#places, query)
+    // Asked by a worker for what is its own (hasLostClaims).
+    const there = this.#places.shards.filter((shard) => !shard.isAway)
+    const found = await findTimelines(this.#places, query, there)
+    for (const shard of there) {
+      if (!this.#claims.lostOn.has(shard.index)) continue
+      await this.#claims.findLost(shard, query.owner)
+      this.#claims.lostOn.delete(shard.index)
+    }
+    return found
   }
 
   async checkpoints(timeline: TimelineId): Promise<ManifestRecord[]> {

@@ -93,6 +93,10 @@ const words: Readonly<Record<string, readonly (readonly string[])[]>> = {
   rollback: [['notes/fork@1', '--yes'], [evil]],
   prune: [[]],
   tiers: [[]],
+  ship: [
+    [at('shipped'), '--once'],
+    [at(evil.replaceAll('\0', '')), '--once'],
+  ],
   dead: [[], ['failing'], ['failing', '--full'], [evil]],
   redrive: [['failing', evil]],
   workers: [[]],

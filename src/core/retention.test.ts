@@ -364,3 +364,22 @@ test('how many keys and effects are kept is a number that was given, the default
   expect(() => keysLastOf({ keys: null as never })).toThrow(/retain.keys must be/)
   expect(() => keysLastOf({ keys: 'some' as never })).toThrow(/retain.keys must be/)
 })
+
+test('A6.4: tiered history may move exactly as far as it could be trimmed, and the floor stays until it has moved', () => {
+  fc.assert(
+    fc.property(situation, (given) => {
+      const { history } = given.policy
+      const trims = planRetention({
+        ...given,
+        policy: { ...given.policy, history: history === 'all' ? 'needed' : history! },
+      })
+      const tiered = typeof history === 'object' ? { ...history, tiered: true } : ('tiered' as const)
+      const moves = planRetention({ ...given, policy: { ...given.policy, history: tiered } })
+      expect(moves.floor.seq).toBe(given.head.floor)
+      expect(moves.restsOn).toEqual([])
+      const rises = trims.floor.seq > given.head.floor
+      expect(moves.movable).toEqual(rises ? { seq: trims.floor.seq, restsOn: trims.restsOn } : undefined)
+      expect(kept(moves)).toEqual(kept(trims))
+    }),
+  )
+})

@@ -24,7 +24,7 @@ import type { ExportOptions } from './tools/transfer.ts'
 import type { VerifyOptions } from './tools/verify.ts'
 
 const gone = namesOf<DeleteOptions>({ dryRun: true, forks: true, savepoints: true, erase: true, unfinished: true })
-const file = namesOf<BackupOptions>({ onProgress: true, signal: true })
+const file = namesOf<Omit<BackupOptions, 'onlyNew'>>({ onProgress: true, signal: true })
 const found = namesOf<TimelineQuery>({
   prefix: true,
   status: true,
@@ -46,7 +46,7 @@ const known = {
   follow: namesOf<FollowOptions>({ pollMs: true, isPassive: true, isWhole: true, signal: true }),
   send: namesOf<{ readonly key?: string }>({ key: true }),
   close: namesOf<{ readonly grace?: Duration }>({ grace: true }),
-  backup: file,
+  backup: namesOf<BackupOptions>({ onProgress: true, signal: true, onlyNew: true }),
   restore: file,
   verify: namesOf<VerifyOptions>({ timelines: true, repair: true, from: true, signal: true }),
   drill: namesOf<DrillOptions>({ timelines: true, checkpoints: true }),

@@ -5,12 +5,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { isObjectStore, objectFiles } from './open-store.ts'
 
-/** @example await written('s3://backups/app.rpb', (path) => backup(kernel, path, {})) */
-export async function written<T>(target: string, write: (path: string) => Promise<T>): Promise<T> {
+/**
+ * With `onlyNew`, an object that is there already, or came meanwhile, is EXISTS.
+ * @example await written('s3://backups/app.rpb', (path) => backup(kernel, path, {}))
+ */
+export async function written<T>(target: string, write: (path: string) => Promise<T>, onlyNew = false): Promise<T> {
   if (!isObjectStore(target)) return await write(target)
   return await aside(async (path) => {
     const result = await write(path)
-    await objectFiles.upload(path, target)
+    await objectFiles.upload(path, target, onlyNew)
     return result
   })
 }

@@ -180,9 +180,9 @@ export async function openChunkFolder(url: string, namespace: string): Promise<C
 
 /** Files as objects of an object store, and back. */
 export const objectFiles = {
-  async upload(path: string, url: string): Promise<void> {
+  async upload(path: string, url: string, onlyNew = false): Promise<void> {
     const { uploadFile } = await import('../stores/s3/files.ts')
-    await uploadFile(path, url)
+    await uploadFile(path, url, { onlyNew })
   },
   async download(url: string, path: string): Promise<void> {
     const { downloadFile } = await import('../stores/s3/files.ts')

@@ -2,6 +2,7 @@
 // lost on the way, whoever is killed, forks or writes meanwhile. Places are folders here; test/s3 has the same in an object
 // store.
 
+import { randomBytes } from 'node:crypto'
 import { mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -91,6 +92,8 @@ describe('A8.3: history in a colder place', () => {
       expect((await rp.tiers()).history.segments).toBe(1)
       await rp.collect({ graceMs: -60_000 })
       expect(await readAll(rp)).toEqual(upTo(20 * round))
+      const lines = await hostOf(rp).kernel.segments.all(timelineId(id))
+      expect(lines.length - (await rp.checkpoints(id)).length).toBe(1)
     }
     expect((await rp.verify()).ok).toBe(true)
     await rp.close()
@@ -132,6 +135,31 @@ describe('A8.3: history in a colder place', () => {
     await rp.tiers()
     await rp.collect({ graceMs: -60_000 })
     expect(await readAll(rp, 'counter/b')).toEqual(upTo(50))
+    expect((await rp.verify()).faults).toEqual([])
+    await rp.close()
+  })
+
+  it('a fork that leaves in the middle of a large segment goes on with a segment of its own', async () => {
+    const rp = await start({ tiers: tiers() })
+    const grow = async (name: string, count: number) => {
+      const open = await rp.open(counter, name)
+      for (let i = 0; i < count; i++) {
+        await open.append({ type: 'added', by: 1, text: randomBytes(60_000).toString('base64') })
+        if (i % 10 === 9) await open.checkpoint()
+      }
+      await open.close()
+    }
+    await grow('a', 40)
+    await rp.tiers()
+    const [large] = await hostOf(rp).kernel.segments.of(timelineId(id))
+    expect(large!.totalBytes).toBeGreaterThan(1024 * 1024)
+    await rp.fork({ timeline: id, seq: 13 }, 'b')
+    await grow('b', 30)
+    await rp.tiers()
+    expect((await rp.head('counter/b'))!.floor).toBe(33)
+    const seqs: number[] = []
+    for await (const { seq } of entriesAfter(rp, (await rp.head('counter/b'))!, 0)) seqs.push(seq)
+    expect(seqs).toEqual(upTo(43))
     expect((await rp.verify()).faults).toEqual([])
     await rp.close()
   })

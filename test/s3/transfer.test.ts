@@ -77,6 +77,21 @@ describe.skipIf(server === null)(`objects as files (${server?.kind})`, () => {
     await rp.close()
   })
 
+  it('of two backups to one name at the same moment, one is refused, and the other is whole', async () => {
+    const [first, second] = [await filled('a'), await filled('c')]
+    const object = joinUrl(bucket, 'backups/race.rpb')
+    const both = [first, second].map((rp) => rp.backup(object, { onlyNew: true }))
+    const outcomes = await Promise.allSettled(both)
+    const refused = outcomes.flatMap((each) => (each.status === 'rejected' ? [each.reason] : []))
+    expect(refused).toMatchObject([{ code: 'EXISTS' }])
+    await first.close()
+    await second.close()
+    const rp = await open(urlOf('b'), { housekeeping: false })
+    expect((await rp.restore(object)).timelines).toBeGreaterThan(0)
+    expect((await rp.verify()).ok).toBe(true)
+    await rp.close()
+  })
+
   it('A1.6: verify heals chunks from a backup in an object store, and from a place of chunks there', async () => {
     const blobs = join(folder, 'chunks')
     const rp = await open(urlOf('a'), { housekeeping: false, blobs, redundancy: false })

@@ -16,6 +16,8 @@ const backup: Command = async ({ engine, args, options, output }) => {
   }
   let toldAt = Date.now()
   const report = await engine.backup(file, {
+    // Whoever asks for the same name at the same moment is refused, and not overwritten.
+    ...(!flag(options, 'force') && { onlyNew: true }),
     onProgress: ({ timeline, timelines }) => {
       if (Date.now() - toldAt < tellEveryMs) return
       toldAt = Date.now()

@@ -1,6 +1,9 @@
 // reprise show: where one timeline stands.
 
+import type { Head } from '../../core/ports.ts'
 import { hostOf } from '../../engine/host.ts'
+import type { Reprise } from '../../engine/reprise.ts'
+import { segmentsBelow } from '../../engine/segments/read.ts'
 import { editWords } from '../../engine/tools/fork-edit.ts'
 import { describeTimeline } from '../../operations/describe.ts'
 import { shownAttributes } from '../../operations/heads.ts'
@@ -17,6 +20,7 @@ const show: Command = async ({ engine, args, output }) => {
   const now = hostOf(engine).kernel.worker.now()
   const newest = catalog[0]
   const edited = editWords(head)
+  const below = await historyBelow(engine, head)
   output.result(shown, () => {
     const { bold } = output.colours
     output.line(bold(head.timeline))
@@ -26,7 +30,7 @@ const show: Command = async ({ engine, args, output }) => {
       ['coordinate', `${head.timeline}@${head.seq}, epoch ${head.epoch}`],
       ['digest', Buffer.from(head.digest).toString('hex')],
       ['owner', head.owner ? `${head.owner}${head.isOwnerAlive ? '' : ' (gone)'}` : 'nobody'],
-      ['history', `${head.floor + 1} to ${head.seq}${head.floor > 0 ? ` (trimmed up to ${head.floor})` : ''}`],
+      ['history', `${head.floor + 1} to ${head.seq}${below}`],
       [
         'checkpoints',
         newest
@@ -46,6 +50,15 @@ const show: Command = async ({ engine, args, output }) => {
     ])
   })
   return exit.ok
+}
+
+/** What became of history up to the floor, for a line of the table. */
+async function historyBelow(engine: Reprise, head: Head): Promise<string> {
+  if (head.floor === 0) return ''
+  const [oldest] = await segmentsBelow(hostOf(engine).kernel, head)
+  if (!oldest) return ` (trimmed up to ${head.floor})`
+  const gone = oldest.from.seq > 0 ? `; trimmed up to ${oldest.from.seq}` : ''
+  return ` (${oldest.from.seq + 1} to ${head.floor} in a colder place${gone})`
 }
 
 export default show

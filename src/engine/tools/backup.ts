@@ -23,6 +23,8 @@ import { headsOf } from './verify-structure.ts'
 export interface BackupOptions {
   readonly onProgress?: (progress: { readonly timeline: string; readonly timelines: number }) => void
   readonly signal?: AbortSignal
+  /** An object that is there already, or that somebody else writes meanwhile, is not replaced: EXISTS. A file is gone on with. */
+  readonly onlyNew?: boolean
 }
 
 export interface BackupReport {

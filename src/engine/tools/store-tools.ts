@@ -61,12 +61,12 @@ export class StoreTools implements Engine {
    */
   async backup(path: string, options: BackupOptions = {}): Promise<BackupReport> {
     checkCall('backup', options)
-    const report = await written(path, (file) => backup(this.#kernel, file, options))
+    const report = await written(path, (file) => backup(this.#kernel, file, options), options.onlyNew)
     return { ...report, file: path }
   }
 
   /** A backup into an empty store, of any kind; asked again after an interruption, it goes on where it was. */
-  async restore(path: string, options: BackupOptions = {}): Promise<RestoreReport> {
+  async restore(path: string, options: Omit<BackupOptions, 'onlyNew'> = {}): Promise<RestoreReport> {
     checkCall('restore', options)
     return await read(path, (file) => restoreBackup(this.#kernel, file, options))
   }

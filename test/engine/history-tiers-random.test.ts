@@ -1,0 +1,106 @@
+// Random lives of timelines whose history moves to a colder place: appends, checkpoints, moves, collections, forks and
+// rollbacks at any sequence, deletions, and an engine opened anew. Whatever happened, every timeline has exactly the
+// entries that a list in memory says, and verify finds nothing. Repeat one with HISTORY_SEED=n.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, expect, it } from 'vitest'
+import { open, type Reprise, timeline } from '../../src/index.ts'
+import { entriesAfter } from '../../src/operations/history.ts'
+import { seeded } from '../support/seeded.ts'
+
+let folder: string
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'reprise-history-'))
+})
+afterEach(() => rmSync(folder, { recursive: true, force: true }))
+
+type Noted = { readonly type: 'noted'; readonly n: number }
+const notes = timeline('notes', {
+  initial: () => ({ seen: [] as readonly number[] }),
+  apply: ({ seen }, { n }: Noted) => ({ seen: [...seen, n] }),
+  retain: { checkpoints: 2, history: 'tiered' },
+})
+
+const chosen = process.env.HISTORY_SEED
+const seeds = chosen
+  ? [Number(chosen)]
+  : Array.from({ length: Number(process.env.HISTORY_SEEDS ?? 4) }, (_, i) => i + 1)
+
+it.each(seeds)(
+  'A8.3, A9.1: seed %i: nothing of any history is lost, whatever is moved, forked, rolled back and collected',
+  async (seed) => {
+    const random = seeded(seed)
+    const below = (n: number) => Math.floor(random() * n)
+    const start = () =>
+      open(`sqlite:${join(folder, `${seed}.db`)}`, {
+        housekeeping: false,
+        tiers: { cold: { at: join(folder, `cold-${seed}`), history: true } },
+      })
+    let rp = await start()
+    const expected = new Map<string, number[]>([['a', []]])
+    let names = 0
+    let value = 0
+    const told: string[] = []
+    for (let step = 0; step < 30; step++) {
+      const all = [...expected.keys()]
+      const name = all[below(all.length)]!
+      const has = expected.get(name)!
+      const dice = below(10)
+      told.push(`${name} ${dice}`)
+      if (dice <= 3) {
+        const written = await rp.open(notes, name)
+        for (let i = below(8); i >= 0; i--) {
+          has.push(++value)
+          await written.append({ type: 'noted', n: value })
+        }
+        await written.checkpoint()
+        await written.close()
+      } else if (dice <= 5) {
+        await rp.tiers()
+      } else if (dice === 6) {
+        await rp.collect({ graceMs: -60_000 })
+      } else if (dice === 7 && has.length > 0) {
+        const to = `f${++names}`
+        const seq = below(has.length + 1)
+        await rp.fork({ timeline: `notes/${name}`, seq }, to)
+        expected.set(to, has.slice(0, seq))
+      } else if (dice === 8 && has.length > 1) {
+        const seq = 1 + below(has.length - 1)
+        // Whoever knows the definition has opened it.
+        await (await rp.open(notes, name)).close()
+        await rp.rollback({ timeline: `notes/${name}`, seq })
+        has.length = seq
+      } else if (dice === 9) {
+        await rp.close()
+        rp = await start()
+      }
+    }
+    for (const [name, has] of expected) {
+      const head = await rp.head(`notes/${name}`)
+      const found: number[] = []
+      if (head) for await (const { data } of entriesAfter(rp, head, 0)) found.push((data as Noted).n)
+      expect(found, `${name} after ${told.join(', ')}`).toEqual(has)
+      if (!head) continue
+      const opened = await rp.open(notes, name)
+      expect(opened.state.seen, name).toEqual(has)
+      await opened.close()
+    }
+    expect((await rp.verify()).faults).toEqual([])
+    await checkForkOutlives(rp, expected)
+    await rp.close()
+  },
+)
+
+/** Deleted one by one, each leaves the others whole. */
+async function checkForkOutlives(rp: Reprise, expected: ReadonlyMap<string, number[]>): Promise<void> {
+  for (const name of expected.keys()) {
+    const isGone = await rp.delete(`notes/${name}`).then(
+      () => true,
+      () => false,
+    )
+    if (isGone) await rp.collect({ graceMs: -60_000 })
+    expect((await rp.verify()).faults, `after ${name}`).toEqual([])
+  }
+}

@@ -2,11 +2,15 @@
 // processor time per unit at the large size over that at the small one; a bound on it that is missed fails the suite.
 // REPRISE_BENCH_SCALE=0.1 for a quick look.
 
-import { feedStart, open } from '../dist/index.js'
+import { createHash } from 'node:crypto'
+import { feedStart, open, timeline } from '../dist/index.js'
 import { aggregate, projection } from '../dist/layers/events/index.js'
 import { job } from '../dist/layers/job/index.js'
 import { queue, workflow } from '../dist/layers/workflow/index.js'
-import { bareSqlite, temporaryFolder } from './support/stores.mjs'
+import { openPostgres } from '../dist/stores/postgres/index.js'
+import { openSqlite } from '../dist/stores/sqlite/index.js'
+import { longestStall } from './measure.mjs'
+import { bareSqlite, benchPostgres, temporaryFolder } from './support/stores.mjs'
 
 export const failsWhenMissed = true
 
@@ -33,16 +37,167 @@ async function cost(units, work) {
 }
 
 /** The same work at three sizes, each in a store of its own; what is compiled by then is compiled for all of them. */
-function growth({ small, measure }) {
-  const [at1, at10, at100] = [1, 10, 100].map((factor) => times(small) * factor)
+function growth({ small, measure, within = withStore, factors = [1, 10, 100] }) {
+  const [at1, at10, at100] = factors.map((factor) => times(small) * factor)
   return async () => {
-    await withStore((rp, place) => measure(rp, at1, place))
-    const first = await withStore((rp, place) => measure(rp, at1, place))
-    const tenfold = await withStore((rp, place) => measure(rp, at10, place))
-    const hundredfold = await withStore((rp, place) => measure(rp, at100, place))
-    const details = { msAt1: first, msAt10: tenfold, msAt100: hundredfold, growthAt10: tenfold / first }
+    const at = async (count) => await within((rp, place) => measure(rp, count, place))
+    await at(at1)
+    const first = await at(at1)
+    const tenfold = await at(at10)
+    const { result: hundredfold, stallMs } = await longestStall(() => at(at100))
+    const details = { msAt1: first, msAt10: tenfold, msAt100: hundredfold, growthAt10: tenfold / first, stallMs }
     return { value: hundredfold / first, details }
   }
+}
+
+const hash = (bytes) => new Uint8Array(createHash('sha256').update(bytes).digest())
+const claimed = 100
+/** What the claims of one measurement take away. */
+const spare = 900
+
+/** Milliseconds per claim of a hundred, with so many due: the fifth of nine, since a server's own work comes between. */
+async function claimHundreds(store) {
+  const took = []
+  for (let round = 0; round < 9; round++) {
+    const began = performance.now()
+    const heads = await store.claim({ worker: 'w', queues: ['q'], limit: claimed })
+    took.push(performance.now() - began)
+    if (heads.length !== claimed) throw new Error(`${heads.length} of ${claimed} claimed`)
+  }
+  return took.sort((a, b) => a - b)[4]
+}
+
+async function withFile(body) {
+  const place = temporaryFolder()
+  try {
+    return await body(place.path('ours.db'))
+  } finally {
+    place.remove()
+  }
+}
+
+const ready = workflow('ready', async () => undefined)
+
+async function claimOfMany(file, due) {
+  const rp = await open(`sqlite:${file}`)
+  await inGroups(due + spare, () => rp.run(ready, null, { here: false }), 500)
+  await rp.close()
+  const store = await openSqlite(file, { namespace: 'default', hash })
+  const took = []
+  for (let round = 0; round < 5; round++) {
+    took.push(
+      await cost(1, async () => {
+        const heads = await store.claim({ worker: 'w', queues: ['workflow/ready'], limit: claimed })
+        if (heads.length !== claimed) throw new Error(`${heads.length} of ${claimed} claimed`)
+      }),
+    )
+  }
+  await store.close()
+  return took.sort((a, b) => a - b)[2]
+}
+
+let server = null
+let schemas = 0
+
+async function withSchema(body) {
+  const schema = `growth${++schemas}`
+  const store = await openPostgres(server.url, { namespace: 'default', schema, hash })
+  try {
+    return await body(store, schema)
+  } finally {
+    await store.close()
+  }
+}
+
+async function claimOfManyThere(store, due, schema) {
+  const { default: pg } = await import('pg')
+  const client = new pg.Client(server.url)
+  await client.connect()
+  await client.query(`INSERT INTO ${schema}.timeline
+    (ns, id, pos_base, epoch, digest, floor_digest, queue, wakeup, created_at, updated_at)
+    SELECT 1, 't/' || i, 0, 1, '\\x00', '\\x00', 'q', i, 1, 1 FROM generate_series(1, ${due + spare}) i`)
+  await client.end()
+  return await claimHundreds(store)
+}
+
+const log = timeline('log', {
+  initial: () => ({ count: 0 }),
+  apply: (state) => ({ count: state.count + 1 }),
+})
+
+async function opened(rp, count) {
+  return await inGroups(count, (n) => rp.open(log, `l${n}`), 500)
+}
+
+/** Ten thousand appends, from one open timeline to the next, 64 at a time. */
+async function appendInTurn(rp, count) {
+  const handles = await opened(rp, count)
+  let at = 0
+  const appendSome = (some) => inGroups(some, () => handles[at++ % count].append({ type: 'noted' }), 64)
+  await appendSome(count)
+  return await cost(10_000, () => appendSome(10_000))
+}
+
+async function appendAtOnce(rp, count) {
+  const handles = await opened(rp, count)
+  const rounds = Math.ceil(10_000 / count)
+  return await cost(rounds * count, async () => {
+    for (let round = 0; round < rounds; round++)
+      await Promise.all(handles.map((each) => each.append({ type: 'noted' })))
+  })
+}
+
+async function endedRuns(rp, count) {
+  return await inGroups(
+    count,
+    async (n) => {
+      const run = await rp.run(short, n)
+      await run.result()
+      return run.id
+    },
+    500,
+  )
+}
+
+async function feedOfNothing(rp, count) {
+  await endedRuns(rp, count)
+  const readAll = async () => {
+    for (let [next, isEnd] = [feedStart, false]; !isEnd; ) {
+      ;({ next, isEnd } = await rp.feed(next, { prefixes: ['nothing/'] }, 500))
+    }
+  }
+  for (let n = 0; n < 500; n++) await readAll()
+  return await cost(500, async () => {
+    for (let n = 0; n < 500; n++) await readAll()
+  })
+}
+
+async function listNothing(file, count) {
+  const rp = await open(`sqlite:${file}`)
+  await endedRuns(rp, count)
+  await rp.close()
+  const store = await openSqlite(file, { namespace: 'default', hash })
+  const list = async () => {
+    for (let n = 0; n < 2000; n++) await store.timelines({ status: 'nobody', limit: 100 })
+  }
+  await list()
+  const ms = await cost(2000, list)
+  await store.close()
+  return ms
+}
+
+/** In a process that did not execute them. */
+async function firstResults(file, count) {
+  const first = await open(`sqlite:${file}`)
+  const ids = await endedRuns(first, count)
+  await first.close()
+  const rp = await open(`sqlite:${file}`)
+  const some = ids.filter((_, n) => n % Math.ceil(count / 100) === 0)
+  const ms = await cost(some.length, async () => {
+    for (const [n, id] of some.entries()) await (await rp.run(short, n * Math.ceil(count / 100), { id })).result()
+  })
+  await rp.close()
+  return ms
 }
 
 /** In groups: a program that starts many runs does not start them one by one, nor all at once. */
@@ -67,11 +222,13 @@ async function runAll(rp, definition, count, options = () => ({})) {
   })
 }
 
-const sleeper = workflow('sleeper', async (ctx) => await ctx.sleep('30d'))
-const short = workflow('short', async (ctx, n) => await ctx.step('a', () => n))
+const short = workflow('short', async (ctx, n) => (n < 0 ? await ctx.sleep('30d') : await ctx.step('a', () => n)))
 
-async function claimBeside(rp, sleepers) {
-  await inGroups(sleepers, () => rp.run(sleeper, null), 500)
+/** Of the same workflow, so that they are in the same queue. */
+async function claimBeside(rp, sleepers, place) {
+  const other = await open(`sqlite:${place.path('ours.db')}`)
+  await inGroups(sleepers, () => other.run(short, -1), 500)
+  await other.close()
   const runs = await inGroups(200, (n) => rp.run(short, n, { here: false }))
   return await cost(200, async () => {
     rp.work([short])
@@ -168,21 +325,21 @@ export const benches = [
     unit: '× per claimed run',
     target: { valueMax: 2 },
     note: '200 runs claimed beside runs that sleep for a month',
-    run: growth({ small: 500, measure: claimBeside }),
+    run: growth({ small: 1000, measure: claimBeside }),
   },
   {
     name: 'signals-in-a-loop',
     unit: '× per signal',
     target: { valueMax: 2 },
     note: 'one run that takes every signal',
-    run: growth({ small: 100, measure: takeSignals }),
+    run: growth({ small: 300, measure: takeSignals }),
   },
   {
     name: 'projection-aggregates',
     unit: '× per event',
     target: { valueMax: 2 },
     note: 'two events of each aggregate, written in rounds',
-    run: growth({ small: 300, measure: project }),
+    run: growth({ small: 600, measure: project }),
   },
   {
     name: 'job-skips-finished',
@@ -197,5 +354,58 @@ export const benches = [
     target: { valueMax: 2 },
     note: 'the feed of an analyzed file',
     run: growth({ small: 500, measure: readFeed }),
+  },
+  {
+    name: 'claim-of-many-due',
+    unit: '× per claim of 100',
+    target: { valueMax: 2 },
+    note: 'SQLite, 500 to 50,000 due',
+    run: growth({ small: 500, measure: claimOfMany, within: withFile }),
+  },
+  {
+    name: 'claim-of-many-due-postgres',
+    unit: '× per claim of 100',
+    target: { valueMax: 2 },
+    note: 'PostgreSQL, 1,000 to 100,000 due; time, not processor time: the work is the server’s',
+    setup: async () => {
+      server = await benchPostgres()
+    },
+    teardown: async () => await server?.stop(),
+    run: growth({ small: 1000, measure: claimOfManyThere, within: withSchema }),
+  },
+  {
+    name: 'open-timelines',
+    unit: '× per append',
+    target: { valueMax: 2 },
+    note: '300 to 30,000 open in one process, appended to in turn, 64 at a time',
+    run: growth({ small: 300, measure: appendInTurn }),
+  },
+  {
+    name: 'appends-at-once',
+    unit: '× per append',
+    target: { valueMax: 2 },
+    note: '10 to 1,000 timelines appended to at once',
+    run: growth({ small: 10, measure: appendAtOnce }),
+  },
+  {
+    name: 'feed-of-nothing',
+    unit: '× per read',
+    target: { valueMax: 2 },
+    note: 'the whole feed by a prefix that nothing has',
+    run: growth({ small: 100, measure: feedOfNothing }),
+  },
+  {
+    name: 'list-of-nothing',
+    unit: '× per list',
+    target: { valueMax: 2 },
+    note: 'a list by a status that nothing has',
+    run: growth({ small: 100, measure: listNothing, within: withFile }),
+  },
+  {
+    name: 'first-result',
+    unit: '× per result',
+    target: { valueMax: 2 },
+    note: 'the first read of the result of a run that another process ended',
+    run: growth({ small: 100, measure: firstResults, within: withFile }),
   },
 ]

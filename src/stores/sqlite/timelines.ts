@@ -77,7 +77,9 @@ const atStatus = changing.indexOf('status')
 const changeWithoutStatus = `UPDATE reprise_timeline SET ${settings(changing.toSpliced(atStatus, 1))}, crc = ? WHERE tid = ?`
 const lastGiven = `SELECT max((SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'reprise_timeline'),
   (SELECT coalesce(max(tid), 0) FROM reprise_timeline)) AS tid`
+/** More are kept while they have an owner: an open timeline is appended to again, one that was let go may never be. */
 const keptMax = 20_000
+const ownedMax = 200_000
 export class Timelines {
   readonly #connection: Connection
   readonly #space: number
@@ -101,8 +103,12 @@ export class Timelines {
   /** The highest number given to a timeline; null if it must be looked up. */
   #lastTid: number | null = null
   readonly #heads: HeadWriter
+  readonly #keptMax: number
+  #tooMany: number
 
-  constructor(connection: Connection, space: number, unsettled: UnsettledRuns) {
+  constructor(connection: Connection, space: number, unsettled: UnsettledRuns, kept = keptMax) {
+    this.#keptMax = kept
+    this.#tooMany = kept
     this.#connection = connection
     this.#space = space
     this.#unsettled = unsettled
@@ -261,7 +267,7 @@ export class Timelines {
     this.#dirtySums.clear()
     this.#rewritten.clear()
     this.#hasRemoved = false
-    if (this.#byTid.size > keptMax) this.clear()
+    if (this.#byTid.size > this.#tooMany) this.#forgetFree()
   }
 
   clear(): void {
@@ -276,6 +282,18 @@ export class Timelines {
     this.#hasRemoved = false
     this.#fresh.clear()
     this.#lastTid = null
+  }
+
+  /** Going through them all is worth it once there are twice as many. */
+  #forgetFree(): void {
+    for (const { tid, name, head } of this.#byTid.values()) {
+      if (head.owner !== null) continue
+      this.#byTid.delete(tid)
+      this.#byName.delete(name)
+    }
+    this.#heads.forget()
+    if (this.#byTid.size > ownedMax) this.clear()
+    this.#tooMany = Math.max(this.#keptMax, 2 * this.#byTid.size)
   }
 
   #keep(timeline: Timeline): Timeline {

@@ -1,7 +1,7 @@
 // Workflows against their limits: how much of the bare store's commit rate durable steps reach, what a run costs in
 // processor time and bytes, and how fast runs come back. Names and targets are those of the issue that asked for them.
 
-import { fork } from 'node:child_process'
+import { execFileSync, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { setFlagsFromString } from 'node:v8'
@@ -107,6 +107,11 @@ async function runsThreeSteps(rp, count) {
   const { elapsedMs, cpuMs } = await ours.runsThreeSteps(rp, count)
   return { value: cpuMs / count, details: { runsPerSecond: Math.round((count * 1000) / elapsedMs) } }
 }
+
+let coldPlace
+const coldProgram = fileURLToPath(new URL('./support/cold-process.mjs', import.meta.url))
+const coldMs = async (kind) =>
+  Number(execFileSync(process.execPath, [coldProgram, kind, coldPlace.path(`${kind}.db`)], { encoding: 'utf8' }))
 
 async function bytesPerStep() {
   return await withSqlite(async (rp, place) => {
@@ -295,6 +300,17 @@ export default [
     target: { valueMax: 2 },
     note: 'kill -9 of a worker with 200 runs in flight, on PostgreSQL; its lease would last ten minutes',
     run: takeOverElsewhere,
+  },
+  {
+    name: 'cold-200-steps',
+    unit: 'CPU ms',
+    note: 'a process that imports, opens an existing file and makes 200 steps; beside it one with 200 bare inserts',
+    setup: async () => {
+      coldPlace = temporaryFolder()
+      for (const kind of ['ours', 'bare']) await coldMs(kind)
+    },
+    run: pair({ value: () => coldMs('ours'), baseline: () => coldMs('bare') }),
+    teardown: async () => coldPlace.remove(),
   },
   { name: 'bytes-per-step', unit: 'bytes', target: { valueMax: 200 }, run: bytesPerStep },
   {

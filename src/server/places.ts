@@ -85,10 +85,12 @@ export class Places {
     this.#isClosing = true
     for (const end of [...this.#ends]) end()
     if (this.#busy > 0) {
+      let cancel = () => {}
       await new Promise<void>((resolve) => {
         this.#onIdle = resolve
-        this.#clock.after(this.#limits.closeMs, resolve, true)
+        cancel = this.#clock.after(this.#limits.closeMs, resolve, true)
       })
+      cancel()
     }
     this.#cancelLook?.()
     this.#watched?.cancel()

@@ -69,12 +69,16 @@ export class Mirror {
     this.#cancel?.()
     await this.#round
     // What was written last is mirrored too, if that does not take long: the next one to write it goes on from there.
-    const late = new Promise<void>((resolve) => this.#kernel.clock.after(closeMs, resolve, true))
+    let cancel = () => {}
+    const late = new Promise<void>((resolve) => {
+      cancel = this.#kernel.clock.after(closeMs, resolve, true)
+    })
     const rest = this.#catchUp().then(
       () => undefined,
       () => undefined,
     )
     await Promise.race([rest, late])
+    cancel()
     await this.#let()
   }
 

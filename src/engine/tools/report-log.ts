@@ -93,7 +93,12 @@ export class ReportLog {
   async close(): Promise<void> {
     for (const off of this.#off.splice(0)) off()
     this.#cancel?.()
-    await Promise.race([this.#flush(), new Promise<void>((resolve) => this.#kernel.clock.after(1000, resolve, true))])
+    let cancel = () => {}
+    const late = new Promise<void>((resolve) => {
+      cancel = this.#kernel.clock.after(1000, resolve, true)
+    })
+    // A timer that is left would keep a program alive that has nothing more to do.
+    await Promise.race([this.#flush(), late]).finally(cancel)
   }
 
   #recovered(timeline: string, report: RecoveryReport): void {

@@ -3,7 +3,8 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
-import { cli, workFolder } from './support.ts'
+import { workFolder } from './support.ts'
+import { cli } from './warm.ts'
 
 let folder: ReturnType<typeof workFolder>
 beforeEach(() => {

@@ -5,7 +5,8 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import type { Reprise } from '../../src/engine/reprise.ts'
-import { cli, json, workFolder } from './support.ts'
+import { workFolder } from './support.ts'
+import { cli, json } from './warm.ts'
 
 const app = `
 import { timeline } from 'reprise'

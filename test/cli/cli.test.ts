@@ -6,7 +6,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { commands } from '../../src/cli/commands.ts'
 import { help } from '../../src/cli/help.ts'
 import { Output } from '../../src/cli/output.ts'
-import { cli, json, workFolder } from './support.ts'
+import { cli as ownProcess, workFolder } from './support.ts'
+import { cli, json } from './warm.ts'
 
 const folder = workFolder()
 const at = { cwd: folder.path }
@@ -81,7 +82,7 @@ describe('reprise', () => {
   })
 
   it('tells a Node that is too old in one sentence, with exit code 9', async () => {
-    const ran = await cli(['ls'], { cwd: folder.path, env: { REPRISE_TEST_NODE_VERSION: '18.19.1' } })
+    const ran = await ownProcess(['ls'], { cwd: folder.path, env: { REPRISE_TEST_NODE_VERSION: '18.19.1' } })
     expect(ran.code).toBe(9)
     expect(ran.stderr.trim().split('\n')).toHaveLength(1)
     expect(ran.stderr).toContain('20.19')
@@ -128,7 +129,7 @@ describe('reprise run', () => {
 
   it('finishes what is in flight on Ctrl-C, and prints a line that resumes when pasted', async () => {
     writeFileSync(join(folder.path, 'slow job.mjs'), jobFile.replaceAll("'numbers'", "'slow'"))
-    const ran = await cli(['run', 'slow job.mjs', '--report', 'json'], {
+    const ran = await ownProcess(['run', 'slow job.mjs', '--report', 'json'], {
       cwd: folder.path,
       env: { ITEM_MS: '30' },
       interrupt: { after: /"done":[1-9]/, signals: ['SIGINT'] },
@@ -149,7 +150,7 @@ describe('reprise run', () => {
 
   it('stops at once on a second Ctrl-C, and loses nothing but what was in flight', async () => {
     writeFileSync(join(folder.path, 'stuck.mjs'), jobFile.replaceAll("'numbers'", "'stuck'"))
-    const ran = await cli(['run', 'stuck.mjs', '--report', 'json'], {
+    const ran = await ownProcess(['run', 'stuck.mjs', '--report', 'json'], {
       cwd: folder.path,
       env: { ITEM_MS: '1500' },
       interrupt: { after: /"done":[1-9]/, signals: ['SIGINT', 'SIGINT'] },
@@ -337,7 +338,7 @@ export const greet = workflow('greet', async (ctx, name) => {
 
   it('are run, signalled, listed and checked against new code', async () => {
     writeFileSync(join(folder.path, 'greet.mjs'), source('compose'))
-    const running = cli(['run', 'greet.mjs', '--input', '"ann"', '--id', 'one', '--json'], at)
+    const running = ownProcess(['run', 'greet.mjs', '--input', '"ann"', '--id', 'one', '--json'], at)
     await expect.poll(async () => (await cli(['ls', 'workflow/greet/'], at)).stdout).toContain('workflow/greet/one')
     await expect
       .poll(async () => (await cli(['log', 'workflow/greet/one', '--json'], at)).stdout)

@@ -3,7 +3,8 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
-import { cli, json, workFolder } from './support.ts'
+import { workFolder } from './support.ts'
+import { cli, json } from './warm.ts'
 
 const folder = workFolder()
 const at = { cwd: folder.path }

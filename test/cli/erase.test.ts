@@ -4,7 +4,8 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
 import { open, timeline } from '../../src/index.ts'
-import { cli, json, workFolder } from './support.ts'
+import { workFolder } from './support.ts'
+import { cli, json } from './warm.ts'
 
 const folder = workFolder()
 const at = { cwd: folder.path, env: { REPRISE_URL: 'sqlite:a.db' } }

@@ -7,7 +7,8 @@ import { pathToFileURL } from 'node:url'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { Options } from '../../src/engine/open.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
-import { cli, json, root, workFolder } from './support.ts'
+import { root, workFolder } from './support.ts'
+import { cli, json } from './warm.ts'
 
 const folder = workFolder()
 const at = { cwd: folder.path }

@@ -4,7 +4,8 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { cli, json, type Live, live, workFolder } from './support.ts'
+import { type Live, live, workFolder } from './support.ts'
+import { cli, json } from './warm.ts'
 
 const folder = workFolder()
 const at = { cwd: folder.path }

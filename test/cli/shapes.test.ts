@@ -5,7 +5,8 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { commands } from '../../src/cli/commands.ts'
-import { cli, root, workFolder } from './support.ts'
+import { root, workFolder } from './support.ts'
+import { cli } from './warm.ts'
 
 const folder = workFolder()
 const at = { cwd: folder.path }

@@ -6,7 +6,8 @@ import { writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { binIn, cli, json, workFolder } from './support.ts'
+import { binIn, workFolder } from './support.ts'
+import { cli, json } from './warm.ts'
 
 const folder = workFolder()
 const at = { cwd: folder.path }

@@ -8,7 +8,8 @@ import { pathToFileURL } from 'node:url'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import type { TimelineDefinition } from '../../src/engine/raw.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
-import { binIn, cli, json, workFolder } from './support.ts'
+import { binIn, workFolder } from './support.ts'
+import { cli, json } from './warm.ts'
 
 const pay = `
 import { appendFileSync } from 'node:fs'

@@ -184,6 +184,46 @@ export const clients: readonly Client[] = [
     space: 'sc',
   },
   {
+    name: 'gradle',
+    missing: process.env.REPRISE_GRADLE
+      ? onPath(process.env.REPRISE_GRADLE)
+      : 'it starts slowly: set REPRISE_GRADLE to its command to run it',
+    make: (folder) =>
+      put(folder, {
+        'in.txt': source,
+        'settings.gradle': `rootProject.name = 'words'
+buildCache {
+  local { enabled = false }
+  remote(HttpBuildCache) {
+    url = System.getenv('CACHE_URL')
+    // An address without TLS; versions before 6.0 do not know the word.
+    if (it.metaClass.hasProperty(it, 'allowInsecureProtocol')) allowInsecureProtocol = true
+    push = true
+    credentials { username = 'build'; password = System.getenv('CACHE_TOKEN') }
+  }
+}
+`,
+        'build.gradle': `@CacheableTask
+class Words extends DefaultTask {
+  @InputFile @PathSensitive(PathSensitivity.RELATIVE) File from = project.file('in.txt')
+  @OutputFile File to = project.file('dist/out.txt')
+  @TaskAction void make() { to.parentFile.mkdirs(); to.text = from.text }
+}
+task words(type: Words)
+`,
+      }),
+    build: (folder, port, token) =>
+      run(process.env.REPRISE_GRADLE!, ['--no-daemon', '--build-cache', '--console=plain', '-i', 'words'], folder, {
+        GRADLE_USER_HOME: join(folder, '.gradle-home'),
+        CACHE_URL: `http://127.0.0.1:${port}/cache/gradle/`,
+        CACHE_TOKEN: token,
+        ...(process.env.JAVA_HOME !== undefined && { JAVA_HOME: process.env.JAVA_HOME }),
+      }),
+    isHit: (said) => said.includes(':words FROM-CACHE'),
+    output: 'dist/out.txt',
+    space: 'gradle',
+  },
+  {
     name: 'bazel',
     missing: process.env.REPRISE_BAZEL
       ? existsSync(bazelBinary)

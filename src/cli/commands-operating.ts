@@ -95,6 +95,11 @@ export const operating: readonly CommandSpec[] = [
     options: {
       token: { type: 'string', value: 'TOKEN', help: 'sent as Authorization: Bearer; $REPRISE_TOKEN if left out' },
       metadata: { type: 'string', value: 'KEY=VALUE', multiple: true, help: 'told to the server beside the file name' },
+      stall: {
+        type: 'string',
+        value: 'DURATION',
+        help: 'give a line up when nothing moves for so long; 60s if left out',
+      },
     },
     arguments: [2, 2],
     store: 'none',
@@ -107,6 +112,11 @@ export const operating: readonly CommandSpec[] = [
     options: {
       token: { type: 'string', value: 'TOKEN', help: 'sent as Authorization: Bearer; $REPRISE_TOKEN if left out' },
       force: { type: 'boolean', help: 'replace a file of that name' },
+      stall: {
+        type: 'string',
+        value: 'DURATION',
+        help: 'give a line up when nothing moves for so long; 60s if left out',
+      },
     },
     arguments: [2, 2],
     store: 'none',

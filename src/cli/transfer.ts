@@ -1,16 +1,23 @@
 // What uploads and downloads of the command line share: one request with its token, what a refusal means, and how often a
 // connection that breaks is tried again. A redirect is not followed: a token goes to the address it was given for.
 
+import { toMs } from '../core/duration.ts'
 import { type ErrorCode, errorCodes, RepriseError } from '../core/errors.ts'
 import type { Options } from './command.ts'
 import { text } from './command.ts'
 import { UsageError } from './exit.ts'
+import { type Attempt, Broken, onLine } from './line.ts'
+
+export { type Attempt, Broken }
 
 export interface Way {
   readonly url: URL
   readonly headers: Readonly<Record<string, string>>
+  /** A line on which nothing moves for so long is given up. */
+  readonly stallMs: number
 }
 
+const stallUsually = '60s'
 /** So many times in a row without one byte more. */
 const attemptsMax = 30
 const pauseMaxMs = 5000
@@ -24,12 +31,8 @@ export function wayTo(address: string, options: Options, env: Readonly<Record<st
     throw new UsageError('an address must not hold a password: give a token with --token, or in REPRISE_TOKEN')
   }
   const token = text(options, 'token') ?? env.REPRISE_TOKEN
-  return { url, headers: token === undefined ? {} : { authorization: `Bearer ${token}` } }
-}
-
-/** Worth another attempt: the line broke, or the server is not there or not ready. */
-export class Broken extends Error {
-  override readonly name = 'Broken'
+  const stallMs = toMs(text(options, 'stall') ?? stallUsually, 'stall')
+  return { url, headers: token === undefined ? {} : { authorization: `Bearer ${token}` }, stallMs }
 }
 
 export async function ask(
@@ -83,14 +86,14 @@ function codeOf(said: string, status: number): ErrorCode {
 
 /** Calls until it is done; a broken line is waited out, the longer the more often nothing came of it. */
 export async function insist<T>(
-  attempt: () => Promise<T>,
+  attempt: (line: Attempt) => Promise<T>,
   progress: () => number,
   note: (why: string) => void,
-  signal: AbortSignal,
+  { stallMs, signal }: { readonly stallMs: number; readonly signal: AbortSignal },
 ): Promise<T> {
   for (let failures = 0, before = progress(); ; ) {
     try {
-      return await attempt()
+      return await onLine(attempt, stallMs, signal)
     } catch (error) {
       if (!(error instanceof Broken) || signal.aborted) throw error
       failures = progress() > before ? 1 : failures + 1
@@ -99,10 +102,20 @@ export async function insist<T>(
         throw new RepriseError('STORE_UNREACHABLE', `${error.message}; ${failures} attempts got no further`, {})
       }
       note(error.message)
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, Math.min(pauseMaxMs, 100 * 2 ** Math.min(failures, 10)))
-        signal.addEventListener('abort', () => resolve(clearTimeout(timer)), { once: true })
-      })
+      await pause(Math.min(pauseMaxMs, 100 * 2 ** Math.min(failures, 10)), signal)
     }
   }
+}
+
+async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  await new Promise<void>((resolve) => {
+    const over = () => {
+      clearTimeout(timer)
+      signal.removeEventListener('abort', over)
+      resolve()
+    }
+    const timer = setTimeout(over, ms)
+    signal.addEventListener('abort', over)
+    if (signal.aborted) over()
+  })
 }

@@ -12,7 +12,7 @@ import { ByteBar } from '../byte-bar.ts'
 import { type Command, flag } from '../command.ts'
 import { exit } from '../exit.ts'
 import { onInterrupt } from '../interrupt.ts'
-import { ask, Broken, expectStatus, insist, type Way, wayTo } from '../transfer.ts'
+import { type Attempt, ask, Broken, expectStatus, insist, type Way, wayTo } from '../transfer.ts'
 
 /** What the part is a part of. */
 interface Note {
@@ -44,10 +44,10 @@ const download: Command = async ({ args, options, output, env }) => {
     try {
       for (let isSound = false, attempt = 1; !isSound; attempt++) {
         await insist(
-          () => getting.get(progress, stop.signal),
+          (line) => getting.get(progress, line),
           () => getting.at,
           (why) => output.note(why),
-          stop.signal,
+          { stallMs: way.stallMs, signal: stop.signal },
         )
         isSound = await getting.isSound()
         if (isSound) break
@@ -133,11 +133,12 @@ class Getting {
     return this.#startOver(null)
   }
 
-  async get(told: (at: number, total: number | null) => void, signal: AbortSignal): Promise<void> {
+  async get(told: (at: number, total: number | null) => void, line: Attempt): Promise<void> {
     const asked = this.#etag !== null && this.at > 0
     const headers: Record<string, string> = asked ? { range: `bytes=${this.at}-`, 'if-range': this.#etag! } : {}
     // The whole file is read for it there: only for what is put together from several answers.
     if (asked || this.#isDoubted) headers['want-repr-digest'] = 'sha-256=10'
+    const { signal } = line
     const response = await expectStatus(await ask(this.#way, this.#way.url, { headers, signal }), 200, 206, 416)
     const range = /^bytes (?:(\d+)-\d+|\*)\/(\d+)$/.exec(response.headers.get('content-range') ?? '')
     if (response.status === 416) {
@@ -153,7 +154,7 @@ class Getting {
     this.#expected = digest ?? this.#expected
     const length = Number(response.headers.get('content-length') ?? Number.NaN)
     const total = range ? Number(range[2]) : Number.isSafeInteger(length) ? length : null
-    await this.#take(response, total, told)
+    await this.#take(response, total, told, line)
     if (total !== null && this.at !== total) throw new Broken(`the line ended at byte ${this.at} of ${total}`)
   }
 
@@ -170,13 +171,17 @@ class Getting {
     response: Response,
     total: number | null,
     told: (at: number, total: number | null) => void,
+    { signal, moved }: Attempt,
   ): Promise<void> {
     const handle = await open(this.#part, 'a')
     try {
       for await (const piece of (response.body ?? []) as AsyncIterable<Uint8Array>) {
+        // Given up meanwhile: another attempt may be writing here by now.
+        signal.throwIfAborted()
         await handle.writeFile(piece)
         this.#hash.update(piece)
         this.at += piece.length
+        moved()
         told(this.at, total)
         if (this.at - this.#notedAt >= noteBytes) await this.#note()
       }

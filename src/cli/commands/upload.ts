@@ -1,8 +1,7 @@
 // reprise upload FILE URL: sends a file to a server that speaks tus 1.0, ours or another. Where it goes is noted beside the
 // file (FILE.reprise-upload), so that a command that was killed goes on where the server stands.
 
-import { createReadStream } from 'node:fs'
-import { readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { open, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { basename } from 'node:path'
 import { Readable } from 'node:stream'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -10,7 +9,7 @@ import { ByteBar } from '../byte-bar.ts'
 import { type Command, list } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { onInterrupt } from '../interrupt.ts'
-import { ask, Broken, expectStatus, insist, type Way, wayTo } from '../transfer.ts'
+import { type Attempt, ask, Broken, expectStatus, insist, type Way, wayTo } from '../transfer.ts'
 
 const tus = { 'tus-resumable': '1.0.0' }
 const patchType = 'application/offset+octet-stream'
@@ -36,27 +35,28 @@ const upload: Command = async ({ args, options, output, env }) => {
     { endpoint: way.url.href, size, modifiedMs: mtimeMs },
     metadataOf(list(options, 'metadata'), file),
   )
+  const trying = { stallMs: way.stallMs, signal: stop.signal }
   try {
     const from = await insist(
-      () => sent.begin(),
+      (line) => sent.begin(line),
       () => 0,
       (why) => output.note(why),
-      stop.signal,
+      trying,
     )
     if (from > 0) output.note(`going on at byte ${from.toLocaleString('en')} of ${size.toLocaleString('en')}`)
     const bar = new ByteBar(basename(file), from)
     try {
       await insist(
-        () => sent.send((at) => bar.at(at, size), stop.signal),
+        (line) => sent.send((at) => bar.at(at, size), line),
         () => sent.offset,
         (why) => output.note(why),
-        stop.signal,
+        trying,
       )
     } finally {
       bar.end()
     }
+    await sent.checkUnchanged()
     await sent.forget()
-    await checkUnchanged(file, size, mtimeMs)
     output.result({ url: sent.url, bytes: size, resumedFrom: from }, () =>
       output.line(`${sent.url} has ${size.toLocaleString('en')} bytes`),
     )
@@ -71,12 +71,7 @@ const upload: Command = async ({ args, options, output, env }) => {
 
 export default upload
 
-async function checkUnchanged(file: string, size: number, modifiedMs: number): Promise<void> {
-  const now = await fileAt(file)
-  if (now.size === size && now.mtimeMs === modifiedMs) return
-  const what = `${file} was changed while it was sent: what the server has may be part old and part new; send it again`
-  throw new RepriseError('CONFLICT', what, { file })
-}
+const pieceBytes = 256 * 1024
 
 class Sending {
   readonly #way: Way
@@ -102,18 +97,19 @@ class Sending {
   }
 
   /** Finds where an earlier command stopped, or makes a new upload. @returns the byte to go on from. */
-  async begin(): Promise<number> {
+  async begin(line: Attempt): Promise<number> {
     const note = await this.#noted()
     if (note) {
       this.#url = new URL(note.url)
       try {
-        return await this.#stand()
+        return await this.#stand(line)
       } catch (error) {
         if (!isReprise(error, 'NOT_FOUND', 'UPLOAD_GONE')) throw error
       }
     }
     const headers = { ...tus, 'upload-length': String(this.#source.size), 'upload-metadata': this.#metadata }
-    const made = await expectStatus(await ask(this.#way, this.#way.url, { method: 'POST', headers }), 201)
+    const { signal } = line
+    const made = await expectStatus(await ask(this.#way, this.#way.url, { method: 'POST', headers, signal }), 201)
     const location = made.headers.get('location')
     if (location === null) throw new RepriseError('REFUSED', 'the server made an upload, and did not say where', {})
     const url = new URL(location, this.#way.url)
@@ -127,38 +123,67 @@ class Sending {
   }
 
   /** All that is left, from where the server stands. */
-  async send(told: (at: number) => void, signal: AbortSignal): Promise<void> {
-    await this.#stand()
+  async send(told: (at: number) => void, line: Attempt): Promise<void> {
+    await this.checkUnchanged()
+    await this.#stand(line)
     while (this.offset < this.#source.size) {
       const from = this.offset
-      let at = from
-      const pieces = createReadStream(this.#file, { start: from, highWaterMark: 256 * 1024, signal })
-      async function* counted() {
-        for await (const piece of pieces) {
-          yield piece as Uint8Array
-          at += (piece as Uint8Array).length
-          told(at)
-        }
-      }
+      const read = this.#read(from, told, line)
       const response = await ask(this.#way, this.#url!, {
         method: 'PATCH',
         headers: { ...tus, 'upload-offset': String(from), 'content-type': patchType },
-        body: Readable.toWeb(Readable.from(counted(), { objectMode: false })) as ReadableStream,
+        body: Readable.toWeb(Readable.from(read, { objectMode: false })) as ReadableStream,
         duplex: 'half',
-        signal,
-      }).finally(() => pieces.destroy())
+        signal: line.signal,
+      }).catch(async (error: unknown) => {
+        await this.checkUnchanged()
+        throw error
+      })
       await expectStatus(response, 204)
+      line.signal.throwIfAborted()
       this.#stands(response)
       if (this.offset <= from) throw new Broken('the server took no byte')
     }
+  }
+
+  /** Ends early where the file does: whoever waits for the answer finds out why. */
+  async *#read(from: number, told: (at: number) => void, { moved, signal }: Attempt): AsyncGenerator<Uint8Array> {
+    const { size } = this.#source
+    const handle = await open(this.#file, 'r')
+    try {
+      for (let at = from; at < size && !signal.aborted; ) {
+        const wanted = Math.min(pieceBytes, size - at)
+        const { bytesRead, buffer } = await handle.read(Buffer.allocUnsafe(wanted), 0, wanted, at)
+        // Not the end of it for the server: what was announced is not all there.
+        if (bytesRead === 0) throw new Error('the file ends here')
+        yield buffer.subarray(0, bytesRead)
+        at += bytesRead
+        moved()
+        told(at)
+      }
+    } finally {
+      await handle.close()
+    }
+  }
+
+  /** What was sent so far is of bytes that are gone: the next command begins anew. */
+  async checkUnchanged(): Promise<void> {
+    const { size, modifiedMs } = this.#source
+    const now = await fileAt(this.#file)
+    if (now.size === size && now.mtimeMs === modifiedMs) return
+    await this.forget()
+    const what = `${this.#file} was changed while it was sent: what the server has may be part old and part new; send it again`
+    throw new RepriseError('CONFLICT', what, { file: this.#file })
   }
 
   async forget(): Promise<void> {
     await rm(this.#noteFile, { force: true })
   }
 
-  async #stand(): Promise<number> {
-    const response = await expectStatus(await ask(this.#way, this.#url!, { method: 'HEAD', headers: tus }), 200, 204)
+  async #stand({ signal }: Attempt): Promise<number> {
+    const asked = ask(this.#way, this.#url!, { method: 'HEAD', headers: tus, signal })
+    const response = await expectStatus(await asked, 200, 204)
+    signal.throwIfAborted()
     this.#stands(response)
     return this.offset
   }

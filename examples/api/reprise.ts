@@ -19,6 +19,7 @@ import {
   RepriseError,
   RetryLater,
   renewStore,
+  restoreShipped,
   type Store,
   timeline,
 } from 'reprise'
@@ -216,6 +217,21 @@ export default [
     assert.equal((await other.head('counter/visits'))!.seq, 1)
     await other.close()
   }),
+  example(
+    ['StoreTools.ship', 'restoreShipped'],
+    async (rp, folder) => {
+      await rp.open(counter, 'visits').append({ type: 'added', by: 1 })
+      const place = join(folder, 'shipped')
+      await rp.ship(place, { once: true })
+      // The machine is lost: on another one, everything is there.
+      const { file, lost } = await restoreShipped(place, `sqlite:${join(folder, 'new', 'app.db')}`)
+      assert.equal(lost, null)
+      const other = await open(`sqlite:${file}`)
+      assert.equal((await other.head('counter/visits'))!.seq, 1)
+      await other.close()
+    },
+    'sqlite',
+  ),
   example(['renewStore'], async (_, folder) => {
     const url = `sqlite:${join(folder, 'app.db')}`
     const app = await open(url)

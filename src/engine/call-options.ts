@@ -9,6 +9,7 @@ import { openOptions } from './definition.ts'
 import type { FollowOptions } from './feed/follow.ts'
 import type { BadCheckpoint } from './recovery/mark.ts'
 import type { RekeyOptions } from './seal/rekey.ts'
+import type { ShipOptions } from './ship/ship.ts'
 import type { MoveTiersOptions } from './tiers/move.ts'
 import type { BackupOptions } from './tools/backup.ts'
 import type { CollectOptions } from './tools/collect.ts'
@@ -47,6 +48,15 @@ const known = {
   send: namesOf<{ readonly key?: string }>({ key: true }),
   close: namesOf<{ readonly grace?: Duration }>({ grace: true }),
   backup: namesOf<BackupOptions>({ onProgress: true, signal: true, onlyNew: true }),
+  ship: namesOf<ShipOptions>({
+    every: true,
+    base: true,
+    keep: true,
+    take: true,
+    once: true,
+    signal: true,
+    onStatus: true,
+  }),
   restore: file,
   verify: namesOf<VerifyOptions>({ timelines: true, repair: true, from: true, signal: true }),
   drill: namesOf<DrillOptions>({ timelines: true, checkpoints: true }),

@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto'
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { open } from '../../src/index.ts'
+import { open, restoreShipped } from '../../src/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { cli, live, type Ran } from '../cli/support.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
@@ -104,6 +104,30 @@ describe('operating what is shipped', () => {
     expect((await run('restore', 'place', '--into', 'sqlite:b.db', '--keys', 'keys.json')).code).toBe(0)
     expect((await run('drill', '--shipped', 'place', '--keys', 'keys.json')).code).toBe(0)
   }, 120_000)
+})
+
+describe('shipping inside the application', () => {
+  it('ends when the engine is closed, and everything that was acknowledged is there', async () => {
+    const rp = await open(url, { housekeeping: false })
+    const place = join(folder, 'place')
+    let isThere = () => {}
+    const begun = new Promise<void>((resolve) => {
+      isThere = resolve
+    })
+    const shipping = rp.ship(place, { every: '20ms', onStatus: ({ record }) => record > 0 && isThere() })
+    await begun
+    const saved = await rp.open(notes)
+    for (let n = 0; n < 20; n++) await saved.put({ text: `number ${n}` })
+    await rp.close()
+    expect((await shipping).record).toBeGreaterThan(0)
+    const { file, lost } = await restoreShipped(place, `sqlite:${join(folder, 'b.db')}`)
+    expect(lost).toBeNull()
+    const other = await open(`sqlite:${file}`, { housekeeping: false })
+    expect((await (await other.open(notes)).latest()).value.text).toBe('number 19')
+    expect((await other.verify()).faults).toEqual([])
+    await other.close()
+    await expect((await open('memory:')).ship(place)).rejects.toMatchObject({ code: 'STORE_UNSUPPORTED' })
+  }, 60_000)
 })
 
 const server = await startS3()

@@ -5,7 +5,8 @@ import fc from 'fast-check'
 import { afterEach, describe, expect, it } from 'vitest'
 import { isReprise } from '../../src/core/errors.ts'
 import { keyOf } from '../../src/core/ship/record.ts'
-import { Killed } from '../s3/memory-objects.ts'
+import { basesFrom, dropOld } from '../../src/engine/ship/retention.ts'
+import { Killed, MemoryObjects } from '../s3/memory-objects.ts'
 import { World } from './world.ts'
 
 let world: World
@@ -101,7 +102,7 @@ describe('shipping', () => {
     other.end()
   })
 
-  it('A1.3: a damaged or missing record ends a restore, which says what is lost; a damaged base is passed by', async () => {
+  it('A1.3: a damaged or missing record ends a restore, which says what is lost', async () => {
     world = await World.make()
     const numbers: number[] = []
     await tell(async (isBase) => {
@@ -125,6 +126,67 @@ describe('shipping', () => {
       expect(lost).toMatchObject({ from: record + 1, to: newest })
     }
   })
+
+  it('A1.3: a damaged base is passed by: the one before leads to the same state', async () => {
+    world = await World.make()
+    await tell(async (isBase) => {
+      world.policy = { ...world.policy, baseMs: isBase ? 0 : 86_400_000 }
+      world.killShipper()
+      await (await world.shipper()).round()
+    })
+    const bases = []
+    for await (const base of basesFrom(world.log(), await world.log().newest())) bases.push(base)
+    expect(bases.length).toBeGreaterThan(1)
+    const older = new Set(bases.slice(1).flatMap(({ whole }) => whole.parts.map(({ key }) => key)))
+    const part = bases[0]!.whole.parts.find(({ key }) => !older.has(key))!
+    world.bucket.objects.delete(part.key)
+    const { file, base, lost, skipped } = await world.restore()
+    expect([base, lost, skipped.map((each) => each.base)]).toEqual([bases[1]!.number, null, [bases[0]!.number]])
+    expect(readFileSync(file).equals(world.bytes())).toBe(true)
+    // And verify tells of it.
+    const { verifyShipped } = await import('../../src/engine/ship/verify.ts')
+    expect((await verifyShipped(world.log())).faults).toEqual([
+      { where: `base ${bases[0]!.number}`, what: expect.stringContaining(`the part ${part.key} is missing`) },
+    ])
+  })
+
+  it('A8.4: what is older than a restore may go back goes, killed at any request too, and all that is kept restores', async () => {
+    const seen: [number, Buffer, number][] = []
+    world = await World.make()
+    // A base in every round, an hour apart.
+    world.policy = { ...world.policy, baseMs: 0 }
+    for (let hour = 0; hour < 6; hour++) {
+      world.insert(20, 3000)
+      const shipper = await world.shipper()
+      await shipper.round()
+      seen.push([shipper.tip!.number, world.bytes(), shipper.tip!.head!.at])
+    }
+    const newest = (await world.shipper()).base
+    const bases: { number: number; at: number }[] = []
+    for await (const base of basesFrom(world.log(), newest)) bases.push(base)
+    // As if the third newest were just old enough.
+    const keepMs = 1000
+    world.bucket.now = bases[2]!.at + keepMs
+    for (let at = 1, isOver = false; !isOver; at++) {
+      let requests = 0
+      const objects = new MemoryObjects(world.bucket, () => (++requests === at ? 'before' : 'none'))
+      await dropOld(world.log(objects), newest, newest, keepMs).catch((error) => expect(error).toBeInstanceOf(Killed))
+      isOver = requests < at
+      for (const [record, bytes] of seen.filter(([number]) => number >= bases[2]!.number)) {
+        const { file } = await world.restore({ at: { record } })
+        expect(readFileSync(file).equals(bytes), `record ${record} after request ${at}`).toBe(true)
+      }
+    }
+    expect(await world.log().numbers()).not.toContain(1)
+    // A shipper that another one has followed deletes nothing: it does not know what that one names.
+    expect(await dropOld(world.log(), newest - 1, newest, 0)).toBe(0)
+    const { verifyShipped } = await import('../../src/engine/ship/verify.ts')
+    expect(await verifyShipped(world.log())).toMatchObject({ ok: true, bases: 3 })
+    const named = new Set<string>()
+    for await (const { whole } of basesFrom(world.log(), newest)) for (const { key } of whole.parts) named.add(key)
+    const left = [...world.bucket.objects.keys()].filter((key) => key.startsWith('parts/'))
+    expect(left.sort()).toEqual([...named].sort())
+  }, 120_000)
 
   it('a store that went back to an older copy of its files is shipped anew, and never goes on from what it lost', async () => {
     world = await World.make()

@@ -4,7 +4,7 @@
 import { statSync } from 'node:fs'
 import { RepriseError } from '../../core/errors.ts'
 import { isObjectStore } from '../../engine/open-store.ts'
-import type { Point } from '../../engine/ship/target.ts'
+import type { ShipPoint } from '../../engine/ship/target.ts'
 import { ByteBar } from '../byte-bar.ts'
 import { type Command, type Invocation, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
@@ -65,7 +65,7 @@ async function restoreFromShipped({ args, output, options }: Invocation): Promis
 }
 
 /** 2026-01-31T12:00:00Z, a position in the feed, or #12 for a record. */
-function pointOf(given: string): Point {
+function pointOf(given: string): ShipPoint {
   if (/^\d+$/.test(given)) return { position: Number(given) }
   if (/^#\d+$/.test(given)) return { record: Number(given.slice(1)) }
   const time = Date.parse(given)

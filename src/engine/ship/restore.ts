@@ -10,7 +10,7 @@ import type { PartRow, RecordHead } from '../../core/ship/record.ts'
 import { syncFolder } from '../tools/transfer-file.ts'
 import { type FoundRecord, readOr, type ShipLog, whyUnfit } from './log.ts'
 import { basesFrom } from './retention.ts'
-import { findTarget, type Point } from './target.ts'
+import { findTarget, type ShipPoint } from './target.ts'
 
 export interface ShippedRestore {
   readonly file: string
@@ -31,7 +31,7 @@ export interface ShippedRestore {
 
 export interface ShippedRestoreOptions {
   /** The newest if left out. */
-  readonly at?: Point
+  readonly at?: ShipPoint
   readonly onProgress?: (progress: { readonly bytes: number; readonly bytesAll: number }) => void
 }
 

@@ -32,9 +32,15 @@ function nextBase(head: RecordHead, number: number): number {
   return head.base < number ? head.base : 0
 }
 
-/** Says how many objects went. */
-export async function dropOld(log: ShipLog, newestBase: number, keepMs: number): Promise<number> {
+/**
+ * Says how many objects went. `tip` is the shipper's last record: where there is another behind it, another shipper has
+ * followed, and what that one names is not for this one to judge.
+ */
+export async function dropOld(log: ShipLog, tip: number, newestBase: number, keepMs: number): Promise<number> {
+  const rows = await log.objects.list('parts/')
   const now = log.objects.now()
+  // After the list: what it shows was put by us, or by those before us.
+  if ((await log.newest()) !== tip) return 0
   const kept: BaseRow[] = []
   const dropped: BaseRow[] = []
   for await (const base of basesFrom(log, newestBase)) {
@@ -44,7 +50,6 @@ export async function dropOld(log: ShipLog, newestBase: number, keepMs: number):
   }
   const named = new Set(kept.flatMap(({ whole }) => whole.parts.map(({ key }) => key)))
   const old = new Set(dropped.flatMap(({ whole }) => whole.parts.map(({ key }) => key)))
-  const rows = dropped.length > 0 ? await log.objects.list('parts/') : []
   for (const { key, modifiedAt } of rows) if (modifiedAt < now - orphanMs) old.add(key)
   const parts = [...old].filter((key) => !named.has(key))
   const oldest = kept.at(-1)

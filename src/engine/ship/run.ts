@@ -92,7 +92,7 @@ class Loop {
     const position = tip?.head?.position ?? 0
     const now = { record: tip?.number ?? 0, base, safeAt, position, failing: null, ...sums, bases }
     await this.#tell(now, records > 0 || this.#status.failing !== null)
-    if (hasBase) await dropOld(log, base, policy.keepMs)
+    if (hasBase && tip) await dropOld(log, tip.number, base, policy.keepMs)
     return records
   }
 

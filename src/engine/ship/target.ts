@@ -5,7 +5,7 @@ import type { RecordHead } from '../../core/ship/record.ts'
 import { readOr, type ShipLog } from './log.ts'
 
 /** A moment: by the clock of the shipper (milliseconds since 1970), by the feed, or by the number of a record. */
-export type Point = { readonly time: number } | { readonly position: number } | { readonly record: number }
+export type ShipPoint = { readonly time: number } | { readonly position: number } | { readonly record: number }
 
 export interface Target {
   readonly number: number
@@ -14,7 +14,7 @@ export interface Target {
 }
 
 /** Throws NOT_FOUND: it lies before what is kept. */
-export async function findTarget(log: ShipLog, oldest: number, newest: number, point?: Point): Promise<Target> {
+export async function findTarget(log: ShipLog, oldest: number, newest: number, point?: ShipPoint): Promise<Target> {
   if (!point) return { number: newest, of: newest }
   if ('record' in point) {
     const number = Math.min(point.record, newest)

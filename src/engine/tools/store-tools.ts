@@ -24,6 +24,8 @@ import { type BadCheckpoint, markBad, unmarkBad } from '../recovery/mark.ts'
 import { recover } from '../recovery/recover.ts'
 import { notedKeys, runInStore } from '../seal/key-notes.ts'
 import { type RekeyOptions, type RekeyReport, rekey } from '../seal/rekey.ts'
+import { type ShipOptions, shipStore } from '../ship/ship.ts'
+import type { ShipStatus } from '../ship/status.ts'
 import { type MoveTiersOptions, moveTiers, type TiersReport } from '../tiers/move.ts'
 import { type BackupOptions, type BackupReport, backup, type RestoreReport, restoreBackup } from './backup.ts'
 import { card, type RecoveryCard } from './card.ts'
@@ -69,6 +71,25 @@ export class StoreTools implements Engine {
   async restore(path: string, options: Omit<BackupOptions, 'onlyNew'> = {}): Promise<RestoreReport> {
     checkCall('restore', options)
     return await read(path, (file) => restoreBackup(this.#kernel, file, options))
+  }
+
+  /**
+   * Ships what a SQLite store commits to a folder or to 's3://bucket/prefix', until the signal or until the engine is closed.
+   * `reprise ship` does the same in a process of its own, which is better for large stores. See docs/guides/backup.md.
+   * @example const { position } = await rp.ship('s3://backups/app', { once: true })
+   */
+  async ship(place: string, options: ShipOptions = {}): Promise<ShipStatus> {
+    checkCall('ship', options)
+    const { location } = await this.#kernel.store.facts()
+    const closing = new AbortController()
+    const signal = options.signal ? AbortSignal.any([options.signal, closing.signal]) : closing.signal
+    const running = shipStore(location, place, this.#kernel.sealer, { ...options, signal })
+    // When all was committed: what the last timelines wrote leaves too.
+    this.#host.onClosed(async () => {
+      closing.abort()
+      await running.catch(() => undefined)
+    })
+    return await running
   }
 
   async verify(options: VerifyOptions = {}): Promise<VerifyReport> {

@@ -9,6 +9,7 @@ import { afterEach, beforeEach, expect, it } from 'vitest'
 import { open, type Reprise, timeline } from '../../src/index.ts'
 import { entriesAfter } from '../../src/operations/history.ts'
 import { seeded } from '../support/seeded.ts'
+import { storeUrls } from '../support/store-urls.ts'
 
 let folder: string
 beforeEach(() => {
@@ -26,17 +27,20 @@ const notes = timeline('notes', {
 const chosen = process.env.HISTORY_SEED
 const seeds = chosen
   ? [Number(chosen)]
-  : Array.from({ length: Number(process.env.HISTORY_SEEDS ?? 4) }, (_, i) => i + 1)
+  : Array.from({ length: Number(process.env.HISTORY_SEEDS ?? 3) }, (_, i) => i + 1)
 
-it.each(seeds)(
-  'A8.3, A9.1: seed %i: nothing of any history is lost, whatever is moved, forked, rolled back and collected',
-  async (seed) => {
+const lives = Object.keys(storeUrls).flatMap((kind) => seeds.map((seed) => ({ kind, seed })))
+
+it.each(lives)(
+  'A8.3, A9.1: seed $seed ($kind): nothing of any history is lost, whatever is moved, forked, rolled back and collected',
+  async ({ kind, seed }) => {
+    const place = storeUrls[kind]!()
     const random = seeded(seed)
     const below = (n: number) => Math.floor(random() * n)
     const start = () =>
-      open(`sqlite:${join(folder, `${seed}.db`)}`, {
+      open(place.url, {
         housekeeping: false,
-        tiers: { cold: { at: join(folder, `cold-${seed}`), history: true } },
+        tiers: { cold: { at: join(folder, `cold-${kind}-${seed}`), history: true } },
       })
     let rp = await start()
     const expected = new Map<string, number[]>([['a', []]])
@@ -90,6 +94,7 @@ it.each(seeds)(
     expect((await rp.verify()).faults).toEqual([])
     await checkForkOutlives(rp, expected)
     await rp.close()
+    await place.remove()
   },
 )
 

@@ -10,6 +10,7 @@ import { queue, workflow } from '../dist/layers/workflow/index.js'
 import { openPostgres } from '../dist/stores/postgres/index.js'
 import { openSqlite } from '../dist/stores/sqlite/index.js'
 import { longestStall } from './measure.mjs'
+import { serverCpu } from './support/server-cpu.mjs'
 import { bareSqlite, benchPostgres, temporaryFolder } from './support/stores.mjs'
 
 export const failsWhenMissed = true
@@ -99,6 +100,10 @@ async function claimOfMany(file, due) {
 let server = null
 let schemas = 0
 
+async function startServer() {
+  server = await benchPostgres()
+}
+
 async function withSchema(body) {
   const schema = `growth${++schemas}`
   const store = await openPostgres(server.url, { namespace: 'default', schema, hash })
@@ -109,15 +114,55 @@ async function withSchema(body) {
   }
 }
 
-async function claimOfManyThere(store, due, schema) {
+async function fillDue(schema, due) {
   const { default: pg } = await import('pg')
   const client = new pg.Client(server.url)
   await client.connect()
   await client.query(`INSERT INTO ${schema}.timeline
     (ns, id, pos_base, epoch, digest, floor_digest, queue, wakeup, created_at, updated_at)
-    SELECT 1, 't/' || i, 0, 1, '\\x00', '\\x00', 'q', i, 1, 1 FROM generate_series(1, ${due + spare}) i`)
+    SELECT 1, 't/' || i, 0, 1, '\\x00', '\\x00', 'q', i, 1, 1 FROM generate_series(1, ${due}) i`)
   await client.end()
+}
+
+async function claimOfManyThere(store, due, schema) {
+  await fillDue(schema, due + spare)
   return await claimHundreds(store)
+}
+
+/** Milliseconds of the server's processor time per claimed timeline, with so many that claim at once. */
+async function claimTogether(claimers) {
+  const cpu = await serverCpu(server.url)
+  if (!cpu) return null
+  const due = times(6000)
+  const schema = `growth${++schemas}`
+  const openOne = () => openPostgres(server.url, { namespace: 'default', schema, hash })
+  const stores = [await openOne()]
+  while (stores.length < claimers) stores.push(await openOne())
+  await fillDue(schema, due)
+  const row = { name: 'w', host: 'h', process: 'p', leaseMs: 600_000, info: {}, progress: 0 }
+  await Promise.all(stores.map((store, n) => store.beat({ ...row, id: `w${n}` })))
+  let left = due
+  const before = cpu()
+  await Promise.all(
+    stores.map(async (store, n) => {
+      while (left > 0) {
+        const heads = await store.claim({ worker: `w${n}`, queues: ['q'], limit: 50 })
+        left -= heads.length
+        if (heads.length === 0) await new Promise((resolve) => setTimeout(resolve, 5))
+      }
+    }),
+  )
+  const ms = (cpu() - before) / due
+  if (left < 0) throw new Error(`${-left} were claimed twice`)
+  for (const store of stores) await store.close()
+  return ms
+}
+
+async function claimersRun() {
+  await claimTogether(1)
+  const [one, two, four] = [await claimTogether(1), await claimTogether(2), await claimTogether(4)]
+  if (one === null) return { skip: 'the processes of the server cannot be seen' }
+  return { value: four / one, details: { msAt1: one, msAt2: two, msAt4: four } }
 }
 
 const log = timeline('log', {
@@ -367,11 +412,18 @@ export const benches = [
     unit: '× per claim of 100',
     target: { valueMax: 2 },
     note: 'PostgreSQL, 1,000 to 100,000 due; time, not processor time: the work is the server’s',
-    setup: async () => {
-      server = await benchPostgres()
-    },
+    setup: startServer,
     teardown: async () => await server?.stop(),
     run: growth({ small: 1000, measure: claimOfManyThere, within: withSchema }),
+  },
+  {
+    name: 'claimers-postgres',
+    unit: '× per claimed',
+    target: { valueMax: 1.5 },
+    note: 'processor time of the server with four that claim at once, over that with one',
+    setup: startServer,
+    teardown: async () => await server?.stop(),
+    run: claimersRun,
   },
   {
     name: 'open-timelines',

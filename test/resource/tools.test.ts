@@ -11,7 +11,8 @@ import { describeTimeline } from '../../src/operations/describe.ts'
 import { checkStore } from '../../src/operations/doctor.ts'
 import { entriesAfter } from '../../src/operations/history.ts'
 import { declareKinds } from '../../src/operations/models.ts'
-import { cli, workFolder } from '../cli/support.ts'
+import { workFolder } from '../cli/support.ts'
+import { cli } from '../cli/warm.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const sites = resource<{ n: number }>('sites')

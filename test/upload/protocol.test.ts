@@ -274,6 +274,14 @@ onEveryStore(
       expect((await get({ range: 'bytes=5-', 'if-range': '"other"' })).status).toBe(200)
       expect((await get({ range: 'bytes=600000-' })).status).toBe(416)
       expect((await get({ 'if-none-match': etag })).status).toBe(304)
+      for (const [tag, status] of [
+        [etag, 200],
+        ['*', 200],
+        [`"x", ${etag}`, 200],
+        ['"x"', 412],
+        [`W/${etag}`, 412],
+      ] as const)
+        expect([tag, (await get({ 'if-match': tag })).status]).toEqual([tag, status])
       const head = await get({}, 'HEAD')
       expect([head.status, head.headers.get('content-length'), head.headers.get('accept-ranges')]).toEqual([
         ...[200, '600000', 'bytes'],

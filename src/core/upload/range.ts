@@ -36,3 +36,9 @@ export function hasTag(ifNoneMatch: string | null, etag: string): boolean {
   if (ifNoneMatch === null) return false
   return ifNoneMatch.split(',').some((each) => each.trim() === '*' || each.trim().replace(/^W\//, '') === etag)
 }
+
+/** Whether the client wants these bytes, and no others. A weak tag is never strong enough. */
+export function matchesTag(ifMatch: string | null, etag: string): boolean {
+  if (ifMatch === null) return true
+  return ifMatch.split(',').some((each) => each.trim() === '*' || each.trim() === etag)
+}

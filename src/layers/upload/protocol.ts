@@ -14,7 +14,7 @@ import {
   tusExtensions,
   tusVersion,
 } from '../../core/upload/headers.ts'
-import { hasTag, wantedOf } from '../../core/upload/range.ts'
+import { hasTag, matchesTag, wantedOf } from '../../core/upload/range.ts'
 import { isWhole, refuseGone, type UploadState } from '../../core/upload/state.ts'
 import { fileOf } from './file.ts'
 import { wantsSha256 } from './repr-digest.ts'
@@ -235,6 +235,7 @@ async function download(uploads: Uploads, request: TusRequest): Promise<TusAnswe
     'x-content-type-options': 'nosniff',
     'last-modified': file.createdAt.toUTCString(),
   }
+  if (!matchesTag(request.header('if-match'), etag)) return { status: 412, headers: { etag }, body: null }
   if (hasTag(request.header('if-none-match'), etag)) return { status: 304, headers: { etag }, body: null }
   const { size } = file
   const asked = { range: request.header('range'), ifRange: request.header('if-range') }

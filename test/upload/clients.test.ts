@@ -145,7 +145,8 @@ describe.each(['sqlite', 'postgres'])('uploads of tus-js-client (%s)', (kind) =>
     expect(sha256(Buffer.from(await got.arrayBuffer()))).toBe(sha256(bytes))
     const { state, runs } = await stored(server.place.url, at)
     expect(state.result).toEqual({ sha256: sha256(bytes) })
-    expect([state.attempts, runs]).toEqual([1, 1])
+    // A server may be killed in onComplete.
+    expect([state.attempts >= 1, runs]).toEqual([true, 1])
   }, 120_000)
 
   test('come in parallel parts, and with a length that is said at the end', async () => {

@@ -81,9 +81,10 @@ describe('the life of an upload', () => {
       { type: 'stumbled', error: 'x', isFinal: false },
       { type: 'stumbled', error: 'x', isFinal: true },
       { type: 'retried' },
+      { type: 'called' },
     ]
     const next: Readonly<Record<string, readonly string[]>> = {
-      received: ['handled', 'stumbled'],
+      received: ['called', 'handled', 'stumbled'],
       starting: ['started'],
       completed: [],
       failed: ['retried'],
@@ -92,6 +93,7 @@ describe('the life of an upload', () => {
       fc.property(fc.array(fc.nat({ max: events.length - 1 }), { maxLength: 12 }), (choices) => {
         let state = whole
         let handled = 0
+        let calls = 0
         for (const choice of choices) {
           const event = events[choice]!
           const mayBe = next[state.status]!.includes(event.type)
@@ -99,7 +101,12 @@ describe('the life of an upload', () => {
             expect(() => applyUpload(state, event)).toThrow()
             continue
           }
+          // A call counts once: when it begins, or at its end where that was not recorded.
+          if (event.type === 'called' || (event.type !== 'started' && event.type !== 'retried' && !state.isCalling))
+            calls += 1
+          if (event.type === 'retried') calls = 0
           state = applyUpload(state, event)
+          expect(state.attempts).toBe(calls)
           if (event.type === 'handled') handled += 1
         }
         expect(handled).toBeLessThanOrEqual(1)

@@ -41,8 +41,10 @@ export interface UploadState {
   readonly endedBy: 'terminated' | 'expired' | null
   /** Of its bytes; null until it is whole. */
   readonly etag: string | null
-  /** How often onComplete was called. */
+  /** How often onComplete was called, also by processes that died in it. */
   readonly attempts: number
+  /** It is being called, or a process died in it. */
+  readonly isCalling?: boolean
   readonly error: string | null
   readonly starts: readonly UploadStart[]
   readonly result: unknown
@@ -70,6 +72,10 @@ export type UploadEvent =
     }
   /** All of it is there. */
   | { readonly type: 'filled'; readonly etag: string; readonly hasHandler: boolean }
+  /** onComplete is about to be called: if its process dies in it, the next one knows. */
+  | { readonly type: 'called' }
+  /** The engine closed during the call, which then does not count. */
+  | { readonly type: 'uncalled' }
   | { readonly type: 'handled'; readonly starts: readonly UploadStart[]; readonly result: unknown }
   | { readonly type: 'started' }
   | { readonly type: 'stumbled'; readonly error: string; readonly isFinal: boolean }
@@ -103,11 +109,16 @@ export function applyUpload(state: UploadState, event: UploadEvent): UploadState
       const status = state.concat === 'part' ? 'part' : event.hasHandler ? 'received' : 'completed'
       return { ...state, status, etag: event.etag, expiresAt: status === 'part' ? state.expiresAt : null }
     }
+    case 'called':
+      assert(state.status === 'received', 'onComplete is called for what was received')
+      return { ...state, attempts: state.attempts + 1, isCalling: true }
+    case 'uncalled':
+      assert(state.status === 'received' && state.isCalling === true, 'only a call under way can be taken back')
+      return { ...state, attempts: state.attempts - 1, isCalling: false }
     case 'handled': {
       assert(state.status === 'received', 'what was received is completed once')
       const status = event.starts.length > 0 ? 'starting' : 'completed'
-      const attempts = state.attempts + 1
-      return { ...state, status, attempts, starts: event.starts, result: event.result, error: null }
+      return { ...state, ...called(state), status, starts: event.starts, result: event.result, error: null }
     }
     case 'started':
       assert(state.status === 'starting', 'runs are started after they were recorded')
@@ -115,16 +126,21 @@ export function applyUpload(state: UploadState, event: UploadEvent): UploadState
     case 'stumbled': {
       assert(state.status === 'received', 'only what is being completed can fail')
       const status = event.isFinal ? 'failed' : 'received'
-      return { ...state, status, attempts: state.attempts + 1, error: event.error }
+      return { ...state, ...called(state), status, error: event.error }
     }
     case 'retried':
       assert(state.status === 'failed', 'what has not failed is not retried')
-      return { ...state, status: 'received', attempts: 0 }
+      return { ...state, status: 'received', attempts: 0, isCalling: false }
     case 'ended':
       return { ...state, status: 'ended', endedBy: event.by, expiresAt: null, starts: [], result: null }
     default:
       return unreachable(event)
   }
+}
+
+/** A call is counted when it begins; older releases counted it at its end. */
+function called({ attempts, isCalling = false }: UploadState): Pick<UploadState, 'attempts' | 'isCalling'> {
+  return { attempts: isCalling ? attempts : attempts + 1, isCalling: false }
 }
 
 /** All of its bytes are there, and can be read. */

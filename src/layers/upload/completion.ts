@@ -84,7 +84,9 @@ export class Completion {
     }
     const starts: UploadStart[] = []
     const sql: ((sql: Sql) => Promise<unknown> | unknown)[] = []
-    const attempt = writer.state.attempts + 1
+    if (writer.state.isCalling && (await this.#wasLastCall(writer))) return
+    await writer.step({ events: [{ type: 'called' }], data: { attempt: writer.state.attempts + 1 } })
+    const attempt = writer.state.attempts
     try {
       const stored = await loadUpload(kernel, writer.timeline)
       const result = await onComplete(fileOf(kernel, stored!), this.#context(writer, attempt, starts, sql))
@@ -100,9 +102,23 @@ export class Completion {
       })
     } catch (error) {
       if (error instanceof RepriseError && (error.code === 'FENCED' || error.code === 'OUTCOME_UNKNOWN')) throw error
-      if (this.#closing.signal.aborted) throw error
+      if (this.#closing.signal.aborted) {
+        await writer.step({ events: [{ type: 'uncalled' }], release: true })
+        throw error
+      }
       await this.#failed(writer, attempt, error)
     }
+  }
+
+  /** A process died in the last call, maybe because of it: that is an attempt like one that threw. */
+  async #wasLastCall(writer: UploadWriter): Promise<boolean> {
+    const { kernel } = this.#uploads
+    const { attempts } = writer.state
+    const died = new Error('the process died in onComplete')
+    const odds = { chance: () => kernel.random.number(), now: kernel.worker.now() }
+    if (decideRetry(this.#options.retry, attempts, died, odds).again) return false
+    await this.#failed(writer, attempts, died)
+    return true
   }
 
   #context(

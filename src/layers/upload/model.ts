@@ -95,6 +95,10 @@ function tells({ type, data, seq }: Entry): Told | null {
       return row('received', bytes)
     case 'filled':
       return row('all bytes received', bytes)
+    case 'called':
+      return row('onComplete called')
+    case 'uncalled':
+      return row('onComplete interrupted by a close')
     case 'handled':
       return row('onComplete done')
     case 'started':

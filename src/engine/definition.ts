@@ -9,7 +9,6 @@ import { namesOf } from '../core/options.ts'
 import type { Attribute } from '../core/ports.ts'
 import type { RetentionPolicy } from '../core/retention.ts'
 import type { Validity } from '../core/validity.ts'
-import type { Breath } from './breath.ts'
 import type { Entry } from './entry.ts'
 
 export const opens: unique symbol = Symbol.for('reprise.opens')
@@ -124,7 +123,7 @@ export interface Fold<State> {
    * Called with a state from a checkpoint before entries are applied to it: what is derived from a large one is made here, in
    * slices, so that the event loop is not held up.
    */
-  restored?(state: State, breath: Breath): Promise<void>
+  restored?(state: State, breath: { readonly isDue: boolean; take(): Promise<void> }): Promise<void>
   readonly upcasters?: Upcasters | undefined
   /** By older version: how its state becomes today's. What has none is rebuilt from history, and lost where there is none. */
   readonly migrations?: StateMigrations<State> | undefined

@@ -59,10 +59,9 @@ export class ShardedStore implements Store {
     this.blobs = guarded(new ShardedBlobs(places), () => this.#check())
   }
 
+  /** Those of one shard: a batch is cut for the lanes and then again for the shards, and small ones cost each a sync. */
   get lanes(): number {
-    let lanes = 0
-    for (const { store } of this.#places.shards) lanes += store?.lanes ?? 1
-    return lanes
+    return Math.max(...this.#places.shards.map(({ store }) => store?.lanes ?? 1))
   }
 
   get countsCheckpoints(): boolean {

@@ -52,7 +52,6 @@ export { GiveUp, isGiveUp, isRetryLater, RetryLater, type RetryPolicy } from './
 export type { Renewal, StoreFacts, StoreFault, StoreLoss } from './core/store-facts.ts'
 export type { Validity } from './core/validity.ts'
 export type { WorkerRecord } from './core/worker-row.ts'
-export type { Breath } from './engine/breath.ts'
 export type { CheckpointRequest, PublishedCheckpoint } from './engine/checkpoint/checkpointer.ts'
 export type { Savepoint, SavepointOptions } from './engine/checkpoint/savepoint.ts'
 export type {

@@ -1,5 +1,5 @@
-// Build tools as they are, each with a small project and its settings for a cache of ours. They come from npm; ccache and sccache
-// as the machine has them.
+// Build tools as they are, each with a small project and its settings for a cache of ours. They come from npm; ccache, sccache
+// and Gradle as the machine has them (sccache: cargo install sccache --locked --no-default-features --features webdav).
 
 import { spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'

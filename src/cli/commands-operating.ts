@@ -245,6 +245,7 @@ export const operating: readonly CommandSpec[] = [
       retries: { type: 'string', value: 'N', help: 'start it again after so many failures in a row; 0 if left out' },
       backoff: { type: 'string', value: 'DURATION', help: 'pause after the first failure; 1s if left out' },
       fresh: { type: 'boolean', help: 'start with the folder as it is: restore nothing' },
+      replace: { type: 'boolean', help: 'restore into a new folder even if that deletes files which lie there' },
       wait: { type: 'string', value: 'DURATION', help: 'how long to wait for another one that runs it' },
       takeover: { type: 'boolean', help: 'even if a live process runs it: that one is stopped' },
       report: { type: 'string', value: 'KIND', help: 'lines (the default), bar or none' },

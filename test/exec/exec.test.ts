@@ -4,8 +4,10 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   readlinkSync,
+  renameSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -48,9 +50,10 @@ function shell(script: string, more: Partial<ExecOptions> = {}) {
   return exec('p', { command, state, when: 'rename', grace: '10s', backoff: '1ms', ...more })
 }
 
-async function run(script: string, more: Partial<ExecOptions> = {}) {
+async function run(script: string, more: Partial<ExecOptions> = {}, how: { replace?: boolean } = {}) {
   const events: ExecEvent[] = []
-  const running = await rp.run(shell(script, more), undefined, { onEvent: (event) => void events.push(event) })
+  const onEvent = (event: ExecEvent) => void events.push(event)
+  const running = await rp.run(shell(script, more), undefined, { onEvent, ...how })
   return { ...(await running.result()), events }
 }
 
@@ -84,7 +87,10 @@ it('C12: another machine gets contents, modes, times and links, and nothing that
   mkdirSync(elsewhere)
   writeFileSync(join(elsewhere, 'foreign'), 'x')
   symlinkSync('/etc', join(elsewhere, 'deep'))
-  const { restored } = await run('true', { state: elsewhere })
+  // Files of somebody else are not deleted, unless that was said.
+  await expect(run('true', { state: elsewhere })).rejects.toMatchObject({ code: 'CONFLICT' })
+  expect(readFileSync(join(elsewhere, 'foreign'), 'utf8')).toBe('x')
+  const { restored } = await run('true', { state: elsewhere }, { replace: true })
   expect(restored).toMatchObject({ removed: 2 })
   expect(readFileSync(join(elsewhere, 'deep/a'), 'utf8')).toBe('one\n')
   const { mode, mtimeMs: restoredMs } = statSync(join(elsewhere, 'deep/a'))
@@ -92,6 +98,43 @@ it('C12: another machine gets contents, modes, times and links, and nothing that
   expect(readlinkSync(join(elsewhere, 'link'))).toBe('deep/a')
   expect(statSync(join(elsewhere, 'empty')).size).toBe(0)
   expect([existsSync(join(elsewhere, 'foreign')), existsSync(join(elsewhere, 'x.tmp'))]).toEqual([false, false])
+})
+
+it('C12: files that were finished and could not be captured are captured by the next start, or set aside', async () => {
+  const blobs = join(folder, `blobs-${number}`)
+  const away = `${blobs}.away`
+  await rp.close()
+  opened.length = 0
+  rp = await open(`sqlite:${join(folder, `${number}.db`)}`, { housekeeping: false, blobs })
+  opened.push(rp)
+  const write = (text: string) => `{ head -c 300000 /dev/urandom; echo ${text}; } > a.tmp; mv a.tmp a`
+  const isSaid = ({ events }: { events: ExecEvent[] }) =>
+    events.some((event) => event.kind === 'not-captured' && event.why.includes('the next start captures them first'))
+  const lose = async (text: string) => {
+    const lost = await run(`mv ${blobs} ${away}; : > ${blobs}; ${write(text)}`)
+    rmSync(blobs)
+    renameSync(away, blobs)
+    return lost
+  }
+  const last = (file: string) => readFileSync(file, 'utf8').trimEnd().split('\n').at(-1)!.slice(-3)
+  await run(write('one'))
+  expect(isSaid(await lose('two'))).toBe(true)
+  expect((await run('true')).restored).toMatchObject({ written: 0, removed: 0 })
+  expect(last(join(state, 'a'))).toBe('two')
+
+  // It goes on elsewhere meanwhile: what is here is neither the newest, nor deleted.
+  expect(isSaid(await lose('six'))).toBe(true)
+  await run(write('new'), { state: `${state}-b` })
+  await run('true')
+  expect(last(join(state, 'a'))).toBe('new')
+  const aside = readdirSync(folder).find((name) => name.startsWith(`state-${number}.uncaptured-`))!
+  expect(last(join(folder, aside, 'a'))).toBe('six')
+})
+
+it('C12: what cannot be captured is told once', async () => {
+  const { events } = await run('mkfifo pipe; : > "$(printf \'bad\\377\')"; echo x > a.tmp; mv a.tmp a; sleep 0.3')
+  const notes = events.filter(({ kind }) => kind === 'note').map((event) => JSON.stringify(event))
+  for (const name of ['pipe', '\u{FFFD}']) expect(notes.filter((text) => text.includes(`\\"${name}\\"`)).length).toBe(1)
 })
 
 it('C12: a damaged capture is skipped, said and marked; the one before it is restored', async () => {

@@ -28,6 +28,7 @@ const run: Command = async (invocation) => {
   const [wait, takeover] = [text(options, 'wait'), flag(options, 'takeover')]
   const running = await engine.run(definition, undefined, {
     fresh: flag(options, 'fresh'),
+    replace: flag(options, 'replace'),
     output: output.isJson ? 'stderr' : 'inherit',
     onEvent: (event) => report.tell(event),
     ...(wait !== undefined && { wait }),

@@ -12,7 +12,7 @@ import { type Folder, openRoot } from '../../engine/tree/folder.ts'
 import { isMatchedBy, parsePatterns } from '../../engine/tree/patterns.ts'
 import { restoreTree, type Wanted } from '../../engine/tree/restore.ts'
 import type { Choice } from '../../engine/tree/scan.ts'
-import { isSameSurvey, type Survey, settleMsOf, surveyTree } from '../../engine/tree/survey.ts'
+import { isSameSurvey, type Stamp, type Survey, settleMsOf, surveyTree } from '../../engine/tree/survey.ts'
 import { entry, type Trigger } from './entries.ts'
 import { type CapturedTree, ChangedWhileRead, isDamage, type KnownFiles, wantedFiles, writeTree } from './file-set.ts'
 import { foldVersion } from './model.ts'
@@ -149,8 +149,16 @@ export class Captures {
     }
   }
 
-  /** Null: nothing was ever captured. Damaged ones are passed over, and marked. */
-  async restore(): Promise<Restored | null> {
+  /** The sequence of the newest, sound or not. */
+  async newest(): Promise<number | null> {
+    return (await this.#taken.records())[0]?.seq ?? null
+  }
+
+  /**
+   * Null: nothing was ever captured. Damaged ones are passed over, and marked. `isOurs`: the folder belongs to this program,
+   * and what is in it may be replaced; otherwise files that were not captured are a CONFLICT, and nothing is touched.
+   */
+  async restore(isOurs: boolean): Promise<Restored | null> {
     const skipped: { seq: number; why: string }[] = []
     const started = this.#kernel.clock.elapsed()
     for (const record of await this.#taken.records()) {
@@ -163,6 +171,7 @@ export class Captures {
         const { value, stream } = await readValue(this.#kernel, record)
         const tree = value as CapturedTree
         const wanted = await wantedFiles(this.#kernel, tree, stream)
+        if (!isOurs) await this.#refuseForeign(tree)
         const { written, removed } = await this.#put(wanted)
         const { id, seq } = record
         const tookMs = this.#kernel.clock.elapsed() - started
@@ -182,6 +191,22 @@ export class Captures {
     if (skipped.length === 0) return null
     const what = `every capture of ${this.#taken.id} is damaged; --fresh starts with the folder as it is`
     throw new RepriseError('UNRECOVERABLE', what, { timeline: this.#taken.id, skipped })
+  }
+
+  async #refuseForeign(tree: CapturedTree): Promise<void> {
+    const captured = new Map(tree.files.map((file) => [file.path, file]))
+    const isForeign = (path: string, { bytes, modifiedNs, target }: Stamp) => {
+      const file = captured.get(path)
+      if (!file || (file.target ?? null) !== target) return true
+      return target === null && (file.bytes !== bytes || Math.abs(file.modifiedMs - Number(modifiedNs) / 1e6) >= 1)
+    }
+    const survey = await this.survey()
+    const foreign = [...(survey?.files ?? [])].filter(([path, stamp]) => isForeign(path, stamp)).map(([path]) => path)
+    if (foreign.length === 0) return
+    const files = foreign.length === 1 ? foreign[0] : `${foreign[0]} and ${foreign.length - 1} more`
+    const what = `${this.#directory} holds files that ${this.#taken.id} did not write there (${files}), and a restore would delete them`
+    const data = { timeline: this.#taken.id, folder: this.#directory, files: foreign.slice(0, 100) }
+    throw new RepriseError('CONFLICT', `${what}: name another folder, or say --replace`, data)
   }
 
   async #put(wanted: ReadonlyMap<string, Wanted>) {

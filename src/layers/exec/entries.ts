@@ -42,6 +42,9 @@ export interface ExecEntries {
 /** The sequence of the last `started`, in the head. */
 export const startedAttribute = '$started'
 
+/** The folders that its last starts used, in the head: a list in JSON, the newest first. */
+export const foldersAttribute = '$folders'
+
 /** What a later start without a command line takes over. */
 export interface Settings {
   readonly when: When

@@ -15,7 +15,14 @@ export interface ExecDefinition extends Process<undefined, ExecRun, ExecRunOptio
   readonly prefix: string
 }
 
-const knownRun = namesOf<ExecRunOptions>({ fresh: true, output: true, onEvent: true, takeover: true, wait: true })
+const knownRun = namesOf<ExecRunOptions>({
+  fresh: true,
+  replace: true,
+  output: true,
+  onEvent: true,
+  takeover: true,
+  wait: true,
+})
 
 /**
  * @example

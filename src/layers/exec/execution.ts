@@ -11,16 +11,19 @@ import type { Host } from '../../engine/host.ts'
 import { identifyProcess, isProcessGone } from '../../engine/platform.ts'
 import { entryAt } from '../../engine/recovery/history.ts'
 import { type Capture, Captures, type Restored } from './captures.ts'
-import { type ExecEntries, entry, startedAttribute } from './entries.ts'
+import { type ExecEntries, entry, foldersAttribute, startedAttribute } from './entries.ts'
 import type { ExecEvent, ExecResult, RunEnd } from './events.ts'
 import { type ExecSpec, settingsOf } from './options.ts'
 import { exitCodeOf, Program } from './program.ts'
 import { Supervisor } from './supervisor.ts'
+import { forgetUncaptured, noteUncaptured, setAside, uncapturedIn } from './uncaptured.ts'
 import { Words } from './words.ts'
 
 export interface ExecRunOptions extends Pick<OpenOptions, 'takeover' | 'wait'> {
   /** Starts with the folder as it is: nothing is put back. */
   readonly fresh?: boolean
+  /** Restores into a folder that this program has not used before, even if that deletes files in it. */
+  readonly replace?: boolean
   /** `stderr`: what the program says on stdout goes there too. */
   readonly output?: 'inherit' | 'stderr'
   readonly onEvent?: (event: ExecEvent) => void
@@ -28,6 +31,8 @@ export interface ExecRunOptions extends Pick<OpenOptions, 'takeover' | 'wait'> {
 
 const beginAttempts = 50
 const orphanWaitMs = 10_000
+/** So many folders are remembered as the program's own. */
+const foldersMax = 16
 
 export class Execution {
   readonly #host: Host
@@ -104,7 +109,7 @@ export class Execution {
     let failed = 0
     for (let attempt = 1; ; attempt++) {
       run += 1
-      await this.#prepare(captures, run, attempt)
+      await this.#prepare(owned, captures, run, attempt)
       const capturesBefore = this.#captures
       const { end, exitCode } = await this.#runOnce(owned, captures, run, attempt)
       const isStopped = this.#stopSignal !== null
@@ -130,9 +135,12 @@ export class Execution {
   }
 
   /** The first time what is there is captured, so that there is always something to go back to; later the newest is put back. */
-  async #prepare(captures: Captures, run: number, attempt: number): Promise<void> {
+  async #prepare(owned: Owned, captures: Captures, run: number, attempt: number): Promise<void> {
+    const { stateAt } = this.#spec
     const isFresh = this.#options.fresh === true && attempt === 1
-    const restored = isFresh ? null : await captures.restore()
+    if (!isFresh) await this.#takeUp(captures)
+    const isOurs = this.#options.replace === true || (await this.#folders(owned)).includes(stateAt)
+    const restored = isFresh ? null : await captures.restore(isOurs)
     if (restored) {
       this.#restored ??= restored
       this.#capture = restored.seq
@@ -142,11 +150,62 @@ export class Execution {
     await captures.makeFolder()
     for (let looks = 1; ; looks++) {
       const taken = await captures.take({ run, trigger: 'begin' })
-      if (taken) return this.#report({ kind: 'captured', ...taken.capture })
+      if (taken) {
+        await forgetUncaptured(stateAt)
+        return this.#report({ kind: 'captured', ...taken.capture })
+      }
       if (looks >= beginAttempts) {
         const what = `${this.#spec.stateAt} keeps changing before the program has started: something else writes there`
         throw new RepriseError('TREE_BLOCKED', what, { path: this.#spec.stateAt })
       }
+    }
+  }
+
+  /** Those that it has been started with. Older releases noted the last one only. */
+  async #folders(owned: Owned): Promise<readonly string[]> {
+    const { attributes, timeline } = await owned.head()
+    const [folders, started] = [attributes[foldersAttribute], attributes[startedAttribute]]
+    if (typeof folders === 'string') return JSON.parse(folders) as string[]
+    const last = typeof started === 'number' ? await entryAt(this.#host.kernel, timeline, started) : null
+    return last?.type === 'started' ? [(last.data as ExecEntries['started']).stateAt] : []
+  }
+
+  /** What an earlier run finished and could not capture is captured now, or set aside if the program has gone on elsewhere. */
+  async #takeUp(captures: Captures): Promise<void> {
+    const { stateAt } = this.#spec
+    const note = await uncapturedIn(stateAt, this.#id)
+    if (!note) return
+    if (note.capture === (await captures.newest())) {
+      const taken = await captures.take({ run: note.run, trigger: 'end' })
+      if (taken) {
+        await forgetUncaptured(stateAt)
+        this.#report({
+          kind: 'note',
+          text: `run ${note.run} left files that could not be captured: they are captured now`,
+        })
+        return this.#report({ kind: 'captured', ...taken.capture })
+      }
+    }
+    const aside = await setAside(stateAt, this.#host.kernel.clock.now())
+    await forgetUncaptured(aside)
+    const text = `${stateAt} held files of run ${note.run} that were never captured: they are in ${aside} now, and the newest capture is restored`
+    this.#report({ kind: 'note', text })
+  }
+
+  /** The folder has what no capture has: whoever starts it next must know. */
+  async #noteUncaptured(captures: Captures, run: number): Promise<void> {
+    const { stateAt } = this.#spec
+    try {
+      await noteUncaptured(stateAt, {
+        timeline: this.#id,
+        run,
+        capture: await captures.newest().catch(() => this.#capture),
+      })
+      const why = `the last files of run ${run} are in ${stateAt} only; the next start captures them first`
+      this.#report({ kind: 'not-captured', why })
+    } catch (error) {
+      const why = `the last files of run ${run} are in ${stateAt} only, and that could not be noted there (${(error as Error).message}): copy them before the next start`
+      this.#report({ kind: 'not-captured', why })
     }
   }
 
@@ -181,6 +240,9 @@ export class Execution {
       const at = {
         run,
         [startedAttribute]: owned.taken.head.seq + 1,
+        [foldersAttribute]: JSON.stringify(
+          [...new Set([stateAt, ...(await this.#folders(owned))])].slice(0, foldersMax),
+        ),
         started: new Date(kernel.clock.now()).toISOString(),
       }
       const attributes = { ...at, command: shownCommand(command), exit: null }
@@ -194,7 +256,8 @@ export class Execution {
       }
       if (this.#stopSignal !== null) supervisor.stop(this.#stopSignal)
       this.#report({ kind: 'started', run, attempt, pid: program.pid })
-      const { exit, why, lostMs } = await supervisor.watch()
+      const { exit, why, lostMs, isUncaptured } = await supervisor.watch()
+      if (isUncaptured) await this.#noteUncaptured(captures, run)
       const end: RunEnd = { run, exitCode: exit.exitCode, signal: exit.signal, why, lostMs, isAtMost: false }
       this.#report({ kind: 'ended', ...end })
       return { end, exitCode: exitCodeOf(exit) }

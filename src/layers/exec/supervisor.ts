@@ -18,6 +18,8 @@ export interface Watched {
   readonly why: EndReason
   readonly lostMs: number
   readonly captures: number
+  /** A complete set of files is there, and the store did not take it. */
+  readonly isUncaptured: boolean
 }
 
 interface SupervisorParts {
@@ -40,6 +42,7 @@ const failureMsMax = 60_000
 const sweepMs = 2_000
 const openNoteMs = 10_000
 const restlessMs = 30_000
+const specialShown = 5
 
 export class Supervisor {
   readonly #parts: SupervisorParts
@@ -59,6 +62,9 @@ export class Supervisor {
   #hasNotedOpen = false
   #hasNotedRestless = false
   #pollMs = pollMsMin
+  #isUncaptured = false
+  /** What cannot be captured, and was told. */
+  readonly #special = new Set<string>()
 
   constructor(parts: SupervisorParts, program: Program, before: Survey | null) {
     this.#parts = parts
@@ -66,6 +72,7 @@ export class Supervisor {
     const now = parts.kernel.clock.elapsed()
     this.#checkedAt = now
     this.#completion = new Completion(parts.spec, now)
+    if (before) this.#noteSpecial(before)
     if (before) this.#completion.see(now, before)
     if (before) this.#completion.captured(now, before)
   }
@@ -126,7 +133,8 @@ export class Supervisor {
     if (this.#fenced === null) await this.#captureAtEnd(exit, endedAt)
     for (const word of this.#words.splice(0)) word.answer('refused: the program has ended')
     if (this.#fenced !== null) throw this.#fenced
-    return { exit, why: this.#why(), lostMs: this.#lostMs(exit, endedAt), captures: this.#captures }
+    const lostMs = this.#lostMs(exit, endedAt)
+    return { exit, why: this.#why(), lostMs, captures: this.#captures, isUncaptured: this.#isUncaptured }
   }
 
   #why(): EndReason {
@@ -163,6 +171,7 @@ export class Supervisor {
       }
       const survey = await this.#parts.captures.survey()
       if (survey) this.#completion.see(clock.elapsed(), survey)
+      if (survey) this.#noteSpecial(survey)
       // A large folder is looked at less often: looking takes a tenth of the time at most.
       this.#pollMs = Math.min(pollMsMax, Math.max(pollMsMin, (clock.elapsed() - started) * 10))
       const word = this.#words.shift()
@@ -174,6 +183,17 @@ export class Supervisor {
     } catch (error) {
       await this.#failed(error)
     }
+  }
+
+  /** Each is told once: it would be missing after a restore elsewhere. */
+  #noteSpecial({ special }: Survey): void {
+    const unknown = special.filter((path) => !this.#special.has(path))
+    if (unknown.length === 0) return
+    for (const path of unknown) this.#special.add(path)
+    const shown = unknown.slice(0, specialShown).map((path) => JSON.stringify(path))
+    const more = unknown.length > specialShown ? ` and ${unknown.length - specialShown} more` : ''
+    const what = 'pipes, sockets, devices, and names or links that are not UTF-8 cannot be captured'
+    this.#parts.report({ kind: 'note', text: `${what}: ${shown.join(', ')}${more}` })
   }
 
   /** A folder that never comes to rest has no moment to be captured in: whoever runs it can change that. */
@@ -275,10 +295,15 @@ export class Supervisor {
         const survey = await captures.survey()
         if (!survey) return
         this.#completion.see(clock.elapsed(), survey)
+        this.#noteSpecial(survey)
         if (!this.#completion.isChanged) return
         const isClean = exit.exitCode === 0 && !this.#isKilled
         const decision = this.#completion.decideAtEnd(clock.elapsed(), { isClean, at: endedAt })
-        if (decision.take && (await this.#capture(decision))) return
+        this.#isUncaptured = decision.take
+        if (decision.take && (await this.#capture(decision))) {
+          this.#isUncaptured = false
+          return
+        }
         if (!decision.take && decision.why !== justNow) {
           report({ kind: 'not-captured', why: decision.why })
           return

@@ -1,0 +1,42 @@
+// A note in the state folder that a complete set of files in it could not be captured (a full store, one out of reach): the next
+// start captures it before anything is put back. It lies where captures and restores leave everything alone.
+
+import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+
+export interface Uncaptured {
+  readonly timeline: string
+  readonly run: number
+  /** The newest capture at that time: if there is a newer one, the program has gone on elsewhere. */
+  readonly capture: number | null
+}
+
+const fileIn = (folder: string) => join(folder, '.reprise', 'exec-uncaptured.json')
+
+export async function noteUncaptured(folder: string, note: Uncaptured): Promise<void> {
+  const file = fileIn(folder)
+  await mkdir(join(folder, '.reprise'), { recursive: true })
+  await writeFile(`${file}.new`, JSON.stringify(note))
+  await rename(`${file}.new`, file)
+}
+
+/** Null: everything that was complete was captured, as far as this folder knows. */
+export async function uncapturedIn(folder: string, timeline: string): Promise<Uncaptured | null> {
+  try {
+    const note = JSON.parse(await readFile(fileIn(folder), 'utf8')) as Uncaptured
+    return note.timeline === timeline ? note : null
+  } catch {
+    return null
+  }
+}
+
+export async function forgetUncaptured(folder: string): Promise<void> {
+  await rm(fileIn(folder), { force: true })
+}
+
+/** Out of the way, under a name that says what it is. @returns the name. */
+export async function setAside(folder: string, now: number): Promise<string> {
+  const aside = `${folder}.uncaptured-${new Date(now).toISOString().replaceAll(/[:.]/g, '')}`
+  await rename(folder, aside)
+  return aside
+}

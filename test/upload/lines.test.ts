@@ -3,12 +3,13 @@
 
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { existsSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, expect, test } from 'vitest'
+import { identifyPid, identifyProcess } from '../../src/engine/platform.ts'
 import { bin } from '../cli/support.ts'
 
 const cleanups: (() => unknown)[] = []
@@ -124,4 +125,36 @@ test('a download on which nothing comes any more goes on with another request', 
   const { code } = await start(folder, 'download', address, 'a.bin', '--stall', '1s').over
   expect([code, requests]).toEqual([0, 2])
   expect(readFileSync(join(folder, 'a.bin')).equals(content)).toBe(true)
+}, 60_000)
+
+test('of two downloads into one file the second is refused, and a lock of a dead process is taken over', async () => {
+  const content = randomBytes(3 * mb)
+  let go = () => {}
+  const isGoing = new Promise<void>((resolve) => {
+    go = resolve
+  })
+  let asked = () => {}
+  const isAsked = new Promise<void>((resolve) => {
+    asked = resolve
+  })
+  const { folder, address } = await serving(async (_, response) => {
+    response.writeHead(200, { 'content-length': content.length, etag: '"one"' })
+    response.write(content.subarray(0, mb))
+    asked()
+    await isGoing
+    response.end(content.subarray(mb))
+  })
+  const lock = join(folder, 'a.bin.part.lock')
+  const dead = spawn(process.execPath, ['-e', ''])
+  const identity = identifyPid(dead.pid!)
+  await new Promise((resolve) => dead.once('close', resolve))
+  writeFileSync(lock, JSON.stringify({ host: identifyProcess().host, process: identity, lock: 'x' }))
+  const first = start(folder, 'download', address, 'a.bin')
+  await isAsked
+  const second = await start(folder, 'download', address, 'a.bin').over
+  expect(second.said).toContain('OWNED')
+  go()
+  expect((await first.over).code).toBe(0)
+  expect(readFileSync(join(folder, 'a.bin')).equals(content)).toBe(true)
+  expect(readdirSync(folder)).toEqual(['a.bin'])
 }, 60_000)

@@ -11,6 +11,7 @@ import { RepriseError } from '../../core/errors.ts'
 import { ByteBar } from '../byte-bar.ts'
 import { type Command, flag } from '../command.ts'
 import { exit } from '../exit.ts'
+import { FileLock } from '../file-lock.ts'
 import { onInterrupt } from '../interrupt.ts'
 import { type Attempt, ask, Broken, expectStatus, insist, type Way, wayTo } from '../transfer.ts'
 
@@ -32,6 +33,8 @@ const download: Command = async ({ args, options, output, env }) => {
   if (!flag(options, 'force') && (await sizeOf(file)) !== null) {
     throw new RepriseError('EXISTS', `${file} is there already: give --force to replace it, or another name`, { file })
   }
+  // Two that write one part would both be wrong.
+  const lock = await FileLock.take(`${file}.part.lock`, file)
   const interruption = onInterrupt(output, 'stopping; ask for it again to go on')
   const stop = new AbortController()
   void interruption.asked.then(() => stop.abort())
@@ -58,6 +61,7 @@ const download: Command = async ({ args, options, output, env }) => {
     } finally {
       bar.end()
     }
+    await lock.check()
     await getting.finish()
     const { at: size } = getting
     output.result({ file, bytes: size, resumedFrom: from }, () =>
@@ -69,6 +73,7 @@ const download: Command = async ({ args, options, output, env }) => {
     return exit.interrupted
   } finally {
     interruption.off()
+    await lock.release()
   }
 }
 
@@ -162,7 +167,12 @@ class Getting {
     // An empty file has come without a byte.
     const handle = await open(this.#part, 'a')
     await handle.sync()
+    const { size } = await handle.stat()
     await handle.close()
+    if (size !== this.at) {
+      const what = `${this.#part} has ${size} bytes where ${this.at} came: something else wrote there; ask for it again`
+      throw new RepriseError('CONFLICT', what, { file: this.#part })
+    }
     await rename(this.#part, this.#file)
     await rm(this.#noteFile, { force: true })
   }

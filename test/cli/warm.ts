@@ -46,7 +46,7 @@ async function run(args: readonly string[], options: Omit<CliOptions, 'interrupt
   host ??= fork(hostPath, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
   const child = host
   const { NO_COLOR: _, FORCE_COLOR: __, REPRISE_URL: ___, ...env } = process.env
-  const main = pathToFileURL(join(dirname(binIn(cwd)), 'main.js')).href
+  const main = pathToFileURL(join(dirname(binIn(cwd)), '../../lib/cli/main.js')).href
   const answer = new Promise<Ran & { readonly left: readonly string[] }>((resolve, reject) => {
     child.once('message', (said) => resolve(said as Ran & { left: readonly string[] }))
     child.once('exit', (code) => reject(new Error(`reprise ${args.join(' ')} ended its process with ${code}`)))

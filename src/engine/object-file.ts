@@ -1,9 +1,15 @@
 // Tools that write or read a file do the same with an object of an object store: through a file aside, which goes afterwards.
+// What a process that was killed left there goes when the next one does the same.
 
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { isObjectStore, objectFiles } from './open-store.ts'
+import { identifyProcess, isProcessGone, type ProcessIdentity } from './platform.ts'
+
+const folderNames = 'reprise-object-'
+/** In each folder: the process that it belongs to. */
+const ownerFile = 'owner.json'
 
 /**
  * With `onlyNew`, an object that is there already, or came meanwhile, is EXISTS.
@@ -28,10 +34,27 @@ export async function read<T>(source: string, use: (path: string) => Promise<T>)
 }
 
 async function aside<T>(work: (path: string) => Promise<T>): Promise<T> {
-  const folder = await mkdtemp(join(tmpdir(), 'reprise-object-'))
+  await removeLeftovers(tmpdir())
+  const folder = await mkdtemp(join(tmpdir(), folderNames))
   try {
+    await writeFile(join(folder, ownerFile), JSON.stringify(identifyProcess()))
     return await work(join(folder, 'file'))
   } finally {
     await rm(folder, { recursive: true, force: true })
+  }
+}
+
+/** Only those whose process is certainly gone; whatever cannot be read or deleted belongs to somebody else. */
+export async function removeLeftovers(directory: string): Promise<void> {
+  const own = identifyProcess()
+  const names = await readdir(directory).catch(() => [])
+  for (const name of names.filter((each) => each.startsWith(folderNames))) {
+    const folder = join(directory, name)
+    try {
+      const owner = JSON.parse(await readFile(join(folder, ownerFile), 'utf8')) as ProcessIdentity
+      if (isProcessGone(owner, own)) await rm(folder, { recursive: true, force: true })
+    } catch {
+      // Not ours to judge.
+    }
   }
 }

@@ -2,6 +2,7 @@
 // so a dead database answers with its code and its cure.
 
 import { existsSync, readFileSync } from 'node:fs'
+import type { TimelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Commit, Renewal, Store } from '../core/ports.ts'
 import { hostOf } from '../engine/host.ts'
@@ -135,8 +136,12 @@ const facts = new Set<PropertyKey>(['then', 'lanes', 'batchBytes', 'isDurable'])
 /** A store that is made by the first call to it. */
 function openLater(open: () => Promise<Store>): Store {
   let opening: Promise<Store> | null = null
+  let made: Store | null = null
   const opened = () => {
-    opening ??= open()
+    opening ??= open().then((store) => {
+      made = store
+      return store
+    })
     return opening
   }
   const call = (pick: (store: Store) => object, name: PropertyKey) => {
@@ -154,6 +159,16 @@ function openLater(open: () => Promise<Store>): Store {
     blobs,
     close: async () => (await opening)?.close(),
     listen: (wake: (mayBeDue?: boolean) => void) => listenLater(opened(), wake),
+    // Those that a store may lack, and whose answer matters.
+    headsInReach: async (timelines: readonly TimelineId[]) => {
+      const store = await opened()
+      return await (store.headsInReach ? store.headsInReach(timelines) : store.head(timelines))
+    },
+    moment: async (timelines: readonly TimelineId[]) => {
+      const store = await opened()
+      return await (store.moment ? store.moment(timelines) : store.head(timelines))
+    },
+    hasLostClaims: () => made?.hasLostClaims?.() ?? false,
   }
   const rest = through((store) => store) as Record<PropertyKey, unknown>
   return new Proxy({} as Store, { get: (_, name) => own[name] ?? rest[name] })

@@ -225,6 +225,8 @@ describe('checkpointTimeout', () => {
     const fails = new Promise<never>((_, reject) => {
       fail = reject
     })
+    // The source may not be waiting for it yet.
+    fails.catch(() => undefined)
     const flow = pipeline('flow', (p) => void p.from('numbers', endless(fails)).to('out', sink))
     const run = rp.run(flow, {}, { checkpoint: { every: 1 }, checkpointTimeout: '50ms' })
     await until(() => seen.reached > 0)

@@ -19,9 +19,9 @@ const items = 40
 const runs = 4
 
 const flows = `
-import { job } from '${root}dist/layers/job/index.js'
-import { workflow } from '${root}dist/layers/workflow/index.js'
-import { remote } from '${root}dist/adapters/remote/index.js'
+import { job } from '${root}lib/layers/job/index.js'
+import { workflow } from '${root}lib/layers/workflow/index.js'
+import { remote } from '${root}lib/adapters/remote/index.js'
 const square = remote('squares')
 export const squares = job('squares', {
   source: Array.from({ length: ${items} }, (_, n) => ({ n })), key: (item) => String(item.n),

@@ -3,7 +3,7 @@
 import { expect, it, vi } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
 import { unpackEntries } from '../../src/core/entry-run.ts'
-import { feedStart, timeline } from '../../src/index.ts'
+import { feedStart, RepriseError, timeline } from '../../src/index.ts'
 import { added, counter, frugal } from '../support/definitions.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
@@ -102,6 +102,23 @@ onEveryStore('messages', (world) => {
     expect([...seen].sort()).toEqual(['log/high', 'log/low', 'log/mailed'])
     expect(seen.indexOf('log/high')).toBeLessThan(seen.indexOf('log/low'))
     expect((await b.head('log/later'))!.seq).toBe(0)
+  })
+
+  it('what a store that failed kept a handler from opening is claimed again by the same worker', async () => {
+    const rp = await (await world()).engine()
+    const made = await hostOf(rp).openTimeline(timelineId('log/stray'), log.fold)
+    await made.close({ queue: 'stray', wakeup: 0 })
+    const epochs: number[] = []
+    await new Promise<void>((resolve) => {
+      hostOf(rp).serve('stray', async (head) => {
+        epochs.push(head.epoch)
+        if (epochs.length === 1) throw new RepriseError('STORE_UNREACHABLE', 'the server went away just now')
+        const open = await hostOf(rp).adopt(head, log.fold)
+        await open.close({ wakeup: null })
+        resolve()
+      })
+    })
+    expect(epochs[1]).toBe(epochs[0]! + 1)
   })
 
   it('the feed has every entry of every timeline once, in order, also when writers interleave', async () => {

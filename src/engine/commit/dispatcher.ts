@@ -4,6 +4,7 @@
 
 import { assert } from '../../core/assert.ts'
 import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
+import { isReprise } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
 import { guardOf } from '../ownership.ts'
@@ -26,6 +27,7 @@ interface Served {
 /** With a heartbeat now and then, an idle worker asks the store less than twice a second. */
 const pollMs = 1200
 const claimAtOnce = 200
+const storeFailures = ['STORE_UNREACHABLE', 'STORE_IO', 'STORE_BUSY', 'TIMEOUT', 'OUTCOME_UNKNOWN'] as const
 /** Calls of the store are heeded this often. */
 const heedMs = 10
 
@@ -39,6 +41,7 @@ export class Dispatcher {
   #timerAt = Number.POSITIVE_INFINITY
   #isClaiming = false
   #mayHaveLost = false
+  #hasStrays = false
   #wantsAnother = false
   #isStopped = false
   #lastRetireAt = Number.NEGATIVE_INFINITY
@@ -106,7 +109,7 @@ export class Dispatcher {
     if (free.length === 0) return
     await this.#retireGone()
     const id = await worker.register()
-    if (this.#mayHaveLost) await this.#findLost(id)
+    if (this.#mayHaveLost || this.#hasStrays) await this.#findLost(id)
     this.#lastClaimAt = this.#kernel.clock.elapsed()
     this.#lookedAt = worker.now()
     for (const { queues, limit } of this.#requests(free)) {
@@ -134,11 +137,18 @@ export class Dispatcher {
   /** The answer to a claim got lost: what it gave us is ours and nobody works on it. Let go, so that it is claimed again. */
   async #findLost(worker: WorkerId): Promise<void> {
     const { store, committer, random } = this.#kernel
-    for (const queue of this.#queues.keys()) {
-      for (const head of await store.timelines({ owner: worker, queue, limit: 1000 })) {
-        if (this.#inHand.has(head.timeline) || this.#isHeld(head.timeline)) continue
-        await committer.submit({ operation: newOperation(random), guard: guardOf(head), release: true })
+    const hadStrays = this.#hasStrays
+    this.#hasStrays = false
+    try {
+      for (const queue of this.#queues.keys()) {
+        for (const head of await store.timelines({ owner: worker, queue, limit: 1000 })) {
+          if (this.#inHand.has(head.timeline) || this.#isHeld(head.timeline)) continue
+          await committer.submit({ operation: newOperation(random), guard: guardOf(head), release: true })
+        }
       }
+    } catch (error) {
+      this.#hasStrays ||= hadStrays
+      throw error
     }
     this.#mayHaveLost = store.hasLostClaims?.() ?? false
   }
@@ -150,6 +160,8 @@ export class Dispatcher {
       await served.handler(head)
     } catch (error) {
       this.#kernel.events.emit('problem', { where: head.timeline, error })
+      // The store failed before the handler had it open: it is ours, and nobody works on it.
+      if (isReprise(error, ...storeFailures)) this.#hasStrays = true
     } finally {
       served.active -= 1
       this.#inHand.delete(head.timeline)

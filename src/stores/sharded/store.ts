@@ -135,6 +135,7 @@ export class ShardedStore implements Store {
     if (query.owner === undefined) return await findTimelines(this.#places, query)
     // Asked by a worker for what is its own (hasLostClaims).
     const there = this.#places.shards.filter((shard) => !shard.isAway)
+    for (const shard of this.#places.shards) if (shard.isAway) this.#claims.lostOn.add(shard.index)
     const found = await findTimelines(this.#places, query, there)
     for (const shard of there) {
       if (!this.#claims.lostOn.has(shard.index)) continue

@@ -1,7 +1,7 @@
 // Other bytes in place of stored ones: nothing but the bytes changes, of this namespace only, beside writers at work.
 
 import assert from 'node:assert/strict'
-import type { Change, Rewritable, Store } from '../../core/ports.ts'
+import type { Change, FeedItem, Rewritable, Store } from '../../core/ports.ts'
 import { asMessage, assertSame, asTimeline, expectOk, hash, message, type Test, utf8 } from './kit.ts'
 
 const mark = utf8('other: ')
@@ -39,11 +39,11 @@ export function rewriteTests(test: Test): void {
       }
     }
     const now = await kit.readFeed()
-    assertSame(
-      now.slice(0, feed.length).map(({ position, timeline, run }) => [position, timeline, run.first, run.digest]),
-      feed.map(({ position, timeline, run }) => [position, timeline, run.first, run.digest]),
-      'the feed',
-    )
+    // A position of several stores says also how far the others were.
+    const place = ({ position, timeline, run }: FeedItem) => {
+      return [kit.capabilities.isSharded ? '' : position, timeline, run.first, run.digest]
+    }
+    assertSame(now.slice(0, feed.length).map(place), feed.map(place), 'the feed')
     assertSame((await kit.store.head([b.id]))[0]!.digest, heads[1]!.digest, 'the head')
     assert.equal(isMarked((await other.read(asTimeline('a'), 0, 1000))[0]!.bytes), false)
     assert.deepEqual(await kit.store.inspect(), [])

@@ -13,6 +13,7 @@ import { Groups } from '../group/groups.ts'
 import { type Host, hostOf } from '../host.ts'
 import type { Kernel } from '../kernel.ts'
 import { recover } from '../recovery/recover.ts'
+import { whileAwaited } from '../stay-alive.ts'
 import { moveTiers } from '../tiers/move.ts'
 import { collect } from './collect.ts'
 import { deleteTimeline } from './delete.ts'
@@ -139,7 +140,7 @@ export function keepHouse(engine: Host, options: HousekeepingOptions = {}): void
   // Not all at the same moment, and never in the first minute: short programs are left alone.
   const plan = (ms: number) => {
     cancel = clock.after(ms * (1 + random.number() / 4), () => {
-      round = housekeepingRound(engine, options, stop.signal)
+      round = oneRound(engine, options, stop.signal)
         .catch((error) => events.emit('problem', { where: housekeepingId, error }))
         .finally(() => {
           if (!stop.signal.aborted) plan(everyMs)
@@ -155,12 +156,20 @@ export function keepHouse(engine: Host, options: HousekeepingOptions = {}): void
 }
 
 /** One round now, unless another process is at it or has just been: then null. */
-export async function housekeepingRound(
+export function housekeepingRound(
   rp: Engine,
   options: HousekeepingOptions = {},
   signal: AbortSignal = new AbortController().signal,
 ): Promise<HousekeepingReport | null> {
   const engine = hostOf(rp)
+  return whileAwaited(oneRound(engine, options, signal), engine.kernel.clock)
+}
+
+async function oneRound(
+  engine: Host,
+  options: HousekeepingOptions,
+  signal: AbortSignal,
+): Promise<HousekeepingReport | null> {
   const { kernel } = engine
   const everyMs = toMs(options.every ?? '1h', 'housekeeping.every')
   engine.register(housekeepingId, housekeepingFold)

@@ -32,6 +32,21 @@ export const indexKey = `${ownAttributes}index`
 export const countKey = `${ownAttributes}count`
 export const versionKey = `${ownAttributes}version`
 
+/** What a shard knows of its set. */
+export interface Membership {
+  readonly set: string
+  readonly index: number
+  readonly count: number
+  readonly version: number
+}
+
+/** As the head of its map has it. */
+export function membershipIn({ attributes }: Pick<Head, 'attributes'>): Membership {
+  const set = String(attributes[setKey])
+  const [index, count, version] = [indexKey, countKey, versionKey].map((key) => Number(attributes[key]))
+  return { set, index: index!, count: count!, version: version! }
+}
+
 /** The whole position of a cursor, kept with its owner; the shards have a part of it each. */
 export function cursorKey(name: string): string {
   return `${ownAttributes}cursor ${name}`

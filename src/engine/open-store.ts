@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { RepriseError } from '../core/errors.ts'
 import type { Objects } from '../core/objects.ts'
 import type { Renewal, Store } from '../core/ports.ts'
+import { mapTimeline, membershipIn } from '../core/shards.ts'
 import type { PageSource } from '../core/ship/pages.ts'
 import type { ObjectEntries } from './cache/object-level.ts'
 import { type ChunkFolder, type PlacedStore, withChunks } from './checkpoint/chunk-place.ts'
@@ -26,6 +27,8 @@ export interface StoreOptions {
   readonly areChunksLost?: boolean
   /** SQLite: how long to wait for the write lock. */
   readonly busyMs?: number
+  /** One shard of a set is opened without the others; else it is refused. */
+  readonly mayBeShard?: boolean
 }
 
 /** For tools that put something between the engine and its store. */
@@ -41,12 +44,25 @@ export async function openPlaced(url: string, options: StoreOptions): Promise<Pl
   const folder = options.blobs ? await openChunkFolder(options.blobs, namespace) : null
   const store = await openByScheme(scheme, url, namespace, options)
   try {
+    if (scheme !== 'shards' && !options.mayBeShard) await refuseShard(store, url)
     const placed = await withChunks(store, sha256, folder, options.areChunksLost ?? false)
     return folder?.meter ? { ...placed, requests: folder.meter } : placed
   } catch (error) {
     await store.close()
     throw error
   }
+}
+
+/**
+ * A shard alone holds some of the timelines, and chunks that only other shards name: a write would make an id a second time,
+ * and a sweep would remove what is in use. Throws SHARDS_DIFFER.
+ */
+async function refuseShard(store: Store, url: string): Promise<void> {
+  const [map] = await store.head([mapTimeline])
+  if (!map) return
+  const { index, count } = membershipIn(map)
+  const what = `${withoutSecrets(url)} is shard ${index} of a set of ${count}: open the whole set, with shards:…`
+  throw new RepriseError('SHARDS_DIFFER', what, { shard: index, count })
 }
 
 /**

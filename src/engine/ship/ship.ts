@@ -99,7 +99,8 @@ export async function restoreShipped(
 }
 
 async function freeOwned(url: string): Promise<void> {
-  const store = await openStore(url, {})
+  // Each shard of a set is shipped and restored by itself.
+  const store = await openStore(url, { mayBeShard: true })
   try {
     const alive = (await store.workers()).filter(({ isRetired }) => !isRetired)
     await store.retire(alive.map(({ id }) => id))

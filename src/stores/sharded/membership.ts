@@ -3,37 +3,26 @@
 
 import type { Digest, OperationId, TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Commit, Head, Store } from '../../core/ports.ts'
+import type { Commit, Store } from '../../core/ports.ts'
 import {
   countKey,
   holdsTimeline,
   indexKey,
   isOfShards,
+  type Membership,
   mapTimeline,
+  membershipIn,
   outboxFor,
   setKey,
   versionKey,
 } from '../../core/shards.ts'
 import { shardsWorker } from './places.ts'
 
-export interface Membership {
-  readonly set: string
-  readonly index: number
-  readonly count: number
-  readonly version: number
-}
-
 const noDigest = new Uint8Array(32) as Digest
 
 export async function membershipOf(store: Store): Promise<Membership | null> {
   const [head] = await store.head([mapTimeline])
-  return head ? read(head) : null
-}
-
-function read({ attributes }: Head): Membership {
-  const set = String(attributes[setKey])
-  const [index, count, version] = [indexKey, countKey, versionKey].map((key) => Number(attributes[key]))
-  return { set, index: index!, count: count!, version: version! }
+  return head ? membershipIn(head) : null
 }
 
 /** Makes an empty store a member, or finds that somebody else just did. Refuses one that holds something already. */
@@ -52,7 +41,7 @@ export async function join(store: Store, wanted: Membership, newOperation: () =>
     [versionKey]: wanted.version,
   }
   const [outcome] = await store.commit([{ ...making(newOperation(), mapTimeline), attributes }])
-  return outcome!.ok ? wanted : read(outcome!.head!)
+  return outcome!.ok ? wanted : membershipIn(outcome!.head!)
 }
 
 function making(operation: OperationId, id: TimelineId): Commit {

@@ -31,6 +31,7 @@ export const setKey = `${ownAttributes}set`
 export const indexKey = `${ownAttributes}index`
 export const countKey = `${ownAttributes}count`
 export const versionKey = `${ownAttributes}version`
+export const wholeKey = `${ownAttributes}whole`
 
 /** What a shard knows of its set. */
 export interface Membership {
@@ -38,13 +39,15 @@ export interface Membership {
   readonly index: number
   readonly count: number
   readonly version: number
+  /** Every shard of the set has had its number: one without is not new, but in the place of another. */
+  readonly isWhole: boolean
 }
 
 /** As the head of its map has it. */
 export function membershipIn({ attributes }: Pick<Head, 'attributes'>): Membership {
   const set = String(attributes[setKey])
   const [index, count, version] = [indexKey, countKey, versionKey].map((key) => Number(attributes[key]))
-  return { set, index: index!, count: count!, version: version! }
+  return { set, index: index!, count: count!, version: version!, isWhole: attributes[wholeKey] === true }
 }
 
 /** The whole position of a cursor, kept with its owner; the shards have a part of it each. */

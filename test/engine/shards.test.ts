@@ -4,7 +4,12 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { forwardStore } from '../../src/core/forward.ts'
+import type { Commit } from '../../src/core/ports.ts'
 import { openStore, shardsUrl } from '../../src/engine/open-store.ts'
+import { sha256 } from '../../src/engine/platform.ts'
+import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
+import { openSharded } from '../../src/stores/sharded/index.ts'
 
 let directory: string
 const file = (name: string) => `sqlite:${join(directory, name)}`
@@ -32,5 +37,47 @@ describe('a set of shards', () => {
     }
     // A set is made in its namespace: the database may hold others.
     await visit(file('a.db'), { namespace: 'other' })
+  })
+  for (const lost of [0, 1, 2]) {
+    it(`refuses an empty database in the place of shard ${lost}, and takes the right one again`, async () => {
+      const names = ['a.db', 'b.db', 'c.db']
+      await visit(shardsUrl(names.map(file)))
+      const instead = names.map((name, i) => file(i === lost ? 'typo.db' : name))
+      const message = expect.stringContaining(`shard ${lost} is missing, and ${file('typo.db')} is none`)
+      for (const order of [instead, instead.toReversed()]) {
+        await expect(visit(shardsUrl(order))).rejects.toMatchObject({ code: 'SHARDS_DIFFER', message })
+      }
+      await visit(shardsUrl(names.map(file)))
+    })
+  }
+
+  it('is finished by the next who opens it, wherever its making broke off', async () => {
+    // Two commits number each shard, then one on each says that the set is whole.
+    for (let survived = 0; survived < 9; survived++) {
+      const worlds = [0, 1, 2].map(() => createWorld())
+      const sources = (fail: () => void) =>
+        worlds.map((world, i) => ({
+          name: `memory ${i}`,
+          open: async () => {
+            const store = openMemory({ namespace: 'n', hash: sha256, world })
+            const commit = (commits: readonly Commit[]) => {
+              fail()
+              return store.commit(commits)
+            }
+            return forwardStore(store, { commit })
+          },
+        }))
+      let left = survived
+      const die = () => {
+        if (left-- === 0) throw new Error('killed')
+      }
+      await expect(openSharded(sources(die))).rejects.toThrow('killed')
+      const whole = sources(() => undefined)
+      await (await openSharded(whole)).close()
+      const strange = { name: 'strange', open: async () => openMemory({ namespace: 'n', hash: sha256 }) }
+      for (const at of [0, 1, 2]) {
+        await expect(openSharded(whole.with(at, strange))).rejects.toMatchObject({ code: 'SHARDS_DIFFER' })
+      }
+    }
   })
 })

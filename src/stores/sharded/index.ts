@@ -6,7 +6,7 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Store } from '../../core/ports.ts'
 import { refuseWrites } from '../../core/read-only.ts'
 import type { Membership } from '../../core/shards.ts'
-import { arrange, join, membershipOf } from './membership.ts'
+import { arrange, join, lacksShard, markWhole, membershipOf, refuseStranger } from './membership.ts'
 import { Places } from './places.ts'
 import { isUnreachable, type OpenShard, Shard } from './shard.ts'
 import { ShardedStore } from './store.ts'
@@ -33,7 +33,11 @@ export async function openSharded(sources: readonly ShardSource[], options: Shar
   const newOperation = () => `shards ${randomUUID()}` as OperationId
   const given = sources.map(({ name, open }, i) => new Shard(i, name, open))
   try {
-    const members = await Promise.all(given.map((shard) => lookAt(shard)))
+    let members = await Promise.all(given.map((shard) => lookAt(shard)))
+    // Somebody may have made the set between two looks. The mark comes last: whoever saw it now sees every number.
+    if (lacksShard(members)) {
+      members = await Promise.all(given.map((shard, i) => (members[i] === null ? lookAt(shard) : members[i]!)))
+    }
     const shards = await settle(sources, given, members, options.readOnly ?? false, newOperation)
     const store = new ShardedStore(new Places(shards, newOperation, options.place))
     return options.readOnly ? refuseWrites(store) : store
@@ -61,22 +65,35 @@ async function settle(
 ): Promise<readonly Shard[]> {
   const count = sources.length
   const arranged = arrange(members)
+  refuseStranger(
+    members,
+    sources.map(({ name }) => name),
+  )
   const away = given.find((_, i) => members[i] === 'away')
-  if (!arranged && away)
-    throw new RepriseError(
-      'STORE_UNREACHABLE',
-      `shard ${away.index} (${away.name}) is away, and the set is not made yet`,
-    )
+  // Nobody knows which numbers are left while one that may have its own does not answer.
+  if (away && (!arranged || members.includes(null))) {
+    const what = `shard ${away.index} (${away.name}) is away, and the set is not made yet`
+    throw new RepriseError('STORE_UNREACHABLE', what)
+  }
   const order = arranged?.places ?? given.map((_, i) => i)
   let { set } = arranged ?? { set: randomUUID() as string }
   if (!isReadOnly) {
     // The first decides which set it is, where two make one at the same time.
     for (const [index, at] of order.entries()) {
       if (members[at] !== null) continue
-      const member = await given[at]!.ask((store) => join(store, { set, index, count, version: 1 }, newOperation))
+      const member = await given[at]!.ask((store) =>
+        join(store, { set, index, count, version: 1, isWhole: false }, newOperation),
+      )
       if (index === 0 && !arranged) ({ set } = member)
       if (member.set !== set || member.index !== index || member.count !== count) {
         throw new RepriseError('SHARDS_DIFFER', `shard ${index} (${given[at]!.name}) just became one of another set`)
+      }
+    }
+    if (!away) {
+      for (const [at, shard] of given.entries()) {
+        const member = members[at]
+        if (member === 'away' || member?.isWhole) continue
+        await shard.ask((store) => markWhole(store, newOperation))
       }
     }
   }

@@ -15,6 +15,7 @@ import {
   outboxFor,
   setKey,
   versionKey,
+  wholeKey,
 } from '../../core/shards.ts'
 import { shardsWorker } from './places.ts'
 
@@ -42,6 +43,15 @@ export async function join(store: Store, wanted: Membership, newOperation: () =>
   }
   const [outcome] = await store.commit([{ ...making(newOperation(), mapTimeline), attributes }])
   return outcome!.ok ? wanted : membershipIn(outcome!.head!)
+}
+
+/** Notes that every shard has its number. Whoever is faster notes the same. */
+export async function markWhole(store: Store, newOperation: () => OperationId): Promise<void> {
+  const [head] = await store.head([mapTimeline])
+  if (!head || membershipIn(head).isWhole) return
+  const guard = { timeline: mapTimeline, epoch: head.epoch }
+  const take = { worker: shardsWorker, from: 'anyone' } as const
+  await store.commit([{ operation: newOperation(), guard, take, release: true, attributes: { [wholeKey]: true } }])
 }
 
 function making(operation: OperationId, id: TimelineId): Commit {
@@ -75,6 +85,20 @@ export function arrange(
     if (member === null || member === 'away') places[places.indexOf(-1)] = given
   }
   return { places, set: first.set }
+}
+
+/** Whether a set that was whole once has a store among it that knows of no set. */
+export function lacksShard(members: readonly (Membership | null | 'away')[]): boolean {
+  return members.includes(null) && members.some((member) => member !== null && member !== 'away' && member.isWhole)
+}
+
+/** Throws SHARDS_DIFFER: such a store is not taken for the shard that is missing, whose timelines would seem to be gone. */
+export function refuseStranger(members: readonly (Membership | null | 'away')[], names: readonly string[]): void {
+  if (!lacksShard(members)) return
+  const numbers = members.map((member) => (member === null || member === 'away' ? -1 : member.index))
+  const missing = members.flatMap((_, index) => (numbers.includes(index) ? [] : [index]))
+  const name = names[members.indexOf(null)]
+  throw differ(`shard ${missing.join(' or ')} is missing, and ${name} is none: it is empty, or another database`)
 }
 
 function differ(what: string): RepriseError {

@@ -138,9 +138,10 @@ export function shardsUrl(shards: readonly string[]): string {
   return `shards:${shards.join(',')}`
 }
 
-/** A comma ends an address if another one follows it. */
+/** A comma ends an address if another one follows it; spaces around it belong to none. */
 function shardsIn(url: string): string[] {
-  const shards = url.slice('shards:'.length).split(/,(?=(?:sqlite|postgres|postgresql|memory):)/i)
+  const text = url.slice('shards:'.length).trim()
+  const shards = text.split(/\s*,\s*(?=(?:sqlite|postgres|postgresql|memory):)/i)
   const wrong = shards.find((each) => !/^(sqlite|postgres|postgresql|memory):/i.test(each))
   if (wrong === undefined) return shards
   throw new RepriseError(

@@ -1,6 +1,6 @@
 // Which databases make a set: one that is alone, missing or written in another order.
 
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -79,5 +79,12 @@ describe('a set of shards', () => {
         await expect(openSharded(whole.with(at, strange))).rejects.toMatchObject({ code: 'SHARDS_DIFFER' })
       }
     }
+  })
+  it('is the same with spaces between the addresses', async () => {
+    await visit(shardsUrl([file('a.db'), file('b.db')]))
+    await visit(`shards:${file('a.db')}, ${file('b.db')}`)
+    await visit(`shards: ${file('b.db')} ,  ${file('a.db')} `)
+    const made = readdirSync(directory).filter((name) => name.endsWith('.db'))
+    expect(made.sort()).toEqual(['a.db', 'b.db'])
   })
 })

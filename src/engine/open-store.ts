@@ -113,7 +113,9 @@ async function openByScheme(
     }
     case 'shards': {
       const { openSharded } = await import('../stores/sharded/index.ts')
-      const sources = shardsIn(url).map((each) => ({
+      // Sorted, so that all who make the set at once number its shards alike, in whichever order they were given.
+      const addresses = shardsIn(url).sort()
+      const sources = addresses.map((each) => ({
         name: withoutSecrets(each),
         open: () => openByScheme(schemeOf(each), each, namespace, options),
       }))

@@ -87,4 +87,12 @@ describe('a set of shards', () => {
     const made = readdirSync(directory).filter((name) => name.endsWith('.db'))
     expect(made.sort()).toEqual(['a.db', 'b.db'])
   })
+  it('is made by several at once that have its shards in another order each', async () => {
+    for (let round = 0; round < 5; round++) {
+      const shards = ['a', 'b', 'c'].map((name) => file(`${name}${round}.db`))
+      const orders = [shards, shards.toReversed(), [shards[1]!, shards[2]!, shards[0]!]]
+      await Promise.all(orders.map((order) => visit(shardsUrl(order))))
+      await visit(shardsUrl(shards))
+    }
+  })
 })

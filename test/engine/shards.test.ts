@@ -4,11 +4,14 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { timelineId } from '../../src/core/coordinate.ts'
+import { RepriseError } from '../../src/core/errors.ts'
 import { forwardStore } from '../../src/core/forward.ts'
 import type { Commit } from '../../src/core/ports.ts'
+import { shardOf } from '../../src/core/shards.ts'
 import { openStore, shardsUrl } from '../../src/engine/open-store.ts'
 import { sha256 } from '../../src/engine/platform.ts'
-import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
+import { createWorld, type MemoryWorld, openMemory } from '../../src/stores/memory/index.ts'
 import { openSharded } from '../../src/stores/sharded/index.ts'
 
 let directory: string
@@ -93,6 +96,31 @@ describe('a set of shards', () => {
       const orders = [shards, shards.toReversed(), [shards[1]!, shards[2]!, shards[0]!]]
       await Promise.all(orders.map((order) => visit(shardsUrl(order))))
       await visit(shardsUrl(shards))
+    }
+  })
+  it('refuses another database where a shard was away when it was opened', async () => {
+    const worlds = [0, 1].map(() => createWorld())
+    let isAway = false
+    const over = (second: MemoryWorld) =>
+      [worlds[0]!, second].map((world, i) => ({
+        name: `memory ${i}`,
+        open: async () => {
+          if (isAway && i === 1) throw new RepriseError('STORE_UNREACHABLE', 'it is down')
+          return openMemory({ namespace: 'n', hash: sha256, world })
+        },
+      }))
+    await (await openSharded(over(worlds[1]!))).close()
+    const id = Array.from({ length: 20 }, (_, i) => `t/${i}`).find((each) => shardOf(each, 2) === 1)!
+    for (const [second, isRight] of [[createWorld(), false] as const, [worlds[1]!, true] as const]) {
+      isAway = true
+      const store = await openSharded(over(second))
+      isAway = false
+      for (let again = 0; again < 2; again++) {
+        const answer = Promise.resolve(store.head([timelineId(id)]))
+        if (isRight) expect(await answer).toEqual([null])
+        else await expect(answer).rejects.toMatchObject({ code: 'SHARDS_DIFFER' })
+      }
+      await store.close()
     }
   })
 })

@@ -6,7 +6,7 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Store } from '../../core/ports.ts'
 import { refuseWrites } from '../../core/read-only.ts'
 import type { Membership } from '../../core/shards.ts'
-import { arrange, join, lacksShard, markWhole, membershipOf, refuseStranger } from './membership.ts'
+import { arrange, join, lacksShard, markWhole, membershipOf, refuseOther, refuseStranger } from './membership.ts'
 import { Places } from './places.ts'
 import { isUnreachable, type OpenShard, Shard } from './shard.ts'
 import { ShardedStore } from './store.ts'
@@ -96,6 +96,9 @@ async function settle(
         await shard.ask((store) => markWhole(store, newOperation))
       }
     }
+  }
+  for (const [index, at] of order.entries()) {
+    if (members[at] === 'away') given[at]!.checked((store) => refuseOther(store, { set, index, name: given[at]!.name }))
   }
   return order.map((at, index) => given[at]!.numbered(index))
 }

@@ -101,6 +101,17 @@ export function refuseStranger(members: readonly (Membership | null | 'away')[],
   throw differ(`shard ${missing.join(' or ')} is missing, and ${name} is none: it is empty, or another database`)
 }
 
+/** The number of one that was away was taken from what was left: once it is back, it must have that. Throws SHARDS_DIFFER. */
+export async function refuseOther(
+  store: Store,
+  { set, index, name }: { readonly set: string; readonly index: number; readonly name: string },
+): Promise<void> {
+  const member = await membershipOf(store)
+  if (member?.set === set && member.index === index) return
+  const found = member === null ? 'belongs to no set' : `is shard ${member.index} of ${member.set}`
+  throw differ(`${name}, which was away, should be shard ${index} of ${set}, and ${found}`)
+}
+
 function differ(what: string): RepriseError {
   return new RepriseError('SHARDS_DIFFER', `these shards do not fit together: ${what}`, {})
 }

@@ -21,6 +21,7 @@ export class Shard {
   #awaySince: number | null = null
   #probedAt = 0
   #isClosed = false
+  #check: ((store: Store) => Promise<void>) | null = null
   readonly #whenOpen = new Set<(store: Store) => void>()
 
   constructor(index: number, name: string, open: OpenShard) {
@@ -33,6 +34,11 @@ export class Shard {
   numbered(index: number): this {
     this.index = index
     return this
+  }
+
+  /** Nothing is asked of it before this was looked at, once it is back. */
+  checked(check: (store: Store) => Promise<void>): void {
+    this.#check = check
   }
 
   get store(): Store | null {
@@ -57,7 +63,7 @@ export class Shard {
 
   /** Asks the store; a failure to reach it says which shard it was. */
   ask<T>(call: (store: Store) => T | Promise<T>): T | Promise<T> {
-    if (this.#store && this.#awaySince === null) {
+    if (this.#store && this.#awaySince === null && !this.#check) {
       try {
         const answer = call(this.#store)
         return answer instanceof Promise ? answer.catch((error) => this.#failed(error)) : answer
@@ -71,7 +77,10 @@ export class Shard {
   async #askAnew<T>(call: (store: Store) => T | Promise<T>): Promise<T> {
     this.#probedAt = Date.now()
     try {
-      const answer = await call(this.#store ?? (await this.#opened()))
+      const store = this.#store ?? (await this.#opened())
+      await this.#check?.(store)
+      this.#check = null
+      const answer = await call(store)
       this.#awaySince = null
       return answer
     } catch (error) {

@@ -46,7 +46,7 @@ describe('a set of shards', () => {
       const names = ['a.db', 'b.db', 'c.db']
       await visit(shardsUrl(names.map(file)))
       const instead = names.map((name, i) => file(i === lost ? 'typo.db' : name))
-      const message = expect.stringContaining(`shard ${lost} is missing, and ${file('typo.db')} is none`)
+      const message = expect.stringContaining(`shard ${lost} is missing, and ${file('typo.db')} in its place is empty`)
       for (const order of [instead, instead.toReversed()]) {
         await expect(visit(shardsUrl(order))).rejects.toMatchObject({ code: 'SHARDS_DIFFER', message })
       }

@@ -98,7 +98,7 @@ export function refuseStranger(members: readonly (Membership | null | 'away')[],
   const numbers = members.map((member) => (member === null || member === 'away' ? -1 : member.index))
   const missing = members.flatMap((_, index) => (numbers.includes(index) ? [] : [index]))
   const name = names[members.indexOf(null)]
-  throw differ(`shard ${missing.join(' or ')} is missing, and ${name} is none: it is empty, or another database`)
+  throw differ(`shard ${missing.join(' or ')} is missing, and ${name} in its place is empty or another database`)
 }
 
 /** The number of one that was away was taken from what was left: once it is back, it must have that. Throws SHARDS_DIFFER. */

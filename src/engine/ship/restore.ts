@@ -172,7 +172,11 @@ class FileState {
         this.why = `record ${number} is a base that what was shipped before does not lead to`
         break
       }
-      if (found.head.whole) continue
+      if (found.head.whole) {
+        // It changes nothing: what was reached is its state too, or a later one.
+        if (isEnd) reached = { number, head: reached.head }
+        continue
+      }
       for (const [page, bytes] of found.pages) {
         await this.#handle.write(bytes, 0, bytes.length, (page - 1) * found.head.pageBytes)
       }

@@ -154,6 +154,61 @@ describe('shipping', () => {
     ])
   })
 
+  it('A1.3: parts that are gone from the place are written anew, by the shipper that runs and by the next one', async () => {
+    world = await World.make()
+    world.insert(40, 3000)
+    Object.assign(world.policy, { baseMs: 86_400_000 })
+    const { objects } = world.bucket
+    const { verifyShipped } = await import('../../src/engine/ship/verify.ts')
+    const partsOf = () => [...objects.keys()].filter((key) => key.startsWith('parts/'))
+    const isWell = async () => {
+      const { file, lost, base } = await world.restore()
+      expect([lost, base]).toEqual([null, (await world.shipper()).base])
+      expect(readFileSync(file).equals(world.bytes())).toBe(true)
+    }
+    await (await world.shipper()).round()
+    // One that runs notices it with its next base, although the pages are the same.
+    const [gone, cut] = partsOf() as [string, string]
+    objects.delete(gone)
+    objects.set(cut, { ...objects.get(cut)!, bytes: objects.get(cut)!.bytes.slice(0, 100) })
+    await expect(world.restore()).rejects.toMatchObject({ code: 'UNRECOVERABLE' })
+    world.insert(1, 10)
+    Object.assign(world.policy, { baseMs: 0 })
+    expect(await (await world.shipper()).round()).toMatchObject({ hasBase: true })
+    await isWell()
+    // The next one notices it when it begins, although nothing was written since.
+    Object.assign(world.policy, { baseMs: 86_400_000 })
+    for (const key of partsOf()) objects.delete(key)
+    world.killShipper()
+    expect(await (await world.shipper()).round()).toMatchObject({ hasBase: true })
+    await isWell()
+    // Once is enough.
+    world.killShipper()
+    expect(await (await world.shipper()).round()).toMatchObject({ records: 0 })
+    // What only reading finds is told of each base that names it, with the cure, which helps.
+    world.insert(1, 10)
+    Object.assign(world.policy, { baseMs: 0 })
+    await (await world.shipper()).round()
+    const bases = []
+    for await (const base of basesFrom(world.log(), await world.log().newest())) bases.push(base)
+    const [newest, before] = bases as [(typeof bases)[0], (typeof bases)[0]]
+    const shared = newest.whole.parts.find(({ key }) => before.whole.parts.some((part) => part.key === key))!.key
+    const flipped = objects.get(shared)!.bytes.slice()
+    flipped[50]! ^= 1
+    objects.set(shared, { ...objects.get(shared)!, bytes: flipped })
+    const { faults, cure } = await verifyShipped(world.log())
+    expect(cure).toContain('delete the damaged parts')
+    for (const { number } of [newest, before]) {
+      const what = expect.stringContaining(`${shared} is damaged`)
+      expect(faults).toContainEqual({ where: `base ${number}`, what })
+    }
+    objects.delete(shared)
+    world.killShipper()
+    await (await world.shipper()).round()
+    await isWell()
+    expect((await verifyShipped(world.log())).cure).toContain('the newest base is sound')
+  })
+
   it('A8.4: what is older than a restore may go back goes, killed at any request too, and all that is kept restores', async () => {
     const seen: [number, Buffer, number][] = []
     world = await World.make()
@@ -170,8 +225,9 @@ describe('shipping', () => {
     for await (const base of basesFrom(world.log(), newest)) bases.push(base)
     // As if the third newest were just old enough.
     const keepMs = 1000
-    world.bucket.now = bases[2]!.at + keepMs
     for (let at = 1, isOver = false; !isOver; at++) {
+      // Each time: every change moves that clock, and the bases are only milliseconds apart.
+      world.bucket.now = bases[2]!.at + keepMs
       let requests = 0
       const objects = new MemoryObjects(world.bucket, () => (++requests === at ? 'before' : 'none'))
       await dropOld(world.log(objects), newest, newest, keepMs).catch((error) => expect(error).toBeInstanceOf(Killed))

@@ -44,6 +44,7 @@ async function verify({ engine, args, output }: Invocation): Promise<number> {
     for (const { where, what } of faults) output.line(`${where}: ${what}`)
     const at = (time: number | null) => (time === null ? '-' : new Date(time).toISOString())
     const sum = `records ${oldest} to ${newest}, ${count(bases, 'base')}, ${bytes(report.bytes)}`
+    if (report.cure !== null) output.note(report.cure)
     output.line(`${report.ok ? 'ok' : count(faults.length, 'fault')}  ${sum}; from ${at(from)} to ${at(to)}`)
   })
   return report.ok ? exit.ok : exit.damage

@@ -61,6 +61,8 @@ export class Shipper {
   #base: { readonly number: number; readonly at: number; readonly bytes: number } | null = null
   #parts = new Map<string, PartRow>()
   #partCount = 0
+  /** A part of the newest base is not at the place: nothing can be restored from it. */
+  #isBaseTorn = false
   #sinceBytes = 0
   #sinceRecords = 0
   #shipped = { records: 0, pages: 0, bytes: 0, hasBase: false }
@@ -123,6 +125,14 @@ export class Shipper {
     if (typeof base === 'string' || !base.head.whole) return
     this.#isNewBase(base.number, base.head)
     this.#sinceRecords = number - base.number
+    const isThere = await this.#partsThere()
+    this.#isBaseTorn = !base.head.whole.parts.every(isThere)
+  }
+
+  /** What others deleted, or left half of, is written anew: a base that names it could not be restored. */
+  async #partsThere(): Promise<(row: PartRow) => boolean> {
+    const sizes = new Map((await this.#log.objects.list('parts/')).map(({ key, bytes }) => [key, bytes]))
+    return ({ key, bytes }) => sizes.get(key) === bytes
   }
 
   #adopt(tip: Tip & { readonly head: RecordHead }): void {
@@ -135,12 +145,13 @@ export class Shipper {
     this.#base = { number, at: head.at, bytes: parts.reduce((sum, { bytes }) => sum + bytes, 0) }
     // Under another key they are written anew, so that the old one can leave the ring.
     this.#parts = new Map(parts.filter(({ sealed }) => sealed === this.#log.keyId).map((row) => [row.plain, row]))
+    this.#isBaseTorn = false
     this.#sinceBytes = 0
     this.#sinceRecords = 0
   }
 
   #isBaseDue({ at }: Moment): boolean {
-    if (!this.#base) return true
+    if (!this.#base || this.#isBaseTorn) return true
     if (this.#sinceRecords === 0) return false
     return (
       at - this.#base.at >= this.#policy.baseMs ||
@@ -180,6 +191,7 @@ export class Shipper {
 
   async #tryBase(): Promise<void> {
     const pagesPerPart = Math.max(1, Math.floor(this.#policy.partBytes / this.#source.look().pageBytes))
+    const isThere = await this.#partsThere()
     const whole = this.#source.whole(pagesPerPart)
     const { moment } = whole
     // What leads here goes first, so that a restore from an older base passes by this one.
@@ -191,7 +203,7 @@ export class Shipper {
     for (const pages of whole.parts()) {
       const plain = this.#log.digestOf(pages)
       const known = this.#parts.get(plain)
-      if (known) rows.push(known)
+      if (known && isThere(known)) rows.push(known)
       else {
         const put = this.#putPart(pages, plain)
         rows.push(put)

@@ -17,7 +17,14 @@ export interface ShippedReport {
   readonly from: number | null
   readonly to: number | null
   readonly faults: readonly { readonly where: string; readonly what: string }[]
+  /** What to do about parts that are missing or damaged; null: all are sound. */
+  readonly cure: string | null
 }
+
+/** A shipper that begins looks which parts are there; it does not read them. */
+const newBase =
+  'delete the damaged parts at the place and start `reprise ship` again: it writes what is missing, in a new base'
+const olderOnly = 'the newest base is sound: what is damaged lies before it, and leaves the place when its time is over'
 
 /** Throws NOT_FOUND, KEY_MISSING. */
 export async function verifyShipped(log: ShipLog): Promise<ShippedReport> {
@@ -26,7 +33,9 @@ export async function verifyShipped(log: ShipLog): Promise<ShippedReport> {
   if (newest === 0) throw new RepriseError('NOT_FOUND', `nothing was shipped to ${log.objects.name}`, {})
   const oldest = numbers[0] ?? newest
   const faults: { where: string; what: string }[] = []
-  const seen = new Set<string>()
+  /** By key: why a part is not sound. */
+  const seen = new Map<string, string | null>()
+  let isBaseSound = false
   let before: FoundRecord | null = null
   let [bases, bytes] = [0, 0]
   let [from, to]: [number | null, number | null] = [null, null]
@@ -48,12 +57,16 @@ export async function verifyShipped(log: ShipLog): Promise<ShippedReport> {
       if (whole.asOf === before?.number && !equalBytes(fromHex(whole.asOfDigest), before.digest)) {
         faults.push({ where: `base ${number}`, what: `it is not of the state that record ${whole.asOf} left` })
       }
+      isBaseSound = true
       for (const part of whole.parts) {
-        if (seen.has(part.key)) continue
-        seen.add(part.key)
-        bytes += part.bytes
-        const why = await whyUnsound(log, part)
+        if (!seen.has(part.key)) {
+          bytes += part.bytes
+          seen.set(part.key, await whyUnsound(log, part))
+        }
+        // Each base that names it is of no use.
+        const why = seen.get(part.key) ?? null
         if (why !== null) faults.push({ where: `base ${number}`, what: why })
+        isBaseSound &&= why === null
       }
     }
     if (from !== null) to = at
@@ -71,6 +84,7 @@ export async function verifyShipped(log: ShipLog): Promise<ShippedReport> {
     from,
     to,
     faults,
+    cure: [...seen.values()].every((why) => why === null) ? null : isBaseSound ? olderOnly : newBase,
   }
 }
 

@@ -104,6 +104,17 @@ describe('operating what is shipped', () => {
     expect((await run('restore', 'place', '--into', 'sqlite:b.db', '--keys', 'keys.json')).code).toBe(0)
     expect((await run('drill', '--shipped', 'place', '--keys', 'keys.json')).code).toBe(0)
   }, 120_000)
+
+  it('A7.3: what lies in tiers is not shipped, and ship says which place must be kept', async () => {
+    await write('first')
+    expect((await cli(['ship', 'place', '--once'], { cwd: folder, env: { REPRISE_URL: url } })).stderr).not.toContain(
+      'tier',
+    )
+    await write('second', { tiers: { cold: { at: join(folder, 'cold-place'), after: '1d', history: true } } })
+    const ran = await cli(['ship', 'place', '--once'], { cwd: folder, env: { REPRISE_URL: url } })
+    expect(ran.code).toBe(0)
+    expect(ran.stderr).toMatch(/chunks and history that moved to the tier cold \(.*cold-place\) are not shipped/)
+  }, 60_000)
 })
 
 describe('shipping inside the application', () => {

@@ -3,6 +3,7 @@
 import { hostOf } from '../../engine/host.ts'
 import { shipStore, verifyPlace } from '../../engine/ship/ship.ts'
 import type { ShipStatus } from '../../engine/ship/status.ts'
+import { notedTiers, shown } from '../../engine/tiers/policy.ts'
 import { type Command, flag, type Invocation, text } from '../command.ts'
 import { exit } from '../exit.ts'
 import { bytes, count } from '../format.ts'
@@ -52,11 +53,16 @@ async function verify({ engine, args, output }: Invocation): Promise<number> {
 
 /** What does not lie in the file does not go with it. */
 async function tellElsewhere({ engine, output }: Invocation): Promise<void> {
-  const note = (await engine.head('reprise/store'))?.attributes.$chunks
-  if (note === undefined) return
-  output.note(
-    'the chunks of this store do not lie in its file, and are not shipped: keep their place as safe as this one',
-  )
+  if ((await engine.head('reprise/store'))?.attributes.$chunks !== undefined) {
+    output.note(
+      'the chunks of this store do not lie in its file, and are not shipped: keep their place as safe as this one',
+    )
+  }
+  for (const { name, at } of (await notedTiers(hostOf(engine).kernel)).tiers) {
+    output.note(
+      `chunks and history that moved to the tier ${name} (${shown(at)}) are not shipped: keep that place as safe as this one`,
+    )
+  }
 }
 
 /** Says when it begins, when the place is away, and when it is back. */

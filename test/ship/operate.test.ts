@@ -1,7 +1,7 @@
 // What people who operate a store see of its shipping: the doctor, the drill, verify, keys, and a place that is away.
 
 import { randomBytes } from 'node:crypto'
-import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { open, restoreShipped } from '../../src/index.ts'
@@ -93,6 +93,12 @@ describe('operating what is shipped', () => {
     await write('a secret word', { keys: { current: 'k1', keys: { k1: key } } })
     writeFileSync(join(folder, 'keys.json'), JSON.stringify({ current: 'k1', keys: { k1: key.toString('base64') } }))
     expect((await run('ship', 'place', '--once')).code).not.toBe(0)
+    // A ring of other keys would leave what the store's own keys do not open.
+    const other = randomBytes(32).toString('base64')
+    writeFileSync(join(folder, 'other.json'), JSON.stringify({ current: 'k2', keys: { k2: other } }))
+    const refused = await run('ship', 'place', '--once', '--keys', 'other.json')
+    expect(refused.stderr).toContain('KEY_MISSING')
+    expect(existsSync(join(folder, 'place/log')) ? readdirSync(join(folder, 'place/log')) : []).toEqual([])
     expect((await run('ship', 'place', '--once', '--keys', 'keys.json')).code).toBe(0)
     for (const name of readdirSync(join(folder, 'place'), { recursive: true, encoding: 'utf8' })) {
       if (!/\d$/.test(name)) continue

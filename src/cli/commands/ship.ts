@@ -20,7 +20,7 @@ const ship: Command = async (invocation) => {
   void interruption.asked.then(() => end.abort())
   const say = teller((line) => output.note(line))
   try {
-    const status = await shipStore(urlOf({ url: text(options, 'url') }), args[0]!, hostOf(engine).kernel.sealer, {
+    const status = await shipStore(urlOf({ url: text(options, 'url') }), args[0]!, hostOf(engine).kernel, {
       ...(every !== undefined && { every }),
       ...(base !== undefined && { base }),
       ...(keep !== undefined && { keep }),

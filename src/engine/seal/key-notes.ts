@@ -54,9 +54,19 @@ export async function meetKeys(kernel: Notes, isReadOnly: boolean): Promise<void
     throw new RepriseError('KEY_MISSING', what, { keys: [id] })
   }
   if (isReadOnly || notes.has(sealer.keyId)) return
-  const missing = [...notes.keys()].filter((id) => !sealer.hasKey(id))
-  if (missing.length > 0) throw lacking(missing)
+  checkCurrent(sealer, [...notes.keys()])
   await changeNotes(kernel, { [prefix + sealer.keyId]: sealer.proofOf(sealer.keyId) ?? true })
+}
+
+/** For one that opened the store to read, and seals what it read: its ring must do for writing too. Throws KEY_MISSING. */
+export async function requireWriterKeys(kernel: Pick<Kernel, 'store' | 'sealer'>): Promise<void> {
+  checkCurrent(kernel.sealer, await notedKeys(kernel))
+}
+
+function checkCurrent(sealer: Kernel['sealer'], ids: readonly string[]): void {
+  if (sealer.keyId !== null && ids.includes(sealer.keyId)) return
+  const missing = ids.filter((id) => !sealer.hasKey(id))
+  if (missing.length > 0) throw lacking(missing)
 }
 
 /** Everything is under the current key: the others are no longer needed. */

@@ -5,8 +5,10 @@ import { mkdir } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
+import type { Kernel } from '../kernel.ts'
 import { fileOf, openPages, openShipPlace, openStore } from '../open-store.ts'
 import { sha256 } from '../platform.ts'
+import { requireWriterKeys } from '../seal/key-notes.ts'
 import { type KeyRing, Sealer } from '../seal/seal.ts'
 import { ShipLog } from './log.ts'
 import { restorePages, type ShippedRestore, type ShippedRestoreOptions } from './restore.ts'
@@ -34,13 +36,15 @@ export interface ShipOptions {
 export async function shipStore(
   url: string,
   place: string,
-  sealer: Sealer,
+  kernel: Pick<Kernel, 'store' | 'sealer'>,
   options: ShipOptions = {},
 ): Promise<ShipStatus> {
   const policy = policyOf(options)
+  // Under a key that the store does not know, those who have its keys could not restore it.
+  await requireWriterKeys(kernel)
   const source = await openPages(url)
   try {
-    const log = new ShipLog(await openShipPlace(place), sealer, sha256)
+    const log = new ShipLog(await openShipPlace(place), kernel.sealer, sha256)
     const { signal = new AbortController().signal, once = false, onStatus } = options
     return await runShipper({ source, log, policy, signal, once, ...(onStatus && { onStatus }) })
   } finally {

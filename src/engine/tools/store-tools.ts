@@ -83,7 +83,7 @@ export class StoreTools implements Engine {
     const { location } = await this.#kernel.store.facts()
     const closing = new AbortController()
     const signal = options.signal ? AbortSignal.any([options.signal, closing.signal]) : closing.signal
-    const running = shipStore(location, place, this.#kernel.sealer, { ...options, signal })
+    const running = shipStore(location, place, this.#kernel, { ...options, signal })
     // When all was committed: what the last timelines wrote leaves too.
     this.#host.onClosed(async () => {
       closing.abort()

@@ -227,6 +227,39 @@ describe('A8.3: history in a colder place', () => {
     await rp.close()
   })
 
+  it.each([
+    ['lost', (file: string) => rmSync(file)],
+    [
+      'damaged',
+      (file: string) =>
+        writeFileSync(
+          file,
+          readFileSync(file).map((byte) => byte ^ 1),
+        ),
+    ],
+  ])('G8: a %s segment is written anew from a copy that has its entries, and from no other', async (_, spoil) => {
+    const rp = await start({ tiers: tiers() })
+    await add(rp, 40)
+    const exported = join(folder, 'sound.reprise')
+    await rp.export({ timeline: id, seq: 40 }, exported)
+    const other = await open('memory:', { housekeeping: false })
+    await add(other, 20)
+    await (await other.open(counter, 'a')).append({ type: 'added', by: 1, text: 'another branch' })
+    const branch = join(folder, 'branch.reprise')
+    await other.export({ timeline: id, seq: 21 }, branch)
+    await other.close()
+    await rp.tiers()
+    for (const name of readdirSync(cold(), { recursive: true, encoding: 'utf8' }))
+      if (/[0-9a-f]{64}$/.test(name)) spoil(join(cold(), name))
+    expect((await rp.verify({ repair: true, from: branch })).ok).toBe(false)
+    const { ok, healed } = await rp.verify({ repair: true, from: exported })
+    expect(healed).toMatchObject([{ timeline: id, seq: 1, from: exported, isPutRight: true }])
+    expect([ok, await readAll(rp)]).toEqual([true, upTo(40)])
+    await rp.tiers()
+    expect([(await rp.verify()).ok, await readAll(rp)]).toEqual([true, upTo(40)])
+    await rp.close()
+  })
+
   it('a place that is away is no damage: what lies there cannot be read, and the rest goes on', async () => {
     const rp = await start({ tiers: tiers() })
     await add(rp, 40)

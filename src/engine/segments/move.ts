@@ -95,6 +95,18 @@ async function startOf(kernel: Kernel, head: Head, lineage: readonly Head[]): Pr
   return own.map(({ to }) => to).findLast(({ seq }) => seq >= floor.seq && seq <= head.floor) ?? floor
 }
 
+/** In the place of one that is lost or damaged, with the same entries, into the store. */
+export async function rewriteSegment(
+  kernel: Kernel,
+  head: Head,
+  segment: NamedSegment,
+  runs: readonly EntryRun[],
+): Promise<void> {
+  // Below the tiers: a chunk that lies damaged in a colder place would count as there.
+  const place = { blobs: kernel.tiers.hot, isOwn: true }
+  await moveStretch(kernel, head, { from: segment.from, runs }, [], place, segment)
+}
+
 async function moveStretch(
   kernel: Kernel,
   head: Head,

@@ -82,7 +82,8 @@ export async function soundRuns(kernel: Kernel, head: Head, at: Point): Promise<
   return []
 }
 
-async function fromSources(
+/** The run right after this point that follows from it. */
+export async function fromSources(
   kernel: Kernel,
   head: Head,
   at: Point,

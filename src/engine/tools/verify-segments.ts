@@ -7,7 +7,11 @@ import type { StateIo } from '../checkpoint/capture.ts'
 import type { Kernel } from '../kernel.ts'
 import { readManifest } from '../recovery/read-manifest.ts'
 import { liveChunks } from '../recovery/restore.ts'
+import { isSegment } from '../segments/catalog.ts'
 import { chained, type NamedSegment, namedSegment, readSegment } from '../segments/read.ts'
+import { mendSegments } from './repair-segments.ts'
+import type { RepairSource } from './repair-source.ts'
+import type { Fault, HealedFault } from './verify-fault.ts'
 
 export interface VerifiedSegments {
   readonly entries: number
@@ -15,21 +19,50 @@ export interface VerifiedSegments {
   readonly reachesOrigin: boolean
 }
 
-/** `attempt` runs a check of one segment, and says whether it held. */
+export interface SegmentCheck {
+  readonly io: StateIo
+  readonly tally: { readonly live: Set<string>; readonly faults: Fault[]; readonly healed: HealedFault[] }
+  /** Runs the check of one segment, and says whether it held. */
+  readonly check: (where: string, call: () => Promise<void>) => Promise<boolean>
+  readonly location: string
+  /** What is lost or damaged is written anew from these. */
+  readonly copies: readonly RepairSource[]
+}
+
 export async function verifySegments(
   kernel: Kernel,
   head: Head,
   lines: readonly ManifestRecord[],
-  io: StateIo,
-  live: Set<string>,
-  attempt: (where: string, check: () => Promise<void>) => Promise<boolean>,
+  checking: SegmentCheck,
+): Promise<VerifiedSegments> {
+  const { tally, location, copies } = checking
+  const faultsBefore = tally.faults.length
+  const followed = await follow(kernel, head, lines, checking)
+  if (tally.faults.length === faultsBefore || copies.length === 0) return followed
+  const mended = await mendSegments(kernel, head, lines, copies)
+  if (mended.length === 0) return followed
+  for (const { first, last, from } of mended) {
+    const what = `the entries ${first} to ${last} were damaged or missing in a colder place`
+    const fault = { timeline: head.timeline, seq: first, where: `${location}: segments`, what, code: 'HISTORY_DAMAGED' }
+    tally.healed.push({ ...fault, from, isPutRight: true })
+  }
+  // What is there now is what counts.
+  tally.faults.length = faultsBefore
+  return await follow(kernel, head, (await kernel.segments.all(head.timeline)).filter(isSegment), checking)
+}
+
+async function follow(
+  kernel: Kernel,
+  head: Head,
+  lines: readonly ManifestRecord[],
+  { io, tally, check }: SegmentCheck,
 ): Promise<VerifiedSegments> {
   const sound: NamedSegment[] = []
   let entries = 0
   for (const record of lines) {
-    await attempt(`segment ${record.id}`, async () => {
+    await check(`segment ${record.id}`, async () => {
       try {
-        for (const digest of await liveChunks(readManifest(kernel, record), io)) live.add(toHex(digest))
+        for (const digest of await liveChunks(readManifest(kernel, record), io)) tally.live.add(toHex(digest))
         const segment = namedSegment(kernel, record)
         const { runs } = await readSegment(kernel, head.timeline, segment, io.blobs)
         entries += runs.reduce((sum, { count }) => sum + count, 0)

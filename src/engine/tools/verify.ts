@@ -24,7 +24,6 @@ import { editWords } from './fork-edit.ts'
 import { faultOfMirror, type MirrorSource, mirrorFor } from './mirror-source.ts'
 import { readCatalog } from './repair-catalog.ts'
 import { mend, planMending } from './repair-history.ts'
-import { mendSegments } from './repair-segments.ts'
 import { type OpenUrl, openSource, type RepairSource } from './repair-source.ts'
 import type { Fault, HealedFault, VerifyReport } from './verify-fault.ts'
 import { verifySegments } from './verify-segments.ts'
@@ -285,33 +284,10 @@ async function verifyCatalog(
     // What its copy says was read and found whole just now.
     if (isSound && (isRestorable(record, head) || mended.some(({ id }) => id === record.id))) restorable += 1
   }
-  const faultsBefore = tally.faults.length
-  const follow = async (history: readonly ManifestRecord[]) =>
-    await verifySegments(kernel, head, history, io, tally.live, (where, check) =>
-      attempt(tally, head, `${location}: ${where}`, check),
-    )
   const history = lines.filter(isSegment)
-  let followed = await follow(history)
-  if (repair && tally.faults.length > faultsBefore && histories.length > 0) {
-    const anew = await mendSegments(kernel, head, history, histories)
-    for (const { first, last, from } of anew) {
-      const what = `the entries ${first} to ${last} were damaged or missing in a colder place`
-      const fault = {
-        timeline: head.timeline,
-        seq: first,
-        where: `${location}: segments`,
-        what,
-        code: 'HISTORY_DAMAGED',
-      }
-      tally.healed.push({ ...fault, from, isPutRight: true })
-    }
-    // What is there now is what counts.
-    if (anew.length > 0) {
-      tally.faults.length = faultsBefore
-      followed = await follow((await kernel.segments.all(head.timeline)).filter(isSegment))
-    }
-  }
-  const { entries, reachesOrigin } = followed
+  const check = (where: string, call: () => Promise<void>) => attempt(tally, head, `${location}: ${where}`, call)
+  const copies = repair ? histories : []
+  const { entries, reachesOrigin } = await verifySegments(kernel, head, history, { io, tally, check, location, copies })
   tally.entries += entries
   const isUnknown = tally.cannotTell.some((fault) => fault.timeline === head.timeline)
   const isLegible = (lost === null || records.length > 0) && !reachesOrigin

@@ -29,13 +29,13 @@ const sampleMs = Math.max(1000, Math.min(10_000, forMs / 60))
 const world = values.store === 'postgres' ? await postgresWorld() : await sqliteWorld()
 const rp = await open(world.url, { housekeeping: false })
 await (await rp.run(prepare)).result()
-const rows = await rp.open(ledger)
+let rows = await rp.open(ledger)
 
 /** Growth of the last quarter over the second one that is allowed. */
 const bounds = { steadyMb: 1.25, ownMb: 1.25, descriptors: 1.15, storeMb: 1.3, bloatRows: 1.5, orderMs: 1.5 }
 const samples = []
 const waits = []
-const seen = { started: 0, done: 0, booked: 0, doubled: 0, kills: 0, faults: 0, refused: 0, ledgerLost: 0 }
+const seen = { started: 0, done: 0, booked: 0, doubled: 0, kills: 0, faults: 0, refused: 0, fenced: 0, ledgerLost: 0 }
 const open_ = new Set()
 const acknowledged = new Map()
 const ended = new Set()
@@ -114,9 +114,21 @@ async function again(work) {
 async function keepLedger() {
   for (let n = 0; Date.now() < end; n++) {
     const key = `k${n % 500}`
-    await again(() => rows.set(key, { n, text: 'y'.repeat(100) }))
+    await again(() => setRow(key, { n, text: 'y'.repeat(100) }))
     acknowledged.set(key, n)
     await pause(20)
+  }
+}
+
+/** A process that got no time for long is declared dead, and has to open what it owned anew. */
+async function setRow(key, row) {
+  try {
+    await rows.set(key, row)
+  } catch (error) {
+    if (error.code !== 'FENCED') throw error
+    seen.fenced += 1
+    rows = await rp.open(ledger)
+    await rows.set(key, row)
   }
 }
 

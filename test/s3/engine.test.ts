@@ -165,6 +165,23 @@ describe.skipIf(server === null)(`a store with its chunks in an object store (${
     await patient.close()
   })
 
+  /** Kills a program at one of its requests. @returns what it said last to have done. */
+  async function killedAt(request: number, program: string, argument: string): Promise<number> {
+    const child = spawn(process.execPath, [program, argument], { stdio: ['ignore', 'pipe', 'inherit'] })
+    const from = proxy.requests.length
+    proxy.fault = ({ number }) => {
+      if (number - from === request) child.kill('SIGKILL')
+      return number - from >= request ? 'lost' : 'pass'
+    }
+    let output = ''
+    child.stdout.on('data', (piece) => {
+      output += piece
+    })
+    await new Promise((resolve) => void child.once('exit', resolve))
+    proxy.fault = () => 'pass'
+    return Number(output.trim().split('\n').at(-1)?.split(' ')[1] ?? 0)
+  }
+
   it('G1: killed at its requests, a process that moves history has lost none of it', async () => {
     const program = fileURLToPath(new URL('../programs/s3-history.mjs', import.meta.url))
     const kills = process.env.S3_KILLS === 'all' ? Array.from({ length: 40 }, (_, i) => i + 3) : [9, 12, 15, 19]
@@ -172,19 +189,7 @@ describe.skipIf(server === null)(`a store with its chunks in an object store (${
       const file = join(folder, `history-${k}.db`)
       const at = joinUrl(place, `history-${k}`)
       const argument = JSON.stringify({ file, at, count: 25 })
-      const child = spawn(process.execPath, [program, argument], { stdio: ['ignore', 'pipe', 'inherit'] })
-      const from = proxy.requests.length
-      proxy.fault = ({ number }) => {
-        if (number - from === k) child.kill('SIGKILL')
-        return number - from >= k ? 'lost' : 'pass'
-      }
-      let output = ''
-      child.stdout.on('data', (piece) => {
-        output += piece
-      })
-      await new Promise((resolve) => void child.once('exit', resolve))
-      proxy.fault = () => 'pass'
-      const acknowledged = Number(output.trim().split('\n').at(-1)?.split(' ')[1] ?? 0)
+      const acknowledged = await killedAt(k, program, argument)
       const rp = await open(`sqlite:${file}`, { housekeeping: false, lease: '1s' })
       expect((await rp.verify()).faults, `killed at request ${k}`).toEqual([])
       const seqs: number[] = []
@@ -203,19 +208,7 @@ describe.skipIf(server === null)(`a store with its chunks in an object store (${
       const file = join(folder, `killed-${k}.db`)
       const blobs = joinUrl(place, `killed-${k}`)
       const argument = JSON.stringify({ file, blobs, count: 4 })
-      const child = spawn(process.execPath, [program, argument], { stdio: ['ignore', 'pipe', 'inherit'] })
-      const from = proxy.requests.length
-      proxy.fault = ({ number }) => {
-        if (number - from === k) child.kill('SIGKILL')
-        return number - from >= k ? 'lost' : 'pass'
-      }
-      let output = ''
-      child.stdout.on('data', (piece) => {
-        output += piece
-      })
-      await new Promise((resolve) => void child.once('exit', resolve))
-      proxy.fault = () => 'pass'
-      const acknowledged = Number(output.trim().split('\n').at(-1)?.split(' ')[1] ?? 0)
+      const acknowledged = await killedAt(k, program, argument)
       const rp = await open(`sqlite:${file}`, { blobs, housekeeping: false, lease: '1s' })
       const report = await rp.verify()
       expect(report.faults, `killed at request ${k}`).toEqual([])

@@ -113,14 +113,15 @@ async function moveStretch(
   { from, runs }: Stretch,
   restsOn: readonly ManifestId[],
   place: OpenPlace,
-  small: NamedSegment | null,
+  /** Written anew with these runs, if it starts where they do. */
+  before: NamedSegment | null,
 ): Promise<{ readonly bytes: number }> {
   const last = runs[runs.length - 1]!
   const to = { seq: lastSeq(last), digest: last.digest }
   const plain = encodeSegment({ timeline: head.timeline, from, to, runs })
   const hold = await ChunkHold.begin(kernel, place.blobs)
   try {
-    // 1. Into the colder place.
+    // 1. Into its place.
     const output = new ChunkOutput(stateIo(kernel, hold))
     const refs: ChunkRef[] = []
     for (let at = 0; at < plain.length; at += pieceBytes) {
@@ -132,7 +133,7 @@ async function moveStretch(
     // 2. Read back from there, and followed from end to end.
     await readSegment(kernel, head.timeline, namedSegment(kernel, record), place.blobs)
     // 3. Named, and the floor raised, in one.
-    const replaced = small && small.from.seq === from.seq ? [small.record.id] : []
+    const replaced = before && before.from.seq === from.seq ? [before.record.id] : []
     await hold.publish(output.added, async (chunksSince) => {
       const outcome: Outcome = await kernel.committer.submit({
         operation: newOperation(kernel.random),

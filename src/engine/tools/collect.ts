@@ -156,11 +156,12 @@ async function sweep(kernel: Kernel, options: CollectOptions, now: number): Prom
     if (due.length >= dueMax) await flush()
   }
   await flush()
-  for (const { timeline, because } of unreadable) {
-    const what = `no chunk is removed while a checkpoint cannot be read: ${because}`
-    kernel.events.emit('report', { kind: 'damage', timeline, what, data: {} })
+  const [first] = unreadable
+  if (first && !options.dryRun) {
+    const what = `no chunk is removed while ${unreadable.length} checkpoints or segments cannot be read: ${first.because}`
+    kernel.events.emit('report', { kind: 'damage', timeline: first.timeline, what, data: { unreadable } })
   }
-  if (!options.dryRun && unreadable.length === 0) {
+  if (!first && !options.dryRun) {
     await tendRedundancy(kernel, live, options.chunksOnly ?? false)
     await kernel.store.blobs.compact?.()
   }

@@ -169,6 +169,7 @@ function openLater(open: () => Promise<Store>): Store {
       return await (store.moment ? store.moment(timelines) : store.head(timelines))
     },
     hasLostClaims: () => made?.hasLostClaims?.() ?? false,
+    placeOf: (timeline: TimelineId) => made?.placeOf?.(timeline) ?? 0,
   }
   const rest = through((store) => store) as Record<PropertyKey, unknown>
   return new Proxy({} as Store, { get: (_, name) => own[name] ?? rest[name] })

@@ -21,6 +21,7 @@ export const storeMethods: Readonly<Record<MethodOf<Store>, Access>> = {
   inbox: 'reads',
   claim: 'writes',
   hasLostClaims: 'neither',
+  placeOf: 'neither',
   feed: 'reads',
   timelines: 'reads',
   checkpoints: 'reads',

@@ -141,3 +141,28 @@ test('the last to send, held back until the others have sent, is not forgotten',
   await Promise.all([...sent, committer.drain()])
   expect(sizes).toEqual([32, 1])
 })
+
+test('databases do not wait for each other: each has batches of its own, as many as lanes', async () => {
+  const asked: number[][] = []
+  const placeOf = (timeline: string) => Number(timeline.split('/')[1]) % 3
+  const placesOf = (commits: readonly Commit[]) => commits.map(({ guard }) => placeOf(guard!.timeline))
+  const committer = committerOver({
+    placeOf,
+    commit: async (commits: readonly Commit[]): Promise<Outcome[]> => {
+      asked.push(placesOf(commits))
+      // The second never answers.
+      if (placesOf(commits).includes(1)) await new Promise(() => undefined)
+      return commits.map(() => ({ ok: true, epoch: 1, seq: 1, isDuplicate: false }))
+    },
+  })
+  const submit = (i: number) =>
+    committer.submit({ operation: asOperation(`o${i}`), guard: { timeline: asTimeline(`t/${i}`), epoch: 1 } })
+  const numbers = Array.from({ length: 60 }, (_, i) => i)
+  const elsewhere = (some: readonly number[]) =>
+    Promise.all(some.map((i) => [i, submit(i)] as const).flatMap(([i, done]) => (i % 3 === 1 ? [] : [done])))
+  await elsewhere(numbers)
+  await elsewhere(numbers.map((i) => i + 60))
+  for (const places of asked) expect(new Set(places).size).toBe(1)
+  expect(asked.filter(([place]) => place === 1).map((places) => places.length)).toEqual([20])
+  expect(asked.filter(([place]) => place !== 1).map((places) => places.length)).toEqual([20, 20, 20, 20])
+})

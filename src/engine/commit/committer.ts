@@ -1,6 +1,5 @@
-// Group commit: everything that is ready in the same moment goes in one transaction and one fsync; each commit
-// succeeds or fails by its own guard. Where a store takes several batches at once, what is ready is cut into some, so that
-// the store works on one while the next is made. A source (an open timeline) has at most one commit under way, so that its order
+// Group commit: everything that is ready in the same moment goes in one transaction and one fsync (batches.ts); each commit
+// succeeds or fails by its own guard. A source (an open timeline) has at most one commit under way, so that its order
 // is kept. When the store's answer is lost, the same operations are asked for again: never guessed, never doubled.
 
 import { assert } from '../../core/assert.ts'
@@ -11,10 +10,13 @@ import { growingPause } from '../../core/pause.ts'
 import type { Clock, Commit, EntryRun, Head, Outcome, Random, Store } from '../../core/ports.ts'
 import { checkAttributes } from '../../core/shapes.ts'
 import type { Events } from '../events.ts'
+import { Batches, type BatchKeeper } from './batches.ts'
 import { UserCode } from './user-code.ts'
 
 /** Something with commits to make. `build` is called when there is room; it may answer null if the need has passed. */
 export interface CommitSource {
+  /** What it commits to: a store that is made of several databases takes it along with others of the same one. */
+  readonly timeline?: TimelineId | undefined
   build(): PreparedCommit | null
 }
 
@@ -38,23 +40,11 @@ export interface CommitterOptions {
 
 const firstPauseMs = 20
 const longestPauseMs = 2000
-/** How long batches may follow each other before the event loop gets its turn. */
-const turnMs = 4
-const turnBatches = 64
-/** A batch is not cut smaller than this: its transaction and its way to the store have to be worth it. */
-const cutCommits = 32
-
 export class Committer {
   readonly #options: CommitterOptions
-  readonly #ready = new Set<CommitSource>()
-  #isScheduled = false
-  #turnEnds = 0
-  #batchesInTurn = 0
-  #underWay = 0
-  /** Messages arrive in the order in which they were sent: one batch with messages is under way at a time. */
-  #isSending = false
-  /** Made ready, and waits for that. */
-  #held: PreparedCommit | null = null
+  readonly #keeper: BatchKeeper
+  /** By the number of the database; a store that is one has all in the first. */
+  readonly #batches: Batches[] = []
   #aside = 0
   #entered = 0
   readonly #waiting = new Set<() => void>()
@@ -66,12 +56,25 @@ export class Committer {
   constructor(options: CommitterOptions) {
     this.#options = options
     this.userCode = new UserCode(options.clock, options.limits.userCodeMs)
+    const { store, clock, limits } = options
+    this.#keeper = {
+      clock,
+      limits,
+      lanes: () => store.lanes ?? 1,
+      places: () => this.#batches.length,
+      ask: (commits) => this.#askOnce(commits),
+      settle: (batch, outcomes, started) => this.#settle(batch, outcomes, started),
+      insist: (batch, error) => this.#commitBatch(batch, { error }),
+      aside: (prepared) => void this.#commitAside({ ...prepared, commit: this.userCode.bound(prepared.commit) }),
+      idle: () => this.#tellIdle(),
+    }
   }
 
   /** Says that the source has something to commit. It is asked once; it says so again if there is more. */
   ready(source: CommitSource): void {
-    this.#ready.add(source)
-    this.#schedule()
+    const place = source.timeline === undefined ? 0 : (this.#options.store.placeOf?.(source.timeline) ?? 0)
+    while (this.#batches.length <= place) this.#batches.push(new Batches(this.#keeper))
+    this.#batches[place]!.ready(source)
   }
 
   /**
@@ -124,7 +127,7 @@ export class Committer {
     }
     return new Promise((resolve, reject) => {
       const prepared: PreparedCommit = { commit, bytes: sizeOf(commit), settle: resolve, fail: reject }
-      this.ready({ build: () => prepared })
+      this.ready({ timeline: commit.guard?.timeline ?? commit.send?.[0]?.to, build: () => prepared })
     })
   }
 
@@ -134,115 +137,8 @@ export class Committer {
     return new Promise((resolve) => this.#idle.push(resolve))
   }
 
-  #schedule(): void {
-    if (this.#isScheduled || !this.#hasRoom || !this.#hasWork) return
-    this.#isScheduled = true
-    this.#options.clock.soon(() => {
-      this.#isScheduled = false
-      this.#turnEnds = this.#options.clock.elapsed() + turnMs
-      this.#batchesInTurn = 0
-      this.#flush()
-    })
-  }
-
-  /** Not an async function, nor what it calls until something goes wrong: each of those costs promises a batch. */
-  #flush(): void {
-    if (!this.#hasRoom) return
-    const batch = this.#takeBatch()
-    if (batch.length === 0) {
-      this.#goOn()
-      this.#tellIdle()
-      return
-    }
-    this.#underWay += 1
-    const isSending = batch.some(({ commit }) => sends(commit))
-    this.#isSending ||= isSending
-    const started = this.#options.clock.elapsed()
-    const free = () => {
-      this.#underWay -= 1
-      if (isSending) this.#isSending = false
-      this.#goOn()
-      this.#tellIdle()
-    }
-    const told = (outcomes: readonly Outcome[]) => {
-      try {
-        this.#settle(batch, outcomes, started)
-      } finally {
-        free()
-      }
-    }
-    const answer = this.#askOnce(batch.map((prepared) => prepared.commit))
-    if (!('then' in answer)) told(answer)
-    else {
-      answer.then(told, (error) => void this.#commitBatch(batch, { error }).finally(free))
-      this.#goOn()
-    }
-  }
-
-  get #lanes(): number {
-    return this.#options.store.lanes ?? 1
-  }
-
-  get #hasRoom(): boolean {
-    return this.#underWay < this.#lanes
-  }
-
-  get #hasWork(): boolean {
-    return this.#held ? !this.#isSending : this.#ready.size > 0
-  }
-
   get #isIdle(): boolean {
-    return this.#underWay === 0 && this.#aside === 0 && this.#ready.size === 0 && this.#held === null
-  }
-
-  /**
-   * Callers that wait for one write to make the next do so right after it was settled. What they have made ready goes out
-   * without a turn of the event loop, which would cost more than the engine's part of an append; but not for long, since
-   * timers and connections wait meanwhile.
-   */
-  #goOn(): void {
-    if (this.#isScheduled || !this.#hasRoom) return
-    this.#batchesInTurn += 1
-    if (this.#batchesInTurn >= turnBatches || this.#options.clock.elapsed() >= this.#turnEnds) {
-      this.#schedule()
-      return
-    }
-    this.#isScheduled = true
-    this.#options.clock.next(() => {
-      this.#isScheduled = false
-      if (this.#hasWork) this.#flush()
-    })
-  }
-
-  #takeBatch(): PreparedCommit[] {
-    const { batchCommits, batchBytes } = this.#options.limits
-    const lanes = this.#lanes
-    const cut = lanes === 1 ? batchCommits : Math.max(cutCommits, Math.ceil(this.#ready.size / (lanes + 1)))
-    const batch: PreparedCommit[] = []
-    let bytes = 0
-    if (this.#held && !this.#isSending) {
-      batch.push(this.#held)
-      bytes += this.#held.bytes
-      this.#held = null
-    }
-    for (const source of this.#ready) {
-      if (this.#held || batch.length >= Math.min(cut, batchCommits) || bytes >= batchBytes) break
-      this.#ready.delete(source)
-      const prepared = source.build()
-      if (!prepared) continue
-      if (prepared.commit.userSql) {
-        // The user's SQL takes its own time and its own transaction: nobody else waits for it here.
-        void this.#commitAside({ ...prepared, commit: this.userCode.bound(prepared.commit) })
-        continue
-      }
-      if (this.#isSending && sends(prepared.commit)) {
-        this.#held = prepared
-        break
-      }
-      batch.push(prepared)
-      bytes += prepared.bytes
-    }
-    return batch
+    return this.#aside === 0 && this.#batches.every(({ isIdle }) => isIdle)
   }
 
   async #commitAside(prepared: PreparedCommit, failed?: { readonly error: unknown }): Promise<void> {
@@ -395,10 +291,6 @@ function isAway(outcome: Outcome): outcome is Extract<Outcome, { ok: false }> {
 /** Errors after which the work may or may not have been done: worth asking again with the same operation ids. */
 function mayHaveHappened(error: unknown): boolean {
   return isReprise(error, 'STORE_UNREACHABLE', 'STORE_IO', 'STORE_BUSY', 'TIMEOUT')
-}
-
-function sends({ send }: Commit): boolean {
-  return send !== undefined && send.length > 0
 }
 
 export function sizeOf(commit: Commit): number {

@@ -110,6 +110,10 @@ export class Writer implements CommitSource {
     this.#isOwner = options.isOwner ?? true
   }
 
+  get timeline(): TimelineId {
+    return this.#timeline
+  }
+
   get isOwner(): boolean {
     return this.#isOwner
   }

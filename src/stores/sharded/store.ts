@@ -59,13 +59,17 @@ export class ShardedStore implements Store {
     this.blobs = guarded(new ShardedBlobs(places), () => this.#check())
   }
 
-  /** Those of one shard: a batch is cut for the lanes and then again for the shards, and small ones cost each a sync. */
+  /** Those of one shard: each has batches of its own (placeOf). */
   get lanes(): number {
     return Math.max(...this.#places.shards.map(({ store }) => store?.lanes ?? 1))
   }
 
   get countsCheckpoints(): boolean {
     return this.#places.shards.every(({ store }) => store?.countsCheckpoints === true)
+  }
+
+  placeOf(timeline: TimelineId): number {
+    return this.#places.guess(timeline)
   }
 
   commit(commits: readonly Commit[]): Outcome[] | Promise<Outcome[]> {

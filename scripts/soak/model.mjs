@@ -1,29 +1,103 @@
-// What the soak runs: an order behind a queue with a limit. It sleeps, some wait for a word, and it books one row in a table
-// of the user's own in the same transaction: a row too few or too many is what the audit looks for. Beside it, a table.
+// What the soak runs. Orders, batches and ticks book rows in a table of the user's own, in the transaction of their record: a
+// row too few or too many is what the audit looks for. Everything that keeps history says how much of it.
 
+import { agent, tool } from '../../dist/layers/agent/index.js'
+import { aggregate, projection } from '../../dist/layers/events/index.js'
+import { job } from '../../dist/layers/job/index.js'
 import { table } from '../../dist/layers/table/index.js'
-import { queue, workflow } from '../../dist/layers/workflow/index.js'
+import { queue, schedule, workflow } from '../../dist/layers/workflow/index.js'
 
-const line = queue('line', { concurrency: 64 })
+const retain = { checkpoints: 2, history: 'needed', keys: { last: 500 } }
+const book = (id) => (db) => db.run('INSERT INTO soak_booked (id) VALUES (?)', id)
 
+export const orderSleepMs = 200
+/** Commits that an order cannot do without: price, sleep, reserve, book, the end. */
+export const orderCommits = 5
+const line = queue('line', { concurrency: 64, perKey: 8 })
+
+/** Steps, a timer, for some a signal, SQL in a commit; behind a queue with limits. */
 export const order = workflow(
   'order',
   async (ctx, { id, isAsked }) => {
     const price = await ctx.step('price', () => ({ cents: id.length * 100, note: 'x'.repeat(200) }))
-    await ctx.sleep('200ms')
+    await ctx.sleep(orderSleepMs)
     if (isAsked) await ctx.signal('go', { timeout: '10m' })
     await ctx.step('reserve', () => ({ place: id }))
-    await ctx.transaction('book', (db) => db.run('INSERT INTO soak_booked (id) VALUES (?)', id))
+    await ctx.transaction('book', book(id))
     return price.cents
   },
   { queue: line },
 )
 
-export const ledger = table('ledger', {
-  checkpoint: { every: 500 },
-  retain: { checkpoints: 3, history: 'needed', keys: { last: 1000 } },
+/** Is rolled back and forked after it has ended. */
+export const trial = workflow('trial', async (ctx, n) => {
+  const first = await ctx.step('first', () => n, { compensate: () => undefined })
+  return first + (await ctx.step('second', () => 1, { compensate: () => undefined }))
 })
 
-export const prepare = workflow('prepare', async (ctx) => {
-  await ctx.transaction('table', (db) => db.run('CREATE TABLE IF NOT EXISTS soak_booked (id TEXT)'))
+const tick = workflow('tick', async (ctx, id) => {
+  await ctx.transaction('book', book(id))
 })
+export const ticks = schedule('ticks', { workflow: tick, every: '5s', input: (time) => `tick-${time.getTime()}` })
+
+export const batchItems = 60
+export const batchEveryMs = 60_000
+export const batchIds = (n) => Array.from({ length: batchItems }, (_, index) => `batch-${n}-${index}`)
+
+/** A job of its own for each minute; the workers share it, and take it over from each other. */
+export const batch = (n) =>
+  job(`batch-${n}`, {
+    source: () => batchIds(n),
+    shards: 2,
+    concurrency: 4,
+    each: (id, ctx) => ctx.commit(book(id)),
+  })
+
+export const account = aggregate('account', {
+  initial: () => ({ balance: 0 }),
+  evolve: { deposited: (state, event) => ({ balance: state.balance + event.amount }) },
+  decide: { deposit: (_state, command) => ({ type: 'deposited', amount: command.amount, note: 'z'.repeat(100) }) },
+  checkpoint: { every: 50 },
+  retain,
+})
+export const accounts = 8
+
+export const totals = projection('totals', {
+  from: [account],
+  initial: () => new Map(),
+  on: { deposited: (sums, event, at) => void sums.set(at.id, (sums.get(at.id) ?? 0) + event.amount) },
+  checkpoint: { every: 500 },
+})
+
+export const ledger = table('ledger', { checkpoint: { every: 500 }, retain })
+
+/** Refunds what it is told, and says so. `refunds` is the bank: by key, so that a repeated call changes nothing. */
+export const refunds = new Map()
+export const support = agent('support', {
+  tools: {
+    refund: tool({
+      kind: 'compensatable',
+      inDoubt: 'retry',
+      run: ({ cents }, { key }) => {
+        refunds.set(key, cents)
+        return { id: key }
+      },
+      compensate: (_args, result) => void refunds.delete(result.id),
+    }),
+  },
+  model: ({ messages }) => {
+    const last = messages.at(-1)
+    if (last.role === 'tool') return { content: 'It is refunded.' }
+    return { content: '', requests: [{ tool: 'refund', args: { cents: Number(last.content) } }] }
+  },
+})
+
+/** What has ended goes after half a minute, so that retention is at work all the time. */
+export const housekeeping = {
+  every: '20s',
+  drill: '5m',
+  expire: {
+    ended: { 'workflow/order/': '30s', 'workflow/trial/': '30s', 'workflow/tick/': '30s', 'job/': '3m' },
+    archives: '30s',
+  },
+}

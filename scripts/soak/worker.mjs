@@ -1,10 +1,40 @@
-// A worker of the soak: runs orders until it is killed. node worker.mjs URL
+// A worker of the soak: runs what is due until it is killed, and says how large it is when asked. node worker.mjs URL [leak]
 
+import { openSync } from 'node:fs'
+import { setTimeout as pause } from 'node:timers/promises'
 import { open } from '../../dist/index.js'
-import { order } from './model.mjs'
+import { measureSelf } from './measure.mjs'
+import { batch, batchEveryMs, housekeeping, order, ticks, totals, trial } from './model.mjs'
 
-const rp = await open(process.argv[2], {
-  housekeeping: { every: '20s', expire: { ended: { 'workflow/order/': '30s' } } },
-})
-rp.work([order])
+const [url, leak] = process.argv.slice(2)
+const rp = await open(url, { housekeeping })
 process.on('disconnect', () => process.exit(0))
+process.on('message', ({ measure }) => process.send({ measure, of: measureSelf() }))
+rp.events.on('problem', ({ where, error }) =>
+  process.send({ problem: `${where}: ${error?.code ?? ''} ${error?.message}` }),
+)
+rp.work([order, trial, ticks])
+if (leak) plant(leak)
+await rp.open(totals)
+for (;;) await runBatch(Math.floor(Date.now() / batchEveryMs))
+
+/** The batch of this minute, and then the next. It has an id, so it may be begun again after any failure. */
+async function runBatch(n) {
+  try {
+    const { status, failed } = await rp.run(batch(n)).result()
+    process.send({ batch: n, isDone: status === 'finished' && failed === 0, status })
+    await pause((n + 1) * batchEveryMs - Date.now())
+  } catch (error) {
+    process.send({ problem: `batch ${n}: ${error.code} ${error.message}` })
+    await pause(1000)
+  }
+}
+
+/** A planted fault, to see that the verdict turns. */
+function plant(kind) {
+  const kept = []
+  setInterval(() => {
+    if (kind === 'memory') kept.push('m'.repeat(100_000) + Math.random(), new Array(10_000).fill(kept.length))
+    else if (kind === 'descriptors') kept.push(openSync('/dev/null'))
+  }, 1000)
+}

@@ -1,0 +1,56 @@
+// What the machine and the bare store take at this moment: a process that commits one row after another with the bare driver,
+// a few times a second, and does what an order cannot do without (its commits and its sleep). The soak's own times are judged
+// as ratios to these: a busy machine slows both. node probe.mjs sqlite:PATH|postgres://…
+
+import { setTimeout as pause } from 'node:timers/promises'
+import { bareSqlite } from '../../bench/support/stores.mjs'
+import { orderCommits, orderSleepMs } from './model.mjs'
+
+const url = process.argv[2]
+const commit = url.startsWith('sqlite:') ? await sqliteCommit(url.slice('sqlite:'.length)) : await postgresCommit(url)
+const row = 'x'.repeat(300)
+process.on('disconnect', () => process.exit(0))
+for (;;) {
+  await pause(500)
+  try {
+    const bareMs = await time(() => commit(row))
+    const bareOrderMs = await time(bareOrder)
+    process.send({ bareMs, bareOrderMs })
+  } catch (error) {
+    // The server is away for the moment; its file cannot be.
+    if (url.startsWith('sqlite:')) throw error
+  }
+}
+
+async function bareOrder() {
+  for (let n = 0; n < orderCommits; n++) {
+    await commit(row)
+    if (n === 1) await pause(orderSleepMs)
+  }
+}
+
+async function time(work) {
+  const began = performance.now()
+  await work()
+  return performance.now() - began
+}
+
+/** A file of its own beside the store's: the same disk and settings, and nobody else's lock. */
+async function sqliteCommit(path) {
+  const bare = await bareSqlite(path)
+  let n = 0
+  // Through the database, which a statement alone does not keep alive.
+  return (data) => {
+    n += 1
+    return bare.db.isOpen && bare.insert.run(n % 100, n, data)
+  }
+}
+
+async function postgresCommit(connectionString) {
+  const { default: pg } = await import('pg')
+  const pool = new pg.Pool({ connectionString, max: 1 })
+  pool.on('error', () => {})
+  await pool.query('CREATE TABLE soak_probe (position bigserial PRIMARY KEY, data text)')
+  return async (data) =>
+    await pool.query({ name: 'probe', text: 'INSERT INTO soak_probe (data) VALUES ($1)', values: [data] })
+}

@@ -34,11 +34,17 @@ it('finds a leak of twice its bound in any figure, through noise and through win
 
 it('calls noise flat, whatever its windows with faults say, and a fall too', () => {
   fc.assert(
-    fc.property(figure, fc.double({ min: 1, max: 500, noNaN: true }), noise, fc.boolean(), (name, level, noises, falls) => {
-      const allowed = allowedAt(name, level)
-      const [verdict] = judge(windowsOf(name, level, allowed / 4, noises, falls ? -level / 2 : 0))
-      expect(verdict!.isFlat).toBe(true)
-    }),
+    fc.property(
+      figure,
+      fc.double({ min: 1, max: 500, noNaN: true }),
+      noise,
+      fc.boolean(),
+      (name, level, noises, falls) => {
+        const allowed = allowedAt(name, level)
+        const [verdict] = judge(windowsOf(name, level, allowed / 4, noises, falls ? -level / 2 : 0))
+        expect(verdict!.isFlat).toBe(true)
+      },
+    ),
   )
 })
 

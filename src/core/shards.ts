@@ -146,3 +146,9 @@ export function splitPosition(position: FeedPosition, count: number): FeedPositi
 export function goesBack(from: readonly FeedPosition[], to: readonly FeedPosition[]): boolean {
   return to.some((part, i) => part < (from[i] ?? ''))
 }
+
+/** Whether one reader of a feed has yet to read what another has passed, in any shard. Of one store or of several. */
+export function isBehind(position: FeedPosition, other: FeedPosition): boolean {
+  const parts = other.split(',')
+  return goesBack(parts, splitPosition(position, Math.max(parts.length, position.split(',').length))!)
+}

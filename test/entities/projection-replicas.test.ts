@@ -208,6 +208,37 @@ onEveryStore('projections in several processes', (world) => {
     expect((await a.refresh()).balance).toBe(told === 'done' ? 6 : 1)
   })
 
+  it('a process that only followed goes on with the checkpoints when the one that wrote them is gone', async () => {
+    const w = await world()
+    const [one, two] = [await w.engine(), await w.engine()]
+    const sums = projection('sums', {
+      from: [account],
+      initial: () => ({ sum: 0 }),
+      on: { deposited: (s, e) => ({ sum: s.sum + e.amount }) },
+      checkpoint: { every: 1, each: '1d' },
+    })
+    const newest = async () => (await two.checkpoints('projection/sums@1-1'))[0]!.seq
+    const cursor = async () =>
+      (await hostOf(two).kernel.store.cursors()).find(({ name }) => name === 'projection/sums@1-1')
+    const p = await one.open(sums)
+    const q = await two.open(sums)
+    for (const amount of [1, 2, 3]) {
+      await depositAll(one, amount)
+      await p.catchUp()
+    }
+    await q.catchUp()
+    await p.close()
+    const [seq, before] = [await newest(), await cursor()]
+    // Twice: the cursor follows one checkpoint behind.
+    for (const more of [1, 2]) {
+      await depositAll(two, 1)
+      await until(async () => (await newest()) >= seq + more)
+    }
+    expect((await cursor())!.position > before!.position).toBe(true)
+    expect((await q.catchUp()).sum).toBe(6 * 8)
+    expect((await two.checkpoints('projection/sums@1-1')).every(({ invalid }) => invalid === null)).toBe(true)
+  })
+
   it('checkpoints of a projection follow its policy, also by event and by budget', async () => {
     const w = await world()
     const rp = await w.engine()

@@ -9,6 +9,7 @@ import type { MessageId, TimelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
 import { type FeedPosition, feedStart, type Head } from '../../core/ports.ts'
+import { isBehind } from '../../core/shards.ts'
 import { type Validity, whyInvalid } from '../../core/validity.ts'
 import {
   abandonCapture,
@@ -229,9 +230,8 @@ export class MemorySink<State> implements Sink<Occurrence> {
     if (this.isWriter && this.#gate?.shouldGiveUp()) return await this.#giveUp()
     const isDue = !this.isWriter && clock.elapsed() - this.#triedAt >= retakeMs
     if (isDue && (this.#gate === null || this.#gate.mayTake())) {
-      await this.#takeIfFree({ mustExist: true })
-      // Others went on with the partition meanwhile; the whole was followed all the time.
-      if (this.isWriter && this.#gate) await this.#load()
+      const stored = await this.#takeIfFree({ mustExist: true })
+      if (this.isWriter) await this.#goOnAfterOthers(stored)
     }
     if (!this.isOwned) return
     if (this.#gate && this.isWriter) await this.#answer()
@@ -280,16 +280,30 @@ export class MemorySink<State> implements Sink<Occurrence> {
     }
   }
 
-  async #takeIfFree(options: { readonly mustExist?: boolean }): Promise<void> {
+  /** The position of the newest checkpoint. */
+  async #takeIfFree(options: { readonly mustExist?: boolean }): Promise<FeedPosition> {
     this.#triedAt = this.#kernel.clock.elapsed()
     try {
       this.#owned = await StateTimeline.take(this.#kernel, this.#timeline, options)
       const [head] = await this.#kernel.store.head([this.#timeline])
       this.#timing.declared(head?.attributes ?? {})
+      return String(head?.attributes.position ?? feedStart)
     } catch (error) {
       this.#owned = null
       if (!isReprise(error, 'OWNED', 'FENCED', 'NOT_FOUND')) throw error
+      return feedStart
     }
+  }
+
+  /**
+   * Others may have written checkpoints meanwhile. A partition was not followed, and is loaded; the whole was, unless they were
+   * further. It then goes on from their checkpoint: the cursor must not go back behind it.
+   */
+  async #goOnAfterOthers(stored: FeedPosition): Promise<void> {
+    if (this.#gate || isBehind(this.#position, stored)) return await this.#load()
+    if (stored === this.#savedPosition) return
+    this.#savedPosition = stored
+    this.#base = null
   }
 
   /** The newest checkpoint that is whole, else the beginning. */
@@ -442,6 +456,10 @@ export class MemorySink<State> implements Sink<Occurrence> {
       abandonCapture(capture)
       if (error instanceof TouchedValue) return await this.#publish(trigger, true)
       this.#base = null
+      // The store does not want it, and might never: whoever looks for the reason finds it.
+      if (isReprise(error, 'CONFLICT')) {
+        this.#kernel.events.emit('checkpoint-failed', { timeline: this.#timeline, error, failuresInARow: 1 })
+      }
       // Somebody else writes now: this copy goes on as a reader.
       if (!isReprise(error, 'FENCED', 'CONFLICT', 'BASE_GONE', 'SWEPT', 'NOT_FOUND')) throw error
     }

@@ -8,7 +8,7 @@ import { account, accounts, batchIds, ledger, order, refunds, support, totals, t
 const passing = new Set([
   'OUTCOME_UNKNOWN',
   'STORE_UNREACHABLE',
-  'BUSY',
+  'STORE_BUSY',
   'TIMEOUT',
   'CONTENDED',
   'OWNED',

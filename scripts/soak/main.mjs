@@ -17,6 +17,7 @@ import { open } from '../../dist/index.js'
 import { judge, medianOf } from './judge.mjs'
 import { Loads } from './loads.mjs'
 import { cpuMsOf, measureOther, measureSelf } from './measure.mjs'
+import { grace } from './model.mjs'
 import { makeWorld } from './worlds.mjs'
 
 const { values } = parseArgs({
@@ -30,7 +31,7 @@ const { values } = parseArgs({
 const forMs = toMs(values.for, '--for')
 const windowMs = forMs / 30
 const world = await makeWorld(values.store)
-const rp = await open(world.url, { housekeeping: false })
+const rp = await open(world.url, { housekeeping: false, grace })
 await world.prepare()
 const end = Date.now() + forMs
 const loads = new Loads(rp, world, Number(values.rate), end)
@@ -86,7 +87,7 @@ async function killing() {
     if (n % 4 === 0) {
       mortal.kill('SIGSTOP')
       faults.stops += 1
-      await pauseWithin(20_000)
+      await pauseWithin(12_000)
       mortal.kill('SIGCONT')
     } else {
       cpuGone += cpuMsOf(mortal.pid)

@@ -92,6 +92,9 @@ export const support = agent('support', {
   },
 })
 
+/** How long the ids of mail that was read and the rows of workers that are gone stay: the store is full after that. */
+export const grace = '5m'
+
 /** What has ended goes after half a minute, so that retention is at work all the time. */
 export const housekeeping = {
   every: '20s',

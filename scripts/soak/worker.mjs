@@ -4,10 +4,10 @@ import { openSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { open } from '../../dist/index.js'
 import { measureSelf } from './measure.mjs'
-import { batch, batchEveryMs, housekeeping, order, ticks, totals, trial } from './model.mjs'
+import { batch, batchEveryMs, grace, housekeeping, order, ticks, totals, trial } from './model.mjs'
 
 const [url, leak] = process.argv.slice(2)
-const rp = await open(url, { housekeeping })
+const rp = await open(url, { housekeeping, grace })
 process.on('disconnect', () => process.exit(0))
 process.on('message', ({ measure }) => process.send({ measure, of: measureSelf() }))
 rp.events.on('problem', ({ where, error }) =>

@@ -25,18 +25,23 @@ async function sqliteWorld(count) {
   const open = paths.map(() => null)
   const db = (index) => {
     open[index] ??= new DatabaseSync(paths[index])
-    open[index].exec('PRAGMA busy_timeout = 20000')
+    open[index].exec('PRAGMA busy_timeout = 1000')
     return open[index]
   }
-  const all = (work) => paths.map((_, index) => work(db(index), paths[index]))
+  /** A process that stands still may hold the lock for as long as it does. */
+  const all = async (work) => {
+    const answers = []
+    for (const [index, path] of paths.entries()) answers.push(await patiently(() => work(db(index), path)))
+    return answers
+  }
   const marks = (ids) => ids.map(() => '?').join(', ')
   return {
     url: addressOf(paths.map((path) => `sqlite:${path}`)),
     probeUrl: `sqlite:${join(folder, 'probe.db')}`,
     /** After the first open, which makes the files. */
-    prepare: async () => void all((each) => each.exec('CREATE TABLE soak_booked (id TEXT)')),
+    prepare: async () => void (await all((each) => each.exec('CREATE TABLE soak_booked (id TEXT)'))),
     sizes: async () => {
-      const parts = all((each, path) => {
+      const parts = await all((each, path) => {
         const { page_count: pages } = each.prepare('PRAGMA page_count').get()
         const { freelist_count: free } = each.prepare('PRAGMA freelist_count').get()
         const { page_size: size } = each.prepare('PRAGMA page_size').get()
@@ -53,32 +58,34 @@ async function sqliteWorld(count) {
     cpuMs: async () => 0,
     booked: async (ids) => {
       const text = `SELECT id, count(*) AS n FROM soak_booked WHERE id IN (${marks(ids)}) GROUP BY id`
-      return countsOf(all((each) => each.prepare(text).all(...ids)).flat())
+      return countsOf((await all((each) => each.prepare(text).all(...ids))).flat())
     },
     bookedLike: async (start) =>
       countsOf(
-        all((each) =>
-          each.prepare('SELECT id, count(*) AS n FROM soak_booked WHERE id LIKE ? GROUP BY id').all(`${start}%`),
+        (
+          await all((each) =>
+            each.prepare('SELECT id, count(*) AS n FROM soak_booked WHERE id LIKE ? GROUP BY id').all(`${start}%`),
+          )
         ).flat(),
       ),
     forget: async (ids) =>
-      void all((each) => each.prepare(`DELETE FROM soak_booked WHERE id IN (${marks(ids)})`).run(...ids)),
+      void (await all((each) => each.prepare(`DELETE FROM soak_booked WHERE id IN (${marks(ids)})`).run(...ids))),
     /** Somebody else's transaction keeps everybody waiting. */
     faults: [
       {
         name: 'lock',
         make: async () => {
           const each = db(Math.floor(Math.random() * count))
-          each.exec('BEGIN IMMEDIATE')
+          await patiently(() => each.exec('BEGIN IMMEDIATE'))
           await pause(1000)
           each.exec('COMMIT')
         },
       },
     ],
     plantTransaction: async () => {
-      const each = new DatabaseSync(paths[0])
-      each.exec('BEGIN')
-      each.prepare('SELECT count(*) FROM sqlite_master').get()
+      open.push(new DatabaseSync(paths[0]))
+      open.at(-1).exec('BEGIN')
+      open.at(-1).prepare('SELECT count(*) FROM sqlite_master').get()
     },
     stop: async () => {
       for (const each of open) each?.close()

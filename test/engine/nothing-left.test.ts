@@ -32,6 +32,11 @@ const wrong: Readonly<Record<string, unknown>> = {
   'a hashing key of 5 bytes': {
     keys: { current: 'k', keys: { k: new Uint8Array(32) }, hashing: { key: new Uint8Array(5) } },
   },
+  'a word for what is hidden': { keys: { current: 'k', keys: { k: new Uint8Array(32) }, hides: 'all' } },
+  'something that cannot be hidden': { keys: { current: 'k', keys: { k: new Uint8Array(32) }, hides: ['type'] } },
+  'a word for what is hashed': {
+    keys: { current: 'k', keys: { k: new Uint8Array(32) }, hashing: { key: new Uint8Array(32), attributes: 'name' } },
+  },
   'an unknown limit': { limits: { valueByte: 5 } },
   'a limit that is no number': { limits: { valueBytes: '5' } },
   'a grace that is too short': { grace: 5 },

@@ -21,6 +21,11 @@ export class Hasher {
     if (!(key instanceof Uint8Array) || key.length !== keyBytes) {
       throw new RepriseError('INVALID_ARGUMENT', `hashing.key must be ${keyBytes} bytes`)
     }
+    if (!Array.isArray(attributes) || !attributes.every((name) => typeof name === 'string')) {
+      throw new RepriseError('INVALID_ARGUMENT', 'hashing.attributes must be a list of names', {
+        option: 'hashing.attributes',
+      })
+    }
     const own = attributes.find((name) => name.startsWith('$'))
     if (own) throw new RepriseError('INVALID_ARGUMENT', `${own} is an attribute of the engine, and is not hashed`)
     this.#key = key.slice()

@@ -46,7 +46,7 @@ export class Sealer {
   constructor(options: SealOptions = {}) {
     this.#keys = options.keys ? new DerivedKeys(options.keys) : null
     this.hasher = options.keys?.hashing ? new Hasher(options.keys.hashing) : null
-    this.hidesTypes = options.keys?.hides?.includes('types') ?? false
+    this.hidesTypes = hidesTypes(options.keys?.hides)
     this.#compressAboveBytes = options.compressAboveBytes ?? recordAboveBytes
     this.#limits = options.limits ?? defaultLimits
   }
@@ -268,4 +268,13 @@ function join(...parts: readonly Uint8Array[]): Uint8Array {
 
 function malformed(message: string): RepriseError {
   return new RepriseError('MALFORMED', message)
+}
+
+/** Checked by hand: a misspelt word would leave in the open what was to be hidden. */
+function hidesTypes(hides: unknown): boolean {
+  if (hides === undefined) return false
+  if (Array.isArray(hides) && hides.every((what) => what === 'types')) return hides.length > 0
+  throw new RepriseError('INVALID_ARGUMENT', "keys.hides must be a list of what is hidden: ['types'] or []", {
+    option: 'keys.hides',
+  })
 }

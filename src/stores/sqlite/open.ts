@@ -41,6 +41,11 @@ export interface OpenOptions {
 
 /** How many pages the write-ahead log may hold before they are moved into the file. */
 const checkpointPages = 2000
+/**
+ * What of the log stays on the disk once it starts over. While a process stands still in the middle of a read, it grows beyond
+ * all bounds, and would otherwise keep that size for as long as anybody has the file open.
+ */
+const logBytesKept = 16 * 2 ** 20
 
 export async function openFile(driver: Driver, location: string, options: OpenOptions): Promise<OpenedFile> {
   const file = realPath(location)
@@ -106,6 +111,7 @@ function openToWrite(driver: Driver, file: string, { namespace, hash }: OpenOpti
     connection.requireDurability()
     checkNote(file)
     connection.exec(`PRAGMA wal_autocheckpoint = ${checkpointPages}`)
+    connection.exec(`PRAGMA journal_size_limit = ${logBytesKept}`)
     return { connection, space: prepare(connection, namespace), ack, inPlace: new InPlace(file) }
   } catch (error) {
     connection.close()

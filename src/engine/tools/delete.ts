@@ -173,14 +173,18 @@ async function forget(kernel: Kernel, head: Head, savepoints: readonly string[],
   kernel.events.emit('deleted', { timeline: head.timeline, freedBytes, isErased: how === 'erase' })
 }
 
+const archivesPage = 200
+
 /** All of them, also those of archives that were themselves rolled back. */
 export async function archivesOf(kernel: Kernel, id: TimelineId): Promise<Head[]> {
   const found: Head[] = []
-  for (let after = archivesStart(id) as TimelineId; ; ) {
-    const page = await kernel.store.timelines({ after, limit: 200 })
+  let after = archivesStart(id) as TimelineId
+  // Most have none, and what comes after them is nobody's business here: one row says so.
+  for (let limit = 1; ; limit = archivesPage) {
+    const page = await kernel.store.timelines({ after, limit })
     found.push(...page.filter((head) => liveIdOf(head.timeline) === id))
     const last = page.at(-1)
-    if (!last || page.length < 200 || !isAmongArchives(id, last.timeline)) return found
+    if (!last || page.length < limit || !isAmongArchives(id, last.timeline)) return found
     after = last.timeline
   }
 }

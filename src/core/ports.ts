@@ -124,8 +124,8 @@ export interface Store {
   readonly lanes?: number
 
   /**
-   * Only of a store that is made of several: the number of the database that has this timeline, as far as is known without a look.
-   * Commits of one batch are best all of the same. A wrong answer costs time and nothing else.
+   * Only of a store that is made of several: the number of the database that has this timeline, as far as is known without
+   * a look. Commits of one batch are best all of the same. A wrong answer costs time and nothing else.
    */
   placeOf?(timeline: TimelineId): number
 

@@ -118,6 +118,7 @@ async function openByScheme(
       const sources = addresses.map((each) => ({
         name: withoutSecrets(each),
         open: () => openByScheme(schemeOf(each), each, namespace, options),
+        ...(fileOf(each) !== null && { exists: () => existsSync(fileOf(each)!) }),
       }))
       return await openSharded(sources, { readOnly: options.readOnly ?? false })
     }

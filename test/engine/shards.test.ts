@@ -50,6 +50,7 @@ describe('a set of shards', () => {
       for (const order of [instead, instead.toReversed()]) {
         await expect(visit(shardsUrl(order))).rejects.toMatchObject({ code: 'SHARDS_DIFFER', message })
       }
+      expect(readdirSync(directory).filter((name) => name.startsWith('typo'))).toEqual([])
       await visit(shardsUrl(names.map(file)))
     })
   }

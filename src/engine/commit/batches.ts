@@ -2,9 +2,24 @@
 // Where the store takes several batches at once, what is ready is cut into some, so that it works on one while the next is made.
 // A store that is made of several databases has one of these for each, so that none waits for another.
 
+import type { TimelineId } from '../../core/coordinate.ts'
 import type { Limits } from '../../core/limits.ts'
 import type { Clock, Commit, Outcome } from '../../core/ports.ts'
-import type { CommitSource, PreparedCommit } from './committer.ts'
+
+/** Something with commits to make. `build` is called when there is room; it may answer null if the need has passed. */
+export interface CommitSource {
+  /** What it commits to: a store that is made of several databases takes it along with others of the same one. */
+  readonly timeline?: TimelineId | undefined
+  build(): PreparedCommit | null
+}
+
+export interface PreparedCommit {
+  readonly commit: Commit
+  readonly bytes: number
+  settle(outcome: Outcome): void
+  /** The outcome is unknown, or the store refused the batch as a whole. */
+  fail(error: unknown): void
+}
 
 /** What becomes of a batch; the committer's part. */
 export interface BatchKeeper {

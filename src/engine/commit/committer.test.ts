@@ -7,7 +7,8 @@ import type { Commit, Outcome, Store } from '../../core/ports.ts'
 import { asMessage, asOperation, asTimeline } from '../../testing/conformance/kit.ts'
 import { Events } from '../events.ts'
 import { systemClock, systemRandom } from '../platform.ts'
-import { type CommitSource, Committer } from './committer.ts'
+import type { CommitSource } from './batches.ts'
+import { Committer } from './committer.ts'
 
 function committerOver(store: Partial<Store>): Committer {
   return new Committer({

@@ -10,23 +10,8 @@ import { growingPause } from '../../core/pause.ts'
 import type { Clock, Commit, EntryRun, Head, Outcome, Random, Store } from '../../core/ports.ts'
 import { checkAttributes } from '../../core/shapes.ts'
 import type { Events } from '../events.ts'
-import { Batches, type BatchKeeper } from './batches.ts'
+import { type BatchKeeper, Batches, type CommitSource, type PreparedCommit } from './batches.ts'
 import { UserCode } from './user-code.ts'
-
-/** Something with commits to make. `build` is called when there is room; it may answer null if the need has passed. */
-export interface CommitSource {
-  /** What it commits to: a store that is made of several databases takes it along with others of the same one. */
-  readonly timeline?: TimelineId | undefined
-  build(): PreparedCommit | null
-}
-
-export interface PreparedCommit {
-  readonly commit: Commit
-  readonly bytes: number
-  settle(outcome: Outcome): void
-  /** The outcome is unknown, or the store refused the batch as a whole. */
-  fail(error: unknown): void
-}
 
 export interface CommitterOptions {
   readonly store: Store

@@ -10,7 +10,8 @@ import type { Commit, EntryRun, Hash, Outcome, Refusal, Take } from '../../core/
 import type { Entry } from '../entry.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
 import { sealEntry } from '../seal/entries.ts'
-import { type CommitSource, type PreparedCommit, sizeOf } from './committer.ts'
+import type { CommitSource, PreparedCommit } from './batches.ts'
+import { sizeOf } from './committer.ts'
 
 /** An entry on its way in: encoded, not yet sealed, since sealing binds it to its place. */
 export interface Draft {

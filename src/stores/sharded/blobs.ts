@@ -26,7 +26,7 @@ export class ShardedBlobs implements Blobs {
     const groups = [...byShard(placed, ({ shard }) => shard)]
     const done = await Promise.allSettled(
       groups.map(async ([shard, some]) => {
-        await this.#shard(shard).ask((store) =>
+        await this.#shard(shard).askNow((store) =>
           store.blobs.put(
             some.map(({ chunk }) => chunk),
             at,
@@ -111,7 +111,9 @@ export class ShardedBlobs implements Blobs {
   /** Of those that are there; a failure of any other kind counts. */
   async #everywhere<T>(ask: (blobs: Blobs) => Promise<T>): Promise<T[]> {
     const there = this.#places.shards.filter((shard) => !shard.isAway)
-    const answers = await Promise.allSettled(there.map(async (shard) => await shard.ask((store) => ask(store.blobs))))
+    const answers = await Promise.allSettled(
+      there.map(async (shard) => await shard.askNow((store) => ask(store.blobs))),
+    )
     const given: T[] = []
     for (const answer of answers) {
       if (answer.status === 'fulfilled') given.push(answer.value)
@@ -135,8 +137,7 @@ export class ShardedBlobs implements Blobs {
       await Promise.all(
         [...byShard(lacking, (i) => orders[i]![rank]!)].map(async ([shard, some]) => {
           try {
-            if (this.#shard(shard).isAway) throw awayError(this.#shard(shard))
-            const given = await this.#shard(shard).ask((store) =>
+            const given = await this.#shard(shard).askNow((store) =>
               ask(
                 store.blobs,
                 some.map((i) => digests[i]!),

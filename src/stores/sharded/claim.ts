@@ -25,8 +25,12 @@ export class Claims {
     const { shards, count } = this.#places
     this.#turn = (this.#turn + 1) % count
     const order = shards.map((_, i) => shards[(this.#turn + i) % count]!)
-    const reachable = order.filter((shard) => !shard.isAway)
-    const there = reachable.length > 0 ? reachable : order.slice(0, 1)
+    const there = order.filter((shard) => !shard.isAway && !shard.isSettling)
+    if (there.length === 0) {
+      const gone = order.find((shard) => shard.isAway)
+      if (gone) throw gone.reason!
+      return []
+    }
     const failures: unknown[] = []
     const claimed: Head[] = []
     const full: Shard[] = []
@@ -55,7 +59,9 @@ export class Claims {
 
   /** Signposts of this worker that it does not know of, or could not see to. */
   async findLost(shard: Shard, worker: WorkerId): Promise<void> {
-    const heads = await shard.ask((store) => store.timelines({ owner: worker, queue: signpostQueue, limit: 1000 }))
+    const heads = await shard.askBriefly((store) =>
+      store.timelines({ owner: worker, queue: signpostQueue, limit: 1000 }),
+    )
     for (const head of heads) {
       const target = targetOf(head)
       if (target !== null) await this.#relay.forward(shard.index, head, target)
@@ -64,7 +70,7 @@ export class Claims {
 
   async #ask(shard: Shard, request: ClaimRequest, limit: number): Promise<Head[]> {
     const queues = [...request.queues, signpostQueue]
-    const heads = await shard.ask((store) => store.claim({ ...request, queues, limit }))
+    const heads = await shard.askBriefly((store) => store.claim({ ...request, queues, limit }))
     const own: Head[] = []
     for (const head of heads) {
       const target = targetOf(head)

@@ -49,13 +49,25 @@ export class Commits {
     for (const [at, commit] of commits.entries()) {
       // What looks at other shards first sees what came before it in the batch.
       if (reachesOut(commit)) await flush()
-      const planned = await plan(this.#places, this.#holds, commit)
+      const planned = await this.#plan(commit)
       if ('refusal' in planned) outcomes[at] = planned.refusal
       else plans.push({ ...planned, at })
       if (reachesOut(commit)) await flush()
     }
     await flush()
+    // Nothing is known of any: then the store failed as a whole.
+    if (outcomes.every(isAway)) throw outcomes[0]!.cause
     return outcomes
+  }
+
+  /** One that needs a shard that is away waits for it alone. */
+  async #plan(commit: Commit): Promise<Plan | { readonly refusal: Outcome }> {
+    try {
+      return await plan(this.#places, this.#holds, commit)
+    } catch (error) {
+      if (!isUnreachable(error)) throw error
+      return { refusal: away(error) }
+    }
   }
 
   /** Without a promise where one shard has it all and answers at once. */
@@ -91,7 +103,7 @@ export class Commits {
   }
 
   #ask(shard: number, plans: readonly Plan[]): Outcome[] | Promise<Outcome[]> {
-    return this.#places.shards[shard]!.ask((store) => store.commit(plans.map(({ commit }) => commit)))
+    return this.#places.shards[shard]!.askNow((store) => store.commit(plans.map(({ commit }) => commit)))
   }
 
   #settle(
@@ -164,6 +176,10 @@ export class Commits {
 function away(error: unknown): Outcome {
   const reason = error instanceof Error ? error.message : String(error)
   return { ok: false, code: 'SHARD_AWAY', reason, head: null, cause: error }
+}
+
+function isAway(outcome: Outcome): outcome is Extract<Outcome, { ok: false }> {
+  return !outcome.ok && outcome.code === 'SHARD_AWAY'
 }
 
 function readable(outcome: Extract<Outcome, { ok: false }>, cursorOwner = 'a timeline on another shard'): Outcome {

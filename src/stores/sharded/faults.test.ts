@@ -26,6 +26,14 @@ const ids = Array.from({ length: 8 }, (_, i) => asTimeline(`t/${i}`))
 const steps = 250
 const seeds = Number(process.env.REPRISE_TEST_SHARD_SEEDS ?? 12)
 
+/** Time passes as soon as nothing else is to be done. */
+const timers = {
+  after(_ms: number, call: () => void) {
+    const waiting = setImmediate(call)
+    return () => clearImmediate(waiting)
+  },
+}
+
 describe('shards with faults', () => {
   it('spreads the ids of this test over all shards', () => {
     expect(new Set(ids.map((id) => shardOf(id, 3))).size).toBe(3)
@@ -46,7 +54,7 @@ describe('shards with faults', () => {
         return forwardStore(store, { claim })
       },
     }))
-    const store = await openSharded(sources)
+    const store = await openSharded(sources, { timers })
     await store.beat(worker('w'))
     for (const id of ids) {
       const take = { worker: asWorker('x'), from: 'free' as const, create: { digest: originDigest(hash, id) } }
@@ -58,8 +66,8 @@ describe('shards with faults', () => {
     const given = (await store.claim(request)).map(({ timeline }) => timeline)
     const silent = ids.filter((id) => shardOf(id, 3) === 1)
     expect(given.sort()).toEqual(ids.filter((id) => !silent.includes(id)))
+    await turns(20)
     expect(store.hasLostClaims?.()).toBe(true)
-    await new Promise((resolve) => setTimeout(resolve, 1100))
     const own = await store.timelines({ owner: asWorker('w'), queue: 'q', limit: 100 })
     expect(own.map(({ timeline }) => timeline)).toEqual(ids)
     expect(store.hasLostClaims?.()).toBe(false)
@@ -73,6 +81,10 @@ describe('shards with faults', () => {
     })
   }
 })
+
+async function turns(count: number): Promise<void> {
+  for (let i = 0; i < count; i++) await new Promise((resolve) => setImmediate(resolve))
+}
 
 class World {
   readonly #worlds = shards.map(() => createWorld())
@@ -93,6 +105,8 @@ class World {
     for (let i = 0; i < 2; i++) this.#processes.push(await this.#start())
     this.#isCalm = false
     for (let step = 0; step < steps; step++) {
+      // Shards that are back are found in between.
+      await turns(1)
       const dice = this.#chance()
       const process = this.#pick(this.#processes)
       if (dice < 0.04) this.#toggle()
@@ -108,7 +122,7 @@ class World {
 
   async check(): Promise<void> {
     const store = await this.#start()
-    // Away shards are looked for once a second.
+    await turns(20)
     await store.beat(worker('w'))
     for (let i = 0; i < 20; i++) await store.tidy(0)
     const sent: string[] = []
@@ -228,7 +242,7 @@ class World {
       name: `memory ${i}`,
       open: async () => this.#faulty(i, openMemory({ namespace: 'n', hash, world })),
     }))
-    const store = await openSharded(sources)
+    const store = await openSharded(sources, { timers })
     this.#held.set(store, new Map())
     return store
   }

@@ -5,7 +5,7 @@ import type { FeedFilter, FeedItem, FeedPage, FeedPosition } from '../../core/po
 import { joinPositions, splitPosition } from '../../core/shards.ts'
 import { notAPosition } from '../refusals.ts'
 import type { Places } from './places.ts'
-import { awayError, isUnreachable, type Shard } from './shard.ts'
+import { isUnreachable, type Shard } from './shard.ts'
 
 export async function readFeed(
   places: Places,
@@ -53,8 +53,7 @@ async function pageOf(
   away: unknown[],
 ): Promise<FeedPage | null> {
   try {
-    if (shard.isAway) throw awayError(shard)
-    return await shard.ask((store) => store.feed(after, filter, limit))
+    return await shard.askBriefly((store) => store.feed(after, filter, limit))
   } catch (error) {
     if (!isUnreachable(error)) throw error
     away.push(error)

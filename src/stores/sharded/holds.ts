@@ -41,7 +41,7 @@ export class Holds {
 
   /** Whether this shard will refuse the name to this owner. */
   async isOfAnother(name: string, owner: TimelineId, shard: number): Promise<boolean> {
-    const rows = await this.#places.shards[shard]!.ask((store) => store.cursors())
+    const rows = await this.#places.shards[shard]!.askNow((store) => store.cursors())
     const row = rows.find((one) => one.name === name)
     return row !== undefined && row.owner !== owner
   }
@@ -91,12 +91,12 @@ export class Holds {
   async #change(shard: number, name: string, owner: TimelineId, position: FeedPosition | null): Promise<string | null> {
     const { shards, newOperation } = this.#places
     for (let attempt = 0; attempt < attemptsMax; attempt++) {
-      const [head] = await shards[shard]!.ask((store) => store.head([holdsTimeline]))
+      const [head] = await shards[shard]!.askNow((store) => store.head([holdsTimeline]))
       if (!head) return null
       const whose = head.attributes[holdKey(name)]
       if (whose !== undefined && whose !== owner) return position === null ? null : String(whose)
       if (whose === undefined && position === null) return null
-      const [outcome] = await shards[shard]!.ask((store) =>
+      const [outcome] = await shards[shard]!.askNow((store) =>
         store.commit([
           {
             operation: newOperation(),

@@ -8,17 +8,21 @@ import { refuseWrites } from '../../core/read-only.ts'
 import type { Membership } from '../../core/shards.ts'
 import { arrange, join, lacksShard, markWhole, membershipOf, refuseOther, refuseStranger } from './membership.ts'
 import { Places } from './places.ts'
-import { isUnreachable, type OpenShard, Shard } from './shard.ts'
+import { isUnreachable, type OpenShard, Shard, type Timers } from './shard.ts'
 import { ShardedStore } from './store.ts'
 
 export interface ShardSource {
   /** For people; without credentials. */
   readonly name: string
   readonly open: OpenShard
+  /** False: opening it would make it. Left out: nobody can tell before. */
+  readonly exists?: () => boolean
 }
 
 export interface ShardedOptions {
   readonly readOnly?: boolean
+  /** @internal For simulations. */
+  readonly timers?: Timers
   /** @internal For tests: where ids are placed. */
   readonly place?: (id: string) => number
 }
@@ -31,12 +35,16 @@ export async function openSharded(sources: readonly ShardSource[], options: Shar
     throw new RepriseError('INVALID_ARGUMENT', `shards must name 1 to ${shardsMax} stores (got ${sources.length})`)
   }
   const newOperation = () => `shards ${randomUUID()}` as OperationId
-  const given = sources.map(({ name, open }, i) => new Shard(i, name, open))
+  const given = sources.map(({ name, open }, i) => new Shard(i, name, open, options.timers))
+  // One that would be made by a look is looked at as empty: what is refused leaves nothing behind.
+  const look = async (shard: Shard, i: number) => {
+    return !options.readOnly && sources[i]!.exists?.() === false ? null : await lookAt(shard)
+  }
   try {
-    let members = await Promise.all(given.map((shard) => lookAt(shard)))
+    let members = await Promise.all(given.map(look))
     // Somebody may have made the set between two looks. The mark comes last: whoever saw it now sees every number.
     if (lacksShard(members)) {
-      members = await Promise.all(given.map((shard, i) => (members[i] === null ? lookAt(shard) : members[i]!)))
+      members = await Promise.all(given.map((shard, i) => (members[i] === null ? look(shard, i) : members[i]!)))
     }
     const shards = await settle(sources, given, members, options.readOnly ?? false, newOperation)
     const store = new ShardedStore(new Places(shards, newOperation, options.place))
@@ -71,7 +79,8 @@ async function settle(
   )
   const away = given.find((_, i) => members[i] === 'away')
   // Nobody knows which numbers are left while one that may have its own does not answer.
-  if (away && (!arranged || members.includes(null))) {
+  const isWhole = members.some((member) => member !== null && member !== 'away' && member.isWhole)
+  if (away && (!arranged || !isWhole)) {
     const what = `shard ${away.index} (${away.name}) is away, and the set is not made yet`
     throw new RepriseError('STORE_UNREACHABLE', what)
   }

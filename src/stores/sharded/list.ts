@@ -51,7 +51,7 @@ export async function names(places: Places): Promise<readonly TimelineId[]> {
 /** One row for each worker, which has one on every shard. A shard that is away knows nothing new of anybody. */
 export async function workers(places: Places): Promise<WorkerRow[]> {
   const there = places.shards.filter((shard) => !shard.isAway)
-  const answers = await Promise.allSettled(there.map(async (shard) => await shard.ask((store) => store.workers())))
+  const answers = await Promise.allSettled(there.map((shard) => shard.askBriefly((store) => store.workers())))
   const lists = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []))
   const failed = answers.find((answer) => answer.status === 'rejected')
   if (lists.length === 0 && failed) throw failed.reason

@@ -71,7 +71,7 @@ export class Places {
   }
 
   /** In the order asked. A timeline that is not there: `shard` is where it would be made. */
-  async find(ids: readonly TimelineId[]): Promise<Found[]> {
+  async find(ids: readonly TimelineId[], how: 'ask' | 'askNow' = 'ask'): Promise<Found[]> {
     const found = new Array<Found>(ids.length)
     let open = ids.map((id, at) => ({ id, at, shard: this.guess(id), hops: 0 }))
     while (open.length > 0) {
@@ -79,7 +79,7 @@ export class Places {
       const further: typeof open = []
       await Promise.all(
         [...asked].map(async ([shard, some]) => {
-          const heads = await this.shards[shard]!.ask((store) => store.head(some.map(({ id }) => id)))
+          const heads = await this.shards[shard]![how]((store) => store.head(some.map(({ id }) => id)))
           for (const [i, one] of some.entries()) {
             const next = this.#follow(one.id, shard, heads[i] ?? null, one.hops)
             if (next === null) found[one.at] = { head: heads[i] ?? null, shard }
@@ -115,7 +115,7 @@ export class Places {
     let from = this.#home(id)
     for (let hops = 0; hops <= this.count; hops++) {
       if (from === to) return to
-      const [outcome] = await this.shards[from]!.ask((store) => store.commit([this.#signpost(id, to)]))
+      const [outcome] = await this.shards[from]!.askNow((store) => store.commit([this.#signpost(id, to)]))
       if (outcome?.ok !== false) return to
       const target = outcome.head && targetOf(outcome.head)
       if (target === null) return from

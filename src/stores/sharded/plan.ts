@@ -45,13 +45,13 @@ export async function plan(
   const quick = planAtOnce(places, commit)
   if (quick) return quick
   const { timeline } = commit.guard!
-  const [found] = await places.find([timeline])
+  const [found] = await places.find([timeline], 'askNow')
   const { head } = found!
   let { shard } = found!
   const isDecided = head !== null && (head.operation === commit.operation || head.epoch !== commit.guard!.epoch)
   const base = commit.take?.create?.base
   if (base && !head) {
-    const [parent] = await places.find([base.timeline])
+    const [parent] = await places.find([base.timeline], 'askNow')
     if (parent!.head) shard = await places.point(timeline, parent!.shard)
   }
   if (commit.branch && head && !isDecided) {

@@ -58,7 +58,7 @@ export class Relay {
       shards.map(async (shard, from) => {
         if (shard.isAway || count === 1) return
         const others = shards.filter(({ index }) => index !== from)
-        const heads = await shard.ask((store) => store.head(others.map(({ index }) => outboxFor(index))))
+        const heads = await shard.askNow((store) => store.head(others.map(({ index }) => outboxFor(index))))
         await Promise.all(
           others.map(({ index, isAway }, i) => ((heads[i]?.mail ?? 0) > 0 && !isAway ? this.carry(from, index) : null)),
         )
@@ -72,7 +72,7 @@ export class Relay {
     const mail = await Promise.all(
       shards.map(async (shard, from) => {
         const others = shards.filter(({ index }) => index !== from)
-        const heads = await shard.ask((store) => store.head(others.map(({ index }) => outboxFor(index))))
+        const heads = await shard.askNow((store) => store.head(others.map(({ index }) => outboxFor(index))))
         return heads.reduce((sum, head) => sum + (head?.mail ?? 0), 0)
       }),
     )
@@ -85,7 +85,7 @@ export class Relay {
     for (const [from, shard] of this.#places.shards.entries()) {
       for (const { index } of this.#places.shards) {
         if (index === from) continue
-        const { messages } = await shard.ask((store) => store.inbox(outboxFor(index), 1))
+        const { messages } = await shard.askNow((store) => store.inbox(outboxFor(index), 1))
         for (const { sentAt } of messages) oldest = Math.min(oldest ?? sentAt, sentAt)
       }
     }
@@ -96,13 +96,13 @@ export class Relay {
   async forward(shard: number, head: Head, target: number): Promise<void> {
     const { shards, newOperation } = this.#places
     const { timeline, epoch } = head
-    const { messages } = await shards[shard]!.ask((store) => store.inbox(timeline, atOnce))
+    const { messages } = await shards[shard]!.askNow((store) => store.inbox(timeline, atOnce))
     if (messages.length > 0) {
       const send = messages.map(({ sentAt: _, ...message }) => message)
-      await shards[target]!.ask((store) => store.commit([{ operation: newOperation(), guard: null, send }]))
+      await shards[target]!.askNow((store) => store.commit([{ operation: newOperation(), guard: null, send }]))
     }
     const consume = messages.map(({ id }) => id)
-    await shards[shard]!.ask((store) =>
+    await shards[shard]!.askNow((store) =>
       store.commit([{ operation: newOperation(), guard: { timeline, epoch }, consume, release: true }]),
     )
   }
@@ -122,7 +122,7 @@ export class Relay {
   async #carry(from: number, to: number): Promise<void> {
     const { shards, newOperation } = this.#places
     const timeline = outboxFor(to)
-    const ask = <T>(call: (store: Store) => T | Promise<T>) => Promise.resolve(shards[from]!.ask(call))
+    const ask = <T>(call: (store: Store) => T | Promise<T>) => Promise.resolve(shards[from]!.askNow(call))
     while (!this.#isClosed) {
       const [[head], { messages }] = await Promise.all([
         ask((store) => store.head([timeline])),
@@ -131,7 +131,7 @@ export class Relay {
       if (!head || messages.length === 0) return
       const send = messages.map(fromOutbox).filter((message) => !isOfShards(message.to))
       if (send.length > 0)
-        await shards[to]!.ask((store) => store.commit([{ operation: newOperation(), guard: null, send }]))
+        await shards[to]!.askNow((store) => store.commit([{ operation: newOperation(), guard: null, send }]))
       const consume = messages.map(({ id }) => id)
       // Refused: somebody else has carried some of them too. What is left is seen by the next look.
       await ask((store) =>

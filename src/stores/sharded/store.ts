@@ -48,6 +48,8 @@ export class ShardedStore implements Store {
   readonly #holds: Holds
   readonly #commits: Commits
   readonly #claims: Claims
+  /** Of this process, as it beat last. */
+  #worker: WorkerRecord | null = null
   #isClosed = false
 
   constructor(places: Places) {
@@ -56,6 +58,13 @@ export class ShardedStore implements Store {
     this.#holds = new Holds(places)
     this.#commits = new Commits(places, this.#holds, this.#relay)
     this.#claims = new Claims(places, this.#relay)
+    for (const shard of places.shards) {
+      // Nobody takes a worker for dead that could not show there that it lives.
+      shard.beforeBack(async (store) => {
+        if (this.#worker) await store.beat(this.#worker)
+      })
+      shard.onBack(() => void this.#relay.sweep().catch(() => undefined))
+    }
     this.blobs = guarded(new ShardedBlobs(places), () => this.#check())
   }
 
@@ -126,7 +135,8 @@ export class ShardedStore implements Store {
   }
 
   hasLostClaims(): boolean {
-    return this.#claims.lostOn.size > 0
+    // What was given by one that is away is looked for once it is back.
+    return [...this.#claims.lostOn].some((index) => !this.#places.shards[index]!.isAway)
   }
 
   async feed(after: FeedPosition, filter: FeedFilter, limit: number): Promise<FeedPage> {
@@ -172,6 +182,7 @@ export class ShardedStore implements Store {
   /** On every shard that is there. The time is the earliest of theirs: what counts as old is old everywhere. */
   async beat(worker: WorkerRecord): Promise<{ readonly ok: boolean; readonly now: number }> {
     this.#check()
+    this.#worker = worker
     const answers = await this.#everywhere((store) => store.beat(worker))
     // What another process left behind when it died is carried on, while nobody waits for it.
     void this.#relay.sweep().catch(() => undefined)
@@ -180,13 +191,17 @@ export class ShardedStore implements Store {
 
   async retire(ids: readonly WorkerId[]): Promise<void> {
     this.#check()
+    if (this.#worker && ids.includes(this.#worker.id)) this.#worker = null
     await this.#everywhere((store) => store.retire(ids))
   }
 
   listen(wake: (mayBeDue?: boolean) => void): () => void {
     this.#check()
     const ends: (() => void)[] = []
-    const waits = this.#places.shards.map((shard) => shard.whenOpen((store) => ends.push(store.listen(wake))))
+    const waits = this.#places.shards.flatMap((shard) => [
+      shard.whenOpen((store) => ends.push(store.listen(wake))),
+      shard.onBack(() => wake()),
+    ])
     return () => {
       for (const end of [...waits, ...ends]) end()
     }
@@ -246,7 +261,7 @@ export class ShardedStore implements Store {
     this.#check()
     const all = await this.#everywhere((store) => store.facts())
     const sizes = all.map(({ sizeBytes }) => sizeBytes)
-    const away = this.#places.shards.filter((shard) => shard.awaySince !== null)
+    const away = this.#places.shards.filter((shard) => shard.isAway)
     const kept = [...new Set(all.flatMap(({ keepsErased = [] }) => keepsErased))]
     return {
       kind: `sharded ${[...new Set(all.map(({ kind }) => kind))].join(' and ')}`,
@@ -255,7 +270,7 @@ export class ShardedStore implements Store {
       durability: {
         ...all[0]!.durability,
         shards: String(this.#places.count),
-        ...(away.length > 0 && { 'shards away': away.map(({ index, name }) => `${index} (${name})`).join(', ') }),
+        ...(away.length > 0 && { 'shards away': away.map(({ reason }) => reason!.message).join('; ') }),
       },
       isReadOnly: all.some(({ isReadOnly }) => isReadOnly),
       sizeBytes: sizes.some((size) => size === null) ? null : sizes.reduce<number>((sum, size) => sum + size!, 0),
@@ -302,7 +317,7 @@ export class ShardedStore implements Store {
     const { shards } = this.#places
     const there = shards.filter((shard) => !shard.isAway)
     const asked: readonly Shard[] = there.length > 0 ? there : shards
-    const answers = await Promise.allSettled(asked.map(async (shard) => await shard.ask(call)))
+    const answers = await Promise.allSettled(asked.map((shard) => shard.askBriefly(call)))
     const given = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []))
     for (const answer of answers) {
       if (answer.status === 'rejected' && (given.length === 0 || !isUnreachable(answer.reason))) throw answer.reason

@@ -45,7 +45,9 @@ export class TimelineState<State> implements Follower {
   readonly #isRestored: boolean
   #nextValue: State
   #nextLedger: EffectLedger
-  #pending: Entry[] = []
+  /** The array of whoever offered the first of them, until there are more. */
+  #pending: readonly Entry[] = none
+  #gathered: Entry[] | null = null
   /** Grows with every entry that is folded: what was captured before may have been changed since. */
   touches = 0
   /** Times the fold, where a policy goes by what it costs. */
@@ -129,7 +131,8 @@ export class TimelineState<State> implements Follower {
   begin(): void {
     this.#nextValue = this.#value
     this.#nextLedger = this.#ledger
-    this.#pending = []
+    this.#pending = none
+    this.#gathered = null
   }
 
   prepare(entries: readonly Entry[]): void {
@@ -144,7 +147,12 @@ export class TimelineState<State> implements Follower {
       this.#meter?.stop(startedAt, entries.length)
     }
     this.#nextLedger = ledger
-    this.#pending.push(...entries)
+    if (this.#pending.length === 0) this.#pending = entries
+    else {
+      this.#gathered ??= [...this.#pending]
+      for (const entry of entries) this.#gathered.push(entry)
+      this.#pending = this.#gathered
+    }
   }
 
   accept(): void {
@@ -156,7 +164,8 @@ export class TimelineState<State> implements Follower {
     } else this.#value = this.#nextValue
     this.#ledger = this.#nextLedger
     for (const entry of this.#pending) this.#follow(entry)
-    this.#pending = []
+    this.#pending = none
+    this.#gathered = null
   }
 
   discard(): void {
@@ -238,6 +247,8 @@ export class TimelineState<State> implements Follower {
     }
   }
 }
+
+const none: readonly never[] = []
 
 function goneOf(entry: Entry): Erased {
   const { timeline, seq, epoch, time } = entry

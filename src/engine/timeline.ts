@@ -23,6 +23,7 @@ import { erasureOf } from './recovery/erasures.ts'
 import type { Point } from './recovery/history.ts'
 import type { Recovered } from './recovery/recover.ts'
 import type { RecoveryReport } from './recovery/report.ts'
+import { Sealer } from './seal/seal.ts'
 import type { TimelineState } from './state.ts'
 
 export type { NewEntry } from './entry.ts'
@@ -362,7 +363,7 @@ export class OpenTimeline<State> {
       // Replay sees what the bytes say; so does the fold now, and what the caller does to its object later is its own affair.
       const { bytes, value } = codec.copy(entry.data)
       const { type, key, partOf } = entry
-      return { type, version, time: entry.time ?? time, key, partOf, data: bytes, value }
+      return { type, version, time: entry.time ?? time, key, partOf, data: bytes, lead: Sealer.bare, value }
     })
   }
 

@@ -54,7 +54,14 @@ export class Codec {
 
   /** @example codec.encode({ type: 'added', by: 2 }) */
   encode(value: unknown): Uint8Array {
-    return this.#with((encoder) => encoder.encode(value))
+    const encoder = this.#takeEncoder()
+    try {
+      return encoder.encode(value)
+    } catch (error) {
+      throw encodeError(error)
+    } finally {
+      this.#encoder = encoder
+    }
   }
 
   /**
@@ -71,23 +78,22 @@ export class Codec {
 
   /** The bytes, and what decoding them gives: a value of its own, that nobody else can change. */
   copy(value: unknown): { readonly bytes: Uint8Array; readonly value: unknown } {
-    return this.#with((encoder) => {
+    const encoder = this.#takeEncoder()
+    try {
       const bytes = encoder.encode(value, true)
       return { bytes, value: encoder.takeSimple() ?? this.decode(bytes) }
-    })
-  }
-
-  #with<Result>(work: (encoder: ValueEncoder) => Result): Result {
-    // Taken away while it works: a class codec may call this codec in the middle of a value.
-    const encoder = this.#encoder ?? new ValueEncoder(this.#byPrototype, this.#limits)
-    this.#encoder = null
-    try {
-      return work(encoder)
     } catch (error) {
       throw encodeError(error)
     } finally {
       this.#encoder = encoder
     }
+  }
+
+  /** Taken away while it works: a class codec may call this codec in the middle of a value. */
+  #takeEncoder(): ValueEncoder {
+    const encoder = this.#encoder ?? new ValueEncoder(this.#byPrototype, this.#limits)
+    this.#encoder = null
+    return encoder
   }
 
   /** @example codec.decode(codec.encode({ type: 'added', by: 2 })) // { by: 2, type: 'added' } */

@@ -50,7 +50,14 @@ export class Committer {
       ask: (commits) => this.#askOnce(commits),
       settle: (batch, outcomes, started) => this.#settle(batch, outcomes, started),
       insist: (batch, error) => this.#commitBatch(batch, { error }),
-      aside: (prepared) => void this.#commitAside({ ...prepared, commit: this.userCode.bound(prepared.commit) }),
+      aside: (prepared) => {
+        void this.#commitAside({
+          commit: this.userCode.bound(prepared.commit),
+          bytes: prepared.bytes,
+          settle: (outcome) => prepared.settle(outcome),
+          fail: (error) => prepared.fail(error),
+        })
+      },
       idle: () => this.#tellIdle(),
     }
   }

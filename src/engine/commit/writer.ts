@@ -4,12 +4,13 @@
 
 import { assert } from '../../core/assert.ts'
 import type { Digest, TimelineId } from '../../core/coordinate.ts'
-import { appendOperation, nonceBytes, packEntries } from '../../core/entry-run.ts'
+import { appendOperation, type EntryDraft, nonceBytes, packEntries } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Commit, EntryRun, Hash, Outcome, Refusal, Take } from '../../core/ports.ts'
 import type { Entry } from '../entry.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
 import { sealEntry } from '../seal/entries.ts'
+import type { Sealer } from '../seal/seal.ts'
 import type { CommitSource, PreparedCommit } from './batches.ts'
 import { sizeOf } from './committer.ts'
 
@@ -21,6 +22,8 @@ export interface Draft {
   readonly key: string | undefined
   readonly partOf: string | undefined
   readonly data: Uint8Array
+  /** That of an envelope that is neither compressed nor encrypted, so that one that needs no other is packed without a copy. */
+  readonly lead: typeof Sealer.bare
   /** What decoding the data gives, for the fold. */
   readonly value: unknown
 }
@@ -52,6 +55,13 @@ export interface Follower {
 export interface Asker {
   resolve(written: Written): void
   reject(error: unknown): void
+}
+
+/** A request on its way, and where its entries come to lie. */
+interface Taken {
+  readonly request: Request
+  readonly first: number
+  readonly count: number
 }
 
 interface Request {
@@ -185,9 +195,11 @@ export class Writer implements CommitSource {
   build(): PreparedCommit | null {
     if (this.#isUnderWay || this.#broken || this.#queue.length === 0) return null
     this.#follower.begin()
-    const taken: { request: Request; first: number; count: number }[] = []
-    const drafts: Draft[] = []
-    const entries: Entry[] = []
+    const taken: Taken[] = []
+    // Those of the first request, which is mostly the only one, are not copied; those of more are put together.
+    let drafts: readonly Draft[] = none
+    let entries: readonly Entry[] = none
+    let joined: { readonly drafts: Draft[]; readonly entries: Entry[] } | null = null
     const along = this.#queue[0]!.along
     let bytes = 0
     while (this.#queue.length > 0) {
@@ -207,11 +219,17 @@ export class Writer implements CommitSource {
         continue
       }
       taken.push({ request, first: this.#head.seq + 1 + drafts.length, count: fresh.length })
-      for (const draft of fresh) {
-        bytes += draft.data.length
-        drafts.push(draft)
+      for (const draft of fresh) bytes += draft.data.length
+      if (drafts.length === 0) {
+        drafts = fresh
+        entries = offered
+      } else {
+        joined ??= { drafts: [...drafts], entries: [...entries] }
+        for (const draft of fresh) joined.drafts.push(draft)
+        for (const entry of offered) joined.entries.push(entry)
+        drafts = joined.drafts
+        entries = joined.entries
       }
-      for (const entry of offered) entries.push(entry)
       if (along) break
     }
     if (taken.length === 0) return null
@@ -259,7 +277,7 @@ export class Writer implements CommitSource {
   }
 
   #prepare(
-    taken: readonly { request: Request; first: number; count: number }[],
+    taken: readonly Taken[],
     drafts: readonly Draft[],
     entries: readonly Entry[],
     along: CommitExtras | null,
@@ -279,13 +297,7 @@ export class Writer implements CommitSource {
         ? { operation: appendOperation(run.digest), guard, run }
         : { ...along, ...this.#taking(along), operation: newOperation(this.#kernel.random), guard, ...(run && { run }) }
     this.#isUnderWay = true
-    const bytes = sizeOf(commit)
-    return {
-      commit,
-      bytes,
-      settle: (outcome) => this.#settle(outcome, run, taken, entries, bytes),
-      fail: (error) => this.#fail(error, taken),
-    }
+    return new PreparedWrite(this, commit, run, taken, entries)
   }
 
   #taking(along: CommitExtras | null): Pick<Commit, 'take' | 'attributes'> {
@@ -302,18 +314,16 @@ export class Writer implements CommitSource {
   #pack(drafts: readonly Draft[]): EntryRun {
     const { hash, sealer, random } = this.#kernel
     const { seq, digest } = this.#head
-    const sealed = drafts.map((draft, i) => sealEntry(sealer, draft, digest, i, this.#compressAboveBytes))
+    const sealed: EntryDraft[] = []
+    for (let i = 0; i < drafts.length; i++) {
+      sealed.push(sealEntry(sealer, drafts[i]!, digest, i, this.#compressAboveBytes))
+    }
     const nonce = this.#take && !this.#kernel.planted.has('no-nonce') ? random.bytes(nonceBytes) : null
     return packEntries(hash, { before: digest, first: seq + 1, epoch: this.#nextEpoch, nonce }, sealed)
   }
 
-  #settle(
-    outcome: Outcome,
-    run: EntryRun | null,
-    taken: readonly { request: Request; first: number; count: number }[],
-    entries: readonly Entry[],
-    bytes: number,
-  ): void {
+  /** @internal */
+  settle(outcome: Outcome, { run, taken, entries, bytes }: PreparedWrite): void {
     this.#isUnderWay = false
     if (!outcome.ok) {
       this.#follower.discard()
@@ -329,21 +339,18 @@ export class Writer implements CommitSource {
     this.#take = null
     this.#isOwner = true
     if (run) {
-      const { seq } = this.#head
-      const isAsDecided = this.#orBreak(taken, () => {
-        assert(outcome.seq === seq + run.count, 'the head moves by what was appended')
+      try {
+        assert(outcome.seq === this.#head.seq + run.count, 'the head moves by what was appended')
         assert(outcome.epoch === epoch, 'what was appended lies under the epoch of its writer')
-      })
-      if (!isAsDecided) return
+      } catch (error) {
+        this.#breakOver(error, taken)
+        return
+      }
       this.#head = { seq: outcome.seq, epoch, digest: run.digest }
     } else if (isTaken) this.#head = { ...this.#head, epoch }
     if (isTaken) this.#onTaken()
-    const hasFollowed = this.#orBreak(taken, () => {
-      this.#follower.accept()
-      this.#kernel.worker.progressed(entries.length)
-    })
-    if (hasFollowed) {
-      this.#orBreak([], () => this.#onWritten(entries, bytes))
+    if (this.#follow(taken, entries)) {
+      this.#tell(entries, bytes)
       this.#resolveAll(taken, outcome.sqlResult)
     }
     if (this.#queue.length > 0 && !this.#broken) this.#kernel.committer.ready(this)
@@ -355,27 +362,41 @@ export class Writer implements CommitSource {
     return code === 'CONFLICT' && (isAppend || this.#take !== null)
   }
 
-  /** The entries are durable: where the state cannot follow, this handle must not be used further. */
-  #orBreak(taken: readonly { request: Request }[], work: () => void): boolean {
+  #follow(taken: readonly Taken[], entries: readonly Entry[]): boolean {
     try {
-      work()
+      this.#follower.accept()
+      this.#kernel.worker.progressed(entries.length)
       return true
     } catch (error) {
-      const failure = error instanceof RepriseError ? error : new RepriseError('FOLD_FAILED', String(error), {}, error)
-      for (const { request } of taken) this.#reject(request, failure)
-      this.break(failure)
+      this.#breakOver(error, taken)
       return false
     }
   }
 
-  #resolveAll(taken: readonly { request: Request; first: number; count: number }[], sqlResult: unknown): void {
+  #tell(entries: readonly Entry[], bytes: number): void {
+    try {
+      this.#onWritten(entries, bytes)
+    } catch (error) {
+      this.#breakOver(error, none)
+    }
+  }
+
+  /** The entries are durable: where the state cannot follow, this handle must not be used further. */
+  #breakOver(error: unknown, taken: readonly Taken[]): void {
+    const failure = error instanceof RepriseError ? error : new RepriseError('FOLD_FAILED', String(error), {}, error)
+    for (const { request } of taken) this.#reject(request, failure)
+    this.break(failure)
+  }
+
+  #resolveAll(taken: readonly Taken[], sqlResult: unknown): void {
     for (const { request, first, count } of taken) {
       this.#kernel.committer.leave()
       request.asker.resolve({ first, count, isDuplicate: request.drafts.length > 0 && count === 0, sqlResult })
     }
   }
 
-  #fail(error: unknown, taken: readonly { request: Request }[]): void {
+  /** @internal */
+  fail(error: unknown, taken: readonly Taken[]): void {
     this.#isUnderWay = false
     this.#follower.discard()
     for (const { request } of taken) this.#reject(request, error)
@@ -388,6 +409,41 @@ export class Writer implements CommitSource {
     request.asker.reject(error)
   }
 }
+
+/** One object per commit, and no functions of its own: a thousand of them are alive at once, and the collector copies them. */
+class PreparedWrite implements PreparedCommit {
+  readonly commit: Commit
+  readonly bytes: number
+  readonly run: EntryRun | null
+  readonly taken: readonly Taken[]
+  readonly entries: readonly Entry[]
+  readonly #writer: Writer
+
+  constructor(
+    writer: Writer,
+    commit: Commit,
+    run: EntryRun | null,
+    taken: readonly Taken[],
+    entries: readonly Entry[],
+  ) {
+    this.#writer = writer
+    this.commit = commit
+    this.bytes = sizeOf(commit)
+    this.run = run
+    this.taken = taken
+    this.entries = entries
+  }
+
+  settle(outcome: Outcome): void {
+    this.#writer.settle(outcome, this)
+  }
+
+  fail(error: unknown): void {
+    this.#writer.fail(error, this.taken)
+  }
+}
+
+const none: readonly never[] = []
 
 export function refusalError(timeline: string, outcome: Extract<Outcome, { ok: false }>): RepriseError {
   const { code, reason, head, cause } = outcome

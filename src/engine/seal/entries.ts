@@ -20,16 +20,18 @@ export function entryContext(before: Digest, index: number): Uint8Array {
   return context
 }
 
-/** `data` of the entry is encoded, and not sealed yet. */
+/** `data` of the entry is encoded, and not sealed yet. One that has the lead of a bare envelope is used as it is, if it may be. */
 export function sealEntry(
   sealer: Sealer,
-  entry: Omit<EntryDraft, 'lead' | 'isHeadInside'>,
+  entry: Omit<EntryDraft, 'isHeadInside'>,
   before: Digest,
   index: number,
   aboveBytes?: number,
 ): EntryDraft {
   const { type, version, time, key, data } = entry
-  if (sealer.isBare(data, aboveBytes)) return { type, version, time, key, lead: Sealer.bare, data }
+  if (sealer.isBare(data, aboveBytes)) {
+    return entry.lead === Sealer.bare ? entry : { type, version, time, key, lead: Sealer.bare, data }
+  }
   // Only encryption looks at the context.
   if (sealer.keyId === null) {
     return { type, version, time, key, data: sealer.seal(data, noContext, aboveBytes) }

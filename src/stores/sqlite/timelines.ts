@@ -4,6 +4,7 @@
 import { crc32 } from 'node:zlib'
 import { assert } from '../../core/assert.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
+import type { Writable } from '../../core/writable.ts'
 import { type Attributes, decodeAttributes, encodeAttributes, searchValue } from './attributes.ts'
 import type { Connection } from './connection.ts'
 import type { SqlRow, SqlValue } from './driver.ts'
@@ -43,6 +44,7 @@ export interface TimelineRow {
 export interface Timeline {
   readonly tid: number
   readonly name: TimelineId
+  /** Only `advance` changes it, and nothing else of a timeline that is kept. */
   readonly head: HeadState
   readonly row: TimelineRow
   /** What its mail, checkpoints, cursors and forks add up to. */
@@ -207,10 +209,21 @@ export class Timelines {
     return this.#byName.get(name)
   }
 
-  /** It was appended to, and is durable: its head will be written later. */
-  putUnsettled(timeline: Timeline): void {
-    this.#keep(timeline)
-    this.#behind.add(timeline.tid)
+  /**
+   * Kept ones were appended to, which is durable: their heads will be written later. Changed in place: to keep a new timeline
+   * costs as much as to pack its entry.
+   */
+  advance(timelines: readonly Timeline[], heads: readonly HeadState[]): void {
+    for (let i = 0; i < timelines.length; i++) {
+      const timeline: Writable<Timeline> = timelines[i]!
+      timeline.head = heads[i]!
+      this.#behind.add(timeline.tid)
+    }
+  }
+
+  /** How many heads are behind. */
+  get behindCount(): number {
+    return this.#behind.size
   }
 
   rename(timeline: Timeline, name: TimelineId): void {

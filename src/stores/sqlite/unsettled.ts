@@ -15,7 +15,16 @@ import { type Frame, readFrames, unsettledTime } from './log-row.ts'
 
 /** After so many rows, or so many bytes in them, heads are written. */
 export const unsettledRowsMax = 256
-export const unsettledBytesMax = 256 * 1024
+const unsettledBytesMin = 1024 * 1024
+const unsettledBytesMax = 8 * 1024 * 1024
+/** To write a head costs about as much as to append so many bytes: it should not happen much more often. */
+const bytesPerHead = 4096
+
+/** Whether heads are due, so many of them being behind. What is unsettled is read by whoever comes next, so it has a bound. */
+export function areHeadsDue(rows: number, bytes: number, headsBehind: number): boolean {
+  const bytesDue = Math.min(unsettledBytesMax, Math.max(unsettledBytesMin, headsBehind * bytesPerHead))
+  return rows >= unsettledRowsMax || bytes >= bytesDue
+}
 
 export interface UnsettledRun {
   readonly position: number

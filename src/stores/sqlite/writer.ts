@@ -25,7 +25,7 @@ import { retryBusy } from './retry.ts'
 import { sweep } from './sweep.ts'
 import { checkTexts } from './texts.ts'
 import { lost, TransactionSql } from './transaction-sql.ts'
-import { unsettledBytesMax, unsettledRowsMax } from './unsettled.ts'
+import { areHeadsDue } from './unsettled.ts'
 import { WriteLock } from './write-lock.ts'
 import { Writing } from './writing.ts'
 
@@ -127,7 +127,7 @@ export class Writer {
 
   /** Null: not this way. The end of the log is the guard, in the statement: if anybody else has written, it has moved. */
   #appendUnsettled(commits: readonly Commit[]): Outcome[] | null {
-    const isDue = this.#unsettledRows >= unsettledRowsMax || this.#unsettledBytes >= unsettledBytesMax
+    const isDue = areHeadsDue(this.#unsettledRows, this.#unsettledBytes, this.#writing.timelines.behindCount)
     if (isDue || this.#lastPosition === unknown || !this.#writeLock.isFree) return null
     const position = this.#lastPosition + 1
     const now = this.#options.clock()
@@ -142,7 +142,7 @@ export class Writer {
       if (isNotTheEnd(error)) return null
       throw toStoreError(error, 'commit to', this.#options.file)
     }
-    for (const timeline of plan.timelines) this.#writing.timelines.putUnsettled(timeline)
+    this.#writing.timelines.advance(plan.timelines, plan.heads)
     this.#writing.unsettled.advance(position)
     this.#noteAnchors(plan.frames, position)
     this.#unsettledRows += 1

@@ -10,6 +10,7 @@ import { queue, workflow } from '../dist/layers/workflow/index.js'
 import { openPostgres } from '../dist/stores/postgres/index.js'
 import { openSqlite } from '../dist/stores/sqlite/index.js'
 import { longestStall } from './measure.mjs'
+import { costByProcesses } from './support/processes.mjs'
 import { serverCpu } from './support/server-cpu.mjs'
 import { bareSqlite, benchPostgres, temporaryFolder } from './support/stores.mjs'
 
@@ -163,6 +164,24 @@ async function claimersRun() {
   const [one, two, four] = [await claimTogether(1), await claimTogether(2), await claimTogether(4)]
   if (one === null) return { skip: 'the processes of the server cannot be seen' }
   return { value: four / one, details: { msAt1: one, msAt2: two, msAt4: four } }
+}
+
+/** Processor time per run of all processes and the server together. */
+function byProcesses(how) {
+  return async ({ index }) => {
+    const at = async (processes) =>
+      await costByProcesses(server.url, { processes, each: times(500), how, namespace: `${how}-${index}-${processes}` })
+    const [one, two, four] = [await at(1), await at(2), await at(4)]
+    if (one === null) return { skip: 'the processes of the server cannot be seen' }
+    const details = {
+      msAt1: one.ms,
+      msAt2: two.ms,
+      msAt4: four.ms,
+      serverMsAt1: one.serverMs,
+      serverMsAt4: four.serverMs,
+    }
+    return { value: four.ms / one.ms, details }
+  }
 }
 
 const log = timeline('log', {
@@ -424,6 +443,24 @@ export const benches = [
     setup: startServer,
     teardown: async () => await server?.stop(),
     run: claimersRun,
+  },
+  {
+    name: 'runs-by-processes-postgres',
+    unit: '× per run',
+    target: { valueMax: 1.5 },
+    note: 'processor time of server, workers and the process that enters runs, with four workers that claim over one',
+    setup: startServer,
+    teardown: async () => await server?.stop(),
+    run: byProcesses('claimed'),
+  },
+  {
+    name: 'own-runs-by-processes-postgres',
+    unit: '× per run',
+    target: { valueMax: 1.5 },
+    note: 'the same with processes that run what they start',
+    setup: startServer,
+    teardown: async () => await server?.stop(),
+    run: byProcesses('own'),
   },
   {
     name: 'open-timelines',

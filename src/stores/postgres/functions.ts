@@ -1,7 +1,7 @@
 // Functions that live in the database, so that a whole batch is one round trip and its statements are planned once a
 // connection. This file: the small ones, and the two that append (the hot path). commit-function.ts has the rest.
 
-import { dueSince, isFree, schemaVersion } from './tables.ts'
+import { schemaVersion } from './tables.ts'
 
 /** @example functionName('"reprise"', 'append_one') // '"reprise".append_one_v2' */
 export function functionName(s: string, name: string): string {
@@ -212,79 +212,6 @@ CREATE FUNCTION ${f('steady')}(p_text text, p_values text[]) RETURNS SETOF recor
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
   RETURN QUERY EXECUTE p_text USING p_values;
-END $$;
-
--- Takes what is due and nobody has, in the order of its index: neither those that sleep nor those at work are looked at, and
--- only as many as are wanted. Rows that another claim has locked are passed over. Level by level, since those of a higher
--- priority that sleep would be in the way. What a dead worker owns comes by the index of owners; an owner may have changed
--- between the picture we picked from and the lock, so it is looked at again.
-CREATE FUNCTION ${f('claim')}(
-  p_ns integer, p_worker text, p_queues text[], p_except text[], p_limit integer
-) RETURNS SETOF bigint LANGUAGE plpgsql ${steadyPlans} SET enable_sort = off AS $$
-DECLARE
-  v_now double precision := ${nowMs};
-  v_queue text;
-  v_level double precision;
-  v_owner text;
-  v_dead text[] := '{}';
-  v_some bigint[];
-  v_found bigint[] := '{}';
-  v_count integer;
-BEGIN
-  IF EXISTS (SELECT 1 FROM ${s}.worker w WHERE w.ns = p_ns AND w.id = p_worker AND w.retired_at IS NOT NULL) THEN
-    PERFORM ${f('refuse')}('WORKER_RETIRED', format('worker %s was declared dead', p_worker));
-  END IF;
-  FOR v_queue IN SELECT DISTINCT q FROM unnest(p_queues) q LOOP
-    v_level := 'Infinity';
-    v_count := 0;
-    LOOP
-      SELECT t.priority INTO v_level FROM ${s}.timeline t
-      WHERE t.ns = p_ns AND t.queue = v_queue AND t.priority < v_level AND ${isFree('t')}
-      ORDER BY t.priority DESC LIMIT 1;
-      EXIT WHEN NOT FOUND;
-      SELECT array_agg(x.tid) INTO v_some FROM (
-        SELECT t.tid FROM ${s}.timeline t
-        WHERE t.ns = p_ns AND t.queue = v_queue AND t.priority = v_level AND ${dueSince('t')} <= v_now AND ${isFree('t')}
-          AND t.id <> ALL (p_except)
-        ORDER BY ${dueSince('t')}, t.id LIMIT p_limit - v_count
-        FOR NO KEY UPDATE SKIP LOCKED
-      ) x;
-      v_found := v_found || v_some;
-      v_count := v_count + coalesce(cardinality(v_some), 0);
-      EXIT WHEN v_count >= p_limit;
-    END LOOP;
-  END LOOP;
-  v_owner := '';
-  LOOP
-    SELECT t.owner INTO v_owner FROM ${s}.timeline t
-    WHERE t.ns = p_ns AND t.owner IS NOT NULL AND t.owner > v_owner ORDER BY t.owner LIMIT 1;
-    EXIT WHEN NOT FOUND;
-    CONTINUE WHEN v_owner = p_worker;
-    IF NOT EXISTS (SELECT 1 FROM ${s}.worker w WHERE w.ns = p_ns AND w.id = v_owner AND ${isAlive('v_now')}) THEN
-      v_dead := v_dead || v_owner;
-    END IF;
-  END LOOP;
-  IF cardinality(v_dead) > 0 THEN
-    SELECT array_agg(x.tid) INTO v_some FROM (
-      SELECT t.tid FROM ${s}.timeline t
-      WHERE t.ns = p_ns AND t.owner = ANY (v_dead) AND t.owner IS NOT NULL AND t.queue = ANY (p_queues)
-        AND ${dueSince('t')} <= v_now AND NOT t.is_stub AND t.id <> ALL (p_except)
-      ORDER BY t.priority DESC, ${dueSince('t')}, t.id LIMIT p_limit
-      FOR NO KEY UPDATE SKIP LOCKED
-    ) x;
-    v_found := v_found || v_some;
-  END IF;
-  IF cardinality(v_found) > p_limit THEN
-    SELECT array_agg(x.tid) INTO v_found FROM (
-      SELECT t.tid FROM ${s}.timeline t WHERE t.tid = ANY (v_found)
-      ORDER BY t.priority DESC, ${dueSince('t')}, t.id LIMIT p_limit
-    ) x;
-  END IF;
-  RETURN QUERY
-    UPDATE ${s}.timeline t SET epoch = t.epoch + 1, owner = p_worker, updated_at = v_now
-    WHERE t.tid = ANY (v_found) AND (t.mail > 0 OR t.wakeup <= v_now) AND (t.owner IS NULL OR NOT EXISTS (
-      SELECT 1 FROM ${s}.worker w WHERE w.ns = t.ns AND w.id = t.owner AND ${isAlive('v_now')}))
-    RETURNING t.tid;
 END $$;
 `
 }

@@ -119,6 +119,11 @@ export function toInbox(rows: readonly InboxRow[], to: TimelineId): Inbox {
 export const manifestColumns = `id, seq, epoch, digest, body, body_digest, base_id, created_at, trigger, label, is_pinned,
   fold_version, total_bytes, added_bytes, verified_at, invalid, drilled_at, drill`
 
+/** What manifestColumns are, for a function that gives records. */
+export const manifestRecord = `id text, seq bigint, epoch bigint, digest bytea, body bytea, body_digest bytea, base_id text,
+  created_at double precision, trigger text, label text, is_pinned boolean, fold_version text, total_bytes double precision,
+  added_bytes double precision, verified_at double precision, invalid text, drilled_at double precision, drill text`
+
 export interface ManifestRow {
   readonly id: string
   readonly seq: number

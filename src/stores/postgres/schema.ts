@@ -5,6 +5,7 @@ import { RepriseError } from '../../core/errors.ts'
 import { createCommitFunction } from './commit-function.ts'
 import type { Connections, RunSql } from './connect.ts'
 import { createFunctions, dropFunctions } from './functions.ts'
+import { createReadFunctions } from './read-functions.ts'
 import { createTables, schemaVersion, upgradeTables } from './tables.ts'
 
 /** @example quoteSchema('reprise') // '"reprise"' */
@@ -78,7 +79,7 @@ async function migrate(connections: Connections, s: string): Promise<void> {
     if (version === schemaVersion) return
     if (version === 0) await makeTables(run, s)
     else await run(upgradeTables(s, version) + dropFunctions(s, version))
-    await run(createFunctions(s) + createCommitFunction(s))
+    await run(createFunctions(s) + createReadFunctions(s) + createCommitFunction(s))
     await run(`UPDATE ${s}.meta SET version = ${schemaVersion}`)
   }
   await connections.transaction('making the schema', work, migrateTimeoutMs)

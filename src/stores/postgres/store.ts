@@ -39,6 +39,7 @@ import { readFeed } from './feed.ts'
 import { functionName, statementMs } from './functions.ts'
 import type { Bell } from './listen.ts'
 import type { Presence } from './presence.ts'
+import { type Reading, readCatalogs, readHistories } from './read.ts'
 import { mendLines, replaceRuns, rewrite } from './rewrite.ts'
 import {
   type CursorDbRow,
@@ -47,20 +48,15 @@ import {
   headRecord,
   headTables,
   type InboxRow,
-  type ManifestRow,
-  manifestColumns,
-  type RunRow,
   toCursor,
   toHead,
   toInbox,
-  toManifest,
-  toRun,
 } from './rows.ts'
 import { scrub } from './scrub.ts'
 import type { Session } from './session.ts'
-import { dueSince } from './tables.ts'
 import { escapeText, isStorable } from './text.ts'
 import { timelinesQuery } from './timelines.ts'
+import { Together } from './together.ts'
 import { queryUser } from './user-query.ts'
 import { beat, listWorkers, retire, tidy } from './workers.ts'
 import { LastRuns } from './write.ts'
@@ -77,7 +73,6 @@ export interface StoreParts {
   readonly isRelaxed: boolean
 }
 
-const readRunsMax = 1000
 /** Longer memory would only spare a slower commit. */
 const lastRunsMax = 10_000
 
@@ -94,6 +89,8 @@ export class PostgresStore implements Store {
   readonly #isRelaxed: boolean
   #notDurable: RepriseError | null = null
   readonly #lastRuns = new LastRuns(lastRunsMax)
+  readonly #reads: Together<Reading, EntryRun[]>
+  readonly #catalogs: Together<TimelineId, ManifestRecord[]>
 
   constructor({ connections, session, bell, presence, schema, namespace, location, isRelaxed }: StoreParts) {
     this.#isRelaxed = isRelaxed
@@ -105,6 +102,8 @@ export class PostgresStore implements Store {
     this.#ns = namespace
     this.#location = location
     this.blobs = postgresBlobs(connections, schema, namespace)
+    this.#reads = new Together((asked) => readHistories(connections, schema, namespace, asked))
+    this.#catalogs = new Together((asked) => readCatalogs(connections, schema, namespace, asked))
   }
 
   async commit(commits: readonly Commit[]): Promise<Outcome[]> {
@@ -135,22 +134,7 @@ export class PostgresStore implements Store {
   async read(timeline: TimelineId, after: number, bytesMax: number): Promise<EntryRun[]> {
     this.#connections.checkOpen()
     if (!isStorable(timeline)) return []
-    // The first of them may begin at or below `after`: it is the one before those that begin above.
-    const run = `${this.#s}.run`
-    const text = `WITH h AS MATERIALIZED (SELECT tid FROM ${this.#s}.timeline WHERE ns = $1[1]::integer AND id = $1[2])
-      SELECT x.first, x.last, r.digest, r.bytes FROM (
-        SELECT tid, first, last, row_number() OVER w AS n, sum(size) OVER w AS size
-        FROM (SELECT tid, first, last, octet_length(bytes) AS size FROM ${run}
-          WHERE tid = (SELECT tid FROM h) AND last > $1[3]::bigint AND first >= coalesce((SELECT b.first FROM ${run} b
-            WHERE b.tid = (SELECT tid FROM h) AND b.first <= $1[3]::bigint ORDER BY b.first DESC LIMIT 1), $1[3]::bigint)
-          ORDER BY first LIMIT ${readRunsMax}) s
-        WINDOW w AS (ORDER BY first)
-      ) x CROSS JOIN LATERAL (SELECT digest, bytes FROM ${run} WHERE tid = x.tid AND first = x.first LIMIT 1) r
-      WHERE x.n = 1 OR x.size <= $1[4]::numeric ORDER BY x.first`
-    const columns = 'first bigint, last bigint, digest bytea, bytes bytea'
-    const values = [String(this.#ns), timeline, String(after), String(bytesMax)]
-    const rows = await this.#connections.steadyRows<RunRow>(this.#s, text, columns, values, 'read')
-    return rows.map(toRun)
+    return this.#reads.answer({ timeline, after, bytesMax })
   }
 
   async head(timelines: readonly TimelineId[]): Promise<(Head | null)[]> {
@@ -184,12 +168,8 @@ export class PostgresStore implements Store {
   async claim({ worker, queues, limit, except = [] }: ClaimRequest): Promise<Head[]> {
     this.#connections.checkOpen()
     const values = [this.#ns, escapeText(worker), queues.map(escapeText), except.filter(isStorable), Math.max(0, limit)]
-    const claimed = `SELECT ${functionName(this.#s, 'claim')}($1, $2, $3, $4, $5) AS tid`
-    const taken = await this.#connections.rows<{ tid: number }>(claimed, values, 'unsafe', 'claim')
-    if (taken.length === 0) return []
-    const text = `SELECT ${headColumns} FROM ${headTables(this.#s)} WHERE t.tid = ANY ($1::bigint[])
-      ORDER BY t.priority DESC, ${dueSince('t')}, t.id`
-    const rows = await this.#connections.rows<HeadRow>(text, [taken.map(({ tid }) => tid)], 'safe', 'claimed')
+    const text = `SELECT * FROM ${functionName(this.#s, 'claim')}($1, $2, $3, $4, $5)`
+    const rows = await this.#connections.rows<HeadRow>(text, values, 'unsafe', 'claim')
     return rows.map(toHead)
   }
 
@@ -213,10 +193,7 @@ export class PostgresStore implements Store {
   async checkpoints(timeline: TimelineId): Promise<ManifestRecord[]> {
     this.#connections.checkOpen()
     if (!isStorable(timeline)) return []
-    const text = `SELECT ${manifestColumns} FROM ${this.#s}.manifest
-      WHERE tid = (SELECT tid FROM ${this.#s}.timeline WHERE ns = $1 AND id = $2) ORDER BY seq DESC, ord DESC`
-    const rows = await this.#connections.rows<ManifestRow>(text, [this.#ns, timeline], 'safe', 'checkpoints')
-    return rows.map(toManifest)
+    return this.#catalogs.answer(timeline)
   }
 
   query(query: SqlQuery): Promise<Record<string, unknown>[]> {

@@ -1,0 +1,126 @@
+// What a worker asks for most: timelines that are due, with their heads, and then the history and the catalog of each. Those of
+// one moment are asked for together (together.ts), so the functions take many timelines; their plans are kept, which spares the
+// server more than the reading itself.
+
+import { functionName, isAlive, nowMs, steadyPlans } from './functions.ts'
+import { headColumns, headRecord, headTables, manifestColumns, manifestRecord } from './rows.ts'
+import { dueSince, isFree } from './tables.ts'
+
+/** Runs of one timeline in one answer. */
+const readRunsMax = 1000
+
+export function createReadFunctions(s: string): string {
+  const f = (name: string) => functionName(s, name)
+  const run = `${s}.run`
+  return `
+-- Takes what is due and nobody has, in the order of its index: neither those that sleep nor those at work are looked at, and
+-- only as many as are wanted. Rows that another claim has locked are passed over. Level by level, since those of a higher
+-- priority that sleep would be in the way. What a dead worker owns comes by the index of owners; an owner may have changed
+-- between the picture we picked from and the lock, so it is looked at again.
+CREATE FUNCTION ${f('claim')}(
+  p_ns integer, p_worker text, p_queues text[], p_except text[], p_limit integer
+) RETURNS TABLE (${headRecord}) LANGUAGE plpgsql ${steadyPlans} SET enable_sort = off AS $$
+#variable_conflict use_column
+DECLARE
+  v_now double precision := ${nowMs};
+  v_queue text;
+  v_level double precision;
+  v_owner text;
+  v_dead text[] := '{}';
+  v_some bigint[];
+  v_found bigint[] := '{}';
+  v_count integer;
+BEGIN
+  IF EXISTS (SELECT 1 FROM ${s}.worker w WHERE w.ns = p_ns AND w.id = p_worker AND w.retired_at IS NOT NULL) THEN
+    PERFORM ${f('refuse')}('WORKER_RETIRED', format('worker %s was declared dead', p_worker));
+  END IF;
+  FOR v_queue IN SELECT DISTINCT q FROM unnest(p_queues) q LOOP
+    v_level := 'Infinity';
+    v_count := 0;
+    LOOP
+      SELECT t.priority INTO v_level FROM ${s}.timeline t
+      WHERE t.ns = p_ns AND t.queue = v_queue AND t.priority < v_level AND ${isFree('t')}
+      ORDER BY t.priority DESC LIMIT 1;
+      EXIT WHEN NOT FOUND;
+      SELECT array_agg(x.tid) INTO v_some FROM (
+        SELECT t.tid FROM ${s}.timeline t
+        WHERE t.ns = p_ns AND t.queue = v_queue AND t.priority = v_level AND ${dueSince('t')} <= v_now AND ${isFree('t')}
+          AND t.id <> ALL (p_except)
+        ORDER BY ${dueSince('t')}, t.id LIMIT p_limit - v_count
+        FOR NO KEY UPDATE SKIP LOCKED
+      ) x;
+      v_found := v_found || v_some;
+      v_count := v_count + coalesce(cardinality(v_some), 0);
+      EXIT WHEN v_count >= p_limit;
+    END LOOP;
+  END LOOP;
+  v_owner := '';
+  LOOP
+    SELECT t.owner INTO v_owner FROM ${s}.timeline t
+    WHERE t.ns = p_ns AND t.owner IS NOT NULL AND t.owner > v_owner ORDER BY t.owner LIMIT 1;
+    EXIT WHEN NOT FOUND;
+    CONTINUE WHEN v_owner = p_worker;
+    IF NOT EXISTS (SELECT 1 FROM ${s}.worker w WHERE w.ns = p_ns AND w.id = v_owner AND ${isAlive('v_now')}) THEN
+      v_dead := v_dead || v_owner;
+    END IF;
+  END LOOP;
+  IF cardinality(v_dead) > 0 THEN
+    SELECT array_agg(x.tid) INTO v_some FROM (
+      SELECT t.tid FROM ${s}.timeline t
+      WHERE t.ns = p_ns AND t.owner = ANY (v_dead) AND t.owner IS NOT NULL AND t.queue = ANY (p_queues)
+        AND ${dueSince('t')} <= v_now AND NOT t.is_stub AND t.id <> ALL (p_except)
+      ORDER BY t.priority DESC, ${dueSince('t')}, t.id LIMIT p_limit
+      FOR NO KEY UPDATE SKIP LOCKED
+    ) x;
+    v_found := v_found || v_some;
+  END IF;
+  IF cardinality(v_found) > p_limit THEN
+    SELECT array_agg(x.tid) INTO v_found FROM (
+      SELECT t.tid FROM ${s}.timeline t WHERE t.tid = ANY (v_found)
+      ORDER BY t.priority DESC, ${dueSince('t')}, t.id LIMIT p_limit
+    ) x;
+  END IF;
+  WITH taken AS (
+    UPDATE ${s}.timeline t SET epoch = t.epoch + 1, owner = p_worker, updated_at = v_now
+    WHERE t.tid = ANY (v_found) AND (t.mail > 0 OR t.wakeup <= v_now) AND (t.owner IS NULL OR NOT EXISTS (
+      SELECT 1 FROM ${s}.worker w WHERE w.ns = t.ns AND w.id = t.owner AND ${isAlive('v_now')}))
+    RETURNING t.tid
+  ) SELECT array_agg(x.tid) INTO v_found FROM taken x;
+  RETURN QUERY SELECT ${headColumns} FROM ${headTables(s)} WHERE t.tid = ANY (v_found)
+    ORDER BY t.priority DESC, ${dueSince('t')}, t.id;
+END $$;
+
+-- Runs of each timeline above what it is asked for, up to about so many bytes. The first of them may begin at or below: it is
+-- the one before those that begin above.
+CREATE FUNCTION ${f('read')}(p_ns integer, p_ids text[], p_afters bigint[], p_bytes numeric[])
+RETURNS TABLE (n bigint, first bigint, last bigint, digest bytea, bytes bytea)
+LANGUAGE plpgsql STABLE ${steadyPlans} AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY SELECT k.n, x.first, x.last, r.digest, r.bytes
+  FROM unnest(p_ids, p_afters, p_bytes) WITH ORDINALITY AS k(id, after, bytes, n)
+  CROSS JOIN LATERAL (SELECT t.tid FROM ${s}.timeline t WHERE t.ns = p_ns AND t.id = k.id LIMIT 1) h
+  CROSS JOIN LATERAL (
+    SELECT y.first, y.last, row_number() OVER w AS n, sum(y.size) OVER w AS size
+    FROM (
+      SELECT a.first, a.last, octet_length(a.bytes) AS size FROM ${run} a
+      WHERE a.tid = h.tid AND a.last > k.after AND a.first >= coalesce(
+        (SELECT b.first FROM ${run} b WHERE b.tid = h.tid AND b.first <= k.after ORDER BY b.first DESC LIMIT 1), k.after)
+      ORDER BY a.first LIMIT ${readRunsMax}
+    ) y WINDOW w AS (ORDER BY y.first)
+  ) x
+  CROSS JOIN LATERAL (SELECT z.digest, z.bytes FROM ${run} z WHERE z.tid = h.tid AND z.first = x.first LIMIT 1) r
+  WHERE x.n = 1 OR x.size <= k.bytes ORDER BY k.n, x.first;
+END $$;
+
+CREATE FUNCTION ${f('catalogs')}(p_ns integer, p_ids text[]) RETURNS TABLE (n bigint, ${manifestRecord})
+LANGUAGE plpgsql STABLE ${steadyPlans} AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY SELECT k.n, ${manifestColumns.replaceAll(/\b([a-z_]+)\b/g, 'm.$1')}
+  FROM unnest(p_ids) WITH ORDINALITY AS k(id, n)
+  CROSS JOIN LATERAL (SELECT t.tid FROM ${s}.timeline t WHERE t.ns = p_ns AND t.id = k.id LIMIT 1) h
+  CROSS JOIN LATERAL (SELECT x.* FROM ${s}.manifest x WHERE x.tid = h.tid) m ORDER BY k.n, m.seq DESC, m.ord DESC;
+END $$;
+`
+}

@@ -1,0 +1,53 @@
+// Histories and catalogs of many timelines, in one statement each.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import type { EntryRun, ManifestRecord } from '../../core/ports.ts'
+import type { Connections } from './connect.ts'
+import { functionName } from './functions.ts'
+import { type ManifestRow, type RunRow, toManifest, toRun } from './rows.ts'
+
+export interface Reading {
+  readonly timeline: TimelineId
+  readonly after: number
+  readonly bytesMax: number
+}
+
+/** Of all that are read together, so that a crowd with long histories does not fill the memory. Each has at least one run. */
+const bytesTogether = 16 * 1024 * 1024
+
+export async function readHistories(
+  connections: Connections,
+  s: string,
+  ns: number,
+  asked: readonly Reading[],
+): Promise<EntryRun[][]> {
+  const share = asked.length === 1 ? Number.POSITIVE_INFINITY : bytesTogether / asked.length
+  const values = [
+    ns,
+    asked.map(({ timeline }) => timeline),
+    asked.map(({ after }) => after),
+    asked.map(({ bytesMax }) => Math.min(bytesMax, share)),
+  ]
+  const text = `SELECT * FROM ${functionName(s, 'read')}($1, $2, $3, $4)`
+  return byAsker(asked.length, await connections.rows<Numbered<RunRow>>(text, values, 'safe', 'read'), toRun)
+}
+
+export async function readCatalogs(
+  connections: Connections,
+  s: string,
+  ns: number,
+  asked: readonly TimelineId[],
+): Promise<ManifestRecord[][]> {
+  const text = `SELECT * FROM ${functionName(s, 'catalogs')}($1, $2)`
+  const rows = await connections.rows<Numbered<ManifestRow>>(text, [ns, asked], 'safe', 'checkpoints')
+  return byAsker(asked.length, rows, toManifest)
+}
+
+/** `n`: whose row it is, from 1. */
+type Numbered<Row> = Row & { readonly n: number }
+
+function byAsker<Row, Value>(count: number, rows: readonly Numbered<Row>[], toValue: (row: Row) => Value): Value[][] {
+  const answers: Value[][] = Array.from({ length: count }, () => [])
+  for (const row of rows) answers[row.n - 1]!.push(toValue(row))
+  return answers
+}

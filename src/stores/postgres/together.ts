@@ -1,0 +1,54 @@
+// Questions of one moment, asked together: while as many statements are under way as may be, those who come gather, and the next
+// statement takes them all. One who comes alone does not wait. What one of a crowd asks for costs a fraction of a statement.
+
+export class Together<Ask, Answer> {
+  readonly #ask: (asks: readonly Ask[]) => Promise<readonly Answer[]>
+  #waiting: Waiting<Ask, Answer>[] = []
+  #underWay = 0
+  #isFlushing = false
+
+  /** `ask` answers each, in their order, or rejects. */
+  constructor(ask: (asks: readonly Ask[]) => Promise<readonly Answer[]>) {
+    this.#ask = ask
+  }
+
+  answer(ask: Ask): Promise<Answer> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ ask, resolve, reject })
+      if (this.#isFlushing) return
+      this.#isFlushing = true
+      // After whoever asks in this same moment.
+      queueMicrotask(() => {
+        this.#isFlushing = false
+        this.#flush()
+      })
+    })
+  }
+
+  #flush(): void {
+    while (this.#waiting.length > 0 && this.#underWay < lanes) void this.#send(this.#waiting.splice(0, atOnce))
+  }
+
+  async #send(some: readonly Waiting<Ask, Answer>[]): Promise<void> {
+    this.#underWay += 1
+    try {
+      const answers = await this.#ask(some.map(({ ask }) => ask))
+      for (const [index, { resolve }] of some.entries()) resolve(answers[index]!)
+    } catch (error) {
+      for (const { reject } of some) reject(error)
+    } finally {
+      this.#underWay -= 1
+      this.#flush()
+    }
+  }
+}
+
+interface Waiting<Ask, Answer> {
+  readonly ask: Ask
+  resolve(answer: Answer): void
+  reject(error: unknown): void
+}
+
+/** So that one long answer does not keep all others waiting. */
+const lanes = 4
+const atOnce = 64

@@ -10,7 +10,7 @@ import { growingPause } from '../../core/pause.ts'
 import type { Clock, Commit, EntryRun, Head, Outcome, Random, Store } from '../../core/ports.ts'
 import { checkAttributes } from '../../core/shapes.ts'
 import type { Events } from '../events.ts'
-import { type BatchKeeper, Batches, type CommitSource, type PreparedCommit } from './batches.ts'
+import { Batches, type BatchKeeper, type CommitSource, type PreparedCommit } from './batches.ts'
 import { UserCode } from './user-code.ts'
 
 export interface CommitterOptions {

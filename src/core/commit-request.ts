@@ -54,9 +54,10 @@ export interface Take {
  * `isDuplicate`: the epoch it had then (guard.epoch, + 1 after take or branch, even if the timeline was claimed since),
  * without `sqlResult`, and its SQL is not called again.
  *
- * Order inside one commit: operation, guard (missing, epoch, sequence, then digest), take, branch, run, publish, marks,
- * drop, trim, the rest (consume, send, cursors). The first refusal counts, and within one part they are looked at in the
- * order named. After `take`, `branch` or both the epoch is guard.epoch + 1, and the rest of this commit is written under it.
+ * Order inside one commit: operation, guard (missing, epoch, sequence, then digest), unlessMail, take, branch, run,
+ * publish, marks, drop, trim, the rest (consume, send, cursors). The first refusal counts, and within one part they are
+ * looked at in the order named. After `take`, `branch` or both the epoch is guard.epoch + 1, and the rest of this commit is
+ * written under it.
  *
  * A shape that can never apply is a bug: the whole batch rejects with INVALID_ARGUMENT before anything is applied. Such are
  * no guard.seq with run, one of guard.seq and guard.digest without the other, run.first not the next sequence, forget with
@@ -66,6 +67,8 @@ export interface Commit {
   readonly operation: OperationId
   /** Null: a commit that only sends messages; its outcome has epoch 0, seq 0, and `isDuplicate` if none of them was new. */
   readonly guard: Guard | null
+  /** Only while the timeline has no unread mail, else MAIL_WAITING. For stores that say `guardsMail`. */
+  readonly unlessMail?: boolean
   readonly take?: Take
   /** Give up ownership; the epoch stays. With `take`: a write by a guest. */
   readonly release?: boolean
@@ -144,6 +147,7 @@ export type Refusal =
   | 'RIDER_FAILED'
   | 'WORKER_RETIRED'
   | 'SHARD_AWAY'
+  | 'MAIL_WAITING'
 
 export type Outcome =
   | {

@@ -157,6 +157,10 @@ const kinds = {
     remedy: 'fix',
     hint: 'Give all the shards of one set, each once. A set keeps the number of shards that it was made with: docs/guides/shards.md says how to move to a larger one.',
   },
+  MAIL_WAITING: {
+    remedy: 'reload',
+    hint: 'Mail came before the end of the run was written. The run reads it first, and goes on by itself.',
+  },
   WORKER_RETIRED: {
     remedy: 'reload',
     hint: 'This worker was declared dead while it did not answer. It starts again under a new identity.',

@@ -61,6 +61,7 @@ export const blobMethods: Readonly<Record<MethodOf<Blobs>, Access>> = {
 /** What a store says of itself beside its methods. */
 const storeFacts: Readonly<Record<Exclude<keyof Store, MethodOf<Store> | 'blobs'>, true>> = {
   lanes: true,
+  guardsMail: true,
   countsCheckpoints: true,
 }
 

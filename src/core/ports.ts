@@ -122,6 +122,8 @@ export interface Store {
   readonly countsCheckpoints?: boolean
   /** How many batches it takes at once; one if left out. */
   readonly lanes?: number
+  /** It heeds `unlessMail` in commits; else whoever needs that has to look first. */
+  readonly guardsMail?: boolean
 
   /**
    * Only of a store that is made of several: the number of the database that has this timeline, as far as is known without

@@ -11,6 +11,7 @@ type QueryField = keyof TimelineQuery
 const commitFields: Readonly<Record<CommitField, true>> = {
   operation: true,
   guard: true,
+  unlessMail: true,
   take: true,
   release: true,
   run: true,

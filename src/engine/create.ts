@@ -20,16 +20,22 @@ export interface Created<State> {
   readonly recovered: Recovered<State>
 }
 
-/** Null: there is one already. */
-export async function createTimeline<State>(
+/**
+ * `made` is given what was made; null: there is one already. Not an async function: runs start here, and each of those costs
+ * promises.
+ */
+export function createTimeline<State, Result>(
   kernel: Kernel,
   id: TimelineId,
   fold: Fold<State>,
   entries: readonly NewEntry[],
   along: CommitExtras,
-): Promise<Created<State> | null> {
-  for (;;) {
-    const worker = kernel.worker.registered ?? (await kernel.worker.register())
+  made: (created: Created<State> | null) => Result,
+): Promise<Result> {
+  const again = () => createTimeline(kernel, id, fold, entries, along, made)
+  const worker = kernel.worker.registered
+  if (worker === null) return kernel.worker.register().then(again)
+  try {
     const digest = originDigest(kernel.hash, id)
     const copies = entries.map((entry) => kernel.codec.copy(entry.data))
     const drafts = entries.map((entry, i) => ({
@@ -52,18 +58,23 @@ export async function createTimeline<State>(
     )
     const declared = declare(kernel, id, null)
     const released = along.release ? onRelease(fold.checkpoint, {}, 1, kernel.worker.now()) : null
-    const outcome = await kernel.committer.submit({
+    const commit = {
       ...along,
       ...(declared && { attributes: { ...along.attributes, ...declared, ...released } }),
       operation: newOperation(kernel.random),
       guard: { timeline: id, epoch: 0, seq: 0, digest },
       take: { worker, from: 'free', create: { digest } },
       run,
+    } as const
+    return kernel.committer.submit(commit).then((outcome) => {
+      if (outcome.ok)
+        return made({ head: headOf(kernel, id, digest, run, along), recovered: recoveredOf(id, state, run) })
+      if (outcome.code === 'WORKER_RETIRED') return kernel.worker.renewNow().then(again)
+      if (outcome.code === 'FENCED' || outcome.code === 'CONFLICT' || outcome.code === 'OWNED') return made(null)
+      throw refusalError(id, outcome)
     })
-    if (outcome.ok) return { head: headOf(kernel, id, digest, run, along), recovered: recoveredOf(id, state, run) }
-    if (outcome.code === 'WORKER_RETIRED') await kernel.worker.renewNow()
-    else if (outcome.code === 'FENCED' || outcome.code === 'CONFLICT' || outcome.code === 'OWNED') return null
-    else throw refusalError(id, outcome)
+  } catch (error) {
+    return Promise.reject(error)
   }
 }
 

@@ -96,15 +96,16 @@ export class OpenTimelines {
   }
 
   /** With its first entries, in one commit. Null if there is one already. */
-  async create<State>(
+  create<State>(
     id: TimelineId,
     fold: Fold<State>,
     entries: readonly NewEntry[],
     along: CommitExtras,
   ): Promise<OpenTimeline<State> | 'released' | null> {
-    const created = await createTimeline(this.#kernel, id, fold, entries, along)
-    if (!created) return null
-    return along.release ? 'released' : this.promote(created.head, fold, created.recovered)
+    return createTimeline(this.#kernel, id, fold, entries, along, (created) => {
+      if (!created) return null
+      return along.release ? 'released' : this.promote(created.head, fold, created.recovered)
+    })
   }
 
   /** Lets go of everything. */

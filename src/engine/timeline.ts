@@ -52,7 +52,9 @@ export class OpenTimeline<State> {
   readonly #keysMax: number
   #isForgetting = false
   readonly #writer: Writer
-  readonly #checkpointer: Checkpointer<State>
+  /** Without a policy it is made when somebody asks for a checkpoint: most timelines end without one. */
+  #checkpointer: Checkpointer<State> | null = null
+  readonly #recovered: Recovered<State>
   readonly #onClosed: () => void
   readonly #parent: TimelineId | undefined
   readonly #sharing: Sharing | null
@@ -88,11 +90,21 @@ export class OpenTimeline<State> {
       compressAboveBytes: fold.compressAboveBytes,
       isOwner: sharing?.isOwner ?? true,
     })
-    this.#checkpointer = new Checkpointer(kernel, this, fold, recovered)
-    if (this.isOwner) this.#checkpointer.start()
-    else this.#checkpointer.startReading()
+    this.#recovered = recovered
+    if (fold.checkpoint || sharing) {
+      if (this.isOwner) this.#checkpoints.start()
+      else this.#checkpoints.startReading()
+    }
     this.#parent = head.base?.timeline
     this.#erasure = erasureOf(head)
+  }
+
+  get #checkpoints(): Checkpointer<State> {
+    if (this.#checkpointer) return this.#checkpointer
+    this.#checkpointer = new Checkpointer(this.#kernel, this, this.#fold, this.#recovered)
+    // Asked for too late: it says so.
+    if (this.broken || this.closing) void this.#checkpointer.stop()
+    return this.#checkpointer
   }
 
   get state(): State {
@@ -194,17 +206,17 @@ export class OpenTimeline<State> {
 
   /** Captures state now and publishes it with its coordinate. */
   checkpoint(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
-    return this.#checkpointer.now(request)
+    return this.#checkpoints.now(request)
   }
 
   /** What the automatic checkpoints last decided, and why (A4.3). */
   get checkpointing() {
-    return this.#checkpointer.status
+    return this.#checkpoints.status
   }
 
   /** Since when every checkpoint of it fails, and why. */
   get failing(): Checkpointer<State>['failing'] {
-    return this.#checkpointer.failing
+    return this.#checkpointer?.failing ?? null
   }
 
   /** The parts that a checkpoint would capture; for the checkpointer and for comparisons. */
@@ -244,7 +256,7 @@ export class OpenTimeline<State> {
 
   /** What this process declares of it when it takes it. */
   declared(attributes: Record<string, Attribute> | null): void {
-    if (attributes) this.#checkpointer.declared(attributes)
+    if (attributes) this.#checkpoints.declared(attributes)
   }
 
   /** For one that is shared: entries that others wrote, in order, up to `point`. */
@@ -252,7 +264,7 @@ export class OpenTimeline<State> {
     await this.#state.fetch(entries)
     this.#state.replay(entries)
     this.#writer.renew({ ...point, epoch }, false)
-    this.#checkpointer.followed(entries.length)
+    this.#checkpoints.followed(entries.length)
     for (const call of this.#watchers) call(entries)
   }
 
@@ -308,7 +320,7 @@ export class OpenTimeline<State> {
 
   async #shut(along: CommitExtras): Promise<void> {
     try {
-      await this.#checkpointer.stop()
+      await this.#checkpointer?.stop()
       if (this.isOwner) await this.#writer.write([], this.#releasing({ ...along, release: true }))
       else if (this.#isLeftOwned) await this.#letGo()
     } finally {
@@ -330,7 +342,7 @@ export class OpenTimeline<State> {
   }
 
   #releasing(along: CommitExtras): CommitExtras {
-    const own = this.#checkpointer.releasing()
+    const own = this.#checkpointer?.releasing() ?? {}
     return Object.keys(own).length > 0 ? { ...along, attributes: { ...along.attributes, ...own } } : along
   }
 
@@ -378,7 +390,7 @@ export class OpenTimeline<State> {
       events.emit('appended', { timeline: this.id, first: entries[0]!.seq, count: entries.length })
     }
     for (const call of this.#watchers) call(entries)
-    this.#checkpointer.wrote(entries, bytes)
+    this.#checkpointer?.wrote(entries, bytes)
     if (this.#state.keyCount > this.#keysMax && !this.#isForgetting) void this.#forgetKeys()
   }
 
@@ -398,7 +410,7 @@ export class OpenTimeline<State> {
 
   #taken(): void {
     this.#sharing?.onTaken()
-    this.#checkpointer.start()
+    this.#checkpoints.start()
   }
 
   #broke(error: RepriseError): void {
@@ -407,7 +419,7 @@ export class OpenTimeline<State> {
       return
     }
     if (error.code === 'FENCED') this.#kernel.events.emit('fenced', { timeline: this.id, epoch: this.epoch })
-    void this.#checkpointer.stop()
+    void this.#checkpointer?.stop()
     this.#end()
   }
 

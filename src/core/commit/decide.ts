@@ -9,7 +9,7 @@ import type { Writable } from '../writable.ts'
 import { catalogAfter, checkDrop, checkPublish, checkTrim, type Midway } from './catalog.ts'
 import type { Changes } from './changes.ts'
 import { branch, checkBase, checkForget, draft } from './lineage.ts'
-import { checkConsume, cursorMoves, newMessages } from './mail.ts'
+import { checkConsume, checkNoMail, cursorMoves, newMessages } from './mail.ts'
 import { Refused } from './refused.ts'
 import type { CommitView, HeadFacts } from './view.ts'
 
@@ -35,6 +35,7 @@ export function decide(view: CommitView, commit: Commit): Decision {
   const made = found ? null : make(view, timeline, commit.take)
   const before = found ?? made!
   checkGuard(guard, before)
+  if (commit.unlessMail) checkNoMail(view, timeline)
   if (commit.forget) {
     checkForget(view, timeline)
     return { outcome: { ok: true, epoch, seq: before.seq, isDuplicate: false }, changes: forgotten(timeline, before) }

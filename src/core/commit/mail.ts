@@ -6,6 +6,11 @@ import type { Changes } from './changes.ts'
 import { Refused } from './refused.ts'
 import type { CommitView } from './view.ts'
 
+export function checkNoMail(view: CommitView, timeline: TimelineId): void {
+  const count = view.unread(timeline)
+  if (count > 0) throw new Refused('MAIL_WAITING', `${timeline} has ${count} unread messages`)
+}
+
 export function checkConsume(view: CommitView, timeline: TimelineId, ids: readonly MessageId[]): void {
   for (const [index, id] of ids.entries()) {
     if (view.message(timeline, id) !== 'unread' || ids.indexOf(id) !== index) {

@@ -44,6 +44,8 @@ export interface CommitView {
   /** The name of a cursor that has not passed this position. */
   cursorBefore(position: FeedPosition): string | null
   cursor(name: string): { readonly owner: TimelineId; readonly position: FeedPosition } | null
+  /** How many unread messages it has. */
+  unread(timeline: TimelineId): number
   /** Read or not. */
   message(to: TimelineId, id: MessageId): 'unread' | 'consumed' | null
   isRetired(worker: WorkerId): boolean

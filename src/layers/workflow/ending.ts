@@ -13,9 +13,11 @@ import { itemsOf } from './journal.ts'
 import type { Mail } from './mail.ts'
 import type { Queries } from './queries.ts'
 import { leaveMessages } from './queue.ts'
+import type { Recorder } from './recorder.ts'
 import type { Saga } from './saga.ts'
 import { dropSqlRows, type SqlResultsRun } from './transaction.ts'
 import type { Signals } from './waits.ts'
+import type { Working } from './work.ts'
 
 /** Thrown by ctx.continueAsNew; not meant to be caught. */
 export class ContinueAsNew extends Error {
@@ -37,7 +39,8 @@ export interface EndingRun extends Pick<CommandRun, 'state' | 'execution' | 'isL
   readonly open: { readonly id: TimelineId }
   readonly cancelled: RepriseError | null
   readonly saga: Pick<Saga, 'advance'>
-  readonly mail: Pick<Mail, 'read' | 'idle'>
+  readonly mail: Pick<Mail, 'read' | 'idle' | 'isIdle'>
+  readonly recorder: Pick<Recorder, 'isDirect'>
   readonly signals: Pick<Signals, 'taken'>
   readonly queries: Pick<Queries, 'taken'>
   readonly sqlResults: SqlResultsRun['sqlResults']
@@ -101,10 +104,10 @@ export class Ending {
     if (run.state.rolling) this.#rollBack()
     else if (!outcome) return
     else if ('value' in outcome)
-      this.#conclude(() => this.#unlessCancelled(outcome, () => this.#complete(outcome.value)))
+      this.#conclude(() => this.#unlessCancelled(outcome, (along) => this.#complete(outcome.value, along)))
     else if (outcome.error instanceof ContinueAsNew) {
       const { input } = outcome.error
-      this.#conclude(() => this.#unlessCancelled(outcome, () => this.#startOver(input)))
+      this.#conclude(() => this.#unlessCancelled(outcome, (along) => this.#startOver(input, along)))
     } else if (!this.#isWaitedFor() && run.saga.advance()) this.#conclude(() => this.#fail(outcome.error))
   }
 
@@ -113,7 +116,7 @@ export class Ending {
     await this.#release(entry, 'terminated', this.#leaveQueue(), along)
   }
 
-  #conclude(work: () => Promise<void>): void {
+  #conclude(work: () => Working): void {
     this.#isConcluding = true
     this.#run.spawn(work)
   }
@@ -146,24 +149,54 @@ export class Ending {
     })
   }
 
-  /** The end is a fact as well: what was durable before it comes first, a cancellation or a rollback above all. */
-  async #unlessCancelled(outcome: Outcome, end: () => Promise<void>): Promise<void> {
+  /**
+   * The end is a fact as well: what was durable before it comes first, a cancellation or a rollback above all. Where the
+   * store itself refuses an end beside unread mail, nobody has to look first.
+   */
+  #unlessCancelled(outcome: Outcome, end: (along: CommitExtras) => Promise<unknown>): Promise<unknown> {
+    const { host, mail, recorder } = this.#run
+    const canGuard = host.engine.kernel.store.guardsMail === true && recorder.isDirect && mail.isIdle
+    if (!canGuard) return this.#afterMail(outcome, end)
+    this.#isEnding = true
+    return end(unlessMail).then(
+      () => this.#concluded(outcome),
+      (error) => {
+        if (isReprise(error, 'MAIL_WAITING')) return this.#afterMail(outcome, end)
+        this.#unstorable(outcome, error)
+        this.#concluded(outcome)
+        return undefined
+      },
+    )
+  }
+
+  async #afterMail(outcome: Outcome, end: (along: CommitExtras) => Promise<unknown>): Promise<void> {
     const run = this.#run
     const { execution, mail } = run
+    this.#isEnding = false
     if (await run.host.hasMail(run.open.id)) await mail.read()
     // From here on none is taken: a cancellation between the look and the end would be in history, and change nothing.
     this.#isEnding = true
     await mail.idle()
     if (run.isLeaving || run.execution !== execution || run.state.rolling) return
-    if (this.#outcome === outcome) await end()
+    if (this.#outcome === outcome) await end({}).catch((error) => this.#unstorable(outcome, error))
+    this.#concluded(outcome)
+  }
+
+  #concluded(outcome: Outcome): void {
     this.#isEnding = false
     if (this.#outcome !== outcome) this.#isConcluding = false
   }
 
-  async #startOver(input: unknown): Promise<void> {
+  /** A result that cannot be kept is a failure of the run. */
+  #unstorable(outcome: Outcome, error: unknown): void {
+    if (!('value' in outcome) || !isReprise(error, 'UNSERIALIZABLE', 'LIMIT_EXCEEDED')) throw error
+    this.#outcome = { error }
+  }
+
+  async #startOver(input: unknown, along: CommitExtras): Promise<void> {
     const { signals, queries } = this.#run
     const took = [...signals.taken(), ...queries.taken()]
-    await this.#run.write([{ type: 'continued', data: { input, took } }])
+    await this.#run.write([{ type: 'continued', data: { input, took } }], along)
     this.#run.checkpointIfDue()
   }
 
@@ -172,13 +205,9 @@ export class Ending {
     await this.#end({ type: 'ended-badly', data: { error, cancelled: true, undone: true } }, 'cancelled', { error })
   }
 
-  async #complete(result: unknown): Promise<void> {
-    try {
-      await this.#end({ type: 'completed', data: result === undefined ? {} : { result } }, 'completed', { result })
-    } catch (error) {
-      if (!isReprise(error, 'UNSERIALIZABLE', 'LIMIT_EXCEEDED')) throw error
-      this.#outcome = { error }
-    }
+  #complete(result: unknown, along: CommitExtras): Promise<void> {
+    const data = result === undefined ? {} : { result }
+    return this.#end({ type: 'completed', data }, 'completed', { result }, along)
   }
 
   async #fail(reason: unknown): Promise<void> {
@@ -190,7 +219,13 @@ export class Ending {
     await this.#end({ type: 'ended-badly', data: { error, cancelled: isCancelled } }, status, { error })
   }
 
-  async #end(entry: Draft, status: string, news: { result?: unknown; error?: unknown }): Promise<void> {
+  /** Not an async function, nor what it calls: every run comes here, and each of those costs promises. */
+  #end(
+    entry: Draft,
+    status: string,
+    news: { result?: unknown; error?: unknown },
+    along: CommitExtras = {},
+  ): Promise<void> {
     const { host, open, state } = this.#run
     const parent = state.started?.parent
     const send = this.#leaveQueue()
@@ -198,8 +233,8 @@ export class Ending {
       const id = `child:${open.id}:${state.generation}`
       send.push(host.engine.message(parent.timeline, 'child', { command: parent.command, ...news }, id))
     }
-    await this.#release(entry, status, send, dropSqlRows(this.#run))
-    if (parent) host.poke(parent.timeline)
+    const released = this.#release(entry, status, send, { ...dropSqlRows(this.#run), ...along })
+    return parent ? released.then(() => host.poke(parent.timeline)) : released
   }
 
   #leaveQueue(): OutgoingMessage[] {
@@ -207,11 +242,13 @@ export class Ending {
     return leaveMessages(host.engine, open.id, state)
   }
 
-  async #release(entry: Draft, status: string, send: readonly OutgoingMessage[], along: CommitExtras): Promise<void> {
+  #release(entry: Draft, status: string, send: readonly OutgoingMessage[], along: CommitExtras): Promise<void> {
     const gone = { wakeup: null, queue: null, status, ...(send.length > 0 && { send }) }
-    await this.#run.release('ended', [entry], { ...gone, ...along })
+    return this.#run.release('ended', [entry], { ...gone, ...along })
   }
 }
+
+const unlessMail: CommitExtras = { unlessMail: true }
 
 /** Neither failed nor cancelled: the code returned, or wants to start over. */
 function endsWell(outcome: Outcome): boolean {

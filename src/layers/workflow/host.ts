@@ -114,23 +114,40 @@ export class Host implements InstanceHost, RunHost {
     const id = options.id ?? newId(this.kernel.random)
     if (options.here !== false) this.work(definition)
     const run = new WorkflowRun<Output>(this, definition, id)
-    return this.start(definition, id, input, options, null).then((isNew) =>
+    return this.#start(definition, id, input, options, null, (isNew) =>
       isNew ? run : foundRun(this.kernel.codec, run, input, options),
     )
   }
 
   /** True if this call started it. */
-  async start(
+  start(
     definition: AnyWorkflow,
     id: string,
     input: unknown,
     options: StartOptions & ChildOptions,
     parent: ParentLink | null,
   ): Promise<boolean> {
+    return this.#start(definition, id, input, options, parent, (isNew) => isNew)
+  }
+
+  /** `told`: what to give, knowing whether this call started it. Not an async function: each of those costs promises. */
+  #start<Result>(
+    definition: AnyWorkflow,
+    id: string,
+    input: unknown,
+    options: StartOptions & ChildOptions,
+    parent: ParentLink | null,
+    told: (isNew: boolean) => Result | Promise<Result>,
+  ): Promise<Result> {
     const isHere = options.here !== false && this.#definitions.has(definition.name)
-    const opened = await createRun(this.engine, definition, id, { input, options, parent, isHere })
-    if (opened !== null && opened !== 'released') this.#run(definition, opened)
-    return opened !== null
+    try {
+      return createRun(this.engine, definition, id, { input, options, parent, isHere }).then((opened) => {
+        if (opened !== null && opened !== 'released') this.#run(definition, opened)
+        return told(opened !== null)
+      })
+    } catch (error) {
+      return Promise.reject(error)
+    }
   }
 
   async startChild(

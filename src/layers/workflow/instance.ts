@@ -244,11 +244,16 @@ export class Instance implements Parts {
     }
   }
 
-  /** Resolves when all of history was delivered and the code waits, or this instance leaves. */
+  /** All of history was delivered and the code waits, or this instance leaves. */
+  get isAtRest(): boolean {
+    if (this.isLeaving) return true
+    return this.#loaded.isSet && (!this.execution || this.execution.isQuiet)
+  }
+
+  /** Resolves when that is so. */
   async atRest(): Promise<void> {
-    while (!this.isLeaving) {
+    while (!this.isAtRest) {
       if (!this.#loaded.isSet) await this.#loaded.wait()
-      else if (!this.execution || this.execution.isQuiet) return
       else await this.execution.whenQuiet()
     }
   }
@@ -371,11 +376,12 @@ export class Instance implements Parts {
   }
 
   /** The last entries go with the release: nothing more may be written through this handle. */
-  async release(because: 'ended' | 'waiting', entries: readonly Draft[], along: CommitExtras): Promise<void> {
-    await this.write(entries, { ...along, release: true })
-    this.open.break(this.host.letGo)
-    this.leave({ because })
-    if (typeof along.wakeup === 'number') this.host.engine.dispatcher.expect(along.wakeup)
+  release(because: 'ended' | 'waiting', entries: readonly Draft[], along: CommitExtras): Promise<void> {
+    return this.write(entries, { ...along, release: true }).then(() => {
+      this.open.break(this.host.letGo)
+      this.leave({ because })
+      if (typeof along.wakeup === 'number') this.host.engine.dispatcher.expect(along.wakeup)
+    })
   }
 
   /** This process goes on without it. 'lost': another owner, a store that does not answer, a closed engine. */

@@ -37,7 +37,9 @@ export interface MailedRun extends Pick<CommandRun, 'state' | 'execution' | 'ala
   readonly isPaused: boolean
   /** Calls are in flight. */
   readonly isCalling: boolean
-  /** Resolves when all of history was delivered and the code waits. */
+  /** All of history was delivered, and the code waits. */
+  readonly isAtRest: boolean
+  /** Resolves when that is so. */
   atRest(): Promise<void>
   readMessage(message: Message): unknown
   write(entries: readonly Draft[], along: CommitExtras): Promise<unknown>
@@ -75,7 +77,12 @@ export class Mail {
     else run.spawn(() => this.#readAnew())
   }
 
-  /** Resolves when no read is under way, and what it took was delivered. */
+  /** No read is under way, and what it took was delivered. */
+  get isIdle(): boolean {
+    return this.#reading === null && this.#run.isAtRest
+  }
+
+  /** Resolves when that is so. */
   async idle(): Promise<void> {
     while (this.#reading) await this.#reading
     await this.#run.atRest()

@@ -52,6 +52,11 @@ export class Recorder {
     this.#batcher = batcherOf(run)
   }
 
+  /** Nothing waits to be written along with the next entries: what is refused leaves nothing behind. */
+  get isDirect(): boolean {
+    return this.#batcher === null && this.#along === noPending
+  }
+
   /** `otherwise` is asked what to do instead if the data cannot be stored. */
   record(
     type: string,

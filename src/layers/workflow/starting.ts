@@ -24,20 +24,33 @@ export interface Start {
   readonly isHere: boolean
 }
 
+type Opened = OpenTimeline<RunState> | 'released' | null
+
 /** Null: it is there already. 'released': somebody will claim it. */
-export async function createRun(
+export function createRun(engine: Host, definition: AnyWorkflow, id: string, start: Start): Promise<Opened> {
+  const { worker } = engine.kernel
+  const { queue } = definition.options
+  // No await where there is nothing to wait for: every run begins here.
+  if (worker.registered !== null && !queue) return makeRun(engine, definition, id, start)
+  return readied(engine, queue).then(() => makeRun(engine, definition, id, start))
+}
+
+async function readied(engine: Host, queue: AnyWorkflow['options']['queue']): Promise<void> {
+  await engine.kernel.worker.register()
+  if (queue) await ensureQueue(engine, queue)
+}
+
+function makeRun(
   engine: Host,
   definition: AnyWorkflow,
   id: string,
   { input, options, parent, isHere: mayBeHere }: Start,
-): Promise<OpenTimeline<RunState> | 'released' | null> {
+): Promise<Opened> {
   const { worker, random } = engine.kernel
   const timeline = timelineId(definition.prefix + id)
-  if (worker.registered === null) await worker.register()
   const now = worker.now()
   const timeout = options.timeout ?? definition.options.timeout
   const queued = definition.options.queue
-  if (queued) await ensureQueue(engine, queued)
   const trace = engine.kernel.tracing?.started({ timeline, kind: 'workflow', name: definition.name })
   const data = {
     ...(trace !== undefined && { trace }),
@@ -50,7 +63,7 @@ export async function createRun(
   }
   const delayMs = options.delay === undefined ? 0 : toMs(options.delay, 'delay')
   const isHere = mayBeHere && !queued && delayMs === 0
-  const opened = await engine.create(timeline, foldOf(definition), [{ type: 'started', data, time: now }], {
+  const opening = engine.create(timeline, foldOf(definition), [{ type: 'started', data, time: now }], {
     queue: queueOf(definition),
     wakeup: queued ? null : now + delayMs,
     status: isHere ? 'running' : queued ? 'queued' : 'waiting',
@@ -59,11 +72,14 @@ export async function createRun(
     ...(!isHere && { release: true }),
     ...(queued && { send: [enterMessage(engine, queued, timeline, options.queueKey ?? '', options.priority ?? 0)] }),
   })
-  if (opened === 'released') {
-    engine.dispatcher.expect(now + delayMs)
-    if (delayMs === 0) engine.dispatcher.wake()
-  }
-  return opened
+  if (isHere) return opening
+  return opening.then((opened) => {
+    if (opened === 'released') {
+      engine.dispatcher.expect(now + delayMs)
+      if (delayMs === 0) engine.dispatcher.wake()
+    }
+    return opened
+  })
 }
 
 /** What becomes of a call that starts a run which is there already. */

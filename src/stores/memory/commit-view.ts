@@ -27,6 +27,7 @@ export function commitView(space: Space, now: number): CommitView {
       return null
     },
     cursor: (name) => space.cursors.get(name) ?? null,
+    unread: (timeline) => space.unread.get(timeline)?.length ?? 0,
     message(to, id) {
       const message = space.messages.get(messageKey(to, id))
       if (!message) return null

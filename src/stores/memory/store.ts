@@ -61,6 +61,7 @@ export function openMemory(options: MemoryOptions): Store {
 }
 
 class MemoryStore implements Store {
+  readonly guardsMail = true
   readonly blobs: Blobs
   readonly #namespace: string
   readonly #hash: Hash

@@ -2,6 +2,7 @@
 // `start` counts from 1, as SQL does.
 
 import { toHex } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
 import type { Attribute, Commit, ManifestMark, ManifestRecord } from '../../core/ports.ts'
 import { checkId, escapeAttributes, escapeText } from './text.ts'
 
@@ -51,6 +52,8 @@ export class BlobWriter {
 
 function encodeCommit(commit: Commit, blob: BlobWriter): Json {
   const { guard, take, run, branch, trim } = commit
+  // The function in the server does not know it: a condition that is passed over would be worse than none.
+  if (commit.unlessMail) throw new RepriseError('STORE_UNSUPPORTED', 'this store does not take unlessMail in a commit')
   const json: Json = { op: escapeText(commit.operation) }
   if (guard) {
     json.t = guard.timeline

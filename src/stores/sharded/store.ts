@@ -81,6 +81,10 @@ export class ShardedStore implements Store {
     return this.#places.guess(timeline)
   }
 
+  get guardsMail(): boolean {
+    return this.#places.shards.every(({ store }) => store?.guardsMail === true)
+  }
+
   commit(commits: readonly Commit[]): Outcome[] | Promise<Outcome[]> {
     this.#check()
     return this.#commits.commit(commits)

@@ -61,6 +61,10 @@ export class SqliteCommitView implements CommitView {
     return findCursor(this.#writing, name)
   }
 
+  unread(timeline: TimelineId): number {
+    return this.#writing.timelines.find(timeline)?.row.mail ?? 0
+  }
+
   message(to: TimelineId, id: MessageId): 'unread' | 'consumed' | null {
     const timeline = this.#writing.timelines.find(to)
     return timeline && findMessage(this.#writing.connection, timeline, id)

@@ -123,6 +123,7 @@ interface StoreOptions {
 
 class SqliteStore implements Store {
   readonly countsCheckpoints = true
+  readonly guardsMail = true
   readonly blobs: Blobs
   readonly #file: string
   readonly #clock: () => number

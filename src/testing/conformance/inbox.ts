@@ -71,6 +71,28 @@ function mail(test: Test): void {
     assert.deepEqual([(await kit.head('a')).seq, (await kit.head('a')).mail], [1, 1])
   })
 
+  test('a commit that goes only without mail is refused while there is some, and leaves no trace', async (kit) => {
+    const writer = await kit.create('a')
+    if (!kit.store.guardsMail) {
+      await assert.rejects(async () => await writer.commit({ unlessMail: true, status: 'ended' }))
+      return
+    }
+    expectOk(await writer.commit({ run: writer.run('one'), unlessMail: true }))
+    await kit.send('b', 'm0')
+    await kit.send('a', 'm1')
+    const ending = { unlessMail: true, status: 'ended', release: true }
+    expectRefused(await writer.commit({ ...ending, run: writer.run('two') }), 'MAIL_WAITING')
+    const refused = await kit.head('a')
+    assert.deepEqual([refused.seq, refused.mail, refused.status], [1, 1, ''])
+    assert.notEqual(refused.owner, null)
+    expectOk(await writer.commit({ run: writer.run('two'), consume: [asMessage('m1')] }))
+    const plan = writer.plan({ ...ending, run: writer.run('three') })
+    expectOk((await kit.store.commit([plan]))[0])
+    await kit.send('a', 'm2')
+    const [again] = await kit.store.commit([plan])
+    assert.deepEqual([again?.ok, again?.ok && again.isDuplicate], [true, true], 'applied before the mail came')
+  })
+
   test('a timeline consumes its own mail only', async (kit) => {
     const writer = await kit.create('a')
     await kit.send('b', 'm1')

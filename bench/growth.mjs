@@ -166,6 +166,51 @@ async function claimersRun() {
   return { value: four / one, details: { msAt1: one, msAt2: two, msAt4: four } }
 }
 
+const deadRow = { name: 'w', host: 'h', process: 'p', leaseMs: 1000, info: {}, progress: 0 }
+
+/** One look for dead workers after so many came and went, a minute apart. */
+async function deadWorkers(file, count) {
+  let minutes = 0
+  const clock = () => Date.now() + minutes * 60_000
+  const store = await openSqlite(file, { namespace: 'default', hash, clock })
+  const comeAndGo = async () => {
+    const id = `w${minutes++}`
+    await store.beat({ ...deadRow, id })
+    await store.retire([id])
+    await store.workers()
+  }
+  for (let n = 0; n < count; n++) await comeAndGo()
+  const ms = await cost(100, async () => {
+    for (let n = 0; n < 100; n++) await comeAndGo()
+  })
+  await store.close()
+  return ms
+}
+
+/** The same beside rows that an older version left, all at once: the first retirement forgets them. */
+async function deadWorkersThere(store, count, schema) {
+  const { default: pg } = await import('pg')
+  const client = new pg.Client(server.url)
+  await client.connect()
+  await client.query(`INSERT INTO ${schema}.worker
+    (ns, id, name, host, process, lease_ms, progress, started_at, beat_at, progress_at, retired_at, info)
+    SELECT 1, 'old' || i, 'w', 'h', 'p', 1000, 0, i, i, i, i, '{}' FROM generate_series(1, ${count}) i`)
+  await store.beat({ ...deadRow, id: 'first' })
+  await store.retire(['first'])
+  // As the server does by itself within a minute of so many rows going.
+  await client.query(`VACUUM ${schema}.worker`)
+  await client.end()
+  const took = []
+  for (let n = 0; n < 30; n++) {
+    const began = performance.now()
+    await store.beat({ ...deadRow, id: `w${n}` })
+    await store.retire([`w${n}`])
+    await store.workers()
+    took.push(performance.now() - began)
+  }
+  return took.sort((a, b) => a - b)[15]
+}
+
 /** Processor time per run of all processes and the server together. */
 function byProcesses(how) {
   return async ({ index }) => {
@@ -461,6 +506,22 @@ export const benches = [
     setup: startServer,
     teardown: async () => await server?.stop(),
     run: byProcesses('own'),
+  },
+  {
+    name: 'dead-workers',
+    unit: '× per look',
+    target: { valueMax: 2 },
+    note: 'SQLite: a worker comes and goes and the list is read, after 200 to 2,000 others did: at first none is forgotten yet',
+    run: growth({ small: 100, measure: deadWorkers, within: withFile, factors: [2, 10, 20] }),
+  },
+  {
+    name: 'dead-workers-postgres',
+    unit: '× per look',
+    target: { valueMax: 2 },
+    note: 'the same on PostgreSQL beside 500 to 50,000 rows of dead workers; time, not processor time',
+    setup: startServer,
+    teardown: async () => await server?.stop(),
+    run: growth({ small: 500, measure: deadWorkersThere, within: withSchema }),
   },
   {
     name: 'open-timelines',

@@ -1,5 +1,11 @@
 // Whatever grows has its bound here. Each bound has a test on both sides of it.
 
+/**
+ * Rows of workers that were retired: a store keeps the newest of them, and those of the last minutes. The others are forgotten by
+ * the next retirement. They are read with every look for dead workers, and programs that start often leave many.
+ */
+export const retiredWorkers = { kept: 200, keptMs: 600_000 } as const
+
 export interface Limits {
   /** Longest timeline id, in characters. */
   readonly idLength: number

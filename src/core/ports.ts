@@ -204,7 +204,7 @@ export interface Store {
   /** Rows of the user's own tables, as one state has them; never writes. STORE_UNSUPPORTED: it has no SQL. */
   query(query: SqlQuery): Promise<Record<string, unknown>[]>
 
-  /** Every worker that has beaten and is not forgotten (tidy), retired ones too. */
+  /** Every worker that has beaten and is not forgotten (tidy, retire), retired ones too. */
   workers(): Promise<WorkerRow[]>
 
   /**
@@ -214,7 +214,7 @@ export interface Store {
 
   /**
    * Declares workers dead: their timelines are free at once (owner null, same epoch), and their heartbeats are refused. Of one
-   * that never beat, nothing is kept.
+   * that never beat, nothing is kept. Those retired long ago are forgotten (limits.ts, retiredWorkers).
    */
   retire(workers: readonly WorkerId[]): Promise<void>
 

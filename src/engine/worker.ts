@@ -60,6 +60,8 @@ export function reportOf(row: Pick<WorkerRow, 'info'>): WorkerReport {
 
 /** Between the first look that misses a worker and the one that is believed. */
 const recheckMs = 400
+/** A worker whose lease ran out so long ago is dead, or comes back under a new identity. */
+const silentMs = 24 * 3_600_000
 
 export class Worker {
   /** What this process puts chunks for at the moment: told with every heartbeat. */
@@ -174,21 +176,24 @@ export class Worker {
   }
 
   /**
-   * Declares workers dead without waiting for their lease: at once those of this host whose process is gone; those that
-   * the store says are gone after a second look, because a process that just lost its connection comes back.
+   * Declares workers dead without waiting for their lease: at once those of this host whose process is gone, and those whose
+   * lease ran out a day ago; those that the store says are gone after a second look, because a process that just lost its connection comes back.
    */
   async retireGone(): Promise<WorkerId[]> {
     const { store, identity, isGone = isProcessGone } = this.#options
     const others = (await store.workers()).filter((row) => !row.isRetired && row.id !== this.#id)
     const gone = others.filter((row) => isGone(row, identity))
     await this.#retire(gone, 'its process on this host is gone')
-    const missed = others.filter((row) => row.isGone && !gone.includes(row))
+    // Nobody on its host is there to say so, and no session: its row would stay for good.
+    const silent = others.filter((row) => row.beatAt + row.leaseMs + silentMs < this.earliest() && !gone.includes(row))
+    await this.#retire(silent, 'it has not been heard of for a day')
+    const missed = others.filter((row) => row.isGone && !gone.includes(row) && !silent.includes(row))
     if (missed.length > 0 && !this.#recheck) {
       this.#recheck = this.#recheckMissing(missed).finally(() => {
         this.#recheck = null
       })
     }
-    return gone.map((row) => row.id)
+    return [...gone, ...silent].map((row) => row.id)
   }
 
   /** Whom the second look retires, if one is under way. */

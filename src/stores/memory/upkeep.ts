@@ -1,6 +1,7 @@
 // Workers and housekeeping: heartbeats, retirement, forgetting what nobody asks for any more.
 
 import type { WorkerId } from '../../core/coordinate.ts'
+import { retiredWorkers } from '../../core/limits.ts'
 import type { WorkerRecord } from '../../core/ports.ts'
 import { Log } from './copy-on-write.ts'
 import type { Space } from './world.ts'
@@ -36,6 +37,21 @@ export function retire(space: Space, workers: readonly WorkerId[], now: number):
   for (const row of [...space.timelines.values()]) {
     if (row.owner !== null && gone.has(row.owner)) space.timelines.set(row.id, { ...row, owner: null, updatedAt: now })
   }
+  forgetOldest(space, now)
+}
+
+function forgetOldest(space: Space, now: number): void {
+  const times = [...space.workers.values()].flatMap(({ retiredAt }) => (retiredAt === null ? [] : [retiredAt]))
+  const newest = times.sort((a, b) => b - a)[retiredWorkers.kept - 1]
+  if (newest !== undefined) forgetRetired(space, Math.min(newest, now - retiredWorkers.keptMs))
+}
+
+function forgetRetired(space: Space, before: number): number {
+  let workers = 0
+  for (const [id, { retiredAt }] of [...space.workers.entries()]) {
+    if (retiredAt !== null && retiredAt < before && space.workers.delete(id)) workers += 1
+  }
+  return workers
 }
 
 export function tidy(space: Space, before: number): { messages: number; workers: number } {
@@ -43,11 +59,7 @@ export function tidy(space: Space, before: number): { messages: number; workers:
   for (const [key, { consumedAt }] of [...space.messages.entries()]) {
     if (consumedAt !== null && consumedAt < before && space.messages.delete(key)) messages += 1
   }
-  let workers = 0
-  for (const [id, { retiredAt }] of [...space.workers.entries()]) {
-    if (retiredAt !== null && retiredAt < before && space.workers.delete(id)) workers += 1
-  }
-  return { messages, workers }
+  return { messages, workers: forgetRetired(space, before) }
 }
 
 /** Trimmed and forgotten runs stay in the feed's list until they are most of it. */

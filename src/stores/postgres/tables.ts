@@ -24,8 +24,8 @@ UPDATE ${s}.timeline t SET pos_base = n.pos_base FROM ${s}.namespace n WHERE n.i
   5: (s) => `ALTER TABLE ${s}.namespace ADD COLUMN sweep_mark double precision NOT NULL DEFAULT 0;`,
   // Functions, what is due in the order in which it is claimed, and the timelines of a status.
   6: (s) => `DROP INDEX ${s}.timeline_wakeup; DROP INDEX ${s}.timeline_mail; ${orderIndexes(s)}`,
-  // Functions only.
-  7: () => '',
+  // Functions, and workers in the order in which they were retired.
+  7: (s) => retiredIndex(s),
 }
 
 /** Since when it is due; mail counts as always. */
@@ -39,6 +39,10 @@ function orderIndexes(s: string): string {
   return `
 CREATE INDEX timeline_due ON ${s}.timeline (ns, queue, priority DESC, ${dueSince('timeline')}, id) WHERE ${isFree('timeline')};
 CREATE INDEX timeline_status ON ${s}.timeline (ns, status, id);`
+}
+
+function retiredIndex(s: string): string {
+  return `CREATE INDEX worker_retired ON ${s}.worker (ns, retired_at) WHERE retired_at IS NOT NULL;`
 }
 
 export function upgradeTables(s: string, from: number): string {
@@ -187,6 +191,7 @@ CREATE TABLE ${s}.worker (
   info jsonb NOT NULL,
   PRIMARY KEY (ns, id)
 ) WITH (fillfactor = 50);
+${retiredIndex(s)}
 
 CREATE TABLE ${s}.chunk (
   ns integer NOT NULL,

@@ -2,6 +2,7 @@
 
 import type { WorkerId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
+import { retiredWorkers } from '../../core/limits.ts'
 import type { WorkerRecord, WorkerRow } from '../../core/ports.ts'
 import type { Connections } from './connect.ts'
 import { type Durability, durabilityColumns } from './facts.ts'
@@ -59,6 +60,13 @@ export async function retire(connections: Connections, s: string, ns: number, id
       `WITH owned AS (${owned}) UPDATE ${s}.timeline t SET owner = NULL, updated_at = ${nowMs} FROM owned
        WHERE t.tid = owned.tid AND t.owner = ANY ($2::text[])`,
       [ns, workers],
+    )
+    // Those that nobody will ask for any more.
+    await run(
+      `DELETE FROM ${s}.worker WHERE ns = $1 AND retired_at < least(${nowMs} - $3, (
+         SELECT retired_at FROM ${s}.worker WHERE ns = $1 AND retired_at IS NOT NULL
+         ORDER BY retired_at DESC OFFSET $2 LIMIT 1))`,
+      [ns, retiredWorkers.kept - 1, retiredWorkers.keptMs],
     )
   })
 }

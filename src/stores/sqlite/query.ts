@@ -28,4 +28,5 @@ export function retire(writing: Writing, workers: readonly string[]): void {
       timelines.put({ ...rest, head: { ...head, owner: null, updatedAt: now } })
     }
   }
+  if (workers.length > 0) writing.workers.forgetOldest(now)
 }

@@ -1,6 +1,7 @@
 // Workers: one row each, however many timelines they own. Whether one is alive is decided by the store's clock alone.
 
 import type { WorkerId } from '../../core/coordinate.ts'
+import { retiredWorkers } from '../../core/limits.ts'
 import type { Attribute, WorkerRecord, WorkerRow } from '../../core/ports.ts'
 import { decodeAttributes, encodeAttributes } from './attributes.ts'
 import type { Connection } from './connection.ts'
@@ -101,8 +102,17 @@ export class Workers {
     if (worker && worker.retiredAt === null) this.#write({ ...worker, retiredAt: now })
   }
 
+  /** Those that nobody will ask for any more, once there are many. The count tells without reading them. */
+  forgetOldest(now: number): void {
+    if (readTally(this.#connection, 'worker', this.#key).count <= retiredWorkers.kept) return
+    const times = this.#rows().flatMap(({ retired_at }) => (retired_at === null ? [] : [retired_at as number]))
+    const newest = times.sort((a, b) => b - a)[retiredWorkers.kept - 1]
+    if (newest !== undefined) this.forgetRetired(Math.min(newest, now - retiredWorkers.keptMs))
+  }
+
   forgetRetired(before: number): number {
     const retired = this.#rows().filter(({ retired_at }) => retired_at !== null && (retired_at as number) < before)
+    if (retired.length === 0) return 0
     for (const row of retired) {
       const { id } = toState(row)
       this.#connection.run('DELETE FROM reprise_worker WHERE space = ? AND id = ?', this.#space, id)

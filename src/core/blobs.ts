@@ -1,7 +1,7 @@
 // The port for chunks: immutable bytes by digest, each with the time at which somebody last cared for it. Part of the store
 // port (ports.ts); a directory of files may take the place of the store's own.
 
-import type { Digest } from './coordinate.ts'
+import type { Digest, TimelineId } from './coordinate.ts'
 
 export interface ChunkRow {
   readonly digest: Digest
@@ -52,6 +52,12 @@ export interface Blobs {
    * store's own: engine/redundancy.
    */
   mend?(digest: Digest, putsBack?: boolean): Promise<Uint8Array | null>
+
+  /**
+   * Only of a store that is made of several: the chunks of the database that has this timeline. For what must be there
+   * whenever the timeline is, such as the copies of its catalog.
+   */
+  of?(timeline: TimelineId): Blobs
 }
 
 /** Other bytes for stored ones, or null: they stay as they are. Called inside a transaction: it does not wait. */

@@ -56,6 +56,7 @@ export const blobMethods: Readonly<Record<MethodOf<Blobs>, Access>> = {
   rewrite: 'writes',
   compact: 'writes',
   mend: 'writes',
+  of: 'neither',
 }
 
 /** What a store says of itself beside its methods. */

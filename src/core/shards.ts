@@ -11,6 +11,9 @@ import { isWithin, liveIdOf } from './scope.ts'
 const ownScope = '$shards/'
 
 export const mapTimeline = `${ownScope}map` as TimelineId
+/** What holds for the whole store, as the engine notes it, and the copy of it that other shards have. */
+export const storeTimeline = 'reprise/store' as TimelineId
+export const settingsTimeline = `${ownScope}store` as TimelineId
 export const holdsTimeline = `${ownScope}holds` as TimelineId
 
 /** The outbox of a shard for another one. @example outboxFor(2) // '$shards/out/2' */
@@ -31,6 +34,7 @@ export const setKey = `${ownAttributes}set`
 export const indexKey = `${ownAttributes}index`
 export const countKey = `${ownAttributes}count`
 export const versionKey = `${ownAttributes}version`
+export const copiedEpochKey = `${ownAttributes}epoch`
 export const wholeKey = `${ownAttributes}whole`
 
 /** What a shard knows of its set. */
@@ -84,11 +88,12 @@ export function plainHead(head: Head): Head {
 
 /**
  * The shard of an id, of so many: the one whose share of the hash is highest, so that another shard takes families from all of
- * them and none change places among themselves. What belongs to the store itself is on the first.
+ * them and none change places among themselves. What belongs to the store itself is on the first, but not the answers to
+ * requests over HTTP, of which there are many.
  * @example shardOf('workflow/checkout/order-42', 4)
  */
 export function shardOf(id: string, count: number): number {
-  if (count === 1 || isWithin('reprise/', id)) return 0
+  if (count === 1 || (isWithin('reprise/', id) && !isWithin('reprise/requests/', id))) return 0
   const hash = hashOf(liveIdOf(id))
   let best = 0
   let highest = -1

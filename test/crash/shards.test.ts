@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { toHex } from '../../src/core/coordinate.ts'
 import { isReprise } from '../../src/core/errors.ts'
 import { feedStart, type Store } from '../../src/core/ports.ts'
+import { shardOf } from '../../src/core/shards.ts'
 import { openStore } from '../../src/engine/open-store.ts'
 import { open } from '../../src/index.ts'
 import { queue, workflow } from '../../src/layers/workflow/index.ts'
@@ -83,7 +84,84 @@ describe.skipIf(given)('shards on several servers, with workers and servers kill
     await again.close()
     console.log(`${servers} servers, ${kills} kills, ${begun} runs: none lost, none doubled, none stuck`)
   }, 300_000)
+
+  for (const away of [0, 1]) {
+    it(`G1, G4: stops the timelines of shard ${away} while it is away, and no others`, async () => {
+      const schema = newSchemaName()
+      // Shards are numbered in the order of their addresses.
+      const sorted = [...all].sort((a, b) => (a.url < b.url ? -1 : 1))
+      const shards = sorted.map(({ url }) => `${url}?schema=${schema}`)
+      const none = async (_: unknown, n: number) => n
+      const [lone, queued, rush] = [
+        workflow('lone', none),
+        workflow('queued', none, { queue: queue(queueOn(1 - away, servers)) }),
+        workflow('rush', none),
+      ]
+      const idOn = (name: string, isThere: boolean, n: number) => {
+        for (let i = 0; ; i++) {
+          const id = `${name}-${n}-${i}`
+          if ((shardOf(`workflow/${name}/${id}`, servers) === away) !== isThere) return id
+        }
+      }
+      const workerOptions = { shards, queue: queueOn(1 - away, servers) }
+      const rp = await open({ shards, patience: '60s' })
+      const workers = [new Child('shard-worker', workerOptions), new Child('shard-worker', workerOptions)]
+      const some = Array.from({ length: 6 }, (_, i) => i)
+      const later: Promise<unknown>[] = []
+      const server = sorted[away]!
+      try {
+        await Promise.all(workers.map((worker) => worker.until(() => worker.lines.includes('READY'))))
+        // Some are under way everywhere.
+        const before = some.map((n) => rp.run(rush, n, { id: `rush-${n}`, here: false }))
+        await Promise.all(before)
+        await server.kill()
+        workers.push(new Child('shard-worker', workerOptions))
+        const late = await open({ shards, patience: '60s' })
+        expect((await late.facts()).durability['shards away']).toContain(`shard ${away} `)
+        for (const [definition, engine] of [
+          [lone, rp],
+          [lone, late],
+          [queued, rp],
+          [queued, late],
+        ] as const) {
+          const name = definition.name
+          const tag = engine === rp ? 10 : 20
+          const runs = some.map((n) => engine.run(definition, n, { id: idOn(name, true, tag + n), here: false }))
+          for (const [n, run] of runs.entries()) expect(await (await run).result(), `${name} ${n}`).toBe(n + 1)
+        }
+        // The two that were up and the one that came then: each goes on alone.
+        for (const gone of [0, 1]) {
+          await workers[gone]!.kill()
+          const run = rp.run(lone, gone, { id: idOn('lone', true, 30 + gone), here: false })
+          expect(await (await run).result()).toBe(gone + 1)
+        }
+        await expect(late.list()).rejects.toMatchObject({
+          code: 'STORE_UNREACHABLE',
+          message: expect.stringContaining(`shard ${away} (`),
+        })
+        for (const n of some) later.push(late.run(lone, n, { id: idOn('lone', false, n), here: false }))
+        await server.restart()
+        for (const [n, run] of later.entries()) expect(await ((await run) as Run).result()).toBe(n + 1)
+        for (const [n, run] of before.entries()) expect(await (await run).result(), `rush ${n}`).toBe(n * 2 + 1)
+        await late.close()
+      } finally {
+        await Promise.all(workers.map((worker) => worker.kill()))
+        await server.restart().catch(() => undefined)
+      }
+      expect((await rp.verify()).faults).toEqual([])
+      await rp.close()
+    }, 300_000)
+  }
 })
+
+interface Run {
+  result(): Promise<unknown>
+}
+
+/** The name of a queue that lives on this shard. */
+function queueOn(shard: number, count: number): string {
+  for (let i = 0; ; i++) if (shardOf(`workflow-queue/q${i}`, count) === shard) return `q${i}`
+}
 
 function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms))

@@ -4,7 +4,7 @@
 import { open } from '../../dist/index.js'
 import { queue, workflow } from '../../dist/layers/workflow/index.js'
 
-const { shards } = JSON.parse(process.argv[2] ?? '{}')
+const { shards, queue: name = 'q' } = JSON.parse(process.argv[2] ?? '{}')
 
 const belt = queue('belt', { concurrency: 5 })
 const part = workflow('part', async (ctx, /** @type {number} */ n) => await ctx.step('make', () => n + 1))
@@ -16,7 +16,15 @@ async function double(ctx, n) {
 }
 const order = workflow('order', double, { queue: belt })
 const rush = workflow('rush', double)
+/** @param {any} ctx @param {number} n */
+async function add(ctx, n) {
+  return await ctx.step('add', () => n + 1)
+}
+const lone = workflow('lone', add)
+const line = queue(name, { concurrency: 3 })
+const queued = workflow('queued', add, { queue: line })
 
 const rp = await open({ shards, lease: '3s', patience: '60s', worker: 'shard-worker' })
-rp.work([order, rush, part, belt])
+rp.work([order, rush, part, belt, lone, line, queued])
+if (process.env.SHARD_TELL) rp.events.on('problem', ({ where, error }) => console.log('problem', where, String(error.stack)))
 console.log('READY')

@@ -118,6 +118,7 @@ function besideStore(chunks: Blobs, own: Blobs): Blobs {
     return digests.map((digest) => found[isRedundancy(digest) ? other++ : chunk++]!)
   }
   return forwardBlobs(chunks, {
+    ...(own.of && { of: (timeline) => own.of!(timeline) }),
     async put(all, at) {
       const ofStore = all.filter(({ digest }) => isRedundancy(digest))
       const ofChunks = all.filter(({ digest }) => !isRedundancy(digest))
@@ -158,6 +159,8 @@ async function adopt(store: Store, hash: Hash, folder: ChunkFolder, facts: Store
 
 /** A store without a note and without a chunk may be one from before folders were noted, opened without its folder. */
 async function withOwnChunks(store: Store): Promise<Store> {
+  // Sets of shards are younger than the notes; and one of them may be away.
+  if (store.placeOf) return store
   if ((await store.blobs.list(null, 1)).length > 0 || !(await hasTimelines(store))) return store
   const blobs = askedFirst(store, store.blobs, async (named) => {
     // There was none when it was opened: those that are there by now were put in the store itself.

@@ -26,19 +26,33 @@ export class CatalogLines {
   }
 
   /** The copy of a line that no other can take the place of. */
-  chunkOf(timeline: TimelineId, record: ManifestRecord): StoredChunk {
+  #chunkOf(timeline: TimelineId, record: ManifestRecord): StoredChunk {
     return { digest: this.#key(timeline, record.id), bytes: this.#sealed(timeline, record), stripe: stripeOfParity }
+  }
+
+  async put(timeline: TimelineId, records: readonly ManifestRecord[]): Promise<void> {
+    await this.#of(timeline).put(records.map((record) => this.#chunkOf(timeline, record)))
+  }
+
+  /** Of several timelines, all of a database at once. */
+  async putAll(lines: readonly { readonly timeline: TimelineId; readonly records: readonly ManifestRecord[] }[]) {
+    if (this.#blobs.of) {
+      await Promise.all(lines.map(({ timeline, records }) => this.put(timeline, records)))
+      return
+    }
+    const chunks = lines.flatMap(({ timeline, records }) => records.map((record) => this.#chunkOf(timeline, record)))
+    await this.#blobs.put(chunks)
   }
 
   /** Before these lines go. */
   async leave(timeline: TimelineId, ids: readonly ManifestId[], rows: () => Promise<readonly ManifestRecord[]>) {
     const keys = [...ids.map((id) => this.#key(timeline, id)), this.#spareKey(timeline)]
     // Most have none; to look is cheaper than to write.
-    const isThere = await this.#blobs.has?.(keys)
+    const isThere = await this.#of(timeline).has?.(keys)
     const there = keys.filter((_, i) => isThere?.[i] !== false)
     if (there.length === 0) return
     const own = there.filter((key) => key !== keys[ids.length])
-    if (own.length > 0) await this.#blobs.delete(own, Number.MAX_SAFE_INTEGER)
+    if (own.length > 0) await this.#of(timeline).delete(own, Number.MAX_SAFE_INTEGER)
     if (own.length === there.length) return
     const left = (await rows()).filter(({ id }) => !ids.includes(id))
     await this.#renewSpare(timeline, left)
@@ -46,7 +60,7 @@ export class CatalogLines {
 
   async removeAll(timeline: TimelineId): Promise<void> {
     const keys = [...(await this.#keys(timeline)), this.#spareKey(timeline)]
-    await this.#blobs.delete(keys, Number.MAX_SAFE_INTEGER)
+    await this.#of(timeline).delete(keys, Number.MAX_SAFE_INTEGER)
   }
 
   /** Before anything rests on these lines alone. With `isTruth` each of them has a copy, else savepoints and one other. */
@@ -54,7 +68,7 @@ export class CatalogLines {
     const there = new Set((await this.#keys(timeline)).map(toHex))
     const needed = rows.filter((row) => (isTruth || row.isPinned) && isSoundLine(this.#hash, row))
     const missing = needed.filter((row) => !there.has(toHex(this.#key(timeline, row.id))))
-    if (missing.length > 0) await this.#blobs.put(missing.map((row) => this.chunkOf(timeline, row)))
+    if (missing.length > 0) await this.put(timeline, missing)
     if (!isTruth) await this.#renewSpare(timeline, rows)
   }
 
@@ -62,15 +76,15 @@ export class CatalogLines {
   async forgetOthers(timeline: TimelineId, rows: readonly ManifestRecord[]): Promise<void> {
     const needed = new Set(rows.map((row) => toHex(this.#key(timeline, row.id))))
     const extra = (await this.#keys(timeline)).filter((key) => !needed.has(toHex(key)))
-    if (extra.length > 0) await this.#blobs.delete(extra, Number.MAX_SAFE_INTEGER)
-    if (rows.length === 0) await this.#blobs.delete([this.#spareKey(timeline)], Number.MAX_SAFE_INTEGER)
+    if (extra.length > 0) await this.#of(timeline).delete(extra, Number.MAX_SAFE_INTEGER)
+    if (rows.length === 0) await this.#of(timeline).delete([this.#spareKey(timeline)], Number.MAX_SAFE_INTEGER)
   }
 
   /** The copies that are sound, in the order of a catalog, and whether they are of lines that stand for themselves. */
   async load(timeline: TimelineId): Promise<ManifestRecord[]> {
     const keys = [...(await this.#keys(timeline)), this.#spareKey(timeline)]
     const records = new Map<string, ManifestRecord>()
-    for (const stored of await this.#blobs.get(keys)) {
+    for (const stored of await this.#of(timeline).get(keys)) {
       const record = this.#opened(timeline, stored)
       if (record) records.set(record.id, record)
     }
@@ -79,7 +93,7 @@ export class CatalogLines {
 
   /** Each line of this timeline has its own copy. */
   async isTruth(timeline: TimelineId): Promise<boolean> {
-    for (const stored of await this.#blobs.get(await this.#keys(timeline))) {
+    for (const stored of await this.#of(timeline).get(await this.#keys(timeline))) {
       if (this.#opened(timeline, stored)?.isPinned === false) return true
     }
     return false
@@ -87,13 +101,18 @@ export class CatalogLines {
 
   async #renewSpare(timeline: TimelineId, rows: readonly ManifestRecord[]): Promise<void> {
     const key = this.#spareKey(timeline)
-    const [stored] = await this.#blobs.get([key])
+    const [stored] = await this.#of(timeline).get([key])
     const held = this.#opened(timeline, stored ?? null)
     if (held && rows.some(({ id }) => id === held.id)) return
     const newest = [...rows].sort(newestFirst).find((row) => row.invalid === null && isSoundLine(this.#hash, row))
-    if (stored) await this.#blobs.delete([key], Number.MAX_SAFE_INTEGER)
+    if (stored) await this.#of(timeline).delete([key], Number.MAX_SAFE_INTEGER)
     if (!newest) return
-    await this.#blobs.put([{ digest: key, bytes: this.#sealed(timeline, newest), stripe: stripeOfParity }])
+    await this.#of(timeline).put([{ digest: key, bytes: this.#sealed(timeline, newest), stripe: stripeOfParity }])
+  }
+
+  /** Beside the lines themselves. */
+  #of(timeline: TimelineId): Blobs {
+    return this.#blobs.of?.(timeline) ?? this.#blobs
   }
 
   #sealed(timeline: TimelineId, record: ManifestRecord): Uint8Array {
@@ -111,7 +130,7 @@ export class CatalogLines {
   }
 
   async #keys(timeline: TimelineId): Promise<Digest[]> {
-    return (await listKind(this.#blobs, kinds.line, this.#start(timeline))).map(({ digest }) => digest)
+    return (await listKind(this.#of(timeline), kinds.line, this.#start(timeline))).map(({ digest }) => digest)
   }
 
   #key(timeline: TimelineId, id: ManifestId): Digest {

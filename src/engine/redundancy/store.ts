@@ -5,7 +5,7 @@
 import type { ManifestId, TimelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import { forwardStore } from '../../core/forward.ts'
-import type { Commit, Hash, ManifestRecord, Outcome, Store, StoredChunk } from '../../core/ports.ts'
+import type { Commit, Hash, ManifestRecord, Outcome, Store } from '../../core/ports.ts'
 import { newestFirst } from '../../core/recovery.ts'
 import { type MendedChunk, RedundantBlobs } from './blobs.ts'
 import { CatalogLines, isSoundLine } from './lines.ts'
@@ -82,7 +82,7 @@ class RedundantCatalog {
   readonly #lines: CatalogLines
   readonly #tell: (mended: MendedLine) => void
   readonly #told = new Set<string>()
-  #queue: StoredChunk[] = []
+  #queue: { readonly timeline: TimelineId; readonly records: readonly ManifestRecord[] }[] = []
   isOn = true
   #putting: Promise<void> = Promise.resolve()
 
@@ -134,7 +134,7 @@ class RedundantCatalog {
 
   async restoreLine(timeline: TimelineId, record: ManifestRecord, from: string): Promise<boolean> {
     if (!isSoundLine(this.#hash, record)) return false
-    await this.#store.blobs.put([this.#lines.chunkOf(timeline, record)])
+    await this.#lines.put(timeline, [record])
     this.#noteMended(timeline, record.id, from)
     return true
   }
@@ -187,8 +187,7 @@ class RedundantCatalog {
         continue
       }
       // With an entry of its own: the state is its own truth.
-      if (commit.publish && commit.run)
-        this.#copy(commit.publish.map((record) => this.#lines.chunkOf(timeline, record)))
+      if (commit.publish && commit.run) this.#copy(timeline, commit.publish)
       if (commit.branch)
         for (const each of [commit.branch.archive, timeline]) await this.#quietly(() => this.tend(each))
       if (commit.forget) await this.#quietly(() => this.#lines.removeAll(timeline))
@@ -226,15 +225,15 @@ class RedundantCatalog {
    * In the background: what was acknowledged does not wait for its second copy. One that fails is made when the store
    * is tended.
    */
-  #copy(chunks: readonly StoredChunk[]): void {
+  #copy(timeline: TimelineId, records: readonly ManifestRecord[]): void {
     if (!this.isOn) return
     const isIdle = this.#queue.length === 0
-    this.#queue.push(...chunks)
+    this.#queue.push({ timeline, records })
     if (!isIdle) return
     this.#putting = this.#putting.then(() => {
       const batch = this.#queue
       this.#queue = []
-      return this.#quietly(() => this.#store.blobs.put(batch))
+      return this.#quietly(() => this.#lines.putAll(batch))
     })
   }
 

@@ -44,6 +44,7 @@ export function sealedBlobs(blobs: Blobs, sealer: Sealer): Blobs {
         at,
       ),
     get: async (digests) => (await blobs.get(digests)).map((bytes) => bytes && sealer.unwrap(bytes)),
+    ...(blobs.of && { of: (timeline) => sealedBlobs(blobs.of!(timeline), sealer) }),
   })
 }
 

@@ -1,7 +1,7 @@
 // Chunks over several shards. They belong to no timeline, so they are placed by their digest, each on two shards: one that is
 // away stops no timeline of another. A chunk is looked for where it belongs first, and then everywhere.
 
-import type { Digest } from '../../core/coordinate.ts'
+import type { Digest, TimelineId } from '../../core/coordinate.ts'
 import { toHex } from '../../core/coordinate.ts'
 import type { Blobs, Change, ChunkRow, Rewritten, StoredChunk } from '../../core/ports.ts'
 import { ranked } from '../../core/shards.ts'
@@ -95,6 +95,25 @@ export class ShardedBlobs implements Blobs {
 
   async compact(isFinal?: boolean): Promise<void> {
     await this.#everywhere(async (blobs) => await blobs.compact?.(isFinal))
+  }
+
+  of(timeline: TimelineId): Blobs {
+    const ask = async <T>(call: (blobs: Blobs) => Promise<T>): Promise<T> => {
+      const shard = this.#shard(await this.#places.locate(timeline))
+      return await shard.ask((store) => call(store.blobs))
+    }
+    return {
+      put: (chunks, at) => ask((blobs) => blobs.put(chunks, at)),
+      touch: (digests, at) => ask((blobs) => blobs.touch(digests, at)),
+      get: (digests) => ask((blobs) => blobs.get(digests)),
+      has: (digests) =>
+        ask(async (blobs) => {
+          return (await blobs.has?.(digests)) ?? (await blobs.get(digests)).map((bytes) => bytes !== null)
+        }),
+      list: (after, limit) => ask((blobs) => blobs.list(after, limit)),
+      delete: (digests, touchedBefore) => ask((blobs) => blobs.delete(digests, touchedBefore)),
+      rewrite: (change, after, limit) => ask((blobs) => blobs.rewrite(change, after, limit)),
+    }
   }
 
   #shard(index: number): Shard {

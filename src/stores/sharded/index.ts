@@ -47,7 +47,7 @@ export async function openSharded(sources: readonly ShardSource[], options: Shar
       members = await Promise.all(given.map((shard, i) => (members[i] === null ? look(shard, i) : members[i]!)))
     }
     const shards = await settle(sources, given, members, options.readOnly ?? false, newOperation)
-    const store = new ShardedStore(new Places(shards, newOperation, options.place))
+    const store = new ShardedStore(new Places(shards, newOperation, options.place), options.readOnly)
     return options.readOnly ? refuseWrites(store) : store
   } catch (error) {
     await Promise.allSettled(given.map((shard) => shard.close()))

@@ -29,7 +29,7 @@ import type {
   WorkerRecord,
   WorkerRow,
 } from '../../core/ports.ts'
-import { isOfShards, plainHead } from '../../core/shards.ts'
+import { isOfShards, plainHead, storeTimeline } from '../../core/shards.ts'
 import { inTurn, ShardedBlobs } from './blobs.ts'
 import { Claims } from './claim.ts'
 import { Commits } from './commits.ts'
@@ -39,6 +39,7 @@ import { changeInside } from './letter.ts'
 import { findTimelines, names, workers } from './list.ts'
 import { byShard, type Places } from './places.ts'
 import { Relay } from './relay.ts'
+import { Settings } from './settings.ts'
 import { isUnreachable, type Shard } from './shard.ts'
 
 export class ShardedStore implements Store {
@@ -48,22 +49,27 @@ export class ShardedStore implements Store {
   readonly #holds: Holds
   readonly #commits: Commits
   readonly #claims: Claims
+  readonly #settings: Settings
   /** Of this process, as it beat last. */
   #worker: WorkerRecord | null = null
   #isClosed = false
 
-  constructor(places: Places) {
+  constructor(places: Places, isReadOnly = false) {
     this.#places = places
     this.#relay = new Relay(places)
     this.#holds = new Holds(places)
     this.#commits = new Commits(places, this.#holds, this.#relay)
     this.#claims = new Claims(places, this.#relay)
+    this.#settings = new Settings(places, isReadOnly)
     for (const shard of places.shards) {
       // Nobody takes a worker for dead that could not show there that it lives.
       shard.beforeBack(async (store) => {
         if (this.#worker) await store.beat(this.#worker)
       })
-      shard.onBack(() => void this.#relay.sweep().catch(() => undefined))
+      shard.onBack(() => {
+        void this.#relay.sweep().catch(() => undefined)
+        void this.#settings.copy()
+      })
     }
     this.blobs = guarded(new ShardedBlobs(places), () => this.#check())
   }
@@ -87,7 +93,8 @@ export class ShardedStore implements Store {
 
   commit(commits: readonly Commit[]): Outcome[] | Promise<Outcome[]> {
     this.#check()
-    return this.#commits.commit(commits)
+    if (!commits.some(({ guard }) => guard?.timeline === storeTimeline)) return this.#commits.commit(commits)
+    return Promise.resolve(this.#commits.commit(commits)).finally(() => this.#settings.copy())
   }
 
   async read(timeline: TimelineId, after: number, bytesMax: number): Promise<EntryRun[]> {
@@ -96,6 +103,7 @@ export class ShardedStore implements Store {
 
   async head(timelines: readonly TimelineId[]): Promise<(Head | null)[]> {
     this.#check()
+    if (timelines.length === 1 && timelines[0] === storeTimeline) return [await this.#settings.head()]
     return (await this.#places.find(timelines)).map(({ head }) => head && plainHead(head))
   }
 
@@ -340,11 +348,12 @@ function isUnmoved(a: Head | null, b: Head | null): boolean {
 }
 
 /** Chunks of a store that is closed are refused like everything else of it. */
-function guarded(blobs: ShardedBlobs, check: () => void): Blobs {
+function guarded<Own extends Blobs>(blobs: Own, check: () => void): Blobs {
   return new Proxy(blobs, {
     get(target, name) {
       const value = Reflect.get(target, name, target) as unknown
       if (typeof value !== 'function') return value
+      if (name === 'of') return (timeline: TimelineId) => guarded(target.of!(timeline), check)
       return async (...given: readonly unknown[]) => {
         check()
         return await (value as (...given: readonly unknown[]) => unknown).call(target, ...given)

@@ -1,0 +1,89 @@
+// What holds for the whole store (its keys, its tiers, where its chunks lie) is noted with the timeline `reprise/store`, on the
+// first shard, and everybody needs it to open the set. So every other shard has a copy, for the time that the first is away. A copy
+// is only read: a change needs the first shard, and is copied to those that are there; the others get it when they are back.
+
+import type { Digest } from '../../core/coordinate.ts'
+import type { Attribute, Head } from '../../core/ports.ts'
+import { copiedEpochKey, plainHead, settingsTimeline, storeTimeline } from '../../core/shards.ts'
+import { type Places, shardsWorker } from './places.ts'
+import { isUnreachable, type Shard } from './shard.ts'
+
+const noDigest = new Uint8Array(32) as Digest
+
+export class Settings {
+  readonly #places: Places
+  readonly #isReadOnly: boolean
+  #copying: Promise<void> = Promise.resolve()
+  #copied = -1
+
+  constructor(places: Places, isReadOnly: boolean) {
+    this.#places = places
+    this.#isReadOnly = isReadOnly
+  }
+
+  /** The head of `reprise/store`, or what the shards that are there know of it. */
+  async head(): Promise<Head | null> {
+    try {
+      const [found] = await this.#places.find([storeTimeline], 'askNow')
+      const head = found!.head && plainHead(found!.head)
+      if (head && head.epoch !== this.#copied) await this.copy()
+      return head
+    } catch (error) {
+      if (!isUnreachable(error)) throw error
+      return await this.#newestCopy(error)
+    }
+  }
+
+  /** Called after a change, and for a shard that is back. One at a time: nobody overtakes a newer one. */
+  copy(): Promise<void> {
+    if (this.#isReadOnly || this.#places.count === 1) return Promise.resolve()
+    this.#copying = this.#copying.then(() => this.#copy()).catch(() => undefined)
+    return this.#copying
+  }
+
+  async #copy(): Promise<void> {
+    const [found] = await this.#places.find([storeTimeline], 'askNow')
+    const head = found!.head
+    if (!head) return
+    const others = this.#places.shards.filter((shard) => shard.index !== found!.shard && !shard.isAway)
+    const done = await Promise.allSettled(others.map((shard) => this.#copyTo(shard, head)))
+    if (others.length === this.#places.count - 1 && done.every(({ status }) => status === 'fulfilled'))
+      this.#copied = head.epoch
+  }
+
+  async #copyTo(shard: Shard, head: Head): Promise<void> {
+    const [old] = await shard.askNow((store) => store.head([settingsTimeline]))
+    if (old && epochOf(old) >= head.epoch) return
+    const gone = Object.keys(old?.attributes ?? {}).map((key): [string, Attribute | null] => [key, null])
+    const attributes = { ...Object.fromEntries(gone), ...head.attributes, [copiedEpochKey]: head.epoch }
+    // Refused: somebody else has just copied it.
+    await shard.askNow((store) =>
+      store.commit([
+        {
+          operation: this.#places.newOperation(),
+          guard: { timeline: settingsTimeline, epoch: old?.epoch ?? 0 },
+          take: { worker: shardsWorker, from: 'anyone', create: { digest: noDigest } },
+          release: true,
+          attributes,
+        },
+      ]),
+    )
+  }
+
+  /** Of those that are there. None: nothing was ever noted. */
+  async #newestCopy(reason: unknown): Promise<Head | null> {
+    const there = this.#places.shards.filter((shard) => !shard.isAway)
+    const answers = await Promise.allSettled(
+      there.map(async (shard) => (await shard.askNow((store) => store.head([settingsTimeline])))[0] ?? null),
+    )
+    const given = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []))
+    if (given.length === 0) throw reason
+    const copies = given.filter((copy) => copy !== null).sort((a, b) => epochOf(b) - epochOf(a))
+    const [newest] = copies
+    return newest ? { ...plainHead(newest), timeline: storeTimeline, epoch: epochOf(newest) } : null
+  }
+}
+
+function epochOf({ attributes }: Head): number {
+  return Number(attributes[copiedEpochKey] ?? -1)
+}

@@ -105,16 +105,18 @@ export function packEntries(
   for (const draft of drafts) end = writeEntry(bytes, end, time, draft)
   const chained = slab.take(end)
   const run = { first: at.first, count: drafts.length, digest: hash(chained), bytes: chained.subarray(digestBytes) }
-  lastPacked = { run, before: at.before }
+  lastPacked = run
+  lastBefore = at.before
   return run
 }
 
 /** A store that asks whether a run is chained mostly asks about the one just packed: that is known without a hash. */
-let lastPacked: { readonly run: EntryRun; readonly before: Digest } | null = null
+let lastPacked: EntryRun | null = null
+let lastBefore: Digest | null = null
 
 /** Its digest is what the digest before it and its bytes give. */
 export function isChained(hash: Hash, before: Digest, run: EntryRun): boolean {
-  if (lastPacked?.run === run && equalBytes(lastPacked.before, before)) return true
+  if (lastPacked === run && equalBytes(lastBefore!, before)) return true
   return equalBytes(chainDigest(hash, before, run.bytes), run.digest)
 }
 

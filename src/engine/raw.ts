@@ -12,7 +12,7 @@ import type { Validity } from '../core/validity.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from './checkpoint/checkpointer.ts'
 import type { TurnTimeline } from './commit/turn-timeline.ts'
 import { TurnWriter } from './commit/turn-writer.ts'
-import type { Written } from './commit/writer.ts'
+import type { Asker, Written } from './commit/writer.ts'
 import {
   type Entity,
   type Erased,
@@ -332,9 +332,25 @@ function writeOptions({ signal, expect }: AppendOptions): WriteOptions | undefin
 
 /** As `write`, with one promise instead of two: what nearly every append is. */
 function appendPlainly(open: Pick<OpenTimeline<unknown>, 'ask'>, list: readonly NewEntry[]): Promise<Appended> {
-  return new Promise((resolve, reject) => {
-    open.ask(list, { resolve: (written) => resolve(toAppended(written)), reject })
-  })
+  return new Promise((resolve, reject) => open.ask(list, new Appending(resolve, reject)))
+}
+
+class Appending implements Asker {
+  readonly #resolve: (appended: Appended) => void
+  readonly #reject: (error: unknown) => void
+
+  constructor(resolve: (appended: Appended) => void, reject: (error: unknown) => void) {
+    this.#resolve = resolve
+    this.#reject = reject
+  }
+
+  resolve(written: Written): void {
+    this.#resolve(toAppended(written))
+  }
+
+  reject(error: unknown): void {
+    this.#reject(error)
+  }
 }
 
 function toAppended({ first, count, isDuplicate }: Written): Appended {

@@ -277,12 +277,12 @@ export class ValueEncoder {
       for (let i = 0; i < sorted.length; i++) this.#value(this.#property(value, sorted[i]!, depth), depth + 1)
       return
     }
-    const values: unknown[] = []
+    const values = new Array<unknown>(sorted.length)
     let isSimple = true
     for (let i = 0; i < sorted.length; i++) {
       const field = this.#property(value, sorted[i]!, depth)
       isSimple &&= typeof field !== 'object' || field === null
-      values.push(field)
+      values[i] = field
       this.#value(field, depth + 1)
     }
     if (!isSimple) return

@@ -4,7 +4,7 @@
 
 import { assert } from '../../core/assert.ts'
 import type { Digest, TimelineId } from '../../core/coordinate.ts'
-import { appendOperation, type EntryDraft, nonceBytes, packEntries } from '../../core/entry-run.ts'
+import { appendOperation, nonceBytes, packEntries } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Commit, EntryRun, Hash, Outcome, Refusal, Take } from '../../core/ports.ts'
 import type { Entry } from '../entry.ts'
@@ -171,7 +171,11 @@ export class Writer implements CommitSource {
     const request = { drafts, along, asker, expect }
     // No await where there is room: this is the hot path, and appends keep the order in which they were called.
     if (committer.tryEnter()) this.#enqueue(request)
-    else committer.enter(signal).then(() => this.#enqueue(request), asker.reject)
+    else
+      committer.enter(signal).then(
+        () => this.#enqueue(request),
+        (error) => asker.reject(error),
+      )
   }
 
   /** Whoever has entered leaves again when the request is settled. */
@@ -195,7 +199,7 @@ export class Writer implements CommitSource {
   build(): PreparedCommit | null {
     if (this.#isUnderWay || this.#broken || this.#queue.length === 0) return null
     this.#follower.begin()
-    const taken: Taken[] = []
+    let taken: Taken[] = []
     // Those of the first request, which is mostly the only one, are not copied; those of more are put together.
     let drafts: readonly Draft[] = none
     let entries: readonly Entry[] = none
@@ -218,7 +222,10 @@ export class Writer implements CommitSource {
         this.#reject(request, offered)
         continue
       }
-      taken.push({ request, first: this.#head.seq + 1 + drafts.length, count: fresh.length })
+      const given = { request, first: this.#head.seq + 1 + drafts.length, count: fresh.length }
+      // An array that is pushed to has room for 17: for the only request that is more than all else that is made for it.
+      if (taken.length === 0) taken = [given]
+      else taken.push(given)
       for (const draft of fresh) bytes += draft.data.length
       if (drafts.length === 0) {
         drafts = fresh
@@ -265,10 +272,10 @@ export class Writer implements CommitSource {
     const epoch = this.#nextEpoch
     const timeline = this.#timeline
     try {
-      const entries: Entry[] = []
-      for (const { type, version, time, key, value: data } of drafts) {
-        entries.push({ timeline, seq: seq + 1 + offset + entries.length, epoch, type, version, time, key, data })
-      }
+      const first = seq + 1 + offset
+      const entries = drafts.map(({ type, version, time, key, value: data }, i): Entry => {
+        return { timeline, seq: first + i, epoch, type, version, time, key, data }
+      })
       this.#follower.prepare(entries)
       return entries
     } catch (error) {
@@ -314,10 +321,7 @@ export class Writer implements CommitSource {
   #pack(drafts: readonly Draft[]): EntryRun {
     const { hash, sealer, random } = this.#kernel
     const { seq, digest } = this.#head
-    const sealed: EntryDraft[] = []
-    for (let i = 0; i < drafts.length; i++) {
-      sealed.push(sealEntry(sealer, drafts[i]!, digest, i, this.#compressAboveBytes))
-    }
+    const sealed = drafts.map((draft, i) => sealEntry(sealer, draft, digest, i, this.#compressAboveBytes))
     const nonce = this.#take && !this.#kernel.planted.has('no-nonce') ? random.bytes(nonceBytes) : null
     return packEntries(hash, { before: digest, first: seq + 1, epoch: this.#nextEpoch, nonce }, sealed)
   }

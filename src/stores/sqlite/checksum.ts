@@ -3,7 +3,7 @@
 
 import { crc32 } from 'node:zlib'
 
-const shortBytes = 192
+const shortBytes = 512
 const table = Int32Array.from({ length: 256 }, (_, byte) => {
   let value = byte
   for (let bit = 0; bit < 8; bit++) value = value & 1 ? (value >>> 1) ^ 0xedb88320 : value >>> 1

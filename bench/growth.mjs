@@ -281,6 +281,35 @@ async function feedOfNothing(rp, count) {
   })
 }
 
+/** The whole feed by a prefix that three timelines have, the last of them written last. */
+async function feedOfFew(store, count, schema) {
+  const { default: pg } = await import('pg')
+  const client = new pg.Client(server.url)
+  await client.connect()
+  const rows = (from, to, name) => `INSERT INTO ${schema}.timeline (ns, id, pos_base, seq, created_at, updated_at)
+    SELECT 1, '${name}' || i, 0, 1, 1, 1 FROM generate_series(${from}, ${to}) i;
+    INSERT INTO ${schema}.run (tid, last, first, pos, written_at, ns, digest, bytes)
+    SELECT tid, 1, 1, pg_current_xact_id()::text::bigint, 1, 1, '\\x00', '\\x00' FROM ${schema}.timeline
+    WHERE id LIKE '${name}%' AND tid > coalesce((SELECT max(tid) FROM ${schema}.run), 0) ORDER BY tid`
+  await client.query(rows(1, 1, 'few/'))
+  await client.query(rows(1, count, 'other/'))
+  await client.query(rows(2, 3, 'few/'))
+  await client.end()
+  const took = []
+  for (let n = 0; n < 15; n++) {
+    const began = performance.now()
+    let seen = 0
+    for (let [next, isEnd] = [feedStart, false]; !isEnd; ) {
+      const page = await store.feed(next, { prefixes: ['few/'] }, 500)
+      seen += page.items.length
+      ;({ next, isEnd } = page)
+    }
+    took.push(performance.now() - began)
+    if (seen !== 3) throw new Error(`${seen} of 3 runs seen`)
+  }
+  return took.sort((a, b) => a - b)[7]
+}
+
 async function listNothing(file, count) {
   const rp = await open(`sqlite:${file}`)
   await endedRuns(rp, count)
@@ -543,6 +572,15 @@ export const benches = [
     target: { valueMax: 2 },
     note: 'the whole feed by a prefix that nothing has',
     run: growth({ small: 100, measure: feedOfNothing }),
+  },
+  {
+    name: 'feed-of-few-postgres',
+    unit: '× per read',
+    target: { valueMax: 2 },
+    note: 'PostgreSQL: the whole feed by a prefix that three timelines have, beside 1,000 to 100,000 others; time, not processor time',
+    setup: startServer,
+    teardown: async () => await server?.stop(),
+    run: growth({ small: 1000, measure: feedOfFew, within: withSchema }),
   },
   {
     name: 'list-of-nothing',

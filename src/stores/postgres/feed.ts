@@ -7,6 +7,7 @@ import type { FeedFilter, FeedPage, FeedPosition } from '../../core/ports.ts'
 import { rangeOf } from '../../core/scope.ts'
 import { positionGone } from '../refusals.ts'
 import type { Connections } from './connect.ts'
+import { functionName } from './functions.ts'
 import { fromPosition, toPosition } from './position.ts'
 import { withinSql } from './scope.ts'
 import { isStorable } from './text.ts'
@@ -30,7 +31,7 @@ interface FeedBound {
   readonly bound: number
   /** Readable runs lie after the page. */
   readonly is_cut: boolean
-  /** Where the last readable run lies, if no timeline can match: nobody needs to look at those before it. */
+  /** Where the last readable run lies, if few timelines can match: what matches was looked for there, up to this place. */
   readonly end_pos: number | null
   readonly end_id: number | null
 }
@@ -42,6 +43,8 @@ const pageBytesMax = 16 * 1024 * 1024
 const scanMin = 256
 const scanMax = 4096
 const waitsMax = 6
+/** So many timelines, or fewer, are read one by one instead of looking at all runs. */
+const fewMax = 200
 /** Values before the prefixes. */
 const numbersCount = 6
 const feedColumns =
@@ -104,17 +107,18 @@ async function readPage(
       : [],
   )
   const { end_pos: endPos, end_id: endId } = rows[0]!
-  const isSkipped = endPos !== null && endId !== null && (endPos > from.pos || (endPos === from.pos && endId > from.id))
-  if (isSkipped)
-    return { page: { items: [], next: toPosition({ pos: endPos, id: endId }), isEnd: !isWaiting }, isWaiting }
-  const next = last ? toPosition(last) : after
-  return { page: { items, next, isEnd: !isWaiting && !rows[0]!.is_cut }, isWaiting }
+  const isEnd = !isWaiting && !rows[0]!.is_cut
+  const isPassed = endPos !== null && endId !== null && (endPos > from.pos || (endPos === from.pos && endId > from.id))
+  // Between the last match and the end of what is readable there is nothing for this reader.
+  if (isPassed && !rows[0]!.is_cut)
+    return { page: { items, next: toPosition({ pos: endPos, id: endId }), isEnd }, isWaiting }
+  return { page: { items, next: last ? toPosition(last) : after, isEnd }, isWaiting }
 }
 
 /**
  * scanned: the next runs in order, without their bytes, and one more to see whether there is more. ranked: which of them match,
- * and how many and how many bytes have matched up to each. The page ends where it is full. skipped: where no timeline lies in
- * the range of a prefix, all runs are passed over at once.
+ * and how many and how many bytes have matched up to each. The page ends where it is full. few: where few timelines lie in the
+ * ranges of the prefixes, or none, only their runs are looked at (functions: feed_of), and ended says up to where that counts.
  *
  * The plan must not depend on statistics. So there is no join, only rows looked up one by one (LATERAL, LIMIT 1), and whether
  * runs wait above the line is asked of the last one there is (ORDER BY, LIMIT 1), once: "is there any" is planned as a scan
@@ -124,29 +128,35 @@ function feedQuery(s: string, prefixes: readonly string[] | null, ranges: readon
   const matches = prefixes?.map((_, i) => withinSql('t.timeline', `$1[${numbersCount + i + 1}]`))
   const isMatch = matches ? matches.join(' OR ') || 'false' : 'true'
   const rangesAt = numbersCount + (prefixes?.length ?? 0)
-  const inRange = ranges.map(({ to }, i) => {
+  const names = ranges.map(({ to }, i) => {
     const above = to === null ? '' : `AND id < $1[${rangesAt + 2 * i + 2}]`
-    return `EXISTS (SELECT 1 FROM ${s}.timeline WHERE ns = $1[1]::integer AND id >= $1[${rangesAt + 2 * i + 1}] ${above} ORDER BY id LIMIT 1)`
+    return `(SELECT tid, id AS timeline FROM ${s}.timeline WHERE ns = $1[1]::integer AND id >= $1[${rangesAt + 2 * i + 1}] ${above}
+      ORDER BY id LIMIT ${fewMax + 1})`
   })
-  const mayMatch = prefixes ? inRange.join(' OR ') || 'false' : 'true'
+  const inRange = names.join(' UNION ALL ') || "SELECT 0::bigint AS tid, '' AS timeline WHERE false"
+  const few = prefixes
+    ? `SELECT count(*) <= ${fewMax} AS is_few, coalesce(array_agg(DISTINCT t.tid) FILTER (WHERE ${isMatch}), '{}') AS tids FROM (${inRange}) t`
+    : `SELECT false AS is_few, '{}'::bigint[] AS tids`
   return `
 WITH line AS MATERIALIZED (
-  SELECT n.bound, (${mayMatch}) AS may_match, coalesce(n.bound <= (SELECT x.pos FROM ${s}.run x WHERE x.ns = $1[1]::integer ORDER BY x.pos DESC, x.id DESC LIMIT 1), false)
+  SELECT n.bound, coalesce(n.bound <= (SELECT x.pos FROM ${s}.run x WHERE x.ns = $1[1]::integer ORDER BY x.pos DESC, x.id DESC LIMIT 1), false)
     AS is_waiting
   FROM (SELECT pos_base + pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS bound FROM ${s}.namespace WHERE id = $1[1]::integer) n
-), skipped AS MATERIALIZED (
+), few AS MATERIALIZED (${few}), ended AS MATERIALIZED (
   SELECT pos AS end_pos, id AS end_id FROM ${s}.run
-  WHERE ns = $1[1]::integer AND NOT (SELECT may_match FROM line) AND pos < (SELECT bound FROM line)
+  WHERE ns = $1[1]::integer AND (SELECT is_few FROM few) AND pos < (SELECT bound FROM line)
   ORDER BY pos DESC, id DESC LIMIT 1
-), scanned AS MATERIALIZED (
-  SELECT r.*, t.timeline,
-    (${isMatch}) AS is_match
-  FROM (
-    SELECT pos, id, tid, first, last, octet_length(bytes) AS size FROM ${s}.run
+), next AS MATERIALIZED (
+  (SELECT pos, id, tid, first, last, octet_length(bytes) AS size FROM ${s}.run
     WHERE ns = $1[1]::integer AND (pos, id) > ($1[2]::bigint, $1[3]::bigint) AND pos < (SELECT bound FROM line)
-      AND (SELECT may_match FROM line)
-    ORDER BY pos, id LIMIT $1[4]::bigint + 1
-  ) r CROSS JOIN LATERAL (SELECT id AS timeline FROM ${s}.timeline WHERE tid = r.tid LIMIT 1) t
+      AND NOT (SELECT is_few FROM few)
+    ORDER BY pos, id LIMIT $1[4]::bigint + 1)
+  UNION ALL (SELECT x.* FROM few CROSS JOIN line CROSS JOIN LATERAL
+    ${functionName(s, 'feed_of')}(few.tids, $1[2]::bigint, $1[3]::bigint, line.bound, $1[4]::bigint + 1) x
+    WHERE few.is_few ORDER BY x.pos, x.id LIMIT $1[4]::bigint + 1)
+), scanned AS MATERIALIZED (
+  SELECT r.*, t.timeline, (${isMatch}) AS is_match
+  FROM next r CROSS JOIN LATERAL (SELECT id AS timeline FROM ${s}.timeline WHERE tid = r.tid LIMIT 1) t
 ), ranked AS (
   SELECT *, row_number() OVER w AS n, count(*) FILTER (WHERE is_match) OVER w AS matches,
     coalesce(sum(size) FILTER (WHERE is_match) OVER w, 0) AS bytes_so_far
@@ -157,8 +167,8 @@ WITH line AS MATERIALIZED (
   SELECT (SELECT count(*) FROM page) < (SELECT count(*) FROM scanned) AS is_cut
 )
 SELECT page.pos, page.id, page.first, page.last, page.timeline, r.digest, r.bytes, line.is_waiting, counts.is_cut, line.bound,
-  skipped.end_pos, skipped.end_id
-FROM line CROSS JOIN counts LEFT JOIN skipped ON true LEFT JOIN page ON true
+  ended.end_pos, ended.end_id
+FROM line CROSS JOIN counts LEFT JOIN ended ON true LEFT JOIN page ON true
   LEFT JOIN LATERAL (
     SELECT digest, bytes FROM ${s}.run WHERE page.is_match AND tid = page.tid AND first = page.first LIMIT 1
   ) r ON true

@@ -113,6 +113,37 @@ BEGIN
   WHERE x.n = 1 OR x.size <= k.bytes ORDER BY k.n, x.first;
 END $$;
 
+-- The runs of a few timelines after a place in the feed, without a look at those of all others. Places of one timeline grow
+-- with its sequence, so where it goes on is found by halving; one that has nothing new is told by its last run.
+CREATE FUNCTION ${f('feed_of')}(p_tids bigint[], p_pos bigint, p_id bigint, p_bound bigint, p_limit bigint)
+RETURNS TABLE (pos bigint, id bigint, tid bigint, first bigint, last bigint, size integer)
+LANGUAGE plpgsql STABLE ${steadyPlans} AS $$
+#variable_conflict use_column
+DECLARE
+  v_tid bigint;
+  v_low bigint;
+  v_high bigint;
+  v_middle bigint;
+  r record;
+BEGIN
+  FOREACH v_tid IN ARRAY p_tids LOOP
+    SELECT a.pos, a.id, a.first INTO r FROM ${run} a WHERE a.tid = v_tid ORDER BY a.first DESC LIMIT 1;
+    CONTINUE WHEN NOT FOUND OR (r.pos, r.id) <= (p_pos, p_id);
+    v_high := r.first;
+    SELECT a.pos, a.id, a.first INTO r FROM ${run} a WHERE a.tid = v_tid ORDER BY a.first LIMIT 1;
+    v_low := r.first;
+    IF (r.pos, r.id) > (p_pos, p_id) THEN v_high := v_low; END IF;
+    -- The run at v_low was read, the one that begins at v_high was not.
+    WHILE v_high - v_low > 1 LOOP
+      v_middle := (v_low + v_high) / 2;
+      SELECT a.pos, a.id, a.first INTO r FROM ${run} a WHERE a.tid = v_tid AND a.first <= v_middle ORDER BY a.first DESC LIMIT 1;
+      IF (r.pos, r.id) > (p_pos, p_id) THEN v_high := r.first; ELSE v_low := v_middle; END IF;
+    END LOOP;
+    RETURN QUERY SELECT a.pos, a.id, a.tid, a.first, a.last, octet_length(a.bytes) FROM ${run} a
+      WHERE a.tid = v_tid AND a.first >= v_high AND a.pos < p_bound ORDER BY a.first LIMIT p_limit;
+  END LOOP;
+END $$;
+
 CREATE FUNCTION ${f('catalogs')}(p_ns integer, p_ids text[]) RETURNS TABLE (n bigint, ${manifestRecord})
 LANGUAGE plpgsql STABLE ${steadyPlans} AS $$
 #variable_conflict use_column

@@ -24,8 +24,8 @@ UPDATE ${s}.timeline t SET pos_base = n.pos_base FROM ${s}.namespace n WHERE n.i
   5: (s) => `ALTER TABLE ${s}.namespace ADD COLUMN sweep_mark double precision NOT NULL DEFAULT 0;`,
   // Functions, what is due in the order in which it is claimed, and the timelines of a status.
   6: (s) => `DROP INDEX ${s}.timeline_wakeup; DROP INDEX ${s}.timeline_mail; ${orderIndexes(s)}`,
-  // Functions, and workers in the order in which they were retired.
-  7: (s) => retiredIndex(s),
+  // Functions, workers in the order in which they were retired, and vacuums that come earlier.
+  7: (s) => retiredIndex(s) + vacuumSettings(s),
 }
 
 /** Since when it is due; mail counts as always. */
@@ -43,6 +43,20 @@ CREATE INDEX timeline_status ON ${s}.timeline (ns, status, id);`
 
 function retiredIndex(s: string): string {
   return `CREATE INDEX worker_retired ON ${s}.worker (ns, retired_at) WHERE retired_at IS NOT NULL;`
+}
+
+/**
+ * Rows of these are updated in place or go after a while. The server's own vacuum comes when a fifth of a table is dead, so that
+ * large ones stay a fifth larger, and what looks along an index passes all of it: a twentieth is enough. Cursors and workers
+ * are few rows that change all the time: pages keep room for that (HOT), and are cleaned after some dozens of changes.
+ */
+function vacuumSettings(s: string): string {
+  const early = 'autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.1'
+  const large = ['run', 'message', 'manifest', 'chunk'].map((table) => `ALTER TABLE ${s}.${table} SET (${early});`)
+  const busy = ['cursor', 'worker'].map(
+    (table) => `ALTER TABLE ${s}.${table} SET (fillfactor = 50, ${early}, autovacuum_vacuum_threshold = 50);`,
+  )
+  return [...large, ...busy].join('\n')
 }
 
 export function upgradeTables(s: string, from: number): string {
@@ -190,7 +204,7 @@ CREATE TABLE ${s}.worker (
   process text COLLATE "C" NOT NULL,
   info jsonb NOT NULL,
   PRIMARY KEY (ns, id)
-) WITH (fillfactor = 50);
+);
 ${retiredIndex(s)}
 
 CREATE TABLE ${s}.chunk (
@@ -201,5 +215,6 @@ CREATE TABLE ${s}.chunk (
   PRIMARY KEY (ns, digest)
 );
 ALTER TABLE ${s}.chunk ALTER COLUMN bytes SET STORAGE EXTERNAL;
+${vacuumSettings(s)}
 `
 }

@@ -47,6 +47,19 @@ describe('a schema of version 1', () => {
     expect(await query(shared, key)).toEqual([{ key: 'PRIMARY KEY (tid, first)' }])
   })
 
+  it('G16: has the indexes and settings of a schema that is made anew', async () => {
+    const fresh = newSchemaName()
+    await (await openPostgres(shared, { namespace: 'shop', schema: fresh, hash })).close()
+    const settings = async (name: string) =>
+      await query(
+        shared,
+        `SELECT c.relname, ARRAY(SELECT unnest(c.reloptions) ORDER BY 1) AS options, replace(pg_get_indexdef(c.oid), '${name}', '') AS index
+         FROM pg_class c WHERE c.relnamespace = '"${name}"'::regnamespace AND c.relkind IN ('r', 'i') ORDER BY 1`,
+      )
+    expect(await settings(schema)).toEqual(await settings(fresh))
+    await dropSchema(shared, fresh)
+  })
+
   it('G16: keeps heads, history, feed, cursors and mail as they were', async () => {
     const store = await open()
     const heads = await store.head([a, b])

@@ -54,6 +54,20 @@ onEveryStore('housekeeping', (world) => {
     expect(await engine.list({ prefix: 'workflow/greet/' })).toEqual([])
   })
 
+  it('takes a few of each scope in turn, so that one with many does not keep the others waiting', async () => {
+    const engine = await (await world()).engine()
+    const other = workflow('other', async (ctx) => await ctx.step('do', () => 1))
+    await Promise.all(
+      Array.from({ length: 45 }, async (_, n) => await (await engine.run(greet, `${n}`, { id: `r${n}` })).result()),
+    )
+    await (await engine.run(other, undefined, { id: 'one' })).result()
+    await new Promise((resolve) => setTimeout(resolve, 150))
+    const ended = { 'workflow/greet/': 50, 'workflow/other/': 50 }
+    const { expired } = (await housekeepingRound(engine, { expire: { ended } }))!
+    expect(expired).toHaveLength(46)
+    expect(expired.indexOf('workflow/other/one')).toBeLessThan(40)
+  })
+
   it('expires archives, and drills what was not drilled for long', async () => {
     const engine = await (await world()).engine()
     const open = await engine.open(counter, 'a')

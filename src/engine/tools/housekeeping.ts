@@ -62,6 +62,8 @@ export interface HousekeepingReport {
   readonly expiredCount?: number
   /** Not deleted though it was due, and why. */
   readonly kept: readonly string[]
+  /** The time was up before all that was due was deleted: the next round rests less. */
+  readonly isBehind?: boolean
 }
 
 export interface HousekeepingState {
@@ -91,8 +93,9 @@ const namedMax = 200
 const scrubBytesMax = 64 * 1024 * 1024
 /** States that take long to restore are left to `reprise drill`. */
 const drillBytesMax = 64 * 1024 * 1024
-/** For each moment of work, so many of rest. */
+/** For each moment of work, so many of rest; fewer while there is more to do than that allows. */
 const restFactor = 3
+const restFactorBehind = 0.5
 const firstAfterMs = 60_000
 
 const endings = ['completed', 'failed', 'cancelled', 'terminated', 'finished']
@@ -258,6 +261,7 @@ class Round {
       ...{ at: worker.now(), sweptAt, swept, ...drills, ...scrubbed },
       expired: [...expiry.expired, ...expired].slice(0, namedMax),
       expiredCount: expiry.expiredCount! + expired.length,
+      ...(expiry.isBehind && { isBehind: true }),
       kept: [...expiry.kept, ...kept.map(({ timeline, because }) => `${timeline}: ${because}`)].slice(0, 20),
     }
   }
@@ -292,7 +296,7 @@ class Round {
     }
   }
 
-  async #expire(): Promise<Pick<Did, 'expired' | 'expiredCount' | 'kept'>> {
+  async #expire(): Promise<Pick<Did, 'expired' | 'expiredCount' | 'kept' | 'isBehind'>> {
     const { ended = {}, archives } = this.#options.expire ?? {}
     const wanted = Object.entries(ended).flatMap(([scope, age]) => {
       const ageMs = toMs(age, 'housekeeping.expire.ended')
@@ -306,16 +310,25 @@ class Round {
     const kept: string[] = []
     let expiredCount = 0
     const until = this.#kernel.clock.elapsed() + Math.max(this.#everyMs, expiryMsMin)
-    for (const { scope, status, ageMs } of wanted) {
-      const before = this.#kernel.worker.earliest() - ageMs
-      for await (const heads of this.#old(scope, status, before)) {
+    // A few of each in turn: what ends often must not take all the time from the rest.
+    const sources = new Set(
+      wanted.map(({ scope, status, ageMs }) => this.#old(scope, status, this.#kernel.worker.earliest() - ageMs)),
+    )
+    while (sources.size > 0) {
+      for (const source of sources) {
+        const { value: heads, done } = await source.next()
+        if (done) {
+          sources.delete(source)
+          continue
+        }
         const outcomes = await this.#resting(() => Promise.all(heads.map((head) => this.#expireOne(head))))
         for (const { gone, because } of outcomes) {
           expiredCount += gone.length
           if (expired.length < namedMax) expired.push(...gone)
           if (because && kept.length < 20) kept.push(because)
         }
-        if (this.#signal.aborted || this.#kernel.clock.elapsed() > until) return { expired, expiredCount, kept }
+        if (this.#signal.aborted) return { expired, expiredCount, kept }
+        if (this.#kernel.clock.elapsed() > until) return { expired, expiredCount, kept, isBehind: true }
       }
     }
     return { expired, expiredCount, kept }
@@ -383,7 +396,7 @@ class Round {
     const { clock } = this.#kernel
     const started = clock.elapsed()
     const result = await work()
-    const restMs = (clock.elapsed() - started) * restFactor
+    const restMs = (clock.elapsed() - started) * (this.#before.last?.isBehind ? restFactorBehind : restFactor)
     await new Promise<void>((resolve) => {
       const done = () => {
         cancel()

@@ -17,7 +17,7 @@ import { open } from '../../dist/index.js'
 import { judge, medianOf } from './judge.mjs'
 import { Loads } from './loads.mjs'
 import { cpuMsOf, measureOther, measureSelf } from './measure.mjs'
-import { grace } from './model.mjs'
+import { grace, orderAppends, orderFixedMs } from './model.mjs'
 import { makeWorld } from './worlds.mjs'
 
 const { values } = parseArgs({
@@ -129,7 +129,6 @@ async function readWindow(resident, { cpu, done }) {
   const own = measureSelf()
   const [bare, appends, orders] = [probes.splice(0), loads.appendTimes.splice(0), loads.orderTimes.splice(0)]
   const bareMs = medianOf(bare.map((each) => each.bareMs))
-  const bareOrderMs = medianOf(bare.map((each) => each.bareOrderMs))
   const appendMs = medianOf(appends)
   const orderMs = medianOf(orders)
   return {
@@ -142,7 +141,7 @@ async function readWindow(resident, { cpu, done }) {
     ...(await world.sizes()),
     timelines: (await rp.list({ limit: 5000 }).catch(() => null))?.length,
     ...{ bareMs, appendMs, appendRatio: appendMs / bareMs },
-    ...{ bareOrderMs, orderMs, orderRatio: orderMs / bareOrderMs },
+    ...{ orderMs, orderRatio: orderMs / (orderFixedMs + orderAppends * appendMs) },
     cpuMsPerOrder: done > 0 ? cpu / done : undefined,
   }
 }

@@ -1,31 +1,21 @@
-// What the machine and the bare store take at this moment: a process that commits one row after another with the bare driver,
-// a few times a second, and does what an order cannot do without (its commits and its sleep). The soak's own times are judged
-// as ratios to these: a busy machine slows both. node probe.mjs sqlite:PATH|postgres://…
+// What the machine and the bare store take at this moment: a process that commits a row with the bare driver a few times a
+// second. The soak's own times are judged as ratios to it: a busy machine slows both. node probe.mjs sqlite:PATH|postgres://…
 
 import { setTimeout as pause } from 'node:timers/promises'
 import { bareSqlite } from '../../bench/support/stores.mjs'
-import { orderCommits, orderSleepMs } from './model.mjs'
 
 const url = process.argv[2]
 const commit = url.startsWith('sqlite:') ? await sqliteCommit(url.slice('sqlite:'.length)) : await postgresCommit(url)
 const row = 'x'.repeat(300)
 process.on('disconnect', () => process.exit(0))
 for (;;) {
-  await pause(500)
+  await pause(250)
   try {
     const bareMs = await time(() => commit(row))
-    const bareOrderMs = await time(bareOrder)
-    process.send({ bareMs, bareOrderMs })
+    process.send({ bareMs })
   } catch (error) {
     // The server is away for the moment; its file cannot be.
     if (url.startsWith('sqlite:')) throw error
-  }
-}
-
-async function bareOrder() {
-  for (let n = 0; n < orderCommits; n++) {
-    await commit(row)
-    if (n === 1) await pause(orderSleepMs)
   }
 }
 

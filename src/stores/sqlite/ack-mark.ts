@@ -79,7 +79,7 @@ export class AckMark {
     // Below the start of the log is what tidy gave back: a mark so old was left by a process that slept.
     if (!mark || (log && mark.position < log.firstPosition())) return
     const body = log?.body(mark.position)
-    const isSame = body && (!isAsCommitted(body) || isBody(body, mark))
+    const isSame = body ? !isAsCommitted(body) || isBody(body, mark) : log?.isJoined(mark.position)
     if (isSame) return
     const reached = log?.lastPosition() ?? 0
     throw damaged(

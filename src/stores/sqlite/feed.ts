@@ -1,16 +1,15 @@
 // The feed: the log in order of position. A page ends at a whole row, since all runs of a row share its position, and a
-// row that is not there is damage: positions have no gaps.
+// row that is not there is damage, unless a later one says that it stands for it (empty-rows.ts).
 
 import { RepriseError } from '../../core/errors.ts'
 import type { FeedFilter, FeedItem, FeedPage, FeedPosition } from '../../core/ports.ts'
 import { isWithin } from '../../core/scope.ts'
 import { positionGone } from '../refusals.ts'
-import type { Connection } from './connection.ts'
 import { fromPosition, toPosition } from './cursors.ts'
 import { damaged } from './failure.ts'
 import { fewWithin, type NameSource } from './list.ts'
 import type { Log } from './log.ts'
-import { emptyRowBytes, type Frame, type PlacedRun, readFrames } from './log-row.ts'
+import { type Frame, joinedBefore, type PlacedRun, readFrames } from './log-row.ts'
 
 const bytesMax = 8 * 1024 * 1024
 const rowsMax = 4096
@@ -38,8 +37,10 @@ export function readFeed(source: FeedSource, after: FeedPosition, filter: FeedFi
   const sql = 'SELECT position, body FROM reprise_log WHERE position > ? ORDER BY position'
   if (limit > 0 && reached < last) {
     for (const row of source.connection.iterate(sql, reached)) {
-      if (row.position !== reached + 1) throw missing(reached + 1)
-      reached += 1
+      const at = row.position as number
+      // One that stands for those before it may begin before the place where we are.
+      if (at - joinedBefore(at, row.body) > reached + 1) throw missing(reached + 1)
+      reached = at
       for (const item of itemsOf(source, reached, row.body as Uint8Array, filter, tids)) {
         items.push(item)
         bytes += item.run.bytes.length
@@ -89,16 +90,4 @@ function isWanted(name: string, { prefixes }: FeedFilter): boolean {
 
 function missing(position: number): RepriseError {
   return damaged(`log row ${position} is missing`, { position })
-}
-
-/** How many rows from `start` on are empty, without a gap, staying below `end`. */
-export function emptyRowsFrom(connection: Connection, start: number, end: number, limit: number): number {
-  const sql = `SELECT position, length(body) AS bytes FROM reprise_log WHERE position >= ? AND position < ?
-    ORDER BY position LIMIT ?`
-  let count = 0
-  for (const { position, bytes } of connection.all(sql, start, end, limit)) {
-    if (position !== start + count || bytes !== emptyRowBytes) break
-    count += 1
-  }
-  return count
 }

@@ -10,7 +10,7 @@ import { listCursors } from './cursors.ts'
 import type { SqlRow } from './driver.ts'
 import { isDamage } from './failure.ts'
 import { ownStart } from './log.ts'
-import { readFrames } from './log-row.ts'
+import { joinedBefore, readFrames } from './log-row.ts'
 import { readInbox } from './mail.ts'
 import { legibleNames } from './names.ts'
 import type { Reading } from './reading.ts'
@@ -116,9 +116,14 @@ async function inspectLog(read: Read, faults: StoreFault[]): Promise<void> {
       next = Math.max(next, log.firstPosition())
       const rows = rowsFrom(connection, sql, next, faults)
       for (const { position, body } of rows) {
-        if (position !== next) faults.push({ where: `log row ${next}`, what: `it is missing, ${position} follows` })
-        attempt(faults, `log row ${position}`, () => [...readFrames(position as number, body as Uint8Array)])
-        next = (position as number) + 1
+        const at = position as number
+        let begin = at
+        attempt(faults, `log row ${at}`, () => {
+          begin -= joinedBefore(at, body)
+          return [...readFrames(at, body as Uint8Array)]
+        })
+        if (begin > next) faults.push({ where: `log row ${next}`, what: `it is missing, ${at} follows` })
+        next = at + 1
       }
       return rows.length
     })

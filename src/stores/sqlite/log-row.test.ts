@@ -9,6 +9,9 @@ import {
   type FrameDraft,
   findFrame,
   isAsCommitted,
+  isEmptyRow,
+  joinedBefore,
+  joinedRow,
   RowEncoder,
   readFrames,
   unsettledTime,
@@ -38,6 +41,29 @@ function encode(given: readonly FrameDraft[], time: number | null, hasDigests = 
 }
 
 describe('a row of the log', () => {
+  it('that stands for others says for how many, holds nothing, and no changed byte of it goes unseen', () => {
+    const places = fc
+      .integer({ min: 2, max: 2 ** 45 })
+      .chain((at) => fc.tuple(fc.constant(at), fc.integer({ min: 1, max: at - 1 })))
+    fc.assert(
+      fc.property(places, fc.nat(), fc.integer({ min: 1, max: 255 }), ([at, count], which, change) => {
+        const body = joinedRow(at, count)
+        expect([joinedBefore(at, body), isEmptyRow(body), isAsCommitted(body), unsettledTime(at, body)]).toEqual([
+          ...[count, true, false, null],
+        ])
+        expect([...readFrames(at, body)]).toEqual([])
+        expect(body.length).toBeLessThanOrEqual(32)
+        const changed = body.slice()
+        changed[which % body.length]! ^= change
+        expect(() => {
+          const [frames, before] = [[...readFrames(at, changed)], joinedBefore(at, changed)]
+          // Another kind of row may be made of its first byte; then it has frames, or stands for nobody.
+          if (frames.length === 0 && before !== count) throw new Error('it stands for others, or for nobody')
+        }).toThrow()
+      }),
+    )
+  })
+
   it('gives back what was put in, digests where they were spelled out', () => {
     fc.assert(
       fc.property(drafts, fc.boolean(), unsettledAt, (given, hasDigests, time) => {

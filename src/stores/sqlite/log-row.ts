@@ -2,6 +2,8 @@
 //
 //   body  = kind(byte: 1 as committed, 2 compacted since) mark(4 bytes, from kind and position) frame*
 //         | 12 time(integer, ms: the store's clock) frame*                  unsettled: the heads were not written (unsettled.ts)
+//         | 3 mark(4 bytes) count(integer) crc(4 bytes, of count, started from position)
+//                                      so many rows before this one, and this one, hold nothing any more, and are gone (empty-rows.ts)
 //   frame = size(integer, of what follows) crc(4 bytes, little-endian, of what follows, started from position and time)
 //           tid(integer) first(integer) count * 4 + flags(integer: 1 digest, 2 operation) back(integer)
 //           [digest(32 bytes)] [operation(text)] bytes(rest)
@@ -19,9 +21,11 @@ import { checksum } from './checksum.ts'
 
 const asCommitted = 1
 const compacted = 2
+const joined = 3
 /** It has no mark, for the sake of its size. No damage makes a settled row of it, which would hide what the heads lack. */
 const unsettled = 12
 const markBytes = 4
+const crcBytes = 4
 const digestBytes = 32
 const hasDigest = 1
 const hasOperation = 2
@@ -226,6 +230,27 @@ export function compactedRow(position: number, frames: readonly Frame[]): Uint8A
 /** How long a row is that holds nothing, or nothing any more. */
 export const emptyRowBytes = 1 + markBytes
 
+/** A row that stands for itself and for `count` rows before it, which go: none of them holds anything. */
+export function joinedRow(position: number, count: number): Uint8Array {
+  const body = new Uint8Array(emptyRowBytes + integerSize(count) + crcBytes)
+  const start = writeStart(body, position, joined, null)
+  const end = writeInteger(body, start, count)
+  const crc = checksum(body, start, end, seedOf(position, null))
+  for (let i = 0; i < crcBytes; i++) body[end + i] = (crc >>> (8 * i)) & 0xff
+  return body
+}
+
+/** How many rows before this one are gone, all of them empty: 0 unless it says so. Throws MALFORMED where it is damaged. */
+export function joinedBefore(position: number, body: unknown): number {
+  if (!(body instanceof Uint8Array) || body[0] !== joined) return 0
+  return openBody(position, body).joined
+}
+
+/** Nothing is in it any more. */
+export function isEmptyRow(body: unknown): boolean {
+  return body instanceof Uint8Array && (body.length === emptyRowBytes || body[0] === joined)
+}
+
 export function isAsCommitted(body: Uint8Array): boolean {
   return body[0] === asCommitted || body[0] === unsettled
 }
@@ -235,16 +260,27 @@ function openBody(position: number, body: Uint8Array) {
   if (!(body instanceof Uint8Array)) throw malformed(position, 'has no bytes')
   const reader = new ByteReader(body)
   const kind = reader.byte()
-  if (kind !== asCommitted && kind !== compacted && kind !== unsettled) {
+  if (kind !== asCommitted && kind !== compacted && kind !== joined && kind !== unsettled) {
     throw malformed(position, `is of an unknown kind ${kind}`)
   }
   if (kind === unsettled) {
     const unsettledAt = reader.integer()
-    return { reader, unsettledAt, seed: seedOf(position, unsettledAt) }
+    return { reader, unsettledAt, seed: seedOf(position, unsettledAt), joined: 0 }
   }
   const mark = reader.byte() | (reader.byte() << 8) | (reader.byte() << 16) | (reader.byte() << 24)
   if (mark !== markOf(position, kind)) throw malformed(position, 'does not have its mark')
-  return { reader, unsettledAt: null, seed: seedOf(position, null) }
+  const seed = seedOf(position, null)
+  return { reader, unsettledAt: null, seed, joined: kind === joined ? readJoined(position, body, reader, seed) : 0 }
+}
+
+function readJoined(position: number, body: Uint8Array, reader: ByteReader, seed: number): number {
+  const count = reader.integer()
+  const end = emptyRowBytes + integerSize(count)
+  const stored = reader.byte() + reader.byte() * 2 ** 8 + reader.byte() * 2 ** 16 + reader.byte() * 2 ** 24
+  if (checksum(body, emptyRowBytes, end, seed) !== stored || reader.remaining > 0 || count >= position) {
+    throw malformed(position, 'does not match its checksum')
+  }
+  return count
 }
 
 function peekTid(content: Uint8Array): number {

@@ -9,7 +9,7 @@ import type { EntryRun, Hash } from '../../core/ports.ts'
 import type { Connection } from './connection.ts'
 import { isDamage } from './failure.ts'
 import { firstPosition, lastPosition } from './log-end.ts'
-import { type Frame, type FrameDraft, findFrame, type PlacedRun } from './log-row.ts'
+import { type Frame, type FrameDraft, findFrame, joinedBefore, type PlacedRun } from './log-row.ts'
 import { runsFrom } from './scan-runs.ts'
 import type { Timeline } from './timelines.ts'
 
@@ -82,6 +82,14 @@ export class Log {
   /** Where the log begins: rows below it were given back by tidy. */
   firstPosition(): number {
     return firstPosition(this.#connection)
+  }
+
+  /** It held nothing any more, and a later row stands for it. */
+  isJoined(position: number): boolean {
+    const sql = 'SELECT position, body FROM reprise_log WHERE position > ? ORDER BY position LIMIT 1'
+    const row = this.#connection.get(sql, position)
+    if (!row) return false
+    return (row.position as number) - joinedBefore(row.position as number, row.body) <= position
   }
 
   body(position: number): Uint8Array | null {

@@ -4,7 +4,7 @@
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Change, Rewritten, RunChange } from '../../core/ports.ts'
-import { compactedRow, emptyRowBytes, type Frame, readFrames } from './log-row.ts'
+import { compactedRow, type Frame, isEmptyRow, readFrames } from './log-row.ts'
 import { mendRun } from './mend-runs.ts'
 import type { Writing } from './writing.ts'
 
@@ -18,7 +18,7 @@ export function rewriteRuns(writing: Writing, change: Change, after: string | nu
   for (const row of rows) {
     reached = row.position as number
     const body = row.body as Uint8Array
-    if (body.length === emptyRowBytes) continue
+    if (isEmptyRow(body)) continue
     const frames = framesIn(reached, body)
     const changes = frames.map((frame) => (isOurs(writing, frame) ? changed(writing, reached, frame, change) : null))
     count.seen += frames.length

@@ -1,9 +1,10 @@
 // Giving back the space of history that was trimmed or forgotten. A trim only moves the floor and leaves a note; the
 // sweep follows, a bounded number of rows at a time, first in the same transaction and later in tidy(). A row stays when
-// its runs go (empty, or with the runs of others), so that a row that vanished is always damage.
+// its runs go (empty, or with the runs of others), so that a row that vanished is always damage; empty-rows.ts joins them.
 
+import { noteEmptied } from './empty-rows.ts'
 import { ownStart } from './log.ts'
-import { compactRow, emptyRowBytes, type Frame, type PlacedRun, readFrames } from './log-row.ts'
+import { compactRow, type Frame, isEmptyRow, type PlacedRun, readFrames } from './log-row.ts'
 import type { Timeline } from './timelines.ts'
 import type { Writing } from './writing.ts'
 
@@ -100,13 +101,14 @@ function frameOf(writing: Writing, position: number, tid: number, last: number):
 function compact(writing: Writing, position: number, isErasing: boolean): boolean {
   if (position >= writing.position - 1) return false
   const body = writing.log.body(position)
-  if (!body || body.length === emptyRowBytes) return true
+  if (!body || isEmptyRow(body)) return true
   const isLive = livenessIn(writing)
   let liveBytes = 0
   for (const frame of readFrames(position, body)) if (isLive(frame)) liveBytes += frame.bytes.length
   if (liveBytes * 2 > body.length && !isErasing) return true
   const rest = compactRow(position, body, isLive)
   writing.connection.run('UPDATE reprise_log SET body = ? WHERE position = ?', rest, position)
+  if (isEmptyRow(rest)) noteEmptied(writing.connection, position)
   return true
 }
 

@@ -5,7 +5,7 @@ import { RepriseError } from '../../../core/errors.ts'
 import type { SqlValue } from '../driver.ts'
 import { damaged } from '../failure.ts'
 import { isAnchor } from '../log.ts'
-import { compactedRow, type Frame, RowEncoder, readFrames, soundFrames } from '../log-row.ts'
+import { compactedRow, type Frame, joinedBefore, RowEncoder, readFrames, soundFrames } from '../log-row.ts'
 import type { Salvage } from './work.ts'
 
 export interface SalvagedLog {
@@ -69,14 +69,17 @@ function fillGaps({ from, to, options }: Salvage, broken: Set<number>): void {
     to.run(`INSERT OR REPLACE INTO reprise_meta (key, value) VALUES ('log_start', ?)`, start)
   }
   let expected = start
-  const sql = 'SELECT position FROM reprise_log WHERE position >= ? ORDER BY position'
-  for (const { position } of to.all(sql, start)) {
-    if ((position as number) - expected > gapMax) throw damaged(`the log has a gap before row ${position}`)
-    for (; expected < (position as number); expected++) {
+  const sql =
+    'SELECT position, iif(length(body) <= 32, body, NULL) AS body FROM reprise_log WHERE position >= ? ORDER BY position'
+  for (const row of to.all(sql, start)) {
+    const position = row.position as number
+    const begin = position - joinedBefore(position, row.body)
+    if (begin - expected > gapMax) throw damaged(`the log has a gap before row ${position}`)
+    for (; expected < begin; expected++) {
       to.run(insert, expected, compactedRow(expected, []))
       broken.add(expected)
     }
-    expected += 1
+    expected = position + 1
   }
   // What was acknowledged was there.
   if (options.acknowledged - expected > gapMax) throw damaged(`the log ends at ${expected - 1}`)

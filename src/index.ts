@@ -49,7 +49,7 @@ export type { RatePolicy } from './core/rate.ts'
 export type { CascadeStep, Exchange } from './core/recovery-line.ts'
 export type { RetentionPlan, RetentionPolicy, Verdict } from './core/retention.ts'
 export { GiveUp, isGiveUp, isRetryLater, RetryLater, type RetryPolicy } from './core/retry.ts'
-export type { Renewal, StoreFacts, StoreFault, StoreLoss } from './core/store-facts.ts'
+export type { Inspected, Inspection, Renewal, StoreFacts, StoreFault, StoreLoss } from './core/store-facts.ts'
 export type { Validity } from './core/validity.ts'
 export type { WorkerRecord } from './core/worker-row.ts'
 export type { CheckpointRequest, PublishedCheckpoint } from './engine/checkpoint/checkpointer.ts'
@@ -163,4 +163,11 @@ export type { Report, ReportFilter } from './engine/tools/report-log.ts'
 export type { Rollback } from './engine/tools/rollback-report.ts'
 export type { StoreTools } from './engine/tools/store-tools.ts'
 export type { ExportOptions } from './engine/tools/transfer.ts'
-export type { Fault, HealedFault, VerifyOptions, VerifyReport } from './engine/tools/verify.ts'
+export type {
+  EarlierVerify,
+  Fault,
+  HealedFault,
+  VerifyOptions,
+  VerifyProgress,
+  VerifyReport,
+} from './engine/tools/verify.ts'

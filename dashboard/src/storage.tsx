@@ -2,7 +2,7 @@
 // would take with the reason for each.
 
 import { useEffect, useState } from 'preact/hooks'
-import { type Problem, post, problemOf, urlOf } from './api.ts'
+import { get, type Problem, post, problemOf, urlOf } from './api.ts'
 import { Chart } from './chart.tsx'
 import { bytes, count, duration } from './format.ts'
 import { useGet } from './loading.ts'
@@ -217,9 +217,42 @@ interface DrillAnswer {
   readonly unknown: readonly string[]
 }
 
+interface Unfinished {
+  readonly part: 'structures' | 'timelines'
+  readonly done: number
+  readonly total: number | null
+}
+
+/** Says how far it is, once per second. One that was interrupted goes on, where the store can be written. */
+async function verifyWatched(tell: (far: string) => void): Promise<VerifyAnswer> {
+  const look = async () => {
+    const { unfinished } = await get<{ unfinished: Unfinished | null }>('v1/verify')
+    if (!unfinished) return
+    const { part, done, total } = unfinished
+    const share = total ? ` of about ${count(Math.max(done, total))}` : ''
+    tell(part === 'structures' ? 'the structures of the store' : `${count(done)}${share} timelines`)
+  }
+  const timer = setInterval(() => void look().catch(() => undefined), 1000)
+  try {
+    return await post<VerifyAnswer>('v1/verify', { resume: true })
+  } catch (error) {
+    if (problemOf(error).code !== 'STORE_READ_ONLY') throw error
+    return await post<VerifyAnswer>('v1/verify')
+  } finally {
+    clearInterval(timer)
+    tell('')
+  }
+}
+
+interface VerifyAnswer {
+  readonly ok: boolean
+  readonly faults: readonly unknown[]
+}
+
 function Drills({ onDone }: { onDone: () => void }) {
   const log = useGet<{ reports: readonly Report[] }>('v1/log', { limit: 50 })
   const [busy, setBusy] = useState<string | null>(null)
+  const [far, setFar] = useState('')
   const act = async (name: 'drill' | 'verify') => {
     setBusy(name)
     try {
@@ -233,7 +266,7 @@ function Drills({ onDone }: { onDone: () => void }) {
           ok ? 'good' : 'bad',
         )
       } else {
-        const { ok, faults } = await post<{ ok: boolean; faults: readonly unknown[] }>('v1/verify')
+        const { ok, faults } = await verifyWatched(setFar)
         toast(ok ? 'every byte is as it was written' : count(faults.length, 'fault'), ok ? 'good' : 'bad')
       }
     } catch (error) {
@@ -251,7 +284,7 @@ function Drills({ onDone }: { onDone: () => void }) {
         <h2>Drills and what happened to the store</h2>
         <span class="grow" />
         <Button disabled={busy !== null || no !== undefined} title={no} onClick={() => void act('verify')}>
-          {busy === 'verify' ? 'Reading every byte…' : 'Verify'}
+          {busy === 'verify' ? `Reading every byte… ${far}` : 'Verify'}
         </Button>
         <Button disabled={busy !== null || no !== undefined} title={no} onClick={() => void act('drill')}>
           {busy === 'drill' ? 'Restoring aside…' : 'Drill'}

@@ -203,7 +203,7 @@ export const commands: readonly CommandSpec[] = [
   },
   {
     name: 'verify',
-    usage: 'verify [TIMELINE…] [--repair [--from SOURCE] [--chunks-lost]] [--module FILE]',
+    usage: 'verify [TIMELINE…] [--resume] [--progress] [--repair [--from SOURCE] [--chunks-lost]] [--module FILE]',
     summary: 'read everything, believe nothing, and report what is damaged',
     options: {
       module: moduleOption,
@@ -213,12 +213,11 @@ export const commands: readonly CommandSpec[] = [
         value: 'SOURCE',
         help: 'also take copies from here: a store, a folder of chunks, an export, a backup; s3://… for the last three',
       },
-      'chunks-lost': {
-        type: 'boolean',
-        help: 'the chunks in the folder of --blobs are lost permanently: accept it as it is, and repair',
-      },
+      resume: { type: 'boolean', help: 'keep a mark in the store, and go on from that of one that was interrupted' },
+      progress: { type: 'boolean', help: 'tell how far it is on stderr, also where that is not a terminal' },
+      'chunks-lost': { type: 'boolean', help: 'the chunks in the folder of --blobs are lost: accept that, and repair' },
     },
-    writesWith: ['repair', 'chunks-lost'],
+    writesWith: ['repair', 'chunks-lost', 'resume'],
     renewsWith: 'repair',
     arguments: [0, 1000],
     store: 'reading',

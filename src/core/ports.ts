@@ -8,7 +8,7 @@ import type { Commit, Outcome } from './commit-request.ts'
 import type { Digest, TimelineId, WorkerId } from './coordinate.ts'
 import type { EntryRun, FeedPosition, Head, Inbox, ManifestRecord } from './records.ts'
 import type { SqlQuery } from './sql.ts'
-import type { Renewal, StoreFacts, StoreFault } from './store-facts.ts'
+import type { Inspection, Renewal, StoreFacts, StoreFault } from './store-facts.ts'
 import type { WorkerRecord, WorkerRow } from './worker-row.ts'
 
 export type { Attribute } from './attribute.ts'
@@ -27,7 +27,7 @@ export {
   type NewManifest,
   type OutgoingMessage,
 } from './records.ts'
-export type { Renewal, StoreFacts, StoreFault, StoreLoss } from './store-facts.ts'
+export type { Inspected, Inspection, Renewal, StoreFacts, StoreFault, StoreLoss } from './store-facts.ts'
 export type { WorkerRecord, WorkerRow } from './worker-row.ts'
 
 export type Hash = (bytes: Uint8Array) => Digest
@@ -255,8 +255,8 @@ export interface Store {
    */
   mendCatalog(timeline: TimelineId, lines: readonly ManifestRecord[]): Promise<{ readonly missing: number }>
 
-  /** Low-level self-check (pages, indexes), beneath what the engine verifies. */
-  inspect(): Promise<StoreFault[]>
+  /** Low-level self-check (pages, indexes), beneath what the engine verifies; in slices, so that others have their turn. */
+  inspect(inspection?: Inspection): Promise<StoreFault[]>
 
   /**
    * The ids of timelines, in no order, as far as anything in the store still names them, whatever else of it is damaged.

@@ -15,6 +15,28 @@ export interface StoreFacts {
   readonly keepsErased?: readonly string[]
 }
 
+/** How far the store's own check is. */
+export interface Inspected {
+  /** In a word: file, log, timelines, … */
+  readonly part: string
+  readonly done: number
+  /** Null: nobody knows. */
+  readonly total: number | null
+  /** Found so far. */
+  readonly faults: number
+  /** For `Inspection.after`: what was gone through by now need not be gone through again. */
+  readonly mark: string
+}
+
+/** What whoever asks for the store's own check may want of it. */
+export interface Inspection {
+  readonly onProgress?: (at: Inspected) => void
+  /** Ends it with ABORTED. */
+  readonly signal?: AbortSignal
+  /** A mark of an earlier check of this store: it goes on there. One that nobody knows counts for nothing. */
+  readonly after?: string
+}
+
 /** A fault found by the store's own checks, beneath the digest chain. */
 export interface StoreFault {
   readonly where: string

@@ -89,6 +89,18 @@ export interface EngineEvents {
     readonly what: string
     readonly data?: unknown
   }
+  /** Work that may take long is so far: a verify, or the loading of a state. */
+  readonly progress: {
+    readonly work: 'verify' | 'load'
+    /** Whose state is loaded; null: the store as a whole. */
+    readonly timeline: string | null
+    /** In a word: structures, timelines, …; restore, replay. */
+    readonly part: string
+    readonly done: number
+    /** About so many there are; null: nobody knows. */
+    readonly total: number | null
+    readonly at: string | null
+  }
   readonly problem: { readonly where: string; readonly error: unknown }
 }
 

@@ -20,7 +20,7 @@ const verbs: Readonly<Record<string, readonly string[] | string>> = {
   savepoint: ['savepoint', 'releaseSavepoint'],
   export: ['exportTimeline', 'exportProgress'],
   import: ['importTimeline', 'importProgress'],
-  verify: ['verify'],
+  verify: ['verify', 'verifying'],
   drill: ['drill'],
   prune: ['collect'],
   dead: ['listDeadLetters', 'listAllDeadLetters', 'discard'],

@@ -1,14 +1,18 @@
 // reprise verify: reads everything and believes nothing. Exit code 8 if it finds damage; with --repair, if any is left.
 
+import { unreachable } from '../../core/assert.ts'
+import { isReprise } from '../../core/errors.ts'
 import type { Renewal } from '../../core/ports.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { unknownDefinition } from '../../engine/tools/give-up.ts'
-import type { VerifyReport } from '../../engine/tools/verify.ts'
-import type { Command } from '../command.ts'
+import type { EarlierVerify, VerifyProgress, VerifyReport } from '../../engine/tools/verify.ts'
+import { type Command, flag } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findTimeline } from '../find.ts'
 import { count } from '../format.ts'
+import { onInterrupt } from '../interrupt.ts'
 import type { Output } from '../output.ts'
+import { ProgressLine, share } from '../progress-line.ts'
 
 const verify: Command = async (invocation) => {
   const { args, options, output, renewal } = invocation
@@ -22,11 +26,35 @@ const verify: Command = async (invocation) => {
   const timelines = await Promise.all(args.map(async (given) => (await findTimeline(engine, given)).timeline))
   const repair = options.repair === true || options['chunks-lost'] === true
   const from = options.from as string | undefined
-  const report = await engine.verify({
-    ...(timelines.length > 0 && { timelines }),
-    ...(repair && { repair }),
-    ...(from !== undefined && { from }),
-  })
+  const isResumed = flag(options, 'resume')
+  const line = new ProgressLine(output, flag(options, 'progress'))
+  const interruption = onInterrupt(output, null)
+  const stop = new AbortController()
+  void interruption.asked.then(() => stop.abort())
+  const report = await engine
+    .verify({
+      ...(timelines.length > 0 && { timelines }),
+      ...(repair && { repair }),
+      ...(from !== undefined && { from }),
+      ...(isResumed && { resume: true }),
+      signal: stop.signal,
+      onProgress: (progress) => line.at(() => progressWords(progress)),
+    })
+    .catch((error) => {
+      if (!stop.signal.aborted || !isReprise(error, 'ABORTED')) throw error
+      return null
+    })
+    .finally(() => {
+      line.close()
+      interruption.off()
+    })
+  if (!report) {
+    const next = isResumed
+      ? 'reprise verify --resume goes on where it was'
+      : 'with --resume it keeps a mark in the store, and goes on where it was'
+    output.note(`interrupted; ${next}`)
+    return exit.interrupted
+  }
   const steps = await nextSteps(engine, report, repair, from)
   output.result(report, () => {
     const { green, red } = output.colours
@@ -53,6 +81,7 @@ const verify: Command = async (invocation) => {
           : 'cannot tell'
     output.line(report.ok ? `${green('ok')} ${counts}` : `${verdict} in ${counts}`)
     for (const { timeline, what } of report.edited) output.note(`${timeline} is a fork with edits: ${what}`)
+    if (report.earlier) for (const words of earlierWords(report.earlier)) output.note(words)
     for (const next of steps) output.note(next)
     // Beside damage nobody can tell: they may belong to what could not be read.
     if (report.orphans > 0 && report.ok)
@@ -61,6 +90,35 @@ const verify: Command = async (invocation) => {
   if (renewal?.lost.some(({ isUntilHead }) => !isUntilHead)) return exit.damage
   const isDamaged = report.faults.length > 0 || report.healed.some(({ isPutRight }) => !isPutRight)
   return isDamaged ? exit.damage : report.ok ? exit.ok : exit.usage
+}
+
+function progressWords({ part, done, total, at }: VerifyProgress): string {
+  switch (part) {
+    case 'structures':
+      return `verify: the structures of the store: ${at}${done > 0 ? ` ${share(done, total)}` : ''}`
+    case 'timelines':
+      return `verify: timelines: ${share(done, total)}, at ${at}`
+    case 'chunks':
+      return `verify: chunks: ${share(done, total)}`
+    case 'copies':
+      return 'verify: the mirror and the parity of chunks'
+    default:
+      return unreachable(part)
+  }
+}
+
+/** What a report claims that was not verified just now. */
+function earlierWords({ from, to, upTo, timelines, again, structuresAt }: EarlierVerify): string[] {
+  const when = (at: number) => new Date(at).toISOString()
+  const words: string[] = []
+  if (upTo !== null) {
+    words.push(
+      `${count(timelines, 'timeline')} up to ${upTo} ${timelines === 1 ? 'was' : 'were'} verified between ${when(from)} and ${when(to)}, by a verify that was interrupted, and not written since`,
+      `${count(again, 'timeline')} up to there, written since or new, ${again === 1 ? 'was' : 'were'} verified again; damage since then to what nobody wrote shows in a verify without --resume`,
+    )
+  }
+  if (structuresAt !== null) words.push(`the structures of the store itself were checked at ${when(structuresAt)}`)
+  return words
 }
 
 function tellRenewal({ kept, rebuilt, lost }: Renewal, isDone: boolean, output: Output): void {

@@ -32,6 +32,12 @@ async function readNotes({ store }: Pick<Kernel, 'store'>): Promise<Map<string, 
   return notes
 }
 
+/** What is noted under this name. */
+export async function readNote({ store }: Pick<Kernel, 'store'>, name: string): Promise<Attribute | undefined> {
+  const [head] = await store.head([timelineId(storeTimeline)])
+  return head?.attributes[name]
+}
+
 /** Those of them that are not in the key ring of this process. */
 export async function lackingKeys(kernel: Pick<Kernel, 'store' | 'sealer'>): Promise<string[]> {
   return (await notedKeys(kernel)).filter((id) => !kernel.sealer.hasKey(id))

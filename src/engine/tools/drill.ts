@@ -23,7 +23,7 @@ import {
 import type { RecoveryReport } from '../recovery/report.ts'
 import { verifyChunks } from '../recovery/restore.ts'
 import type { TimelineState } from '../state.ts'
-import { isInCatalog } from './verify.ts'
+import { isInCatalog } from './verify-catalog.ts'
 import { headsOf } from './verify-structure.ts'
 
 export interface DrillOptions {

@@ -17,6 +17,7 @@ import { type DeleteOptions, type DeleteReport, deleteTimeline } from './delete.
 import { ownStart } from './erase-select.ts'
 import { redact } from './redaction.ts'
 import { mentions, reportTimelines } from './report-log.ts'
+import { forgetInMark } from './verify-watch.ts'
 
 export interface EraseReport extends DeleteReport {
   /** Chunks that were taken out of the store, of these timelines and of whatever else nobody named any more. */
@@ -41,7 +42,9 @@ export async function eraseTimeline(kernel: Kernel, id: string, options: DeleteO
     const { keepsErased = [] } = await kernel.store.facts()
     return { ...deleted, chunks: 0, remains: [...keepsErased, ...(await mirrorRemains(kernel)), elsewhere] }
   }
-  await eraseReports(kernel, [id, ...deleted.timelines.map(({ timeline }) => timeline)])
+  const ids = [id, ...deleted.timelines.map(({ timeline }) => timeline)]
+  await eraseReports(kernel, ids)
+  await forgetInMark(kernel, ids)
   const { chunks } = await collect(kernel, { chunksOnly: true })
   await kernel.store.blobs.compact?.(true)
   const scrubbed = await kernel.store.scrub({ whole: true, mayLock: true })

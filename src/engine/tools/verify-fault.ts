@@ -18,6 +18,22 @@ export interface HealedFault extends Fault {
   readonly isIncomplete?: true
 }
 
+/** What was verified by earlier calls that were interrupted, and not again by this one (`resume`). Times: ms since 1970. */
+export interface EarlierVerify {
+  /** When the first of them began. */
+  readonly from: number
+  /** Up to when they verified what is told here. Damage that came later to what nobody wrote is not known. */
+  readonly to: number
+  /** They had gone through the timelines up to this one, in the order of ids; null: through none. */
+  readonly upTo: string | null
+  /** Of those: so many were not written since, and were passed over … */
+  readonly timelines: number
+  /** … and so many were written since, or are new, and were verified again. */
+  readonly again: number
+  /** When the store's own structures were checked, if that was not done again. */
+  readonly structuresAt: number | null
+}
+
 export interface VerifyReport {
   /** There is no fault; after a repair: none is left. */
   readonly ok: boolean
@@ -34,4 +50,6 @@ export interface VerifyReport {
   readonly orphans: number
   /** Forks that were made with edits, the first hundred of them. Not a fault. */
   readonly edited: readonly { readonly timeline: string; readonly what: string }[]
+  /** Null: all of it was verified by this call. */
+  readonly earlier: EarlierVerify | null
 }

@@ -4,7 +4,7 @@
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
+import type { Head, Inspection } from '../../core/ports.ts'
 import type { Kernel } from '../kernel.ts'
 import type { Fault, HealedFault } from './verify-fault.ts'
 
@@ -16,8 +16,8 @@ export interface Structures {
   readonly isOfFile: boolean
 }
 
-export async function inspected(kernel: Kernel, location: string): Promise<Structures> {
-  const found = await kernel.store.inspect()
+export async function inspected(kernel: Kernel, location: string, inspection: Inspection): Promise<Structures> {
+  const found = await kernel.store.inspect(inspection)
   const faults = found.map(({ where, what, timeline = null }) => {
     return { timeline, seq: null, where: `${location}: ${where}`, what, code: 'STORE_DAMAGED' }
   })

@@ -3,6 +3,7 @@
 import { timelineId } from '../../core/coordinate.ts'
 import { type ErrorCode, errorCodes, explain, RepriseError } from '../../core/errors.ts'
 import { hostOf } from '../../engine/host.ts'
+import { unfinishedVerify } from '../../engine/tools/verify-watch.ts'
 import { consumersOf } from '../../operations/consumers.ts'
 import { lettersOf, withLetters } from '../../operations/letters.ts'
 import { packageVersion } from '../../operations/package.ts'
@@ -308,9 +309,32 @@ export const systemRoutes: readonly Route[] = [
     summary: 'Read everything and believe nothing; changes nothing',
     role: 'operate',
     isLong: true,
-    body: shapes.object({ timelines }),
+    body: shapes.object({
+      timelines,
+      resume: {
+        type: 'boolean',
+        description:
+          'keep a mark of how far it is, which GET tells, and go on from the mark of one that was interrupted',
+      },
+    }),
     answer: shapes.answer({ ok: { type: 'boolean' }, faults: shapes.list(shapes.any) }),
-    call: async (call) => await call.engine.verify(await named(call)),
+    async call(call) {
+      const asked = await named(call)
+      const { resume } = call.body as { readonly resume?: boolean }
+      // Those who reach a part of the store only verify that part, at once.
+      return await call.engine.verify({ ...asked, ...(resume && !asked.timelines && { resume }) })
+    },
+  },
+  {
+    method: 'GET',
+    path: '/v1/verify',
+    id: 'verifying',
+    tag: 'system',
+    summary: 'How far a verification with resume is, or was when it was interrupted',
+    role: 'operate',
+    isWhole: true,
+    answer: shapes.answer({ unfinished: shapes.any }),
+    call: async ({ engine }) => ({ unfinished: await unfinishedVerify(hostOf(engine).kernel) }),
   },
   {
     method: 'POST',

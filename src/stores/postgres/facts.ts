@@ -2,7 +2,7 @@
 // durability rests on, read back rather than believed.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { StoreFacts, StoreFault } from '../../core/ports.ts'
+import type { StoreFacts } from '../../core/ports.ts'
 import type { Connections } from './connect.ts'
 import { keepsErased } from './scrub.ts'
 import { schemaVersion } from './tables.ts'
@@ -87,46 +87,4 @@ export async function readFacts(connections: Connections, s: string, location: s
     sizeBytes: size!.bytes,
     keepsErased,
   }
-}
-
-/** Rows that contradict each other. Pages and indexes are the server's own to check (data_checksums, amcheck). */
-export async function inspectRows(connections: Connections, s: string, ns: number): Promise<StoreFault[]> {
-  const gaps = await connections.rows<StoreFault>(
-    `SELECT x.id || '@' || x.first AS "where", 'the run before it ends at ' || x.before AS what FROM (
-       SELECT t.id, r.first, coalesce(lag(r.last) OVER (PARTITION BY r.tid ORDER BY r.first), greatest(t.floor, coalesce(t.base_seq, 0))) AS before
-       FROM ${s}.run r JOIN ${s}.timeline t ON t.tid = r.tid WHERE t.ns = $1
-     ) x WHERE x.first <> x.before + 1 ORDER BY 1 LIMIT 1000`,
-    [ns],
-    'safe',
-  )
-  const heads = await connections.rows<StoreFault>(
-    `SELECT t.id AS "where", 'history ends at ' || r.last || ', the head says ' || t.seq AS what FROM ${s}.timeline t
-     CROSS JOIN LATERAL (SELECT coalesce((SELECT last FROM ${s}.run WHERE tid = t.tid ORDER BY first DESC LIMIT 1),
-       greatest(t.floor, coalesce(t.base_seq, 0))) AS last) r
-     WHERE t.ns = $1 AND NOT t.is_stub AND t.seq > r.last ORDER BY 1 LIMIT 1000`,
-    [ns],
-    'safe',
-  )
-  const mail = await connections.rows<StoreFault>(
-    `SELECT t.id AS "where", 'its mail counter says ' || t.mail || ', ' || m.count || ' are unread' AS what FROM ${s}.timeline t
-     CROSS JOIN LATERAL (SELECT count(*) AS count FROM ${s}.message WHERE tid = t.tid AND consumed_at IS NULL) m
-     WHERE t.ns = $1 AND t.mail <> m.count ORDER BY 1 LIMIT 1000`,
-    [ns],
-    'safe',
-  )
-  return [...gaps, ...heads, ...mail, ...(await orphans(connections, s, ns))]
-}
-
-/** A timeline that is gone leaves no row behind: where there is one, its own row was lost, and lists are without it. */
-async function orphans(connections: Connections, s: string, ns: number): Promise<StoreFault[]> {
-  const left = (table: string, one: string, many: string) =>
-    `SELECT 'timeline number ' || o.tid AS "where", 'it is gone, and ' || count(*)
-       || CASE WHEN count(*) = 1 THEN ' ${one} of it is' ELSE ' ${many} of it are' END || ' left' AS what
-     FROM ${s}.${table} o WHERE o.ns = $1 AND NOT EXISTS (SELECT FROM ${s}.timeline t WHERE t.tid = o.tid) GROUP BY o.tid`
-  const lists = [
-    left('run', 'run', 'runs'),
-    left('manifest', 'checkpoint', 'checkpoints'),
-    left('cursor', 'cursor', 'cursors'),
-  ]
-  return await connections.rows<StoreFault>(`${lists.join(' UNION ALL ')} ORDER BY 1, 2 LIMIT 1000`, [ns], 'safe')
 }

@@ -15,6 +15,7 @@ import type {
   FeedPosition,
   Head,
   Inbox,
+  Inspection,
   ManifestRecord,
   Outcome,
   Rewritable,
@@ -34,9 +35,10 @@ import { postgresBlobs } from './blobs.ts'
 import { commitBatch } from './commit.ts'
 import { commitWithSql } from './commit-with-sql.ts'
 import type { Connections } from './connect.ts'
-import { durabilityFailure, inspectRows, readFacts } from './facts.ts'
+import { durabilityFailure, readFacts } from './facts.ts'
 import { readFeed } from './feed.ts'
 import { functionName, statementMs } from './functions.ts'
+import { inspectRows } from './inspect.ts'
 import type { Bell } from './listen.ts'
 import type { Presence } from './presence.ts'
 import { type Reading, readCatalogs, readHistories } from './read.ts'
@@ -264,9 +266,9 @@ export class PostgresStore implements Store {
     return { missing: 0 }
   }
 
-  async inspect(): Promise<StoreFault[]> {
+  async inspect(inspection: Inspection = {}): Promise<StoreFault[]> {
     this.#connections.checkOpen()
-    return inspectRows(this.#connections, this.#s, this.#ns)
+    return await inspectRows(this.#connections, this.#s, this.#ns, inspection)
   }
 
   async facts(): Promise<StoreFacts> {

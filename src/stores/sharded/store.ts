@@ -15,6 +15,7 @@ import type {
   FeedPosition,
   Head,
   Inbox,
+  Inspection,
   LegibleRun,
   ManifestRecord,
   Outcome,
@@ -35,6 +36,7 @@ import { Claims } from './claim.ts'
 import { Commits } from './commits.ts'
 import { readFeed } from './feed.ts'
 import { Holds } from './holds.ts'
+import { inspectShards } from './inspect.ts'
 import { changeInside } from './letter.ts'
 import { findTimelines, names, workers } from './list.ts'
 import { byShard, type Places } from './places.ts'
@@ -245,15 +247,9 @@ export class ShardedStore implements Store {
     return await this.#at(timeline, (store) => store.mendCatalog(timeline, lines))
   }
 
-  async inspect(): Promise<StoreFault[]> {
+  async inspect(inspection: Inspection = {}): Promise<StoreFault[]> {
     this.#check()
-    const lists = await Promise.all(
-      this.#places.shards.map(async (shard) => {
-        const faults = await shard.ask((store) => store.inspect())
-        return faults.map((fault) => ({ ...fault, where: `shard ${shard.index}: ${fault.where}` }))
-      }),
-    )
-    return lists.flat()
+    return await inspectShards(this.#places.shards, inspection)
   }
 
   async names(): Promise<readonly TimelineId[]> {

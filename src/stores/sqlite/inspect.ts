@@ -2,7 +2,8 @@
 // witness, every count, and heads that agree with the last run. Slices of it give the event loop room.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { StoreFault } from '../../core/ports.ts'
+import type { Inspection, StoreFault } from '../../core/ports.ts'
+import type { Aside } from './aside.ts'
 import { chunkTables } from './blobs.ts'
 import { checkCatalog } from './catalog.ts'
 import type { Connection } from './connection.ts'
@@ -20,26 +21,94 @@ import type { Timeline } from './timelines.ts'
 type Read = <Result>(work: (reading: Reading) => Result) => Promise<Result>
 
 const faultsMax = 100
-const rowsPerSlice = 500
+const rowsPerSliceMax = 500
+const sliceMs = 4
 
-export async function inspect(read: Read): Promise<StoreFault[]> {
+/** Null, as `aside`: the file is so small that its whole tables are gone through here. */
+export async function inspect(
+  read: Read,
+  inspection: Inspection = {},
+  aside: Aside | null = null,
+): Promise<StoreFault[]> {
   const faults: StoreFault[] = []
-  await inspectFile(read, faults)
-  await inspectLog(read, faults)
-  await inspectTimelines(read, faults)
-  await inspectCounts(read, faults)
-  await read((reading) =>
-    attempt(faults, 'cursors', () => listCursors(reading.connection, reading.space, reading.timelines)),
-  )
-  await read((reading) => attempt(faults, 'workers', () => reading.workers.list(reading.now)))
+  const slices = new Slices(inspection, faults)
+  const [first, from] = startOf(inspection.after)
+  const parts: readonly ((from: number) => Promise<unknown>)[] = [
+    () => inspectFile(read, faults, slices, aside),
+    (after) => inspectLog(read, faults, slices, after),
+    (after) => inspectTimelines(read, faults, slices, after),
+    () => inspectCounts(read, faults, slices, aside),
+    () =>
+      read((reading) =>
+        attempt(faults, 'cursors', () => listCursors(reading.connection, reading.space, reading.timelines)),
+      ),
+    () => read((reading) => attempt(faults, 'workers', () => reading.workers.list(reading.now))),
+  ]
+  for (const [index, part] of parts.entries()) {
+    if (index < first) continue
+    await slices.next()
+    await part(index === first ? from : 0)
+  }
   return faults
 }
 
+const partNames = ['file', 'log', 'timelines', 'counts'] as const
+type Part = (typeof partNames)[number]
+
+/** A mark is a part, and how far it is. */
+function startOf(mark = ''): readonly [part: number, from: number] {
+  const [name, from] = mark.split(' ')
+  const part = partNames.indexOf(name as Part)
+  return part < 0 ? [0, 0] : [part, Number(from) || 0]
+}
+
+/** As many rows at once as some milliseconds allow, and between them others have their turn. */
+class Slices {
+  readonly #inspection: Inspection
+  readonly #faults: readonly StoreFault[]
+  #rows = 16
+  #since = performance.now()
+
+  constructor(inspection: Inspection, faults: readonly StoreFault[]) {
+    this.#inspection = inspection
+    this.#faults = faults
+  }
+
+  get rows(): number {
+    return this.#rows
+  }
+
+  get signal(): AbortSignal | undefined {
+    return this.#inspection.signal
+  }
+
+  tell(part: Part, done: number, total: number | null, from = 0): void {
+    const { length } = this.#faults
+    this.#inspection.onProgress?.({ part, done, total, faults: length, mark: `${part} ${from}` })
+  }
+
+  async next(): Promise<void> {
+    const { signal } = this.#inspection
+    if (signal?.aborted) throw new RepriseError('ABORTED', 'inspect: aborted', {}, signal.reason)
+    const ms = performance.now() - this.#since
+    if (ms < sliceMs / 2) this.#rows = Math.min(this.#rows * 2, rowsPerSliceMax)
+    else if (ms > sliceMs) this.#rows = Math.max(this.#rows >> 1, 1)
+    if (ms >= sliceMs) await new Promise((resolve) => setImmediate(resolve))
+    if (ms >= sliceMs) this.#since = performance.now()
+  }
+}
+
 /** SQLite's own check. A page may be so wrong that it gives up: then each table is looked at by itself, so that it is named. */
-async function inspectFile(read: Read, faults: StoreFault[]): Promise<void> {
+async function inspectFile(read: Read, faults: StoreFault[], slices: Slices, aside: Aside | null): Promise<void> {
+  slices.tell('file', 0, null)
+  const check = `PRAGMA integrity_check(${faultsMax})`
+  const [answer] = aside ? await aside([check], slices.signal) : []
   const isChecked = await read(({ connection }) => {
     try {
-      faults.push(...faultsIn(connection, `PRAGMA integrity_check(${faultsMax})`))
+      if (answer && 'error' in answer) throw answer.error
+      const rows = answer?.rows ?? connection.all(check)
+      if (rows.length === 1 && Object.values(rows[0]!)[0] === 'ok') return true
+      faults.push(...faultsIn(connection, rows))
       return true
     } catch (error) {
       if (!isDamage(error)) throw error
@@ -53,7 +122,8 @@ async function inspectFile(read: Read, faults: StoreFault[]): Promise<void> {
   for (const table of tables) {
     await read(({ connection }) => {
       try {
-        faults.push(...faultsIn(connection, `PRAGMA integrity_check('${table.replaceAll("'", "''")}')`))
+        const rows = connection.all(`PRAGMA integrity_check('${table.replaceAll("'", "''")}')`)
+        faults.push(...faultsIn(connection, rows))
       } catch (error) {
         if (!isDamage(error)) throw error
         const what = `a page of it, or of one of its indexes, cannot be read: ${(error as Error).message}`
@@ -64,14 +134,14 @@ async function inspectFile(read: Read, faults: StoreFault[]): Promise<void> {
 }
 
 /** SQLite names a tree by the page it begins at; people know its table. */
-function faultsIn(connection: Connection, sql: string): StoreFault[] {
+function faultsIn(connection: Connection, rows: readonly SqlRow[]): StoreFault[] {
   const found: StoreFault[] = []
   const byRoot = new Map(
     connection
       .all('SELECT type, name, rootpage FROM sqlite_schema')
       .map(({ type, name, rootpage }) => [rootpage, `${type} ${name}`]),
   )
-  for (const { integrity_check: text } of connection.all(sql)) {
+  for (const { integrity_check: text } of rows) {
     const lines = String(text).split('\n')
     for (const what of lines.filter((line) => line !== 'ok' && !line.startsWith('***'))) {
       const tree = /^Tree (\d+)/.exec(what)?.[1]
@@ -97,7 +167,7 @@ function heldBy(connection: Connection, space: number, position: number, body: U
   }
 }
 
-async function inspectLog(read: Read, faults: StoreFault[]): Promise<void> {
+async function inspectLog(read: Read, faults: StoreFault[], slices: Slices, from: number): Promise<void> {
   await read(({ connection, log, space }) =>
     attempt(faults, 'log', () => {
       const below = `SELECT position, body FROM reprise_log WHERE position < ? ORDER BY position LIMIT ${faultsMax}`
@@ -108,13 +178,13 @@ async function inspectLog(read: Read, faults: StoreFault[]): Promise<void> {
       }
     }),
   )
-  const sql = `SELECT position, body FROM reprise_log WHERE position >= ? ORDER BY position LIMIT ${rowsPerSlice}`
-  let next = 1
+  let next = Math.max(1, from)
   for (let count = 1; count > 0 && faults.length < faultsMax; ) {
+    await slices.next()
     count = await read(({ connection, log }) => {
       // Rows may be given back between two slices.
       next = Math.max(next, log.firstPosition())
-      const rows = rowsFrom(connection, sql, next, faults)
+      const rows = rowsFrom(connection, next, slices.rows, faults)
       for (const { position, body } of rows) {
         const at = position as number
         let begin = at
@@ -125,15 +195,25 @@ async function inspectLog(read: Read, faults: StoreFault[]): Promise<void> {
         if (begin > next) faults.push({ where: `log row ${next}`, what: `it is missing, ${at} follows` })
         next = at + 1
       }
+      slices.tell(
+        'log',
+        next - 1,
+        orElse(() => log.lastPosition(), null),
+        next,
+      )
       return rows.length
     })
   }
 }
 
 /** Up to the first that cannot be read, at least one: that one is told, and passed over. */
-function rowsFrom(connection: Connection, sql: string, next: number, faults: StoreFault[]): SqlRow[] {
+function rowsFrom(connection: Connection, next: number, limit: number, faults: StoreFault[]): SqlRow[] {
   try {
-    return connection.all(sql, next)
+    return connection.all(
+      'SELECT position, body FROM reprise_log WHERE position >= ? ORDER BY position LIMIT ?',
+      next,
+      limit,
+    )
   } catch (error) {
     if (!isDamage(error)) throw error
   }
@@ -141,7 +221,7 @@ function rowsFrom(connection: Connection, sql: string, next: number, faults: Sto
   // Anchors say how far it goes, where the log itself does not.
   const ends = ['SELECT max(position) AS last FROM reprise_log', 'SELECT max(position) AS last FROM reprise_anchor']
   const last = Math.max(...ends.map((end) => Number(orElse(() => connection.get(end)?.last, 0) ?? 0)))
-  for (let position = next; position <= last && rows.length < rowsPerSlice; position++) {
+  for (let position = next; position <= last && rows.length < limit; position++) {
     const row = orElse(
       () => connection.get('SELECT position, body FROM reprise_log WHERE position = ?', position),
       null,
@@ -164,13 +244,19 @@ function orElse<Result, Otherwise>(work: () => Result, otherwise: Otherwise): Re
 }
 
 /** What lists are counted by, and what has a twin. Of all namespaces: the tables are not kept apart. */
-async function inspectCounts(read: Read, faults: StoreFault[]): Promise<void> {
+async function inspectCounts(read: Read, faults: StoreFault[], slices: Slices, aside: Aside | null): Promise<void> {
   // In a file of an older version nothing was counted yet.
   if (await read(({ connection }) => readVersion(connection) < schemaVersion)) return
-  for (const { where, what, sql } of counts) {
+  slices.tell('counts', 0, counts.length)
+  const limited = counts.map(({ sql }) => `${sql} LIMIT ${faultsMax}`)
+  const answers = aside ? await aside(limited, slices.signal) : []
+  for (const [index, { where, what }] of counts.entries()) {
+    await slices.next()
+    const answer = answers[index]
     await read(({ connection }) =>
       attempt(faults, where, () => {
-        for (const row of connection.all(`${sql} LIMIT ${faultsMax}`)) {
+        if (answer && 'error' in answer) throw answer.error
+        for (const row of answer?.rows ?? connection.all(limited[index]!)) {
           faults.push({ where, what: `${what}: ${Object.values(row).join(' ')}` })
         }
       }),
@@ -230,19 +316,31 @@ const counts: readonly { readonly where: string; readonly what: string; readonly
   },
 ]
 
-async function inspectTimelines(read: Read, faults: StoreFault[]): Promise<void> {
-  const sql = `SELECT tid FROM reprise_timeline WHERE space = ? AND tid > ? ORDER BY tid LIMIT ${rowsPerSlice}`
-  for (let after = 0, count = 1; count > 0 && faults.length < faultsMax; ) {
+async function inspectTimelines(read: Read, faults: StoreFault[], slices: Slices, from: number): Promise<void> {
+  // By their numbers: what was written in one moment is then read in one.
+  const sql = `SELECT tid FROM reprise_timeline NOT INDEXED WHERE space = ? AND tid > ? ORDER BY tid LIMIT ?`
+  for (let after = from, count = 1; count > 0 && faults.length < faultsMax; ) {
+    await slices.next()
     count = await read((reading) => {
-      const rows = orElse(() => reading.connection.all(sql, reading.space, after), null)
+      const rows = orElse(() => reading.connection.all(sql, reading.space, after, slices.rows), null)
       if (rows === null) return inspectByName(reading, faults)
       for (const { tid } of rows) {
         after = tid as number
         attempt(faults, `timeline ${tid}`, () => inspectTimeline(reading, reading.timelines.required(after)))
       }
+      slices.tell(
+        'timelines',
+        after,
+        orElse(() => lastTid(reading.connection), null),
+        after,
+      )
       return rows.length
     })
   }
+}
+
+function lastTid(connection: Connection): number {
+  return Number(connection.get('SELECT max(tid) AS tid FROM reprise_timeline')?.tid ?? 0)
 }
 
 /** The list of them cannot be read: each by its name, as far as there are any. */

@@ -93,6 +93,12 @@ export class Reader {
     return this.#connected.connection
   }
 
+  /** Through SQLite itself, and not as it lies. */
+  get isOnFile(): boolean {
+    this.connection()
+    return this.#connected!.state === null
+  }
+
   /** A file that is read as it lies tells nothing of how it is written. */
   durability(): Readonly<Record<string, string>> {
     const connection = this.connection()

@@ -18,6 +18,7 @@ import type {
   Hash,
   Head,
   Inbox,
+  Inspection,
   LegibleRun,
   ManifestRecord,
   Outcome,
@@ -35,6 +36,7 @@ import type {
 } from '../../core/ports.ts'
 import type { SqlQuery } from '../../core/sql.ts'
 import { AckMark } from './ack-mark.ts'
+import { asideOf } from './aside.ts'
 import { SqliteBlobs } from './blobs.ts'
 import { hasManifests, mendLines, readCatalog, rewriteBodies } from './catalog.ts'
 import { listCursors } from './cursors.ts'
@@ -300,11 +302,14 @@ class SqliteStore implements Store {
     })
   }
 
-  async inspect(): Promise<StoreFault[]> {
+  async inspect(inspection: Inspection = {}): Promise<StoreFault[]> {
     if (this.#renewing) await this.#renewing
     this.#checkOpen()
     const faults = await retryBusy(this.#busyMs, this.#inspectEnd)
-    return [...faults, ...(await inspect((work) => this.#read(work)))]
+    return [
+      ...faults,
+      ...(await inspect((work) => this.#read(work), inspection, asideOf(this.#driver, this.#file, this.#reader))),
+    ]
   }
 
   async names(): Promise<readonly TimelineId[]> {

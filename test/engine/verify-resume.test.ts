@@ -1,0 +1,244 @@
+// A verify tells how far it is, gives others their turn, and goes on where an interrupted one was. What it claims then is said,
+// and nothing that was written since is taken for verified.
+
+import { spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { mkdtempSync, openSync, rmSync, statSync, writeSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
+import { timelineId } from '../../src/core/coordinate.ts'
+import { open } from '../../src/engine/open.ts'
+import type { Reprise } from '../../src/engine/reprise.ts'
+import type { VerifyProgress } from '../../src/engine/tools/verify.ts'
+import { unfinishedVerify } from '../../src/engine/tools/verify-watch.ts'
+import { timeline } from '../../src/index.ts'
+import { save } from '../../src/layers/save/index.ts'
+import { loadDriver } from '../../src/stores/sqlite/driver.ts'
+import { hostOf } from '../support/host.ts'
+import { dropSchema, newSchemaName } from '../support/schema.ts'
+
+const log = timeline('log', {
+  initial: () => ({ count: 0 }),
+  apply: (state) => ({ count: state.count + 1 }),
+})
+const code = (expected: string) => expect.objectContaining({ code: expected })
+
+let folder: string
+let schema: string
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'reprise-verify-'))
+  schema = newSchemaName()
+})
+afterEach(async () => {
+  rmSync(folder, { recursive: true, force: true })
+  await dropSchema(inject('postgresUrl'), schema)
+})
+
+const places: readonly (readonly [string, () => Promise<Reprise>])[] = [
+  ['SQLite', () => open(`sqlite:${join(folder, 'store.db')}`)],
+  [
+    'PostgreSQL',
+    () => {
+      const server = new URL(inject('postgresUrl'))
+      server.searchParams.set('schema', schema)
+      return open(server.href)
+    },
+  ],
+  ['two shards', () => open({ shards: [`sqlite:${join(folder, 'a.db')}`, `sqlite:${join(folder, 'b.db')}`] })],
+]
+
+const name = (n: number) => `l${String(n).padStart(3, '0')}`
+
+async function fill(rp: Reprise, count: number): Promise<void> {
+  await Promise.all(Array.from({ length: count }, (_, n) => note(rp, n)))
+}
+
+async function note(rp: Reprise, n: number): Promise<void> {
+  const handle = await rp.open(log, name(n))
+  await handle.append({ type: 'noted' })
+  await handle.close()
+}
+
+/** Before what comes is written: a verify passes over what was not written in the second before it began. */
+const later = () => new Promise((resolve) => setTimeout(resolve, 1200))
+
+/** Aborts when it is at this timeline. */
+async function interruptedAt(rp: Reprise, at: string): Promise<void> {
+  const stop = new AbortController()
+  const onProgress = (progress: VerifyProgress) => {
+    if (progress.at === at) stop.abort()
+  }
+  await expect(rp.verify({ resume: true, signal: stop.signal, onProgress })).rejects.toThrow(code('ABORTED'))
+}
+
+describe.each(places)('on %s', (_, openPlace) => {
+  it('a verify that was interrupted goes on where it was, and verifies again what was written since', async () => {
+    const rp = await openPlace()
+    await fill(rp, 30)
+    await later()
+    await interruptedAt(rp, `log/${name(20)}`)
+    expect(await unfinishedVerify(hostOf(rp).kernel)).toMatchObject({
+      part: 'timelines',
+      upTo: `log/${name(19)}`,
+      done: 20,
+    })
+    await note(rp, 7)
+    await note(rp, 25)
+    const looked: (string | null)[] = []
+    const report = await rp.verify({ resume: true, onProgress: ({ at }) => looked.push(at) })
+    expect(report).toMatchObject({ ok: true, faults: [] })
+    // Beside them the log of the store itself.
+    expect(report.entries).toBeGreaterThanOrEqual(32)
+    expect(report.earlier).toMatchObject({ upTo: `log/${name(19)}`, timelines: 19, again: 1 })
+    expect(report.earlier!.from).toBeLessThanOrEqual(report.earlier!.structuresAt!)
+    expect(report.earlier!.structuresAt).toBeLessThanOrEqual(report.earlier!.to)
+    // It went to its end: there is nothing to go on from.
+    expect(await unfinishedVerify(hostOf(rp).kernel)).toBeNull()
+    expect((await rp.verify({ resume: true })).earlier).toBeNull()
+    await rp.close()
+  })
+
+  it('a mark that is one of another place counts for nothing', async () => {
+    const rp = await openPlace()
+    await fill(rp, 3)
+    await later()
+    await interruptedAt(rp, `log/${name(2)}`)
+    const { kernel } = hostOf(rp)
+    const [head] = await kernel.store.head([timelineId('reprise/store')])
+    const mark = JSON.parse(String(head!.attributes.$verify))
+    const { changeNotes } = await import('../../src/engine/seal/key-notes.ts')
+    await changeNotes(kernel, { $verify: JSON.stringify({ ...mark, location: 'elsewhere' }) })
+    expect((await rp.verify({ resume: true })).earlier).toBeNull()
+    await rp.close()
+  })
+
+  it('the own check of the store tells how far it is, goes on from its mark, and can be aborted', async () => {
+    const rp = await openPlace()
+    await fill(rp, 20)
+    const { store } = hostOf(rp).kernel
+    const marks: string[] = []
+    const parts = new Set<string>()
+    const onProgress = (at: { readonly part: string; readonly mark: string }) => {
+      parts.add(at.part.replace(/^shard \d: /, ''))
+      marks.push(at.mark)
+    }
+    expect(await store.inspect({ onProgress })).toEqual([])
+    expect(parts).toContain('timelines')
+    for (const after of [...marks, 'nonsense', '']) {
+      const rest: string[] = []
+      expect(await store.inspect({ after, onProgress: ({ mark }) => rest.push(mark) })).toEqual([])
+      expect(rest.length).toBeLessThanOrEqual(marks.length)
+    }
+    await expect(store.inspect({ signal: AbortSignal.abort() })).rejects.toThrow(code('ABORTED'))
+    await rp.close()
+  })
+})
+
+it('damage does not move the mark: whoever goes on finds it again', async () => {
+  const path = join(folder, 'store.db')
+  const rp = await open(`sqlite:${path}`)
+  await fill(rp, 12)
+  await note(rp, 9)
+  // In a row of its own, before the log of the store has another.
+  const database = (await loadDriver()).open(path, { isReadOnly: false })
+  const { last } = database.prepare('SELECT max(position) AS last FROM reprise_log').get()!
+  await later()
+  // The structures of the store are sound, and are not looked at again.
+  await interruptedAt(rp, `log/${name(6)}`)
+  const spoil = `UPDATE reprise_log SET body = substr(body, 1, length(body) - 1) || x'00' WHERE position = ?`
+  expect(database.prepare(spoil).run(last!).changes).toBe(1)
+  database.close()
+  await interruptedAt(rp, `log/${name(11)}`)
+  expect(await unfinishedVerify(hostOf(rp).kernel)).toMatchObject({ upTo: `log/${name(5)}` })
+  const { faults } = await rp.verify({ resume: true })
+  expect(faults.map(({ timeline }) => timeline)).toEqual([`log/${name(9)}`])
+  await rp.close()
+})
+
+it('a process that verifies and is killed leaves a mark to go on from', async () => {
+  const url = `sqlite:${join(folder, 'store.db')}`
+  const rp = await open(url)
+  await fill(rp, 60)
+  await rp.close()
+  await later()
+  const program = `
+    import { open } from ${JSON.stringify(new URL('../../dist/index.js', import.meta.url).href)}
+    const rp = await open(${JSON.stringify(url)})
+    const pause = new Int32Array(new SharedArrayBuffer(4))
+    await rp.verify({ resume: true, onProgress: ({ part, done }) => {
+      if (part === 'timelines') Atomics.wait(pause, 0, 0, 60)
+      if (done === 40) process.kill(process.pid, 'SIGKILL')
+    } })`
+  const child = spawn(process.execPath, ['--input-type=module', '-e', program], { stdio: 'inherit' })
+  expect(await new Promise((resolve) => child.on('exit', (_, signal) => resolve(signal)))).toBe('SIGKILL')
+  const again = await open(url)
+  const report = await again.verify({ resume: true })
+  expect(report).toMatchObject({ ok: true, entries: 60 })
+  expect(report.earlier!.timelines).toBeGreaterThan(10)
+  expect(report.earlier!.timelines).toBeLessThan(41)
+  await again.close()
+})
+
+it('others have their turn while it works, and what it does is told', async () => {
+  const rp = await open(`sqlite:${join(folder, 'store.db')}`)
+  await fill(rp, 300)
+  let turns = 0
+  let isOver = false
+  const turn = () => {
+    turns += 1
+    if (!isOver) setImmediate(turn)
+  }
+  setImmediate(turn)
+  const told: unknown[] = []
+  rp.events.on('progress', ({ work, part }) => told.push(`${work} ${part}`))
+  await rp.verify()
+  isOver = true
+  expect(turns).toBeGreaterThan(1)
+  expect(new Set(told)).toEqual(new Set(['verify structures', 'verify timelines', 'verify chunks', 'verify copies']))
+  await rp.close()
+})
+
+it('a large file is checked on a thread of its own, which finds the same damage', async () => {
+  const path = join(folder, 'store.db')
+  const rp = await open(`sqlite:${path}`)
+  const bulk = save<{ bytes: Uint8Array }>('bulk')
+  const handle = await rp.open(bulk, 'a')
+  const bytes = new Uint8Array(randomBytes(12_000_000))
+  await handle.put({ bytes })
+  await handle.close()
+  await fill(rp, 50)
+  expect(await hostOf(rp).kernel.store.inspect()).toEqual([])
+  await expect(hostOf(rp).kernel.store.inspect({ signal: AbortSignal.abort() })).rejects.toThrow(code('ABORTED'))
+  await rp.close()
+  expect(statSync(path).size).toBeGreaterThan(8 * 1024 * 1024)
+  // Every page from the second half on: SQLite's own check gives up or names trees.
+  const file = openSync(path, 'r+')
+  for (let at = 8_000_000; at < statSync(path).size; at += 4096)
+    writeSync(file, Buffer.alloc(64, 7), 0, 64, at - (at % 4096))
+  const again = await open(`sqlite:${path}`, { readOnly: true })
+  expect((await hostOf(again).kernel.store.inspect()).some(({ isOfFile }) => isOfFile)).toBe(true)
+  await again.close()
+})
+
+it('what cannot be resumed is refused with the reason', async () => {
+  const path = join(folder, 'store.db')
+  const rp = await open(`sqlite:${path}`)
+  await fill(rp, 2)
+  await expect(rp.verify({ resume: true, repair: true })).rejects.toThrow(code('INVALID_ARGUMENT'))
+  await expect(rp.verify({ resume: true, timelines: [`log/${name(0)}`] })).rejects.toThrow(code('INVALID_ARGUMENT'))
+  await rp.close()
+  const reading = await open(`sqlite:${path}`, { readOnly: true })
+  await expect(reading.verify({ resume: true })).rejects.toThrow(code('STORE_READ_ONLY'))
+  expect((await reading.verify()).ok).toBe(true)
+  await reading.close()
+})
+
+it('the mark does not keep the name of a timeline that was erased', async () => {
+  const rp = await open(`sqlite:${join(folder, 'store.db')}`)
+  await fill(rp, 5)
+  await interruptedAt(rp, `log/${name(3)}`)
+  await rp.erase(`log/${name(2)}`)
+  expect(await unfinishedVerify(hostOf(rp).kernel)).toBeNull()
+  await rp.close()
+})

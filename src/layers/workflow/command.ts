@@ -36,6 +36,26 @@ export class Given extends Promise<unknown> {
   }
 }
 
+/**
+ * `await` asks a promise for its constructor. Told that it is a plain one, it waits for it directly, without a promise around
+ * it and two more rounds of microtasks; that it asks says that somebody looks. For runs that began so (entries.ts).
+ */
+class DirectGiven extends Given {
+  static {
+    Object.defineProperty(DirectGiven.prototype, 'constructor', {
+      get(this: Given): PromiseConstructor {
+        this.isObserved = true
+        return Promise
+      },
+    })
+  }
+}
+
+/** @example givenOf(isDirect, (resolve) => { this.#resolve = resolve }) */
+export function givenOf(isDirect: boolean, executor: ConstructorParameters<typeof Given>[0]): Given {
+  return isDirect ? new DirectGiven(executor) : new Given(executor)
+}
+
 export class Command {
   readonly id: string
   readonly kind: CommandKind
@@ -58,7 +78,14 @@ export class Command {
   #resolve!: (value: unknown) => void
   #reject!: (error: unknown) => void
 
-  constructor(scope: Scope, id: string, asked: Asked, askedAt: number, settle: (command: Command) => boolean) {
+  constructor(
+    scope: Scope,
+    id: string,
+    asked: Asked,
+    askedAt: number,
+    settle: (command: Command) => boolean,
+    isDirect: boolean,
+  ) {
     this.id = id
     this.kind = asked.kind
     this.scope = scope
@@ -67,7 +94,7 @@ export class Command {
     this.until = asked.until ?? null
     this.#asked = asked
     this.#settle = settle
-    this.promise = new Given((resolve, reject) => {
+    this.promise = givenOf(isDirect, (resolve, reject) => {
       this.#resolve = resolve
       this.#reject = reject
     })
@@ -106,8 +133,11 @@ export class Command {
 
 /** A failure that nobody awaits must not end the process. */
 export function tolerated<T>(promise: Promise<T>): Promise<T> {
+  const given = promise instanceof Given ? promise : null
+  const isObserved = given?.isObserved ?? false
   // Not by its own method: that somebody looks at it is said by others.
   Promise.prototype.then.call(promise, undefined, ignore)
+  if (given) given.isObserved = isObserved
   return promise
 }
 

@@ -40,7 +40,7 @@
 import type { Failure } from './failure.ts'
 
 /** Numbered behaviour of this engine, stored in `started`: code that changes what a replay does asks for the number. */
-export const behaviour = 4
+export const behaviour = 5
 
 /** From this behaviour on a run that is cancelled after its code has returned, and before its end is recorded, is undone. */
 export const cancelsReturned = 2
@@ -53,6 +53,9 @@ export const namesParent = 3
 
 /** From this behaviour on a child that lives on its own has another id than one of the same workflow that is waited for. */
 export const namesDetached = 4
+
+/** From this behaviour on an await of what a command gives takes one round of microtasks, not three. */
+export const awaitsDirectly = 5
 
 export interface ParentLink {
   readonly timeline: string

@@ -7,7 +7,7 @@ import type { Hash } from '../../core/ports.ts'
 import { whenDrained } from '../../engine/commit/drained.ts'
 import { thisTick } from '../../engine/event-loop-tick.ts'
 import { userLine } from '../../engine/guard/refusal.ts'
-import { type Asked, Command, type CommandKind, Given, tolerated } from './command.ts'
+import { type Asked, Command, type CommandKind, givenOf, tolerated } from './command.ts'
 import { describeItem, divergence, type Expected } from './divergence.ts'
 import type { Item } from './entries.ts'
 import { cancelledError } from './failure.ts'
@@ -18,6 +18,8 @@ export interface ExecutionHooks {
   soon(call: () => void): void
   after(delayMs: number, call: () => void): void
   seed(): string
+  /** What the code is given is awaited directly (command.ts). */
+  readonly isDirect: boolean
   onSignal(item: Extract<Item, { kind: 'signal' }>): void
   onUpdate(item: Extract<Item, { kind: 'update' }>): void
   onCancel(item: Extract<Item, { kind: 'cancel' }>): void
@@ -47,6 +49,7 @@ const canBeLost: ReadonlySet<CommandKind> = new Set(['step', 'child'])
 export class Execution {
   readonly root: Scope
   readonly #hooks: ExecutionHooks
+  readonly #isDirect: boolean
   readonly #scopes = new Map<string, Scope>()
   #loops: Map<string, number> | null = null
   readonly #waiting = new Set<Command>()
@@ -71,6 +74,7 @@ export class Execution {
 
   constructor(hooks: ExecutionHooks, items: readonly Item[], startedAt: number) {
     this.#hooks = hooks
+    this.#isDirect = hooks.isDirect
     this.#queue = items.length > 0 ? [...items] : []
     this.#time = startedAt
     this.root = new Scope(this, '', null, () => hooks.seed(), hooks.hash)
@@ -171,7 +175,7 @@ export class Execution {
     if (scope.abandoned) return tolerated(Promise.reject(cancelledError(scope.abandoned)))
     const late = this.blameIfLate()
     if (late) return tolerated(Promise.reject(late))
-    const command = new Command(scope, id, asked, this.#time, this.#settle)
+    const command = new Command(scope, id, asked, this.#time, this.#settle, this.#isDirect)
     scope.commands.set(id, command)
     this.#waiting.add(command)
     asked.onAsked?.(command)
@@ -181,7 +185,7 @@ export class Execution {
 
   /** What is more than one command, as code is given it: that too must not fail unseen. */
   given(scope: Scope, work: Promise<unknown>): Promise<unknown> {
-    const given = new Given((resolve, reject) => {
+    const given = givenOf(this.#isDirect, (resolve, reject) => {
       const failed = (error: unknown) => {
         const unseen = { isAbandoned: scope.abandoned !== null, failure: { error } }
         this.#noteUnseen(Object.defineProperty(unseen, 'isObserved', { get: () => given.isObserved }) as Unseen)

@@ -6,7 +6,7 @@ import type { Clock, Hash } from '../../core/ports.ts'
 import type { CommandRun } from './asking.ts'
 import type { Command, CommandKind } from './command.ts'
 import type { Ending } from './ending.ts'
-import type { Item } from './entries.ts'
+import { awaitsDirectly, type Item } from './entries.ts'
 import type { ExecutionHooks } from './execution.ts'
 import { cancelledError } from './failure.ts'
 import type { Mail } from './mail.ts'
@@ -66,6 +66,10 @@ export class Hooks implements ExecutionHooks {
   /** Real time: what the code may be waiting for is real, whatever clock the engine has. */
   after(delayMs: number, call: () => void): void {
     leaveScope(() => void setTimeout(call, delayMs))
+  }
+
+  get isDirect(): boolean {
+    return (this.#run.state.started?.behaviour ?? 0) >= awaitsDirectly
   }
 
   seed(): string {

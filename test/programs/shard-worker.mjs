@@ -26,5 +26,6 @@ const queued = workflow('queued', add, { queue: line })
 
 const rp = await open({ shards, lease: '3s', patience: '60s', worker: 'shard-worker' })
 rp.work([order, rush, part, belt, lone, line, queued])
-if (process.env.SHARD_TELL) rp.events.on('problem', ({ where, error }) => console.log('problem', where, String(error.stack)))
+if (process.env.SHARD_TELL)
+  rp.events.on('problem', ({ where, error }) => console.log('problem', where, String(error.stack)))
 console.log('READY')

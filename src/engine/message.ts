@@ -3,7 +3,7 @@
 import { isWellFormed, type MessageId, timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { OutgoingMessage } from '../core/ports.ts'
-import { refusalError } from './commit/writer.ts'
+import { refusalError } from './commit/refusal-error.ts'
 import { type Kernel, newId, newOperation } from './kernel.ts'
 
 /** Ids that layers make of timelines' names and what they add fit as well. */

@@ -5,7 +5,7 @@ import { type Coordinate, type ManifestId, timelineId, toHex } from '../../core/
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { encodeManifest } from '../../core/manifest.ts'
 import type { Commit, ManifestRecord } from '../../core/ports.ts'
-import { refusalError } from '../commit/writer.ts'
+import { refusalError } from '../commit/refusal-error.ts'
 import type { Fold } from '../definition.ts'
 import { type Kernel, newId, newOperation } from '../kernel.ts'
 import { stateIo } from '../kernel-io.ts'

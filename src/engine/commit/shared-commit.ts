@@ -8,7 +8,8 @@ import { type Kernel, newOperation } from '../kernel.ts'
 import { erasingFrom, erasureOf } from '../recovery/erasures.ts'
 import { digestAt, lineageOf, offBranch } from '../recovery/history.ts'
 import { existing } from '../tools/fork.ts'
-import { type CommitExtras, refusalError } from './writer.ts'
+import { refusalError } from './refusal-error.ts'
+import type { CommitExtras } from './writer.ts'
 
 const attemptsMax = 20
 

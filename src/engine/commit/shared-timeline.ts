@@ -14,8 +14,9 @@ import { newOperation } from '../kernel.ts'
 import { damageOf, isDamage, recover } from '../recovery/recover.ts'
 import type { NewEntry, OpenTimeline } from '../timeline.ts'
 import { archivesOf } from '../tools/fork.ts'
+import { refusalError } from './refusal-error.ts'
 import { TurnOrder } from './shared-turns.ts'
-import { refusalError, type Written } from './writer.ts'
+import type { Written } from './writer.ts'
 
 /** What to write on a state, and what to make of it once it is written. */
 export interface Intended<T> {

@@ -23,7 +23,7 @@ import { guards, TimelineState } from '../state.ts'
 import type { OpenTimeline } from '../timeline.ts'
 import { refuseMoved } from '../tools/moved.ts'
 import { Contest, isLost } from './contest.ts'
-import { refusalError } from './writer.ts'
+import { refusalError } from './refusal-error.ts'
 
 export class TurnTimeline<State> {
   readonly id: TimelineId

@@ -12,7 +12,8 @@ import { type Kernel, newOperation } from '../kernel.ts'
 import { sealEntry } from '../seal/entries.ts'
 import type { Sealer } from '../seal/seal.ts'
 import type { CommitSource, PreparedCommit } from './batches.ts'
-import { sizeOf } from './committer.ts'
+import { PreparedWrite } from './prepared-write.ts'
+import { refusalError } from './refusal-error.ts'
 
 /** An entry on its way in: encoded, not yet sealed, since sealing binds it to its place. */
 export interface Draft {
@@ -58,13 +59,13 @@ export interface Asker {
 }
 
 /** A request on its way, and where its entries come to lie. */
-interface Taken {
+export interface Taken {
   readonly request: Request
   readonly first: number
   readonly count: number
 }
 
-interface Request {
+export interface Request {
   readonly drafts: readonly Draft[]
   readonly along: CommitExtras | null
   readonly asker: Asker
@@ -414,43 +415,4 @@ export class Writer implements CommitSource {
   }
 }
 
-/** One object per commit, and no functions of its own: a thousand of them are alive at once, and the collector copies them. */
-class PreparedWrite implements PreparedCommit {
-  readonly commit: Commit
-  readonly bytes: number
-  readonly run: EntryRun | null
-  readonly taken: readonly Taken[]
-  readonly entries: readonly Entry[]
-  readonly #writer: Writer
-
-  constructor(
-    writer: Writer,
-    commit: Commit,
-    run: EntryRun | null,
-    taken: readonly Taken[],
-    entries: readonly Entry[],
-  ) {
-    this.#writer = writer
-    this.commit = commit
-    this.bytes = sizeOf(commit)
-    this.run = run
-    this.taken = taken
-    this.entries = entries
-  }
-
-  settle(outcome: Outcome): void {
-    this.#writer.settle(outcome, this)
-  }
-
-  fail(error: unknown): void {
-    this.#writer.fail(error, this.taken)
-  }
-}
-
 const none: readonly never[] = []
-
-export function refusalError(timeline: string, outcome: Extract<Outcome, { ok: false }>): RepriseError {
-  const { code, reason, head, cause } = outcome
-  const where = head ? { seq: head.seq, epoch: head.epoch, owner: head.owner } : {}
-  return new RepriseError(code, `${timeline}: ${reason}`, { timeline, ...where }, cause)
-}

@@ -5,7 +5,7 @@ import { type ManifestId, type TimelineId, timelineId } from '../../core/coordin
 import { RepriseError } from '../../core/errors.ts'
 import type { ManifestMark, ManifestRecord } from '../../core/ports.ts'
 import { badMark, isBadMark } from '../../core/validity.ts'
-import { refusalError } from '../commit/writer.ts'
+import { refusalError } from '../commit/refusal-error.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
 import { existing } from '../tools/fork.ts'
 

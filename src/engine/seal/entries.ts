@@ -20,7 +20,7 @@ export function entryContext(before: Digest, index: number): Uint8Array {
   return context
 }
 
-/** `data` of the entry is encoded, and not sealed yet. One that has the lead of a bare envelope is used as it is, if it may be. */
+/** `data` is encoded, and not sealed yet. One that has the lead of a bare envelope is used as it is, if it may be. */
 export function sealEntry(
   sealer: Sealer,
   entry: Omit<EntryDraft, 'isHeadInside'>,

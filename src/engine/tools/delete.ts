@@ -6,7 +6,7 @@ import { type ManifestId, type TimelineId, timelineId } from '../../core/coordin
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import { archivesStart, isAmongArchives, liveIdOf } from '../../core/scope.ts'
-import { refusalError } from '../commit/writer.ts'
+import { refusalError } from '../commit/refusal-error.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
 import { refuseOfStore } from '../kinds.ts'
 

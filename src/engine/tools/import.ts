@@ -18,7 +18,7 @@ import type { Commit, EntryRun, Head, ManifestRecord, OutgoingMessage } from '..
 import { checkIn, isRedacted } from '../../core/redacted.ts'
 import { checkAttributes } from '../../core/shapes.ts'
 import { ChunkHold } from '../checkpoint/chunk-hold.ts'
-import { refusalError } from '../commit/writer.ts'
+import { refusalError } from '../commit/refusal-error.ts'
 import { heldAttribute } from '../group/held.ts'
 import { type Kernel, newId, newOperation } from '../kernel.ts'
 import { checkChunkSize, stateIo } from '../kernel-io.ts'

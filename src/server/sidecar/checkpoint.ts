@@ -6,7 +6,7 @@ import { type Coordinate, type TimelineId, toHex } from '../../core/coordinate.t
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { ManifestRecord } from '../../core/ports.ts'
 import { publishParts } from '../../engine/checkpoint/savepoint.ts'
-import { refusalError } from '../../engine/commit/writer.ts'
+import { refusalError } from '../../engine/commit/refusal-error.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
 import { newOperation } from '../../engine/kernel.ts'
 import { recover } from '../../engine/recovery/recover.ts'

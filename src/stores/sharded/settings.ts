@@ -1,6 +1,6 @@
 // What holds for the whole store (its keys, its tiers, where its chunks lie) is noted with the timeline `reprise/store`, on the
-// first shard, and everybody needs it to open the set. So every other shard has a copy, for the time that the first is away. A copy
-// is only read: a change needs the first shard, and is copied to those that are there; the others get it when they are back.
+// first shard, and everybody needs it to open the set. So every other shard has a copy, for the time that the first is away. A
+// copy is only read: a change needs the first shard, and is copied to those that are there; the others get it when they are back.
 
 import type { Digest } from '../../core/coordinate.ts'
 import type { Attribute, Head } from '../../core/ports.ts'

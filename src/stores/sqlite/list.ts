@@ -11,7 +11,8 @@ import { damaged } from './failure.ts'
 import { toHead } from './heads.ts'
 import type { QuerySource } from './query-source.ts'
 import { attributeKey, ownerKey, readTally, statusKey, type TallyKind } from './tally.ts'
-import { selectByWitness, type Timeline } from './timelines.ts'
+import { selectByWitness } from './timeline-statements.ts'
+import type { Timeline } from './timelines.ts'
 
 /** A list that an index says is longer than this is read by name instead: the first page is full before long. */
 const indexedMax = 5000

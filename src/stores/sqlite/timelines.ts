@@ -13,17 +13,19 @@ import { decodeHead, type HeadState } from './head-state.ts'
 import { HeadWriter } from './head-writer.ts'
 import { checkSeal, seal } from './seal.ts'
 import { attributeKey, ownerKey, statusKey, Tallies } from './tally.ts'
-import type { UnsettledRuns } from './unsettled.ts'
 import {
-  checkWitness,
-  noSums,
-  removeWitness,
-  type Sums,
-  sumsOf,
-  witnessColumns,
-  writeWitness,
-  writeWitnessSums,
-} from './witness.ts'
+  atStatus,
+  change,
+  changeWithoutStatus,
+  columnNames,
+  firstChanging,
+  insert,
+  lastGiven,
+  select,
+  update,
+} from './timeline-statements.ts'
+import type { UnsettledRuns } from './unsettled.ts'
+import { checkWitness, noSums, removeWitness, type Sums, sumsOf, writeWitness, writeWitnessSums } from './witness.ts'
 
 export interface TimelineRow {
   /** Not made yet: it only has mail waiting. */
@@ -59,26 +61,6 @@ interface Counted {
   readonly status: string | null
 }
 
-const columns = `tid, space, name, key, is_stub, parent, owner, queue, priority, status, wakeup, mail, due, checkpoints,
-  cursors, attributes, created_at`
-export const columnNames = columns.split(',').map((name) => name.trim())
-const joined = `LEFT JOIN reprise_head h ON h.tid = t.tid LEFT JOIN reprise_head_mark m ON m.tid = t.tid`
-const select = `SELECT t.*, h.state, ${witnessColumns} FROM reprise_timeline t ${joined}
-  LEFT JOIN reprise_witness w ON w.space = t.space AND w.name = t.name`
-/** In the order of names, as the witnesses know them. */
-export const selectByWitness = `SELECT t.*, h.state, ${witnessColumns} FROM reprise_witness w
-  LEFT JOIN reprise_timeline t ON t.tid = w.tid ${joined}`
-const insert = `INSERT INTO reprise_timeline (${columns}, crc) VALUES (${'?, '.repeat(columnNames.length)}?)`
-const update = `UPDATE reprise_timeline SET ${settings(columnNames.slice(1))}, crc = ? WHERE tid = ?`
-/** Without its name, which it keeps: SQLite writes an index again for each column that is set, changed or not. */
-const firstChanging = columnNames.indexOf('is_stub')
-const changing = columnNames.slice(firstChanging)
-const change = `UPDATE reprise_timeline SET ${settings(changing)}, crc = ? WHERE tid = ?`
-/** The same where its status stays as it is, which most changes leave alone. */
-const atStatus = changing.indexOf('status')
-const changeWithoutStatus = `UPDATE reprise_timeline SET ${settings(changing.toSpliced(atStatus, 1))}, crc = ? WHERE tid = ?`
-const lastGiven = `SELECT max((SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'reprise_timeline'),
-  (SELECT coalesce(max(tid), 0) FROM reprise_timeline)) AS tid`
 /** More are kept while they have an owner: an open timeline is appended to again, one that was let go may never be. */
 const keptMax = 20_000
 const ownedMax = 200_000
@@ -448,10 +430,6 @@ function countedOf(timeline: Timeline | undefined): Counted {
 
 function pairsOf(attributes: Attributes): string[] {
   return Object.entries(attributes).map(([key, value]) => attributeKey(JSON.stringify(key), searchValue(value)))
-}
-
-function settings(names: readonly string[]): string {
-  return names.map((name) => `${name} = ?`).join(', ')
 }
 
 export function nameKey(space: number, name: string): number {

@@ -1,0 +1,40 @@
+// A write of one timeline on its way to the store: its commit, and who waits for it.
+
+import type { Commit, EntryRun, Outcome } from '../../core/ports.ts'
+import type { Entry } from '../entry.ts'
+import type { PreparedCommit } from './batches.ts'
+import { sizeOf } from './committer.ts'
+import type { Taken, Writer } from './writer.ts'
+
+/** One object per commit, and no functions of its own: a thousand of them are alive at once, and the collector copies them. */
+export class PreparedWrite implements PreparedCommit {
+  readonly commit: Commit
+  readonly bytes: number
+  readonly run: EntryRun | null
+  readonly taken: readonly Taken[]
+  readonly entries: readonly Entry[]
+  readonly #writer: Writer
+
+  constructor(
+    writer: Writer,
+    commit: Commit,
+    run: EntryRun | null,
+    taken: readonly Taken[],
+    entries: readonly Entry[],
+  ) {
+    this.#writer = writer
+    this.commit = commit
+    this.bytes = sizeOf(commit)
+    this.run = run
+    this.taken = taken
+    this.entries = entries
+  }
+
+  settle(outcome: Outcome): void {
+    this.#writer.settle(outcome, this)
+  }
+
+  fail(error: unknown): void {
+    this.#writer.fail(error, this.taken)
+  }
+}

@@ -246,6 +246,22 @@ export async function entryAt(kernel: Kernel, timeline: TimelineId, seq: number)
   return { ...entry!, timeline }
 }
 
+/**
+ * The last entry, bound to its head by the digest of the run before it: what lies further back is not read. Null: it cannot
+ * be told from these two runs, or they do not match; whoever needs it reads all of history, which says what is wrong.
+ */
+export async function lastEntry(kernel: Kernel, head: Head): Promise<Entry | null> {
+  const { timeline, seq, floor, base } = head
+  if (base !== null || floor > seq - 2) return null
+  const runs = await kernel.store.read(timeline, seq - 2, pageBytes)
+  const [previous, last] = runs
+  if (!previous || !last || runs.length > 2 || lastSeq(last) !== seq || !equalBytes(last.digest, head.digest))
+    return null
+  if (last.first !== lastSeq(previous) + 1 || isRedacted(last.bytes)) return null
+  verifyEntries(kernel.hash, timeline, last, { seq: lastSeq(previous), digest: previous.digest })
+  return entriesOf(kernel, { timeline, run: last, before: previous.digest, skipTo: seq - 1 })[0] ?? null
+}
+
 /** The entries of a verified run that were not read before, decoded. */
 export function entriesOf(kernel: Pick<Kernel, 'codec' | 'sealer'>, verified: VerifiedRun): Entry[] {
   const { timeline, run, before, skipTo } = verified

@@ -9,6 +9,7 @@ import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Head } from '../../core/ports.ts'
 import type { Host } from '../../engine/host.ts'
 import type { Kernel } from '../../engine/kernel.ts'
+import { lastEntry } from '../../engine/recovery/history.ts'
 import { madeAgain } from '../../engine/recovery/lost-head.ts'
 import { recover } from '../../engine/recovery/recover.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
@@ -20,7 +21,7 @@ import type { Looks } from './looks.ts'
 import { endings } from './names.ts'
 import type { Queries } from './queries.ts'
 import type { Replayed } from './replay.ts'
-import { type RunState, workflowFold } from './state.ts'
+import { endOf, type RunState, workflowFold } from './state.ts'
 import { notedWaits, summarizeWorkflow, type Wait, waitsOf } from './summary.ts'
 import { statusNow } from './tells.ts'
 
@@ -150,6 +151,12 @@ export class RunView {
     return endedError(this, end, status, more)
   }
 
+  /** Its last entry says how it ended. Null where only all of its history can tell, or says what is wrong with it. */
+  async #lastWord(head: Head): Promise<End | null> {
+    const last = await lastEntry(this.host.kernel, head).catch(() => null)
+    return last && endOf(last)
+  }
+
   /** Resolves when it has ended, wherever it executes. */
   async ended(options: ResultOptions): Promise<End> {
     checkOptions('result', options, known)
@@ -173,7 +180,7 @@ export class RunView {
       refuseMoved(head)
       if (isHeadLost(head)) await madeAgain(this.host.kernel, head)
       if (endings.has(head.status)) {
-        const { end } = await this.state()
+        const end = (await this.#lastWord(head)) ?? (await this.state()).end
         if (end) return end
       }
       if (halted.has(head.status)) throw haltedError(head)

@@ -221,26 +221,33 @@ function apply(state: RunState, entry: Entry): RunState {
         ...('input' in data && { input: data.input }),
       }
     case 'completed':
-      return { ...next, end: { kind: 'completed', result: data.result, at: entry.time } }
-    case 'ended-badly':
-      return {
-        ...next,
-        rolling: null,
-        end: {
-          kind: data.cancelled ? 'cancelled' : 'failed',
-          error: data.error,
-          at: entry.time,
-          ...(data.undone && { undone: true }),
-        },
-      }
     case 'terminated':
-      return { ...next, end: { kind: 'terminated', reason: data.reason, at: entry.time } }
+      return { ...next, end: endOf(entry) }
+    case 'ended-badly':
+      return { ...next, rolling: null, end: endOf(entry) }
     default:
       throw new RepriseError('INCOMPATIBLE_VERSION', `a run has an entry of the unknown type ${entry.type}`, {
         timeline: entry.timeline,
         seq: entry.seq,
         type: entry.type,
       })
+  }
+}
+
+/** How a run ended, by its last entry; null: it has not. */
+export function endOf({ type, data: given, time: at }: Pick<Entry, 'type' | 'data' | 'time'>): End | null {
+  const data = given as Data
+  switch (type) {
+    case 'completed':
+      return { kind: 'completed', result: data.result, at }
+    case 'ended-badly': {
+      const kind = data.cancelled ? 'cancelled' : 'failed'
+      return { kind, error: data.error, at, ...(data.undone && { undone: true }) }
+    }
+    case 'terminated':
+      return { kind: 'terminated', reason: data.reason, at }
+    default:
+      return null
   }
 }
 

@@ -1,10 +1,14 @@
 // Runs that nobody has: made due, set aside with the reason, and given another chance.
 
+import { isReprise } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import type { CommitExtras } from '../../engine/commit/writer.ts'
 import type { Host } from '../../engine/host.ts'
 import { type Kernel, newOperation } from '../../engine/kernel.ts'
 import { nameOf, queueOf } from './names.ts'
+
+/** A store that could not be listed is asked again after this. */
+const reviveMs = 10_000
 
 /** What is written of a run that cannot go on: nobody claims it over and over, and it says why. */
 export function aside(status: 'diverged' | 'quarantined', error: unknown): CommitExtras {
@@ -15,8 +19,20 @@ export async function setAside(kernel: Kernel, head: Head, error: unknown): Prom
   await change(kernel, head, { release: true, ...aside('quarantined', error) })
 }
 
-/** New code is here: runs that stopped because of the old get another chance. */
+/** New code is here: runs that stopped because of the old get another chance, once they can be listed. */
 export async function reviveAside(engine: Host, definition: { readonly prefix: string }): Promise<void> {
+  try {
+    await revive(engine, definition)
+  } catch (error) {
+    if (isReprise(error, 'STORE_UNREACHABLE')) {
+      const again = () => void reviveAside(engine, definition).catch(() => undefined)
+      engine.kernel.clock.after(reviveMs, again)
+    }
+    throw error
+  }
+}
+
+async function revive(engine: Host, definition: { readonly prefix: string }): Promise<void> {
   for (const status of ['diverged', 'quarantined']) {
     const heads = await engine.kernel.store.timelines({ prefix: definition.prefix, status, limit: 1000 })
     for (const head of heads) {

@@ -9,6 +9,7 @@ import type { Kernel } from '../../engine/kernel.ts'
 const lookMs = 250
 /** At most this part of the time. */
 const share = 0.1
+const pauseMaxMs = 5000
 const atOnce = 200
 
 type Seen = (head: Head | undefined) => void
@@ -62,7 +63,8 @@ export class Looks {
       busyMs += clock.elapsed() - began
       for (const [at, timeline] of some.entries()) this.#tell(timeline, heads[at] ?? undefined)
     }
-    this.#pauseMs = Math.max(lookMs, busyMs / share)
+    // A database that did not answer was waited for, and not at work.
+    this.#pauseMs = Math.min(Math.max(lookMs, busyMs / share), pauseMaxMs)
   }
 
   #tell(timeline: TimelineId, head: Head | undefined): void {

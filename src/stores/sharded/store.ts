@@ -115,8 +115,11 @@ export class ShardedStore implements Store {
     const found = new Array<Head | null | undefined>(timelines.length)
     const answers = await Promise.allSettled(
       groups.map(async ([, some]) => {
-        const heads = await this.head(some.map((i) => timelines[i]!))
-        for (const [n, i] of some.entries()) found[i] = heads[n]!
+        const heads = await this.#places.find(
+          some.map((i) => timelines[i]!),
+          'askNow',
+        )
+        for (const [n, i] of some.entries()) found[i] = heads[n]!.head && plainHead(heads[n]!.head!)
       }),
     )
     const failures = answers.flatMap((answer) => (answer.status === 'rejected' ? [answer.reason] : []))

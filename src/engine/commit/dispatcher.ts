@@ -41,6 +41,8 @@ export class Dispatcher {
   #timerAt = Number.POSITIVE_INFINITY
   #isClaiming = false
   #mayHaveLost = false
+  /** Ours, not worked on, and about to be let go. */
+  readonly #releasing = new Set<TimelineId>()
   #hasStrays = false
   #wantsAnother = false
   #isStopped = false
@@ -142,8 +144,17 @@ export class Dispatcher {
     try {
       for (const queue of this.#queues.keys()) {
         for (const head of await store.timelines({ owner: worker, queue, limit: 1000 })) {
-          if (this.#inHand.has(head.timeline) || this.#isHeld(head.timeline)) continue
-          await committer.submit({ operation: newOperation(random), guard: guardOf(head), release: true })
+          const { timeline } = head
+          if (this.#inHand.has(timeline) || this.#isHeld(timeline) || this.#releasing.has(timeline)) continue
+          // Not waited for: it may lie on a database that is away just now, and the others have work to do.
+          this.#releasing.add(timeline)
+          committer
+            .submit({ operation: newOperation(random), guard: guardOf(head), release: true })
+            .then(() => this.wake())
+            .catch(() => {
+              this.#hasStrays = true
+            })
+            .finally(() => this.#releasing.delete(timeline))
         }
       }
     } catch (error) {

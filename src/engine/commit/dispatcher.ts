@@ -121,7 +121,9 @@ export class Dispatcher {
       this.#mayHaveLost = store.hasLostClaims?.() ?? false
       for (const head of heads) {
         assert(!this.#inHand.has(head.timeline), 'what is in hand is not claimed a second time')
-        void this.#execute(this.#queues.get(head.queue!)!, head)
+        const served = head.queue === null ? undefined : this.#queues.get(head.queue)
+        // Who stands still between the claim and its answer may be declared dead. Others then went on: the epoch is theirs.
+        if (served && head.owner === id) void this.#execute(served, head)
       }
       if (heads.length === limit) this.#wantsAnother = true
     }

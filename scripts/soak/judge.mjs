@@ -30,8 +30,7 @@ export const bounds = {
  * `windows`: one object of figures each, in order; `worker.heapMb` is judged as `heapMb` is. A figure without a bound is
  * shown and not judged; one that a window lacks is left out there.
  *
- * @example judge([{ 'worker.heapMb': 20 }, …])[0]
- * // { figure: 'worker.heapMb', first: 20, last: 20, rise: 0, allowed: 3, isFlat: true }
+ * @example judge([{ 'worker.heapMb': 20 }, …])[0] // { figure, first: 20, last: 20, rise: 0, allowed: 3, isFlat: true }
  */
 export function judge(windows) {
   const judged = windows.slice(Math.ceil(windows.length * warmUpShare))

@@ -1,5 +1,5 @@
 // npm run soak -- [--for 1h] [--store sqlite|postgres|sqlite-shards|postgres-shards] [--rate 4]
-//   [--plant memory|descriptors|transaction]
+//                 [--plant memory|descriptors|transaction]
 //
 // A driver puts a steady load on everything that lasts (loads.mjs): runs with steps, timers, signals and SQL behind a queue
 // with limits, a schedule, jobs, aggregates with a projection, a table, agent sessions, forks and rollbacks; what has ended

@@ -7,7 +7,6 @@
 import type { CheckpointPolicy } from '../../core/checkpoint-policy.ts'
 import type { MessageId, TimelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import { Keyed } from '../../core/keyed/keyed.ts'
 import { type FeedPosition, feedStart, type Head } from '../../core/ports.ts'
 import { isBehind } from '../../core/shards.ts'
 import { type Validity, whyInvalid } from '../../core/validity.ts'
@@ -15,7 +14,6 @@ import {
   abandonCapture,
   type CaptureBase,
   captureState,
-  isPlainObject,
   TouchedValue,
   writeCapture,
 } from '../../engine/checkpoint/capture.ts'
@@ -38,6 +36,7 @@ import {
   type Sink,
   without,
 } from '../../engine/subscription/sink.ts'
+import { type Captured, partsOf, stateOf } from './projection-parts.ts'
 import type { EventAt, Occurrence } from './source.ts'
 
 export interface MemoryModel<State> {
@@ -46,14 +45,6 @@ export interface MemoryModel<State> {
   readonly on: Readonly<Record<string, ((state: State, event: never, at: EventAt) => State | void) | undefined>>
   readonly checkpoint: CheckpointPolicy
   readonly valid?: Validity<State> | undefined
-}
-
-interface Captured {
-  readonly position: FeedPosition
-  readonly events: number
-  readonly quarantine: readonly Quarantined[]
-  readonly layout: 'value' | 'keyed' | 'object'
-  readonly state: unknown
 }
 
 const stepItemsMax = 1000
@@ -370,28 +361,15 @@ export class MemorySink<State> implements Sink<Occurrence> {
   }
 
   #take(captured: Captured & Record<string, unknown>): void {
-    const { position, events, quarantine, layout } = captured
+    const { position, events, quarantine } = captured
     this.#position = position
     this.#events = events
     this.#quarantine = quarantine
-    if (layout !== 'object') {
-      this.#state = captured.state as State
-      return
-    }
-    const state = { ...(captured.state as object) } as Record<string, unknown>
-    for (const [name, part] of Object.entries(captured)) if (name.startsWith('state.')) state[name.slice(6)] = part
-    this.#state = state as State
+    this.#state = stateOf(captured) as State
   }
 
   #parts(): Record<string, unknown> {
-    const bound = { position: this.#position, events: this.#events, quarantine: this.#quarantine }
-    const state: unknown = this.#state
-    if (state instanceof Keyed) return { ...bound, layout: 'keyed', state }
-    const keyeds = isPlainObject(state) ? Object.entries(state).filter(([, part]) => part instanceof Keyed) : []
-    if (keyeds.length === 0) return { ...bound, layout: 'value', state }
-    const rest = Object.fromEntries(Object.entries(state as object).filter(([, part]) => !(part instanceof Keyed)))
-    const parts = Object.fromEntries(keyeds.map(([name, part]) => [`state.${name}`, part]))
-    return { ...bound, layout: 'object', state: rest, ...parts }
+    return partsOf({ position: this.#position, events: this.#events, quarantine: this.#quarantine }, this.#state)
   }
 
   /** One after another: a capture that is overtaken counts as abandoned. */

@@ -3,7 +3,7 @@
 //   body  = kind(byte: 1 as committed, 2 compacted since) mark(4 bytes, from kind and position) frame*
 //         | 12 time(integer, ms: the store's clock) frame*                  unsettled: the heads were not written (unsettled.ts)
 //         | 3 mark(4 bytes) count(integer) crc(4 bytes, of count, started from position)
-//                  so many rows before this one, and this one, hold nothing any more, and are gone (empty-rows.ts)
+//                                          it stands for so many rows before it as well: none holds anything (empty-rows.ts)
 //   frame = size(integer, of what follows) crc(4 bytes, little-endian, of what follows, started from position and time)
 //           tid(integer) first(integer) count * 4 + flags(integer: 1 digest, 2 operation) back(integer)
 //           [digest(32 bytes)] [operation(text)] bytes(rest)

@@ -182,6 +182,7 @@ export const commands: readonly CommandSpec[] = [
       'state-only': { type: 'boolean', help: 'export only the newest checkpoint, without history' },
       progress: { type: 'boolean', help: 'export the finished keys of a job as JSON Lines' },
       history: { type: 'boolean', help: 'export the history of a workflow, for reprise check --history' },
+      force: { type: 'boolean', help: 'overwrite an existing file or object' },
     },
     arguments: [2, 2],
     store: 'reading',

@@ -62,7 +62,7 @@ const kinds = {
     hint: 'Other processes kept writing to this timeline. Nothing was written: try again, wait longer, or route its commands to one process.',
   },
   NOT_FOUND: { remedy: 'fix', hint: 'Check the id and the namespace; list() shows what exists.' },
-  EXISTS: { remedy: 'fix', hint: 'Choose another id, or open the existing timeline.' },
+  EXISTS: { remedy: 'fix', hint: 'Choose another id or name, or open what is there.' },
   OUT_OF_RANGE: { remedy: 'fix', hint: 'Choose a sequence between the floor and the head of the timeline.' },
   NOT_ON_BRANCH: { remedy: 'fix', hint: 'The coordinate lies on another branch of this timeline; the data names it.' },
   PINNED: {

@@ -41,7 +41,7 @@ const known = {
   rollback: openOptions,
   fork: namesOf<ForkOptions>({ set: true, unset: true, input: true, by: true, key: true }),
   savepoint: namesOf<SavepointOptions>({ label: true, id: true }),
-  export: namesOf<ExportOptions>({ stateOnly: true }),
+  export: namesOf<ExportOptions>({ stateOnly: true, onlyNew: true }),
   import: namesOf<ImportOptions>({ as: true, orSame: true }),
   move: namesOf<MoveOptions>({ takeover: true, wait: true, signal: true }),
   follow: namesOf<FollowOptions>({ pollMs: true, isPassive: true, isWhole: true, signal: true }),

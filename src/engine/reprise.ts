@@ -177,7 +177,7 @@ export class Reprise extends StoreTools {
     checkCall('export', options)
     checkWhere(where)
     refuseOfStore(where.timeline)
-    return await written(path, (file) => exportTimeline(this.#host.kernel, where, file, options))
+    return await written(path, (file) => exportTimeline(this.#host.kernel, where, file, options), options.onlyNew)
   }
 
   /** What was exported, or moved out, as it stood: what waits for it and its wakeup come along. The first of the file. */

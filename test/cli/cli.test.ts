@@ -275,6 +275,10 @@ describe('the commands that change', () => {
     expect((await cli(['checkpoints', 'job/numbers'], at)).stdout).toContain('before the upgrade')
     expect((await cli(['savepoint', 'job/numbers', '--release', saved.value.id], at)).code).toBe(0)
     expect((await cli(['export', 'job/numbers', 'numbers.rp'], at)).code).toBe(0)
+    const again = await cli(['export', 'job/numbers', 'numbers.rp'], at)
+    expect([again.code, again.stderr]).toEqual([2, expect.stringContaining('--force')])
+    expect((await cli(['export', 'job/numbers', 'numbers.rp', '--progress'], at)).code).toBe(2)
+    expect((await cli(['export', 'job/numbers', 'numbers.rp', '--force'], at)).code).toBe(0)
     expect(await json(['import', 'numbers.rp', '--as', 'job/copied'], at)).toMatchObject({
       code: 0,
       value: { timeline: 'job/copied' },

@@ -32,7 +32,7 @@ const reading: readonly (readonly string[])[] = [
   ['at', 'counter/a@2', '--module', 'counter.mjs'],
   ['diff', 'counter/a@1', 'counter/a@3', '--module', 'counter.mjs'],
   ['card', 'counter/a', '--module', 'counter.mjs'],
-  ['export', 'counter/a', 'a.rp'],
+  ['export', 'counter/a', 'a.rp', '--force'],
   ['verify'],
   ['prune', '--module', 'counter.mjs'],
   ['tiers'],

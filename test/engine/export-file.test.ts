@@ -36,6 +36,24 @@ onEveryStore(
       expect(readdirSync(folder).sort()).toEqual(['canary', 'out.reprise', 'out.reprise.partial'])
     })
 
+    it('with onlyNew leaves what is there, and of two at once one is written', async () => {
+      const w = await world()
+      const engine = await w.engine()
+      const open = await engine.open(counter, 'exported')
+      await open.append(added(5))
+      await open.close()
+      const from = { timeline: 'counter/exported', seq: 1 }
+      const path = join(folder, 'out.reprise')
+      const two = await Promise.allSettled([1, 2].map(() => engine.export(from, path, { onlyNew: true })))
+      expect(two.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected'])
+      const whole = readFileSync(path)
+      await expect(engine.export(from, path, { onlyNew: true })).rejects.toEqual(code('EXISTS'))
+      expect(readFileSync(path)).toEqual(whole)
+      expect(readdirSync(folder)).toEqual(['out.reprise'])
+      await engine.export(from, path)
+      await engine.import(path, { as: 'counter/imported' })
+    })
+
     it('into a directory that is not there, or over one that is, is an error with a code and leaves nothing', async () => {
       const w = await world()
       const engine = await w.engine()

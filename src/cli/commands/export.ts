@@ -2,9 +2,9 @@
 // `reprise check`.
 
 import { once } from 'node:events'
-import { createWriteStream, WriteStream } from 'node:fs'
+import { createWriteStream, existsSync, WriteStream } from 'node:fs'
 import { hostOf } from '../../engine/host.ts'
-import { isObjectStore } from '../../engine/open-store.ts'
+import { isObjectStore, objectFiles } from '../../engine/open-store.ts'
 import { exportProgress } from '../../layers/job/index.ts'
 import { type Command, flag } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
@@ -20,6 +20,9 @@ const exportCommand: Command = async ({ engine, args, options, output }) => {
   if (isObjectStore(file) && (flag(options, 'progress') || flag(options, 'history'))) {
     throw new UsageError('only a whole timeline, or its state, goes to an object store', 'name a file')
   }
+  const onlyNew = !flag(options, 'force')
+  const isThere = file !== '-' && (isObjectStore(file) ? await objectFiles.exists(file) : existsSync(file))
+  if (isThere && onlyNew) throw new UsageError(`${file} exists already`, '--force overwrites it')
   if (flag(options, 'progress')) {
     const stream = file === '-' ? process.stdout : createWriteStream(file)
     let lines = 0
@@ -47,7 +50,11 @@ const exportCommand: Command = async ({ engine, args, options, output }) => {
   }
   if (file === '-') throw new UsageError('only --progress can be written to -', 'name a file for the whole timeline')
   const { head, seq } = await findPlace(engine, given)
-  const done = await engine.export({ timeline: head.timeline, seq }, file, { stateOnly: flag(options, 'state-only') })
+  const done = await engine.export({ timeline: head.timeline, seq }, file, {
+    stateOnly: flag(options, 'state-only'),
+    // Whoever asks for the same name at the same moment is refused, and not overwritten.
+    onlyNew,
+  })
   output.result({ file, ...done }, () =>
     output.line(`${head.timeline}@${done.coordinate.seq} in ${file}, ${bytes(done.bytes)}`),
   )

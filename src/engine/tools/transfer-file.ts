@@ -10,7 +10,7 @@
 
 import { createHash, type Hash as Hasher, randomUUID } from 'node:crypto'
 import { createReadStream } from 'node:fs'
-import { type FileHandle, open as openFile, rename, rm } from 'node:fs/promises'
+import { type FileHandle, link, lstat, open as openFile, rename, rm } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { ByteWriter } from '../../core/bytes.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -34,9 +34,10 @@ export interface Frame {
 /**
  * Writes aside, syncs, renames, then syncs the directory: the name never shows half a file, and a file that was
  * reported is there after a power loss. The file aside is new, with a name of its own: a link that lies in wait is not
- * written through, and a second export to the same path is not mixed into this one.
+ * written through, and a second export to the same path is not mixed into this one. With `onlyNew`, a name that is taken is
+ * EXISTS.
  */
-export async function writeTransfer(path: string, frames: AsyncIterable<Frame>): Promise<number> {
+export async function writeTransfer(path: string, frames: AsyncIterable<Frame>, onlyNew = false): Promise<number> {
   const aside = `${path}.${randomUUID()}.partial`
   const file = await openFile(aside, 'wx').catch((error: unknown) => {
     throw toFileError(error, path)
@@ -56,7 +57,8 @@ export async function writeTransfer(path: string, frames: AsyncIterable<Frame>):
     const size = await writer.end()
     await file.sync()
     await file.close()
-    await rename(aside, path)
+    if (onlyNew) await give(aside, path)
+    else await rename(aside, path)
     await syncFolder(dirname(resolve(path)))
     return size
   } catch (error) {
@@ -64,6 +66,23 @@ export async function writeTransfer(path: string, frames: AsyncIterable<Frame>):
     await rm(aside, { force: true })
     throw toFileError(error, path)
   }
+}
+
+/** A name that is taken stays: of two who give it at once, one gets it. Where there are no links, the name is looked at first. */
+async function give(aside: string, path: string): Promise<void> {
+  try {
+    await link(aside, path)
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code !== 'EPERM' && code !== 'ENOTSUP' && code !== 'ENOSYS') throw error
+    if (await lstat(path).catch(() => null)) throw exists(path, error)
+    return await rename(aside, path)
+  }
+  await rm(aside)
+}
+
+function exists(path: string, cause: unknown): RepriseError {
+  return new RepriseError('EXISTS', `${path} exists already, and is not replaced`, { path }, cause)
 }
 
 /** Gathers small pieces, counts, and puts the digest of everything at the end. */
@@ -107,6 +126,8 @@ class DigestedWriter {
 
 function toFileError(error: unknown, path: string): unknown {
   switch ((error as NodeJS.ErrnoException).code) {
+    case 'EEXIST':
+      return exists(path, error)
     case 'ENOENT':
       return new RepriseError(
         'NOT_FOUND',

@@ -17,6 +17,8 @@ import { type Frame, writeTransfer } from './transfer-file.ts'
 export interface ExportOptions {
   /** Leave history out: the newest checkpoint at or below the coordinate alone, as a self-contained savepoint. */
   readonly stateOnly?: boolean
+  /** A file or an object of that name that is there already, or that somebody else writes meanwhile, is not replaced: EXISTS. */
+  readonly onlyNew?: boolean
 }
 
 /** A timeline in the file begins with this; what follows it is its own, until the next one. */
@@ -70,7 +72,7 @@ export async function exportTimeline(
   }
   const end = options.stateOnly ? { seq: newest!.seq, digest: newest!.digest } : point
   const chosen = options.stateOnly ? [newest!] : records
-  const bytes = await writeTransfer(path, frames(kernel, head, chosen, end, options))
+  const bytes = await writeTransfer(path, frames(kernel, head, chosen, end, options), options.onlyNew)
   return { coordinate: { timeline: head.timeline, seq: end.seq, epoch: head.epoch, digest: toHex(end.digest) }, bytes }
 }
 

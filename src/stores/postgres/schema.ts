@@ -4,7 +4,7 @@
 import { RepriseError } from '../../core/errors.ts'
 import { createCommitFunction } from './commit-function.ts'
 import type { Connections, RunSql } from './connect.ts'
-import { createFunctions, dropFunctions } from './functions.ts'
+import { createFunctions, dropFunctions, nowMs } from './functions.ts'
 import { createReadFunctions } from './read-functions.ts'
 import { createTables, schemaVersion, upgradeTables } from './tables.ts'
 
@@ -78,11 +78,26 @@ async function migrate(connections: Connections, s: string): Promise<void> {
     const version = await readVersionInside(run, s)
     if (version === schemaVersion) return
     if (version === 0) await makeTables(run, s)
-    else await run(upgradeTables(s, version) + dropFunctions(s, version))
+    else {
+      await retireAll(run, s)
+      await run(upgradeTables(s, version) + dropFunctions(s, version))
+    }
     await run(createFunctions(s) + createReadFunctions(s) + createCommitFunction(s))
     await run(`UPDATE ${s}.meta SET version = ${schemaVersion}`)
   }
   await connections.transaction('making the schema', work, migrateTimeoutMs)
+}
+
+/**
+ * Workers of an older release still beat, and can commit nothing any more: what they own would wait for as long as they live.
+ * Comes before the tables are locked: a commit under way has its rows, and asks for a worker next.
+ */
+async function retireAll(run: RunSql, s: string): Promise<void> {
+  await run(`UPDATE ${s}.worker SET retired_at = ${nowMs} WHERE retired_at IS NULL`)
+  await run(
+    `WITH owned AS (SELECT tid FROM ${s}.timeline WHERE owner IS NOT NULL ORDER BY id FOR NO KEY UPDATE)
+     UPDATE ${s}.timeline t SET owner = NULL, updated_at = ${nowMs} FROM owned WHERE t.tid = owned.tid`,
+  )
 }
 
 async function makeTables(run: RunSql, s: string): Promise<void> {

@@ -31,6 +31,13 @@ describe('a schema of version 1', () => {
       `UPDATE "${schema}".namespace SET pos_base = 1000000000; UPDATE "${schema}".run SET pos = pos + 1000000000;
        UPDATE "${schema}".cursor SET position = '000000100' || substr(position, 10)`,
     )
+    // A process of the release that made it is still at work.
+    await query(
+      shared,
+      `INSERT INTO "${schema}".worker (ns, id, name, host, process, lease_ms, info, progress, started_at, beat_at, progress_at)
+       SELECT ns, 'w-old', 'old', 'h', '1', 600000, '{}', 0, 0, date_part('epoch', now()) * 1000, 0 FROM "${schema}".timeline WHERE id = 'note/b';
+       UPDATE "${schema}".timeline SET owner = 'w-old' WHERE id = 'note/b'`,
+    )
   })
   afterAll(async () => {
     for (const store of stores) await store.close()
@@ -45,6 +52,12 @@ describe('a schema of version 1', () => {
     expect(await query(shared, old)).toEqual([])
     const key = `SELECT pg_get_constraintdef(oid) AS key FROM pg_constraint WHERE conrelid = '"${schema}".run'::regclass AND contype = 'p'`
     expect(await query(shared, key)).toEqual([{ key: 'PRIMARY KEY (tid, first)' }])
+  })
+
+  it('G16: is taken from processes of the old version, which can write nothing any more', async () => {
+    const store = stores[0]!
+    expect((await store.workers()).filter(({ id }) => id === 'w-old')).toMatchObject([{ isRetired: true }])
+    expect((await store.head([b]))[0]).toMatchObject({ owner: null })
   })
 
   it('G16: has the indexes and settings of a schema that is made anew', async () => {

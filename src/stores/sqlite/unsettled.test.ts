@@ -11,7 +11,7 @@ import { asWorker, expectOk, hash, Kit, message, type Writer } from '../../testi
 import { Connection } from './connection.ts'
 import { loadDriver } from './driver.ts'
 import { openSqlite } from './index.ts'
-import { unsettledRowsMax } from './unsettled.ts'
+import { areHeadsDue, unsettledRowsMax } from './unsettled.ts'
 
 let directory: string
 let file: string
@@ -206,3 +206,18 @@ async function stateOf(name: string): Promise<string> {
     connection.close()
   }
 }
+
+describe('heads are due', () => {
+  const megabyte = 1024 * 1024
+
+  it.each([
+    ['after so many rows', unsettledRowsMax, 0, 1],
+    ['after 1 MB where few are behind', 1, megabyte, 64],
+    ['after 4 KB for each that is behind', 1, 4 * megabyte, 1024],
+    ['after 8 MB however many are behind', 1, 8 * megabyte, 100_000],
+  ])('%s, and not before', (_, rows, bytes, behind) => {
+    expect(areHeadsDue(rows, bytes, behind)).toBe(true)
+    const isByRows = rows === unsettledRowsMax
+    expect(areHeadsDue(isByRows ? rows - 1 : rows, isByRows ? bytes : bytes - 1, behind)).toBe(false)
+  })
+})

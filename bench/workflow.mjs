@@ -265,14 +265,14 @@ export default [
   {
     name: 'steps-sequential',
     unit: 'steps/s',
-    target: { ratioMin: 0.7 },
+    target: { ratioMin: 0.8 },
     note: 'one run, each step durable before the next',
     run: stepsSequential,
   },
   {
     name: 'runs-3-steps-sqlite',
     unit: 'CPU ms/run',
-    target: { valueMax: 0.5 },
+    target: { valueMax: 0.2 },
     note: '1,000 runs of three durable steps at once',
     run: () =>
       withSqlite(async (rp) => {

@@ -11,7 +11,7 @@ import { startPeer } from './workflow-peers.mjs'
 const peers = [
   { title: 'dbos', name: 'dbos', store: 'postgres', place: 'postgres', target: { ratioMin: 10 } },
   { title: 'dbos-by-default', name: 'dbos', store: 'sqlite', place: 'postgres', target: { ratioMin: 10 } },
-  { title: 'restate', name: 'restate', store: 'sqlite', place: 'folder', target: { ratioMin: 5 } },
+  { title: 'restate', name: 'restate', store: 'sqlite', place: 'folder', target: { ratioMin: 6 } },
   { title: 'openworkflow', name: 'openworkflow', store: 'sqlite', place: 'folder', target: undefined },
 ]
 

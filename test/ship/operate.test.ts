@@ -133,12 +133,22 @@ describe('shipping inside the application', () => {
     })
     const shipping = rp.ship(place, { every: '20ms', onStatus: ({ record }) => record > 0 && isThere() })
     await begun
+    // A second one would fence the first.
+    await expect(rp.ship(`${place}/`, { once: true })).rejects.toMatchObject({ code: 'CONFLICT' })
     const saved = await rp.open(notes)
     for (let n = 0; n < 20; n++) await saved.put({ text: `number ${n}` })
     await rp.close()
     expect((await shipping).record).toBeGreaterThan(0)
-    const { file, lost } = await restoreShipped(place, `sqlite:${join(folder, 'b.db')}`)
-    expect(lost).toBeNull()
+    const { file, lost, record, position, at, isLater } = await restoreShipped(place, `sqlite:${join(folder, 'b.db')}`)
+    expect([lost, isLater]).toEqual([null, false])
+    const points = { record: [record, record + 1], position: [position, position + 1], time: [at, at + 1] }
+    for (const [kind, values] of Object.entries(points)) {
+      for (const [index, value] of values.entries()) {
+        const into = `sqlite:${join(folder, `${kind}-${index}.db`)}`
+        const there = await restoreShipped(place, into, { at: { [kind]: value } as never })
+        expect([kind, there.record, there.isLater]).toEqual([kind, record, index === 1])
+      }
+    }
     const other = await open(`sqlite:${file}`, { housekeeping: false })
     expect((await (await other.open(notes)).latest()).value.text).toBe('number 19')
     expect((await other.verify()).faults).toEqual([])

@@ -58,6 +58,7 @@ async function restoreFromShipped({ args, output, options }: Invocation): Promis
     output.line(`restored ${report.file} as of ${at}, position ${report.position}, in ${ms(report.ms)}`)
   })
   for (const { base, why } of report.skipped) output.note(`base ${base} could not be used: ${why}`)
+  if (report.isLater) output.note(`${given} lies after the last record (${report.record}): this is the newest there is`)
   if (report.lost === null) return exit.ok
   const { from, to, why } = report.lost
   output.note(`lost: ${from === to ? `record ${from}` : `records ${from} to ${to}`}, since ${why}`)

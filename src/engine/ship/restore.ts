@@ -24,6 +24,8 @@ export interface ShippedRestore {
   readonly bytes: number
   /** Records that are there, or were, and could not be used. Null: nothing is lost. */
   readonly lost: { readonly from: number; readonly to: number; readonly why: string } | null
+  /** The moment that was asked for lies after the last record: this is the newest there is. */
+  readonly isLater: boolean
   /** Bases that could not be used. */
   readonly skipped: readonly { readonly base: number; readonly why: string }[]
   readonly ms: number
@@ -67,7 +69,8 @@ export async function restorePages(
         const lost = whatIsLost(reached.number, target, state.why)
         const { records, bytes } = state
         const ms = performance.now() - startedAt
-        return { file, record: reached.number, at, position, base: number, records, bytes, lost, skipped, ms }
+        const { isLater } = target
+        return { file, record: reached.number, at, position, base: number, records, bytes, lost, isLater, skipped, ms }
       } catch (error) {
         if (!isReprise(error, 'UNRECOVERABLE', 'MALFORMED', 'DECRYPT_FAILED')) throw error
         skipped.push({ base: number, why: error.message })

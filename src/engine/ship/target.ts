@@ -11,15 +11,17 @@ export interface Target {
   readonly number: number
   /** What was asked for; more, where the last records cannot be read. */
   readonly of: number
+  /** What was asked for lies after the last record. */
+  readonly isLater: boolean
 }
 
 /** Throws NOT_FOUND: it lies before what is kept. */
 export async function findTarget(log: ShipLog, oldest: number, newest: number, point?: ShipPoint): Promise<Target> {
-  if (!point) return { number: newest, of: newest }
+  if (!point) return { number: newest, of: newest, isLater: false }
   if ('record' in point) {
     const number = Math.min(point.record, newest)
     if (number < oldest) throw before(log, 'record', point.record)
-    return { number, of: number }
+    return { number, of: number, isLater: point.record > newest }
   }
   const isWithin = (head: RecordHead) => ('time' in point ? head.at <= point.time : head.position <= point.position)
   // By halves: neither times nor positions go back.
@@ -31,7 +33,14 @@ export async function findTarget(log: ShipLog, oldest: number, newest: number, p
     else high = middle - 1
   }
   if (low < oldest) throw before(log, 'time' in point ? 'time' : 'position', Object.values(point)[0])
-  return { number: low, of: low }
+  return { number: low, of: low, isLater: low === newest && (await isAfter(log, newest, point)) }
+}
+
+/** Of a record that cannot be read nobody knows: then what is lost is told anyway. */
+async function isAfter(log: ShipLog, newest: number, point: { time: number } | { position: number }): Promise<boolean> {
+  const found = await readOr(log, newest)
+  if (typeof found === 'string') return false
+  return 'time' in point ? point.time > found.head.at : point.position > found.head.position
 }
 
 async function soundFrom(log: ShipLog, from: number, to: number) {

@@ -1,6 +1,7 @@
 // The tools of a store, for every model alike: what there is, whether it is sound, what it would cost to come back, and
 // what is kept, copied or deleted. They read what others own and take nothing from anybody.
 
+import { resolve } from 'node:path'
 import { timelineId } from '../../core/coordinate.ts'
 import { type Effect, listEffects } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -18,7 +19,7 @@ import { behind, type Engine } from '../definition.ts'
 import { type Host, ledgerOnly } from '../host.ts'
 import type { Kernel } from '../kernel.ts'
 import { read, written } from '../object-file.ts'
-import { otherPlaces } from '../open-store.ts'
+import { isObjectStore, otherPlaces } from '../open-store.ts'
 import { type Before, planRollback, type RollbackPlan } from '../recovery/before.ts'
 import { type BadCheckpoint, markBad, unmarkBad } from '../recovery/mark.ts'
 import { recover } from '../recovery/recover.ts'
@@ -42,6 +43,8 @@ import { type VerifyOptions, type VerifyReport, verify } from './verify.ts'
 
 export class StoreTools implements Engine {
   readonly #host: Host
+  /** Places that are shipped to now. */
+  readonly #shipsTo = new Set<string>()
 
   constructor(host: Host) {
     this.#host = host
@@ -81,9 +84,17 @@ export class StoreTools implements Engine {
   async ship(place: string, options: ShipOptions = {}): Promise<ShipStatus> {
     checkCall('ship', options)
     const { location } = await this.#kernel.store.facts()
+    const where = isObjectStore(place) ? place.replace(/\/+$/, '') : resolve(place)
+    // A second one would fence the first, as it does with those of processes that are gone.
+    if (this.#shipsTo.has(where)) {
+      throw new RepriseError('CONFLICT', `this program ships to ${place} already: end that first`, { place })
+    }
+    this.#shipsTo.add(where)
     const closing = new AbortController()
     const signal = options.signal ? AbortSignal.any([options.signal, closing.signal]) : closing.signal
-    const running = shipStore(location, place, this.#kernel, { ...options, signal })
+    const running = shipStore(location, place, this.#kernel, { ...options, signal }).finally(() =>
+      this.#shipsTo.delete(where),
+    )
     // When all was committed: what the last timelines wrote leaves too.
     this.#host.onClosed(async () => {
       closing.abort()

@@ -415,14 +415,14 @@ export default [
   {
     name: 'append-sequential-postgres',
     unit: 'entries/s',
-    target: { ratioMin: 0.7 },
+    target: { ratioMin: 0.75 },
     note: 'one writer; beside it a bare INSERT on one connection',
     run: sequentialPostgres,
   },
   {
     name: 'append-concurrent-postgres',
     unit: 'entries/s',
-    target: { ratioMin: 0.5 },
+    target: { ratioMin: 0.6 },
     note: '64 timelines; beside it multi-row inserts of 64',
     run: concurrentPostgres,
   },

@@ -147,7 +147,7 @@ const kinds = {
   DRIVER_MISSING: { remedy: 'fix', hint: 'Install the optional driver that the message names.' },
   INCOMPATIBLE_VERSION: {
     remedy: 'fix',
-    hint: 'The data and this code have different versions, which the message names. If the data is newer, upgrade the code, or export the data with the newer code. If it is older, open it once for writing.',
+    hint: 'The data and this code have different versions, which the message names. If the data is newer, upgrade the code, or export the data with the newer code. If it is older, open it once for writing, as `reprise prune` does.',
   },
   SHARD_AWAY: {
     remedy: 'retry',

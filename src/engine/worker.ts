@@ -177,13 +177,8 @@ export class Worker {
 
   /**
    * Declares workers dead without waiting for their lease: at once those of this host whose process is gone, and those whose
-<<<<<<< HEAD
-   * lease ran out a day ago; those that the store says are gone after a second look, because a process that just lost its
-   * connection comes back.
-=======
    * lease ran out a day ago. Those that the store says are gone come after a second look, because a process that just lost
    * its connection comes back.
->>>>>>> c627128 (Tell what several processes, dead workers and rare prefixes take on PostgreSQL; set the goals of appends and runs as targets)
    */
   async retireGone(): Promise<WorkerId[]> {
     const { store, identity, isGone = isProcessGone } = this.#options

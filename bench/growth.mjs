@@ -15,6 +15,10 @@ import { serverCpu } from './support/server-cpu.mjs'
 import { bareSqlite, benchPostgres, temporaryFolder } from './support/stores.mjs'
 
 export const failsWhenMissed = true
+export const eachInItsProcess = true
+
+/** Where a cliff was a loop that stood still: so long at most, at the large size. */
+const stall = { stallMs: { max: 100 } }
 
 const scale = Number(process.env.REPRISE_BENCH_SCALE ?? 1)
 const times = (count) => Math.max(10, Math.round(count * scale))
@@ -30,10 +34,13 @@ async function withStore(body) {
   }
 }
 
-/** Milliseconds of processor time per unit. */
+let stalled = 0
+
+/** Milliseconds of processor time per unit, and how long the loop stood still meanwhile. */
 async function cost(units, work) {
   const before = process.cpuUsage()
-  await work()
+  const { stallMs } = await longestStall(work)
+  stalled = stallMs
   const { user, system } = process.cpuUsage(before)
   return (user + system) / 1000 / units
 }
@@ -46,8 +53,15 @@ function growth({ small, measure, within = withStore, factors = [1, 10, 100] }) 
     await at(at1)
     const first = await at(at1)
     const tenfold = await at(at10)
-    const { result: hundredfold, stallMs } = await longestStall(() => at(at100))
-    const details = { msAt1: first, msAt10: tenfold, msAt100: hundredfold, growthAt10: tenfold / first, stallMs }
+    stalled = 0
+    const hundredfold = await at(at100)
+    const details = {
+      msAt1: first,
+      msAt10: tenfold,
+      msAt100: hundredfold,
+      growthAt10: tenfold / first,
+      stallMs: stalled,
+    }
     return { value: hundredfold / first, details }
   }
 }
@@ -415,6 +429,20 @@ async function project(rp, aggregates) {
   })
 }
 
+/** As `reprise verify` does, by a process that did not write it. */
+async function verifyAll(file, count) {
+  const first = await open(`sqlite:${file}`)
+  await endedRuns(first, count)
+  await first.close()
+  const rp = await open(`sqlite:${file}`)
+  const ms = await cost(count, async () => {
+    const { ok } = await rp.verify()
+    if (!ok) throw new Error('it is not sound')
+  })
+  await rp.close()
+  return ms
+}
+
 async function skipFinished(rp, keys) {
   const items = Array.from({ length: keys }, (_, n) => `item-${n}`)
   const work = job('items', { source: items, key: (item) => item, each: () => undefined })
@@ -444,14 +472,14 @@ export const benches = [
   {
     name: 'queue-backlog',
     unit: '× per run',
-    target: { valueMax: 2 },
+    target: { valueMax: 2, details: stall },
     note: 'a queue that lets in four at a time, all entered at once',
     run: growth({ small: 100, measure: (rp, count) => runAll(rp, queued, count) }),
   },
   {
     name: 'queue-backlog-per-key',
     unit: '× per run',
-    target: { valueMax: 2 },
+    target: { valueMax: 2, details: stall },
     note: 'the same with one at a time per key, a hundred keys',
     run: growth({
       small: 100,
@@ -468,23 +496,30 @@ export const benches = [
   {
     name: 'signals-in-a-loop',
     unit: '× per signal',
-    target: { valueMax: 2 },
+    target: { valueMax: 2, details: stall },
     note: 'one run that takes every signal',
     run: growth({ small: 300, measure: takeSignals }),
   },
   {
     name: 'projection-aggregates',
     unit: '× per event',
-    target: { valueMax: 2 },
+    target: { valueMax: 2, details: stall },
     note: 'two events of each aggregate, written in rounds',
     run: growth({ small: 600, measure: project }),
   },
   {
     name: 'job-skips-finished',
     unit: '× per key',
-    target: { valueMax: 2 },
+    target: { valueMax: 2, details: stall },
     note: 'a second run over items that are all done',
     run: growth({ small: 1000, measure: skipFinished }),
+  },
+  {
+    name: 'verify',
+    unit: '× per run',
+    target: { valueMax: 2, details: stall },
+    note: 'a verify of the whole store, ended runs of one step',
+    run: growth({ small: 500, measure: verifyAll, within: withFile }),
   },
   {
     name: 'feed-analyzed',

@@ -3,9 +3,12 @@
 //   { name, unit, target?, note?, setup?, run({ index }), teardown? }
 // where run gives { value, baseline?, details? } or { skip: 'reason' }, value and baseline measured in the same run.
 // Progress goes to stderr. Exit code: 0 also when a target is missed, 1 when a bench broke, 2 for a wrong call. A suite that
-// exports `failsWhenMissed` is judged after any number of runs, and ends with 1 when a target is missed.
+// exports `failsWhenMissed` is judged after any number of runs, and ends with 1 when a target is missed; one that exports
+// `eachInItsProcess` has each bench measured in a process of its own.
 
+import { spawn } from 'node:child_process'
 import { readdirSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { judge, readTarget } from './judge.mjs'
 import { median, spread } from './measure.mjs'
@@ -33,7 +36,9 @@ async function main() {
 
   const results = []
   const isStrict = loaded.failsWhenMissed === true
-  for (const bench of benches) results.push(await measure(bench, runs, isStrict))
+  const isApart = loaded.eachInItsProcess === true && only === undefined
+  for (const bench of benches)
+    results.push(isApart ? await apart(suite, bench, runs) : await measure(bench, runs, isStrict))
   const text = isJson ? JSON.stringify({ suite, results }) : formatTable(suite, results)
   await new Promise((done) => process.stdout.write(`${text}\n`, done))
   const hasFailed = ({ error, met }) => error !== undefined || (isStrict && met === false)
@@ -66,6 +71,19 @@ function suites() {
   return readdirSync(new URL('.', import.meta.url))
     .filter((name) => name.endsWith('.mjs') && !notSuites.includes(name))
     .map((name) => name.slice(0, -'.mjs'.length))
+}
+
+/** In a process of its own: what one bench leaves in memory is nothing to the next. */
+async function apart(suite, { name, unit }, runs) {
+  const args = [fileURLToPath(import.meta.url), suite, '--only', name, '--runs', String(runs), '--json']
+  const child = spawn(process.execPath, [...process.execArgv, ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
+  let text = ''
+  for await (const part of child.stdout) text += part
+  try {
+    return JSON.parse(text).results[0]
+  } catch {
+    return { name, value: null, unit, baseline: null, ratio: null, error: 'its process ended without a result' }
+  }
 }
 
 async function measure(bench, runs, isStrict) {

@@ -87,9 +87,11 @@ async function call(
       return engine
     },
   }
+  const off = engine ? (await import('./load-line.ts')).showLoading(engine, output) : null
   try {
     return await command.default(invocation)
   } finally {
+    off?.()
     await engine?.close().catch(() => undefined)
   }
 }

@@ -17,6 +17,7 @@ import type { Kernel } from '../kernel.ts'
 import { stateIo } from '../kernel-io.ts'
 import { type CapturedParts, guards, migrateParts, TimelineState } from '../state.ts'
 import { entriesOf, floorOf, lineageOf, type Point, reachOf, readHistory } from './history.ts'
+import { Loading } from './loading.ts'
 import { mismatch, readManifest } from './read-manifest.ts'
 import type { RecoveryReport } from './report.ts'
 import { liveChunks, restoreState } from './restore.ts'
@@ -83,6 +84,7 @@ async function recoverFrom<State>(
 ): Promise<Recovered<State>> {
   const { clock } = kernel
   const started = clock.elapsed()
+  const loading = new Loading(kernel, head.timeline)
   const to = options.to ?? head.seq
   const catalog = (await kernel.store.checkpoints(head.timeline)).filter(
     (record) => !options.without?.has(record.id) && (options.only === undefined || record.id === options.only),
@@ -130,7 +132,7 @@ async function recoverFrom<State>(
     const record = attempt.kind === 'checkpoint' ? catalog.find(({ id }) => id === attempt.manifest.id)! : null
     const began = clock.elapsed()
     const migrate = record && record.foldVersion !== fold.version ? fold.migrations?.[record.foldVersion] : undefined
-    const restored = record ? await tryRestore(kernel, lineage, record, isPaged && !migrate) : null
+    const restored = record ? await tryRestore(kernel, lineage, record, isPaged && !migrate, loading) : null
     if (restored instanceof RepriseError) {
       setAside(record!, restored)
       continue
@@ -152,7 +154,7 @@ async function recoverFrom<State>(
     if (record) await fold.restored?.(state.value, new Breath(clock))
     const from = record ? { seq: record.seq, digest: record.digest } : floor
     const end = fold.authority === 'state' ? from.seq : to
-    const replayed = await replay(kernel, lineage, state, from, end)
+    const replayed = await replay(kernel, lineage, state, from, end, loading)
     if (replayed instanceof RepriseError) {
       setAside(record!, replayed)
       continue
@@ -165,6 +167,7 @@ async function recoverFrom<State>(
         throw invalidState({ ...head, seq: point.seq }, reason, 'its history folds into a state that is not valid')
     }
     const done = clock.elapsed()
+    loading.end()
     return {
       state,
       point,
@@ -224,12 +227,17 @@ async function tryRestore(
   lineage: readonly Head[],
   record: ManifestRecord,
   isPaged: boolean,
+  loading: Loading,
 ): Promise<{ parts: CapturedParts; base: CaptureBase; bytesRead: number; healed: number } | RepriseError> {
   try {
     const manifest = readManifest(kernel, record)
     await checkBranch(kernel, lineage, record)
     const isLeft = (part: string | null) => isPaged && part?.startsWith('value.') === true
-    const { state, ...restored } = await restoreState(manifest, stateIo(kernel), isLeft)
+    const { state, ...restored } = await restoreState(
+      manifest,
+      loading.watching(stateIo(kernel), record.totalBytes),
+      isLeft,
+    )
     return { parts: state as CapturedParts, ...restored }
   } catch (error) {
     if (isDamage(error) || isReprise(error, ...beyondThis)) return error
@@ -297,6 +305,7 @@ async function replay<State>(
   state: TimelineState<State>,
   from: Point,
   to: number,
+  loading: Loading,
 ): Promise<{ point: Point; entries: number } | RepriseError> {
   let point = from
   let count = 0
@@ -310,6 +319,7 @@ async function replay<State>(
     if (damage) return damage
     state.replay(entries)
     count += entries.length
+    loading.at('replay', count, to - from.seq)
     point = { seq: step.value.run.first + step.value.run.count - 1, digest: step.value.run.digest }
   }
   return { point, entries: count }

@@ -1,0 +1,55 @@
+// A state that takes long to load tells how far it is, by what was read of its checkpoint and replayed of its history, and the
+// event loop goes on turning.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, expect, it } from 'vitest'
+import { open } from '../../src/engine/open.ts'
+import { timeline } from '../../src/index.ts'
+
+let folder: string
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'reprise-loading-'))
+})
+afterEach(() => rmSync(folder, { recursive: true, force: true }))
+
+let isSlow = false
+
+/** So slow that it takes a while, in which nobody else has a turn but at its breaths. */
+const slow = timeline('slow', {
+  initial: () => ({ count: 0 }),
+  apply: (state) => {
+    for (const end = performance.now() + (isSlow ? 1 : 0); performance.now() < end; );
+    return { count: state.count + 1 }
+  },
+  checkpoint: { every: 100_000 },
+})
+
+it('replay tells how far it is, and gives others their turn', async () => {
+  const url = `sqlite:${join(folder, 'store.db')}`
+  const first = await open(url, { guardFolds: false })
+  const writer = await first.open(slow, 'a')
+  for (let n = 0; n < 30; n++) await writer.append(Array.from({ length: 10 }, () => ({ type: 'noted' })))
+  await writer.close()
+  await first.close()
+  isSlow = true
+  const rp = await open(url, { guardFolds: false })
+  const told: { part: string; done: number; total: number | null }[] = []
+  let turns = 0
+  const timer = setInterval(() => (turns += 1), 1)
+  rp.events.on('progress', ({ work, timeline, part, done, total }) => {
+    if (work === 'load' && timeline === 'slow/a') told.push({ part, done, total })
+  })
+  await (await rp.open(slow, 'a')).close()
+  clearInterval(timer)
+  expect(turns).toBeGreaterThan(5)
+  const replayed = told.filter(({ part }) => part === 'replay')
+  expect(replayed.length).toBeGreaterThan(1)
+  for (const [i, { done, total }] of replayed.entries()) {
+    expect(total).toBe(300)
+    expect(done).toBeGreaterThan(replayed[i - 1]?.done ?? 0)
+  }
+  expect(told.at(-1)).toEqual({ part: 'ready', done: 1, total: 1 })
+  await rp.close()
+})

@@ -1,12 +1,16 @@
 // Children: runs that a run starts. One that is waited for tells its parent how it ended, by mail; one that lives on its own
 // is only started.
 
+import { isReprise } from '../../core/errors.ts'
+import type { Clock } from '../../core/ports.ts'
 import type { CommandRun } from './asking.ts'
 import type { AnyWorkflow, ChildOptions } from './context.ts'
 import { namesDetached, namesParent, type ParentLink } from './entries.ts'
 import { fromFailure, toFailure } from './failure.ts'
 import type { Saga } from './saga.ts'
 import type { Scope } from './scope.ts'
+
+const againMs = 500
 
 /** How runs are started and stopped for their parent. */
 export interface ChildHost {
@@ -29,6 +33,7 @@ export interface ParentRun extends CommandRun {
   readonly open: { readonly id: string }
   readonly saga: Pick<Saga, 'add'>
   readonly host: ChildHost
+  readonly clock: Clock
 }
 
 /** A child that is waited for. It is started (once, by its id) whenever this run is live and has no result of it yet. */
@@ -49,7 +54,7 @@ export function askChild(
       run.spawn(async () => {
         try {
           const link = { timeline: run.open.id as string, command: `${run.state.generation}:${id}` }
-          await run.host.startChild(definition, childId, input, options, link)
+          if (!(await started(run, () => run.host.startChild(definition, childId, input, options, link)))) return
         } catch (error) {
           await run.record('failed', { id, error: toFailure(error) })
         }
@@ -67,6 +72,24 @@ export function askChild(
     },
     onAbandon: () => run.spawn(() => stopChild(run, definition, childId, options)),
   })
+}
+
+/**
+ * A database that does not answer is no failure of the child, which may live on another one than its parent: it is asked again.
+ * False: this process lets go of the parent meanwhile, and whoever has it next starts the child.
+ */
+async function started(run: ParentRun, start: () => Promise<void>): Promise<boolean> {
+  for (;;) {
+    try {
+      await start()
+      return true
+    } catch (error) {
+      if (!isReprise(error, 'STORE_UNREACHABLE', 'STORE_IO', 'STORE_BUSY', 'TIMEOUT', 'OUTCOME_UNKNOWN')) throw error
+      if (run.isLeaving) return false
+      await new Promise<void>((resolve) => run.clock.after(againMs, resolve))
+      if (run.isLeaving) return false
+    }
+  }
 }
 
 async function stopChild(
@@ -95,7 +118,7 @@ export function askStart(
       run.spawn(async () => {
         try {
           const link = { timeline: run.open.id as string, command: `${run.state.generation}:${id}`, detached: true }
-          await run.host.startChild(definition, childId, input, options, link)
+          if (!(await started(run, () => run.host.startChild(definition, childId, input, options, link)))) return
         } catch (error) {
           return await run.record('failed', { id, error: toFailure(error) })
         }

@@ -22,10 +22,11 @@ export function positionText(run: string): string {
 
 /**
  * Plans that stay good. A plan made while a table was small reads all of it, and is kept while the table grows; these
- * functions look everything up by key, so they say so.
+ * functions look everything up by key, so they say so. What is ruled out counts as very dear where it is used all the same, and
+ * the server compiles what is dear (`jit`), for a second at a time.
  */
 export const steadyPlans =
-  'SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan'
+  'SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan SET jit = off'
 
 /** A worker's row `w` says that it may still be at work. */
 export const isAlive = (now: string) => `(w.retired_at IS NULL AND ${now} < w.beat_at + w.lease_ms)`
@@ -209,7 +210,7 @@ END $$;
 -- A read whose plan does not depend on statistics: rows come by an index, in its order. p_values are $1[1], $1[2], … in the
 -- text, which is one of ours.
 CREATE FUNCTION ${f('steady')}(p_text text, p_values text[]) RETURNS SETOF record LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 BEGIN
   RETURN QUERY EXECUTE p_text USING p_values;
 END $$;

@@ -60,6 +60,12 @@ describe('a schema of version 1', () => {
     expect((await store.head([b]))[0]).toMatchObject({ owner: null })
   })
 
+  it('has no function that rules plans out and leaves the server to compile those that are then dear', async () => {
+    const left = `SELECT proname FROM pg_proc WHERE pronamespace = '"${schema}"'::regnamespace
+      AND proconfig && '{enable_bitmapscan=off,enable_sort=off}' AND NOT proconfig @> '{jit=off}'`
+    expect(await query(shared, left)).toEqual([])
+  })
+
   it('G16: has the indexes and settings of a schema that is made anew', async () => {
     const fresh = newSchemaName()
     await (await openPostgres(shared, { namespace: 'shop', schema: fresh, hash })).close()

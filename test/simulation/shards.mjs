@@ -132,7 +132,7 @@ class Shards {
     const memory = openMemory({ namespace, hash: sha256, clock: this.databaseTime, world: this.#worlds[shard] })
     const unreachable = () => new RepriseError('STORE_UNREACHABLE', `nobody answers at ${shard}`)
     const isLost = () => !this.#isCalm && random.chance(this.lost)
-    const call = (name, work) =>
+    const call = (work) =>
       new Promise((resolve, reject) => {
         const answer = (settle, value) =>
           scheduler.after(random.number() * 2, process, () => {
@@ -148,7 +148,6 @@ class Shards {
             answer(reject, error)
           }
         })
-        void name
       })
     const through = (target) =>
       new Proxy(target, {
@@ -159,7 +158,7 @@ class Shards {
           if (name === 'listen') {
             return (wake) => value.call(target, (mayBeDue) => scheduler.after(1, process, () => wake(mayBeDue)))
           }
-          return (...given) => call(String(name), () => value.apply(target, given))
+          return (...given) => call(() => value.apply(target, given))
         },
       })
     return through(memory)

@@ -3,8 +3,9 @@
 
 import type { WorkerId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import type { ClaimRequest, Head } from '../../core/ports.ts'
+import type { ClaimRequest, Head, TimelineQuery } from '../../core/ports.ts'
 import { plainHead, signpostQueue, targetOf } from '../../core/shards.ts'
+import { findTimelines } from './list.ts'
 import type { Places } from './places.ts'
 import type { Relay } from './relay.ts'
 import { isUnreachable, type Shard } from './shard.ts'
@@ -12,8 +13,8 @@ import { isUnreachable, type Shard } from './shard.ts'
 export class Claims {
   readonly #places: Places
   readonly #relay: Relay
-  /** Shards that gave no answer: what they gave is not known to whom it was given. */
-  readonly lostOn = new Set<number>()
+  /** By shard: the queues of which it gave no answer. What it gave is not known to whom it was given. */
+  readonly #lost = new Map<number, Set<string | undefined>>()
   #turn = 0
 
   constructor(places: Places, relay: Relay) {
@@ -37,7 +38,7 @@ export class Claims {
     const ask = async (shard: Shard, limit: number): Promise<void> => {
       const heads = await this.#ask(shard, request, limit).catch((error) => {
         failures.push(error)
-        if (!isReprise(error, 'WORKER_RETIRED')) this.lostOn.add(shard.index)
+        if (!isReprise(error, 'WORKER_RETIRED')) this.#lose(shard, [...request.queues, signpostQueue])
         return []
       })
       claimed.push(...heads)
@@ -57,8 +58,37 @@ export class Claims {
     return claimed.sort(byUrgency)
   }
 
+  /** What was given by one that is away is looked for once it is back. */
+  get hasLost(): boolean {
+    return [...this.#lost.keys()].some((index) => !this.#places.shards[index]!.isAway)
+  }
+
+  #lose(shard: Shard, queues: readonly (string | undefined)[]): void {
+    const lost = this.#lost.get(shard.index) ?? new Set()
+    this.#lost.set(shard.index, lost)
+    for (const queue of queues) lost.add(queue)
+  }
+
+  /**
+   * What this worker has in a queue, on the shards that are there (hasLost). The others are noted, each for the queue of which
+   * it was not asked: one that comes back in the middle of several questions is asked the first of them again.
+   */
+  async ofOwner(query: TimelineQuery): Promise<Head[]> {
+    const there = this.#places.shards.filter((shard) => !shard.isAway)
+    for (const shard of this.#places.shards) if (shard.isAway) this.#lose(shard, [query.queue, signpostQueue])
+    const found = await findTimelines(this.#places, query, there)
+    for (const shard of there) {
+      const lost = this.#lost.get(shard.index)
+      if (lost?.has(signpostQueue)) await this.#findSignposts(shard, query.owner!)
+      lost?.delete(signpostQueue)
+      lost?.delete(query.queue)
+      if (lost?.size === 0) this.#lost.delete(shard.index)
+    }
+    return found
+  }
+
   /** Signposts of this worker that it does not know of, or could not see to. */
-  async findLost(shard: Shard, worker: WorkerId): Promise<void> {
+  async #findSignposts(shard: Shard, worker: WorkerId): Promise<void> {
     const heads = await shard.askBriefly((store) =>
       store.timelines({ owner: worker, queue: signpostQueue, limit: 1000 }),
     )
@@ -77,7 +107,7 @@ export class Claims {
       if (target === null) {
         this.#places.note(head.timeline, shard.index)
         own.push(plainHead(head))
-      } else void this.#relay.forward(shard.index, head, target).catch(() => this.lostOn.add(shard.index))
+      } else void this.#relay.forward(shard.index, head, target).catch(() => this.#lose(shard, [signpostQueue]))
     }
     return own
   }

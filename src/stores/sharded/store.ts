@@ -152,8 +152,7 @@ export class ShardedStore implements Store {
   }
 
   hasLostClaims(): boolean {
-    // What was given by one that is away is looked for once it is back.
-    return [...this.#claims.lostOn].some((index) => !this.#places.shards[index]!.isAway)
+    return this.#claims.hasLost
   }
 
   async feed(after: FeedPosition, filter: FeedFilter, limit: number): Promise<FeedPage> {
@@ -165,15 +164,7 @@ export class ShardedStore implements Store {
     this.#check()
     if (query.owner === undefined) return await findTimelines(this.#places, query)
     // Asked by a worker for what is its own (hasLostClaims).
-    const there = this.#places.shards.filter((shard) => !shard.isAway)
-    for (const shard of this.#places.shards) if (shard.isAway) this.#claims.lostOn.add(shard.index)
-    const found = await findTimelines(this.#places, query, there)
-    for (const shard of there) {
-      if (!this.#claims.lostOn.has(shard.index)) continue
-      await this.#claims.findLost(shard, query.owner)
-      this.#claims.lostOn.delete(shard.index)
-    }
-    return found
+    return await this.#claims.ofOwner(query)
   }
 
   async checkpoints(timeline: TimelineId): Promise<ManifestRecord[]> {

@@ -208,6 +208,17 @@ export default [
       console.assert((await rp.facts()).location !== '')
     },
   ),
+  example(['StoreTools.shards', 'StoreTools.addShard'], async (_, folder) => {
+    const address = (name: string) => `sqlite:${join(folder, name)}`
+    const rp = await open({ shards: [address('a.db'), address('b.db')] })
+    const { moved, stays } = await rp.addShard(address('c.db'), { onProgress: ({ moved }) => console.log(moved) })
+    assert.deepEqual([moved, stays], [0, []])
+    assert.deepEqual(
+      (await rp.shards()).map(({ shard, isAway }) => [shard, isAway]),
+      [0, 1, 2].map((shard) => [shard, false]),
+    )
+    await rp.close()
+  }),
   example(['StoreTools.backup', 'StoreTools.restore'], async (rp, folder) => {
     await rp.open(counter, 'visits').append({ type: 'added', by: 1 })
     const file = join(folder, 'all.backup')

@@ -38,6 +38,21 @@ export const operating: readonly CommandSpec[] = [
     load: () => import('./commands/group.ts'),
   },
   {
+    name: 'shards',
+    usage: 'shards [add URL]',
+    summary: 'list the databases that this store is made of, or add one and move its share there',
+    options: {
+      wait: {
+        type: 'string',
+        value: 'DURATION',
+        help: 'add: how long timelines in use are waited for before they are taken over; 10s if left out',
+      },
+    },
+    arguments: [0, 2],
+    store: 'existing',
+    load: () => import('./commands/shards.ts'),
+  },
+  {
     name: 'serve',
     usage: 'serve',
     summary: 'serve this store over HTTP, to browsers and to programs in any language, until interrupted',

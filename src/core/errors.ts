@@ -153,9 +153,13 @@ const kinds = {
     remedy: 'retry',
     hint: 'The database that this timeline lives on did not answer; what became of the write is asked for again. Timelines on other shards go on. Check the server that the message names.',
   },
+  SHARDS_GREW: {
+    remedy: 'fix',
+    hint: 'A shard was added since this process opened the set, and timelines have moved there. Start the process again with the addresses of all shards (reprise shards lists them).',
+  },
   SHARDS_DIFFER: {
     remedy: 'fix',
-    hint: 'Give all the shards of one set, each once. A set keeps the number of shards that it was made with: docs/guides/shards.md says how to move to a larger one.',
+    hint: 'Give all the shards of one set, each once. To add a shard, run reprise shards add (docs/guides/shards.md).',
   },
   MAIL_WAITING: {
     remedy: 'reload',

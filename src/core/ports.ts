@@ -5,8 +5,9 @@
 import type { Attribute } from './attribute.ts'
 import type { Blobs, Change, LegibleRun, Rewritable, Rewritten, RunChange } from './blobs.ts'
 import type { Commit, Outcome } from './commit-request.ts'
-import type { Digest, TimelineId, WorkerId } from './coordinate.ts'
+import type { Digest, MessageId, TimelineId, WorkerId } from './coordinate.ts'
 import type { EntryRun, FeedPosition, Head, Inbox, ManifestRecord } from './records.ts'
+import type { Grown, GrowRequest, ShardRow } from './shards.ts'
 import type { SqlQuery } from './sql.ts'
 import type { Inspection, Renewal, StoreFacts, StoreFault } from './store-facts.ts'
 import type { WorkerRecord, WorkerRow } from './worker-row.ts'
@@ -132,6 +133,12 @@ export interface Store {
   placeOf?(timeline: TimelineId): number
 
   /**
+   * Only of a store that is made of several: the number of the database that has this timeline, as far as is known without a look.
+   * Commits of one batch are best all of the same. A wrong answer costs time and nothing else.
+   */
+  placeOf?(timeline: TimelineId): number
+
+  /**
    * The one write. Outcomes come in the order of the commits, and later commits of a batch see what earlier ones did; each
    * succeeds or is refused by its own guard.
    *
@@ -163,6 +170,9 @@ export interface Store {
 
   /** Unread messages, oldest first, and the store's time at which the reading began. */
   inbox(timeline: TimelineId, limit: number): Promise<Inbox>
+
+  /** Ids of messages that were consumed and are not forgotten yet (tidy), after this one, in an order of the store's own. */
+  consumed?(timeline: TimelineId, after: MessageId | null, limit: number): Promise<MessageId[]>
 
   /**
    * Takes timelines of these queues that are due (wakeup reached or mail waiting) and free or owned by a dead worker, each with
@@ -275,6 +285,15 @@ export interface Store {
    * (STORE_BUSY). What could not be had is said. Left out: there is nothing of the kind.
    */
   renew?(): Promise<Renewal>
+
+  /** Only of a store that is made of several: those. */
+  shards?(): Promise<ShardRow[]>
+
+  /**
+   * Only of a store that is made of several: adds one and moves timelines there, or goes on with that. Whoever is killed in the
+   * middle calls it again.
+   */
+  grow?(request: GrowRequest): Promise<Grown>
 
   /** What it is and where it lies, and how large it has become. */
   facts(): Promise<StoreFacts>

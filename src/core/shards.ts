@@ -3,7 +3,7 @@
 // id; what lives elsewhere (a fork beside its parent, an archive of another name) has a signpost at the place that its id says.
 
 import type { Attribute } from './attribute.ts'
-import type { TimelineId } from './coordinate.ts'
+import type { ManifestId, TimelineId, WorkerId } from './coordinate.ts'
 import type { FeedPosition, Head } from './records.ts'
 import { isWithin, liveIdOf } from './scope.ts'
 
@@ -21,6 +21,19 @@ export function outboxFor(shard: number): TimelineId {
   return `${ownScope}out/${shard}` as TimelineId
 }
 
+/** Notes on a timeline that came from another shard: which of its runs were shown there. */
+export function arrivalOf(id: string): TimelineId {
+  return `${ownScope}in/${id}` as TimelineId
+}
+
+/** The notes on all that came. */
+export const arrivalsScope = `${ownScope}in/`
+
+/** Whoever moves families has it. */
+export const moverTimeline = `${ownScope}mover` as TimelineId
+/** A run of it says where the feed of a shard was at a moment. */
+export const momentTimeline = `${ownScope}moment` as TimelineId
+
 export function isOfShards(id: string): boolean {
   return isWithin(ownScope, id)
 }
@@ -36,6 +49,24 @@ export const countKey = `${ownAttributes}count`
 export const versionKey = `${ownAttributes}version`
 export const copiedEpochKey = `${ownAttributes}epoch`
 export const wholeKey = `${ownAttributes}whole`
+/** On the first shard: who gets the next number. */
+export const joiningKey = `${ownAttributes}joining`
+export const firstKey = `${ownAttributes}first`
+/** A copy of a timeline that lives elsewhere until its signpost names the same move. */
+export const arrivingStatus = '$arriving'
+export const moveKey = `${ownAttributes}move`
+/** What it waits for, where it arrives (Standing). */
+export const standingKey = `${ownAttributes}standing`
+/** When it was made, before it came here. */
+export const madeKey = `${ownAttributes}made`
+export const fromKey = `${ownAttributes}from`
+export const remnantKey = `${ownAttributes}remnant`
+export const hidesKey = `${ownAttributes}hides`
+export const behindKey = `${ownAttributes}behind`
+export const seqKey = `${ownAttributes}seq`
+export const digestKey = `${ownAttributes}digest`
+/** It is being moved by its owner: nobody forks it now. */
+export const movingKey = `${ownAttributes}moving`
 
 /** What a shard knows of its set. */
 export interface Membership {
@@ -43,15 +74,61 @@ export interface Membership {
   readonly index: number
   readonly count: number
   readonly version: number
+  /** How many there were at first. Those decide where an id is looked for, for good; later ones get theirs by signposts. */
+  readonly first: number
   /** Every shard of the set has had its number: one without is not new, but in the place of another. */
   readonly isWhole: boolean
+}
+
+/** In the info of a worker: how many shards it was given. */
+export const knownShards = 'shards'
+
+/** A shard, to people. */
+export interface ShardRow {
+  readonly shard: number
+  /** Without credentials. */
+  readonly location: string
+  readonly isAway: boolean
+  /** It was added, and not every process knows it yet. */
+  readonly isJoining: boolean
+  /** Of the map that it has; null while it is away. */
+  readonly version: number | null
+  readonly timelines: number | null
+}
+
+export interface GrowRequest {
+  /** The address of a further shard; left out: what was begun goes on. */
+  readonly url?: string | undefined
+  readonly worker: WorkerId
+  /** How long families that somebody has in use are waited for before they are taken. */
+  readonly waitMs: number
+  readonly signal?: AbortSignal | undefined
+  readonly onProgress?: ((progress: GrowProgress) => void) | undefined
+}
+
+export interface GrowProgress {
+  readonly stage: 'waiting' | 'moving'
+  /** Families so far. */
+  readonly moved: number
+  readonly stays: number
+  /** Processes that were not given the new shard. */
+  readonly waitsFor: readonly { readonly id: string; readonly name: string; readonly host: string }[]
+}
+
+export interface Grown {
+  readonly shards: number
+  /** Families that this call moved. */
+  readonly moved: number
+  /** Families that go on where they were, and why. */
+  readonly stays: readonly { readonly timeline: string; readonly reason: string }[]
 }
 
 /** As the head of its map has it. */
 export function membershipIn({ attributes }: Pick<Head, 'attributes'>): Membership {
   const set = String(attributes[setKey])
   const [index, count, version] = [indexKey, countKey, versionKey].map((key) => Number(attributes[key]))
-  return { set, index: index!, count: count!, version: version!, isWhole: attributes[wholeKey] === true }
+  const first = Number(attributes[firstKey] ?? count)
+  return { set, index: index!, count: count!, version: version!, first, isWhole: attributes[wholeKey] === true }
 }
 
 /** The whole position of a cursor, kept with its owner; the shards have a part of it each. */
@@ -76,6 +153,21 @@ export function targetOf(head: Pick<Head, 'status' | 'attributes'>): number | nu
   return head.status === signpostStatus && typeof target === 'number' ? target : null
 }
 
+/** Not a timeline to anybody: a signpost, a copy that is on its way, or what the shards keep about themselves. */
+export function isHidden(head: Pick<Head, 'timeline' | 'status' | 'attributes'>): boolean {
+  return isOfShards(head.timeline) || isArriving(head) || targetOf(head) !== null
+}
+
+export function isArriving(head: Pick<Head, 'status' | 'attributes'>): boolean {
+  return head.status === arrivingStatus && head.attributes[moveKey] !== undefined
+}
+
+/** What a timeline that arrives waits for, as the shard that it left had it. */
+export interface Standing extends Pick<Head, 'status' | 'queue' | 'wakeup' | 'operation'> {
+  /** Its checkpoints that are pinned. */
+  readonly pinned: readonly ManifestId[]
+}
+
 /** As its owner wrote it: without what the shards note. */
 export function plainHead(head: Head): Head {
   const keys = Object.keys(head.attributes)
@@ -83,7 +175,8 @@ export function plainHead(head: Head): Head {
   const attributes = Object.fromEntries(
     keys.flatMap((key) => (key.startsWith(ownAttributes) ? [] : [[key, head.attributes[key]!]])),
   )
-  return { ...head, attributes }
+  const made = head.attributes[madeKey]
+  return { ...head, attributes, ...(typeof made === 'number' && { createdAt: made }) }
 }
 
 /**

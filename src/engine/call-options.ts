@@ -11,6 +11,7 @@ import type { BadCheckpoint } from './recovery/mark.ts'
 import type { RekeyOptions } from './seal/rekey.ts'
 import type { ShipOptions } from './ship/ship.ts'
 import type { MoveTiersOptions } from './tiers/move.ts'
+import type { AddShardOptions } from './tools/add-shard.ts'
 import type { BackupOptions } from './tools/backup.ts'
 import type { CollectOptions } from './tools/collect.ts'
 import type { DeleteOptions } from './tools/delete.ts'
@@ -57,6 +58,7 @@ const known = {
     signal: true,
     onStatus: true,
   }),
+  addShard: namesOf<AddShardOptions>({ wait: true, signal: true, onProgress: true }),
   restore: file,
   verify: namesOf<VerifyOptions>({
     timelines: true,

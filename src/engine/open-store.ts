@@ -115,12 +115,13 @@ async function openByScheme(
       const { openSharded } = await import('../stores/sharded/index.ts')
       // Sorted, so that all who make the set at once number its shards alike, in whichever order they were given.
       const addresses = shardsIn(url).sort()
-      const sources = addresses.map((each) => ({
+      const sourceOf = (each: string) => ({
         name: withoutSecrets(each),
         open: () => openByScheme(schemeOf(each), each, namespace, options),
         ...(fileOf(each) !== null && { exists: () => existsSync(fileOf(each)!) }),
-      }))
-      return await openSharded(sources, { readOnly: options.readOnly ?? false })
+      })
+      const openAnother = (address: string) => sourceOf(shardsIn(`shards:${address}`)[0]!)
+      return await openSharded(addresses.map(sourceOf), { readOnly: options.readOnly ?? false, openAnother })
     }
     default:
       throw new RepriseError('INVALID_ARGUMENT', 'a store URL must start with sqlite:, postgres:, memory: or shards:', {

@@ -14,6 +14,7 @@ import type {
   TimelineQuery,
   WorkerRow,
 } from '../../core/ports.ts'
+import type { Grown, ShardRow } from '../../core/shards.ts'
 import { checkCall } from '../call-options.ts'
 import { behind, type Engine } from '../definition.ts'
 import { type Host, ledgerOnly } from '../host.ts'
@@ -28,6 +29,7 @@ import { type RekeyOptions, type RekeyReport, rekey } from '../seal/rekey.ts'
 import { type ShipOptions, shipStore } from '../ship/ship.ts'
 import type { ShipStatus } from '../ship/status.ts'
 import { type MoveTiersOptions, moveTiers, type TiersReport } from '../tiers/move.ts'
+import { type AddShardOptions, addShard } from './add-shard.ts'
 import { type BackupOptions, type BackupReport, backup, type RestoreReport, restoreBackup } from './backup.ts'
 import { card, type RecoveryCard } from './card.ts'
 import { type CollectOptions, type CollectReport, collect } from './collect.ts'
@@ -265,5 +267,20 @@ export class StoreTools implements Engine {
 
   async facts(): Promise<StoreFacts> {
     return await this.#kernel.store.facts()
+  }
+
+  /** The databases that the store is made of; none if it is one. */
+  async shards(): Promise<ShardRow[]> {
+    return (await this.#kernel.store.shards?.()) ?? []
+  }
+
+  /**
+   * Adds a database to the set and moves the timelines there that belong there, with their runs going on. Called again after an
+   * interruption, it goes on. Every process of the set must be given the new address; it is waited for until they were.
+   * @example await rp.addShard('postgres://d.internal/app', { onProgress: ({ moved }) => console.log(moved) })
+   */
+  async addShard(url: string, options: AddShardOptions = {}): Promise<Grown> {
+    checkCall('addShard', options)
+    return await addShard(this.#kernel, url, options)
   }
 }

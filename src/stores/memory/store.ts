@@ -2,7 +2,7 @@
 // promise is only its surface. Nothing survives the process, and facts() says so.
 
 import { riderFailed } from '../../core/commit/refused.ts'
-import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
+import type { MessageId, TimelineId, WorkerId } from '../../core/coordinate.ts'
 import { mayMakeDue } from '../../core/due.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type {
@@ -129,6 +129,14 @@ class MemoryStore implements Store {
     const unread = (this.#space().unread.get(timeline) ?? []).slice(0, Math.max(0, limit))
     const messages = unread.map(({ consumedAt: _, ...message }) => ({ ...message, data: new Uint8Array(message.data) }))
     return { messages, now: this.#clock() }
+  }
+
+  async consumed(timeline: TimelineId, after: MessageId | null, limit: number): Promise<MessageId[]> {
+    const rows = [...this.#space().messages.values()].filter(
+      ({ to, consumedAt }) => to === timeline && consumedAt !== null,
+    )
+    const ids = rows.map(({ id }) => id).sort(compareText)
+    return ids.filter((id) => after === null || compareText(id, after) > 0).slice(0, Math.max(0, limit))
   }
 
   async claim(request: ClaimRequest): Promise<Head[]> {

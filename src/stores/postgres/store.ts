@@ -1,6 +1,6 @@
 // The PostgreSQL store: the port's methods, each one statement or one transaction. See docs/decisions/postgres.md.
 
-import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
+import type { MessageId, TimelineId, WorkerId } from '../../core/coordinate.ts'
 import { mayMakeDue } from '../../core/due.ts'
 import type { RepriseError } from '../../core/errors.ts'
 import type {
@@ -56,7 +56,7 @@ import {
 } from './rows.ts'
 import { scrub } from './scrub.ts'
 import type { Session } from './session.ts'
-import { escapeText, isStorable } from './text.ts'
+import { escapeText, isStorable, unescapeText } from './text.ts'
 import { timelinesQuery } from './timelines.ts'
 import { Together } from './together.ts'
 import { queryUser } from './user-query.ts'
@@ -165,6 +165,15 @@ export class PostgresStore implements Store {
     const values = [String(this.#ns), isStorable(timeline) ? timeline : null, String(Math.max(0, limit))]
     const rows = await this.#connections.steadyRows<InboxRow>(this.#s, text, columns, values, 'inbox')
     return toInbox(rows, timeline)
+  }
+
+  async consumed(timeline: TimelineId, after: MessageId | null, limit: number): Promise<MessageId[]> {
+    this.#connections.checkOpen()
+    const text = `SELECT id FROM ${this.#s}.message WHERE consumed_at IS NOT NULL AND id > $3
+      AND tid = (SELECT tid FROM ${this.#s}.timeline WHERE ns = $1 AND id = $2) ORDER BY id LIMIT $4`
+    const values = [this.#ns, isStorable(timeline) ? timeline : null, escapeText(after ?? ''), Math.max(0, limit)]
+    const rows = await this.#connections.rows<{ id: string }>(text, values, 'safe', 'consumed')
+    return rows.map(({ id }) => unescapeText(id) as MessageId)
   }
 
   async claim({ worker, queues, limit, except = [] }: ClaimRequest): Promise<Head[]> {

@@ -5,6 +5,7 @@ import type { Digest, TimelineId } from '../../core/coordinate.ts'
 import { toHex } from '../../core/coordinate.ts'
 import type { Blobs, Change, ChunkRow, Rewritten, StoredChunk } from '../../core/ports.ts'
 import { ranked } from '../../core/shards.ts'
+import type { Growth } from './growth.ts'
 import { byShard, type Places } from './places.ts'
 import { awayError, isUnreachable, type Shard } from './shard.ts'
 
@@ -12,9 +13,11 @@ const copies = 2
 
 export class ShardedBlobs implements Blobs {
   readonly #places: Places
+  readonly #growth: Pick<Growth, 'check'>
 
-  constructor(places: Places) {
+  constructor(places: Places, growth: Pick<Growth, 'check'>) {
     this.#places = places
+    this.#growth = growth
   }
 
   get batchBytes(): number | undefined {
@@ -80,6 +83,8 @@ export class ShardedBlobs implements Blobs {
   }
 
   async delete(digests: readonly Digest[], touchedBefore: number): Promise<number> {
+    // Who does not see every shard does not know what is in use: looked at after it has looked for that.
+    await this.#growth.check()
     // Copies count once.
     const wasThere = await this.has(digests)
     await this.#everywhere((blobs) => blobs.delete(digests, touchedBefore))

@@ -5,6 +5,7 @@ import type { Commit, Outcome } from '../../core/ports.ts'
 import { checkCommit } from '../../core/shapes.ts'
 import { holdsTimeline, plainHead } from '../../core/shards.ts'
 import type { Holds } from './holds.ts'
+import { moving } from './moving.ts'
 import { byShard, type Places } from './places.ts'
 import { type Plan, plan, planAtOnce, reachesOut } from './plan.ts'
 import type { Relay } from './relay.ts'
@@ -103,7 +104,7 @@ export class Commits {
   }
 
   #ask(shard: number, plans: readonly Plan[]): Outcome[] | Promise<Outcome[]> {
-    return this.#places.shards[shard]!.askNow((store) => store.commit(plans.map(({ commit }) => commit)))
+    return this.#places.shard(shard).askNow((store) => store.commit(plans.map(({ commit }) => commit)))
   }
 
   #settle(
@@ -119,7 +120,7 @@ export class Commits {
       const { guard } = planned.commit
       if (outcome.ok) {
         if (guard && !planned.commit.forget) this.#places.note(guard.timeline, planned.shard)
-        if (planned.sendsTo.length > 0 || planned.after) isSettled = false
+        if (planned.sendsTo.length > 0 || planned.after || planned.confirm) isSettled = false
       } else if (planned.undo || this.#places.redirect(outcome) !== null) isSettled = false
     }
     return isSettled ? outcomes : this.#finish(commits, plans, given, outcomes)
@@ -133,11 +134,15 @@ export class Commits {
   ): Promise<Outcome[]> {
     const carried = new Set<string>()
     const waits: Promise<void>[] = []
-    for (const [i, { at, shard, sendsTo, after, undo }] of plans.entries()) {
+    for (const [i, { at, shard, sendsTo, after, undo, confirm }] of plans.entries()) {
       const outcome = given[i]!
       if (!outcome.ok) {
         await undo?.()
         if (this.#places.redirect(outcome) !== null) outcomes[at] = await this.#redirected(commits[at]!, outcome)
+        continue
+      }
+      if (confirm && !outcome.isDuplicate && !(await confirm(outcome.epoch))) {
+        outcomes[at] = moving(commits[at]!.guard!.timeline)
         continue
       }
       for (const target of sendsTo) {

@@ -4,8 +4,9 @@
 import type { FeedFilter, FeedItem, FeedPage, FeedPosition } from '../../core/ports.ts'
 import { joinPositions, splitPosition } from '../../core/shards.ts'
 import { notAPosition } from '../refusals.ts'
+import { asMoved } from './moved-feed.ts'
 import type { Places } from './places.ts'
-import { isUnreachable, type Shard } from './shard.ts'
+import { awayError, isUnreachable, type Shard } from './shard.ts'
 
 export async function readFeed(
   places: Places,
@@ -21,7 +22,12 @@ export async function readFeed(
   // A full shard leaves room for the others first, and then takes what they left.
   do {
     const share = limit === 0 ? 0 : Math.max(1, Math.floor((limit - items.length) / open.length))
-    const pages = await Promise.all(open.map((shard) => pageOf(shard, parts[shard.index]!, filter, share, away)))
+    const pages = await Promise.all(
+      open.map(async (shard) => {
+        const page = await pageOf(shard, parts[shard.index]!, filter, share, away)
+        return page && (await moved(places, shard, page, parts, away))
+      }),
+    )
     const reached = [...parts]
     const further: Shard[] = []
     for (const [i, shard] of open.entries()) {
@@ -43,6 +49,28 @@ export async function readFeed(
   // Nothing is left of the others, and of the one that is away nobody knows.
   if (away.length > 0 && open.length === 0 && items.length === 0) throw away[0]
   return { items, next, isEnd: open.length === 0 && away.length === 0 }
+}
+
+/** What waits for a shard that is away is not looked at again at once. */
+async function moved(
+  places: Places,
+  shard: Shard,
+  page: FeedPage,
+  parts: readonly FeedPosition[],
+  away: unknown[],
+): Promise<FeedPage | null> {
+  try {
+    const { waitsFor, ...rest } = await asMoved(places, shard, page, parts)
+    const other = waitsFor === null ? null : places.shard(waitsFor)
+    if (!other?.isAway) return rest
+    away.push(awayError(other))
+    return { ...rest, isEnd: true }
+  } catch (error) {
+    // What was left here lives on a shard that is away: nobody knows under which name.
+    if (!isUnreachable(error)) throw error
+    away.push(error)
+    return null
+  }
 }
 
 async function pageOf(

@@ -5,7 +5,8 @@
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { CursorRow, FeedPosition, Head, Outcome } from '../../core/ports.ts'
 import { cursorKey, holdKey, holdsTimeline, joinPositions, plainHead, splitPosition } from '../../core/shards.ts'
-import { type Places, shardsWorker } from './places.ts'
+import type { Places } from './places.ts'
+import { shardsWorker } from './shards-worker.ts'
 
 const attemptsMax = 30
 
@@ -37,6 +38,14 @@ export class Holds {
         .filter((shard) => !this.#places.shards[shard]!.isAway)
         .map((shard) => this.#change(shard, name, owner, parts === null ? null : parts[shard]!)),
     )
+  }
+
+  /** A shard that joins: what cursors have not passed there is kept from the start. */
+  async cover(shard: number): Promise<void> {
+    const own = await this.#places.shards[shard]!.ask((store) => store.cursors())
+    for (const { name, owner } of await this.list()) {
+      if (!own.some((row) => row.name === name)) await this.#change(shard, name, owner, '')
+    }
   }
 
   /** Whether this shard will refuse the name to this owner. */

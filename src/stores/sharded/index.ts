@@ -6,26 +6,23 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Store } from '../../core/ports.ts'
 import { refuseWrites } from '../../core/read-only.ts'
 import type { Membership } from '../../core/shards.ts'
+import type { ShardSource } from './growth.ts'
 import { arrange, join, lacksShard, markWhole, membershipOf, refuseOther, refuseStranger } from './membership.ts'
 import { Places } from './places.ts'
-import { isUnreachable, type OpenShard, Shard, type Timers } from './shard.ts'
+import { isUnreachable, Shard, type Timers } from './shard.ts'
 import { ShardedStore } from './store.ts'
-
-export interface ShardSource {
-  /** For people; without credentials. */
-  readonly name: string
-  readonly open: OpenShard
-  /** False: opening it would make it. Left out: nobody can tell before. */
-  readonly exists?: () => boolean
-}
 
 export interface ShardedOptions {
   readonly readOnly?: boolean
+  /** For a shard that is added. */
+  readonly openAnother?: (url: string) => ShardSource
   /** @internal For simulations. */
   readonly timers?: Timers
   /** @internal For tests: where ids are placed. */
   readonly place?: (id: string) => number
 }
+
+export type { ShardSource } from './growth.ts'
 
 const shardsMax = 64
 
@@ -47,7 +44,11 @@ export async function openSharded(sources: readonly ShardSource[], options: Shar
       members = await Promise.all(given.map((shard, i) => (members[i] === null ? look(shard, i) : members[i]!)))
     }
     const shards = await settle(sources, given, members, options.readOnly ?? false, newOperation)
-    const store = new ShardedStore(new Places(shards, newOperation, options.place), options.readOnly)
+    const known = members.filter((member): member is Membership => member !== null && member !== 'away')
+    const first = Math.min(shards.length, ...known.map((member) => member.first))
+    const isOpen = known.every((member) => member.count === shards.length)
+    const places = new Places(shards, newOperation, { first, isOpen, home: options.place })
+    const store = new ShardedStore(places, options)
     return options.readOnly ? refuseWrites(store) : store
   } catch (error) {
     await Promise.allSettled(given.map((shard) => shard.close()))
@@ -91,7 +92,7 @@ async function settle(
     for (const [index, at] of order.entries()) {
       if (members[at] !== null) continue
       const member = await given[at]!.ask((store) =>
-        join(store, { set, index, count, version: 1, isWhole: false }, newOperation),
+        join(store, { set, index, count, first: count, version: 1, isWhole: false }, newOperation),
       )
       if (index === 0 && !arranged) ({ set } = member)
       if (member.set !== set || member.index !== index || member.count !== count) {

@@ -4,7 +4,7 @@
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { Head, TimelineQuery, WorkerRow } from '../../core/ports.ts'
 import { checkTimelineQuery } from '../../core/shapes.ts'
-import { isOfShards, plainHead, targetOf } from '../../core/shards.ts'
+import { arrivingStatus, isHidden, isOfShards, plainHead } from '../../core/shards.ts'
 import { compareText } from '../../core/text-order.ts'
 import type { Places } from './places.ts'
 import type { Shard } from './shard.ts'
@@ -16,9 +16,33 @@ export async function findTimelines(
   shards: readonly Shard[] = places.shards,
 ): Promise<Head[]> {
   checkTimelineQuery(query)
-  const lists = await Promise.all(shards.map((shard) => ofShard(places, shard, query)))
+  // Families move to later shards only: what one of the first has lost meanwhile is on one that is asked after it.
+  const first = shards.filter(({ index }) => index < places.first)
+  const lists = await Promise.all(first.map((shard) => ofShard(places, shard, query)))
+  for (const shard of shards) {
+    if (shard.index < places.first) continue
+    await settleOn(places, shard)
+    lists.push(await ofShard(places, shard, query))
+  }
   const all = lists.length === 1 ? lists[0]! : lists.flat().sort((a, b) => compareText(a.timeline, b.timeline))
-  return all.slice(0, query.limit)
+  const each = places.hasGrown ? withoutTwice(all) : all
+  return each.slice(0, query.limit)
+}
+
+/** One that moved between two looks is where it was seen last. */
+function withoutTwice(heads: readonly Head[]): Head[] {
+  return heads.filter((head, i) => heads[i + 1]?.timeline !== head.timeline)
+}
+
+/** Copies whose signpost is there already are timelines, also if whoever moved them did not come to say so. */
+export async function settleOn(places: Places, shard: Shard): Promise<void> {
+  for (let after: TimelineId | undefined; ; ) {
+    const query = { status: arrivingStatus, limit: 1000, ...(after !== undefined && { after }) }
+    const page = await shard.ask((store) => store.timelines(query))
+    if (page.length > 0) await places.find(page.map(({ timeline }) => timeline))
+    if (page.length < 1000) return
+    after = page.at(-1)!.timeline
+  }
 }
 
 async function ofShard(places: Places, shard: Shard, query: TimelineQuery): Promise<Head[]> {
@@ -27,7 +51,7 @@ async function ofShard(places: Places, shard: Shard, query: TimelineQuery): Prom
     const limit = query.limit - found.length
     const page = await shard.ask((store) => store.timelines({ ...query, ...(after !== undefined && { after }), limit }))
     for (const head of page) {
-      if (isOfShards(head.timeline) || targetOf(head) !== null) continue
+      if (isHidden(head)) continue
       places.note(head.timeline, shard.index)
       found.push(plainHead(head))
     }

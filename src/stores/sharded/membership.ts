@@ -1,11 +1,12 @@
 // The stored map: every shard knows to which set it belongs, its number in it, and how many there are, with a version. It is
 // looked at when a set is opened, so that nobody reads a set with a shard too few, too many, or of another set.
 
-import type { Digest, OperationId, TimelineId } from '../../core/coordinate.ts'
+import type { OperationId, TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Commit, Store } from '../../core/ports.ts'
 import {
   countKey,
+  firstKey,
   holdsTimeline,
   indexKey,
   isOfShards,
@@ -17,9 +18,7 @@ import {
   versionKey,
   wholeKey,
 } from '../../core/shards.ts'
-import { shardsWorker } from './places.ts'
-
-const noDigest = new Uint8Array(32) as Digest
+import { noDigest, shardsWorker } from './shards-worker.ts'
 
 export async function membershipOf(store: Store): Promise<Membership | null> {
   const [head] = await store.head([mapTimeline])
@@ -40,9 +39,28 @@ export async function join(store: Store, wanted: Membership, newOperation: () =>
     [indexKey]: wanted.index,
     [countKey]: wanted.count,
     [versionKey]: wanted.version,
+    ...(wanted.first !== wanted.count && { [firstKey]: wanted.first }),
   }
   const [outcome] = await store.commit([{ ...making(newOperation(), mapTimeline), attributes }])
   return outcome!.ok ? wanted : membershipIn(outcome!.head!)
+}
+
+/** The next version of the map: so many shards. Whoever is faster notes the same. */
+export async function renumber(
+  store: Store,
+  { index, count, first, version }: Membership,
+  newOperation: () => OperationId,
+): Promise<void> {
+  const others = Array.from({ length: count }, (_, i) => i).filter((i) => i !== index)
+  await store.commit([holdsTimeline, ...others.map(outboxFor)].map((id) => making(newOperation(), id)))
+  for (;;) {
+    const [head] = await store.head([mapTimeline])
+    if (!head || membershipIn(head).count >= count) return
+    const guard = { timeline: mapTimeline, epoch: head.epoch }
+    const take = { worker: shardsWorker, from: 'anyone' } as const
+    const attributes = { [countKey]: count, [firstKey]: first, [versionKey]: version }
+    await store.commit([{ operation: newOperation(), guard, take, release: true, attributes }])
+  }
 }
 
 /** Notes that every shard has its number. Whoever is faster notes the same. */
@@ -73,7 +91,10 @@ export function arrange(
   const stranger = known.find(({ set }) => set !== first.set)
   if (stranger) throw differ(`they belong to different sets (${first.set} and ${stranger.set})`)
   const count = Math.max(...known.map((member) => member.count))
-  if (count !== members.length) throw differ(`the set has ${count} shards, and ${members.length} were given`)
+  if (count !== members.length) {
+    const hint = members.length === count + 1 ? ' (to add one: reprise shards add URL)' : ''
+    throw differ(`the set has ${count} shards, and ${members.length} were given${hint}`)
+  }
   const places = new Array<number>(count).fill(-1)
   for (const [given, member] of members.entries()) {
     if (member === null || member === 'away') continue
@@ -112,6 +133,6 @@ export async function refuseOther(
   throw differ(`${name}, which was away, should be shard ${index} of ${set}, and ${found}`)
 }
 
-function differ(what: string): RepriseError {
+export function differ(what: string): RepriseError {
   return new RepriseError('SHARDS_DIFFER', `these shards do not fit together: ${what}`, {})
 }

@@ -7,7 +7,9 @@ import { cursorKey, cursorNames, goesBack, joinPositions, plainHead, splitPositi
 import { notAPosition } from '../refusals.ts'
 import { cursorTaken, type Holds } from './holds.ts'
 import { toOutbox } from './letter.ts'
+import { arrivingFork, isParentSame, moving, parentAtRest } from './moving.ts'
 import type { Places } from './places.ts'
+import { Remnants } from './remnants.ts'
 
 export interface Plan {
   readonly shard: number
@@ -18,6 +20,8 @@ export interface Plan {
   readonly cursorOwner?: string
   /** Called once it is applied. */
   readonly after?: () => Promise<void>
+  /** Called once it is applied, with its epoch: whether it may stay. If not, it is gone again, and asked for anew. */
+  readonly confirm?: ((epoch: number) => Promise<boolean>) | undefined
   /** Called once it is refused: what was put elsewhere for it goes. */
   readonly undo?: () => Promise<void>
 }
@@ -25,10 +29,17 @@ export interface Plan {
 /** Nothing has to be read or put elsewhere for it; null: something has. */
 export function planAtOnce(places: Places, commit: Commit): Plan | null {
   const { guard, send } = commit
-  if (reachesOut(commit)) return null
+  if (reachesOut(commit) || (places.hasGrown && commit.trim)) return null
   if (guard === null) return addressed(places, commit, places.guess(send![0]!.to))
-  const shard = guard.epoch === 0 ? places.guess(guard.timeline) : places.seen(guard.timeline)
+  const shard =
+    guard.epoch === 0 && !isMadeElsewhere(places, commit) ? places.guess(guard.timeline) : places.seen(guard.timeline)
   return shard === undefined ? null : addressed(places, commit, shard)
+}
+
+/** A new family goes to a shard that was added later: its signpost is put first. */
+function isMadeElsewhere(places: Places, { guard, take }: Commit): boolean {
+  if (!places.hasGrown || !take?.create) return false
+  return places.placement(guard!.timeline) !== places.home(guard!.timeline)
 }
 
 /** It may concern other shards than its own, beside its messages. */
@@ -50,23 +61,50 @@ export async function plan(
   let { shard } = found!
   const isDecided = head !== null && (head.operation === commit.operation || head.epoch !== commit.guard!.epoch)
   const base = commit.take?.create?.base
+  let confirm: Plan['confirm']
   if (base && !head) {
     const [parent] = await places.find([base.timeline], 'askNow')
+    if (parent!.head && places.hasGrown) {
+      const epoch = await parentAtRest(places, parent!.shard, parent!.head)
+      if (epoch === null) return { refusal: moving(base.timeline) }
+      confirm = (made) => isParentSame(places, parent!.shard, base.timeline, epoch, { timeline, epoch: made })
+    }
     if (parent!.head) shard = await places.point(timeline, parent!.shard)
   }
+  if (!base && !head && isMadeElsewhere(places, commit) && shard === places.home(timeline)) {
+    shard = await places.point(timeline, places.placement(timeline))
+  }
+  const remnants = new Remnants(places)
   if (commit.branch && head && !isDecided) {
     const refusal = await placeArchive(places, commit.branch.archive, shard, head)
     if (refusal) return { refusal }
+    const follower = shard >= places.first ? await arrivingFork(places, shard, timeline) : null
+    if (follower) {
+      const reason = `the fork ${follower} of ${timeline} has not moved yet: let reprise shards add finish`
+      return { refusal: { ok: false, code: 'PINNED', reason, head: plainHead(head) } }
+    }
+    if (shard >= places.first) await remnants.share(timeline, commit.branch.archive, shard)
   }
   const planned = addressed(places, commit, shard)
   if (commit.forget) {
     const names = head ? cursorNames(head.attributes) : []
+    const isErased = commit.forget === 'erase'
+    const left = await remnants.of(timeline, shard, head === null)
+    // It was forgotten before, by somebody who died then.
+    if (left && !head) await remnants.forgotten(timeline, left, isErased)
     const after = async () => {
       places.forget(timeline)
+      if (left) await remnants.forgotten(timeline, left, isErased)
       for (const name of names) await holds.follow(name, timeline, shard, null)
     }
     return { ...planned, after }
   }
+  const { trim } = commit
+  if (trim && head && !commit.cursors) {
+    const left = await remnants.of(timeline, shard)
+    return left ? { ...planned, after: () => remnants.trim(left, trim) } : planned
+  }
+  if (confirm) return { ...withLocalCursors(places, planned), confirm }
   if (!commit.cursors || !head || isDecided) return withLocalCursors(places, planned)
   return await planCursors(places, holds, planned, head)
 }

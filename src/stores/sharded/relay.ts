@@ -42,7 +42,8 @@ export class Relay {
 
   /** The same, but not for long: a shard that is away does not stop the others. */
   async carryPatiently(from: number, to: number): Promise<void> {
-    if (this.#places.shards[to]!.isAway) return
+    // One that was added since is seen to by those who have it.
+    if (this.#places.shards[to]?.isAway !== false) return
     let timer: NodeJS.Timeout | undefined
     const patience = new Promise<void>((resolve) => {
       timer = setTimeout(resolve, waitMs)
@@ -99,7 +100,9 @@ export class Relay {
     const { messages } = await shards[shard]!.askNow((store) => store.inbox(timeline, atOnce))
     if (messages.length > 0) {
       const send = messages.map(({ sentAt: _, ...message }) => message)
-      await shards[target]!.askNow((store) => store.commit([{ operation: newOperation(), guard: null, send }]))
+      await this.#places
+        .shard(target)
+        .askNow((store) => store.commit([{ operation: newOperation(), guard: null, send }]))
     }
     const consume = messages.map(({ id }) => id)
     await shards[shard]!.askNow((store) =>

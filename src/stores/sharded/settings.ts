@@ -2,13 +2,11 @@
 // first shard, and everybody needs it to open the set. So every other shard has a copy, for the time that the first is away. A
 // copy is only read: a change needs the first shard, and is copied to those that are there; the others get it when they are back.
 
-import type { Digest } from '../../core/coordinate.ts'
 import type { Attribute, Head } from '../../core/ports.ts'
 import { copiedEpochKey, plainHead, settingsTimeline, storeTimeline } from '../../core/shards.ts'
-import { type Places, shardsWorker } from './places.ts'
+import type { Places } from './places.ts'
 import { isUnreachable, type Shard } from './shard.ts'
-
-const noDigest = new Uint8Array(32) as Digest
+import { noDigest, shardsWorker } from './shards-worker.ts'
 
 export class Settings {
   readonly #places: Places

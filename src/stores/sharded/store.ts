@@ -1,7 +1,7 @@
 // A store made of stores: each timeline lives whole on one of them, and the rest of the engine sees one store. What crosses the
 // shards is told in docs/decisions/shards.md, case by case.
 
-import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
+import type { MessageId, TimelineId, WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type {
   Blobs,
@@ -30,11 +30,20 @@ import type {
   WorkerRecord,
   WorkerRow,
 } from '../../core/ports.ts'
-import { isOfShards, plainHead, storeTimeline } from '../../core/shards.ts'
+import {
+  type Grown,
+  type GrowRequest,
+  isOfShards,
+  knownShards,
+  plainHead,
+  type ShardRow,
+  storeTimeline,
+} from '../../core/shards.ts'
 import { inTurn, ShardedBlobs } from './blobs.ts'
 import { Claims } from './claim.ts'
 import { Commits } from './commits.ts'
 import { readFeed } from './feed.ts'
+import { Growth, type ShardSource } from './growth.ts'
 import { Holds } from './holds.ts'
 import { inspectShards } from './inspect.ts'
 import { changeInside } from './letter.ts'
@@ -44,6 +53,11 @@ import { Relay } from './relay.ts'
 import { Settings } from './settings.ts'
 import { isUnreachable, type Shard } from './shard.ts'
 
+export interface ShardedStoreOptions {
+  readonly readOnly?: boolean
+  readonly openAnother?: (url: string) => ShardSource
+}
+
 export class ShardedStore implements Store {
   readonly blobs: Blobs
   readonly #places: Places
@@ -51,19 +65,21 @@ export class ShardedStore implements Store {
   readonly #holds: Holds
   readonly #commits: Commits
   readonly #claims: Claims
+  readonly #growth: Growth
   readonly #settings: Settings
   /** Of this process, as it beat last. */
   #worker: WorkerRecord | null = null
   #isClosed = false
 
-  constructor(places: Places, isReadOnly = false) {
+  constructor(places: Places, { readOnly = false, openAnother }: ShardedStoreOptions = {}) {
     this.#places = places
     this.#relay = new Relay(places)
     this.#holds = new Holds(places)
     this.#commits = new Commits(places, this.#holds, this.#relay)
     this.#claims = new Claims(places, this.#relay)
-    this.#settings = new Settings(places, isReadOnly)
-    for (const shard of places.shards) {
+    this.#growth = new Growth(places, this.#holds, this.#relay, openAnother ?? null)
+    this.#settings = new Settings(places, readOnly)
+    places.eachShard((shard) => {
       // Nobody takes a worker for dead that could not show there that it lives.
       shard.beforeBack(async (store) => {
         if (this.#worker) await store.beat(this.#worker)
@@ -72,8 +88,8 @@ export class ShardedStore implements Store {
         void this.#relay.sweep().catch(() => undefined)
         void this.#settings.copy()
       })
-    }
-    this.blobs = guarded(new ShardedBlobs(places), () => this.#check())
+    })
+    this.blobs = guarded(new ShardedBlobs(places, this.#growth), () => this.#check())
   }
 
   /** Those of one shard: each has batches of its own (placeOf). */
@@ -146,6 +162,10 @@ export class ShardedStore implements Store {
     return await this.#at(timeline, (store) => store.inbox(timeline, limit))
   }
 
+  async consumed(timeline: TimelineId, after: MessageId | null, limit: number): Promise<MessageId[]> {
+    return await this.#at(timeline, async (store) => (await store.consumed?.(timeline, after, limit)) ?? [])
+  }
+
   async claim(request: ClaimRequest): Promise<Head[]> {
     this.#check()
     return await this.#claims.claim(request)
@@ -157,11 +177,13 @@ export class ShardedStore implements Store {
 
   async feed(after: FeedPosition, filter: FeedFilter, limit: number): Promise<FeedPage> {
     this.#check()
+    await this.#growth.checkNowAndThen()
     return await readFeed(this.#places, after, filter, limit)
   }
 
   async timelines(query: TimelineQuery): Promise<Head[]> {
     this.#check()
+    if (query.owner === undefined) await this.#growth.checkNowAndThen()
     if (query.owner === undefined) return await findTimelines(this.#places, query)
     // Asked by a worker for what is its own (hasLostClaims).
     return await this.#claims.ofOwner(query)
@@ -173,6 +195,7 @@ export class ShardedStore implements Store {
 
   async cursors(): Promise<CursorRow[]> {
     this.#check()
+    await this.#growth.checkNowAndThen()
     return await this.#holds.list()
   }
 
@@ -184,14 +207,20 @@ export class ShardedStore implements Store {
 
   async workers(): Promise<WorkerRow[]> {
     this.#check()
-    return await workers(this.#places)
+    const rows = await workers(this.#places)
+    return rows.map(({ info: { [knownShards]: _, ...info }, ...row }) => ({ ...row, info }))
   }
 
   /** On every shard that is there. The time is the earliest of theirs: what counts as old is old everywhere. */
   async beat(worker: WorkerRecord): Promise<{ readonly ok: boolean; readonly now: number }> {
     this.#check()
-    this.#worker = worker
-    const answers = await this.#everywhere((store) => store.beat(worker))
+    const told = { ...worker, info: { ...worker.info, [knownShards]: this.#places.count } }
+    this.#worker = told
+    const answers = await this.#everywhere((store) => store.beat(told))
+    void this.#growth
+      .checkNowAndThen()
+      .then(() => this.#growth.settle())
+      .catch(() => undefined)
     // What another process left behind when it died is carried on, while nobody waits for it.
     void this.#relay.sweep().catch(() => undefined)
     return { ok: answers.every(({ ok }) => ok), now: Math.min(...answers.map(({ now }) => now)) }
@@ -220,6 +249,7 @@ export class ShardedStore implements Store {
     const { shards } = this.#places
     // A chunk may be swept anywhere once all know: so all must.
     if (raiseTo !== undefined) {
+      await this.#growth.check()
       return Math.min(...(await Promise.all(shards.map((shard) => shard.ask((store) => store.sweepMark(raiseTo))))))
     }
     return Math.max(...(await this.#everywhere((store) => store.sweepMark())))
@@ -283,6 +313,7 @@ export class ShardedStore implements Store {
   /** The ids of mail are kept while the same mail may still be on its way from another shard. */
   async tidy(before: number): Promise<{ readonly messages: number; readonly workers: number }> {
     this.#check()
+    await this.#growth.check()
     await this.#relay.sweep().catch(() => undefined)
     const isComplete = this.#places.shards.every((shard) => !shard.isAway)
     const waiting = isComplete ? await this.#relay.waitingSince() : 0
@@ -298,6 +329,16 @@ export class ShardedStore implements Store {
     this.#check()
     const lists = await Promise.all(this.#places.shards.map((shard) => shard.ask((store) => store.scrub(how))))
     return lists.flat()
+  }
+
+  async shards(): Promise<ShardRow[]> {
+    this.#check()
+    return await this.#growth.list()
+  }
+
+  async grow(request: GrowRequest): Promise<Grown> {
+    this.#check()
+    return await this.#growth.grow(request)
   }
 
   async close(): Promise<void> {

@@ -52,6 +52,20 @@ function find(connection: Connection, timeline: Timeline, id: MessageId): SqlRow
   return row
 }
 
+/** In the order of their bytes. */
+export function consumedIds(
+  connection: Connection,
+  { tid, name }: Timeline,
+  after: MessageId | null,
+  limit: number,
+): MessageId[] {
+  const sql = 'SELECT * FROM reprise_inbox WHERE tid = ? AND id > ? AND consumed_at IS NOT NULL ORDER BY id LIMIT ?'
+  return connection.all(sql, tid, after ?? '', Math.max(0, limit)).map((row) => {
+    checkMessage(row, name)
+    return row.id as MessageId
+  })
+}
+
 /** The whole inbox was found to be complete when it had so many: half of them can be read before it is counted again. */
 export type CountedInboxes = Map<number, number>
 

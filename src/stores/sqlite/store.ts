@@ -3,7 +3,7 @@
 
 import { statSync } from 'node:fs'
 import { unreachable } from '../../core/assert.ts'
-import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
+import type { MessageId, TimelineId, WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type {
   Blobs,
@@ -49,7 +49,7 @@ import { InPlace } from './in-place.ts'
 import { inspect } from './inspect.ts'
 import { findTimelines } from './list.ts'
 import { Listeners } from './listeners.ts'
-import { readInbox, rewriteMail } from './mail.ts'
+import { consumedIds, readInbox, rewriteMail } from './mail.ts'
 import { legibleNames } from './names.ts'
 import { connectReader, inspectEnd, type OpenedFile, openFile } from './open.ts'
 import { claim, retire } from './query.ts'
@@ -209,6 +209,13 @@ class SqliteStore implements Store {
       return found ? readInbox(connection, found, limit, inboxes) : []
     })
     return { messages, now }
+  }
+
+  async consumed(timeline: TimelineId, after: MessageId | null, limit: number): Promise<MessageId[]> {
+    return await this.#read(({ timelines, connection }) => {
+      const found = timelines.find(timeline)
+      return found ? consumedIds(connection, found, after, limit) : []
+    })
   }
 
   async claim(request: ClaimRequest): Promise<Head[]> {

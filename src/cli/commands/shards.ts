@@ -1,0 +1,71 @@
+// reprise shards: the databases that a store is made of; reprise shards add: one more, with its share of the timelines.
+
+import type { GrowProgress } from '../../core/shards.ts'
+import { type Command, text } from '../command.ts'
+import { exit, UsageError } from '../exit.ts'
+import { count } from '../format.ts'
+import { onInterrupt } from '../interrupt.ts'
+import type { Output } from '../output.ts'
+
+const shards: Command = async (given) => {
+  const { engine, args, output } = given
+  const [verb, url] = args as [string | undefined, string | undefined]
+  if (verb !== undefined && verb !== 'add') throw new UsageError(`shards has no ${verb}: there is only add`)
+  if (verb === 'add' && url === undefined) throw new UsageError('say which database: reprise shards add URL')
+  if (verb === 'add') return await add(given, url!)
+  const rows = await engine.shards()
+  output.result(rows, () => {
+    if (rows.length === 0) return output.note('this store is one database')
+    const { green, red, yellow } = output.colours
+    output.table(
+      ['SHARD', 'STATE', 'TIMELINES', 'MAP', 'LOCATION'],
+      rows.map(({ shard, isAway, isJoining, timelines, version, location }) => [
+        String(shard),
+        isAway ? red('away') : isJoining ? yellow('joining') : green('there'),
+        timelines === null ? '' : String(timelines),
+        version === null ? '' : String(version),
+        location,
+      ]),
+    )
+    return undefined
+  })
+  return exit.ok
+}
+
+async function add({ engine, options, output }: Parameters<Command>[0], url: string): Promise<number> {
+  const wait = text(options, 'wait')
+  const interruption = onInterrupt(output, 'stopping after the timeline that is being moved')
+  const stop = new AbortController()
+  void interruption.asked.then(() => stop.abort())
+  try {
+    const onProgress = teller(output)
+    const how = { onProgress, signal: stop.signal, ...(wait !== undefined && { wait }) }
+    const grown = await engine.addShard(url, how)
+    output.result(grown, () => {
+      output.line(`${count(grown.shards, 'shard')}; ${count(grown.moved, 'family', 'families')} moved`)
+      for (const { timeline, reason } of grown.stays) output.note(`${timeline} stays where it is: ${reason}`)
+    })
+    return exit.ok
+  } catch (error) {
+    if (!interruption.isAsked) throw error
+    output.note('interrupted: the same command goes on')
+    return exit.interrupted
+  } finally {
+    interruption.off()
+  }
+}
+
+function teller(output: Output): (progress: GrowProgress) => void {
+  let told = ''
+  return ({ stage, moved, waitsFor }) => {
+    const names = waitsFor.map(({ name, host }) => `${name} on ${host}`).join(', ')
+    const words =
+      stage === 'waiting'
+        ? `waiting until these were started again with the new address: ${names}`
+        : `${count(moved - (moved % 100), 'family', 'families')} moved`
+    if (words !== told && (stage === 'waiting' || moved >= 100)) output.note(words)
+    told = words
+  }
+}
+
+export default shards

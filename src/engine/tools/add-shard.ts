@@ -1,0 +1,27 @@
+// A further database for a store that is made of several.
+
+import { type Duration, toMs } from '../../core/duration.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Grown, GrowProgress } from '../../core/shards.ts'
+import type { Kernel } from '../kernel.ts'
+
+export interface AddShardOptions {
+  /** How long timelines that somebody has open are waited for before they are taken over; 10 seconds if left out. */
+  readonly wait?: Duration
+  /** Stops after the timeline that is being moved. What was begun goes on when it is called again. */
+  readonly signal?: AbortSignal
+  readonly onProgress?: (progress: GrowProgress) => void
+}
+
+export async function addShard(kernel: Kernel, url: string, options: AddShardOptions): Promise<Grown> {
+  const { store, worker } = kernel
+  if (!store.grow) {
+    const what = 'the store is not made of several: a shard can only be added to a set (shards: […])'
+    throw new RepriseError('STORE_UNSUPPORTED', what, {})
+  }
+  const { wait = '10s', signal, onProgress } = options
+  const id = await worker.register()
+  // Whoever added one and died does not hold it up.
+  await worker.retireGone()
+  return await store.grow({ url, worker: id, waitMs: toMs(wait, 'wait'), signal, onProgress })
+}

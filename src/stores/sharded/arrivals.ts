@@ -1,0 +1,111 @@
+// Timelines that come from another shard. The copy is nobody's until the signpost that it leaves behind names the same move;
+// then it is the timeline, whoever notices first. The notes on it say which of its runs the feed of the shard that it left shows.
+
+import type { OperationId, TimelineId } from '../../core/coordinate.ts'
+import type { Commit, FeedPosition, Head, Store } from '../../core/ports.ts'
+import {
+  arrivalOf,
+  behindKey,
+  digestKey,
+  fromKey,
+  hidesKey,
+  isArriving,
+  moveKey,
+  remnantKey,
+  type Standing,
+  seqKey,
+  standingKey,
+} from '../../core/shards.ts'
+import { noDigest, shardsWorker } from './shards-worker.ts'
+
+export interface Arrival {
+  /** The shard that it left, and the id under which its runs are there. */
+  readonly from: number
+  readonly remnant: TimelineId
+  /** Runs up to here are copies: the shard that it left shows them. Null: all are. */
+  readonly hides: FeedPosition | null
+  /** Whoever has come so far there has seen those. */
+  readonly behind: FeedPosition
+  /** Where its history was then: how it is told from another of the same id. */
+  readonly seq: number
+  readonly digest: string
+}
+
+export async function arrivalsOn(store: Store, ids: readonly TimelineId[]): Promise<(Arrival | null)[]> {
+  if (ids.length === 0) return []
+  const heads = await store.head(ids.map(arrivalOf))
+  return heads.map((head) => head && arrivalIn(head))
+}
+
+function arrivalIn({ attributes }: Head): Arrival | null {
+  const keys = [fromKey, remnantKey, hidesKey, behindKey, seqKey, digestKey]
+  const [from, remnant, hides, behind, seq, digest] = keys.map((key) => attributes[key])
+  if (typeof from !== 'number') return null
+  return {
+    from,
+    remnant: String(remnant) as TimelineId,
+    hides: hides === undefined ? null : String(hides),
+    behind: String(behind ?? ''),
+    seq: Number(seq),
+    digest: String(digest),
+  }
+}
+
+/** Written before the first run is copied, and again once all are. */
+export async function noteArrival(
+  store: Store,
+  id: TimelineId,
+  { from, remnant, hides, behind, seq, digest }: Arrival,
+  newOperation: () => OperationId,
+): Promise<void> {
+  const timeline = arrivalOf(id)
+  for (;;) {
+    const [head] = await store.head([timeline])
+    const [outcome] = await store.commit([
+      {
+        operation: newOperation(),
+        guard: { timeline, epoch: head?.epoch ?? 0 },
+        take: { worker: shardsWorker, from: 'anyone', create: { digest: noDigest } },
+        release: true,
+        attributes: {
+          [fromKey]: from,
+          [remnantKey]: remnant,
+          [hidesKey]: hides,
+          [behindKey]: behind,
+          [seqKey]: seq,
+          [digestKey]: digest,
+        },
+      },
+    ])
+    if (outcome!.ok) return
+  }
+}
+
+/** Two who do it at once do it once: it has the operation of the last commit before the move. */
+export function activation(head: Head, newOperation: () => OperationId): Commit {
+  const standing = JSON.parse(String(head.attributes[standingKey])) as Standing
+  const { status, queue, wakeup, operation, pinned } = standing
+  return {
+    operation: operation ?? newOperation(),
+    guard: { timeline: head.timeline, epoch: head.epoch },
+    take: { worker: shardsWorker, from: 'anyone' },
+    release: true,
+    status,
+    queue,
+    wakeup,
+    attributes: { [moveKey]: null, [standingKey]: null },
+    ...(pinned.length > 0 && { marks: pinned.map((id) => ({ id, isPinned: true })) }),
+  }
+}
+
+/** A copy of a move that came to nothing goes, with the copies of its forks. */
+export async function discard(store: Store, id: TimelineId, newOperation: () => OperationId): Promise<void> {
+  for (;;) {
+    const [head] = await store.head([id])
+    if (!head || !isArriving(head)) return
+    for (const fork of await store.timelines({ parent: id, limit: 1000 }))
+      await discard(store, fork.timeline, newOperation)
+    const guard = { timeline: id, epoch: head.epoch }
+    await store.commit([{ operation: newOperation(), guard, forget: true }])
+  }
+}

@@ -1,0 +1,100 @@
+// A timeline as it is, on another shard: its history run by run, its catalog, the ids of its mail, and an epoch that nobody had.
+
+import type { MessageId, OperationId, TimelineId } from '../../core/coordinate.ts'
+import { lastSeq } from '../../core/entry-run.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Commit, EntryRun, Head, Outcome, OutgoingMessage, Store } from '../../core/ports.ts'
+import { shardsWorker } from './shards-worker.ts'
+
+const readBytes = 4 * 1024 * 1024
+const atOnce = 500
+
+/** Whether it has any history of its own. `head.epoch` is what the copy must be at, at least. */
+export async function copyTimeline(
+  source: Store,
+  target: Store,
+  head: Head,
+  first: Partial<Commit>,
+  newOperation: () => OperationId,
+): Promise<boolean> {
+  const { timeline, base, floor, floorDigest } = head
+  const start = base ?? { seq: floor, digest: floorDigest }
+  const create = { digest: start.digest, floor: { seq: floor, digest: floorDigest }, ...(base && { base }) }
+  const take = { worker: shardsWorker, from: 'anyone' as const }
+  const guard = { timeline, epoch: 0 }
+  check(
+    timeline,
+    await target.commit([{ operation: newOperation(), guard, take: { ...take, create }, release: true, ...first }]),
+  )
+  const at = await copyRuns(source, target, timeline, start, newOperation)
+  if (at.seq !== head.seq) throw changed(timeline, `history ends at ${at.seq}, not at ${head.seq}`)
+  const records = (await source.checkpoints(timeline)).map((record) => ({ ...record, isPinned: false }))
+  if (records.length > 0) await target.mendCatalog(timeline, records)
+  await copyMail(source, target, timeline, newOperation)
+  for (let epoch = 1; epoch < head.epoch; ) {
+    const takes = Array.from({ length: Math.min(atOnce, head.epoch - epoch) }, (_, i): Commit => {
+      return { operation: newOperation(), guard: { timeline, epoch: epoch + i }, take, release: true }
+    })
+    check(timeline, await target.commit(takes))
+    epoch += takes.length
+  }
+  return at.seq > start.seq
+}
+
+async function copyRuns(
+  source: Store,
+  target: Store,
+  timeline: TimelineId,
+  start: Pick<Head, 'seq' | 'digest'>,
+  newOperation: () => OperationId,
+): Promise<Pick<Head, 'seq' | 'digest'>> {
+  let at = start
+  for (;;) {
+    const runs: EntryRun[] = await source.read(timeline, at.seq, readBytes)
+    if (runs.length === 0) return at
+    const commits = runs.map((run): Commit => {
+      if (run.first !== at.seq + 1) throw changed(timeline, `what follows ${at.seq} is gone`)
+      const guard = { timeline, epoch: 1, seq: at.seq, digest: at.digest }
+      at = { seq: lastSeq(run), digest: run.digest }
+      return { operation: newOperation(), guard, run }
+    })
+    check(timeline, await target.commit(commits))
+  }
+}
+
+/** What was read is known by its id, so that it does not arrive again; then what was not, in its order. */
+async function copyMail(
+  source: Store,
+  target: Store,
+  timeline: TimelineId,
+  newOperation: () => OperationId,
+): Promise<void> {
+  const nothing = new Uint8Array()
+  for (let after: MessageId | null = null; ; ) {
+    const ids: MessageId[] = await source.consumed!(timeline, after, atOnce)
+    if (ids.length === 0) break
+    const send = ids.map((id): OutgoingMessage => ({ id, to: timeline, kind: '$read', data: nothing }))
+    const guard = { timeline, epoch: 1 }
+    const mail = [
+      { operation: newOperation(), guard: null, send },
+      { operation: newOperation(), guard, consume: ids },
+    ]
+    check(timeline, await target.commit(mail))
+    after = ids.at(-1)!
+  }
+  // Without consuming it here: what comes while this is read follows later.
+  const { messages } = await source.inbox(timeline, Number.MAX_SAFE_INTEGER)
+  for (let i = 0; i < messages.length; i += atOnce) {
+    const send = messages.slice(i, i + atOnce).map(({ sentAt: _, ...message }) => message)
+    check(timeline, await target.commit([{ operation: newOperation(), guard: null, send }]))
+  }
+}
+
+function check(timeline: TimelineId, outcomes: readonly Outcome[]): void {
+  const refused = outcomes.find((outcome) => !outcome.ok)
+  if (refused && !refused.ok) throw changed(timeline, refused.reason)
+}
+
+function changed(timeline: TimelineId, reason: string): RepriseError {
+  return new RepriseError('CONFLICT', `${timeline} changed while it was copied: ${reason}`, { timeline })
+}

@@ -1,0 +1,254 @@
+// Adding a shard: it becomes a member, the processes of the set are waited for until they know it, the map gets its next version,
+// and the families that belong there are moved. Each step can be done again, so whoever was killed starts the same again.
+
+import type { WorkerId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Head } from '../../core/ports.ts'
+import {
+  type Grown,
+  type GrowRequest,
+  isHidden,
+  joiningKey,
+  knownShards,
+  mapTimeline,
+  membershipIn,
+  moverTimeline,
+  type ShardRow,
+} from '../../core/shards.ts'
+import type { Holds } from './holds.ts'
+import { settleOn, workers } from './list.ts'
+import { differ, join, membershipOf, renumber } from './membership.ts'
+import { checkStore, Mover } from './mover.ts'
+import type { Places } from './places.ts'
+import type { Relay } from './relay.ts'
+import { isUnreachable, type OpenShard, Shard } from './shard.ts'
+import { noDigest } from './shards-worker.ts'
+
+export interface ShardSource {
+  /** For people; without credentials. */
+  readonly name: string
+  readonly open: OpenShard
+  /** False: opening it would make it. Left out: nobody can tell before. */
+  readonly exists?: () => boolean
+}
+
+const pollMs = 500
+const freshMs = 1000
+const shardsMax = 64
+
+export class Growth {
+  readonly #places: Places
+  readonly #holds: Holds
+  readonly #relay: Relay
+  readonly #open: ((url: string) => ShardSource) | null
+  #lookedAt = 0
+
+  constructor(places: Places, holds: Holds, relay: Relay, open: ((url: string) => ShardSource) | null) {
+    this.#places = places
+    this.#holds = holds
+    this.#relay = relay
+    this.#open = open
+  }
+
+  async list(): Promise<ShardRow[]> {
+    return await Promise.all(
+      this.#places.shards.map(async (shard): Promise<ShardRow> => {
+        const row = { shard: shard.index, location: shard.name }
+        try {
+          const member = await shard.ask((store) => membershipOf(store))
+          const isJoining = shard.index >= this.#places.first && !this.#places.isOpen
+          return {
+            ...row,
+            isAway: false,
+            isJoining,
+            version: member?.version ?? 0,
+            timelines: await this.#count(shard),
+          }
+        } catch (error) {
+          if (!isUnreachable(error)) throw error
+          return { ...row, isAway: true, isJoining: false, version: null, timelines: null }
+        }
+      }),
+    )
+  }
+
+  async #count(shard: Shard): Promise<number> {
+    let count = 0
+    for (let after: Head['timeline'] | undefined; ; ) {
+      const query = { limit: 1000, ...(after !== undefined && { after }) }
+      const page = await shard.ask((store) => store.timelines(query))
+      count += page.filter((head) => !isHidden(head)).length
+      if (page.length < 1000) return count
+      after = page.at(-1)!.timeline
+    }
+  }
+
+  /** Looks at the stored map now. Throws SHARDS_GREW where this process has not all of the set. */
+  async check(): Promise<void> {
+    this.#lookedAt = Date.now()
+    const [head] = await this.#places.shards[0]!.askNow((store) => store.head([mapTimeline]))
+    if (head) this.#places.learn(membershipIn(head).count)
+    this.#places.refuseOutdated()
+  }
+
+  /** The same, at most once a second. */
+  async checkNowAndThen(): Promise<void> {
+    const isDue = Date.now() - this.#lookedAt >= freshMs && !this.#places.shards[0]!.isAway
+    if (!isDue) return this.#places.refuseOutdated()
+    await this.check().catch((error) => {
+      if (!isUnreachable(error)) throw error
+    })
+  }
+
+  /** Copies whose mover died between the two commits of their move. */
+  async settle(): Promise<void> {
+    const { shards, first } = this.#places
+    for (const shard of shards.slice(first)) {
+      if (!shard.isAway) await settleOn(this.#places, shard)
+    }
+  }
+
+  async grow(request: GrowRequest): Promise<Grown> {
+    const epoch = await this.#lock(request.worker)
+    try {
+      await this.check()
+      if (request.url !== undefined) await this.#join(request.url)
+      const { shards, count, first } = this.#places
+      if (!this.#places.hasGrown) throw new RepriseError('INVALID_ARGUMENT', 'no shard was added to this set', {})
+      for (const shard of shards) await shard.ask((store) => checkStore(store, shard))
+      if (!this.#places.isOpen) {
+        await this.#waitForAll(request)
+        for (const shard of shards.slice(first)) await this.#holds.cover(shard.index)
+        const { version } = (await shards.at(-1)!.ask((store) => membershipOf(store)))!
+        // The first shard last: whoever sees it there knows that all are ready.
+        for (const shard of [...shards].reverse()) {
+          const member = (await shard.ask((store) => membershipOf(store)))!
+          const wanted = { ...member, count, first, version }
+          await shard.ask((store) => renumber(store, wanted, this.#places.newOperation))
+        }
+        this.#places.isOpen = true
+      }
+      return await this.#moveAll(request)
+    } finally {
+      await this.#unlock(epoch).catch(() => undefined)
+    }
+  }
+
+  /** One at a time: two would take families from each other. */
+  async #lock(worker: WorkerId): Promise<number> {
+    const shard = this.#places.shards[0]!
+    const [head] = await shard.ask((store) => store.head([moverTimeline]))
+    const [outcome] = await shard.ask((store) =>
+      store.commit([
+        {
+          operation: this.#places.newOperation(),
+          guard: { timeline: moverTimeline, epoch: head?.epoch ?? 0 },
+          take: { worker, from: 'dead', create: { digest: noDigest } },
+        },
+      ]),
+    )
+    if (outcome!.ok) return outcome!.epoch
+    throw new RepriseError('OWNED', `another process is adding a shard (${head?.owner ?? 'it just began'})`, {})
+  }
+
+  async #unlock(epoch: number): Promise<void> {
+    const guard = { timeline: moverTimeline, epoch }
+    const operation = this.#places.newOperation()
+    await this.#places.shards[0]!.ask((store) => store.commit([{ operation, guard, release: true }]))
+  }
+
+  /** Makes the store at this address the next shard, if it is not one already. */
+  async #join(url: string): Promise<void> {
+    const { shards, count, first, newOperation } = this.#places
+    if (!this.#open)
+      throw new RepriseError('STORE_UNSUPPORTED', 'this set was opened without a way to open another', {})
+    const { name, open } = this.#open(url)
+    const shard = new Shard(count, name, open)
+    let isKept = false
+    try {
+      const member = await shard.ask((store) => membershipOf(store))
+      const own = (await shards[0]!.ask((store) => membershipOf(store)))!
+      if (member && member.set !== own.set) throw differ(`${name} belongs to another set (${member.set})`)
+      if (member && member.index < count) return
+      if (member && member.index > count) throw differ(`${name} is shard ${member.index}, and ${count} were given`)
+      if (!this.#places.isOpen)
+        throw differ('another shard is being added: give its address too, and finish that first')
+      if (count >= shardsMax)
+        throw new RepriseError('INVALID_ARGUMENT', `a set must have at most ${shardsMax} shards`, {})
+      if (!member) {
+        await this.#reserve(name)
+        const wanted = { set: own.set, index: count, count: count + 1, first, version: own.version + 1, isWhole: true }
+        const made = await shard.ask((store) => join(store, wanted, newOperation))
+        if (made.set !== own.set) throw differ(`${name} just became one of another set`)
+      }
+      this.#places.add(shard)
+      this.#places.isOpen = false
+      isKept = true
+    } finally {
+      if (!isKept) await shard.close()
+    }
+  }
+
+  /** Two addresses do not get the same number, also if whoever gave it to the first died. */
+  async #reserve(name: string): Promise<void> {
+    const { shards, count, newOperation } = this.#places
+    const [head] = await shards[0]!.ask((store) => store.head([mapTimeline]))
+    const reserved = head!.attributes[joiningKey]
+    const wanted = `${count} ${name}`
+    if (reserved === wanted) return
+    if (typeof reserved === 'string' && reserved.startsWith(`${count} `)) {
+      throw differ(`shard ${reserved} is being added: finish that first`)
+    }
+    const guard = { timeline: mapTimeline, epoch: head!.epoch }
+    const attributes = { [joiningKey]: wanted }
+    const [outcome] = await shards[0]!.ask((store) => store.commit([{ operation: newOperation(), guard, attributes }]))
+    if (!outcome!.ok) await this.#reserve(name)
+  }
+
+  /** Workers say with each heartbeat how many shards they were given. */
+  async #waitForAll({ worker, signal, onProgress }: GrowRequest): Promise<void> {
+    for (;;) {
+      const rows = await workers(this.#places)
+      const others = rows.filter(
+        ({ id, isAlive, isRetired, isGone }) => id !== worker && isAlive && !isRetired && !isGone,
+      )
+      const waitsFor = others.filter(({ info }) => Number(info[knownShards] ?? 0) < this.#places.count)
+      if (waitsFor.length === 0) return
+      onProgress?.({
+        stage: 'waiting',
+        moved: 0,
+        stays: 0,
+        waitsFor: waitsFor.map(({ id, name, host }) => ({ id, name, host })),
+      })
+      await pause(signal)
+    }
+  }
+
+  /** Those that nobody has go first; those in use are waited for, and then taken. */
+  async #moveAll({ worker, waitMs, signal, onProgress }: GrowRequest): Promise<Grown> {
+    const mover = new Mover(this.#places, this.#relay, worker)
+    const until = Date.now() + waitMs
+    let moved = 0
+    for (;;) {
+      const isTakeover = Date.now() >= until
+      const stays: { timeline: string; reason: string }[] = []
+      let again = 0
+      for await (const { root, from, to } of mover.candidates()) {
+        signal?.throwIfAborted()
+        const verdict = await mover.move(root, from, to, isTakeover)
+        if (verdict === 'moved') moved += 1
+        else if (verdict === 'again') again += 1
+        else stays.push({ timeline: root.timeline, reason: verdict.stays })
+        onProgress?.({ stage: 'moving', moved, stays: stays.length, waitsFor: [] })
+      }
+      if (again === 0) return { shards: this.#places.count, moved, stays }
+      await pause(signal)
+    }
+  }
+}
+
+async function pause(signal: AbortSignal | undefined): Promise<void> {
+  signal?.throwIfAborted()
+  await new Promise((resolve) => setTimeout(resolve, pollMs))
+  signal?.throwIfAborted()
+}

@@ -1,0 +1,64 @@
+// The feed of a shard where families have moved. The shard that a timeline left goes on to show the runs that it had there; the
+// copies on its new shard are hidden, and what it has written since comes once the reader has passed what it left behind. So
+// every run is shown once, and those of a timeline in their order.
+
+import type { FeedItem, FeedPage, FeedPosition, Head } from '../../core/ports.ts'
+import { isArriving, isOfShards, targetOf } from '../../core/shards.ts'
+import { type Arrival, arrivalsOn } from './arrivals.ts'
+import type { Places } from './places.ts'
+import { Remnants } from './remnants.ts'
+import type { Shard } from './shard.ts'
+
+export interface MovedPage extends FeedPage {
+  /** It ends early: this shard must be read further first. */
+  readonly waitsFor: number | null
+}
+
+/** `parts`: how far the reader has come on each shard. */
+export async function asMoved(
+  places: Places,
+  shard: Shard,
+  page: FeedPage,
+  parts: readonly FeedPosition[],
+): Promise<MovedPage> {
+  const items = page.items.filter(({ timeline }) => !isOfShards(timeline))
+  if (!places.hasGrown || items.length === 0) return { ...page, items, waitsFor: null }
+  const ids = [...new Set(items.map(({ timeline }) => timeline))]
+  const isLater = shard.index >= places.first
+  const [heads, arrivals] = await Promise.all([
+    shard.ask((store) => store.head(ids)),
+    isLater ? shard.ask((store) => arrivalsOn(store, ids)) : [],
+  ])
+  const names = new Map<string, FeedItem['timeline'] | null>()
+  for (const [i, id] of ids.entries()) {
+    const head = heads[i]
+    const isRemnant = head && targetOf(head) !== null
+    names.set(id, isRemnant ? await new Remnants(places).nameOf(id) : id)
+  }
+  const shown: FeedItem[] = []
+  for (const item of items) {
+    const at = ids.indexOf(item.timeline)
+    const arrival = arrivals[at]
+    if (arrival && isCopy(item, arrival, heads[at] ?? null)) continue
+    if (arrival && arrival.hides !== null && parts[arrival.from]! < arrival.behind) {
+      // The runs of one position stay together.
+      const before = shown.filter(({ position }) => position < item.position)
+      const next = lastBefore(page.items, item.position) ?? parts[shard.index]!
+      return { items: before, next, isEnd: false, waitsFor: arrival.from }
+    }
+    const timeline = names.get(item.timeline)
+    if (timeline) shown.push({ ...item, timeline })
+  }
+  return { ...page, items: shown, waitsFor: null }
+}
+
+/** Notes without a position are of a copy that is on its way, or of one that came to nothing before another was made here. */
+function isCopy({ position }: FeedItem, { hides }: Arrival, head: Head | null): boolean {
+  return hides === null ? head === null || isArriving(head) : position <= hides
+}
+
+function lastBefore(items: readonly FeedItem[], position: FeedPosition): FeedPosition | null {
+  let last: FeedPosition | null = null
+  for (const item of items) if (item.position < position) last = item.position
+  return last
+}

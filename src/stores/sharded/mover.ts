@@ -1,0 +1,289 @@
+// Moves families to the shard that the map gives them, one by one, while their runs go on. A family (a timeline, its archives and
+// its forks) is taken from whoever has it, copied, and handed over by the commit that makes a signpost of it, its root first.
+// Until then the copies are nobody's (arrivals.ts), and after it they are the family: a crash anywhere leaves one of each.
+
+import { randomUUID } from 'node:crypto'
+import { type TimelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { Commit, Head, Store } from '../../core/ports.ts'
+import {
+  arrivingStatus,
+  cursorNames,
+  isHidden,
+  madeKey,
+  moveKey,
+  movingKey,
+  type Standing,
+  signpostQueue,
+  signpostStatus,
+  standingKey,
+  targetKey,
+  targetOf,
+} from '../../core/shards.ts'
+import { arrivalsOn, discard, noteArrival } from './arrivals.ts'
+import { copyTimeline } from './copy.ts'
+import { Moments } from './moment.ts'
+import type { Places } from './places.ts'
+import type { Relay } from './relay.ts'
+import type { Shard } from './shard.ts'
+
+/** `again`: somebody has it, or it changed meanwhile. Else why it stays where it is. */
+export type Verdict = 'moved' | 'again' | { readonly stays: string }
+
+interface Member {
+  /** Before it was taken. */
+  readonly before: Head
+  /** Under which the mover has it. */
+  readonly epoch: number
+}
+
+const pageSize = 500
+const membersMax = 10_000
+
+export class Mover {
+  readonly #places: Places
+  readonly #relay: Relay
+  readonly #worker: WorkerId
+  readonly #moments: Moments
+
+  constructor(places: Places, relay: Relay, worker: WorkerId) {
+    this.#places = places
+    this.#relay = relay
+    this.#worker = worker
+    this.#moments = new Moments(places.newOperation)
+  }
+
+  /** The roots of families that belong on another shard, with the shard that they are on. */
+  async *candidates(): AsyncGenerator<{ readonly root: Head; readonly from: Shard; readonly to: number }> {
+    for (const from of this.#places.shards) {
+      for (let after: TimelineId | undefined; ; ) {
+        const query = { limit: pageSize, ...(after !== undefined && { after }) }
+        const page = await from.ask((store) => store.timelines(query))
+        for (const root of page) {
+          const to = isHidden(root) ? null : await this.#target(from, root)
+          if (to !== null) yield { root, from, to }
+        }
+        if (page.length < pageSize) break
+        after = page.at(-1)!.timeline
+      }
+    }
+  }
+
+  /** Where it should be; null: here. A fork goes with its parent, and after it if that has moved already. */
+  async #target(from: Shard, { timeline, base }: Head): Promise<number | null> {
+    if (base) {
+      const [parent] = await from.ask((store) => store.head([base.timeline]))
+      return parent ? targetOf(parent) : null
+    }
+    const to = this.#places.placement(timeline)
+    // Only to shards that were added, and never back: the feed of one waits for that of an earlier one (moved-feed.ts).
+    return to > from.index && to >= this.#places.first ? to : null
+  }
+
+  async move(root: Head, from: Shard, to: number, isTakeover: boolean): Promise<Verdict> {
+    const family = await this.#family(from, root)
+    const stays = family && (await this.#whyStays(from, family, to))
+    if (!family || stays) return { stays: stays ?? `it has more than ${membersMax} timelines` }
+    if (!isTakeover && family.some((head) => isOfAnother(head, this.#worker))) return 'again'
+    const members = await this.#take(from, family, isTakeover)
+    if (!members) return 'again'
+    const target = this.#places.shard(to)
+    const move = randomUUID()
+    const parent = await this.#parent(target, root)
+    try {
+      for (const { timeline } of family)
+        await target.ask((store) => discard(store, timeline, this.#places.newOperation))
+      await this.#copy(from, target, members, move)
+      const grown = await this.#family(from, root)
+      const isSame = grown?.length === family.length && (await this.#parent(target, root)) === parent
+      if (!isSame || !(await this.#handOver(from, to, members, move))) {
+        await this.#letGo(from, members)
+        return 'again'
+      }
+    } catch (error) {
+      await this.#letGo(from, members).catch(() => undefined)
+      // It was taken over while it was copied.
+      if (isReprise(error, 'CONFLICT')) return 'again'
+      throw error
+    }
+    for (const { timeline } of family) await this.#settle(from, to, timeline)
+    return 'moved'
+  }
+
+  /** A fork whose parent is there already: a roll back of that would give it another base. */
+  async #parent(target: Shard, { base }: Head): Promise<number | null> {
+    const [head] = base ? await target.ask((store) => store.head([base.timeline])) : [null]
+    return head?.epoch ?? null
+  }
+
+  /** Parents before their forks; null: too many. */
+  async #family(from: Shard, root: Head): Promise<Head[] | null> {
+    const [head] = await from.ask((store) => store.head([root.timeline]))
+    const found: Head[] = head && !isHidden(head) ? [head] : []
+    for (let at = 0; at < found.length; at++) {
+      const parent = found[at]!.timeline
+      const forks = await from.ask((store) => store.timelines({ parent, limit: membersMax }))
+      found.push(...forks.filter((fork) => !isHidden(fork)))
+      if (found.length > membersMax) return null
+    }
+    return found
+  }
+
+  async #whyStays(from: Shard, family: readonly Head[], to: number): Promise<string | null> {
+    if (family.length === 0) return 'it is gone'
+    const ids = new Set(family.map(({ timeline }) => timeline))
+    const cursors = await from.ask((store) => store.cursors())
+    const owner =
+      cursors.find((row) => ids.has(row.owner)) ?? family.find((head) => cursorNames(head.attributes).length > 0)
+    if (owner) return 'it owns a cursor into the feed'
+    if (family.some(({ base, floor }) => base && floor > base.seq))
+      return 'history of a fork was trimmed above its base'
+    const arrivals = await from.ask((store) => arrivalsOn(store, [...ids]))
+    if (arrivals.some((arrival) => arrival && !ids.has(arrival.remnant)) || isRenamed(family, arrivals)) {
+      return 'it was rolled back after it had moved before'
+    }
+    const { base } = family[0]!
+    const [parent] = base ? await this.#places.shard(to).ask((store) => store.head([base.timeline])) : [null]
+    if (base && (!parent || isHidden(parent))) return 'its parent is not there'
+    if (parent?.base && base && parent.base.seq < base.seq && (await this.#isRolledBack(from, to, base))) {
+      return 'its parent was rolled back after it had moved'
+    }
+    const [there] = await this.#places.shard(to).ask((store) => store.head([family[0]!.timeline]))
+    return there && !isHidden(there) ? `there is a timeline of that id on shard ${to}` : null
+  }
+
+  /** What the fork was made of is not what goes on under that id. */
+  async #isRolledBack(
+    from: Shard,
+    to: number,
+    { timeline, seq }: { timeline: TimelineId; seq: number },
+  ): Promise<boolean> {
+    const [here, there] = await Promise.all(
+      [from, this.#places.shard(to)].map((shard) => shard.ask((store) => store.read(timeline, seq - 1, 1))),
+    )
+    const [a, b] = [here?.[0], there?.[0]]
+    return !a || !b || a.first !== b.first || toHex(a.digest) !== toHex(b.digest)
+  }
+
+  /** Whoever wrote to them is fenced from here on. Null: somebody was faster, or does not let go. */
+  async #take(from: Shard, family: readonly Head[], isTakeover: boolean): Promise<Member[] | null> {
+    const members: Member[] = []
+    for (const before of family) {
+      const { timeline, epoch, seq, digest } = before
+      const take = { worker: this.#worker, from: isTakeover ? ('anyone' as const) : ('dead' as const) }
+      const guard = { timeline, epoch, seq, digest }
+      const operation = this.#places.newOperation()
+      const attributes = { [movingKey]: true }
+      const [outcome] = await from.ask((store) => store.commit([{ operation, guard, take, attributes }]))
+      if (!outcome!.ok) {
+        await this.#letGo(from, members)
+        return null
+      }
+      members.push({ before, epoch: epoch + 1 })
+    }
+    return members
+  }
+
+  async #letGo(from: Shard, members: readonly Member[]): Promise<void> {
+    const { newOperation } = this.#places
+    for (const { before, epoch } of members) {
+      const guard = { timeline: before.timeline, epoch }
+      // Somebody was at work on it: it is due.
+      const wakeup = before.owner !== null && before.queue !== null && before.wakeup === null ? { wakeup: 0 } : {}
+      const commit = { release: true, attributes: { [movingKey]: null }, ...wakeup }
+      await from.ask((store) => store.commit([{ operation: newOperation(), guard, ...commit }]))
+    }
+  }
+
+  async #copy(from: Shard, target: Shard, members: readonly Member[], move: string): Promise<void> {
+    const { newOperation } = this.#places
+    const notes = members.map(({ before: { timeline, seq, digest } }) => {
+      return { id: timeline, from: from.index, remnant: timeline, seq, digest: toHex(digest) }
+    })
+    for (const { id, ...note } of notes) {
+      await target.ask((store) => noteArrival(store, id, { ...note, hides: null, behind: '' }, newOperation))
+    }
+    let hasRuns = false
+    for (const { before, epoch } of members) {
+      const attributes = { [moveKey]: move, [standingKey]: JSON.stringify(await standing(from, before)) }
+      const made = { [madeKey]: before.attributes[madeKey] ?? before.createdAt }
+      const first: Partial<Commit> = {
+        status: arrivingStatus,
+        priority: before.priority,
+        attributes: { ...before.attributes, ...made, ...attributes, [movingKey]: null },
+      }
+      const copied = await from.ask((source) =>
+        target.ask((store) => copyTimeline(source, store, { ...before, epoch }, first, newOperation)),
+      )
+      hasRuns ||= copied
+    }
+    const hides = hasRuns ? await target.ask((store) => this.#moments.pass(store, target.index)) : ''
+    const behind = hasRuns ? await from.ask((store) => this.#moments.pass(store, from.index)) : ''
+    for (const { id, ...note } of notes) {
+      await target.ask((store) => noteArrival(store, id, { ...note, hides, behind }, newOperation))
+    }
+  }
+
+  /** The root first. What comes after a refusal stays, and follows later, as a fork whose parent has moved. */
+  async #handOver(from: Shard, to: number, members: readonly Member[], move: string): Promise<boolean> {
+    const { newOperation } = this.#places
+    for (const [i, { before, epoch }] of members.entries()) {
+      const { timeline, seq, digest } = before
+      const records = await from.ask((store) => store.checkpoints(timeline))
+      const pinned = records.filter(({ isPinned }) => isPinned)
+      const gone = [...Object.keys(before.attributes), movingKey].map((key) => [key, null] as const)
+      const [outcome] = await from.ask((store) =>
+        store.commit([
+          {
+            operation: newOperation(),
+            guard: { timeline, epoch, seq, digest },
+            release: true,
+            status: signpostStatus,
+            queue: signpostQueue,
+            wakeup: null,
+            attributes: { ...Object.fromEntries(gone), [targetKey]: to, [moveKey]: move },
+            ...(pinned.length > 0 && { marks: pinned.map(({ id }) => ({ id, isPinned: false })) }),
+          },
+        ]),
+      )
+      if (outcome!.ok) continue
+      if (i === 0) return false
+      await this.#letGo(from, members.slice(i))
+      return true
+    }
+    return true
+  }
+
+  /** It goes on where it is now; mail that came meanwhile follows it. */
+  async #settle(from: Shard, to: number, timeline: TimelineId): Promise<void> {
+    this.#places.forget(timeline)
+    await this.#places.find([timeline])
+    for (;;) {
+      const [head] = await from.ask((store) => store.head([timeline]))
+      if (!head || head.mail === 0 || targetOf(head) !== to) return
+      await this.#relay.forward(from.index, head, to)
+    }
+  }
+}
+
+function isOfAnother({ owner, isOwnerAlive }: Head, worker: WorkerId): boolean {
+  return owner !== null && owner !== worker && isOwnerAlive
+}
+
+function isRenamed(family: readonly Head[], arrivals: readonly ({ readonly remnant: TimelineId } | null)[]): boolean {
+  return arrivals.some((arrival, i) => arrival && arrival.remnant !== family[i]!.timeline)
+}
+
+/** What it waits for. Somebody was executing it: it is due where it arrives. */
+async function standing(from: Shard, { timeline, owner, status, queue, wakeup, operation }: Head): Promise<Standing> {
+  const { now } = await from.ask((store) => store.inbox(timeline, 0))
+  const records = await from.ask((store) => store.checkpoints(timeline))
+  const pinned = records.flatMap(({ id, isPinned }) => (isPinned ? [id] : []))
+  return { status, queue, wakeup: owner !== null && queue !== null ? now : wakeup, operation, pinned }
+}
+
+/** Throws STORE_UNSUPPORTED: a store that cannot say which mail was read cannot give a timeline away. */
+export function checkStore(store: Store, shard: Shard): void {
+  if (store.consumed) return
+  throw new RepriseError('STORE_UNSUPPORTED', `shard ${shard.index} (${shard.name}) cannot tell which mail was read`)
+}

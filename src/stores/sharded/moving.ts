@@ -1,0 +1,60 @@
+// What forks and roll backs look at while families move: a fork stays with its parent, so none is made of a timeline that is
+// about to leave, and nothing is rolled back while a fork of it has still to come.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Head, Outcome } from '../../core/ports.ts'
+import { isArriving, isHidden, movingKey } from '../../core/shards.ts'
+import type { Places } from './places.ts'
+import { shardsWorker } from './shards-worker.ts'
+
+/** The epoch of a parent that nobody moves; null: somebody does. A mover that is dead is fenced. */
+export async function parentAtRest(places: Places, shard: number, head: Head): Promise<number | null> {
+  if (head.attributes[movingKey] === undefined) return head.epoch
+  if (head.owner !== null && head.isOwnerAlive) return null
+  const { timeline, epoch } = head
+  const take = { worker: shardsWorker, from: 'dead' as const }
+  const commit = { guard: { timeline, epoch }, take, release: true, attributes: { [movingKey]: null } }
+  const [outcome] = await places
+    .shard(shard)
+    .ask((store) => store.commit([{ operation: places.newOperation(), ...commit }]))
+  return outcome!.ok ? outcome!.epoch : null
+}
+
+/** After the fork was made: if its parent was taken meanwhile it may have left, and the fork is taken back. */
+export async function isParentSame(
+  places: Places,
+  shard: number,
+  parent: TimelineId,
+  epoch: number,
+  fork: { readonly timeline: TimelineId; readonly epoch: number },
+): Promise<boolean> {
+  const [head] = await places.shard(shard).ask((store) => store.head([parent]))
+  if (head && !isHidden(head) && head.epoch === epoch) return true
+  await places
+    .shard(shard)
+    .ask((store) => store.commit([{ operation: places.newOperation(), guard: fork, forget: true }]))
+  places.forget(fork.timeline)
+  return false
+}
+
+/** A copy that has a signpost by now is a fork like any other. */
+export async function arrivingFork(places: Places, shard: number, parent: TimelineId): Promise<TimelineId | null> {
+  const forks = () => places.shard(shard).ask((store) => store.timelines({ parent, limit: 10_000 }))
+  const arriving = (await forks()).filter(isArriving)
+  if (arriving.length === 0) return null
+  await places.find(arriving.map(({ timeline }) => timeline))
+  return (await forks()).find(isArriving)?.timeline ?? null
+}
+
+/** It is asked for again. */
+export function moving(timeline: TimelineId): Outcome {
+  const reason = `${timeline} is being moved to another shard`
+  return {
+    ok: false,
+    code: 'SHARD_AWAY',
+    reason,
+    head: null,
+    cause: new RepriseError('STORE_BUSY', reason, { timeline }),
+  }
+}

@@ -1,0 +1,126 @@
+// What a timeline that moved leaves behind: its signpost keeps the runs that it had, since the feed of that shard has shown them
+// to some readers and not to others. They go when the timeline is forgotten, and are trimmed when it is.
+
+import { type TimelineId, toHex } from '../../core/coordinate.ts'
+import { lastSeq } from '../../core/entry-run.ts'
+import type { Commit, Head, Store } from '../../core/ports.ts'
+import { arrivalsScope, isHidden, remnantKey, signpostStatus, targetOf } from '../../core/shards.ts'
+import { type Arrival, arrivalsOn, noteArrival } from './arrivals.ts'
+import type { Places } from './places.ts'
+import { shardsWorker } from './shards-worker.ts'
+
+const attemptsMax = 10
+
+export class Remnants {
+  readonly #places: Places
+
+  constructor(places: Places) {
+    this.#places = places
+  }
+
+  /**
+   * Where the runs lie that this timeline has left, if they are its own still, or nobody's since it is gone. The shard it lives
+   * on is given.
+   */
+  async of(id: TimelineId, shard: number, isGone = false): Promise<Arrival | null> {
+    if (shard < this.#places.first) return null
+    const [arrival] = await this.#arrivals(shard, [id])
+    if (!arrival) return null
+    const name = await this.nameOf(arrival.remnant)
+    return name === id || (isGone && name === null) ? arrival : null
+  }
+
+  /**
+   * Under which id the runs go on that were left under this one: its own, or that of the archive which a later roll back made of
+   * it. Null: they were forgotten.
+   */
+  async nameOf(id: TimelineId): Promise<TimelineId | null> {
+    const [found] = await this.#places.find([id])
+    const { shard } = found!
+    const [arrival] = await this.#arrivals(shard, [id])
+    if (!arrival) return null
+    return await this.#places.shard(shard).ask(async (store) => {
+      const query = { prefix: arrivalsScope, attributes: { [remnantKey]: id }, limit: 1000 }
+      const noted = (await store.timelines(query)).map(
+        ({ timeline }) => timeline.slice(arrivalsScope.length) as TimelineId,
+      )
+      const heads = await store.head([...new Set([id, ...noted])])
+      const there = heads.filter((head): head is Head => head !== null && !isHidden(head))
+      let perhaps: TimelineId | null = null
+      for (const head of there) {
+        const answer = await holds(store, head, arrival)
+        if (answer === true) return head.timeline
+        if (answer === null) perhaps ??= head.timeline
+      }
+      return perhaps
+    })
+  }
+
+  /** Before a roll back: its archive has the notes of what it is made of. One that is never made is harmed by none. */
+  async share(id: TimelineId, archive: TimelineId, shard: number): Promise<void> {
+    const [arrival] = await this.#arrivals(shard, [id])
+    if (!arrival) return
+    const { newOperation } = this.#places
+    await this.#places.shard(shard).ask((store) => noteArrival(store, archive, arrival, newOperation))
+  }
+
+  /**
+   * After the timeline was forgotten. Its signpost stays, since mail to that id waits there as it would for any that does not
+   * exist. What a cursor has not passed stays too, and nobody is shown it; unless it is erased: then the signpost is made anew.
+   */
+  async forgotten(id: TimelineId, left: Arrival, isErased: boolean): Promise<void> {
+    if (isErased && left.remnant === id) {
+      for (let at: Arrival | null = left; at; ) {
+        await this.#renew(at.from, id)
+        const [earlier]: (Arrival | null)[] = at.from < this.#places.first ? [] : await this.#arrivals(at.from, [id])
+        at = earlier ?? null
+      }
+    } else await this.trim(left, null)
+  }
+
+  /** Without its runs, and under an epoch that nobody had. */
+  async #renew(at: number, id: TimelineId): Promise<void> {
+    const { newOperation } = this.#places
+    const shard = this.#places.shard(at)
+    for (let attempt = 0; attempt < attemptsMax; attempt++) {
+      const [head] = await shard.ask((store) => store.head([id]))
+      const target = head ? targetOf(head) : null
+      if (!head || target === null) return
+      const guard = { timeline: id, epoch: head.epoch }
+      const forget: Commit = { operation: newOperation(), guard, forget: 'erase' }
+      const takes = Array.from({ length: head.epoch }, (_, i): Commit => {
+        const take = { worker: shardsWorker, from: 'anyone' as const }
+        return { operation: newOperation(), guard: { timeline: id, epoch: i + 1 }, take, release: true }
+      })
+      const commits = [forget, this.#places.signpost(id, target), ...takes]
+      const outcomes = await shard.ask((store) => store.commit(commits))
+      if (outcomes[0]!.ok) return
+    }
+  }
+
+  /** After the timeline was trimmed; null: all of it. What a cursor still needs stays. */
+  async trim({ from, remnant }: Arrival, trim: Pick<Head, 'seq' | 'digest'> | null): Promise<void> {
+    const { newOperation } = this.#places
+    const store = this.#places.shard(from)
+    const [earlier] = from < this.#places.first ? [] : await this.#arrivals(from, [remnant])
+    if (earlier) await this.trim(earlier, trim)
+    const [head] = await store.ask((one) => one.head([remnant]))
+    if (head?.status !== signpostStatus || head.seq <= head.floor) return
+    const { seq, digest } = trim && trim.seq < head.seq ? trim : head
+    const guard = { timeline: remnant, epoch: head.epoch }
+    await store.ask((one) => one.commit([{ operation: newOperation(), guard, trim: { seq, digest, restsOn: [] } }]))
+  }
+
+  async #arrivals(shard: number, ids: readonly TimelineId[]): Promise<(Arrival | null)[]> {
+    return await this.#places.shard(shard).ask((store) => arrivalsOn(store, ids))
+  }
+}
+
+/** Whether the history that was moved is this timeline's own; null: nobody can tell any more, it was trimmed. */
+async function holds(store: Store, head: Head, { seq, digest }: Arrival): Promise<boolean | null> {
+  if (seq <= (head.base?.seq ?? 0) || head.seq < seq) return false
+  if (head.floor === seq) return toHex(head.floorDigest) === digest
+  if (head.floor > seq) return null
+  const [run] = await store.read(head.timeline, seq - 1, 1)
+  return run !== undefined && lastSeq(run) === seq && toHex(run.digest) === digest
+}

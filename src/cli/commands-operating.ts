@@ -438,11 +438,7 @@ export const operating: readonly CommandSpec[] = [
     usage: 'restore FILE',
     summary: 'restore a backup or what was shipped into an empty store; run it again to resume',
     options: {
-      at: {
-        type: 'string',
-        value: 'WHEN',
-        help: 'shipped: a time, a position in the feed, or #RECORD; the newest if left out',
-      },
+      at: { type: 'string', value: 'WHEN', help: 'shipped: a time, a feed position or #RECORD; newest if left out' },
       into: { type: 'string', value: 'URL', help: 'the store to be made; --url if left out' },
     },
     arguments: [1, 1],

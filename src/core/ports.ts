@@ -133,12 +133,6 @@ export interface Store {
   placeOf?(timeline: TimelineId): number
 
   /**
-   * Only of a store that is made of several: the number of the database that has this timeline, as far as is known without a look.
-   * Commits of one batch are best all of the same. A wrong answer costs time and nothing else.
-   */
-  placeOf?(timeline: TimelineId): number
-
-  /**
    * The one write. Outcomes come in the order of the commits, and later commits of a batch see what earlier ones did; each
    * succeeds or is refused by its own guard.
    *

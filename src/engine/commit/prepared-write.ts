@@ -4,19 +4,24 @@ import type { Commit, EntryRun, Outcome } from '../../core/ports.ts'
 import type { Entry } from '../entry.ts'
 import type { PreparedCommit } from './batches.ts'
 import { sizeOf } from './committer.ts'
-import type { Taken, Writer } from './writer.ts'
+
+/** Whose write it is. `Taken`: a request in it, and where its entries come to lie. */
+interface WriteOwner<Taken> {
+  settle(outcome: Outcome, write: PreparedWrite<Taken>): void
+  fail(error: unknown, taken: readonly Taken[]): void
+}
 
 /** One object per commit, and no functions of its own: a thousand of them are alive at once, and the collector copies them. */
-export class PreparedWrite implements PreparedCommit {
+export class PreparedWrite<Taken> implements PreparedCommit {
   readonly commit: Commit
   readonly bytes: number
   readonly run: EntryRun | null
   readonly taken: readonly Taken[]
   readonly entries: readonly Entry[]
-  readonly #writer: Writer
+  readonly #writer: WriteOwner<Taken>
 
   constructor(
-    writer: Writer,
+    writer: WriteOwner<Taken>,
     commit: Commit,
     run: EntryRun | null,
     taken: readonly Taken[],

@@ -59,13 +59,13 @@ export interface Asker {
 }
 
 /** A request on its way, and where its entries come to lie. */
-export interface Taken {
+interface Taken {
   readonly request: Request
   readonly first: number
   readonly count: number
 }
 
-export interface Request {
+interface Request {
   readonly drafts: readonly Draft[]
   readonly along: CommitExtras | null
   readonly asker: Asker
@@ -328,7 +328,7 @@ export class Writer implements CommitSource {
   }
 
   /** @internal */
-  settle(outcome: Outcome, { run, taken, entries, bytes }: PreparedWrite): void {
+  settle(outcome: Outcome, { run, taken, entries, bytes }: PreparedWrite<Taken>): void {
     this.#isUnderWay = false
     if (!outcome.ok) {
       this.#follower.discard()

@@ -1,7 +1,6 @@
 // The SQLite store: one file, no server, any number of processes of one machine. This file joins the parts to the Store
 // port; what each does is in the files beside it.
 
-import { statSync } from 'node:fs'
 import { unreachable } from '../../core/assert.ts'
 import type { MessageId, TimelineId, WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -44,6 +43,7 @@ import { type Driver, loadDriver } from './driver.ts'
 import { DueLook } from './due.ts'
 import { toStoreError } from './failure.ts'
 import { readFeed } from './feed.ts'
+import { sizeOf } from './file-size.ts'
 import { toHead } from './heads.ts'
 import { InPlace } from './in-place.ts'
 import { inspect } from './inspect.ts'
@@ -444,13 +444,5 @@ class SqliteStore implements Store {
     } catch {
       return null
     }
-  }
-}
-
-function sizeOf(file: string): number {
-  try {
-    return statSync(file).size
-  } catch {
-    return 0
   }
 }

@@ -136,6 +136,8 @@ const calls: readonly (readonly [id: string, path: string, ask: Ask, told: objec
   ['listSettings', '/v1/settings', {}, {}],
   ['readLog', '/v1/log?limit=5', {}, {}],
   ['verify', '/v1/verify', { body: {} }, { ok: true, faults: [] }],
+  ['verify', '/v1/verify', { body: { resume: true } }, { ok: true, earlier: null }],
+  ['verifying', '/v1/verify', {}, { unfinished: null }],
   ['drill', '/v1/drill', { body: { timelines: ['ann/visits'] } }, { ok: true }],
   ['collect', '/v1/collect', { body: { dryRun: true } }, { isDryRun: true }],
   ['readFeed', '/v1/feed?prefix=ann/visits&limit=2', {}, { isEnd: false }],

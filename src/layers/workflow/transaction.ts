@@ -124,19 +124,29 @@ async function commitWithSql(run: TransactionRun, id: string, call: Call<unknown
   await run.host.results.prepare(run)
   await run.recorder.flush()
   const { codec } = run.kernel
-  await run.write([{ type: 'done', data: { id, rode } }], {
-    userSql: async (sql) => {
-      const result = await leaveScope(() => call(sql, { key }))
-      run.sqlResults.results.set(id, result)
-      if (result === undefined || sql.dialect === 'memory') return
-      const bytes = codec.encode(result)
-      for (const row of run.sqlResults.rows.splice(0)) await sql.run(`DELETE FROM ${table} WHERE ride = ?`, row)
-      const row = rowName(rode)
-      await sql.run(`INSERT INTO ${table} (ride, value) VALUES (?, ?)`, row, sealRow(rode, bytes))
-      run.sqlResults.rows.push(row)
-      run.sqlResults.results.set(id, codec.decode(bytes))
-    },
-  })
+  let isKeeping = false
+  const userSql = async (sql: Sql) => {
+    const result = await leaveScope(() => call(sql, { key }))
+    run.sqlResults.results.set(id, result)
+    if (result === undefined || sql.dialect === 'memory') return
+    const bytes = codec.encode(result)
+    isKeeping = true
+    for (const row of run.sqlResults.rows) await sql.run(`DELETE FROM ${table} WHERE ride = ?`, row)
+    const row = rowName(rode)
+    await sql.run(`INSERT INTO ${table} (ride, value) VALUES (?, ?)`, row, sealRow(rode, bytes))
+    isKeeping = false
+    run.sqlResults.rows.splice(0, Number.POSITIVE_INFINITY, row)
+    run.sqlResults.results.set(id, codec.decode(bytes))
+  }
+  const commit = async () => void (await run.write([{ type: 'done', data: { id, rode } }], { userSql }))
+  try {
+    await commit()
+  } catch (error) {
+    if (!isKeeping || !isReprise(error, 'RIDER_FAILED')) throw error
+    // Nothing was committed. Of several databases, this one does not have our table yet.
+    await run.readSql(createTable)
+    await commit()
+  }
 }
 
 /** After a crash between the commit and the next entry: what the SQL returned is in the table. Null: nothing to look for. */
@@ -149,11 +159,12 @@ async function readSqlResults(run: SqlResultsRun, missing: readonly Item[]): Pro
   for (const item of missing) {
     if (item.kind !== 'done' || item.rode === null) continue
     const { rode } = item
-    const row = await run.readSql((sql) =>
-      sql.dialect === 'memory'
-        ? undefined
-        : sql.get(`SELECT ride AS name, value FROM ${table} WHERE ride = ? OR ride = ?`, rowName(rode), rode),
-    )
+    const row = await run.readSql(async (sql) => {
+      if (sql.dialect === 'memory') return undefined
+      // Of several databases, that of this run may not have it.
+      await createTable(sql)
+      return await sql.get(`SELECT ride AS name, value FROM ${table} WHERE ride = ? OR ride = ?`, rowName(rode), rode)
+    })
     if (!row) continue
     const value = new Uint8Array(row.value as Uint8Array)
     // Rows from before they were sealed are named by the secret itself.
@@ -174,7 +185,7 @@ export function dropSqlRows(run: Pick<SqlResultsRun, 'sqlResults'>) {
   }
 }
 
-/** The table that transactions keep their results in; made once by each process. */
+/** The table that transactions keep their results in; made once by each process, of several databases in the first that is used. */
 export class ResultsTable {
   #made: Promise<void> | null = null
 

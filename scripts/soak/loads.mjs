@@ -2,19 +2,9 @@
 // acknowledged, and what must come of it. Every write has an id or a key, so that one whose answer was lost is sent again.
 
 import { setTimeout as pause } from 'node:timers/promises'
+import { again } from './again.mjs'
 import { account, accounts, batchIds, ledger, order, refunds, support, totals, trial } from './model.mjs'
 
-/** The store may be away for a moment, or the process may have been taken for dead. */
-const passing = new Set([
-  'OUTCOME_UNKNOWN',
-  'STORE_UNREACHABLE',
-  'STORE_BUSY',
-  'TIMEOUT',
-  'CONTENDED',
-  'OWNED',
-  'FENCED',
-  'INTERRUPTED',
-])
 const ordersOpenMax = 500
 const sessionsKept = 10
 
@@ -188,16 +178,10 @@ export class Loads {
   }
 
   async #again(work) {
-    for (;;) {
-      try {
-        return await work()
-      } catch (error) {
-        if (!passing.has(error.code)) throw error
-        this.seen.refused += 1
-        this.seen.refusedBy[error.code] = (this.seen.refusedBy[error.code] ?? 0) + 1
-        await pause(200)
-      }
-    }
+    return await again(work, ({ code }) => {
+      this.seen.refused += 1
+      this.seen.refusedBy[code] = (this.seen.refusedBy[code] ?? 0) + 1
+    })
   }
 
   /** Waits for what is open, for what has ended to expire, and collects. Then everything that was acknowledged must be there. */

@@ -3,11 +3,12 @@
 import { openSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import { open } from '../../dist/index.js'
+import { again } from './again.mjs'
 import { measureSelf } from './measure.mjs'
 import { batch, batchEveryMs, grace, housekeeping, order, ticks, totals, trial } from './model.mjs'
 
 const [url, leak] = process.argv.slice(2)
-const rp = await open(url, { housekeeping, grace })
+const rp = await again(() => open(url, { housekeeping, grace }))
 process.on('disconnect', () => process.exit(0))
 process.on('message', ({ measure }) => process.send({ measure, of: measureSelf() }))
 rp.events.on('problem', ({ where, error }) =>
@@ -15,7 +16,7 @@ rp.events.on('problem', ({ where, error }) =>
 )
 rp.work([order, trial, ticks])
 if (leak) plant(leak)
-await rp.open(totals)
+await again(() => rp.open(totals))
 for (;;) await runBatch(Math.floor(Date.now() / batchEveryMs))
 
 /** The batch of this minute, and then the next. It has an id, so it may be begun again after any failure. */

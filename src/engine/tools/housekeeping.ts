@@ -96,6 +96,7 @@ const drillBytesMax = 64 * 1024 * 1024
 /** For each moment of work, so many of rest; fewer while there is more to do than that allows. */
 const restFactor = 3
 const restFactorBehind = 0.5
+const roundsBehind = 10
 const firstAfterMs = 60_000
 
 const endings = ['completed', 'failed', 'cancelled', 'terminated', 'finished']
@@ -309,7 +310,9 @@ class Round {
     const expired: string[] = []
     const kept: string[] = []
     let expiredCount = 0
-    const until = this.#kernel.clock.elapsed() + Math.max(this.#everyMs, expiryMsMin)
+    // While there is more to do than a round allows, the other chores of a round wait.
+    const roundMs = Math.max(this.#everyMs, expiryMsMin) * (this.#before.last?.isBehind ? roundsBehind : 1)
+    const until = this.#kernel.clock.elapsed() + roundMs
     // A few of each in turn: what ends often must not take all the time from the rest.
     const sources = new Set(
       wanted.map(({ scope, status, ageMs }) => this.#old(scope, status, this.#kernel.worker.earliest() - ageMs)),

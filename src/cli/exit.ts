@@ -73,9 +73,21 @@ export class UsageError extends Error {
 
 /** @example parseJson('{"a":1}', '--item') */
 export function parseJson(json: string, what: string): unknown {
+  let value: unknown
   try {
-    return JSON.parse(json)
+    value = JSON.parse(json)
   } catch {
     throw new UsageError(`${what} is not JSON: ${json}`, 'text needs its own quotes: \'"ship"\'')
   }
+  const large = json
+    .match(stringsAndNumbers)
+    ?.find((token) => /^-?\d+$/.test(token) && !Number.isSafeInteger(Number(token)))
+  if (large === undefined) return value
+  throw new UsageError(
+    `${what}: ${large} is too large for a number, and would be stored as ${Number(large)}`,
+    'give it as text',
+  )
 }
+
+/** Strings are passed over whole, whatever digits they hold. */
+const stringsAndNumbers = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g

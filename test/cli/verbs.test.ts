@@ -122,6 +122,8 @@ it('reprise fork --set goes on as if that had come of the step, and says so wher
   for (const [args, code, words] of [
     [['pay/o1', 'o3', '--set', 'charge=free'], 2, 'is not JSON'],
     [['pay/o1', 'o3', '--set', 'charge'], 2, 'NAME=JSON'],
+    [['pay/o1', 'o3', '--set', 'charge=1', '--set', 'charge=2'], 2, 'given twice'],
+    [['pay/o1', 'o3', '--set', 'charge={"cents":9007199254740993}'], 2, 'too large'],
     [['pay/o1', 'o3', '--set', 'chrage=1'], 4, 'it has charge'],
     [['pay/o1', 'o3', '--input', '{'], 2, 'is not JSON'],
     [['pay/o1', 'o2', '--set', 'charge=1'], 6, 'already'],

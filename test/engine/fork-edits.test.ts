@@ -5,6 +5,7 @@ import { expect, it } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
 import { entriesOf, lineageOf, readHistory } from '../../src/engine/recovery/history.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
+import { editOf } from '../../src/engine/tools/fork-edit.ts'
 import { agent } from '../../src/layers/agent/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { stateStore, table } from '../../src/layers/table/index.ts'
@@ -259,3 +260,9 @@ async function own0(rp: Reprise, timeline: string): Promise<string[]> {
     for (const { type } of entriesOf(kernel, piece)) found.push(type)
   return found
 }
+
+it.each([5, '', null])('who edits must have a name, and %j is none', (by) => {
+  expect(() => editOf({ set: { step: 1 }, by: by as never })).toThrow(
+    expect.objectContaining({ code: 'INVALID_ARGUMENT' }),
+  )
+})

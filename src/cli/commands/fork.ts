@@ -9,7 +9,10 @@ const fork: Command = async ({ engine, args, options, output }) => {
   const { head, seq } = await findPlace(engine, args[0]!)
   const isPlaced = /@\d+$/.test(args[0]!)
   const input = text(options, 'input')
-  const set = Object.fromEntries(list(options, 'set').map(assignment))
+  const assignments = list(options, 'set').map(assignment)
+  const set = Object.fromEntries(assignments)
+  const twice = assignments.find(([name], at) => assignments.findIndex(([other]) => other === name) !== at)
+  if (twice) throw new UsageError(`--set ${twice[0]} is given twice`, 'leave one of them out')
   const unset = list(options, 'unset')
   const edits = [...Object.keys(set), ...unset, ...(input === undefined ? [] : ['input'])]
   const made = await forkAt(engine, head, isPlaced ? seq : undefined, idBeside(engine, head, args[1]!), {
@@ -27,10 +30,12 @@ const fork: Command = async ({ engine, args, options, output }) => {
 function assignment(given: string): [name: string, value: unknown] {
   for (let at = given.indexOf('='); at > 0; at = given.indexOf('=', at + 1)) {
     try {
-      return [given.slice(0, at), JSON.parse(given.slice(at + 1))]
+      JSON.parse(given.slice(at + 1))
     } catch {
       // The = was part of the name, or there is no JSON at all.
+      continue
     }
+    return [given.slice(0, at), parseJson(given.slice(at + 1), `--set ${given.slice(0, at)}`)]
   }
   const at = given.indexOf('=')
   if (at > 0) parseJson(given.slice(at + 1), `--set ${given.slice(0, at)}`)

@@ -78,6 +78,9 @@ export function editOf(options: ForkOptions): ForkEdit | null {
   if (!Array.isArray(unset) || unset.some((name) => typeof name !== 'string')) {
     throw new RepriseError('INVALID_ARGUMENT', 'unset must be a list of names', { given: typeof unset })
   }
+  if (typeof by !== 'string' || by === '') {
+    throw new RepriseError('INVALID_ARGUMENT', 'by must be the name of somebody', { given: typeof by })
+  }
   const twice = unset.find((name) => Object.hasOwn(set, name))
   if (twice !== undefined) {
     throw new RepriseError('INVALID_ARGUMENT', `${twice} cannot be both set and unset`, { name: twice })

@@ -185,7 +185,7 @@ export function dropSqlRows(run: Pick<SqlResultsRun, 'sqlResults'>) {
   }
 }
 
-/** The table that transactions keep their results in; made once by each process, of several databases in the first that is used. */
+/** The table that transactions keep their results in; made once by each process, in the database of its first. */
 export class ResultsTable {
   #made: Promise<void> | null = null
 

@@ -66,3 +66,12 @@ it('sees a leak that ends in the middle as well as one that begins there', () =>
   const late = Array.from({ length: count }, (_, index) => ({ descriptors: 20 + Math.max(0, index - 15) }))
   expect([judge(early)[0]!.isFlat, judge(late)[0]!.isFlat]).toEqual([false, false])
 })
+
+it('takes a time that fell for no loss of speed, though the bare one beside it fell further', () => {
+  const windowsWith = (appendMs: (at: number) => number) =>
+    Array.from({ length: count }, (_, at) => ({ appendMs: appendMs(at), appendRatio: 3 + at / 10 }))
+  const verdictOf = (windows: Record<string, number>[]) =>
+    judge(windows).find(({ figure }) => figure === 'appendRatio')!
+  expect(verdictOf(windowsWith((at) => 60 - at)).isFlat).toBe(true)
+  expect(verdictOf(windowsWith((at) => 20 + at)).isFlat).toBe(false)
+})

@@ -8,6 +8,8 @@ export interface Verdict {
 }
 
 export const warmUpShare: number
-export const bounds: Readonly<Record<string, { readonly share: number; readonly least: number }>>
+export const bounds: Readonly<
+  Record<string, { readonly share: number; readonly least: number; readonly time?: string }>
+>
 export function judge(windows: readonly Readonly<Record<string, number | null | undefined>>[]): Verdict[]
 export function medianOf(numbers: readonly number[]): number | null

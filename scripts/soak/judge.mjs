@@ -10,7 +10,8 @@ const windowsMin = 6
 
 /**
  * What each figure may rise over the judged windows: `share` of its level, or `least`, whichever is more. A figure that
- * is a ratio of two times on a shared machine gets more room than one that counts.
+ * is a ratio of two times on a shared machine gets more room than one that counts, and must come with a `time` that rose as
+ * well: where the machine got quicker, what does not depend on its disk weighs more, and nothing got worse.
  */
 export const bounds = {
   heapMb: { share: 0.1, least: 3 },
@@ -21,9 +22,9 @@ export const bounds = {
   deadRows: { share: 0.5, least: 3000 },
   logMb: { share: 0.5, least: 8 },
   timelines: { share: 0.2, least: 100 },
-  appendRatio: { share: 0.4, least: 0.5 },
-  orderRatio: { share: 0.4, least: 0.5 },
-  cpuMsPerOrder: { share: 0.25, least: 0.5 },
+  appendRatio: { share: 0.4, least: 0.5, time: 'appendMs' },
+  orderRatio: { share: 0.4, least: 0.5, time: 'orderMs' },
+  cpuMsPerOrder: { share: 0.5, least: 0.5 },
 }
 
 /**
@@ -39,9 +40,7 @@ export function judge(windows) {
 }
 
 function judgeFigure(figure, windows) {
-  const points = windows.flatMap((window, at) =>
-    Number.isFinite(window[figure]) ? [{ at, value: window[figure] }] : [],
-  )
+  const points = pointsOf(figure, windows)
   const third = Math.max(1, Math.floor(points.length / 3))
   const first = medianOf(points.slice(0, third).map(({ value }) => value))
   const last = medianOf(points.slice(-third).map(({ value }) => value))
@@ -49,8 +48,18 @@ function judgeFigure(figure, windows) {
   const bound = bounds[figure.split('.').at(-1)]
   if (!bound) return { figure, first, last, rise, allowed: null, isFlat: null }
   const allowed = Math.max(bound.least, bound.share * first)
+  const isWithin = rise <= allowed || (bound.time !== undefined && !rose(bound, windows))
   // Too few windows say nothing, and that is no pass.
-  return { figure, first, last, rise, allowed, isFlat: points.length >= windowsMin && rise <= allowed }
+  return { figure, first, last, rise, allowed, isFlat: points.length >= windowsMin && isWithin }
+}
+
+function rose({ time, share }, windows) {
+  const points = pointsOf(time, windows)
+  return points.length === 0 || medianSlope(points) * (windows.length - 1) > share * points[0].value
+}
+
+function pointsOf(figure, windows) {
+  return windows.flatMap((window, at) => (Number.isFinite(window[figure]) ? [{ at, value: window[figure] }] : []))
 }
 
 /** The median of the slopes between all pairs of points, per window. */

@@ -42,7 +42,7 @@ export function judge(windows) {
 function judgeFigure(figure, windows) {
   const points = pointsOf(figure, windows)
   const third = Math.max(1, Math.floor(points.length / 3))
-  const first = medianOf(points.slice(0, third).map(({ value }) => value))
+  const first = levelOf(points)
   const last = medianOf(points.slice(-third).map(({ value }) => value))
   const rise = medianSlope(points) * (windows.length - 1)
   const bound = bounds[figure.split('.').at(-1)]
@@ -55,7 +55,12 @@ function judgeFigure(figure, windows) {
 
 function rose({ time, share }, windows) {
   const points = pointsOf(time, windows)
-  return points.length === 0 || medianSlope(points) * (windows.length - 1) > share * points[0].value
+  return points.length === 0 || medianSlope(points) * (windows.length - 1) > share * levelOf(points)
+}
+
+/** Where it began: in the first third. */
+function levelOf(points) {
+  return medianOf(points.slice(0, Math.max(1, Math.floor(points.length / 3))).map(({ value }) => value))
 }
 
 function pointsOf(figure, windows) {

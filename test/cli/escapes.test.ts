@@ -100,6 +100,7 @@ const words: Readonly<Record<string, readonly (readonly string[])[]>> = {
   dead: [[], ['failing'], ['failing', '--full'], [evil]],
   redrive: [['failing', evil]],
   workers: [[]],
+  shards: [[], ['add', evil]],
   queues: [[]],
   signal: [[`workflow/broken/${turned}`, evil, '1']],
   stop: [[`workflow/broken/${turned}`]],

@@ -61,6 +61,7 @@ const verbs: Readonly<Record<string, readonly string[] | string>> = {
   state: 'reads what only the code of a pipeline can read',
   rebuild: 'needs the code of a projection, in a process of its own',
   group: 'acts on many timelines at once: a decision for a person at the machine',
+  shards: 'takes addresses with the passwords of databases, which stay on the machine',
   move: 'goes to a file or store of the machine',
   tiers: ['listTiers'],
   backup: 'goes to a file of the machine',

@@ -239,6 +239,24 @@ onEveryStore('projections in several processes', (world) => {
     expect((await two.checkpoints('projection/sums@1-1')).every(({ invalid }) => invalid === null)).toBe(true)
   })
 
+  it('its own history goes with its checkpoints', async () => {
+    const rp = await (await world()).engine()
+    const sums = projection('sums', {
+      from: [account],
+      initial: () => ({ sum: 0 }),
+      on: { deposited: (s, e) => ({ sum: s.sum + e.amount }) },
+      checkpoint: { every: 1, each: '1d' },
+    })
+    const p = await rp.open(sums)
+    for (let n = 0; n < 8; n++) {
+      await depositAll(rp, 1)
+      await p.catchUp()
+    }
+    const { seq, floor } = (await rp.head('projection/sums@1-1'))!
+    expect(seq).toBeGreaterThan(8)
+    expect(seq - floor).toBeLessThan(12)
+  })
+
   it('checkpoints of a projection follow its policy, also by event and by budget', async () => {
     const w = await world()
     const rp = await w.engine()

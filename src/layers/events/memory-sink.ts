@@ -47,6 +47,11 @@ export interface MemoryModel<State> {
   readonly valid?: Validity<State> | undefined
 }
 
+/**
+ * The two that the cursor counts on, and one before: the cursor lies before the entry of the second, so that history can be
+ * trimmed only below that.
+ */
+export const memoryRetain = { checkpoints: 3, history: 'needed' } as const
 const stepItemsMax = 1000
 const retakeMs = 1000
 const askMs = 1000
@@ -429,7 +434,7 @@ export class MemorySink<State> implements Sink<Occurrence> {
       this.#timing.published(mark, { ms: this.#savedAt - started, bytes: totalBytes, stallMs: written.longestStallMs })
       const attributes = this.#timing.kept()
       if (Object.keys(attributes).length > 0) await this.#owned!.write({ attributes })
-      await this.#owned!.retain({ checkpoints: 2, history: 'needed' }, this.#model.version)
+      await this.#owned!.retain(memoryRetain, this.#model.version)
     } catch (error) {
       abandonCapture(capture)
       if (error instanceof TouchedValue) return await this.#publish(trigger, true)

@@ -15,7 +15,7 @@ import { FairShare } from '../../engine/subscription/fair-share.ts'
 import { progressFold } from '../../engine/subscription/position-sink.ts'
 import type { Sink } from '../../engine/subscription/sink.ts'
 import { endGeneration, forgetGeneration, liveGeneration } from '../../engine/tools/generations.ts'
-import { MemorySink } from './memory-sink.ts'
+import { MemorySink, memoryRetain } from './memory-sink.ts'
 import { catalogOf, generationTimeline, helperModel, projectionKind } from './model.ts'
 import { type Build, ProjectionHandle, type ProjectionModel, type RebuildOptions } from './projection-handle.ts'
 import { checkReading, type EventSource, Events, type Handlers, type Occurrence, partitionOf } from './source.ts'
@@ -91,7 +91,7 @@ export interface SqlProjectionDefinition extends ProjectionDefinition<null> {
 const memoryFold: Omit<Fold<unknown>, 'version'> = {
   initial: () => null,
   apply: (state) => state,
-  retain: { checkpoints: 2, history: 'needed' },
+  retain: memoryRetain,
   authority: 'state',
 }
 

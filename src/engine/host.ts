@@ -6,6 +6,7 @@ import { type Coordinate, type TimelineId, timelineId } from '../core/coordinate
 import { RepriseError } from '../core/errors.ts'
 import { checkOptions } from '../core/options.ts'
 import type { Commit, Head, Outcome, OutgoingMessage, TimelineQuery } from '../core/ports.ts'
+import { Breath } from './breath.ts'
 import { type Savepoint, type SavepointOptions, savepointAside } from './checkpoint/savepoint.ts'
 import { Dispatcher, type Handler, type ServeOptions } from './commit/dispatcher.ts'
 import { TurnTimeline } from './commit/turn-timeline.ts'
@@ -239,9 +240,13 @@ export class Host implements Engine, LayerHost {
   /** All that match, one after another, however many there are. */
   async *each(query: Omit<Partial<TimelineQuery>, 'limit'> = {}): AsyncGenerator<Head> {
     this.check()
+    const breath = new Breath(this.kernel.clock)
     for (let after = query.after; ; ) {
       const page = await this.kernel.store.timelines({ ...query, ...(after !== undefined && { after }), limit: 500 })
-      yield* page
+      for (const head of page) {
+        if (breath.isDue) await breath.take()
+        yield head
+      }
       if (page.length < 500) return
       after = page[page.length - 1]!.timeline
     }

@@ -15,6 +15,7 @@ import type {
   WorkerRow,
 } from '../../core/ports.ts'
 import type { Grown, ShardRow } from '../../core/shards.ts'
+import { Breath } from '../breath.ts'
 import { checkCall } from '../call-options.ts'
 import { behind, type Engine } from '../definition.ts'
 import { type Host, ledgerOnly } from '../host.ts'
@@ -47,6 +48,7 @@ export class StoreTools implements Engine {
   readonly #host: Host
   /** Places that are shipped to now. */
   readonly #shipsTo = new Set<string>()
+  #breath: Breath | null = null
 
   constructor(host: Host) {
     this.#host = host
@@ -262,6 +264,9 @@ export class StoreTools implements Engine {
   ): Promise<FeedPage> {
     checkCall('feed', options)
     const { prefixes, limit = 1000 } = options
+    // Whoever reads page after page from a store that answers at once gives others their turn here.
+    this.#breath ??= new Breath(this.#kernel.clock)
+    await this.#breath.take()
     return await this.#kernel.store.feed(after, prefixes ? { prefixes } : {}, limit)
   }
 

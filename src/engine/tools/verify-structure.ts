@@ -5,6 +5,7 @@
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head, Inspection } from '../../core/ports.ts'
+import { Breath } from '../breath.ts'
 import type { Kernel } from '../kernel.ts'
 import type { Fault, HealedFault } from './verify-fault.ts'
 
@@ -62,9 +63,14 @@ export async function* headsOf(kernel: Kernel, only?: readonly string[]): AsyncG
     return
   }
   let after: TimelineId | undefined
+  // Whoever goes through a whole store gives others their turn, whatever is done with each.
+  const breath = new Breath(kernel.clock)
   for (;;) {
     const page = await kernel.store.timelines({ limit: pageHeads, ...(after !== undefined && { after }) })
-    yield* page
+    for (const head of page) {
+      if (breath.isDue) await breath.take()
+      yield head
+    }
     if (page.length < pageHeads) return
     after = page[page.length - 1]!.timeline
   }

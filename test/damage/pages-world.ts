@@ -120,12 +120,14 @@ export function questionsOf(rp: Reprise): Question[] {
     ...readersOf(rp).map((read, index): Question => [`model ${index}`, async () => (await read()).text]),
     [
       'claims',
-      async () =>
-        spell(
-          (await store.claim({ worker: hostOf(rp).kernel.worker.id, queues: ['q0', 'q1'], limit: 500 })).map(
-            ({ timeline }) => timeline,
-          ),
-        ),
+      async () => {
+        const { worker } = hostOf(rp).kernel
+        const claim = async () => await store.claim({ worker: worker.id, queues: ['q0', 'q1'], limit: 500 })
+        const taken = await claim()
+        // As a worker does, again and again: each claim looks at some of the index for what is missing, and all of it in turn.
+        for (let again = 0; again < 5; again++) taken.push(...(await claim()))
+        return spell(taken.map(({ timeline }) => timeline))
+      },
     ],
   ]
 }

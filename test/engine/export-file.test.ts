@@ -18,18 +18,21 @@ afterEach(() => rmSync(folder, { recursive: true, force: true }))
 onEveryStore(
   'G15 an export',
   (world) => {
+    async function written() {
+      const engine = await (await world()).engine()
+      const open = await engine.open(counter, 'exported')
+      await open.append(added(5))
+      await open.close()
+      return { engine, from: { timeline: 'counter/exported', seq: 1 } }
+    }
+
     it('is not written through a link that lies in wait, nor mixed with another export to the same path', async () => {
       const canary = join(folder, 'canary')
       writeFileSync(canary, 'untouched')
       const path = join(folder, 'out.reprise')
       symlinkSync(canary, `${path}.partial`)
       symlinkSync(canary, path)
-      const w = await world()
-      const engine = await w.engine()
-      const open = await engine.open(counter, 'exported')
-      await open.append(added(5))
-      await open.close()
-      const from = { timeline: 'counter/exported', seq: 1 }
+      const { engine, from } = await written()
       await Promise.all([engine.export(from, path), engine.export(from, path)])
       expect(readFileSync(canary, 'utf8')).toBe('untouched')
       await engine.import(path, { as: 'counter/imported' })
@@ -37,12 +40,7 @@ onEveryStore(
     })
 
     it('with onlyNew leaves what is there, and of two at once one is written', async () => {
-      const w = await world()
-      const engine = await w.engine()
-      const open = await engine.open(counter, 'exported')
-      await open.append(added(5))
-      await open.close()
-      const from = { timeline: 'counter/exported', seq: 1 }
+      const { engine, from } = await written()
       const path = join(folder, 'out.reprise')
       const two = await Promise.allSettled([1, 2].map(() => engine.export(from, path, { onlyNew: true })))
       expect(two.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected'])
@@ -55,12 +53,7 @@ onEveryStore(
     })
 
     it('into a directory that is not there, or over one that is, is an error with a code and leaves nothing', async () => {
-      const w = await world()
-      const engine = await w.engine()
-      const open = await engine.open(counter, 'exported')
-      await open.append(added(5))
-      await open.close()
-      const from = { timeline: 'counter/exported', seq: 1 }
+      const { engine, from } = await written()
       await expect(engine.export(from, join(folder, 'none/out.reprise'))).rejects.toEqual(code('NOT_FOUND'))
       await expect(engine.export(from, folder)).rejects.toEqual(code('INVALID_ARGUMENT'))
       expect(readdirSync(folder)).toEqual([])

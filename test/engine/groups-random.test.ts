@@ -16,6 +16,7 @@ import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
 import { faultyStore } from '../../src/testing/faulty-store.ts'
 import { amount } from '../crash/support.ts'
 import { hostOf } from '../support/host.ts'
+import { seeded } from '../support/seeded.ts'
 
 const team = agent('team', { model: () => ({ content: 'ok' }), checkpoint: {} })
 const names = ['a', 'b', 'c']
@@ -27,7 +28,7 @@ interface Options {
 
 /** A few rounds; throws where something is lost, doubled or received without having been sent. */
 async function play(seed: number, { planted }: Options = {}): Promise<void> {
-  const chance = mulberry(seed)
+  const chance = seeded(seed)
   const below = (n: number) => Math.floor(chance() * n)
   const world = createWorld()
   const engineOf = async (process: string, dieAt = Number.POSITIVE_INFINITY) => {
@@ -117,17 +118,6 @@ function mortal(store: Store, dieAt: number): Store {
       if (commits >= dieAt) throw new RepriseError('BUG', 'killed')
       return await store.commit(batch)
     },
-  }
-}
-
-/** The same numbers for the same seed. */
-function mulberry(seed: number): () => number {
-  let state = seed
-  return () => {
-    state = (state + 0x6d2b79f5) | 0
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296
   }
 }
 

@@ -9,7 +9,7 @@ import { shardsWorker } from './shards-worker.ts'
 const readBytes = 4 * 1024 * 1024
 const atOnce = 500
 
-/** Whether it has any history of its own. `head.epoch` is what the copy must be at, at least. */
+/** Gives whether it has any history of its own. `head.epoch` is what the copy must be at, at least. */
 export async function copyTimeline(
   source: Store,
   target: Store,

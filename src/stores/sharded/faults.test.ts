@@ -2,6 +2,7 @@
 // order, and whoever follows the feed misses nothing and sees nothing twice.
 
 import { describe, expect, it } from 'vitest'
+import { seeded } from '../../../test/support/seeded.ts'
 import { toHex } from '../../core/coordinate.ts'
 import { originDigest, packEntries, unpackEntries } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -91,14 +92,14 @@ class World {
   readonly #away = new Set<number>()
   readonly #seen: { timeline: string; first: number; digest: string }[] = []
   #position = feedStart
-  #state: number
+  readonly #chance: () => number
   #isCalm = true
   #operations = 0
   #processes: Store[] = []
   #held = new WeakMap<Store, Map<string, Head>>()
 
   constructor(seed: number) {
-    this.#state = seed * 7919
+    this.#chance = seeded(seed * 7919)
   }
 
   async play(): Promise<void> {
@@ -280,12 +281,5 @@ class World {
 
   #pick<Item>(items: readonly Item[]): Item {
     return items[Math.floor(this.#chance() * items.length)]!
-  }
-
-  #chance(): number {
-    this.#state = (this.#state + 0x6d2b79f5) | 0
-    let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state)
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
   }
 }

@@ -3,6 +3,7 @@
 // must have the same timelines, histories, catalogs, mail and feed.
 
 import { describe, expect, it } from 'vitest'
+import { seeded } from '../../../test/support/seeded.ts'
 import { toHex } from '../../core/coordinate.ts'
 import { originDigest, packEntries } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -57,7 +58,7 @@ class World {
   readonly #model = openMemory({ namespace: 'n', hash })
   readonly #readers: Reader[] = []
   #messages: { to: string; id: string }[] = []
-  #state: number
+  readonly #chance: () => number
   #operations = 0
   #stores: Store[] = []
   /** Calls of the mover until it is killed; null: nobody moves. */
@@ -65,7 +66,7 @@ class World {
   #forks = 0
 
   constructor(seed: number) {
-    this.#state = seed * 7919
+    this.#chance = seeded(seed * 7919)
   }
 
   async play(): Promise<void> {
@@ -423,13 +424,6 @@ class World {
 
   #pick<Item>(items: readonly Item[]): Item {
     return items[Math.floor(this.#chance() * items.length)]!
-  }
-
-  #chance(): number {
-    this.#state = (this.#state + 0x6d2b79f5) | 0
-    let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state)
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
   }
 }
 

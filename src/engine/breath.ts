@@ -8,6 +8,8 @@ const sliceMs = 4
 export class Breath {
   readonly #clock: Clock
   #since: number
+  /** Who waits for the next slice, in their order. */
+  #waiting: (() => void)[] = []
 
   constructor(clock: Clock) {
     this.#clock = clock
@@ -19,9 +21,27 @@ export class Breath {
     return this.#clock.elapsed() - this.#since >= sliceMs
   }
 
-  async take(): Promise<void> {
-    if (!this.isDue) return
-    await new Promise<void>((resolve) => this.#clock.soon(resolve))
+  /** Where many share one breath, each is let go on after the one before it, and the rest wait once the slice is over. */
+  take(): Promise<void> {
+    if (!this.isDue) return Promise.resolve()
+    return new Promise((resolve) => {
+      if (this.#waiting.push(resolve) === 1) this.#nextTurn()
+    })
+  }
+
+  #nextTurn(): void {
+    this.#clock.soon(() => void this.#letGoOn())
+  }
+
+  async #letGoOn(): Promise<void> {
     this.#since = this.#clock.elapsed()
+    let next = 0
+    do {
+      this.#waiting[next++]!()
+      // What it does without waiting is done when this goes on.
+      await undefined
+    } while (next < this.#waiting.length && !this.isDue)
+    this.#waiting = this.#waiting.slice(next)
+    if (this.#waiting.length > 0) this.#nextTurn()
   }
 }

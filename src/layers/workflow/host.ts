@@ -5,6 +5,7 @@ import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
 import type { Head } from '../../core/ports.ts'
+import { Breath } from '../../engine/breath.ts'
 import { installGuard } from '../../engine/guard/install.ts'
 import type { Host as EngineHost } from '../../engine/host.ts'
 import { type Kernel, newId } from '../../engine/kernel.ts'
@@ -45,6 +46,7 @@ export class Host implements InstanceHost, RunHost {
   readonly engine: EngineHost
   readonly kernel: Kernel
   readonly looks: Looks
+  readonly breath: Breath
   readonly #definitions = new Map<string, AnyWorkflow>()
   readonly #live = new Map<string, Instance>()
   readonly #watchers = new Map<string, Set<() => void>>()
@@ -59,6 +61,7 @@ export class Host implements InstanceHost, RunHost {
     this.engine = engine
     this.kernel = engine.kernel
     this.looks = new Looks(engine.kernel)
+    this.breath = new Breath(engine.kernel.clock)
     this.#mail = new MailWatch(engine.kernel, this.#live, (error) => this.#problem('mail', error))
     engine.kernel.worker.watch(() => this.#underWay())
     const letGo = installGuard(currentScope)

@@ -3,6 +3,7 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { Head } from '../../core/ports.ts'
+import { Breath } from '../../engine/breath.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 
 /** How often, if looking is cheap. */
@@ -54,8 +55,10 @@ export class Looks {
   async #look(): Promise<void> {
     const { clock, store } = this.#kernel
     const timelines = [...this.#waiting.keys()]
+    const breath = new Breath(clock)
     let busyMs = 0
     for (let from = 0; from < timelines.length; from += atOnce) {
+      if (breath.isDue) await breath.take()
       const some = timelines.slice(from, from + atOnce)
       const began = clock.elapsed()
       // Who waits asks by itself then, and is told why.

@@ -7,6 +7,7 @@ import { RepriseError } from '../../core/errors.ts'
 import { isHeadLost } from '../../core/lost-head.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Head } from '../../core/ports.ts'
+import type { Breath } from '../../engine/breath.ts'
 import type { Host } from '../../engine/host.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { lastEntry } from '../../engine/recovery/history.ts'
@@ -41,6 +42,8 @@ export interface RunHost {
   readonly engine: Host
   readonly kernel: Kernel
   readonly looks: Looks
+  /** Thousands may ask for results in one moment, of a store that answers at once. */
+  readonly breath: Breath
   instance(timeline: string): RunInMemory | undefined
   /** In memory here, with nothing to do but wait. */
   isAsleep(timeline: string): boolean
@@ -153,6 +156,7 @@ export class RunView {
 
   /** Its last entry says how it ended. Null where only all of its history can tell, or says what is wrong with it. */
   async #lastWord(head: Head): Promise<End | null> {
+    if (this.host.breath.isDue) await this.host.breath.take()
     const last = await lastEntry(this.host.kernel, head).catch(() => null)
     return last && endOf(last)
   }
@@ -167,6 +171,7 @@ export class RunView {
     for (;;) {
       if (options.signal?.aborted)
         throw new RepriseError('ABORTED', 'aborted while waiting for a result', {}, options.signal.reason)
+      if (!seen && this.host.breath.isDue) await this.host.breath.take()
       const { live } = this
       const leftMs = until - clock.elapsed()
       const changed = this.changed(leftMs, options.signal, !live)

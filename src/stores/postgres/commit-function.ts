@@ -4,6 +4,14 @@
 import { functionName, isAlive, nowMs, positionText, steadyPlans, transactionNumber } from './functions.ts'
 import { headColumns, headTables } from './rows.ts'
 
+/** Rows for those that have none, in the order of their ids. */
+const makeStubs = (s: string, ids: string) =>
+  `
+    INSERT INTO ${s}.timeline (ns, id, is_stub, pos_base, created_at, updated_at)
+    SELECT p_ns, m.id, true, (SELECT pos_base FROM ${s}.namespace WHERE id = p_ns), v_now, v_now FROM unnest(${ids}) AS m(id)
+    LEFT JOIN LATERAL (SELECT tid FROM ${s}.timeline WHERE ns = p_ns AND id = m.id LIMIT 1) t ON true
+    WHERE t.tid IS NULL ORDER BY m.id ON CONFLICT (ns, id) DO NOTHING;`.trim()
+
 export function createCommitFunction(s: string): string {
   const f = (name: string) => functionName(s, name)
   return `
@@ -23,10 +31,7 @@ DECLARE
   v_now double precision := ${nowMs};
 BEGIN
   IF cardinality(p_make) > 0 THEN
-    INSERT INTO ${s}.timeline (ns, id, is_stub, pos_base, created_at, updated_at)
-    SELECT p_ns, m.id, true, (SELECT pos_base FROM ${s}.namespace WHERE id = p_ns), v_now, v_now FROM unnest(p_make) AS m(id)
-    LEFT JOIN LATERAL (SELECT tid FROM ${s}.timeline WHERE ns = p_ns AND id = m.id LIMIT 1) t ON true
-    WHERE t.tid IS NULL ORDER BY m.id ON CONFLICT (ns, id) DO NOTHING;
+    ${makeStubs(s, 'p_make')}
   END IF;
   PERFORM 1 FROM ${s}.timeline WHERE ns = p_ns AND id = ANY (p_lock) ORDER BY id FOR NO KEY UPDATE;
   -- While we waited for a lock, its row may have been renamed or removed. What must be there would be missed: again.
@@ -43,6 +48,10 @@ BEGIN
       END;
     ELSE
       v_outcome := ${f('commit_one')}(p_ns, c, p_blob);
+    END IF;
+    -- What comes later in the batch may write to it, or make it anew.
+    IF c ? 'forget' AND c->>'t' = ANY (p_make) THEN
+      ${makeStubs(s, "ARRAY[c->>'t']")}
     END IF;
     -- A refusal shows the head as it was at that moment, between the commits of the batch.
     IF v_outcome ? 'code' AND c ? 't' THEN
@@ -93,6 +102,9 @@ BEGIN
   IF c ? 'digest' AND t.digest <> decode(c->>'digest', 'hex') THEN
     RETURN jsonb_build_object('code', 'CONFLICT', 'reason',
       format('%s has another history up to %s than the commit expected', t.id, t.seq));
+  END IF;
+  IF c ? 'unlessMail' AND t.mail > 0 THEN
+    RETURN jsonb_build_object('code', 'MAIL_WAITING', 'reason', format('%s has %s unread messages', t.id, t.mail));
   END IF;
 
   IF c ? 'forget' THEN

@@ -2,7 +2,6 @@
 // `start` counts from 1, as SQL does.
 
 import { toHex } from '../../core/coordinate.ts'
-import { RepriseError } from '../../core/errors.ts'
 import type { Attribute, Commit, ManifestMark, ManifestRecord } from '../../core/ports.ts'
 import { checkId, escapeAttributes, escapeText } from './text.ts'
 
@@ -52,8 +51,6 @@ export class BlobWriter {
 
 function encodeCommit(commit: Commit, blob: BlobWriter): Json {
   const { guard, take, run, branch, trim } = commit
-  // The function in the server does not know it: a condition that is passed over would be worse than none.
-  if (commit.unlessMail) throw new RepriseError('STORE_UNSUPPORTED', 'this store does not take unlessMail in a commit')
   const json: Json = { op: escapeText(commit.operation) }
   if (guard) {
     json.t = guard.timeline
@@ -89,6 +86,7 @@ function encodeCommit(commit: Commit, blob: BlobWriter): Json {
 
 export function encodeFields(commit: Commit): Json {
   const json: Json = {}
+  if (commit.unlessMail) json.unlessMail = true
   if (commit.release) json.release = true
   if (commit.wakeup !== undefined) json.wakeup = commit.wakeup === null ? null : String(commit.wakeup)
   if (commit.queue !== undefined) json.queue = commit.queue === null ? null : escapeText(commit.queue)

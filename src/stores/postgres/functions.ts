@@ -136,7 +136,8 @@ END $$;
 -- come in one value (of each: the digest before it, its own, the run): arrays of bytea are slow to parse. Heads are locked by one scan of their key, in a statement
 -- of their own: the next one sees what the locks' last holders wrote. Runs are looked up row by row (LATERAL, LIMIT): left
 -- to itself, the planner compares each with each while the table is small, and keeps doing so.
--- p_made: of those that are made here, what their rows hold. p_set: of those that change more than their history, what.
+-- p_made: of those that are made here, what their rows hold. p_set: of those that change more than their history, what; those
+-- that change to the same are one statement.
 -- Neither writes seq, digest or operation: the run above says them.
 CREATE FUNCTION ${f('write_many')}(
   p_ns integer, p_ids text[], p_operations text[], p_epochs bigint[], p_seqs bigint[], p_befores bigint[],
@@ -152,6 +153,7 @@ DECLARE
   v_seqs bigint[];
   v_digests bytea[];
   v_poss bigint[];
+  v_some bigint[];
   v_count integer;
   x jsonb;
 BEGIN
@@ -194,7 +196,9 @@ BEGIN
   IF v_count < cardinality(p_ids) THEN
     RAISE EXCEPTION USING ERRCODE = 'RP002', MESSAGE = 'an append does not fit';
   END IF;
+  -- Rows are locked, so this statement sees the mail that is there.
   FOR x IN SELECT e.value FROM jsonb_array_elements(p_set) e LOOP
+    v_some := ARRAY(SELECT v_tids[a.value::integer] FROM jsonb_array_elements_text(x->'at') a);
     UPDATE ${s}.timeline t SET
       owner = CASE WHEN x ? 'release' THEN NULL ELSE t.owner END,
       wakeup = CASE WHEN x ? 'wakeup' THEN (x->>'wakeup')::double precision ELSE t.wakeup END,
@@ -202,7 +206,11 @@ BEGIN
       priority = coalesce((x->>'priority')::double precision, t.priority),
       status = coalesce(x->>'status', t.status),
       updated_at = v_now
-    WHERE t.tid = v_tids[(x->>'at')::integer];
+    WHERE t.tid = ANY (v_some) AND (t.mail = 0 OR NOT x ? 'unlessMail');
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    IF v_count < cardinality(v_some) THEN
+      RAISE EXCEPTION USING ERRCODE = 'RP002', MESSAGE = 'a timeline has mail';
+    END IF;
   END LOOP;
   RETURN true;
 END $$;

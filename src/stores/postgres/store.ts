@@ -80,6 +80,7 @@ const lastRunsMax = 10_000
 
 export class PostgresStore implements Store {
   readonly lanes = 2
+  readonly guardsMail = true
   readonly blobs: Blobs
   readonly #connections: Connections
   readonly #session: Session

@@ -6,7 +6,7 @@
 // run's id decides, which follows the order of the batch.
 
 /** The version of tables and functions together. Functions carry it in their names: code of another version finds none. */
-export const schemaVersion = 7
+export const schemaVersion = 8
 
 /** What each version changed about the one before it. */
 const upgrades: Readonly<Record<number, (s: string) => string>> = {
@@ -26,6 +26,8 @@ UPDATE ${s}.timeline t SET pos_base = n.pos_base FROM ${s}.namespace n WHERE n.i
   6: (s) => `DROP INDEX ${s}.timeline_wakeup; DROP INDEX ${s}.timeline_mail; ${orderIndexes(s)}`,
   // Functions, workers in the order in which they were retired, and vacuums that come earlier.
   7: (s) => retiredIndex(s) + vacuumSettings(s),
+  // Functions only.
+  8: () => '',
 }
 
 /** Since when it is due; mail counts as always. */

@@ -7,7 +7,7 @@ import { dropSchema, newSchemaName, query } from '../../../test/support/schema.t
 import type { Digest } from '../../core/coordinate.ts'
 import { appendOperation, originDigest, packEntries } from '../../core/entry-run.ts'
 import type { Commit, EntryRun, Guard, Head, Store } from '../../core/ports.ts'
-import { asOperation, asTimeline, asWorker, hash, utf8, wholeFeed } from '../../testing/conformance/kit.ts'
+import { asMessage, asOperation, asTimeline, asWorker, hash, utf8, wholeFeed } from '../../testing/conformance/kit.ts'
 import { openPostgres } from './index.ts'
 import { LastRuns } from './write.ts'
 
@@ -69,6 +69,8 @@ interface Draft {
   readonly seqOff: number
   readonly digestOff: boolean
   readonly epochOff: number
+  /** The timeline gets mail first. */
+  readonly hasMail: boolean
   readonly fields: Partial<Commit>
 }
 
@@ -82,6 +84,7 @@ const drafts = fc.record<Draft>({
   seqOff: rarely,
   digestOff: fc.nat({ max: 19 }).map((n) => n === 0),
   epochOff: rarely,
+  hasMail: fc.nat({ max: 3 }).map((n) => n === 0),
   fields: fc.record(
     {
       release: fc.constant(true),
@@ -89,6 +92,7 @@ const drafts = fc.record<Draft>({
       queue: fc.constantFrom(null, 'q', 'a\0b'),
       priority: fc.constantFrom(0, -1, 2.5),
       status: fc.constantFrom('', 'busy', 'x\\"y'),
+      unlessMail: fc.constant(true),
     },
     { requiredKeys: [] },
   ),
@@ -133,6 +137,12 @@ describe('commits with a run', () => {
           }
           for (const batch of batches) {
             const commits = batch.map(commitOf)
+            const send = batch.flatMap(({ name, hasMail }, n) => {
+              const message = { id: asMessage(`m${number}/${n}`), kind: 'k', data: utf8('') }
+              return hasMail ? [{ ...message, to: asTimeline(prefix + name) }] : []
+            })
+            const mail = { operation: asOperation(`mail ${number}`), guard: null, send }
+            if (send.length > 0) for (const store of [short, general]) await store.commit([mail])
             for (const times of [1, 2]) {
               const outcomes = await short.commit(commits)
               const expected = await general.commit(commits.map((commit) => ({ ...commit, marks: [] })))

@@ -50,7 +50,15 @@ export class LastRuns {
 type Fields = Readonly<Partial<Record<keyof Commit, true>>>
 
 const appendFields: Fields = { operation: true, guard: true, run: true }
-const setFields: Fields = { ...appendFields, release: true, wakeup: true, queue: true, priority: true, status: true }
+const setFields: Fields = {
+  ...appendFields,
+  unlessMail: true,
+  release: true,
+  wakeup: true,
+  queue: true,
+  priority: true,
+  status: true,
+}
 const makeFields: Fields = { ...setFields, take: true, attributes: true }
 
 export function areWrites(commits: readonly Commit[]): commits is readonly Write[] {
@@ -127,7 +135,7 @@ async function writeMany(
   const pieces: Uint8Array[] = []
   const starts: number[] = []
   const made: unknown[] = []
-  const set: unknown[] = []
+  const set = new Map<string, number[]>()
   let start = 1
   for (const [index, commit] of sorted.entries()) {
     const { guard, run } = commit
@@ -135,7 +143,7 @@ async function writeMany(
     starts.push(start)
     start += guard.digest.length + run.digest.length + run.bytes.length
     if (commit.take) made.push(encodeMade(commit))
-    else if (!hasOnly(commit, appendFields)) set.push({ at: index + 1, ...encodeFields(commit) })
+    else if (!hasOnly(commit, appendFields)) push(set, JSON.stringify(encodeFields(commit)), index + 1)
   }
   const isDone = await connections.call(functionName(schema, 'write_many'), [
     String(namespace),
@@ -150,7 +158,7 @@ async function writeMany(
     arrayOf(sorted.map(({ run }) => run.bytes.length)),
     Buffer.concat(pieces, start - 1),
     made.length > 0 ? JSON.stringify(made) : null,
-    set.length > 0 ? JSON.stringify(set) : null,
+    set.size > 0 ? encodeSet(set) : null,
   ])
   return isDone === 't'
 }
@@ -167,6 +175,18 @@ function encodeMade(commit: Write) {
     worker,
     owner: release ? null : worker,
   }
+}
+
+function push(set: Map<string, number[]>, fields: string, at: number): void {
+  const same = set.get(fields)
+  if (same) same.push(at)
+  else set.set(fields, [at])
+}
+
+/** What changes to the same is one statement: where many runs end at once, most of them do. */
+function encodeSet(set: ReadonlyMap<string, readonly number[]>): string {
+  const each = Array.from(set, ([fields, at]) => `{"at":[${at}]${fields === '{}' ? '' : `,${fields.slice(1, -1)}`}}`)
+  return `[${each}]`
 }
 
 /** Rows are locked in the order of their ids, as everywhere. */

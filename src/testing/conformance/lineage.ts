@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import type { Commit } from '../../core/ports.ts'
 import {
   asManifest,
+  asOperation,
   assertSame,
   asTimeline,
   asWorker,
@@ -353,6 +354,20 @@ function forgetting(test: Test): void {
     expectOk(await writer.commit({ send: [message('b', 'm1')] }))
     expectOk(await writer.commit({ forget: true }))
     assert.deepEqual(await kit.inboxIds('b'), ['m1'])
+  })
+
+  test('G4: mail in the batch that forgets a timeline, after it, waits for the next one of that id', async (kit) => {
+    const writer = await kit.create('a')
+    await kit.send('a', 'm0')
+    const mail = { operation: asOperation('mail'), guard: null, send: [message('a', 'm1')] }
+    const outcomes = await kit.store.commit([writer.plan({ forget: true }), mail])
+    assert.deepEqual(
+      outcomes.map((outcome) => outcome.ok && outcome.isDuplicate),
+      [false, false],
+    )
+    assert.deepEqual([await kit.isThere('a'), await kit.inboxIds('a')], [false, ['m1']])
+    await kit.create('a')
+    assert.equal((await kit.head('a')).mail, 1)
   })
 }
 

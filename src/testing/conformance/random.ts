@@ -71,9 +71,11 @@ async function play(kit: Kit, model: Store, seed: number): Promise<void> {
     const batch: Commit[] = []
     for (let n = random.below(3); n >= 0; n--) {
       const isRepeat = made.length > 0 && random.chance(0.12)
-      const commit = isRepeat
+      const fresh = isRepeat
         ? random.pick(made.slice(-4))
         : await randomCommit(random, model, `${seed}-${made.length}`, kit.capabilities.isSharded ?? false)
+      const isGuarded = kit.store.guardsMail && !isRepeat && fresh.guard && !fresh.forget && random.chance(0.2)
+      const commit = isGuarded ? { ...fresh, unlessMail: true } : fresh
       made.push(commit)
       batch.push(commit)
     }

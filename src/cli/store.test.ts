@@ -13,13 +13,13 @@ afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 it('SQL of a sink may take longer than a store has for an answer: it goes through once', async () => {
   const url = `sqlite:${join(folder, 'a.db')}`
-  const engine = await openEngine({ url, create: true, timeoutMs: 200 })
+  const engine = await openEngine({ url, create: true, timeoutMs: 1000 })
   let calls = 0
   const slow = sqlSink<number>({
     setup: 'CREATE TABLE IF NOT EXISTS numbers (n INTEGER)',
     async write(sql, all) {
       calls += 1
-      await new Promise((resolve) => setTimeout(resolve, 1000))
+      await new Promise((resolve) => setTimeout(resolve, 2500))
       for (const n of all) await sql.run('INSERT INTO numbers VALUES (?)', n)
     },
   })

@@ -1,147 +1,136 @@
-// A shard is added to a set while workers execute runs that exchange mail between shards. Whoever adds it is killed (SIGKILL)
-// by chance and starts again, and so are the workers. Every run ends with its result, a reader of the feed has seen every entry
-// once, and verify finds nothing. REPRISE_GROWTH_KILLS=20 is a longer run; REPRISE_GROWTH_POSTGRES=1 does it on PostgreSQL.
+// Shards are added to a set, one after another, while workers execute runs that exchange mail between shards. Whoever adds one
+// is killed (SIGKILL) by chance and starts again, and so are workers and, on PostgreSQL, servers. Every run ends with its result,
+// every step has one outcome, a reader of the feed has seen every entry once, and verify finds nothing. REPRISE_GROWTH_KILLS=20
+// is a longer run; REPRISE_GROWTH_POSTGRES=1 does it on five servers.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { toHex } from '../../src/core/coordinate.ts'
-import { feedStart, type Store } from '../../src/core/ports.ts'
-import { openStore } from '../../src/engine/open-store.ts'
 import { open, type Reprise } from '../../src/index.ts'
 import { queue, workflow } from '../../src/layers/workflow/index.ts'
 import { randomFrom } from '../programs/crash-model.mjs'
 import { startPostgres, type TestPostgres } from '../support/postgres.ts'
 import { newSchemaName } from '../support/schema.ts'
+import { Crew, Follower, pause } from './shard-crew.ts'
 import { amount, Child } from './support.ts'
 
 const seed = amount('REPRISE_CRASH_SEED', 7)
-const kills = amount('REPRISE_GROWTH_KILLS', 4)
+const kills = amount('REPRISE_GROWTH_KILLS', 2)
 const onPostgres = amount('REPRISE_GROWTH_POSTGRES', 0) > 0
-const perKill = 8
+const perKill = 6
+const longMs = 300_000 + 2 * kills * 60_000
 
 describe('a set of shards that grows under load', () => {
   let directory: string
-  let server: TestPostgres | null = null
+  let servers: TestPostgres[] = []
   let all: string[]
   beforeEach(async () => {
     directory = mkdtempSync(join(tmpdir(), 'reprise-growth-'))
-    if (onPostgres) server = await startPostgres()
+    if (onPostgres) servers = await Promise.all([0, 1, 2, 3, 4].map(() => startPostgres()))
     const schema = newSchemaName()
-    all = [0, 1, 2, 3].map((i) =>
-      server ? `${server.url}?schema=${schema}_${i}` : `sqlite:${join(directory, `${i}.db`)}`,
-    )
+    all = onPostgres
+      ? servers.map(({ url }) => `${url}?schema=${schema}`)
+      : [0, 1, 2, 3, 4].map((i) => `sqlite:${join(directory, `${i}.db`)}`)
   }, 120_000)
   afterEach(async () => {
-    await server?.stop()
+    for (const server of servers) await server.stop()
     rmSync(directory, { recursive: true, force: true })
   })
 
-  it('G1, G4: loses nothing, doubles nothing and ends every run, whoever is killed', async () => {
-    const random = randomFrom(seed)
-    const three = all.slice(0, 3)
-    const started = async (_: unknown, n: number) => n
-    const order = workflow('order', started, { queue: queue('belt', { concurrency: 5 }) })
-    const rush = workflow('rush', started)
-    const definitions = [order, rush] as const
-    const run = (rp: Reprise, n: number) => rp.run(definitions[n % 2]!, n, { id: `order-${n}`, here: false })
-    let begun = 0
-    const begin = async (rp: Reprise, count: number) => {
-      const ids = Array.from({ length: count }, (_, i) => begun + i)
-      begun += count
-      await Promise.all(ids.map((n) => run(rp, n)))
-    }
-    const first = await open({ shards: three, patience: '60s' })
-    const children = [new Child('shard-worker', { shards: three }), new Child('shard-worker', { shards: three })]
-    let adder: Child | null = null
-    let rp = first
-    try {
-      await begin(first, 3 * perKill)
-      await children[0]!.until(() => children[0]!.lines.includes('READY'))
-      const reader = { position: feedStart, seen: [] as string[] }
-      await follow(three, reader)
-      // It joins, and waits for those that have three.
-      adder = new Child('shard-adder', { shards: three, url: all[3] })
-      await adder.until(() => adder!.lines.some((line) => line.startsWith('waiting')))
-      await adder.kill()
-      await first.close()
-      rp = await open({ shards: all, patience: '60s' })
-      for (let i = 0; i < children.length; i++) {
-        await children[i]!.kill()
-        children[i] = new Child('shard-worker', { shards: all })
+  it(
+    'G1, G4: loses nothing, doubles nothing and ends every run, whoever is killed, and grows again',
+    async () => {
+      const random = randomFrom(seed)
+      const started = async (_: unknown, n: number) => n
+      const order = workflow('order', started, { queue: queue('belt', { concurrency: 5 }) })
+      const rush = workflow('rush', started)
+      const definitions = [order, rush] as const
+      const run = (rp: Reprise, n: number) => rp.run(definitions[n % 2]!, n, { id: `order-${n}`, here: false })
+      let begun = 0
+      const begin = async (rp: Reprise, count: number) => {
+        const ids = Array.from({ length: count }, (_, i) => begun + i)
+        begun += count
+        await Promise.all(ids.map((n) => run(rp, n)))
       }
-      for (let kill = 0; kill < kills; kill++) {
-        adder = new Child('shard-adder', { shards: all, url: all[3] })
-        await begin(rp, perKill)
-        await adder.until(() => adder!.lines.length > 0)
-        await pause(random.below(300))
-        await adder.kill()
-        const at = random.below(children.length)
-        if (kill % 2 === 1) {
-          await children[at]!.kill()
-          children[at] = new Child('shard-worker', { shards: all })
+      const follower = new Follower()
+      const crew = new Crew(all.slice(0, 3))
+      let rp = await open({ shards: crew.shards, patience: '60s' })
+      let adder: Child | null = null
+      let [adderKills, serverKills] = [0, 0]
+      const killAdder = async () => {
+        await adder?.kill()
+        adderKills += 1
+      }
+      try {
+        await crew.ready()
+        await begin(rp, 3 * perKill)
+        for (const count of [4, 5]) {
+          const few = all.slice(0, count - 1)
+          const shards = all.slice(0, count)
+          const url = shards.at(-1)!
+          await crew.flow(1)
+          await follower.read(few)
+          // It joins, and waits for those that have one fewer.
+          adder = new Child('shard-adder', { shards: few, url })
+          await said(adder, 'waiting')
+          await killAdder()
+          await rp.close()
+          rp = await open({ shards, patience: '60s' })
+          await crew.replaceAll(shards)
+          await crew.ready()
+          for (let kill = 0; kill < kills; kill++) {
+            adder = new Child('shard-adder', { shards, url })
+            const beginning = begin(rp, perKill)
+            await said(adder, '')
+            await crew.flow(1)
+            await pause(random.below(300))
+            const server = servers[random.below(count)]
+            if (server && kill % 3 === 2) {
+              await server.kill()
+              serverKills += 1
+              await pause(random.below(2000))
+              if (kill % 2 === 0) await killAdder()
+              await server.restart()
+            } else if (kill % 3 === 1) {
+              await crew.replace(random.below(2))
+            }
+            await beginning
+            await killAdder()
+            await follower.read(shards)
+          }
+          adder = new Child('shard-adder', { shards, url })
+          await said(adder, 'DONE')
+          expect(adder.lines.at(-1), adder.errors).toContain(`DONE ${count} `)
+          await begin(rp, perKill)
+          const rows = await rp.shards()
+          expect(rows.map(({ isJoining, version }) => [isJoining, version])).toEqual(
+            shards.map(() => [false, count - 2]),
+          )
+          expect(rows.at(-1)!.timelines).toBeGreaterThan(0)
+          // With one too few nothing is read as if it were all.
+          await expect(open({ shards: few })).rejects.toMatchObject({ code: 'SHARDS_DIFFER' })
+          const last = `${rows.at(-1)!.timelines} timelines on the new shard; ${adder.lines.at(-1)}`
+          console.log(
+            `${count} shards: ${adderKills} movers, ${serverKills} servers and ${crew.kills} workers killed, ${last}`,
+          )
         }
-        await follow(all, reader)
+        for (let n = 0; n < begun; n++) expect(await (await run(rp, n)).result(), `order-${n}`).toBe(n * 2 + 1)
+        await crew.end()
+        expect((await rp.verify()).faults).toEqual([])
+        await rp.close()
+        await follower.finish(all)
+        console.log(`${adderKills} movers killed, ${serverKills} servers killed, ${crew.check(begun)}`)
+      } finally {
+        await crew.end()
+        await adder?.kill()
+        await rp.close()
       }
-      adder = new Child('shard-adder', { shards: all, url: all[3] })
-      await adder.until(() => adder!.lines.some((line) => line.startsWith('DONE')))
-      await begin(rp, perKill)
-      for (let n = 0; n < begun; n++) expect(await (await run(rp, n)).result(), `order-${n}`).toBe(n * 2 + 1)
-      const rows = await rp.shards()
-      expect(rows.map(({ isJoining, version }) => [isJoining, version])).toEqual([0, 1, 2, 3].map(() => [false, 2]))
-      expect(rows[3]!.timelines).toBeGreaterThan(0)
-      for (const child of children) await child.kill()
-      expect((await rp.verify()).faults).toEqual([])
-      await rp.close()
-      await finish(all, reader)
-      // With one too few nothing is read as if it were all.
-      await expect(open({ shards: three })).rejects.toMatchObject({ code: 'SHARDS_DIFFER' })
-      console.log(
-        `${kills} kills, ${begun} runs, ${rows[3]!.timelines} timelines on the new shard; ${adder.lines.at(-1)}`,
-      )
-    } finally {
-      await Promise.all([...children, ...(adder ? [adder] : [])].map((child) => child.kill()))
-      await rp.close()
-    }
-  }, 300_000)
+    },
+    longMs,
+  )
 })
 
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms))
-}
-
-interface Reader {
-  position: string
-  readonly seen: string[]
-}
-
-async function follow(shards: readonly string[], reader: Reader): Promise<void> {
-  const store = await openStore(`shards:${shards.join(',')}`, { readOnly: true })
-  try {
-    for (let isEnd = false; !isEnd; ) {
-      const page = await store.feed(reader.position, {}, 50)
-      for (const { timeline, run } of page.items) reader.seen.push(`${timeline} ${run.first} ${toHex(run.digest)}`)
-      reader.position = page.next
-      isEnd = page.isEnd
-    }
-  } finally {
-    await store.close()
-  }
-}
-
-async function finish(shards: readonly string[], reader: Reader): Promise<void> {
-  await follow(shards, reader)
-  const fresh = { position: feedStart, seen: [] as string[] }
-  await follow(shards, fresh)
-  const store: Store = await openStore(`shards:${shards.join(',')}`, { readOnly: true })
-  const there: string[] = []
-  for (const { timeline } of await store.timelines({ limit: 100_000 })) {
-    for (const run of await store.read(timeline, 0, 1e9)) there.push(`${timeline} ${run.first} ${toHex(run.digest)}`)
-  }
-  await store.close()
-  for (const { seen } of [reader, fresh]) {
-    expect(new Set(seen).size, 'nothing is seen twice').toBe(seen.length)
-    expect([...seen].sort()).toEqual([...there].sort())
-  }
+async function said(child: Child, beginning: string): Promise<void> {
+  await child.until(({ lines }) => lines.some((line) => line.startsWith(beginning)))
 }

@@ -1,18 +1,33 @@
 // A worker on a set of shards, to be killed: runs have a child each, and those of `order` a queue with a limit, so that every one
-// of them exchanges mail with timelines on other shards.
+// of them exchanges mail with timelines on other shards. Each step says that it was executed, with a token that is its outcome,
+// and which outcomes of other steps it was given: a step whose outcome was lost, or came twice, shows.
 
+import { randomUUID } from 'node:crypto'
 import { open } from '../../dist/index.js'
 import { queue, workflow } from '../../dist/layers/workflow/index.js'
 
 const { shards, queue: name = 'q' } = JSON.parse(process.argv[2] ?? '{}')
 
 const belt = queue('belt', { concurrency: 5 })
-const part = workflow('part', async (ctx, /** @type {number} */ n) => await ctx.step('make', () => n + 1))
+/** @param {{ key: string }} step @param {string[]} saw */
+async function act({ key }, ...saw) {
+  const token = `${key}#${randomUUID()}`
+  console.log(['STEP', token, ...saw].join(' '))
+  await new Promise((resolve) => setTimeout(resolve, Math.random() * 20))
+  return token
+}
+/** @param {any} ctx @param {{ n: number, token: string }} input */
+async function make(ctx, { n, token }) {
+  return { n: n + 1, token: await ctx.step('make', (/** @type {any} */ step) => act(step, token)) }
+}
+const part = workflow('part', make)
 /** @param {any} ctx @param {number} n */
 async function double(ctx, n) {
-  const doubled = await ctx.step('double', () => n * 2)
+  const token = await ctx.step('double', (/** @type {any} */ step) => act(step))
   await ctx.sleep(5)
-  return await ctx.child(part, doubled)
+  const made = await ctx.child(part, { n: n * 2, token })
+  await ctx.step('close', (/** @type {any} */ step) => act(step, token, made.token))
+  return made.n
 }
 const order = workflow('order', double, { queue: belt })
 const rush = workflow('rush', double)

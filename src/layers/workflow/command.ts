@@ -65,6 +65,8 @@ export class Command {
   readonly hasUndo: boolean
   readonly until: number | null
   isStarted = false
+  /** Asked for by code that went on in this process: nobody else can have begun it. */
+  readonly isNew: boolean
   isSettled = false
   /** Nobody waits for it any more: another branch won. */
   isAbandoned = false
@@ -85,6 +87,7 @@ export class Command {
     askedAt: number,
     settle: (command: Command) => boolean,
     isDirect: boolean,
+    isNew: boolean,
   ) {
     this.id = id
     this.kind = asked.kind
@@ -94,6 +97,7 @@ export class Command {
     this.until = asked.until ?? null
     this.#asked = asked
     this.#settle = settle
+    this.isNew = isNew
     this.promise = givenOf(isDirect, (resolve, reject) => {
       this.#resolve = resolve
       this.#reject = reject

@@ -61,6 +61,8 @@ export class Execution {
   #suspicion = 0
   #delivered = 0
   #onQuiet: (() => void)[] = []
+  /** Steps wait for a cancellation to be delivered. */
+  #hasHeldBack = false
   /** They failed before anybody looked at them. */
   #unseen: Unseen[] = []
   #time: number
@@ -175,12 +177,22 @@ export class Execution {
     if (scope.abandoned) return tolerated(Promise.reject(cancelledError(scope.abandoned)))
     const late = this.blameIfLate()
     if (late) return tolerated(Promise.reject(late))
-    const command = new Command(scope, id, asked, this.#time, this.#settle, this.#isDirect)
+    const command = new Command(scope, id, asked, this.#time, this.#settle, this.#isDirect, !this.isReplaying)
     scope.commands.set(id, command)
     this.#waiting.add(command)
     asked.onAsked?.(command)
-    if (!this.isReplaying && !this.isStopped && !command.isSettled && this.#hooks.mayStart(asked.kind)) command.start()
+    if (this.isReplaying || this.isStopped || command.isSettled || !this.#hooks.mayStart(asked.kind)) {
+      return command.promise as Promise<T>
+    }
+    if (asked.kind === 'step' && this.#willBeCancelled()) this.#hasHeldBack = true
+    else command.start()
     return command.promise as Promise<T>
+  }
+
+  /** History has a cancellation that the code was not told of yet. */
+  #willBeCancelled(): boolean {
+    for (let i = this.#at; i < this.#queue.length; i++) if (this.#queue[i]!.kind === 'cancel') return true
+    return false
   }
 
   /** What is more than one command, as code is given it: that too must not fail unseen. */
@@ -292,7 +304,7 @@ export class Execution {
       this.#queue = []
       this.#at = 0
       if (this.isReplaying) this.#reachEnd()
-      else this.#quiet()
+      else this.#rest()
       return
     }
     const command = 'id' in item ? this.#find(item.id) : undefined
@@ -364,6 +376,14 @@ export class Execution {
       if (this.isOver && !command.hasUndo) continue
       if (!command.isStarted && !this.isStopped) command.start()
     }
+  }
+
+  #rest(): void {
+    if (this.#hasHeldBack) {
+      this.#hasHeldBack = false
+      this.startAll()
+    }
+    this.#quiet()
   }
 
   #quiet(): void {

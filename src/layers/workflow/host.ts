@@ -229,11 +229,12 @@ export class Host implements InstanceHost, RunHost {
       return await this.#setAside(head, error)
     }
     if (open.state.end) return await open.shut({ wakeup: null, queue: null })
-    await this.#run(definition, open, head.mail > 0).left
+    await this.#run(definition, open, head.mail > 0, isUntouched(head, open)).left
   }
 
-  #run(definition: AnyWorkflow, open: OpenTimeline<RunState>, mayHaveMail = false): Instance {
+  #run(definition: AnyWorkflow, open: OpenTimeline<RunState>, mayHaveMail = false, isUntouched = false): Instance {
     const instance = new Instance(this, definition, open)
+    instance.isUntouched = isUntouched
     this.#live.set(open.id, instance)
     const { deadline = Number.POSITIVE_INFINITY } = open.state.started ?? {}
     if (mayHaveMail || deadline <= this.kernel.worker.now()) instance.look()
@@ -316,4 +317,12 @@ export class Host implements InstanceHost, RunHost {
   #problem(where: string, error: unknown): void {
     if (!this.#isClosed) this.kernel.events.emit('problem', { where, error })
   }
+}
+
+/**
+ * The first to claim a run that was let go when it was made, or with nothing under way. A later one cannot know: whoever had it
+ * before may have begun a step and died. What a fork's parent began is not known either.
+ */
+function isUntouched({ epoch, status }: Head, { isFork }: { readonly isFork: boolean }): boolean {
+  return epoch === 2 && !isFork && (status === 'waiting' || status === 'queued')
 }

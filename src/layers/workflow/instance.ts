@@ -114,6 +114,7 @@ export class Instance implements Parts {
   execution!: Execution // Undefined until begun.
   /** Nothing is called before the mail was read: it may be cancelled, or its time may be up. */
   isLooking = false
+  isUntouched = false
   readonly #hooks: Hooks
   readonly #loaded = new Latch()
   readonly #replayed = new Latch()
@@ -300,6 +301,7 @@ export class Instance implements Parts {
   /** Replays from history and goes on. Also called again, when the run starts over. */
   begin(): void {
     const { state } = this
+    if (this.execution) this.isUntouched = false
     this.execution?.stop()
     this.alarms.clear()
     this.signals = new Signals(this)

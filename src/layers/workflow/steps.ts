@@ -42,6 +42,8 @@ export interface StepRun extends CommandRun, CallingRun {
   readonly definition: { readonly options: { readonly retry?: RetryPolicy } }
   readonly saga: Pick<Saga, 'add'>
   readonly recorder: Pick<Recorder, 'recordLater'>
+  /** Nobody has executed it before, or whoever did let it go with nothing under way. */
+  readonly isUntouched: boolean
   /** The user's function outside of workflow code and of steps. */
   callOutside<T>(call: () => T): Promise<Awaited<T>>
 }
@@ -138,8 +140,9 @@ class Step implements Asked {
 
   #begin(command: Command): Working {
     const run = this.#run
-    if (command.cancelled && !command.hasUndo) return this.#recordFailed(run.cancelError())
     const before = this.#before
+    const isUnbegun = command.isNew || (run.isUntouched && before === noCommand)
+    if (command.cancelled && (isUnbegun || !command.hasUndo)) return this.#recordFailed(run.cancelError())
     if (before.held) return undefined
     if (before.began && (this.#options.inDoubt ?? 'retry') !== 'retry') return this.#decideDoubt(command)
     return this.#attemptWhenDue(command, before)

@@ -56,6 +56,8 @@ export class Execution {
   /** Nobody waits for these, yet what became of them must be known: they may have to be undone. */
   #orphans: Set<Command> | null = null
   #queue: Item[]
+  /** Where in it the last cancellation lies. */
+  #cancelAt = -1
   #at = 0
   #isDraining = false
   #suspicion = 0
@@ -191,8 +193,7 @@ export class Execution {
 
   /** History has a cancellation that the code was not told of yet. */
   #willBeCancelled(): boolean {
-    for (let i = this.#at; i < this.#queue.length; i++) if (this.#queue[i]!.kind === 'cancel') return true
-    return false
+    return this.#cancelAt >= this.#at
   }
 
   /** What is more than one command, as code is given it: that too must not fail unseen. */
@@ -211,7 +212,8 @@ export class Execution {
   /** Entries became durable: deliver them in turn. */
   offer(item: Item): void {
     if (this.isStopped) return
-    this.#queue.push(item)
+    const count = this.#queue.push(item)
+    if (item.kind === 'cancel') this.#cancelAt = count - 1
     this.#pump()
   }
 
@@ -303,6 +305,7 @@ export class Execution {
     if (item === undefined) {
       this.#queue = []
       this.#at = 0
+      this.#cancelAt = -1
       if (this.isReplaying) this.#reachEnd()
       else this.#rest()
       return

@@ -46,8 +46,17 @@ export class HeadWriter {
     }
   }
 
+  /** Of how many timelines something is kept. */
+  get count(): number {
+    return this.#tails.size
+  }
+
+  forget(tid: number): void {
+    this.#tails.delete(tid)
+  }
+
   /** What is kept may belong to timelines that are gone. */
-  forget(): void {
+  clear(): void {
     this.#tails.clear()
   }
 

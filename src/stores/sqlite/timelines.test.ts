@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
+import type { WorkerId } from '../../core/coordinate.ts'
 import { asTimeline, hash, Kit } from '../../testing/conformance/kit.ts'
 import { Connection } from './connection.ts'
 import { loadDriver } from './driver.ts'
@@ -33,5 +34,24 @@ it('an open timeline is kept, however many there are; one that nobody has is not
   connection.exec('COMMIT')
   const kept = Array.from({ length: 10 }, (_, i) => timelines.kept(asTimeline(`t/${i}`)) !== undefined)
   expect(kept).toEqual(Array.from({ length: 10 }, (_, i) => i % 2 === 1))
+  connection.close()
+})
+
+it('nothing is kept of a timeline that is gone', async () => {
+  const file = join(folder, 'store.db')
+  const open = () => openSqlite(file, { namespace: 'a', hash })
+  const store = await open()
+  await (await new Kit(store, open, {}).create('t/1')).commit({ release: true })
+  await store.close()
+  const connection = new Connection(await loadDriver(), file, false)
+  const timelines = new Timelines(connection, 1, new UnsettledRuns(connection, hash))
+  const found = timelines.find(asTimeline('t/1'))!
+  connection.exec('BEGIN IMMEDIATE')
+  timelines.put({ ...found, head: { ...found.head, owner: 'somebody' as WorkerId } })
+  timelines.flush()
+  timelines.remove(timelines.find(asTimeline('t/1'))!)
+  timelines.flush()
+  connection.exec('COMMIT')
+  expect(timelines.count).toBe(0)
   connection.close()
 })

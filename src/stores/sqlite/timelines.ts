@@ -102,7 +102,7 @@ export class Timelines {
 
   /** Those that are kept. */
   get count(): number {
-    return this.#byTid.size
+    return Math.max(this.#byTid.size, this.#heads.count)
   }
 
   /** Stubs too; null if there is nothing of that name. */
@@ -231,6 +231,7 @@ export class Timelines {
     this.#hasRemoved = true
     this.#byName.delete(name)
     this.#byTid.delete(tid)
+    this.#heads.forget(tid)
     this.#dirtyHeads.delete(tid)
     this.#dirtyRows.delete(tid)
     this.#dirtySums.delete(tid)
@@ -266,7 +267,7 @@ export class Timelines {
   }
 
   clear(): void {
-    this.#heads.forget()
+    this.#heads.clear()
     this.#byName.clear()
     this.#byTid.clear()
     this.#dirtyHeads.clear()
@@ -286,7 +287,7 @@ export class Timelines {
       this.#byTid.delete(tid)
       this.#byName.delete(name)
     }
-    this.#heads.forget()
+    this.#heads.clear()
     if (this.#byTid.size > ownedMax) this.clear()
     this.#tooMany = Math.max(this.#keptMax, 2 * this.#byTid.size)
   }

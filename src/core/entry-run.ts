@@ -27,10 +27,13 @@ import { formatRedacted, isIntact, isRedacted, skipDigests, sliceRedacted } from
 const formatVersion = 1
 const formatWithNonce = 2
 export const nonceBytes = 8
-const hasKey = 1
+export const hasKey = 1
 const isHeadInside = 2
 const isErased = 4
 const operationBytes = 8
+const digestBytesMax = 32
+/** Room for what comes before the entries: the digest before, the version, three integers, the nonce. */
+export const startBytesMax = digestBytesMax + 1 + 3 * 8 + nonceBytes
 
 interface EntryBody {
   readonly type: string
@@ -74,39 +77,59 @@ export function chainDigest(hash: Hash, before: Digest, runBytes: Uint8Array): D
 /** Used and forgotten within one call. */
 const scratch = new Uint8Array(16 * 1024)
 
+/** Where a run goes. */
+export interface RunPlace {
+  readonly before: Digest
+  readonly first: number
+  readonly epoch: number
+  readonly nonce?: Uint8Array | null
+}
+
 /** @example packEntries(hash, { before: head.digest, first: head.seq + 1, epoch: 3 }, [draft]) */
-export function packEntries(
-  hash: Hash,
-  at: { readonly before: Digest; readonly first: number; readonly epoch: number; readonly nonce?: Uint8Array | null },
-  drafts: readonly EntryDraft[],
-): EntryRun {
+export function packEntries(hash: Hash, at: RunPlace, drafts: readonly EntryDraft[]): EntryRun {
   assert(drafts.length > 0, 'a run must have at least one entry')
-  assert(at.first >= 1, 'sequences start at 1')
   let time = Number.MAX_SAFE_INTEGER
-  const digestBytes = at.before.length
-  let sizeMax = digestBytes + 32 + nonceBytes
+  let sizeMax = startBytesMax
   for (const { type, key, data, time: entryTime } of drafts) {
     time = Math.min(time, entryTime)
     sizeMax += data.length + textBytesMax(type) + (key === undefined ? 0 : textBytesMax(key)) + 40
   }
-  // The digest before comes first, so that the run is hashed where it was written, without a copy.
-  const start = slab.reserve(sizeMax)
+  const room = slab.reserve(sizeMax)
   const { bytes } = slab
-  bytes.set(at.before, start)
-  bytes[start + digestBytes] = at.nonce ? formatWithNonce : formatVersion
-  let end = writeInteger(bytes, start + digestBytes + 1, at.first)
-  end = writeInteger(bytes, end, at.epoch)
-  end = writeInteger(bytes, end, time)
-  if (at.nonce) {
-    assert(at.nonce.length === nonceBytes, 'a nonce has 8 bytes')
-    bytes.set(at.nonce, end)
-    end += nonceBytes
-  }
+  const start = room + startBytesMax
+  let end = start
   for (const draft of drafts) end = writeEntry(bytes, end, time, draft)
-  const chained = slab.take(end)
-  const run = { first: at.first, count: drafts.length, digest: hash(chained), bytes: chained.subarray(digestBytes) }
+  slab.take(end)
+  return makeRun(hash, at, { bytes, start, end, time }, drafts.length)
+}
+
+/**
+ * The run of entries that lie packed already, with `startBytesMax` of room before them: its start is written there, and the
+ * digest before it, so that it is hashed where it lies.
+ */
+export function makeRun(
+  hash: Hash,
+  { before, first, epoch, nonce }: RunPlace,
+  packed: { readonly bytes: Uint8Array; readonly start: number; readonly end: number; readonly time: number },
+  count: number,
+): EntryRun {
+  assert(first >= 1, 'sequences start at 1')
+  assert(before.length <= digestBytesMax, 'there is room for the digest before')
+  assert(!nonce || nonce.length === nonceBytes, 'a nonce has 8 bytes')
+  const { bytes, start, end: endOfRun, time } = packed
+  const startBytes = 1 + integerSize(first) + integerSize(epoch) + integerSize(time) + (nonce ? nonceBytes : 0)
+  const from = start - startBytes
+  const chainedFrom = from - before.length
+  bytes.set(before, chainedFrom)
+  bytes[from] = nonce ? formatWithNonce : formatVersion
+  let end = writeInteger(bytes, from + 1, first)
+  end = writeInteger(bytes, end, epoch)
+  end = writeInteger(bytes, end, time)
+  if (nonce) bytes.set(nonce, end)
+  const digest = hash(bytes.subarray(chainedFrom, endOfRun))
+  const run = { first, count, digest, bytes: bytes.subarray(from, endOfRun) }
   lastPacked = run
-  lastBefore = at.before
+  lastBefore = before
   return run
 }
 

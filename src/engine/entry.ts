@@ -25,4 +25,6 @@ export interface NewEntry {
   readonly partOf?: string | undefined
   /** When it happened, if not now; ms since 1970. */
   readonly time?: number
+  /** The data is an object that has the type among its fields: it is left out of what is stored. */
+  readonly holdsType?: boolean
 }

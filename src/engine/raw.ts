@@ -245,7 +245,8 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
       if (this.#shared) {
         const { writer } = this.#shared
         if (make) return writer.write((state) => listOf(make(state), key), { signal, expect }).then(toAppended)
-        return writer.append(listOf(entries as E | readonly E[], key), { signal, expect }).then(toAppended)
+        // What others overtook is given in again: it must be what it was now.
+        return writer.append(listOf(entries as E | readonly E[], key, true), { signal, expect }).then(toAppended)
       }
       if (make) return this.#appendMade(make, options)
       const list = listOf(entries as E | readonly E[], key)
@@ -318,10 +319,17 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
 /** What to append to this state: pure, since it may be called several times. */
 export type Make<State, E> = (state: State) => E | readonly E[]
 
-function listOf<E extends { readonly type: string }>(entries: E | readonly E[], key: string | undefined) {
-  if (!Array.isArray(entries)) return [toEntry(entries as E, key)]
+/** `mayChange`: by whoever gave them, before they are encoded. */
+function listOf<E extends { readonly type: string }>(
+  entries: E | readonly E[],
+  key: string | undefined,
+  mayChange = false,
+): NewEntry[] {
+  if (!Array.isArray(entries)) return [toEntry(entries as E, key, undefined, mayChange)]
   // The first has the key, the others belong to it: a key for each could be somebody else's.
-  return (entries as readonly E[]).map((entry, i) => (i === 0 ? toEntry(entry, key) : toEntry(entry, undefined, key)))
+  return (entries as readonly E[]).map((entry, i) =>
+    i === 0 ? toEntry(entry, key, undefined, mayChange) : toEntry(entry, undefined, key, mayChange),
+  )
 }
 
 /** Nothing where nothing is asked for: then an append is as cheap as it can be. */
@@ -357,7 +365,12 @@ function toAppended({ first, count, isDuplicate }: Written): Appended {
   return { seq: first + count - 1, isDuplicate }
 }
 
-function toEntry(entry: { readonly type: string }, key: string | undefined, partOf?: string) {
+function toEntry(
+  entry: { readonly type: string },
+  key: string | undefined,
+  partOf: string | undefined,
+  mayChange: boolean,
+): NewEntry {
   if (typeof entry !== 'object' || entry === null || typeof entry.type !== 'string') {
     throw new RepriseError('INVALID_ARGUMENT', 'an entry must be an object with a type')
   }
@@ -366,6 +379,7 @@ function toEntry(entry: { readonly type: string }, key: string | undefined, part
       type: entry.type,
     })
   }
+  if (!mayChange) return { type: entry.type, data: entry, key, partOf, holdsType: true }
   const { type, ...data } = entry
   return { type, data, key, partOf }
 }

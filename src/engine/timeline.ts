@@ -3,7 +3,7 @@
 // (commit/turn-timeline.ts) may be read without owning, takes the timeline with its first write, and goes on after
 // others have written.
 
-import { type Coordinate, isWellFormed, type TimelineId, toHex } from '../core/coordinate.ts'
+import { type Coordinate, type TimelineId, toHex } from '../core/coordinate.ts'
 import type { EffectLedger } from '../core/effects.ts'
 import { RepriseError } from '../core/errors.ts'
 import { keysForgottenType, slackOf } from '../core/forgetting.ts'
@@ -13,8 +13,9 @@ import { throwIfAborted } from './aborting.ts'
 import { Checkpointer, type CheckpointRequest, type PublishedCheckpoint } from './checkpoint/checkpointer.ts'
 import { AttributeBudget } from './commit/attribute-budget.ts'
 import { checkMade } from './commit/committer.ts'
+import { DraftMaker, noDrafts } from './commit/drafts.ts'
 import { commitAside, publishAside } from './commit/shared-commit.ts'
-import { type Asker, type CommitExtras, type Draft, Writer, type Written } from './commit/writer.ts'
+import { type Asker, type CommitExtras, Writer, type Written } from './commit/writer.ts'
 import type { Fold } from './definition.ts'
 import { Effects } from './effects.ts'
 import type { Entry, NewEntry } from './entry.ts'
@@ -23,7 +24,6 @@ import { erasureOf } from './recovery/erasures.ts'
 import type { Point } from './recovery/history.ts'
 import type { Recovered } from './recovery/recover.ts'
 import type { RecoveryReport } from './recovery/report.ts'
-import { Sealer } from './seal/seal.ts'
 import type { TimelineState } from './state.ts'
 
 export type { NewEntry } from './entry.ts'
@@ -52,6 +52,7 @@ export class OpenTimeline<State> {
   readonly #keysMax: number
   #isForgetting = false
   readonly #writer: Writer
+  readonly #drafts: DraftMaker
   /** Without a policy it is made when somebody asks for a checkpoint: most timelines end without one. */
   #checkpointer: Checkpointer<State> | null = null
   readonly #recovered: Recovered<State>
@@ -90,6 +91,7 @@ export class OpenTimeline<State> {
       compressAboveBytes: fold.compressAboveBytes,
       isOwner: sharing?.isOwner ?? true,
     })
+    this.#drafts = new DraftMaker(kernel, head.timeline, fold.upcasters)
     this.#recovered = recovered
     if (fold.checkpoint || sharing) {
       if (this.isOwner) this.#checkpoints.start()
@@ -162,7 +164,7 @@ export class OpenTimeline<State> {
   fetch(entry: NewEntry): Promise<unknown> | null {
     const { seq, epoch } = this.#writer.head
     const { type, time = 0, key, data } = entry
-    const version = this.#versionOf(entry)
+    const version = this.#drafts.versionOf(entry)
     return this.#state.fetch([{ timeline: this.id, seq: seq + 1, epoch, type, version, time, key, data }])
   }
 
@@ -180,7 +182,7 @@ export class OpenTimeline<State> {
     // Not an async function: this is the hot path, and each of those costs a promise more.
     try {
       this.checkWritable()
-      const drafts = this.#drafts(entries)
+      const drafts = this.#drafts.make(entries)
       if (options === undefined) return this.#writer.write(drafts, null)
       const { signal, expect, ...given } = options
       throwIfAborted(signal, this.id)
@@ -195,7 +197,7 @@ export class OpenTimeline<State> {
   /** Entries alone, without a promise: the asker is told when they are durable. Throws if they cannot be stored. */
   ask(entries: readonly NewEntry[], asker: Asker): void {
     this.checkWritable()
-    this.#writer.ask(this.#drafts(entries), null, asker)
+    this.#writer.ask(this.#drafts.make(entries), null, asker)
   }
 
   /** Throws if it was closed or somebody else owns it: known without asking the store. */
@@ -235,7 +237,7 @@ export class OpenTimeline<State> {
    */
   async publish(record: NewManifest): Promise<void> {
     if (this.#sharing) await publishAside(this.#kernel, this.id, record, this.#erasure)
-    else await this.#writer.write([], { publish: [record] })
+    else await this.#writer.write(noDrafts, { publish: [record] })
   }
 
   async mark(mark: ManifestMark, attributes: CommitExtras['attributes'] = {}): Promise<void> {
@@ -315,13 +317,13 @@ export class OpenTimeline<State> {
 
   async #aside(along: CommitExtras): Promise<void> {
     if (this.#sharing) await commitAside(this.#kernel, this.id, along)
-    else await this.#writer.write([], along)
+    else await this.#writer.write(noDrafts, along)
   }
 
   async #shut(along: CommitExtras): Promise<void> {
     try {
       await this.#checkpointer?.stop()
-      if (this.isOwner) await this.#writer.write([], this.#releasing({ ...along, release: true }))
+      if (this.isOwner) await this.#writer.write(noDrafts, this.#releasing({ ...along, release: true }))
       else if (this.#isLeftOwned) await this.#letGo()
     } finally {
       this.#end()
@@ -353,35 +355,6 @@ export class OpenTimeline<State> {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close()
-  }
-
-  #drafts(entries: readonly NewEntry[]): Draft[] {
-    const { limits, codec, clock } = this.#kernel
-    if (entries.length > limits.entriesPerAppend) {
-      throw new RepriseError(
-        'LIMIT_EXCEEDED',
-        `one append must have at most ${limits.entriesPerAppend} entries (got ${entries.length})`,
-      )
-    }
-    const time = clock.now()
-    return entries.map((entry) => {
-      checkType(entry.type)
-      if (entry.key !== undefined && !isKey(entry.key)) {
-        throw new RepriseError('INVALID_ARGUMENT', 'a key must be well-formed text of 1 to 512 characters', {
-          type: entry.type,
-        })
-      }
-      const version = this.#versionOf(entry)
-      // Replay sees what the bytes say; so does the fold now, and what the caller does to its object later is its own affair.
-      const { bytes, value } = codec.copy(entry.data)
-      const { type, key, partOf } = entry
-      return { type, version, time: entry.time ?? time, key, partOf, data: bytes, lead: Sealer.bare, value }
-    })
-  }
-
-  /** Entries without a version are of the current version. */
-  #versionOf({ type, version }: NewEntry): number {
-    return version ?? this.#fold.upcasters?.[type]?.version ?? 1
   }
 
   #wrote(entries: readonly Entry[], bytes: number): void {
@@ -426,19 +399,5 @@ export class OpenTimeline<State> {
   #end(): void {
     this.#onClosed()
     this.#kernel.events.emit('closed', { timeline: this.id })
-  }
-}
-
-function isKey(key: unknown): boolean {
-  return typeof key === 'string' && key.length >= 1 && key.length <= 512 && isWellFormed(key)
-}
-
-const typeForm = /^[\p{L}\p{N}$._:-]{1,128}$/u
-
-function checkType(type: string): void {
-  if (typeof type !== 'string' || !typeForm.test(type)) {
-    throw new RepriseError('INVALID_ARGUMENT', 'the type of an entry must have 1 to 128 letters, digits and "._:-"', {
-      type: String(type).slice(0, 80),
-    })
   }
 }

@@ -21,7 +21,9 @@ import { RepriseError } from '../errors.ts'
 import { defaultLimits, type Limits } from '../limits.ts'
 import type { ClassCodec } from './class-codec.ts'
 import { ValueDecoder } from './decoder.ts'
+import { encodeError, tooDeep } from './encode-error.ts'
 import { ValueEncoder } from './encoder.ts'
+import { ValuePacker } from './packer.ts'
 import { isStackOverflow, malformed } from './reader.ts'
 import { ReadShapes } from './shape.ts'
 
@@ -40,6 +42,7 @@ export class Codec {
   readonly #byName: ReadonlyMap<string, ClassCodec>
   readonly #known = new ReadShapes()
   #encoder: ValueEncoder | null = null
+  #packer: ValuePacker | null = null
 
   constructor(options: CodecOptions = {}) {
     this.#limits = options.limits ?? defaultLimits
@@ -89,6 +92,21 @@ export class Codec {
     }
   }
 
+  /**
+   * For many values behind one another, with what the caller writes in between. To be given back when it is done; taken away
+   * meanwhile, as the encoder is.
+   */
+  takePacker(): ValuePacker {
+    const packer = this.#packer ?? new ValuePacker(this, this.#byPrototype, this.#limits)
+    this.#packer = null
+    packer.out.begin()
+    return packer
+  }
+
+  giveBack(packer: ValuePacker): void {
+    this.#packer = packer
+  }
+
   /** Taken away while it works: a class codec may call this codec in the middle of a value. */
   #takeEncoder(): ValueEncoder {
     const encoder = this.#encoder ?? new ValueEncoder(this.#byPrototype, this.#limits)
@@ -126,12 +144,6 @@ export class Codec {
   }
 }
 
-function encodeError(error: unknown): RepriseError {
-  if (error instanceof RepriseError) return error
-  if (isStackOverflow(error)) return tooDeep(error)
-  return new RepriseError('UNSERIALIZABLE', 'reading the value failed', {}, error)
-}
-
 function decodeError(error: unknown): RepriseError {
   if (error instanceof RepriseError) return error
   return isStackOverflow(error) ? tooDeep(error) : malformed('the value cannot be read', error)
@@ -143,8 +155,4 @@ function checkName(name: string): void {
     'INVALID_ARGUMENT',
     `the name of a class codec must have 1 to ${classNameLengthMax} characters`,
   )
-}
-
-function tooDeep(cause: unknown): RepriseError {
-  return new RepriseError('LIMIT_EXCEEDED', 'a value is nested deeper than the stack', { limit: 'valueDepth' }, cause)
 }

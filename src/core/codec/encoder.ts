@@ -47,16 +47,16 @@ export class ValueEncoder {
   #message = 0
   #shapeCount = 0
   #unfinished: Set<object> | null = null
-  /** The fields of the outermost object as they were read, while all of them are simple. */
   #keepsSimple = false
-  #simple: unknown[] | null = null
-  #simpleKeys: readonly string[] = []
+  /** The outermost object once more, if all of its fields are simple. */
+  #simple: Record<string, unknown> | null = null
 
   constructor(
     classes: ReadonlyMap<object, ClassCodec>,
     limits: { readonly valueBytes: number; readonly valueDepth: number },
+    out = new ValueWriter(limits.valueBytes),
   ) {
-    this.#out = new ValueWriter(limits.valueBytes)
+    this.#out = out
     this.#classes = classes
     this.#depthMax = limits.valueDepth
     this.#unitsMax = unitsFree + Math.floor(limits.valueBytes / bytesPerUnit)
@@ -64,14 +64,16 @@ export class ValueEncoder {
 
   /** With `keepsSimple`, `takeSimple` has the value afterwards. */
   encode(value: unknown, keepsSimple = false): Uint8Array {
-    this.#begin(keepsSimple)
-    try {
-      this.#out.byte(codecVersion)
-      this.#value(value, 0)
-      return this.#out.finish()
-    } finally {
-      this.#forget()
-    }
+    this.#out.begin()
+    this.#write(value, keepsSimple)
+    return this.#out.finish()
+  }
+
+  /** The same behind what the writer holds already; `takeSimple` has the value afterwards. */
+  encodeBehind(value: unknown): void {
+    this.#out.beginValue()
+    this.#write(value, true)
+    this.#out.endValue()
   }
 
   /**
@@ -79,6 +81,7 @@ export class ValueEncoder {
    * encoder is not used again: the bytes may be its own.
    */
   *encodeInSteps(value: unknown, stepBytes: number): Generator<void, Uint8Array> {
+    this.#out.begin()
     this.#begin(false)
     try {
       this.#out.byte(codecVersion)
@@ -95,17 +98,19 @@ export class ValueEncoder {
    * like: those cannot change, so that there is no need to read them from the bytes. Else undefined. Can be had once.
    */
   takeSimple(): Record<string, unknown> | undefined {
-    const values = this.#simple
-    if (values === null) return undefined
+    const simple = this.#simple
     this.#simple = null
-    const copy: Record<string, unknown> = {}
-    const keys = this.#simpleKeys
-    for (let i = 0; i < keys.length; i++) {
-      const key = keys[i]!
-      if (needsDefine(key)) define(copy, key, values[i])
-      else copy[key] = values[i]
+    return simple ?? undefined
+  }
+
+  #write(value: unknown, keepsSimple: boolean): void {
+    this.#begin(keepsSimple)
+    try {
+      this.#out.byte(codecVersion)
+      this.#value(value, 0)
+    } finally {
+      this.#forget()
     }
-    return copy
   }
 
   #begin(keepsSimple: boolean): void {
@@ -116,7 +121,6 @@ export class ValueEncoder {
     this.#unfinished = null
     this.#simple = null
     this.#shapes.tidy()
-    this.#out.begin()
   }
 
   /** What was encoded belongs to the caller: keep no hold of it. */
@@ -273,21 +277,22 @@ export class ValueEncoder {
       return
     }
     const sorted = shape.keys
-    if (depth > 0 || !this.#keepsSimple) {
-      for (let i = 0; i < sorted.length; i++) this.#value(this.#property(value, sorted[i]!, depth), depth + 1)
-      return
-    }
-    const values = new Array<unknown>(sorted.length)
+    if (depth === 0 && this.#keepsSimple) this.#simple = this.#copied(value, shape)
+    else for (let i = 0; i < sorted.length; i++) this.#value(this.#property(value, sorted[i]!, depth), depth + 1)
+  }
+
+  #copied(value: object, { keys, hasOddKey }: WriteShape): Record<string, unknown> | null {
+    const copy: Record<string, unknown> = {}
     let isSimple = true
-    for (let i = 0; i < sorted.length; i++) {
-      const field = this.#property(value, sorted[i]!, depth)
-      isSimple &&= typeof field !== 'object' || field === null
-      values[i] = field
-      this.#value(field, depth + 1)
+    for (let i = 0; i < keys.length; i++) {
+      const key = keys[i]!
+      const field = this.#property(value, key, 0)
+      if (typeof field === 'object' && field !== null) isSimple = false
+      else if (hasOddKey && needsDefine(key)) define(copy, key, field)
+      else if (isSimple) copy[key] = field
+      this.#value(field, 1)
     }
-    if (!isSimple) return
-    this.#simple = values
-    this.#simpleKeys = sorted
+    return isSimple ? copy : null
   }
 
   /** Writes which shape it has; null: it has none, and its keys are written with it. */

@@ -6,19 +6,21 @@ import { needsDefine, shapeBytesMax, shapeKeysMax } from './format.ts'
 import { malformed, ValueReader } from './reader.ts'
 import { ValueWriter } from './writer.ts'
 
-const slots = 256
+export const slots = 256
 const rememberedMax = 4096
 
 export interface WriteShape {
   readonly keys: readonly string[]
   /** The keys as they are written. */
   readonly block: Uint8Array
+  /** Some key must be defined, not assigned. */
+  readonly hasOddKey: boolean
   /** The value (by its running number) in which this shape was last written, and its number there. */
   message: number
   index: number
 }
 
-interface Layout {
+export interface Layout {
   /** Keys in the order in which an object had them. */
   readonly keys: readonly string[]
   readonly shape: WriteShape
@@ -57,13 +59,13 @@ export class WriteShapes {
     for (const key of keys) this.#writer.text(key)
     const block = this.#writer.finish()
     if (block.length > shapeBytesMax) return null
-    const shape: WriteShape = { keys, block, message: 0, index: 0 }
+    const shape: WriteShape = { keys, block, hasOddKey: keys.some(needsDefine), message: 0, index: 0 }
     this.#shapes.set(name, shape)
     return shape
   }
 }
 
-function layoutSlot(keys: readonly string[]): number {
+export function layoutSlot(keys: readonly string[]): number {
   const count = keys.length
   if (count === 0) return 0
   const first = keys[0]!
@@ -74,7 +76,7 @@ function layoutSlot(keys: readonly string[]): number {
   )
 }
 
-function sameKeys(a: readonly string[], b: readonly string[]): boolean {
+export function sameKeys(a: readonly string[], b: readonly string[]): boolean {
   if (a.length !== b.length) return false
   for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false
   return true

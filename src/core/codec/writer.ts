@@ -1,11 +1,13 @@
 // Where encoded values are written. Small values are handed out as views of a shared slab that is never written twice:
 // a typed array of its own costs more than encoding a small object does. Large ones get bytes of their own.
+// A packing writer writes many values behind one another (packer.ts), and hands all of them out where they lie.
 
 import { RepriseError } from '../errors.ts'
 import { tag, textTags } from './format.ts'
 
 const slabBytes = 32 * 1024
 const handOutBytesMax = slabBytes / 4
+const packingSlabBytes = 256 * 1024
 const scratchKeptBytes = 1024 * 1024
 const shortTextMax = 512
 /** Up to here a loop is faster than a call. */
@@ -22,15 +24,19 @@ export class ValueWriter {
   bytes: Uint8Array
   length = 0
   readonly #bytesMax: number
+  readonly #isPacking: boolean
   #view: DataView
   #start = 0
+  /** Where the value in hand begins, counted from the start: others may lie before it. */
+  #valueAt = 0
   #slab: Uint8Array
   #slabUsed = 0
   #scratch: Uint8Array | null = null
 
-  constructor(bytesMax: number) {
+  constructor(bytesMax: number, isPacking = false) {
     this.#bytesMax = bytesMax
-    this.#slab = new Uint8Array(slabBytes)
+    this.#isPacking = isPacking
+    this.#slab = new Uint8Array(isPacking ? packingSlabBytes : slabBytes)
     this.bytes = this.#slab
     this.#view = viewOf(this.#slab)
   }
@@ -39,7 +45,33 @@ export class ValueWriter {
   begin(): void {
     if (this.bytes !== this.#slab) this.#use(this.#slab)
     this.#start = this.#slabUsed
+    this.#valueAt = 0
     this.length = this.#slabUsed
+  }
+
+  /** Where what was begun starts. It moves when room is made. */
+  get start(): number {
+    return this.#start
+  }
+
+  /** The next value of several begins here. */
+  beginValue(): void {
+    this.#valueAt = this.length - this.#start
+  }
+
+  endValue(): void {
+    const size = this.length - this.#start - this.#valueAt
+    if (size > this.#bytesMax) throw this.#tooLarge(size)
+  }
+
+  /** The bytes of the value in hand: a view that is valid until the next write. */
+  get value(): Uint8Array {
+    return this.bytes.subarray(this.#start + this.#valueAt, this.length)
+  }
+
+  /** For a packing writer: what lies between start and length is the caller's from now on. */
+  handOut(): void {
+    if (this.bytes === this.#slab) this.#slabUsed = this.length
   }
 
   finish(): Uint8Array {
@@ -232,15 +264,27 @@ export class ValueWriter {
   #grow(count: number): void {
     const used = this.length - this.#start
     const needed = used + count
-    if (needed > this.#bytesMax + reserveSlack) throw this.#tooLarge(needed)
-    const scratch = this.#scratch
-    this.#scratch = null
-    const larger =
-      scratch && scratch.length >= needed ? scratch : new Uint8Array(Math.max(needed, this.bytes.length * 2, slabBytes))
+    if (needed - this.#valueAt > this.#bytesMax + reserveSlack) throw this.#tooLarge(needed - this.#valueAt)
+    const larger = this.#isPacking ? this.#packingRoom(needed) : this.#room(needed)
     larger.set(this.bytes.subarray(this.#start, this.length))
     this.#use(larger)
     this.#start = 0
     this.length = used
+  }
+
+  #room(needed: number): Uint8Array {
+    const scratch = this.#scratch
+    this.#scratch = null
+    if (scratch && scratch.length >= needed) return scratch
+    return new Uint8Array(Math.max(needed, this.bytes.length * 2, slabBytes))
+  }
+
+  /** What was written goes on in a new slab, or in bytes of its own where it is large. */
+  #packingRoom(needed: number): Uint8Array {
+    if (needed > packingSlabBytes / 2) return new Uint8Array(2 * needed)
+    this.#slab = new Uint8Array(packingSlabBytes)
+    this.#slabUsed = 0
+    return this.#slab
   }
 
   #use(bytes: Uint8Array): void {

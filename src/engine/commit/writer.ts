@@ -4,30 +4,18 @@
 
 import { assert } from '../../core/assert.ts'
 import type { Digest, TimelineId } from '../../core/coordinate.ts'
-import { appendOperation, nonceBytes, packEntries } from '../../core/entry-run.ts'
+import { appendOperation, makeRun, nonceBytes, packEntries } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { joinPacked, type PackedEntries, takeOut } from '../../core/packed-entries.ts'
 import type { Commit, EntryRun, Hash, Outcome, Refusal, Take } from '../../core/ports.ts'
+import type { Writable } from '../../core/writable.ts'
 import type { Entry } from '../entry.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
 import { sealEntry } from '../seal/entries.ts'
-import type { Sealer } from '../seal/seal.ts'
 import type { CommitSource, PreparedCommit } from './batches.ts'
+import { type Drafts, pickDrafts } from './drafts.ts'
 import { PreparedWrite } from './prepared-write.ts'
 import { refusalError } from './refusal-error.ts'
-
-/** An entry on its way in: encoded, not yet sealed, since sealing binds it to its place. */
-export interface Draft {
-  readonly type: string
-  readonly version: number
-  readonly time: number
-  readonly key: string | undefined
-  readonly partOf: string | undefined
-  readonly data: Uint8Array
-  /** That of an envelope that is neither compressed nor encrypted, so that one that needs no other is packed without a copy. */
-  readonly lead: typeof Sealer.bare
-  /** What decoding the data gives, for the fold. */
-  readonly value: unknown
-}
 
 /** What may go along with entries in one commit. */
 export type CommitExtras = Omit<Commit, 'operation' | 'guard' | 'run' | 'take' | 'branch'>
@@ -66,7 +54,7 @@ interface Taken {
 }
 
 interface Request {
-  readonly drafts: readonly Draft[]
+  readonly drafts: Drafts
   readonly along: CommitExtras | null
   readonly asker: Asker
   /** The sequence that it must follow, looked at when its turn comes: what was queued before it has moved the head by then. */
@@ -154,14 +142,14 @@ export class Writer implements CommitSource {
     return this.#broken
   }
 
-  write(drafts: readonly Draft[], along: CommitExtras | null, signal?: AbortSignal, expect?: number): Promise<Written> {
+  write(drafts: Drafts, along: CommitExtras | null, signal?: AbortSignal, expect?: number): Promise<Written> {
     return new Promise((resolve, reject) => this.ask(drafts, along, { resolve, reject }, signal, expect))
   }
 
   /** The same without a promise: the asker is called once the entries are durable, applied, and known to whoever watches. */
-  ask(drafts: readonly Draft[], along: CommitExtras | null, asker: Asker, signal?: AbortSignal, expect?: number): void {
+  ask(drafts: Drafts, along: CommitExtras | null, asker: Asker, signal?: AbortSignal, expect?: number): void {
     // Entries are sealed when their turn comes; whoever cannot seal them is told at once.
-    const unsealable = drafts.length > 0 ? this.#kernel.sealer.refusal : null
+    const unsealable = drafts.packed ? this.#kernel.sealer.refusal : null
     const refusal = this.#broken ?? this.#kernel.committer.userCode.refusal() ?? unsealable
     if (refusal) {
       asker.reject(refusal)
@@ -202,46 +190,47 @@ export class Writer implements CommitSource {
     this.#follower.begin()
     let taken: Taken[] = []
     // Those of the first request, which is mostly the only one, are not copied; those of more are put together.
-    let drafts: readonly Draft[] = none
     let entries: readonly Entry[] = none
-    let joined: { readonly drafts: Draft[]; readonly entries: Entry[] } | null = null
+    let joined: Entry[] | null = null
+    let packed: PackedEntries[] = []
     const along = this.#queue[0]!.along
     let bytes = 0
     while (this.#queue.length > 0) {
       const request = this.#queue[0]!
-      if (taken.length > 0 && (request.along || along || !this.#fits(drafts.length, bytes, request))) break
+      if (taken.length > 0 && (request.along || along || !this.#fits(entries.length, bytes, request))) break
       this.#queue.shift()
-      const fresh = this.#fresh(request.drafts, drafts)
-      const seq = this.#head.seq + drafts.length
+      const fresh = this.#fresh(request.drafts, entries)
+      const count = fresh.entries.length
+      const seq = this.#head.seq + entries.length
       // What is in history already was expected once, and is no conflict now.
-      if (request.expect !== undefined && request.expect !== seq && fresh.length > 0) {
+      if (request.expect !== undefined && request.expect !== seq && count > 0) {
         this.#reject(request, this.#unexpected(seq, request.expect))
         continue
       }
-      const offered = this.#offer(fresh, drafts.length)
-      if (offered instanceof Error) {
-        this.#reject(request, offered)
+      const refused = this.#offer(fresh.entries, seq + 1)
+      if (refused) {
+        this.#reject(request, refused)
         continue
       }
-      const given = { request, first: this.#head.seq + 1 + drafts.length, count: fresh.length }
+      const given = { request, first: seq + 1, count }
       // An array that is pushed to has room for 17: for the only request that is more than all else that is made for it.
       if (taken.length === 0) taken = [given]
       else taken.push(given)
-      for (const draft of fresh) bytes += draft.data.length
-      if (drafts.length === 0) {
-        drafts = fresh
-        entries = offered
-      } else {
-        joined ??= { drafts: [...drafts], entries: [...entries] }
-        for (const draft of fresh) joined.drafts.push(draft)
-        for (const entry of offered) joined.entries.push(entry)
-        drafts = joined.drafts
-        entries = joined.entries
+      if (fresh.packed) {
+        bytes += fresh.packed.end - fresh.packed.start
+        if (packed.length === 0) packed = [fresh.packed]
+        else packed.push(fresh.packed)
+      }
+      if (entries.length === 0) entries = fresh.entries
+      else {
+        joined ??= [...entries]
+        for (const entry of fresh.entries) joined.push(entry)
+        entries = joined
       }
       if (along) break
     }
     if (taken.length === 0) return null
-    return this.#prepare(taken, drafts, entries, along)
+    return this.#prepare(taken, packed, entries, along)
   }
 
   #unexpected(seq: number, expect: number): RepriseError {
@@ -249,36 +238,35 @@ export class Writer implements CommitSource {
     return new RepriseError('CONFLICT', `${timeline} is at ${seq}, not at ${expect}`, { timeline, seq, expect })
   }
 
-  #fits(count: number, bytes: number, request: Request): boolean {
+  #fits(count: number, bytes: number, { drafts: { entries, packed } }: Request): boolean {
     const { runEntries, runBytes } = this.#kernel.limits
-    let more = 0
-    for (const draft of request.drafts) more += draft.data.length
-    return count + request.drafts.length <= runEntries && bytes + more <= runBytes
+    const more = packed ? packed.end - packed.start : 0
+    return count + entries.length <= runEntries && bytes + more <= runBytes
   }
 
   /** Without those whose keys are in history already. */
-  #fresh(asked: readonly Draft[], drafts: readonly Draft[]): readonly Draft[] {
-    if (asked.every((draft) => draft.key === undefined)) return asked
-    return asked.filter(({ key, partOf = key }) => partOf === undefined || !this.#isKnown(partOf, drafts))
+  #fresh(asked: Drafts, entries: readonly Entry[]): Drafts {
+    const { keys } = asked
+    if (!keys) return asked
+    return pickDrafts(asked, (index) => keys[index] === undefined || !this.#isKnown(keys[index], entries))
   }
 
-  #isKnown(key: string, drafts: readonly Draft[]): boolean {
+  #isKnown(key: string, entries: readonly Entry[]): boolean {
     if (this.#kernel.planted.has('skip-dedupe')) return false
-    return this.#follower.hasKey(key, this.#kernel.hash) || drafts.some((draft) => draft.key === key)
+    return this.#follower.hasKey(key, this.#kernel.hash) || entries.some((entry) => entry.key === key)
   }
 
-  /** The entries as a replay would see them, offered to the follower, which may refuse them before they are written. */
-  #offer(drafts: readonly Draft[], offset: number): Entry[] | Error {
-    const { seq } = this.#head
+  /** The entries at their place, offered to the follower, which may refuse them before they are written. */
+  #offer(entries: readonly Writable<Entry>[], first: number): Error | null {
     const epoch = this.#nextEpoch
-    const timeline = this.#timeline
     try {
-      const first = seq + 1 + offset
-      const entries = drafts.map(({ type, version, time, key, value: data }, i): Entry => {
-        return { timeline, seq: first + i, epoch, type, version, time, key, data }
-      })
+      for (let i = 0; i < entries.length; i++) {
+        const entry = entries[i]!
+        entry.seq = first + i
+        entry.epoch = epoch
+      }
       this.#follower.prepare(entries)
-      return entries
+      return null
     } catch (error) {
       return error instanceof Error ? error : new RepriseError('FOLD_FAILED', String(error), {}, error)
     }
@@ -286,17 +274,17 @@ export class Writer implements CommitSource {
 
   #prepare(
     taken: readonly Taken[],
-    drafts: readonly Draft[],
+    packed: readonly PackedEntries[],
     entries: readonly Entry[],
     along: CommitExtras | null,
   ): PreparedCommit | null {
-    if (drafts.length === 0 && !along) {
+    if (entries.length === 0 && !along) {
       this.#follower.discard()
       this.#resolveAll(taken, undefined)
       if (this.#queue.length > 0) this.#kernel.committer.ready(this)
       return null
     }
-    const run = drafts.length > 0 ? this.#pack(drafts) : null
+    const run = entries.length > 0 ? this.#pack(packed, entries.length) : null
     const { seq, epoch, digest } = this.#head
     const guard = { timeline: this.#timeline, epoch, seq, digest }
     const take = this.#take
@@ -319,12 +307,18 @@ export class Writer implements CommitSource {
     return this.#head.epoch + (this.#take ? 1 : 0)
   }
 
-  #pack(drafts: readonly Draft[]): EntryRun {
+  #pack(parts: readonly PackedEntries[], count: number): EntryRun {
     const { hash, sealer, random } = this.#kernel
     const { seq, digest } = this.#head
-    const sealed = drafts.map((draft, i) => sealEntry(sealer, draft, digest, i, this.#compressAboveBytes))
     const nonce = this.#take && !this.#kernel.planted.has('no-nonce') ? random.bytes(nonceBytes) : null
-    return packEntries(hash, { before: digest, first: seq + 1, epoch: this.#nextEpoch, nonce }, sealed)
+    const place = { before: digest, first: seq + 1, epoch: this.#nextEpoch, nonce }
+    const aboveBytes = this.#compressAboveBytes
+    const isBare = parts.every(({ longest }) => sealer.isBare(longest, aboveBytes))
+    const packed = !isBare ? null : parts.length === 1 ? parts[0]! : joinPacked(parts)
+    if (packed) return makeRun(hash, place, packed, count)
+    const drafts = parts.flatMap(takeOut)
+    const sealed = drafts.map((draft, i) => sealEntry(sealer, draft, digest, i, aboveBytes))
+    return packEntries(hash, place, sealed)
   }
 
   /** @internal */
@@ -396,7 +390,7 @@ export class Writer implements CommitSource {
   #resolveAll(taken: readonly Taken[], sqlResult: unknown): void {
     for (const { request, first, count } of taken) {
       this.#kernel.committer.leave()
-      request.asker.resolve({ first, count, isDuplicate: request.drafts.length > 0 && count === 0, sqlResult })
+      request.asker.resolve({ first, count, isDuplicate: request.drafts.packed !== null && count === 0, sqlResult })
     }
   }
 

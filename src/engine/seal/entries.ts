@@ -29,7 +29,7 @@ export function sealEntry(
   aboveBytes?: number,
 ): EntryDraft {
   const { type, version, time, key, data } = entry
-  if (sealer.isBare(data, aboveBytes)) {
+  if (sealer.isBare(data.length, aboveBytes)) {
     return entry.lead === Sealer.bare ? entry : { type, version, time, key, lead: Sealer.bare, data }
   }
   // Only encryption looks at the context.

@@ -63,9 +63,9 @@ export class Sealer {
   /** The first byte of an envelope that is neither compressed nor encrypted: the rest of it is the plain bytes. */
   static readonly bare = 0
 
-  /** Would `seal` only put that byte before it? Then the caller may do so itself, without a copy. */
-  isBare(plain: Uint8Array, aboveBytes = this.#compressAboveBytes): boolean {
-    return this.#keys === null && !this.#refused && plain.length <= aboveBytes
+  /** Would `seal` only put that byte before so many? Then the caller may do so itself, without a copy. */
+  isBare(plainBytes: number, aboveBytes = this.#compressAboveBytes): boolean {
+    return this.#keys === null && !this.#refused && plainBytes <= aboveBytes
   }
 
   hasKey(id: string): boolean {
@@ -92,7 +92,7 @@ export class Sealer {
 
   /** For entry data, which the digest chain protects. @example sealer.seal(codec.encode(value), context) */
   seal(plain: Uint8Array, context: Uint8Array, aboveBytes = this.#compressAboveBytes): Uint8Array {
-    if (this.isBare(plain, aboveBytes)) return bare(plain)
+    if (this.isBare(plain.length, aboveBytes)) return bare(plain)
     return this.#seal(plain, context, 0, aboveBytes)
   }
 

@@ -127,7 +127,7 @@ const kinds = {
   STORE_READ_ONLY: { remedy: 'fix', hint: 'Reads and export work. Make the file writable to write again.' },
   STORE_MOVED: {
     remedy: 'stop',
-    hint: 'The file was moved, removed or replaced while it was open. Nothing was acknowledged. Restart whatever uses it.',
+    hint: 'The file was moved, removed or replaced while it was open. What was just written may be stored in that file: its outcome is unknown. Put the file back if it was moved, or restart whatever uses it; then open again: history tells what happened.',
   },
   STORE_DENIED: {
     remedy: 'fix',

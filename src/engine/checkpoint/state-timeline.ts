@@ -224,7 +224,10 @@ export class StateTimeline {
       this.#creation = null
       if (run) this.#head = { seq: outcome.seq, epoch, digest: run.digest }
     } catch (error) {
-      if (isReprise(error, 'FENCED', 'NOT_FOUND', 'OUTCOME_UNKNOWN') || (isReprise(error, 'CONFLICT') && run)) {
+      if (
+        isReprise(error, 'FENCED', 'NOT_FOUND', 'OUTCOME_UNKNOWN', 'STORE_MOVED') ||
+        (isReprise(error, 'CONFLICT') && run)
+      ) {
         this.#broken = error
       }
       throw error

@@ -5,7 +5,7 @@
 import { assert } from '../../core/assert.ts'
 import type { Digest, TimelineId } from '../../core/coordinate.ts'
 import { appendOperation, makeRun, nonceBytes, packEntries } from '../../core/entry-run.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import { joinPacked, type PackedEntries, takeOut } from '../../core/packed-entries.ts'
 import type { Commit, EntryRun, Hash, Outcome, Refusal, Take } from '../../core/ports.ts'
 import type { Writable } from '../../core/writable.ts'
@@ -399,7 +399,8 @@ export class Writer implements CommitSource {
     this.#isUnderWay = false
     this.#follower.discard()
     for (const { request } of taken) this.#reject(request, error)
-    if (error instanceof RepriseError && error.code === 'OUTCOME_UNKNOWN') this.break(error)
+    // It may be stored: this writer's picture may no longer be true.
+    if (isReprise(error, 'OUTCOME_UNKNOWN', 'STORE_MOVED')) this.break(error)
     else if (this.#queue.length > 0) this.#kernel.committer.ready(this)
   }
 

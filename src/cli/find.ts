@@ -75,7 +75,7 @@ export function idBeside(engine: Reprise, { timeline }: Head, given: string): st
  * What a person began to type: the one comparison that is not by whole segments. It never acts, it only finds. What was
  * rolled back is not meant, unless its own name was begun.
  */
-async function startingWith(engine: Reprise, text: string, limit: number): Promise<Head[]> {
+export async function startingWith(engine: Reprise, text: string, limit: number): Promise<Head[]> {
   const found: Head[] = []
   for (let after = text as TimelineId; ; ) {
     // Ids that start with a text follow it without a gap, in the order of ids.

@@ -39,6 +39,7 @@ it('prune, drill, ls and show reach only what was declared or named', async () =
   expect(await listed('save/a')).toEqual(['save/a'])
   expect(await listed('save')).toEqual(['save/a', 'save/ab'])
   expect(await listed('sav')).toEqual([])
+  expect((await cli(['ls', 'sav'], at)).stderr).toContain('matched by whole segments, and save/a only begins so')
   // What a person began to type finds the one timeline that starts like that; of two it asks which.
   expect((await cli(['show', 'save/ab'], at)).code).toBe(0)
   expect((await json<{ timeline: string }>(['show', 'save/a'], at)).value.timeline).toBe('save/a')

@@ -49,6 +49,7 @@ const wrong: Readonly<Record<string, unknown>> = {
   'misspelt housekeeping': { housekeeping: { evry: '1h' } },
   'misspelt expiry': { housekeeping: { expire: { archive: '1d' } } },
   'an expiry that is no duration': { housekeeping: { expire: { ended: { 'workflow/': 'never' } } } },
+  'an expiry by the beginning of a name': { housekeeping: { expire: { ended: { 'workflow/order/x': '30d' } } } },
   'a readOnly that is no boolean': { readOnly: 'yes' },
   'a redundancy that is no boolean': { redundancy: 'no' },
   'a misspelt option': { readonly: true },

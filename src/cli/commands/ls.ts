@@ -6,7 +6,7 @@ import { isOfStore } from '../../engine/kinds.ts'
 import { shownAttributes, shownHead } from '../../operations/heads.ts'
 import { type Command, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
-import { scopeOf } from '../find.ts'
+import { scopeOf, startingWith } from '../find.ts'
 import { relative } from '../format.ts'
 
 const ls: Command = async ({ engine, args, options, output }) => {
@@ -27,9 +27,13 @@ const ls: Command = async ({ engine, args, options, output }) => {
   })
   // What the store notes about itself is shown to those who ask for it: ls reprise/
   const heads = prefix === undefined ? listed.filter(({ timeline }) => !isOfStore(timeline)) : listed
+  const like = heads.length === 0 && prefix !== undefined ? await startingWith(engine, prefix, 1) : []
   const now = hostOf(engine).kernel.worker.now()
   output.result(heads.map(shownHead), () => {
-    if (heads.length === 0) return output.note('nothing there')
+    if (heads.length === 0) {
+      const hint = ': ids are matched by whole segments, and'
+      return output.note(`nothing there${like[0] ? `${hint} ${like[0].timeline} only begins so` : ''}`)
+    }
     output.table(
       ['TIMELINE', 'STATUS', 'SEQ', 'OWNER', 'CHANGED', 'ATTRIBUTES'],
       heads.map((head) => [

@@ -5,7 +5,7 @@
 
 import { fromHex, timelineId, toHex } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
-import { isReprise } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
 import type { Head } from '../../core/ports.ts'
 import type { Engine, Fold } from '../definition.ts'
@@ -38,8 +38,8 @@ export interface HousekeepingOptions {
   /** What has ended is deleted this long after it last changed. Nothing is, for what is left out. */
   readonly expire?: {
     /**
-     * Runs and jobs that completed, failed, were cancelled, terminated or finished, by the scope of their ids: {
-     * 'workflow/': '30d' }.
+     * Runs and jobs that completed, failed, were cancelled, terminated or finished, by the scope of their ids, which must end
+     * in a slash: { 'workflow/': '30d' }. Ids are matched by whole segments.
      */
     readonly ended?: Readonly<Record<string, Duration>>
     /** What rollbacks left behind. */
@@ -126,9 +126,19 @@ export function checkHousekeeping(options: HousekeepingOptions): void {
   checkOptions('housekeeping', options, known)
   checkOptions('housekeeping.expire', options.expire, knownExpire)
   if (options.every !== undefined) toMs(options.every, 'housekeeping.every')
-  for (const each of Object.values(options.expire?.ended ?? {})) toMs(each, 'housekeeping.expire.ended')
+  for (const [scope, age] of Object.entries(options.expire?.ended ?? {})) {
+    toMs(age, 'housekeeping.expire.ended')
+    if (scope !== '' && !scope.endsWith('/')) throw notWhole(scope)
+  }
   if (options.expire?.archives !== undefined) toMs(options.expire.archives, 'housekeeping.expire.archives')
   if (options.drill) toMs(options.drill, 'housekeeping.drill')
+}
+
+/** Whoever takes it for the beginning of an id would wait for an expiry that never comes. */
+function notWhole(scope: string): RepriseError {
+  const why = 'ids are matched by whole segments, and the beginning of a name matches nothing'
+  const what = `housekeeping.expire.ended must name scopes that end in a slash, as '${scope}/' (got '${scope}'): ${why}`
+  return new RepriseError('INVALID_ARGUMENT', what, { scope })
 }
 
 /** Offers to do it from now on, until the engine closes. @example keepHouse(rp, { expire: { archives: '30d' } }) */

@@ -42,7 +42,7 @@ export interface BatchKeeper {
 const turnMs = 4
 const turnBatches = 64
 /** A batch is not cut smaller than this: its transaction and its way to the store have to be worth it. */
-const cutCommits = 32
+const cutCommits = 64
 
 export class Batches {
   readonly #keeper: BatchKeeper

@@ -132,7 +132,7 @@ test('the last to send, held back until the others have sent, is not forgotten',
       return commits.map(() => ({ ok: true, epoch: 0, seq: 0, isDuplicate: false }))
     },
   })
-  const sent = Array.from({ length: 33 }, (_, i) =>
+  const sent = Array.from({ length: 65 }, (_, i) =>
     committer.submit({
       operation: asOperation(`o${i}`),
       guard: null,
@@ -140,7 +140,7 @@ test('the last to send, held back until the others have sent, is not forgotten',
     }),
   )
   await Promise.all([...sent, committer.drain()])
-  expect(sizes).toEqual([32, 1])
+  expect(sizes).toEqual([64, 1])
 })
 
 test('databases do not wait for each other: each has batches of its own, as many as lanes', async () => {

@@ -136,6 +136,8 @@ END $$;
 -- come in one value (of each: the digest before it, its own, the run): arrays of bytea are slow to parse. Heads are locked by one scan of their key, in a statement
 -- of their own: the next one sees what the locks' last holders wrote. Runs are looked up row by row (LATERAL, LIMIT): left
 -- to itself, the planner compares each with each while the table is small, and keeps doing so.
+-- Numbers are taken from their arrays one by one: each array that is unnested is written to a store of rows first. Text and bytes are
+-- not, since to find one of them takes a walk over all before it. p_operations: null where the digests tell all of them.
 -- p_made: of those that are made here, what their rows hold. p_set: of those that change more than their history, what; those
 -- that change to the same are one statement.
 -- Neither writes seq, digest or operation: the run above says them.
@@ -185,13 +187,12 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'RP002', MESSAGE = 'a head is not what was expected';
   END IF;
   INSERT INTO ${s}.run (tid, last, first, pos, written_at, ns, digest, operation, bytes)
-  SELECT p.tid, p.seq + p.count, p.seq + 1, greatest(p.pos, r.pos), v_now, p_ns,
-    substr(p_bytes, p.start + 32, 32), p.operation, substr(p_bytes, p.start + 64, p.size)
-  FROM unnest(v_tids, v_seqs, v_digests, v_poss, p_operations, p_seqs, p_befores, p_counts, p_numbers, p_starts, p_sizes)
-    AS p(tid, head, digest, pos, operation, seq, before, count, number, start, size)
-  LEFT JOIN LATERAL (SELECT last, digest, pos FROM ${s}.run WHERE tid = p.tid AND first = p.before LIMIT 1) r ON true
-  WHERE (p.seq = p.head AND p.digest = substr(p_bytes, p.start, 32))
-    OR (p.seq = r.last AND r.digest = substr(p_bytes, p.start, 32)) ORDER BY p.number;
+  SELECT v_tids[p.n], p_seqs[p.n] + p_counts[p.n], p_seqs[p.n] + 1, greatest(v_poss[p.n], r.pos), v_now, p_ns,
+    substr(p_bytes, p_starts[p.n] + 32, 32), p.operation, substr(p_bytes, p_starts[p.n] + 64, p_sizes[p.n])
+  FROM ROWS FROM (generate_series(1, cardinality(p_ids)), unnest(p_operations), unnest(v_digests)) AS p(n, operation, digest)
+  LEFT JOIN LATERAL (SELECT last, digest, pos FROM ${s}.run WHERE tid = v_tids[p.n] AND first = p_befores[p.n] LIMIT 1) r ON true
+  WHERE (p_seqs[p.n] = r.last AND r.digest = substr(p_bytes, p_starts[p.n], 32))
+    OR (p_seqs[p.n] = v_seqs[p.n] AND p.digest = substr(p_bytes, p_starts[p.n], 32)) ORDER BY p_numbers[p.n];
   GET DIAGNOSTICS v_count = ROW_COUNT;
   IF v_count < cardinality(p_ids) THEN
     RAISE EXCEPTION USING ERRCODE = 'RP002', MESSAGE = 'an append does not fit';

@@ -61,7 +61,7 @@ import { timelinesQuery } from './timelines.ts'
 import { Together } from './together.ts'
 import { queryUser } from './user-query.ts'
 import { beat, listWorkers, retire, tidy } from './workers.ts'
-import { LastRuns } from './write.ts'
+import { type CommitPort, LastRuns } from './write.ts'
 
 export interface StoreParts {
   readonly connections: Connections
@@ -91,7 +91,7 @@ export class PostgresStore implements Store {
   readonly #location: string
   readonly #isRelaxed: boolean
   #notDurable: RepriseError | null = null
-  readonly #lastRuns = new LastRuns(lastRunsMax)
+  readonly #port: CommitPort
   readonly #reads: Together<Reading, EntryRun[]>
   readonly #catalogs: Together<TimelineId, ManifestRecord[]>
 
@@ -104,6 +104,7 @@ export class PostgresStore implements Store {
     this.#s = schema
     this.#ns = namespace
     this.#location = location
+    this.#port = { connections, schema, namespace, lastRuns: new LastRuns(lastRunsMax) }
     this.blobs = postgresBlobs(connections, schema, namespace)
     this.#reads = new Together((asked) => readHistories(connections, schema, namespace, asked))
     this.#catalogs = new Together((asked) => readCatalogs(connections, schema, namespace, asked))
@@ -112,24 +113,27 @@ export class PostgresStore implements Store {
   async commit(commits: readonly Commit[]): Promise<Outcome[]> {
     this.#connections.checkOpen()
     if (this.#notDurable) throw this.#notDurable
-    for (const commit of commits) checkCommit(commit)
-    const port = {
-      connections: this.#connections,
-      schema: this.#s,
-      namespace: this.#ns,
-      lastRuns: this.#lastRuns,
+    let hasSql = false
+    for (const commit of commits) {
+      checkCommit(commit)
+      hasSql ||= commit.userSql !== undefined
     }
+    const outcomes = hasSql ? await this.#commitWithSql(commits) : await commitBatch(this.#port, commits)
+    if (outcomes.some((outcome) => outcome.ok && !outcome.isDuplicate)) {
+      this.#bell.ring(commits.some(mayMakeDue))
+    }
+    return outcomes
+  }
+
+  /** Commits between two commits with SQL share a transaction; the user's SQL has one of its own. */
+  async #commitWithSql(commits: readonly Commit[]): Promise<Outcome[]> {
     const outcomes: Outcome[] = []
-    // Commits between two commits with SQL share a transaction; the user's SQL has one of its own.
     for (let start = 0; start < commits.length; ) {
       const withSql = commits.findIndex((commit, index) => index >= start && commit.userSql)
       const end = withSql === -1 ? commits.length : withSql
-      outcomes.push(...(await commitBatch(port, commits.slice(start, end))))
-      if (withSql !== -1) outcomes.push(await commitWithSql(port, commits[withSql]!, (ids) => this.head(ids)))
+      outcomes.push(...(await commitBatch(this.#port, commits.slice(start, end))))
+      if (withSql !== -1) outcomes.push(await commitWithSql(this.#port, commits[withSql]!, (ids) => this.head(ids)))
       start = end + 1
-    }
-    if (outcomes.some((outcome) => outcome.ok && !outcome.isDuplicate)) {
-      this.#bell.ring(commits.some(mayMakeDue))
     }
     return outcomes
   }

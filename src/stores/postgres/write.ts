@@ -131,31 +131,51 @@ async function writeMany(
   writes: readonly Write[],
 ): Promise<boolean> {
   const numbers = sortedById(writes)
-  const sorted = numbers.map((number) => writes[number]!)
   const pieces: Uint8Array[] = []
-  const starts: number[] = []
   const made: unknown[] = []
   const set = new Map<string, number[]>()
+  const ids: string[] = []
+  const operations: (string | null)[] = []
+  let hasOperation = false
+  // Arrays in PostgreSQL's own writing, which is quicker than the driver's, and written in one go.
+  let epochs = ''
+  let seqs = ''
+  let befores = ''
+  let counts = ''
+  let starts = ''
+  let sizes = ''
   let start = 1
-  for (const [index, commit] of sorted.entries()) {
-    const { guard, run } = commit
+  let comma = ''
+  for (const number of numbers) {
+    const commit = writes[number]!
+    const { guard, run, take } = commit
+    const operation = operationOf(commit)
+    ids.push(guard.timeline)
+    operations.push(operation)
+    hasOperation ||= operation !== null
     pieces.push(guard.digest, run.digest, run.bytes)
-    starts.push(start)
+    epochs += `${comma}${take ? 1 : guard.epoch}`
+    seqs += `${comma}${guard.seq}`
+    befores += `${comma}${lastRuns.before(guard.timeline, guard.seq)}`
+    counts += `${comma}${run.count}`
+    starts += `${comma}${start}`
+    sizes += `${comma}${run.bytes.length}`
+    comma = ','
     start += guard.digest.length + run.digest.length + run.bytes.length
-    if (commit.take) made.push(encodeMade(commit))
-    else if (!hasOnly(commit, appendFields)) push(set, JSON.stringify(encodeFields(commit)), index + 1)
+    if (take) made.push(encodeMade(commit))
+    else if (!hasOnly(commit, appendFields)) push(set, JSON.stringify(encodeFields(commit)), ids.length)
   }
   const isDone = await connections.call(functionName(schema, 'write_many'), [
     String(namespace),
-    arrayOfTexts(sorted.map(({ guard }) => guard.timeline)),
-    arrayOfTexts(sorted.map(operationOf)),
-    arrayOf(sorted.map(({ guard, take }) => (take ? 1 : guard.epoch))),
-    arrayOf(sorted.map(({ guard }) => guard.seq)),
-    arrayOf(sorted.map(({ guard }) => lastRuns.before(guard.timeline, guard.seq))),
-    arrayOf(sorted.map(({ run }) => run.count)),
-    arrayOf(numbers),
-    arrayOf(starts),
-    arrayOf(sorted.map(({ run }) => run.bytes.length)),
+    arrayOfTexts(ids),
+    hasOperation ? arrayOfTexts(operations) : null,
+    `{${epochs}}`,
+    `{${seqs}}`,
+    `{${befores}}`,
+    `{${counts}}`,
+    `{${numbers}}`,
+    `{${starts}}`,
+    `{${sizes}}`,
     Buffer.concat(pieces, start - 1),
     made.length > 0 ? JSON.stringify(made) : null,
     set.size > 0 ? encodeSet(set) : null,
@@ -198,11 +218,6 @@ function sortedById(writes: readonly Write[]): number[] {
 /** Null: the database can tell it from the digest. */
 function operationOf({ operation, run }: Write): string | null {
   return isAppendOperation(operation, run.digest) ? null : escapeText(operation)
-}
-
-/** Arrays in PostgreSQL's own writing, which is quicker than the driver's. */
-function arrayOf(values: readonly number[]): string {
-  return `{${values.join(',')}}`
 }
 
 function asBuffer(bytes: Uint8Array): Buffer {

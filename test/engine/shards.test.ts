@@ -46,14 +46,53 @@ describe('a set of shards', () => {
       const names = ['a.db', 'b.db', 'c.db']
       await visit(shardsUrl(names.map(file)))
       const instead = names.map((name, i) => file(i === lost ? 'typo.db' : name))
-      const message = expect.stringContaining(`shard ${lost} is missing, and ${file('typo.db')} in its place is empty`)
+      const missing = expect.stringMatching(
+        `shard ${lost} of [-0-9a-f]+ is missing, and .*typo.db in its place is empty`,
+      )
       for (const order of [instead, instead.toReversed()]) {
-        await expect(visit(shardsUrl(order))).rejects.toMatchObject({ code: 'SHARDS_DIFFER', message })
+        for (const readOnly of [false, true]) {
+          const differ = { code: 'SHARDS_DIFFER', message: missing }
+          await expect(visit(shardsUrl(order), { readOnly })).rejects.toMatchObject(differ)
+        }
       }
       expect(readdirSync(directory).filter((name) => name.startsWith('typo'))).toEqual([])
       await visit(shardsUrl(names.map(file)))
     })
   }
+
+  it('says that there is no store where none of its shards is one, to whoever only reads', async () => {
+    const set = shardsUrl([file('a.db'), file('b.db')])
+    await expect(visit(set, { readOnly: true })).rejects.toMatchObject({ code: 'NOT_FOUND' })
+  })
+
+  it('refuses an empty database that comes back in the place of a shard', async () => {
+    const stores = [0, 1, 2].map(() => openMemory({ namespace: 'n', hash: sha256, world: createWorld() }))
+    let second = stores[1]!
+    let isAway = false
+    const unreachable = () => new RepriseError('STORE_UNREACHABLE', 'connection refused')
+    const switched = new Proxy(stores[1]!, {
+      get(_, name) {
+        const member: unknown = Reflect.get(second, name, second)
+        if (typeof member !== 'function') return member
+        return (...args: unknown[]) => (isAway ? Promise.reject(unreachable()) : member.apply(second, args))
+      },
+    })
+    const store = await openSharded(
+      [stores[0]!, switched].map((each, i) => ({ name: `s${i}`, open: async () => each })),
+    )
+    await store.timelines({ limit: 1 })
+    isAway = true
+    await expect(store.timelines({ limit: 1 })).rejects.toMatchObject({ code: 'STORE_UNREACHABLE' })
+    second = stores[2]!
+    isAway = false
+    const message = expect.stringContaining('s1, which was away, should be shard 1 of')
+    const differs = expect.objectContaining({ code: 'SHARDS_DIFFER', message })
+    const answer = async () => await store.timelines({ limit: 1 }).catch((error: unknown) => error)
+    await expect.poll(answer, { timeout: 20_000 }).toEqual(differs)
+    second = stores[1]!
+    await expect.poll(answer, { timeout: 20_000 }).toEqual([])
+    await store.close()
+  })
 
   it('is finished by the next who opens it, wherever its making broke off', async () => {
     // Two commits number each shard, then one on each says that the set is whole.

@@ -2,7 +2,7 @@
 
 import { randomUUID } from 'node:crypto'
 import type { OperationId } from '../../core/coordinate.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Store } from '../../core/ports.ts'
 import { refuseWrites } from '../../core/read-only.ts'
 import type { Membership } from '../../core/shards.ts'
@@ -33,17 +33,29 @@ export async function openSharded(sources: readonly ShardSource[], options: Shar
   }
   const newOperation = () => `shards ${randomUUID()}` as OperationId
   const given = sources.map(({ name, open }, i) => new Shard(i, name, open, options.timers))
+  // Not a store at all, and only to be read: it may stand in the place of a shard, which is the better thing to say.
+  const unread: unknown[] = []
   // One that would be made by a look is looked at as empty: what is refused leaves nothing behind.
   const look = async (shard: Shard, i: number) => {
-    return !options.readOnly && sources[i]!.exists?.() === false ? null : await lookAt(shard)
+    if (!options.readOnly && sources[i]!.exists?.() === false) return null
+    try {
+      return await lookAt(shard)
+    } catch (error) {
+      if (!options.readOnly || !isReprise(error, 'NOT_FOUND')) throw error
+      unread.push(error)
+      return null
+    }
   }
   try {
     let members = await Promise.all(given.map(look))
     // Somebody may have made the set between two looks. The mark comes last: whoever saw it now sees every number.
     if (lacksShard(members)) {
+      unread.length = 0
       members = await Promise.all(given.map((shard, i) => (members[i] === null ? look(shard, i) : members[i]!)))
     }
     const shards = await settle(sources, given, members, options.readOnly ?? false, newOperation)
+    const [unmade] = unread
+    if (unmade) throw unmade
     const known = members.filter((member): member is Membership => member !== null && member !== 'away')
     const first = Math.min(shards.length, ...known.map((member) => member.first))
     const isOpen = known.every((member) => member.count === shards.length)
@@ -108,7 +120,9 @@ async function settle(
     }
   }
   for (const [index, at] of order.entries()) {
-    if (members[at] === 'away') given[at]!.checked((store) => refuseOther(store, { set, index, name: given[at]!.name }))
+    const shard = given[at]!
+    shard.checked((store) => refuseOther(store, { set, index, name: shard.name }))
+    if (members[at] === 'away') shard.startAway()
   }
   return order.map((at, index) => given[at]!.numbered(index))
 }

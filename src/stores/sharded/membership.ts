@@ -119,7 +119,9 @@ export function refuseStranger(members: readonly (Membership | null | 'away')[],
   const numbers = members.map((member) => (member === null || member === 'away' ? -1 : member.index))
   const missing = members.flatMap((_, index) => (numbers.includes(index) ? [] : [index]))
   const name = names[members.indexOf(null)]
-  throw differ(`shard ${missing.join(' or ')} is missing, and ${name} in its place is empty or another database`)
+  const { set } = members.find((member) => member !== null && member !== 'away') as Membership
+  const place = `shard ${missing.join(' or ')} of ${set}`
+  throw differ(`${place} is missing, and ${name} in its place is empty or another database: ${cure}`)
 }
 
 /** The number of one that was away was taken from what was left: once it is back, it must have that. Throws SHARDS_DIFFER. */
@@ -130,8 +132,10 @@ export async function refuseOther(
   const member = await membershipOf(store)
   if (member?.set === set && member.index === index) return
   const found = member === null ? 'belongs to no set' : `is shard ${member.index} of ${member.set}`
-  throw differ(`${name}, which was away, should be shard ${index} of ${set}, and ${found}`)
+  throw differ(`${name}, which was away, should be shard ${index} of ${set}, and ${found}: ${cure}`)
 }
+
+const cure = 'give the address of the database that holds that shard, or restore a backup of it there'
 
 export function differ(what: string): RepriseError {
   return new RepriseError('SHARDS_DIFFER', `these shards do not fit together: ${what}`, {})

@@ -91,3 +91,27 @@ describe('connections of a process', () => {
     }
   })
 })
+
+describe('a set of shards on PostgreSQL', () => {
+  it('refuses an empty schema in the place of a shard, also to whoever only reads', async () => {
+    const names = [newSchemaName(), newSchemaName(), newSchemaName()]
+    const at = (name: string) => `${url}?schema=${name}`
+    const [first, second, empty] = names as [string, string, string]
+    try {
+      await (await open({ shards: [at(first), at(second)], housekeeping: false })).close()
+      const missing = expect.stringMatching(
+        /shard [01] of [-0-9a-f]+ is missing, and .* is empty or another database: give/,
+      )
+      for (const shards of [
+        [at(first), at(empty)],
+        [at(empty), at(second)],
+      ]) {
+        const differs = { code: 'SHARDS_DIFFER', message: missing }
+        await expect(open({ shards, readOnly: true })).rejects.toMatchObject(differs)
+        await expect(open({ shards })).rejects.toMatchObject(differs)
+      }
+    } finally {
+      for (const name of names) await dropSchema(url, name)
+    }
+  })
+})

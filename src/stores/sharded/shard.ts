@@ -53,9 +53,13 @@ export class Shard {
     return this
   }
 
-  /** Nothing is asked of it before this was looked at, once it is back. */
+  /** Nothing is asked of it before this was looked at, whenever it is back. */
   checked(check: (store: Store) => Promise<void>): void {
     this.#check = check
+  }
+
+  /** It did not answer when the set was opened. */
+  startAway(): void {
     this.#goAway(new Error('it was away'))
   }
 
@@ -190,10 +194,8 @@ export class Shard {
   async #probe(): Promise<void> {
     try {
       const store = this.#store ?? (await this.#opened())
-      await this.#check?.(store)
-      await store.head([mapTimeline])
+      await (this.#check ? this.#check(store) : store.head([mapTimeline]))
       for (const call of this.#beforeBack) await call(store)
-      this.#check = null
     } catch (error) {
       if (this.#away) this.#away.error = error
       this.#probeIn(probeMs)

@@ -2,6 +2,7 @@
 // that throws never disturbs the work.
 
 import type { Coordinate } from '../core/coordinate.ts'
+import { isReprise } from '../core/errors.ts'
 import type { RecoveryReport } from './recovery/report.ts'
 
 export interface EngineEvents {
@@ -109,6 +110,7 @@ export type Listener<Name extends EventName> = (event: EngineEvents[Name]) => vo
 
 export class Events {
   readonly #listeners = new Map<EventName, Set<Listener<EventName>>>()
+  #isClosing = false
 
   /** @example const off = rp.events.on('fenced', ({ timeline }) => console.warn(timeline)) */
   on<Name extends EventName>(name: Name, listener: Listener<Name>): () => void {
@@ -121,7 +123,7 @@ export class Events {
   /** @internal */
   emit<Name extends EventName>(name: Name, event: EngineEvents[Name]): void {
     const set = this.#listeners.get(name)
-    if (!set) return
+    if (!set || (this.#isClosing && isOfClosing(name, event))) return
     for (const listener of set) {
       try {
         listener(event)
@@ -134,4 +136,13 @@ export class Events {
   has(name: EventName): boolean {
     return (this.#listeners.get(name)?.size ?? 0) > 0
   }
+
+  /** The engine is being closed: that something finds it closed is no problem. @internal */
+  closing(): void {
+    this.#isClosing = true
+  }
+}
+
+function isOfClosing(name: EventName, event: EngineEvents[EventName]): boolean {
+  return name === 'problem' && isReprise((event as EngineEvents['problem']).error, 'CLOSED')
 }

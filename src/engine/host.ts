@@ -321,6 +321,7 @@ export class Host implements Engine, LayerHost {
   }
 
   async #close(graceMs: number | null): Promise<void> {
+    this.kernel.events.closing()
     await Promise.allSettled([...this.#closing].map((call) => call(graceMs)))
     await this.dispatcher.stop()
     await this.#openTimelines.shut()

@@ -58,6 +58,8 @@ export function reportOf(row: Pick<WorkerRow, 'info'>): WorkerReport {
   return { underWay: read('under way'), failing: read('failing') }
 }
 
+/** A heartbeat that failed is tried again after this part of the lease. */
+const beatsAgain = 30
 /** Between the first look that misses a worker and the one that is believed. */
 const recheckMs = 400
 /** A worker whose lease ran out so long ago is dead, or comes back under a new identity. */
@@ -78,6 +80,7 @@ export class Worker {
   #cancelBeat: (() => void) | null = null
   #isClosed = false
   #recheck: Promise<WorkerId[]> | null = null
+  #toldMissedAt = Number.NEGATIVE_INFINITY
   // Database time minus our monotonic clock, so that a wrong wall clock on this machine does no harm.
   #offsetMs: number | null = null
   #leastOffsetMs: number | null = null
@@ -301,16 +304,23 @@ export class Worker {
     events.emit('worker-renewed', { worker: this.#id })
   }
 
-  #scheduleBeat(): void {
+  #scheduleBeat(afterMs = this.#options.leaseMs / 3): void {
     if (this.#isClosed) return
-    const { clock, leaseMs, events } = this.#options
     this.#cancelBeat?.()
-    this.#cancelBeat = clock.after(leaseMs / 3, () => {
-      this.#beat().catch((error) => {
-        events.emit('problem', { where: 'heartbeat', error })
-        this.#scheduleBeat()
-      })
+    this.#cancelBeat = this.#options.clock.after(afterMs, () => {
+      this.#beat().catch((error) => this.#missed(error))
     })
+  }
+
+  /** It may have waited for the store for most of its lease: the next one must not wait for its turn. */
+  #missed(error: unknown): void {
+    const { clock, leaseMs, events } = this.#options
+    const isNews = clock.elapsed() - this.#toldMissedAt >= leaseMs / 3
+    if (isNews) {
+      this.#toldMissedAt = clock.elapsed()
+      events.emit('problem', { where: 'heartbeat', error })
+    }
+    this.#scheduleBeat(leaseMs / beatsAgain)
   }
 
   #newId(): WorkerId {

@@ -22,12 +22,12 @@ UPDATE ${s}.timeline t SET pos_base = n.pos_base FROM ${s}.namespace n WHERE n.i
     `CREATE INDEX timeline_orphan ON ${s}.timeline (ns, base_id) WHERE base_tid IS NULL AND base_id IS NOT NULL;`,
   // Functions, and up to when chunks may be swept.
   5: (s) => `ALTER TABLE ${s}.namespace ADD COLUMN sweep_mark double precision NOT NULL DEFAULT 0;`,
-  // Functions, what is due in the order in which it is claimed, and the timelines of a status.
-  6: (s) => `DROP INDEX ${s}.timeline_wakeup; DROP INDEX ${s}.timeline_mail; ${orderIndexes(s)}`,
+  // Functions, what is due in the order in which it is claimed, and the timelines of a status (8 makes that one).
+  6: (s) => `DROP INDEX ${s}.timeline_wakeup; DROP INDEX ${s}.timeline_mail; ${dueIndex(s)}`,
   // Functions, workers in the order in which they were retired, and vacuums that come earlier.
   7: (s) => retiredIndex(s) + vacuumSettings(s),
-  // Functions only.
-  8: () => '',
+  // Functions, and an index of statuses that is used only for them.
+  8: (s) => `DROP INDEX IF EXISTS ${s}.timeline_status; ${statusIndex(s)}`,
 }
 
 /** Since when it is due; mail counts as always. */
@@ -37,10 +37,18 @@ export const dueSince = (t: string) => `(CASE WHEN ${t}.mail > 0 THEN 0 ELSE ${t
 export const isFree = (t: string) =>
   `(${t}.owner IS NULL AND NOT ${t}.is_stub AND ${t}.queue IS NOT NULL AND (${t}.mail > 0 OR ${t}.wakeup IS NOT NULL))`
 
-function orderIndexes(s: string): string {
-  return `
-CREATE INDEX timeline_due ON ${s}.timeline (ns, queue, priority DESC, ${dueSince('timeline')}, id) WHERE ${isFree('timeline')};
-CREATE INDEX timeline_status ON ${s}.timeline (ns, status, id);`
+function dueIndex(s: string): string {
+  return `CREATE INDEX timeline_due ON ${s}.timeline (ns, queue, priority DESC, ${dueSince('timeline')}, id) WHERE ${isFree('timeline')};`
+}
+
+/**
+ * True of every row, and said only by who asks for a status. Else the planner takes this index to look up ids, too, while a table
+ * is small: it reads one page then, and all of them later, since plans are kept.
+ */
+export const hasStatus = (t: string) => `${t}.status >= ''`
+
+function statusIndex(s: string): string {
+  return `CREATE INDEX timeline_status ON ${s}.timeline (ns, status, id) WHERE ${hasStatus('timeline')};`
 }
 
 function retiredIndex(s: string): string {
@@ -118,7 +126,8 @@ CREATE TABLE ${s}.timeline (
 CREATE INDEX timeline_base ON ${s}.timeline (base_tid) WHERE base_tid IS NOT NULL;
 CREATE INDEX timeline_orphan ON ${s}.timeline (ns, base_id) WHERE base_tid IS NULL AND base_id IS NOT NULL;
 CREATE INDEX timeline_owner ON ${s}.timeline (ns, owner) WHERE owner IS NOT NULL;
-${orderIndexes(s)}
+${dueIndex(s)}
+${statusIndex(s)}
 CREATE INDEX timeline_attributes ON ${s}.timeline USING gin (attributes jsonb_path_ops);
 
 -- The key is what keeps history from forking: after one sequence only one run can begin.

@@ -6,6 +6,7 @@ import { feedStart, type TimelineQuery } from '../../core/ports.ts'
 import { rangeOf } from '../../core/scope.ts'
 import { headColumns, headTables } from './rows.ts'
 import { withinSql } from './scope.ts'
+import { hasStatus } from './tables.ts'
 import { escapeAttributes, escapeText, isStorable } from './text.ts'
 
 export interface BuiltQuery {
@@ -36,7 +37,7 @@ export function timelinesQuery(s: string, ns: number, query: TimelineQuery): Bui
     where((p) => `t.id >= ${p}`, from)
     if (to !== null) where((p) => `t.id < ${p}`, to)
   }
-  if (query.status !== undefined) where((p) => `t.status = ${p}`, escapeText(query.status))
+  if (query.status !== undefined) where((p) => `t.status = ${p} AND ${hasStatus('t')}`, escapeText(query.status))
   if (query.queue !== undefined) where((p) => `t.queue = ${p}`, escapeText(query.queue))
   if (query.owner !== undefined) {
     where(

@@ -165,6 +165,19 @@ describe('commits with a run', () => {
     expect(await everything(short)).toEqual(await everything(general))
   })
 
+  it('find their heads by the index of ids, also where the plan is made for a small table', async () => {
+    await openStore('small')
+    const rows = `INSERT INTO "${schema}".timeline (ns, id, pos_base, created_at, updated_at)
+      SELECT n.id, 'small/' || i, 0, 0, 0 FROM "${schema}".namespace n, generate_series(1, 200) i WHERE n.name = 'small'`
+    await query(shared, rows)
+    const steady = `${shared}${shared.includes('?') ? '&' : '?'}options=-c%20enable_seqscan=off%20-c%20enable_bitmapscan=off`
+    for (const which of [`= 'small/7'`, `= ANY (ARRAY(SELECT 'small/' || i FROM generate_series(1, 9) i))`]) {
+      const look = `SELECT tid FROM "${schema}".timeline WHERE ns = 1 AND id ${which} AND NOT is_stub FOR NO KEY UPDATE`
+      const plan = await query(steady, `EXPLAIN ${look}`)
+      expect(plan.map((line) => line['QUERY PLAN']).join('\n')).toContain('timeline_ns_id_key')
+    }
+  })
+
   it('that make a timeline and end it do not take the general way', async () => {
     const store = await openStore('ends')
     const create = { digest: originDigest(hash, asTimeline('e/a')) }

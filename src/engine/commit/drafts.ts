@@ -26,7 +26,7 @@ export class DraftMaker {
   readonly #timeline: TimelineId
   readonly #upcasters: Fold<unknown>['upcasters']
   /** Was found to be well-formed: mostly the next one has it as well. */
-  #typeSeen = ''
+  #typeSeen: string | null = null
 
   constructor(kernel: Kernel, timeline: TimelineId, upcasters: Fold<unknown>['upcasters']) {
     this.#kernel = kernel

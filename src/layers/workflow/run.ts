@@ -270,7 +270,17 @@ export class WorkflowRun<Output = unknown> {
 
   async #mail(kind: string, data: unknown, key?: string): Promise<string> {
     await this.refuseEnded()
-    return await this.#host.send(this.timeline, kind, data, key)
+    const id = await this.#host.send(this.timeline, kind, data, key)
+    await this.#refuseLate(id)
+    return id
+  }
+
+  /** The end of a run is refused beside unread mail, so what an ended run has not read was sent after its end. */
+  async #refuseLate(id: string): Promise<void> {
+    const head = await this.#host.engine.head(this.timeline)
+    if (!head || head.mail === 0 || !endings.has(head.status)) return
+    const { messages } = await this.#host.kernel.store.inbox(head.timeline, head.mail)
+    if (messages.some((message) => message.id === id)) throw await this.#view.endedError()
   }
 
   /** @internal A run that is not there yet may be on its way: its mail waits for it. */

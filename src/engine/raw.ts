@@ -340,17 +340,26 @@ function writeOptions({ signal, expect }: AppendOptions): WriteOptions | undefin
 
 /** As `write`, with one promise instead of two: what nearly every append is. */
 function appendPlainly(open: Pick<OpenTimeline<unknown>, 'ask'>, list: readonly NewEntry[]): Promise<Appended> {
-  return new Promise((resolve, reject) => open.ask(list, new Appending(resolve, reject)))
+  const asker = new Appending()
+  open.ask(list, asker)
+  return asker.promise
+}
+
+type Resolve = (appended: Appended) => void
+type Reject = (error: unknown) => void
+
+/** Of the promise that is being made: a function of its own for each would be garbage with every append. */
+let resolveMade: Resolve
+let rejectMade: Reject
+const noteMade = (resolve: Resolve, reject: Reject) => {
+  resolveMade = resolve
+  rejectMade = reject
 }
 
 class Appending implements Asker {
-  readonly #resolve: (appended: Appended) => void
-  readonly #reject: (error: unknown) => void
-
-  constructor(resolve: (appended: Appended) => void, reject: (error: unknown) => void) {
-    this.#resolve = resolve
-    this.#reject = reject
-  }
+  readonly promise = new Promise<Appended>(noteMade)
+  readonly #resolve = resolveMade
+  readonly #reject = rejectMade
 
   resolve(written: Written): void {
     this.#resolve(toAppended(written))

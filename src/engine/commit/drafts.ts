@@ -53,7 +53,8 @@ export class DraftMaker {
     }
     const packer = new EntryPacker(codec, earliest)
     try {
-      const made = entries.map((entry) => this.#add(packer, entry, now))
+      const made = new Array<Writable<Entry>>(entries.length)
+      for (let i = 0; i < entries.length; i++) made[i] = this.#add(packer, entries[i]!, now)
       const keys = isKeyed ? entries.map(({ key, partOf = key }) => partOf) : null
       return { entries: made, packed: packer.finish(), keys }
     } finally {

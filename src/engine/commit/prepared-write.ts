@@ -5,10 +5,10 @@ import type { Entry } from '../entry.ts'
 import type { PreparedCommit } from './batches.ts'
 import { sizeOf } from './committer.ts'
 
-/** Whose write it is. `Taken`: a request in it, and where its entries come to lie. */
+/** Whose write it is. `Taken`: the requests in it. */
 interface WriteOwner<Taken> {
   settle(outcome: Outcome, write: PreparedWrite<Taken>): void
-  fail(error: unknown, taken: readonly Taken[]): void
+  fail(error: unknown, taken: Taken): void
 }
 
 /** One object per commit, and no functions of its own: a thousand of them are alive at once, and the collector copies them. */
@@ -16,7 +16,7 @@ export class PreparedWrite<Taken> implements PreparedCommit {
   readonly commit: Commit
   readonly bytes: number
   readonly run: EntryRun | null
-  readonly taken: readonly Taken[]
+  readonly taken: Taken
   readonly entries: readonly Entry[]
   readonly #writer: WriteOwner<Taken>
 
@@ -24,7 +24,7 @@ export class PreparedWrite<Taken> implements PreparedCommit {
     writer: WriteOwner<Taken>,
     commit: Commit,
     run: EntryRun | null,
-    taken: readonly Taken[],
+    taken: Taken,
     entries: readonly Entry[],
   ) {
     this.#writer = writer

@@ -13,7 +13,7 @@ import type { Entry } from '../entry.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
 import { sealEntry } from '../seal/entries.ts'
 import type { CommitSource, PreparedCommit } from './batches.ts'
-import { type Drafts, pickDrafts } from './drafts.ts'
+import { type Drafts, noDrafts, pickDrafts } from './drafts.ts'
 import { PreparedWrite } from './prepared-write.ts'
 import { refusalError } from './refusal-error.ts'
 
@@ -46,19 +46,25 @@ export interface Asker {
   reject(error: unknown): void
 }
 
-/** A request on its way, and where its entries come to lie. */
-interface Taken {
-  readonly request: Request
-  readonly first: number
-  readonly count: number
-}
-
-interface Request {
+/** A request, and what became of it. One object for both: a thousand of them are alive at once. */
+class Request {
   readonly drafts: Drafts
   readonly along: CommitExtras | null
   readonly asker: Asker
   /** The sequence that it must follow, looked at when its turn comes: what was queued before it has moved the head by then. */
   readonly expect: number | undefined
+  /** Those of its drafts that go into history, and where the first of them comes to lie. */
+  fresh: Drafts = noDrafts
+  first = 0
+  /** The one behind it: in the queue, then in the same commit. */
+  next: Request | null = null
+
+  constructor(drafts: Drafts, along: CommitExtras | null, asker: Asker, expect: number | undefined) {
+    this.drafts = drafts
+    this.along = along
+    this.asker = asker
+    this.expect = expect
+  }
 }
 
 export interface WriterHead {
@@ -81,7 +87,9 @@ export class Writer implements CommitSource {
   /** Attributes that go along with the take: what this process declares of the timeline. */
   #declared: CommitExtras['attributes'] | null = null
   #head: WriterHead
-  #queue: Request[] = []
+  /** The requests that wait: the first of them, which leads to the others, and the last. */
+  #queued: Request | null = null
+  #last: Request | null = null
   #isUnderWay = false
   #broken: RepriseError | null = null
 
@@ -127,7 +135,7 @@ export class Writer implements CommitSource {
 
   /** Others have written: history is followed up to this point, and what was broken by that is whole again. */
   renew(head: WriterHead, isOwner: boolean): void {
-    assert(!this.#isUnderWay && this.#queue.length === 0, 'a writer is renewed between its commits')
+    assert(!this.#isUnderWay && this.#queued === null, 'a writer is renewed between its commits')
     this.#broken = null
     this.#head = head
     this.#isOwner = isOwner
@@ -157,7 +165,7 @@ export class Writer implements CommitSource {
     }
     assert(this.#isOwner || this.#take, 'who writes owns the timeline, or takes it')
     const { committer } = this.#kernel
-    const request = { drafts, along, asker, expect }
+    const request = new Request(drafts, along, asker, expect)
     // No await where there is room: this is the hot path, and appends keep the order in which they were called.
     if (committer.tryEnter()) this.#enqueue(request)
     else
@@ -173,7 +181,9 @@ export class Writer implements CommitSource {
       this.#reject(request, this.#broken)
       return
     }
-    this.#queue.push(request)
+    if (this.#last === null) this.#queued = request
+    else this.#last.next = request
+    this.#last = request
     if (!this.#isUnderWay) this.#kernel.committer.ready(this)
   }
 
@@ -181,29 +191,33 @@ export class Writer implements CommitSource {
   break(error: RepriseError): void {
     if (this.#broken) return
     this.#broken = error
-    for (const request of this.#queue.splice(0)) this.#reject(request, error)
+    const waiting = this.#queued
+    this.#queued = null
+    this.#last = null
+    this.#rejectAll(waiting, error)
     this.#onBroken(error)
   }
 
   build(): PreparedCommit | null {
-    if (this.#isUnderWay || this.#broken || this.#queue.length === 0) return null
+    const along = this.#queued?.along ?? null
+    if (this.#isUnderWay || this.#broken || this.#queued === null) return null
     this.#follower.begin()
-    let taken: Taken[] = []
+    let taken: Request | null = null
+    let lastTaken: Request | null = null
     // Those of the first request, which is mostly the only one, are not copied; those of more are put together.
     let entries: readonly Entry[] = none
     let joined: Entry[] | null = null
-    let packed: PackedEntries[] = []
-    const along = this.#queue[0]!.along
     let bytes = 0
-    while (this.#queue.length > 0) {
-      const request = this.#queue[0]!
-      if (taken.length > 0 && (request.along || along || !this.#fits(entries.length, bytes, request))) break
-      this.#queue.shift()
+    while (this.#queued !== null) {
+      const request: Request = this.#queued
+      if (taken && (request.along || along || !this.#fits(entries.length, bytes, request))) break
+      this.#queued = request.next
+      if (request.next === null) this.#last = null
+      request.next = null
       const fresh = this.#fresh(request.drafts, entries)
-      const count = fresh.entries.length
       const seq = this.#head.seq + entries.length
       // What is in history already was expected once, and is no conflict now.
-      if (request.expect !== undefined && request.expect !== seq && count > 0) {
+      if (request.expect !== undefined && request.expect !== seq && fresh.packed) {
         this.#reject(request, this.#unexpected(seq, request.expect))
         continue
       }
@@ -212,15 +226,12 @@ export class Writer implements CommitSource {
         this.#reject(request, refused)
         continue
       }
-      const given = { request, first: seq + 1, count }
-      // An array that is pushed to has room for 17: for the only request that is more than all else that is made for it.
-      if (taken.length === 0) taken = [given]
-      else taken.push(given)
-      if (fresh.packed) {
-        bytes += fresh.packed.end - fresh.packed.start
-        if (packed.length === 0) packed = [fresh.packed]
-        else packed.push(fresh.packed)
-      }
+      request.fresh = fresh
+      request.first = seq + 1
+      if (lastTaken) lastTaken.next = request
+      else taken = request
+      lastTaken = request
+      if (fresh.packed) bytes += fresh.packed.end - fresh.packed.start
       if (entries.length === 0) entries = fresh.entries
       else {
         joined ??= [...entries]
@@ -229,8 +240,7 @@ export class Writer implements CommitSource {
       }
       if (along) break
     }
-    if (taken.length === 0) return null
-    return this.#prepare(taken, packed, entries, along)
+    return taken && this.#prepare(taken, entries, along)
   }
 
   #unexpected(seq: number, expect: number): RepriseError {
@@ -272,19 +282,14 @@ export class Writer implements CommitSource {
     }
   }
 
-  #prepare(
-    taken: readonly Taken[],
-    packed: readonly PackedEntries[],
-    entries: readonly Entry[],
-    along: CommitExtras | null,
-  ): PreparedCommit | null {
+  #prepare(taken: Request, entries: readonly Entry[], along: CommitExtras | null): PreparedCommit | null {
     if (entries.length === 0 && !along) {
       this.#follower.discard()
       this.#resolveAll(taken, undefined)
-      if (this.#queue.length > 0) this.#kernel.committer.ready(this)
+      if (this.#queued) this.#kernel.committer.ready(this)
       return null
     }
-    const run = entries.length > 0 ? this.#pack(packed, entries.length) : null
+    const run = entries.length > 0 ? this.#pack(taken, entries.length) : null
     const { seq, epoch, digest } = this.#head
     const guard = { timeline: this.#timeline, epoch, seq, digest }
     const take = this.#take
@@ -307,30 +312,34 @@ export class Writer implements CommitSource {
     return this.#head.epoch + (this.#take ? 1 : 0)
   }
 
-  #pack(parts: readonly PackedEntries[], count: number): EntryRun {
+  #pack(taken: Request, count: number): EntryRun {
     const { hash, sealer, random } = this.#kernel
     const { seq, digest } = this.#head
     const nonce = this.#take && !this.#kernel.planted.has('no-nonce') ? random.bytes(nonceBytes) : null
     const place = { before: digest, first: seq + 1, epoch: this.#nextEpoch, nonce }
     const aboveBytes = this.#compressAboveBytes
+    const { packed } = taken.fresh
+    if (packed && taken.next === null && sealer.isBare(packed.longest, aboveBytes)) {
+      return makeRun(hash, place, packed, count)
+    }
+    const parts = packedOf(taken)
     const isBare = parts.every(({ longest }) => sealer.isBare(longest, aboveBytes))
-    const packed = !isBare ? null : parts.length === 1 ? parts[0]! : joinPacked(parts)
-    if (packed) return makeRun(hash, place, packed, count)
-    const drafts = parts.flatMap(takeOut)
-    const sealed = drafts.map((draft, i) => sealEntry(sealer, draft, digest, i, aboveBytes))
+    const joined = isBare ? joinPacked(parts) : null
+    if (joined) return makeRun(hash, place, joined, count)
+    const sealed = parts.flatMap(takeOut).map((draft, i) => sealEntry(sealer, draft, digest, i, aboveBytes))
     return packEntries(hash, place, sealed)
   }
 
   /** @internal */
-  settle(outcome: Outcome, { run, taken, entries, bytes }: PreparedWrite<Taken>): void {
+  settle(outcome: Outcome, { run, taken, entries, bytes }: PreparedWrite<Request>): void {
     this.#isUnderWay = false
     if (!outcome.ok) {
       this.#follower.discard()
       const error = refusalError(this.#timeline, outcome)
-      for (const { request } of taken) this.#reject(request, error)
+      this.#rejectAll(taken, error)
       // Guards that fail mean that the head moved without us: this writer's picture is no longer true.
       if (this.#isLost(outcome.code, run !== null)) this.break(error)
-      else if (this.#queue.length > 0) this.#kernel.committer.ready(this)
+      else if (this.#queued) this.#kernel.committer.ready(this)
       return
     }
     const isTaken = this.#take !== null
@@ -352,7 +361,7 @@ export class Writer implements CommitSource {
       this.#tell(entries, bytes)
       this.#resolveAll(taken, outcome.sqlResult)
     }
-    if (this.#queue.length > 0 && !this.#broken) this.#kernel.committer.ready(this)
+    if (this.#queued && !this.#broken) this.#kernel.committer.ready(this)
   }
 
   #isLost(code: Refusal, isAppend: boolean): boolean {
@@ -361,7 +370,7 @@ export class Writer implements CommitSource {
     return code === 'CONFLICT' && (isAppend || this.#take !== null)
   }
 
-  #follow(taken: readonly Taken[], entries: readonly Entry[]): boolean {
+  #follow(taken: Request, entries: readonly Entry[]): boolean {
     try {
       this.#follower.accept()
       this.#kernel.worker.progressed(entries.length)
@@ -376,32 +385,39 @@ export class Writer implements CommitSource {
     try {
       this.#onWritten(entries, bytes)
     } catch (error) {
-      this.#breakOver(error, none)
+      this.#breakOver(error, null)
     }
   }
 
   /** The entries are durable: where the state cannot follow, this handle must not be used further. */
-  #breakOver(error: unknown, taken: readonly Taken[]): void {
+  #breakOver(error: unknown, taken: Request | null): void {
     const failure = error instanceof RepriseError ? error : new RepriseError('FOLD_FAILED', String(error), {}, error)
-    for (const { request } of taken) this.#reject(request, failure)
+    this.#rejectAll(taken, failure)
     this.break(failure)
   }
 
-  #resolveAll(taken: readonly Taken[], sqlResult: unknown): void {
-    for (const { request, first, count } of taken) {
+  #resolveAll(taken: Request, sqlResult: unknown): void {
+    for (let request: Request | null = taken; request; request = request.next) {
+      const { drafts, fresh, first, asker } = request
+      const count = fresh.entries.length
       this.#kernel.committer.leave()
-      request.asker.resolve({ first, count, isDuplicate: request.drafts.packed !== null && count === 0, sqlResult })
+      asker.resolve({ first, count, isDuplicate: drafts.packed !== null && count === 0, sqlResult })
     }
   }
 
   /** @internal */
-  fail(error: unknown, taken: readonly Taken[]): void {
+  fail(error: unknown, taken: Request): void {
     this.#isUnderWay = false
     this.#follower.discard()
-    for (const { request } of taken) this.#reject(request, error)
+    this.#rejectAll(taken, error)
     // It may be stored: this writer's picture may no longer be true.
     if (isReprise(error, 'OUTCOME_UNKNOWN', 'STORE_MOVED')) this.break(error)
-    else if (this.#queue.length > 0) this.#kernel.committer.ready(this)
+    else if (this.#queued) this.#kernel.committer.ready(this)
+  }
+
+  /** This one and those behind it. */
+  #rejectAll(first: Request | null, error: unknown): void {
+    for (let request = first; request; request = request.next) this.#reject(request, error)
   }
 
   #reject(request: Request, error: unknown): void {
@@ -411,3 +427,11 @@ export class Writer implements CommitSource {
 }
 
 const none: readonly never[] = []
+
+function packedOf(taken: Request): PackedEntries[] {
+  const parts: PackedEntries[] = []
+  for (let request: Request | null = taken; request; request = request.next) {
+    if (request.fresh.packed) parts.push(request.fresh.packed)
+  }
+  return parts
+}

@@ -4,7 +4,7 @@
 
 import { equalBytes } from '../../core/coordinate.ts'
 import type { Commit, Outcome } from '../../core/ports.ts'
-import { copyDigest, type HeadState } from './head-state.ts'
+import type { HeadState } from './head-state.ts'
 import type { FrameDraft } from './log-row.ts'
 import type { Timeline } from './timelines.ts'
 import type { Writing } from './writing.ts'
@@ -38,8 +38,9 @@ export function planAppends(
     if (!equalBytes(head.digest, guard!.digest!)) return null
     plan.frames.push({ tid, previous: head.position, before: head.digest, run, operation })
     const seq = run.first + run.count - 1
-    const digest = copyDigest(run.digest)
     plan.timelines.push(before)
+    // Not a copy: nobody changes a digest, and a copy is a tenth of the garbage of an append.
+    const { digest } = run
     plan.heads.push({ seq, epoch, digest, position, floor, floorDigest, base, owner, operation, updatedAt })
     plan.outcomes.push({ ok: true, epoch, seq, isDuplicate: false })
   }

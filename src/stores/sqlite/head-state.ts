@@ -6,10 +6,9 @@
 //   tail  = floor(integer) floorDigest(32 bytes) flags(byte: 1 base, 2 owner)
 //           [base: name(text) seq(integer) digest(32 bytes)] [owner(text)]          what an append does not change
 
-import { assert } from '../../core/assert.ts'
 import { ByteReader, ByteWriter, textBytesMax, writeInteger, writeText } from '../../core/bytes.ts'
 import type { HeadFacts } from '../../core/commit/view.ts'
-import type { Digest, OperationId, WorkerId } from '../../core/coordinate.ts'
+import type { OperationId, WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Base } from '../../core/ports.ts'
 import { checksum } from './checksum.ts'
@@ -23,12 +22,6 @@ export interface HeadState extends HeadFacts {
 const digestBytes = 32
 const hasBase = 1
 const hasOwner = 2
-
-/** A copy that is nobody else's: a Buffer's own slice would share its memory. */
-export function copyDigest(digest: Digest): Digest {
-  assert(digest.length === digestBytes, 'a digest has 32 bytes')
-  return new Uint8Array(digest)
-}
 
 /** The part that appends do not change: worth keeping (timelines.ts). */
 export function encodeTail({ floor, floorDigest, base, owner }: HeadState): Uint8Array {

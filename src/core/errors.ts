@@ -159,7 +159,7 @@ const kinds = {
   },
   SHARDS_DIFFER: {
     remedy: 'fix',
-    hint: 'Give all the shards of one set, each once. To add a shard, run reprise shards add (docs/guides/shards.md).',
+    hint: 'Give all the shards of one set, each once. To add a shard, run reprise shards add; if that was interrupted, with the new one among them (docs/guides/shards.md).',
   },
   MAIL_WAITING: {
     remedy: 'reload',

@@ -39,7 +39,8 @@ export interface HousekeepingOptions {
   readonly expire?: {
     /**
      * Runs and jobs that completed, failed, were cancelled, terminated or finished, by the scope of their ids, which must end
-     * in a slash: { 'workflow/': '30d' }. Ids are matched by whole segments.
+     * in a slash: { 'workflow/': '30d' }. Ids are matched by whole segments; '' is everything. Of several scopes that hold an
+     * id, the longest counts.
      */
     readonly ended?: Readonly<Record<string, Duration>>
     /** What rollbacks left behind. */
@@ -128,10 +129,18 @@ export function checkHousekeeping(options: HousekeepingOptions): void {
   if (options.every !== undefined) toMs(options.every, 'housekeeping.every')
   for (const [scope, age] of Object.entries(options.expire?.ended ?? {})) {
     toMs(age, 'housekeeping.expire.ended')
-    if (scope !== '' && !scope.endsWith('/')) throw notWhole(scope)
+    if (scope !== '' && (!scope.endsWith('/') || !isIdPart(scope))) throw notWhole(scope)
   }
   if (options.expire?.archives !== undefined) toMs(options.expire.archives, 'housekeeping.expire.archives')
   if (options.drill) toMs(options.drill, 'housekeeping.drill')
+}
+
+function isIdPart(scope: string): boolean {
+  try {
+    return timelineId(`${scope}x`) !== null
+  } catch {
+    return false
+  }
 }
 
 /** Whoever takes it for the beginning of an id would wait for an expiry that never comes. */
@@ -361,6 +370,8 @@ class Round {
 
   /** A few at a time: they are deleted together, in one transaction of the store. */
   async *#old(scope: string, status: string, before: number): AsyncGenerator<readonly Head[]> {
+    const scopes = status === 'archived' ? [] : Object.keys(this.#options.expire?.ended ?? {})
+    const inner = scopes.filter((each) => each.length > scope.length && each.startsWith(scope))
     for (let after: Head | undefined; ; ) {
       const page = await this.#engine.list({
         prefix: scope,
@@ -368,7 +379,9 @@ class Round {
         limit: 200,
         ...(after && { after: after.timeline }),
       })
-      const old = page.filter((head) => head.updatedAt < before)
+      const old = page.filter(
+        (head) => head.updatedAt < before && !inner.some((each) => head.timeline.startsWith(each)),
+      )
       for (let from = 0; from < old.length; from += togetherMax) yield old.slice(from, from + togetherMax)
       after = page.at(-1)
       if (page.length < 200) return

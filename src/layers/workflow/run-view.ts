@@ -114,7 +114,10 @@ export class RunView {
 
   /** State as history has it now, without taking the run from anybody. */
   async state(): Promise<RunState> {
-    return this.live?.state ?? (await recover(this.host.kernel, await this.head(), workflowFold)).state.value
+    const { live } = this
+    if (live) return live.state
+    if (this.host.breath.isDue) await this.host.breath.take()
+    return (await recover(this.host.kernel, await this.head(), workflowFold)).state.value
   }
 
   async status(): Promise<RunStatus> {

@@ -88,7 +88,9 @@ type AnySchedule = ScheduleOptions<any>
 const prefix = 'workflow-schedule/'
 const lateMs = 60_000
 export const scheduleKind = helperModel('schedule', prefix, scheduleFold as Fold<unknown>)
-const againMs = 10_000
+/** How soon to look again whether the last run has ended: after a tenth of its time so far, within these. */
+const againMsMin = 100
+const againMsMax = 10_000
 const catchUpMax = 1000
 
 const known = new Set(['workflow', 'input', 'cron', 'timezone', 'every', 'overlap', 'catchUp'])
@@ -166,8 +168,8 @@ async function fire(engine: Host, definition: ScheduleDefinition, head: Head): P
     const now = engine.kernel.worker.now()
     for (const at of dueTimes(options, open.state.last, now)) {
       const verdict = at.isMissed ? 'skip' : await overlaps(engine, options, open.state.run)
-      if (verdict === 'wait') {
-        wakeup = now + againMs
+      if (typeof verdict === 'number') {
+        wakeup = now + verdict
         return
       }
       const run = `${definition.name}.${new Date(at.time).toISOString()}`
@@ -202,7 +204,8 @@ function dueTimes(options: AnySchedule, last: number, now: number): { time: numb
   }))
 }
 
-async function overlaps(engine: Host, options: AnySchedule, last: string | null): Promise<'start' | 'skip' | 'wait'> {
+/** A number: the last run goes on, and is looked at again after so many milliseconds. */
+async function overlaps(engine: Host, options: AnySchedule, last: string | null): Promise<'start' | 'skip' | number> {
   const { overlap = 'skip', workflow } = options
   if (last === null || overlap === 'allow') return 'start'
   const head = await engine.head(workflow.prefix + last)
@@ -216,5 +219,6 @@ async function overlaps(engine: Host, options: AnySchedule, last: string | null)
     )
     return 'start'
   }
-  return overlap
+  if (overlap === 'skip') return 'skip'
+  return Math.min(Math.max(againMsMin, (engine.kernel.worker.now() - head.createdAt) / 10), againMsMax)
 }

@@ -1,7 +1,7 @@
 // Housekeeping: one process at a time, visible, bounded, and nothing goes that nobody declared.
 
 import { expect, it } from 'vitest'
-import { housekeepingRound, housekeepingState } from '../../src/engine/tools/housekeeping.ts'
+import { checkHousekeeping, housekeepingRound, housekeepingState } from '../../src/engine/tools/housekeeping.ts'
 import { timeline } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { hostOf } from '../support/host.ts'
@@ -52,6 +52,19 @@ onEveryStore('housekeeping', (world) => {
     expect(round).toMatchObject({ expiredCount: 210, kept: [] })
     expect(round!.expired).toHaveLength(200)
     expect(await engine.list({ prefix: 'workflow/greet/' })).toEqual([])
+  })
+
+  it('lets the longest scope count, and refuses what cannot be the beginning of an id', async () => {
+    const engine = await (await world()).engine()
+    const other = workflow('other', async (ctx) => await ctx.step('do', () => 1))
+    await (await engine.run(greet, 'x', { id: 'one' })).result()
+    await (await engine.run(other, undefined, { id: 'one' })).result()
+    await new Promise((resolve) => setTimeout(resolve, 150))
+    const ended = { '': 50, 'workflow/': 50, 'workflow/greet/': '2d' }
+    expect((await housekeepingRound(engine, { expire: { ended } }))!.expired).toEqual(['workflow/other/one'])
+    for (const odd of ['/', 'workflow//', '\0/', 'workflow/greet']) {
+      expect(() => checkHousekeeping({ expire: { ended: { [odd]: 50 } } })).toThrow('must name scopes')
+    }
   })
 
   it('takes a few of each scope in turn, so that one with many does not keep the others waiting', async () => {

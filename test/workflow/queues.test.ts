@@ -134,6 +134,18 @@ describe('a schedule', () => {
     expect(counts).toEqual({ skip: 3, allow: 6, wait: 4, cancel: 6 })
   })
 
+  it('catches up also where each waits for the one before', async () => {
+    const kit = kitWith()
+    const quick = workflow('quick', async (ctx) => await ctx.sleep('1s'))
+    kit.work(schedule('often', { workflow: quick, every: '5s', overlap: 'wait', catchUp: 'all' }))
+    await kit.advance('7s')
+    kit.crash()
+    await kit.settle()
+    kit.clock.leap(kit.now() + 60_000)
+    await kit.advance('30s')
+    expect((await workflows(kit.rp).of(quick).list()).length).toBeGreaterThan(17)
+  })
+
   it('catches up on none, the last, or all of the times that passed while nobody was there', async () => {
     const counts: Record<string, number> = {}
     for (const catchUp of ['none', 'last', 'all'] as const) {

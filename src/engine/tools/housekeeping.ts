@@ -8,6 +8,7 @@ import { type Duration, toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
 import type { Head } from '../../core/ports.ts'
+import { isWithin } from '../../core/scope.ts'
 import type { Engine, Fold } from '../definition.ts'
 import { Groups } from '../group/groups.ts'
 import { type Host, hostOf } from '../host.ts'
@@ -371,7 +372,7 @@ class Round {
   /** A few at a time: they are deleted together, in one transaction of the store. */
   async *#old(scope: string, status: string, before: number): AsyncGenerator<readonly Head[]> {
     const scopes = status === 'archived' ? [] : Object.keys(this.#options.expire?.ended ?? {})
-    const inner = scopes.filter((each) => each.length > scope.length && each.startsWith(scope))
+    const inner = scopes.filter((each) => each !== scope && isWithin(scope, each))
     for (let after: Head | undefined; ; ) {
       const page = await this.#engine.list({
         prefix: scope,
@@ -380,7 +381,7 @@ class Round {
         ...(after && { after: after.timeline }),
       })
       const old = page.filter(
-        (head) => head.updatedAt < before && !inner.some((each) => head.timeline.startsWith(each)),
+        ({ timeline, updatedAt }) => updatedAt < before && !inner.some((each) => isWithin(each, timeline)),
       )
       for (let from = 0; from < old.length; from += togetherMax) yield old.slice(from, from + togetherMax)
       after = page.at(-1)

@@ -51,23 +51,21 @@ export class Growth {
   }
 
   async list(): Promise<ShardRow[]> {
+    const { shards, first } = this.#places
+    const members = await Promise.all(
+      shards.map((shard) => unlessAway(() => shard.ask((store) => membershipOf(store)))),
+    )
+    // As the databases say now: what this process knows of the set may be a second old.
+    const isOpen = members.every((member) => member === 'away' || member?.count === shards.length)
     return await Promise.all(
-      this.#places.shards.map(async (shard): Promise<ShardRow> => {
+      shards.map(async (shard, i): Promise<ShardRow> => {
         const row = { shard: shard.index, location: shard.name }
-        try {
-          const member = await shard.ask((store) => membershipOf(store))
-          const isJoining = shard.index >= this.#places.first && !this.#places.isOpen
-          return {
-            ...row,
-            isAway: false,
-            isJoining,
-            version: member?.version ?? 0,
-            timelines: await this.#count(shard),
-          }
-        } catch (error) {
-          if (!isUnreachable(error)) throw error
+        const member = members[i] ?? null
+        const timelines = member === 'away' ? 'away' : await unlessAway(() => this.#count(shard))
+        if (member === 'away' || timelines === 'away')
           return { ...row, isAway: true, isJoining: false, version: null, timelines: null }
-        }
+        const isJoining = shard.index >= first && !isOpen
+        return { ...row, isAway: false, isJoining, version: member?.version ?? 0, timelines }
       }),
     )
   }
@@ -251,4 +249,13 @@ async function pause(signal: AbortSignal | undefined): Promise<void> {
   signal?.throwIfAborted()
   await new Promise((resolve) => setTimeout(resolve, pollMs))
   signal?.throwIfAborted()
+}
+
+async function unlessAway<T>(ask: () => T | Promise<T>): Promise<T | 'away'> {
+  try {
+    return await ask()
+  } catch (error) {
+    if (isUnreachable(error)) return 'away'
+    throw error
+  }
 }

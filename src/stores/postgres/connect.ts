@@ -23,11 +23,6 @@ export interface ConnectionOptions {
   readonly isReadOnly?: boolean
 }
 
-interface Statement {
-  readonly text: string
-  readonly name: string
-}
-
 /** What may be done when an answer did not come: ask again, or tell the caller. */
 export type Repeat = 'safe' | 'unsafe'
 
@@ -46,7 +41,7 @@ export class Connections {
   readonly #Client: Driver['Client']
   #pool: DriverPool
   readonly #options: ConnectionOptions
-  readonly #statements = new Map<string, Statement>()
+  readonly #statements = new Map<string, { readonly text: string; readonly name: string }>()
   /** The pool would count the wait for a connection that others use as a server that does not answer. */
   readonly #slots: Slots
   /** The user's SQL takes as long as it likes: some connections are never its, so that heartbeats and reads go on beside it. */
@@ -129,38 +124,6 @@ export class Connections {
   /** The value of one of our functions, which writes. As with any write, it is not asked for again if its answer is lost. */
   call(functionName: string, values: readonly CallValue[]): Promise<string | null> {
     const statement = this.#statements.get(functionName) ?? this.#statement(functionName, values.length)
-    return this.#callKept(functionName, statement, values) ?? this.#call(functionName, statement, values)
-  }
-
-  /**
-   * On a connection that is kept, if there is one: what nearly every append takes, so without the promises of the longer way.
-   * Null: the longer way.
-   */
-  #callKept(
-    functionName: string,
-    { text, name }: Statement,
-    values: readonly CallValue[],
-  ): Promise<string | null> | null {
-    if (this.#isClosed || this.#kept.length === 0 || !this.#slots.tryTake()) return null
-    const client = this.#kept.pop()!
-    return new Promise((resolve, reject) => {
-      const call = new Call(text, this.#isPrepared ? name : '', values, (error) => {
-        const isLost = Boolean(error) && isConnectionLoss(error)
-        this.#giveBack(client, isLost)
-        this.#slots.release()
-        if (!error) resolve(call.answer)
-        // Nothing was done: the longer way knows what to do.
-        else if (isRetryable(error)) resolve(this.#call(functionName, { text, name }, values))
-        else if (isStatementMisplaced(error)) {
-          this.#isPrepared = false
-          resolve(this.#call(functionName, { text, name }, values))
-        } else reject(toReprise(error, functionName))
-      })
-      client.query(call)
-    })
-  }
-
-  #call(functionName: string, statement: Statement, values: readonly CallValue[]): Promise<string | null> {
     return this.use(functionName, 'unsafe', async (client) => {
       try {
         return await send(client, statement.text, this.#isPrepared ? statement.name : '', values)

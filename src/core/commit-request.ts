@@ -15,7 +15,15 @@ export interface Sql {
 
 export interface Guard {
   readonly timeline: TimelineId
-  /** The commit applies only while this is the current epoch, else FENCED. 0 with `take`: only if nobody ever owned it. */
+  /**
+   * If given: only while the timeline is in this life, else FENCED. A forget of an earlier life was applied before: ok with
+   * `isDuplicate`. Appends need none: the epochs of a later life lie above those of the earlier ones.
+   */
+  readonly life?: number
+  /**
+   * The commit applies only while this is the current epoch, else FENCED. With `create`: the last epoch of the life before
+   * (Store.past), 0 if the id was never used.
+   */
   readonly epoch: number
   /** If given: only while this is the last sequence, else CONFLICT. Required with `run`. */
   readonly seq?: number
@@ -34,13 +42,20 @@ export interface Take {
    */
   readonly from: 'free' | 'dead' | 'anyone'
   /**
-   * Make the timeline if it is not there (epoch 0, sequence that of the base, else of the floor, else 0; `digest` is the
+   * Make the timeline if it is not there (epoch as in the guard, sequence that of the base, else of the floor, else 0; `digest` is the
    * one there); without it a missing one is NOT_FOUND. Without `floor` a fork has its parent's, any other its own start.
    * NOT_FOUND if the base's timeline is missing; OUT_OF_RANGE if the base is beyond its head, or the fork's floor above
    * the base, or below both the base and the parent's floor (what it needs is gone).
    */
   readonly create?: {
     readonly digest: Digest
+    /** If given: only if the new timeline is this life of its id, else FENCED. Default: one more than the life before. */
+    readonly life?: number
+    /**
+     * A copy of a timeline that exists or existed elsewhere (another shard, a backup): it takes over that life and starts from
+     * that epoch, whatever the store remembers of the id.
+     */
+    readonly copyOf?: { readonly life: number; readonly epoch: number }
     readonly base?: Base
     readonly floor?: { readonly seq: number; readonly digest: Digest }
   }
@@ -65,7 +80,10 @@ export interface Take {
  */
 export interface Commit {
   readonly operation: OperationId
-  /** Null: a commit that only sends messages; its outcome has epoch 0, seq 0, and `isDuplicate` if none of them was new. */
+  /**
+   * Null: a commit that only sends messages; its outcome has epoch 0, seq 0, and `isDuplicate` if none of them was new. It is
+   * refused with NOT_FOUND if a message is for a life that is over; a commit with a guard drops such a message.
+   */
   readonly guard: Guard | null
   /** Only while the timeline has no unread mail, else MAIL_WAITING. For stores that say `guardsMail`. */
   readonly unlessMail?: boolean
@@ -124,9 +142,11 @@ export interface Commit {
   /**
    * Remove the timeline and everything of it: runs, catalog, mail, cursors. PINNED while a fork needs it (its floor is below
    * its base's seq) or a checkpoint is pinned. Nothing else goes in such a commit. One that is not there is already
-   * forgotten: ok with `isDuplicate`. 'erase': its bytes are overwritten where the store can do that; `scrub` finishes it.
+   * forgotten: ok with `isDuplicate`. The store remembers life and epoch for the next use of the id (Store.past). 'erase':
+   * bytes are overwritten where the store can do that, `scrub` finishes it, and the id leaves no digest: instead, every id
+   * without a past starts above this life. 'moved': the same for one that lives on elsewhere; nothing is remembered.
    */
-  readonly forget?: boolean | 'erase'
+  readonly forget?: boolean | 'erase' | 'moved'
   /**
    * The user's SQL in the same transaction, called last and only if nothing was refused. Its value is `sqlResult`. If it throws,
    * the outcome is RIDER_FAILED with the `cause` and nothing is kept, neither of the commit nor of its SQL.

@@ -6,6 +6,12 @@
  */
 export const retiredWorkers = { kept: 200, keptMs: 600_000 } as const
 
+/**
+ * How long a store remembers the life of an id that was forgotten, after `tidy`. An id that is used again later starts above
+ * every life that was remembered, so it never has the life of an earlier use; its number may then differ after a restore.
+ */
+export const pastLives = { keptMs: 30 * 86_400_000 } as const
+
 export interface Limits {
   /** Longest timeline id, in characters. */
   readonly idLength: number

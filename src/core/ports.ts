@@ -6,7 +6,7 @@ import type { Attribute } from './attribute.ts'
 import type { Blobs, Change, LegibleRun, Rewritable, Rewritten, RunChange } from './blobs.ts'
 import type { Commit, Outcome } from './commit-request.ts'
 import type { Digest, MessageId, TimelineId, WorkerId } from './coordinate.ts'
-import type { EntryRun, FeedPosition, Head, Inbox, ManifestRecord } from './records.ts'
+import type { EntryRun, FeedPosition, Head, Inbox, ManifestRecord, PastLife } from './records.ts'
 import type { Grown, GrowRequest, ShardRow } from './shards.ts'
 import type { SqlQuery } from './sql.ts'
 import type { Inspection, Renewal, StoreFacts, StoreFault } from './store-facts.ts'
@@ -27,6 +27,7 @@ export {
   type Message,
   type NewManifest,
   type OutgoingMessage,
+  type PastLife,
 } from './records.ts'
 export type { Inspected, Inspection, Renewal, StoreFacts, StoreFault, StoreLoss } from './store-facts.ts'
 export type { WorkerRecord, WorkerRow } from './worker-row.ts'
@@ -162,6 +163,19 @@ export interface Store {
    */
   headsInReach?(timelines: readonly TimelineId[]): Promise<(Head | null | undefined)[]>
 
+  /**
+   * The life of each id that was forgotten last, in the order asked: the next one starts at its epoch, with one more life. An
+   * id without a past has epoch 0, time 0 and the lowest life that the store allows: 0, or the highest of ids that were erased or
+   * forgotten long ago (limits.ts, pastLives).
+   */
+  past(timelines: readonly TimelineId[]): Promise<PastLife[]>
+
+  /** The remembered lives of forgotten ids after this name, in the order of names: what a backup takes along. */
+  pasts(after: string | null, limit: number): Promise<PastLife[]>
+
+  /** Remembers lives from elsewhere (a backup, another shard). A life that is remembered already is never lowered. */
+  recall(pasts: readonly PastLife[]): Promise<void>
+
   /** Unread messages, oldest first, and the store's time at which the reading began. */
   inbox(timeline: TimelineId, limit: number): Promise<Inbox>
 
@@ -293,8 +307,8 @@ export interface Store {
   facts(): Promise<StoreFacts>
 
   /**
-   * Forgets messages consumed and workers retired before that time (their ids are then new again), and gives back space. Says
-   * what it did.
+   * Forgets messages consumed and workers retired before that time (their ids are then new again), lives of ids that were
+   * forgotten long before it, and gives back space. Says what it did.
    */
   tidy(before: number): Promise<{ readonly messages: number; readonly workers: number }>
 

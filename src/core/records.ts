@@ -24,7 +24,12 @@ export interface Head {
   readonly timeline: TimelineId
   /** Last sequence; when nothing was appended base.seq, else the floor it was made with, else 0. */
   readonly seq: number
-  /** 0 until somebody first takes it. */
+  /**
+   * How often a timeline was made under this id: 1 for the first, and one more each time the id is used again after it was
+   * forgotten. A rollback keeps it.
+   */
+  readonly life: number
+  /** 0 until somebody first takes it. A later life starts from the last epoch of the life before it. */
   readonly epoch: number
   readonly digest: Digest
   readonly owner: WorkerId | null
@@ -105,6 +110,8 @@ export interface OutgoingMessage {
   /** Chosen by the sender. A second message to the same timeline with the same id is dropped, also after consumption. */
   readonly id: MessageId
   readonly to: TimelineId
+  /** If given: only to this life of the timeline. Default: to the timeline under this id, also if it is made later. */
+  readonly life?: number
   readonly kind: string
   /** An envelope (engine/seal). */
   readonly data: Uint8Array
@@ -126,3 +133,15 @@ export interface Inbox {
 /** Opaque; compares as text. `feedStart` is before everything. */
 export type FeedPosition = string
 export const feedStart: FeedPosition = ''
+
+/**
+ * The last life of an id that was forgotten. Ids are kept as the start of their digest (identity.ts, pastName), so that a store
+ * does not show names that were deleted.
+ */
+export interface PastLife {
+  readonly name: string
+  readonly life: number
+  /** The last epoch of that life. */
+  readonly epoch: number
+  readonly forgottenAt: number
+}

@@ -59,6 +59,7 @@ export function checkCommit(commit: Commit): void {
     }
     return
   }
+  if (guard.life !== undefined && !isCount(guard.life)) refuse('guard.life must be a whole number of at least 0')
   if (!isCount(guard.epoch)) refuse('guard.epoch must be a whole number of at least 0')
   if (guard.seq !== undefined && !isCount(guard.seq)) refuse('guard.seq must be a whole number of at least 0')
   if ((guard.seq === undefined) !== (guard.digest === undefined))

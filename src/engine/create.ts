@@ -3,7 +3,7 @@
 
 import type { Digest, TimelineId } from '../core/coordinate.ts'
 import { originDigest, packEntries } from '../core/entry-run.ts'
-import type { Head } from '../core/ports.ts'
+import type { Head, PastLife } from '../core/ports.ts'
 import { onRelease } from './checkpoint/observed-failures.ts'
 import { refusalError } from './commit/refusal-error.ts'
 import type { CommitExtras } from './commit/writer.ts'
@@ -15,6 +15,9 @@ import type { Recovered } from './recovery/recover.ts'
 import { sealEntry } from './seal/entries.ts'
 import { guards, TimelineState } from './state.ts'
 import type { NewEntry } from './timeline.ts'
+
+/** Entries that name the identity of the timeline (core/identity.ts) are made once its life is known. */
+export type FirstEntries = readonly NewEntry[] | ((identity: string) => readonly NewEntry[])
 
 export interface Created<State> {
   readonly head: Head
@@ -29,17 +32,22 @@ export function createTimeline<State, Result>(
   kernel: Kernel,
   id: TimelineId,
   fold: Fold<State>,
-  entries: readonly NewEntry[],
+  entries: FirstEntries,
   along: CommitExtras,
   made: (created: Created<State> | null) => Result,
+  past: Pick<PastLife, 'life' | 'epoch'> = kernel.identity.usual,
 ): Promise<Result> {
-  const again = () => createTimeline(kernel, id, fold, entries, along, made)
+  const again = (start = past) => createTimeline(kernel, id, fold, entries, along, made, start)
   const worker = kernel.worker.registered
-  if (worker === null) return kernel.worker.register().then(again)
+  if (worker === null) return kernel.worker.register().then(() => again())
+  if (!kernel.identity.known) return kernel.identity.load().then(() => again())
   try {
     const digest = originDigest(kernel.hash, id)
-    const copies = entries.map((entry) => kernel.codec.copy(entry.data))
-    const drafts = entries.map((entry, i) => ({
+    const life = past.life + 1
+    const epoch = past.epoch + 1
+    const given = typeof entries === 'function' ? entries(kernel.identity.of(id, life)) : entries
+    const copies = given.map((entry) => kernel.codec.copy(entry.data))
+    const drafts = given.map((entry, i) => ({
       type: entry.type,
       version: entry.version ?? 1,
       time: entry.time ?? kernel.clock.now(),
@@ -47,30 +55,35 @@ export function createTimeline<State, Result>(
       data: copies[i]!.bytes,
     }))
     const sealed = drafts.map((draft, i) => sealEntry(kernel.sealer, draft, digest, i, fold.compressAboveBytes))
-    const run = packEntries(kernel.hash, { before: digest, first: 1, epoch: 1 }, sealed)
+    const run = packEntries(kernel.hash, { before: digest, first: 1, epoch }, sealed)
     const state = new TimelineState(fold, undefined, guards(kernel, fold))
     state.replay(
       drafts.map(
         ({ type, version, time, key }, i): Entry => ({
-          ...{ timeline: id, seq: i + 1, epoch: 1, type, version, time, key },
+          ...{ timeline: id, seq: i + 1, epoch, type, version, time, key },
           data: copies[i]!.value,
         }),
       ),
     )
     const declared = declare(kernel, id, null)
-    const released = along.release ? onRelease(fold.checkpoint, {}, 1, kernel.worker.now()) : null
+    const released = along.release ? onRelease(fold.checkpoint, {}, epoch, kernel.worker.now()) : null
     const commit = {
       ...along,
       ...(declared && { attributes: { ...along.attributes, ...declared, ...released } }),
       operation: newOperation(kernel.random),
-      guard: { timeline: id, epoch: 0, seq: 0, digest },
-      take: { worker, from: 'free', create: { digest } },
+      guard: { timeline: id, epoch: past.epoch, seq: 0, digest },
+      take: { worker, from: 'free', create: { digest, life } },
       run,
     } as const
     return kernel.committer.submit(commit).then((outcome) => {
       if (outcome.ok)
-        return made({ head: headOf(kernel, id, digest, run, along), recovered: recoveredOf(id, state, run) })
-      if (outcome.code === 'WORKER_RETIRED') return kernel.worker.renewNow().then(again)
+        return made({
+          head: headOf(kernel, { id, life, epoch }, digest, run, along),
+          recovered: recoveredOf(id, epoch, state, run),
+        })
+      if (outcome.code === 'WORKER_RETIRED') return kernel.worker.renewNow().then(() => again())
+      // The id was used before: it goes on from there.
+      if (outcome.code === 'FENCED' && !outcome.head) return kernel.identity.past(id).then(again)
       if (outcome.code === 'FENCED' || outcome.code === 'CONFLICT' || outcome.code === 'OWNED') return made(null)
       throw refusalError(id, outcome)
     })
@@ -81,12 +94,19 @@ export function createTimeline<State, Result>(
 
 type FirstRun = { readonly count: number; readonly digest: Uint8Array }
 
-function headOf(kernel: Kernel, id: TimelineId, origin: Digest, run: FirstRun, along: CommitExtras): Head {
+function headOf(
+  kernel: Kernel,
+  { id, life, epoch }: { readonly id: TimelineId; readonly life: number; readonly epoch: number },
+  origin: Digest,
+  run: FirstRun,
+  along: CommitExtras,
+): Head {
   const now = kernel.worker.now()
   return {
     timeline: id,
     seq: run.count,
-    epoch: 1,
+    life,
+    epoch,
     digest: run.digest,
     owner: along.release ? null : kernel.worker.id,
     isOwnerAlive: !along.release,
@@ -105,7 +125,12 @@ function headOf(kernel: Kernel, id: TimelineId, origin: Digest, run: FirstRun, a
   }
 }
 
-function recoveredOf<State>(timeline: string, state: TimelineState<State>, run: FirstRun): Recovered<State> {
+function recoveredOf<State>(
+  timeline: string,
+  epoch: number,
+  state: TimelineState<State>,
+  run: FirstRun,
+): Recovered<State> {
   const nothing = { checkpoint: null, skipped: [], healed: 0, entriesReplayed: 0, bytesRead: 0, entriesLost: 0 }
   return {
     state,
@@ -114,6 +139,6 @@ function recoveredOf<State>(timeline: string, state: TimelineState<State>, run: 
     base: null,
     damaged: [],
     replayMsPerEntry: 0,
-    report: { timeline, seq: run.count, epoch: 1, ...nothing, planMs: 0, restoreMs: 0, replayMs: 0, totalMs: 0 },
+    report: { timeline, seq: run.count, epoch, ...nothing, planMs: 0, restoreMs: 0, replayMs: 0, totalMs: 0 },
   }
 }

@@ -12,6 +12,7 @@ import type { Planted } from './planted.ts'
 import type { RedundantStore } from './redundancy/store.ts'
 import type { Sealer } from './seal/seal.ts'
 import type { Segments } from './segments/catalog.ts'
+import type { Identity } from './store-identity.ts'
 import type { TieredBlobs } from './tiers/blobs.ts'
 import type { Tracing } from './tracing.ts'
 import type { Worker } from './worker.ts'
@@ -28,6 +29,8 @@ export interface Kernel {
   readonly events: Events
   readonly committer: Committer
   readonly worker: Worker
+  /** Who this store is to the outside, and what ids start from. */
+  readonly identity: Identity
   /** What this process knows of the timelines. */
   readonly models: Models
   /** Null: chunks have no parity, and lines of the catalog no second copy. */

@@ -8,7 +8,7 @@ import { isHeadLost } from '../core/lost-head.ts'
 import type { Head } from '../core/ports.ts'
 import { refusalError } from './commit/refusal-error.ts'
 import type { CommitExtras } from './commit/writer.ts'
-import { createTimeline } from './create.ts'
+import { createTimeline, type FirstEntries } from './create.ts'
 import { declare } from './declaration.ts'
 import type { Fold, OpenOptions } from './definition.ts'
 import { type Kernel, newOperation } from './kernel.ts'
@@ -16,7 +16,7 @@ import { giveBack, headUnder, takeTimeline } from './ownership.ts'
 import { madeAgain } from './recovery/lost-head.ts'
 import { type Recovered, recover } from './recovery/recover.ts'
 import { retryWithFreshHead } from './recovery/retry-with-fresh-head.ts'
-import { type NewEntry, OpenTimeline } from './timeline.ts'
+import { OpenTimeline } from './timeline.ts'
 import type { Failing } from './worker.ts'
 
 interface Held {
@@ -100,7 +100,7 @@ export class OpenTimelines {
   create<State>(
     id: TimelineId,
     fold: Fold<State>,
-    entries: readonly NewEntry[],
+    entries: FirstEntries,
     along: CommitExtras,
   ): Promise<OpenTimeline<State> | 'released' | null> {
     return createTimeline(this.#kernel, id, fold, entries, along, (created) => {

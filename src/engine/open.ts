@@ -27,6 +27,7 @@ import { sealsWith, signOf } from './seal/rekey.ts'
 import { Sealer } from './seal/seal.ts'
 import { sealedStore } from './seal/store.ts'
 import { checkpointsOnly, Segments } from './segments/catalog.ts'
+import { Identity } from './store-identity.ts'
 import { TieredBlobs, type TierRequests } from './tiers/blobs.ts'
 import { meetTiers } from './tiers/policy.ts'
 import { keepHouse } from './tools/housekeeping.ts'
@@ -71,6 +72,7 @@ export async function open(url?: string | Options, given: Options = {}): Promise
     const { kernel } = hostOf(engine)
     kernel.worker.describe(sealsWith, signOf(kernel.hash, kernel.sealer.keyId))
     await meetKeys(kernel, options.readOnly ?? false)
+    await kernel.identity.load(options.readOnly ?? false)
     await meetRedundancy(kernel, options.redundancy, options.readOnly ?? false)
     await meetTiers(kernel, options.tiers, options.readOnly ?? false)
     mirror = await meetMirror(kernel, options.mirror, options.readOnly ?? false)
@@ -131,9 +133,11 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
   const identity = ports.identity ?? identifyProcess()
   const folds = foldGuard(options.guardFolds ?? process.env.NODE_ENV !== 'production')
   const planted = ports.planted ?? new Set<string>()
+  const namespace = ports.namespace ?? 'default'
   const kernel: Kernel = {
     store,
-    namespace: ports.namespace ?? 'default',
+    namespace,
+    identity: new Identity({ store, namespace, hash, random }),
     clock,
     random,
     hash,

@@ -43,9 +43,10 @@ export async function takeTimeline(
       ...(options.mustExist ? {} : { create: { digest: originDigest(kernel.hash, id) } }),
     }
     const attributes = { ...declare(kernel, id, head ?? null), ...noted }
+    const { epoch } = head ?? (await kernel.identity.past(id))
     const outcome = await kernel.committer.submit({
       operation: newOperation(kernel.random),
-      guard: { timeline: id, epoch: head?.epoch ?? 0 },
+      guard: { timeline: id, epoch },
       take,
       ...(Object.keys(attributes).length > 0 && { attributes }),
     })
@@ -72,8 +73,8 @@ export async function giveBack(kernel: Kernel, head: Head): Promise<void> {
 }
 
 /** The whole guard of a head that nobody else may have moved: where it still is as it was read, or CONFLICT. */
-export function guardOf({ timeline, epoch, seq, digest }: Head): Guard {
-  return { timeline, epoch, seq, digest }
+export function guardOf({ timeline, life, epoch, seq, digest }: Head): Guard {
+  return { timeline, life, epoch, seq, digest }
 }
 
 /** The head as it is now, if it is still ours. */

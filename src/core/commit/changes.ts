@@ -6,8 +6,8 @@ import type { HeadFacts } from './view.ts'
 
 export interface Changes {
   readonly timeline: TimelineId
-  /** It and everything of it goes; nothing else is in such a commit. */
-  readonly isForgotten: boolean
+  /** It and everything of it goes; nothing else is in such a commit. How: see Commit.forget. */
+  readonly forget: false | true | 'erase' | 'moved'
   /** The head it is made with, before the parts below. */
   readonly made: HeadFacts | null
   /** What was there so far goes on under another id; this id goes on without runs and checkpoints from `head`. */

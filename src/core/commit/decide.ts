@@ -9,7 +9,7 @@ import type { Writable } from '../writable.ts'
 import { catalogAfter, checkDrop, checkPublish, checkTrim, type Midway } from './catalog.ts'
 import type { Changes } from './changes.ts'
 import { branch, checkBase, checkForget, draft } from './lineage.ts'
-import { checkConsume, checkNoMail, cursorMoves, newMessages } from './mail.ts'
+import { checkConsume, checkNoMail, checkReceivers, cursorMoves, newMessages } from './mail.ts'
 import { Refused } from './refused.ts'
 import type { CommitView, HeadFacts } from './view.ts'
 
@@ -23,6 +23,7 @@ export interface Decision {
 export function decide(view: CommitView, commit: Commit): Decision {
   const { guard, operation } = commit
   if (guard === null) {
+    checkReceivers(view, commit.send ?? [])
     const sent = newMessages(view, commit.send ?? [])
     const isDuplicate = sent.length === 0
     return { outcome: { ok: true, epoch: 0, seq: 0, isDuplicate }, changes: isDuplicate ? null : { sent } }
@@ -31,14 +32,18 @@ export function decide(view: CommitView, commit: Commit): Decision {
   const found = view.head(timeline)
   const epoch = guard.epoch + (commit.take || commit.branch ? 1 : 0)
   if (found && found.operation === operation) return repeated(epoch, found.seq)
-  if (!found && commit.forget) return repeated(epoch, guard.seq ?? 0)
+  const isGone = !found || (guard.life !== undefined && guard.life < found.life)
+  if (isGone && commit.forget) return repeated(epoch, guard.seq ?? 0)
   const made = found ? null : make(view, timeline, commit.take)
   const before = found ?? made!
   checkGuard(guard, before)
   if (commit.unlessMail) checkNoMail(view, timeline)
   if (commit.forget) {
     checkForget(view, timeline)
-    return { outcome: { ok: true, epoch, seq: before.seq, isDuplicate: false }, changes: forgotten(timeline, before) }
+    return {
+      outcome: { ok: true, epoch, seq: before.seq, isDuplicate: false },
+      changes: forgotten(timeline, before, commit.forget),
+    }
   }
   // One object that is changed step by step: this is on the way of every commit that is more than an append.
   const head = copyFacts(before)
@@ -74,7 +79,7 @@ export function decide(view: CommitView, commit: Commit): Decision {
     outcome: { ok: true, epoch, seq: head.seq, isDuplicate: false },
     changes: {
       timeline,
-      isForgotten: false,
+      forget: false,
       made,
       archived,
       run: run ?? null,
@@ -114,8 +119,8 @@ const untouched = { dropped: none, trim: undefined }
 
 /** Only these: what a store gives may hold more. */
 function copyFacts(facts: HeadFacts): Writable<HeadFacts> {
-  const { seq, epoch, digest, floor, floorDigest, base, owner, operation, updatedAt } = facts
-  return { seq, epoch, digest, floor, floorDigest, base, owner, operation, updatedAt }
+  const { seq, life, epoch, digest, floor, floorDigest, base, owner, operation, updatedAt } = facts
+  return { seq, life, epoch, digest, floor, floorDigest, base, owner, operation, updatedAt }
 }
 
 function repeated(epoch: number, seq: number): Decision {
@@ -124,10 +129,13 @@ function repeated(epoch: number, seq: number): Decision {
 
 function make(view: CommitView, timeline: TimelineId, take: Take | undefined): HeadFacts {
   if (!take?.create) throw new Refused('NOT_FOUND', `there is no timeline ${timeline}`)
-  return draft(view, take.create)
+  return draft(view, timeline, take.create)
 }
 
-function checkGuard({ timeline, epoch, seq, digest }: Guard, head: HeadFacts): void {
+function checkGuard({ timeline, life, epoch, seq, digest }: Guard, head: HeadFacts): void {
+  if (life !== undefined && head.life !== life) {
+    throw new Refused('FENCED', `${timeline} is in life ${head.life}, the commit was made for life ${life}`)
+  }
   if (head.epoch !== epoch) {
     throw new Refused('FENCED', `${timeline} is at epoch ${head.epoch}, the commit was made under ${epoch}`)
   }
@@ -169,10 +177,10 @@ function checkCatalog(
   return { dropped: going.map(({ id }) => id), trim }
 }
 
-function forgotten(timeline: TimelineId, head: HeadFacts): Changes {
+function forgotten(timeline: TimelineId, head: HeadFacts, forget: Changes['forget']): Changes {
   return {
     timeline,
-    isForgotten: true,
+    forget,
     made: null,
     archived: null,
     run: null,

@@ -6,14 +6,19 @@ import { Refused } from './refused.ts'
 import type { CommitView, ForkFacts, HeadFacts } from './view.ts'
 
 /** The head as it would be before anybody took it. */
-export function draft(view: CommitView, create: NonNullable<Take['create']>): HeadFacts {
+export function draft(view: CommitView, timeline: TimelineId, create: NonNullable<Take['create']>): HeadFacts {
+  const past = create.copyOf ? { ...create.copyOf, life: create.copyOf.life - 1 } : view.past(timeline)
+  if (create.life !== undefined && create.life !== past.life + 1) {
+    throw new Refused('FENCED', `${timeline} would be life ${past.life + 1}, the commit expected ${create.life}`)
+  }
   const base = create.base ? { ...create.base, digest: new Uint8Array(create.base.digest) } : null
   const parent = base && view.head(base.timeline)
   const floor =
     create.floor ?? (parent ? { seq: parent.floor, digest: parent.floorDigest } : { seq: 0, digest: create.digest })
   return {
     seq: base ? base.seq : floor.seq,
-    epoch: 0,
+    life: past.life + 1,
+    epoch: past.epoch,
     digest: new Uint8Array(create.digest),
     floor: floor.seq,
     floorDigest: new Uint8Array(floor.digest),

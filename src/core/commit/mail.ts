@@ -19,12 +19,28 @@ export function checkConsume(view: CommitView, timeline: TimelineId, ids: readon
   }
 }
 
-/** Those whose id is new: a message that is sent again is dropped. */
+/** A sender without a timeline of its own learns that nobody will read its message. */
+export function checkReceivers(view: CommitView, messages: readonly OutgoingMessage[]): void {
+  const lost = messages.find((message) => !isReachable(view, message))
+  if (lost) throw new Refused('NOT_FOUND', `life ${lost.life} of ${lost.to} is over`)
+}
+
+function isReachable(view: CommitView, { to, life }: OutgoingMessage): boolean {
+  return life === undefined || view.head(to)?.life === life
+}
+
+/** Those whose id is new: a message that is sent again is dropped, and so is one to a life that is over. */
 export function newMessages(view: CommitView, messages: readonly OutgoingMessage[]): OutgoingMessage[] {
-  return messages.filter(
-    ({ to, id }, index) =>
-      view.message(to, id) === null && messages.findIndex((other) => other.to === to && other.id === id) === index,
-  )
+  return messages.filter((message, index) => isReachable(view, message) && isNew(view, messages, message, index))
+}
+
+function isNew(
+  view: CommitView,
+  messages: readonly OutgoingMessage[],
+  { to, id }: OutgoingMessage,
+  index: number,
+): boolean {
+  return view.message(to, id) === null && messages.findIndex((other) => other.to === to && other.id === id) === index
 }
 
 export function cursorMoves(

@@ -2,11 +2,12 @@
 // questions; it applies nothing while it does.
 
 import type { Digest, ManifestId, MessageId, OperationId, TimelineId, WorkerId } from '../coordinate.ts'
-import type { Base, FeedPosition, ManifestRecord } from '../ports.ts'
+import type { Base, FeedPosition, ManifestRecord, PastLife } from '../ports.ts'
 
 /** The part of a timeline that the rules read and change; the rest of a head is set as the commit says. */
 export interface HeadFacts {
   readonly seq: number
+  readonly life: number
   readonly epoch: number
   readonly digest: Digest
   readonly floor: number
@@ -31,6 +32,8 @@ export interface CommitView {
   readonly now: number
   /** Null if it does not exist, mail or not. */
   head(timeline: TimelineId): HeadFacts | null
+  /** The life of this id that was forgotten last. An id without one starts above the lowest life that the store allows. */
+  past(timeline: TimelineId): Pick<PastLife, 'life' | 'epoch'>
   forks(timeline: TimelineId): Iterable<ForkFacts>
   catalog(timeline: TimelineId): readonly CheckpointFacts[]
   /** In the catalog of any timeline of the namespace. */

@@ -62,7 +62,8 @@ export class StateTimeline {
   static async create(kernel: Kernel, id: TimelineId): Promise<StateTimeline> {
     const worker = await kernel.worker.register()
     const digest = originDigest(kernel.hash, id)
-    const made = new StateTimeline(kernel, id, { seq: 0, epoch: 1, digest })
+    const past = await kernel.identity.past(id)
+    const made = new StateTimeline(kernel, id, { seq: 0, epoch: past.epoch + 1, digest })
     const attributes = declare(kernel, id, null)
     made.#creation = { take: { worker, from: 'free', create: { digest } }, ...(attributes && { attributes }) }
     return made
@@ -72,7 +73,8 @@ export class StateTimeline {
   static async fork(kernel: Kernel, id: TimelineId, base: Base): Promise<StateTimeline> {
     const worker = await kernel.worker.register()
     const { seq, digest } = base
-    const made = new StateTimeline(kernel, id, { seq, epoch: 1, digest })
+    const past = await kernel.identity.past(id)
+    const made = new StateTimeline(kernel, id, { seq, epoch: past.epoch + 1, digest })
     made.#creation = { take: { worker, from: 'free', create: { digest, base, floor: { seq, digest } } } }
     return made
   }
@@ -209,7 +211,7 @@ export class StateTimeline {
     const { committer, random } = this.#kernel
     const { seq, epoch, digest } = this.#head
     const making = this.#creation
-    const guard = { timeline: this.id, epoch: making ? 0 : epoch, seq, digest }
+    const guard = { timeline: this.id, epoch: making ? epoch - 1 : epoch, seq, digest }
     const attributes = { ...along.attributes, ...making?.attributes }
     try {
       const outcome = await committer.submit({

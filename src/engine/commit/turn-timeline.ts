@@ -33,6 +33,8 @@ export class TurnTimeline<State> {
   readonly #mustExist: boolean
   #open: OpenTimeline<State>
   #head: Head | null
+  /** The epoch that the timeline is made from, if it is not there. */
+  #before: number
   #wasOwner = false
   #readyAt = 0
   /** The state stopped half of the way to what others wrote. */
@@ -43,7 +45,7 @@ export class TurnTimeline<State> {
     kernel: Kernel,
     openTimelines: OpenTimelines,
     fold: Fold<State>,
-    start: { readonly id: TimelineId; readonly head: Head | null; readonly recovered: Recovered<State> },
+    start: { readonly id: TimelineId } & Loaded<State>,
     mustExist: boolean,
   ) {
     this.id = start.id
@@ -52,6 +54,7 @@ export class TurnTimeline<State> {
     this.#fold = fold
     this.#mustExist = mustExist
     this.#head = start.head
+    this.#before = start.before
     this.#open = this.#make(start.recovered)
   }
 
@@ -64,8 +67,8 @@ export class TurnTimeline<State> {
     mustExist = false,
     evenInvalid = false,
   ): Promise<TurnTimeline<State>> {
-    const { head, recovered } = await load(kernel, id, fold, mustExist, !evenInvalid)
-    return new TurnTimeline(kernel, openTimelines, fold, { id, head, recovered }, mustExist)
+    const loaded = await load(kernel, id, fold, mustExist, !evenInvalid)
+    return new TurnTimeline(kernel, openTimelines, fold, { id, ...loaded }, mustExist)
   }
 
   /** State, coordinate and keys as far as they were read. To write, call `ready` first, with nothing awaited in between. */
@@ -80,7 +83,7 @@ export class TurnTimeline<State> {
 
   /** False: there was no such timeline when it was last looked for. */
   get exists(): boolean {
-    return this.#head !== null || this.#open.epoch > 0
+    return this.#head !== null || this.#open.epoch > this.#before
   }
 
   /** Sees what others wrote. Called between two writes. */
@@ -96,7 +99,7 @@ export class TurnTimeline<State> {
     const head = await this.#look()
     const { open } = this
     if (open.broken || open.closing) return false
-    if (!head) return open.seq === 0 && open.epoch === 0
+    if (!head) return open.seq === 0 && open.epoch === this.#before
     return head.epoch === open.epoch && head.seq === open.seq && equalBytes(head.digest, open.digest)
   }
 
@@ -190,13 +193,14 @@ export class TurnTimeline<State> {
 
   /** Under a new epoch, whatever its owner does. False: another was faster. */
   async #takeTurn(head: Head | null): Promise<boolean> {
-    const { committer, random, worker, hash } = this.#kernel
+    const { committer, random, worker, hash, identity } = this.#kernel
     if (!head && this.#mustExist) throw missing(this.id)
     const create = head ? {} : { create: { digest: originDigest(hash, this.id) } }
     const attributes = declare(this.#kernel, this.id, head)
+    const { epoch } = head ?? (await identity.past(this.id))
     const outcome = await committer.submit({
       operation: newOperation(random),
-      guard: { timeline: this.id, epoch: head?.epoch ?? 0 },
+      guard: { timeline: this.id, epoch },
       take: { worker: await worker.register(), from: 'anyone', ...create },
       ...(attributes && { attributes }),
     })
@@ -259,9 +263,10 @@ export class TurnTimeline<State> {
   }
 
   async #reload(taken: number | undefined): Promise<void> {
-    const { head, recovered } = await load(this.#kernel, this.id, this.#fold, this.#mustExist)
+    const { head, recovered, before } = await load(this.#kernel, this.id, this.#fold, this.#mustExist)
     const old = this.#open
     this.#head = head
+    this.#before = before
     this.#open = this.#make(recovered)
     this.#isTorn = false
     if (taken !== undefined && taken === head?.epoch) this.#open.renew(taken, true)
@@ -274,7 +279,7 @@ export class TurnTimeline<State> {
   }
 
   #make(recovered: Recovered<State>): OpenTimeline<State> {
-    const head = this.#head ?? { timeline: this.id, epoch: 0, base: null }
+    const head = this.#head ?? { timeline: this.id, epoch: this.#before, base: null }
     const open = this.#openTimelines.share(head, this.#fold, recovered)
     open.watch((entries) => this.#tell(entries))
     return open
@@ -285,13 +290,20 @@ export class TurnTimeline<State> {
   }
 }
 
+interface Loaded<State> {
+  readonly head: Head | null
+  readonly recovered: Recovered<State>
+  /** The epoch of an earlier life, where there is no timeline now. */
+  readonly before: number
+}
+
 async function load<State>(
   kernel: Kernel,
   id: TimelineId,
   fold: Fold<State>,
   mustExist: boolean,
   mustBeValid = false,
-): Promise<{ head: Head | null; recovered: Recovered<State> }> {
+): Promise<Loaded<State>> {
   return await retryWithFreshHead(async () => {
     const [head = null] = await kernel.store.head([id])
     if (!head && mustExist) throw missing(id)
@@ -299,8 +311,9 @@ async function load<State>(
     const recovered = head
       ? await recover(kernel, head, fold, { isPaged: true, mustBeValid })
       : nothingYet(kernel, id, fold)
+    const before = head ? 0 : (await kernel.identity.past(id)).epoch
     if (head) kernel.events.emit('recovered', { timeline: id, report: recovered.report })
-    return { head, recovered }
+    return { head, recovered, before }
   })
 }
 

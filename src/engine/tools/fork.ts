@@ -97,8 +97,11 @@ export async function existing(kernel: Kernel, id: TimelineId): Promise<Head> {
 
 /** How a fork begins. */
 export interface ForkStart {
-  /** What goes into the commit that makes it, from the state where it leaves its parent. */
-  readonly begin?: (state: unknown) => { readonly entries: readonly NewEntry[]; readonly along?: CommitExtras }
+  /** What goes into the commit that makes it, from the state where it leaves its parent and its own identity. */
+  readonly begin?: (
+    state: unknown,
+    identity: string,
+  ) => { readonly entries: readonly NewEntry[]; readonly along?: CommitExtras }
   readonly mark?: ForkMark | null
 }
 
@@ -125,20 +128,24 @@ async function forkOnce(
   // A fork that could not be opened would be of no use: better to say so now.
   const target = fold && (await recover(kernel, head, fold, { to: point.seq }))
   const id = timelineId(to.includes('/') ? to : siblingOf(head.timeline, to))
-  const begun = start.begin?.(target?.state.value)
-  const run = begun && begun.entries.length > 0 ? firstRun(kernel, id, point, begun.entries, fold, target) : null
+  await kernel.identity.load()
+  const past = await kernel.identity.past(id)
+  const begun = start.begin?.(target?.state.value, kernel.identity.of(id, past.life + 1))
+  const made = { timeline: id, epoch: past.epoch + 1 }
+  const run = begun && begun.entries.length > 0 ? firstRun(kernel, made, point, begun.entries, fold, target) : null
   const summary = target && fold.summary?.(target.state.value)
   const copies = await restorePoints(kernel, head, point.seq, fold)
   const floor = floorFor(copies, lineage, fold, point)
   await checkSameBranch(kernel, head, point)
   const outcome = await kernel.committer.submit({
     operation: newOperation(kernel.random),
-    guard: { timeline: id, epoch: 0, ...(run && { seq: point.seq, digest: point.digest }) },
+    guard: { timeline: id, epoch: past.epoch, ...(run && { seq: point.seq, digest: point.digest }) },
     take: {
       worker: await kernel.worker.register(),
       from: 'free',
       create: {
         digest: point.digest,
+        life: past.life + 1,
         base: baseAt(lineage, point),
         floor,
       },
@@ -175,7 +182,7 @@ export function forkAttributes(head: Head, mark: ForkMark | null | undefined): N
 /** The entries that a fork begins with, folded into `target` first: what the fold refuses is not written. */
 function firstRun(
   kernel: Kernel,
-  timeline: TimelineId,
+  { timeline, epoch }: { readonly timeline: TimelineId; readonly epoch: number },
   point: Point,
   entries: readonly NewEntry[],
   fold: Fold<unknown> | null,
@@ -183,7 +190,6 @@ function firstRun(
 ): EntryRun {
   const { codec, clock, sealer, hash } = kernel
   if (sealer.refusal) throw sealer.refusal
-  const epoch = 1
   const drafts = entries.map(({ type, version, time, key, data }) => ({
     ...{ type, key, version: version ?? fold?.upcasters?.[type]?.version ?? 1, time: time ?? clock.now() },
     ...codec.copy(data),

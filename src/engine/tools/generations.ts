@@ -113,7 +113,8 @@ export async function note(
       from: 'anyone' as const,
       create: { digest: originDigest(hash, timeline) },
     }
-    const guard = { timeline, epoch: head?.epoch ?? 0 }
+    const { epoch } = head ?? (await engine.kernel.identity.past(timeline))
+    const guard = { timeline, epoch }
     // Taken and let go in the same commit: the new epoch makes a second one from the same state fail.
     const declared = declare(engine.kernel, timeline, head ?? null)
     const outcome = await committer.submit({

@@ -175,9 +175,10 @@ async function begin(kernel: Kernel, id: TimelineId, header: Header): Promise<Be
       forget: true,
     })
   }
+  const { epoch } = isOurs ? left : await kernel.identity.past(id)
   const outcome = await kernel.committer.submit({
     operation: newOperation(kernel.random),
-    guard: { timeline: id, epoch: isOurs ? left.epoch : 0 },
+    guard: { timeline: id, epoch },
     take: { worker: await kernel.worker.register(), from: 'dead', create: { digest: floor.digest, floor } },
     status: importing,
   })

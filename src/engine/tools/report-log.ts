@@ -5,7 +5,7 @@
 // It lies in timelines of its own, `reprise/log/N`, each of some hundred entries. A new one is begun when the last is full,
 // and the oldest is forgotten: that is its bound, by count and by age.
 
-import { type Digest, type TimelineId, timelineId, type WorkerId } from '../../core/coordinate.ts'
+import { type TimelineId, timelineId, type WorkerId } from '../../core/coordinate.ts'
 import { originDigest, packEntries } from '../../core/entry-run.ts'
 import { isReprise } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
@@ -191,7 +191,7 @@ async function write(kernel: Kernel, reports: readonly Report[]): Promise<void> 
     const isFull = !last || last.seq >= segmentEntries
     const number = isFull ? Number(last?.timeline.slice(scope.length) ?? 0) + 1 : null
     const timeline = number === null ? last!.timeline : timelineId(`${scope}${String(number).padStart(9, '0')}`)
-    const at = isFull ? startOf(kernel, timeline) : last!
+    const at = isFull ? await startOf(kernel, timeline) : last!
     const drafts = reports.map((report, i) => {
       const data = kernel.codec.encode(report)
       return sealEntry(kernel.sealer, { type: reportType, version: 1, time: report.at, data }, at.digest, i)
@@ -215,8 +215,9 @@ async function write(kernel: Kernel, reports: readonly Report[]): Promise<void> 
   }
 }
 
-function startOf(kernel: Kernel, timeline: TimelineId): { seq: number; epoch: number; digest: Digest } {
-  return { seq: 0, epoch: 0, digest: originDigest(kernel.hash, timeline) }
+async function startOf(kernel: Kernel, timeline: TimelineId): Promise<Pick<Head, 'seq' | 'epoch' | 'digest'>> {
+  const { epoch } = await kernel.identity.past(timeline)
+  return { seq: 0, epoch, digest: originDigest(kernel.hash, timeline) }
 }
 
 /** When a new one was begun: those beyond the bound, and those whose last entry is too old. */

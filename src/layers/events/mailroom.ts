@@ -211,7 +211,7 @@ function readLetter(data: unknown, message: Message): Letter {
 
 /** Makes sure that somebody will look at its mail: the timeline exists and lies in the queue of its kind. */
 export async function address(engine: Host, prefix: string, name: string, id: string): Promise<string> {
-  const { store, hash, random, committer, worker } = engine.kernel
+  const { store, hash, random, committer, worker, identity } = engine.kernel
   const timeline = timelineId(prefix + id)
   const queue = queueOf(name)
   for (;;) {
@@ -222,7 +222,7 @@ export async function address(engine: Host, prefix: string, name: string, id: st
       ? await committer.submit({ operation, guard: { timeline, epoch: head.epoch }, queue })
       : await committer.submit({
           operation,
-          guard: { timeline, epoch: 0 },
+          guard: { timeline, epoch: (await identity.past(timeline)).epoch },
           take: {
             worker: await worker.register(),
             from: 'free',

@@ -5,15 +5,17 @@ import type { Changes } from '../../core/commit/changes.ts'
 import { mergeAttributes } from '../../core/commit/decide.ts'
 import type { HeadFacts } from '../../core/commit/view.ts'
 import type { MessageId, TimelineId } from '../../core/coordinate.ts'
-import type { EntryRun, ManifestMark, ManifestRecord, NewManifest, OutgoingMessage } from '../../core/ports.ts'
+import type { EntryRun, Hash, ManifestMark, ManifestRecord, NewManifest, OutgoingMessage } from '../../core/ports.ts'
 import { Log } from './copy-on-write.ts'
+import { rememberForgotten } from './past.ts'
 import { copyRun } from './view.ts'
 import { type MessageRow, messageKey, type Space, type TimelineRow } from './world.ts'
 
-export function apply(space: Space, changes: Changes, now: number): void {
+export function apply(space: Space, hash: Hash, changes: Changes, now: number): void {
   const { timeline, head, cursors } = changes
   const found = space.timelines.get(timeline)
-  if (changes.isForgotten) {
+  if (changes.forget) {
+    rememberForgotten(space, hash, timeline, found!, changes.forget, now)
     forget(space, found!)
     return
   }

@@ -1,13 +1,16 @@
 // The memory world as the rules of a commit see it (core/commit).
 
 import type { CommitView } from '../../core/commit/view.ts'
+import type { Hash } from '../../core/ports.ts'
+import { pastOf } from './past.ts'
 import { isAlive, toPosition } from './view.ts'
 import { messageKey, type Space } from './world.ts'
 
-export function commitView(space: Space, now: number): CommitView {
+export function commitView(space: Space, hash: Hash, now: number): CommitView {
   return {
     now,
     head: (timeline) => space.timelines.get(timeline) ?? null,
+    past: (timeline) => pastOf(space, hash, timeline),
     *forks(parent) {
       for (const { id, base, floor } of space.timelines.values()) {
         if (base?.timeline === parent) yield { timeline: id, floor, baseSeq: base.seq }

@@ -2,18 +2,18 @@
 
 import { decide } from '../../core/commit/decide.ts'
 import { Refused } from '../../core/commit/refused.ts'
-import type { Commit, Outcome } from '../../core/ports.ts'
+import type { Commit, Hash, Outcome } from '../../core/ports.ts'
 import { apply, send } from './apply.ts'
 import { commitView } from './commit-view.ts'
 import { toHead } from './view.ts'
 import type { Space } from './world.ts'
 
 /** A trial says what the answer would be and applies nothing: the user's SQL is asked between the two. */
-export function commitOne(space: Space, commit: Commit, now: number, isTrial = false): Outcome {
+export function commitOne(space: Space, hash: Hash, commit: Commit, now: number, isTrial = false): Outcome {
   try {
-    const { outcome, changes } = decide(commitView(space, now), commit)
+    const { outcome, changes } = decide(commitView(space, hash, now), commit)
     if (isTrial || !changes) return outcome
-    if ('timeline' in changes) apply(space, changes, now)
+    if ('timeline' in changes) apply(space, hash, changes, now)
     else send(space, changes.sent, now)
     return outcome
   } catch (error) {

@@ -20,6 +20,7 @@ import type {
   Inbox,
   ManifestRecord,
   Outcome,
+  PastLife,
   Rewritable,
   Rewritten,
   RunChange,
@@ -39,6 +40,7 @@ import { memoryBlobs } from './blobs.ts'
 import { claim } from './claim.ts'
 import { commitOne, refusal } from './commit.ts'
 import { inspect } from './inspect.ts'
+import { pastOf, recall } from './past.ts'
 import { mendLines, replace, rewrite } from './rewrite.ts'
 import { beat, compactFeed, retire, tidy } from './upkeep.ts'
 import { findTimelines, readFeed, readRuns, toHead, toWorkerRow } from './view.ts'
@@ -83,7 +85,9 @@ class MemoryStore implements Store {
     for (const commit of commits) checkCommit(commit)
     const hasUserSql = commits.some((commit) => commit.userSql)
     const outcomes = await this.#world.writeLock.run(() =>
-      hasUserSql ? this.#commitWithSql(space, commits) : commits.map((one) => commitOne(space, one, this.#clock())),
+      hasUserSql
+        ? this.#commitWithSql(space, commits)
+        : commits.map((one) => commitOne(space, this.#hash, one, this.#clock())),
     )
     if (commits.some((commit) => commit.trim || commit.forget)) compactFeed(space)
     if (outcomes.some((outcome) => outcome.ok && !outcome.isDuplicate)) {
@@ -100,12 +104,12 @@ class MemoryStore implements Store {
 
   /** The user's SQL is asked between a trial and the real step, so that nobody reads what it may still take back. */
   async #commitOne(space: Space, commit: Commit): Promise<Outcome> {
-    if (!commit.userSql) return commitOne(space, commit, this.#clock())
-    const trial = commitOne(space, commit, this.#clock(), true)
+    if (!commit.userSql) return commitOne(space, this.#hash, commit, this.#clock())
+    const trial = commitOne(space, this.#hash, commit, this.#clock(), true)
     if (!trial.ok || trial.isDuplicate) return trial
     try {
       const sqlResult = await commit.userSql(noSql)
-      const outcome = commitOne(space, commit, this.#clock())
+      const outcome = commitOne(space, this.#hash, commit, this.#clock())
       return outcome.ok ? { ...outcome, sqlResult } : outcome
     } catch (cause) {
       return refusal(space, commit, riderFailed(cause), this.#clock())
@@ -122,6 +126,23 @@ class MemoryStore implements Store {
     return timelines.map((id) => {
       const row = space.timelines.get(id)
       return row ? toHead(space, row, this.#clock()) : null
+    })
+  }
+
+  async past(timelines: readonly TimelineId[]): Promise<PastLife[]> {
+    const space = this.#space()
+    return timelines.map((id) => pastOf(space, this.#hash, id))
+  }
+
+  async pasts(after: string | null, limit: number): Promise<PastLife[]> {
+    const found = [...this.#space().pasts.values()].filter(({ name }) => after === null || name > after)
+    return found.sort((a, b) => (a.name < b.name ? -1 : 1)).slice(0, limit)
+  }
+
+  async recall(pasts: readonly PastLife[]): Promise<void> {
+    const space = this.#space()
+    await this.#world.writeLock.run(() => {
+      for (const past of pasts) recall(space, past)
     })
   }
 

@@ -4,6 +4,7 @@ import type { WorkerId } from '../../core/coordinate.ts'
 import { retiredWorkers } from '../../core/limits.ts'
 import type { WorkerRecord } from '../../core/ports.ts'
 import { Log } from './copy-on-write.ts'
+import { tidyPasts } from './past.ts'
 import type { Space } from './world.ts'
 
 const feedSlack = 1024
@@ -55,6 +56,7 @@ function forgetRetired(space: Space, before: number): number {
 }
 
 export function tidy(space: Space, before: number): { messages: number; workers: number } {
+  tidyPasts(space, before)
   let messages = 0
   for (const [key, { consumedAt }] of [...space.messages.entries()]) {
     if (consumedAt !== null && consumedAt < before && space.messages.delete(key)) messages += 1

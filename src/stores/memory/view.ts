@@ -26,6 +26,7 @@ export function toHead(space: Space, row: TimelineRow, now: number): Head {
   return {
     timeline: row.id,
     seq: row.seq,
+    life: row.life,
     epoch: row.epoch,
     digest: new Uint8Array(row.digest),
     floor: row.floor,

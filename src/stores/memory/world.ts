@@ -4,7 +4,15 @@
 
 import type { HeadFacts } from '../../core/commit/view.ts'
 import type { ManifestId, MessageId, TimelineId, WorkerId } from '../../core/coordinate.ts'
-import type { Attribute, CursorRow, EntryRun, ManifestRecord, Message, WorkerRecord } from '../../core/ports.ts'
+import type {
+  Attribute,
+  CursorRow,
+  EntryRun,
+  ManifestRecord,
+  Message,
+  PastLife,
+  WorkerRecord,
+} from '../../core/ports.ts'
 import { Log, SharedMap } from './copy-on-write.ts'
 import { WriteLock } from './write-lock.ts'
 
@@ -61,6 +69,8 @@ export interface Space {
   readonly unread: SharedMap<TimelineId, readonly MessageRow[]>
   readonly cursors: SharedMap<string, CursorRow>
   readonly workers: SharedMap<WorkerId, WorkerState>
+  /** By name; '' is what ids without a past start from. */
+  readonly pasts: SharedMap<string, PastLife>
   /** By digest in hexadecimal. */
   readonly chunks: SharedMap<string, ChunkState>
   feed: Log<FeedRow>
@@ -93,6 +103,7 @@ export function snapshot(world: MemoryWorld): MemoryWorld {
       unread: space.unread.share(),
       cursors: space.cursors.share(),
       workers: space.workers.share(),
+      pasts: space.pasts.share(),
       chunks: space.chunks.share(),
       feed: space.feed,
       nextFeedNumber: space.nextFeedNumber,
@@ -114,6 +125,7 @@ export function spaceOf(world: MemoryWorld, namespace: string): Space {
     unread: new SharedMap(),
     cursors: new SharedMap(),
     workers: new SharedMap(),
+    pasts: new SharedMap(),
     chunks: new SharedMap(),
     feed: new Log(),
     nextFeedNumber: 1,

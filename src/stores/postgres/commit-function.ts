@@ -1,7 +1,7 @@
 // The general commit, in the database: everything that a Commit can hold, in the order that ports.ts gives. The batch
 // arrives as one JSON value and one value with all the bytes (encode.ts writes them); outcomes leave as JSON.
 
-import { functionName, isAlive, nowMs, positionText, steadyPlans, transactionNumber } from './functions.ts'
+import { functionName, isAlive, nowMs, pastName, positionText, steadyPlans, transactionNumber } from './functions.ts'
 import { headColumns, headTables } from './rows.ts'
 
 /** Rows for those that have none, in the order of their ids. */
@@ -75,6 +75,7 @@ DECLARE
   v_count bigint;
 BEGIN
   IF NOT c ? 't' THEN
+    PERFORM ${f('check_receivers')}(p_ns, c->'send');
     v_count := ${f('send')}(p_ns, c->'send', p_blob, v_now);
     RETURN jsonb_build_object('seq', 0, 'was', v_count = 0);
   END IF;
@@ -84,9 +85,23 @@ BEGIN
     IF c ? 'forget' THEN RETURN jsonb_build_object('seq', coalesce((c->>'seq')::bigint, 0), 'was', true); END IF;
     RETURN jsonb_build_object('code', 'NOT_FOUND', 'reason', format('there is no timeline %s', c->>'t'));
   END IF;
+  IF c ? 'forget' AND (c->>'life')::bigint < t.life THEN
+    RETURN jsonb_build_object('seq', coalesce((c->>'seq')::bigint, 0), 'was', true);
+  END IF;
+  IF t.is_stub THEN
+    t := ${f('next_life')}(t, c->'create'->'copyOf');
+    IF (c->'create'->>'life')::bigint <> t.life THEN
+      RETURN jsonb_build_object('code', 'FENCED', 'reason',
+        format('%s would be life %s, the commit expected %s', t.id, t.life, c->'create'->>'life'));
+    END IF;
+  END IF;
   t := ${f('sync')}(t);
   IF t.operation = c->>'op' THEN
     RETURN jsonb_build_object('seq', t.seq, 'was', true);
+  END IF;
+  IF (c->>'life')::bigint <> t.life THEN
+    RETURN jsonb_build_object('code', 'FENCED', 'reason',
+      format('%s is in life %s, the commit was made for life %s', t.id, t.life, c->>'life'));
   END IF;
   IF t.epoch <> (c->>'epoch')::bigint THEN
     RETURN jsonb_build_object('code', 'FENCED', 'reason',
@@ -108,7 +123,7 @@ BEGIN
   END IF;
 
   IF c ? 'forget' THEN
-    PERFORM ${f('forget')}(t);
+    PERFORM ${f('forget')}(t, c->>'forget', v_now);
     RETURN jsonb_build_object('seq', t.seq, 'was', false);
   END IF;
 
@@ -172,7 +187,7 @@ BEGIN
   END IF;
 
   UPDATE ${s}.timeline SET
-    seq = t.seq, epoch = t.epoch, digest = t.digest, last_pos = t.last_pos, floor = t.floor, floor_digest = t.floor_digest,
+    seq = t.seq, life = t.life, epoch = t.epoch, digest = t.digest, last_pos = t.last_pos, floor = t.floor, floor_digest = t.floor_digest,
     base_tid = t.base_tid, base_id = t.base_id, base_seq = t.base_seq, base_digest = t.base_digest, is_stub = false,
     owner = t.owner, operation = c->>'op', queue = t.queue, priority = t.priority, status = t.status, wakeup = t.wakeup,
     mail = t.mail, attributes = t.attributes, created_at = t.created_at, updated_at = v_now
@@ -194,6 +209,33 @@ RETURNS boolean LANGUAGE sql STABLE AS $$
       SELECT 1 FROM ${s}.worker w WHERE w.ns = p_ns AND w.id = p_owner AND w.retired_at IS NOT NULL)
   END
 $$;
+
+-- The life that a timeline is made with, and the epoch that it starts from. Who forgets it holds a lock on its row, and who
+-- makes it has made that row again: one sees the other.
+CREATE FUNCTION ${f('next_life')}(t ${s}.timeline, p_copy jsonb) RETURNS ${s}.timeline LANGUAGE plpgsql AS $$
+DECLARE
+  v_past ${s}.past%ROWTYPE;
+BEGIN
+  IF p_copy IS NOT NULL THEN
+    t.life := (p_copy->>'life')::bigint;
+    t.epoch := (p_copy->>'epoch')::bigint;
+    RETURN t;
+  END IF;
+  SELECT * INTO v_past FROM ${s}.past WHERE ns = t.ns AND name = ${pastName('t.id')};
+  IF NOT FOUND THEN SELECT * INTO v_past FROM ${s}.past WHERE ns = t.ns AND name = ''; END IF;
+  t.life := coalesce(v_past.life, 0) + 1;
+  t.epoch := coalesce(v_past.epoch, 0);
+  RETURN t;
+END $$;
+
+-- A sender without a timeline of its own learns that nobody will read its message.
+CREATE FUNCTION ${f('check_receivers')}(p_ns integer, p_send jsonb) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM ${f('refuse')}('NOT_FOUND', format('life %s of %s is over', m.value->>'life', m.value->>'to'))
+  FROM jsonb_array_elements(p_send) m
+  WHERE m.value ? 'life' AND NOT EXISTS (SELECT 1 FROM ${s}.timeline t WHERE t.ns = p_ns AND t.id = m.value->>'to'
+    AND NOT t.is_stub AND t.life = (m.value->>'life')::bigint) LIMIT 1;
+END $$;
 
 -- What a new timeline starts from. The parent is locked until the end: a trim of it either sees this fork or is seen.
 -- A missing parent is found out by check_base, after the owner is settled.
@@ -282,7 +324,8 @@ BEGIN
   RETURN n;
 END $$;
 
--- The messages of one commit, in their order. One that was sent before, consumed or not, is dropped.
+-- The messages of one commit, in their order. One that was sent before, consumed or not, is dropped, and so is one to a
+-- life that is over.
 CREATE FUNCTION ${f('send')}(p_ns integer, p_send jsonb, p_blob bytea, p_now double precision)
 RETURNS bigint LANGUAGE sql AS $$
   WITH added AS (
@@ -290,7 +333,8 @@ RETURNS bigint LANGUAGE sql AS $$
     SELECT t.tid, m.value->>'id', m.value->>'kind',
       substr(p_blob, (m.value->>'start')::integer, (m.value->>'size')::integer), p_now
     FROM jsonb_array_elements(p_send) WITH ORDINALITY AS m(value, n)
-    JOIN LATERAL (SELECT tid FROM ${s}.timeline WHERE ns = p_ns AND id = m.value->>'to' LIMIT 1) t ON true
+    JOIN LATERAL (SELECT tid, life, is_stub FROM ${s}.timeline WHERE ns = p_ns AND id = m.value->>'to' LIMIT 1) t
+      ON NOT m.value ? 'life' OR (NOT t.is_stub AND t.life = (m.value->>'life')::bigint)
     ORDER BY m.n
     ON CONFLICT (tid, id) DO NOTHING
     RETURNING tid
@@ -325,7 +369,7 @@ BEGIN
   IF NOT FOUND THEN PERFORM ${f('refuse')}('CONFLICT', format('cursor %s belongs to another timeline', p_name)); END IF;
 END $$;
 
-CREATE FUNCTION ${f('forget')}(t ${s}.timeline) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION ${f('forget')}(t ${s}.timeline, p_how text, p_now double precision) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM ${f('refuse')}('PINNED', format('checkpoint %s of %s is pinned', id, t.id))
   FROM ${s}.manifest WHERE tid = t.tid AND is_pinned LIMIT 1;
@@ -339,6 +383,12 @@ BEGIN
   DELETE FROM ${s}.manifest WHERE tid = t.tid;
   DELETE FROM ${s}.cursor WHERE tid = t.tid;
   DELETE FROM ${s}.timeline WHERE tid = t.tid;
+  IF p_how = 'moved' THEN RETURN; END IF;
+  INSERT INTO ${s}.past AS p (ns, name, life, epoch, forgotten_at)
+  VALUES (t.ns, CASE p_how WHEN 'erase' THEN '' ELSE ${pastName('t.id')} END, t.life,
+    CASE p_how WHEN 'erase' THEN 0 ELSE t.epoch END, p_now)
+  ON CONFLICT (ns, name) DO UPDATE SET life = greatest(p.life, excluded.life), epoch = greatest(p.epoch, excluded.epoch),
+    forgotten_at = excluded.forgotten_at;
 END $$;
 
 -- publish, marks, drop, trim, in this order.

@@ -55,6 +55,7 @@ function encodeCommit(commit: Commit, blob: BlobWriter): Json {
   if (guard) {
     json.t = guard.timeline
     json.epoch = guard.epoch
+    if (guard.life !== undefined) json.life = guard.life
     if (guard.seq !== undefined) json.seq = guard.seq
     if (guard.digest !== undefined) json.digest = toHex(guard.digest)
   }
@@ -74,12 +75,13 @@ function encodeCommit(commit: Commit, blob: BlobWriter): Json {
   if (commit.publish || commit.marks || commit.drop || trim) json.catalog = true
   if (commit.consume) json.consume = commit.consume.map(escapeText)
   if (commit.send) {
-    json.send = commit.send.map(({ id, to, kind, data }) => {
-      return { id: escapeText(id), to, kind: escapeText(kind), ...blob.add(data) }
+    json.send = commit.send.map(({ id, to, life, kind, data }) => {
+      const only = life === undefined ? {} : { life }
+      return { id: escapeText(id), to, ...only, kind: escapeText(kind), ...blob.add(data) }
     })
   }
   Object.assign(json, encodeFields(commit))
-  if (commit.forget) json.forget = true
+  if (commit.forget) json.forget = commit.forget
   if (isRefusedLate(commit)) json.late = true
   return json
 }
@@ -108,14 +110,19 @@ export function encodeFields(commit: Commit): Json {
 
 /** These may be refused after the commit's first write. */
 function isRefusedLate(commit: Commit): boolean {
-  const { branch, publish, drop, trim, consume, cursors, forget, take } = commit
-  return Boolean(branch || publish || drop || trim || consume || cursors || forget || take?.create?.base)
+  const { guard, branch, publish, drop, trim, consume, cursors, forget, take, send } = commit
+  const mayHaveNoReceiver = guard === null && send?.some(({ life }) => life !== undefined)
+  return Boolean(
+    branch || publish || drop || trim || consume || cursors || forget || take?.create?.base || mayHaveNoReceiver,
+  )
 }
 
 function encodeCreate(create: NonNullable<NonNullable<Commit['take']>['create']>): Json {
-  const { digest, base, floor } = create
+  const { digest, life, copyOf, base, floor } = create
   return {
     digest: toHex(digest),
+    ...(life !== undefined && { life }),
+    ...(copyOf && { copyOf }),
     ...(base && { base: { timeline: checkId(base.timeline), seq: base.seq, digest: toHex(base.digest) } }),
     ...(floor && { floor: { seq: floor.seq, digest: toHex(floor.digest) } }),
   }

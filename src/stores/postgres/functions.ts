@@ -34,6 +34,9 @@ export const isAlive = (now: string) => `(w.retired_at IS NULL AND ${now} < w.be
 /** The operation that wrote a run. */
 export const operationOf = (r: string) => `coalesce(${r}.operation, encode(substr(${r}.digest, 1, 8), 'hex'))`
 
+/** How an id that was forgotten is remembered: core/identity.ts, pastName. */
+export const pastName = (id: string) => `substr(encode(sha256(convert_to(${id}, 'UTF8')), 'hex'), 1, 32)`
+
 /** The prepared statement that commits with SQL use, each of them anew. */
 export const riderStatement = 'reprise_rider'
 
@@ -157,6 +160,7 @@ DECLARE
   v_poss bigint[];
   v_some bigint[];
   v_count integer;
+  v_life bigint;
   x jsonb;
 BEGIN
   IF p_made IS NOT NULL THEN
@@ -164,16 +168,23 @@ BEGIN
         AND w.id IN (SELECT m->>'worker' FROM jsonb_array_elements(p_made) m)) THEN
       RETURN false;
     END IF;
-    INSERT INTO ${s}.timeline (ns, id, pos_base, epoch, digest, floor_digest, owner, operation, queue, priority, status, wakeup,
+    INSERT INTO ${s}.timeline (ns, id, life, pos_base, epoch, digest, floor_digest, owner, operation, queue, priority, status, wakeup,
       attributes, created_at, updated_at)
-    SELECT p_ns, m.id, (SELECT pos_base FROM ${s}.namespace WHERE id = p_ns), 1, decode(m.digest, 'hex'), decode(m.digest, 'hex'),
+    SELECT p_ns, m.id, m.life, (SELECT pos_base FROM ${s}.namespace WHERE id = p_ns), 1, decode(m.digest, 'hex'), decode(m.digest, 'hex'),
       m.owner, m.op, m.queue, coalesce(m.priority, 0), coalesce(m.status, ''), m.wakeup, coalesce(m.attributes, '{}'), v_now, v_now
-    FROM jsonb_to_recordset(p_made) AS m(id text, op text, digest text, owner text, queue text, priority double precision,
+    FROM jsonb_to_recordset(p_made) AS m(id text, life bigint, op text, digest text, owner text, queue text, priority double precision,
       status text, wakeup double precision, attributes jsonb)
     ORDER BY m.id COLLATE "C" ON CONFLICT (ns, id) DO NOTHING;
     GET DIAGNOSTICS v_count = ROW_COUNT;
     IF v_count < jsonb_array_length(p_made) THEN
       RAISE EXCEPTION USING ERRCODE = 'RP002', MESSAGE = 'a timeline is there already';
+    END IF;
+    -- An id that was used before has a life and an epoch to start from: the general commit knows them. Looked up after the
+    -- rows are made: they waited for a transaction that was forgetting one of these ids.
+    SELECT coalesce(max(life), 0) + 1 INTO v_life FROM ${s}.past WHERE ns = p_ns AND name = '';
+    IF EXISTS (SELECT 1 FROM jsonb_to_recordset(p_made) AS m(id text, life bigint) WHERE m.life <> v_life OR EXISTS (
+        SELECT 1 FROM ${s}.past p WHERE p.ns = p_ns AND p.name = ${pastName('m.id')})) THEN
+      RAISE EXCEPTION USING ERRCODE = 'RP002', MESSAGE = 'an id was used before';
     END IF;
   END IF;
   SELECT array_agg(id), array_agg(epoch), array_agg(tid), array_agg(seq), array_agg(digest),

@@ -19,7 +19,7 @@ import { unescapeAttributes, unescapeText } from './text.ts'
 export const headColumns = `t.id, coalesce(r.last, t.seq) AS seq, t.epoch, coalesce(r.digest, t.digest) AS digest, t.owner,
   coalesce(${isAlive(nowMs)}, false) AS is_owner_alive, t.floor, t.floor_digest, coalesce(b.id, t.base_id) AS base_id,
   t.base_seq, t.base_digest, t.queue, t.priority, t.status, t.wakeup, t.mail, t.attributes,
-  coalesce(r.operation, t.operation) AS operation, t.created_at, greatest(t.updated_at, r.written_at) AS updated_at`
+  coalesce(r.operation, t.operation) AS operation, t.created_at, greatest(t.updated_at, r.written_at) AS updated_at, t.life`
 
 /** Looked up one by one: a join may be planned as one of all with all. */
 export function headTables(s: string, timelines = `${s}.timeline`): string {
@@ -33,7 +33,7 @@ export function headTables(s: string, timelines = `${s}.timeline`): string {
 /** What headColumns are, for a function that gives records. */
 export const headRecord = `id text, seq bigint, epoch bigint, digest bytea, owner text, is_owner_alive boolean, floor bigint,
   floor_digest bytea, base_id text, base_seq bigint, base_digest bytea, queue text, priority double precision, status text,
-  wakeup double precision, mail integer, attributes jsonb, operation text, created_at double precision, updated_at double precision`
+  wakeup double precision, mail integer, attributes jsonb, operation text, created_at double precision, updated_at double precision, life bigint`
 
 export interface HeadRow {
   readonly id: TimelineId
@@ -56,12 +56,14 @@ export interface HeadRow {
   readonly operation: string | null
   readonly created_at: number
   readonly updated_at: number
+  readonly life: number
 }
 
 export function toHead(row: HeadRow): Head {
   return {
     timeline: row.id,
     seq: row.seq,
+    life: row.life,
     epoch: row.epoch,
     digest: row.digest,
     owner: maybe(row.owner) as WorkerId | null,

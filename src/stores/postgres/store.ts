@@ -18,6 +18,7 @@ import type {
   Inspection,
   ManifestRecord,
   Outcome,
+  PastLife,
   Rewritable,
   Rewritten,
   RunChange,
@@ -40,6 +41,7 @@ import { readFeed } from './feed.ts'
 import { functionName, statementMs } from './functions.ts'
 import { inspectRows } from './inspect.ts'
 import type { Bell } from './listen.ts'
+import { listPasts, pastOf, recall } from './past.ts'
 import type { Presence } from './presence.ts'
 import { type Reading, readCatalogs, readHistories } from './read.ts'
 import { mendLines, replaceRuns, rewrite } from './rewrite.ts'
@@ -228,6 +230,18 @@ export class PostgresStore implements Store {
     const text = `SELECT c.name, t.id AS owner, c.position, c.moved_at FROM ${this.#s}.cursor c
       JOIN ${this.#s}.timeline t ON t.tid = c.tid WHERE c.ns = $1 ORDER BY c.name`
     return (await this.#connections.rows<CursorDbRow>(text, [this.#ns], 'safe')).map(toCursor)
+  }
+
+  async past(timelines: readonly TimelineId[]): Promise<PastLife[]> {
+    return pastOf(this.#connections, this.#s, this.#ns, timelines)
+  }
+
+  async pasts(after: string | null, limit: number): Promise<PastLife[]> {
+    return listPasts(this.#connections, this.#s, this.#ns, after, limit)
+  }
+
+  async recall(pasts: readonly PastLife[]): Promise<void> {
+    await recall(this.#connections, this.#s, this.#ns, pasts)
   }
 
   async workers(): Promise<WorkerRow[]> {

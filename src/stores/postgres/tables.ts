@@ -6,7 +6,7 @@
 // run's id decides, which follows the order of the batch.
 
 /** The version of tables and functions together. Functions carry it in their names: code of another version finds none. */
-export const schemaVersion = 8
+export const schemaVersion = 9
 
 /** What each version changed about the one before it. */
 const upgrades: Readonly<Record<number, (s: string) => string>> = {
@@ -28,6 +28,8 @@ UPDATE ${s}.timeline t SET pos_base = n.pos_base FROM ${s}.namespace n WHERE n.i
   7: (s) => retiredIndex(s) + vacuumSettings(s),
   // Functions, and an index of statuses that is used only for them.
   8: (s) => `DROP INDEX IF EXISTS ${s}.timeline_status; ${statusIndex(s)}`,
+  // Functions, and lives of timelines.
+  9: (s) => `ALTER TABLE ${s}.timeline ADD COLUMN life bigint NOT NULL DEFAULT 1;` + pastTable(s),
 }
 
 /** Since when it is due; mail counts as always. */
@@ -49,6 +51,19 @@ export const hasStatus = (t: string) => `${t}.status >= ''`
 
 function statusIndex(s: string): string {
   return `CREATE INDEX timeline_status ON ${s}.timeline (ns, status, id) WHERE ${hasStatus('timeline')};`
+}
+
+/** The lives of ids that were forgotten (ports.ts, past). name '': the life that ids without a past start above. */
+function pastTable(s: string): string {
+  return `
+CREATE TABLE ${s}.past (
+  ns integer NOT NULL,
+  name text COLLATE "C" NOT NULL,
+  life bigint NOT NULL,
+  epoch bigint NOT NULL,
+  forgotten_at double precision NOT NULL,
+  PRIMARY KEY (ns, name)
+);`
 }
 
 function retiredIndex(s: string): string {
@@ -121,6 +136,7 @@ CREATE TABLE ${s}.timeline (
   queue text COLLATE "C",
   status text COLLATE "C" NOT NULL DEFAULT '',
   attributes jsonb NOT NULL DEFAULT '{}',
+  life bigint NOT NULL DEFAULT 1,
   UNIQUE (ns, id)
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX timeline_base ON ${s}.timeline (base_tid) WHERE base_tid IS NOT NULL;
@@ -226,6 +242,7 @@ CREATE TABLE ${s}.chunk (
   PRIMARY KEY (ns, digest)
 );
 ALTER TABLE ${s}.chunk ALTER COLUMN bytes SET STORAGE EXTERNAL;
+${pastTable(s)}
 ${vacuumSettings(s)}
 `
 }

@@ -7,6 +7,7 @@ import type { WorkerRecord, WorkerRow } from '../../core/ports.ts'
 import type { Connections } from './connect.ts'
 import { type Durability, durabilityColumns } from './facts.ts'
 import { isAlive, nowMs } from './functions.ts'
+import { tidyPasts } from './past.ts'
 import { isGone } from './presence.ts'
 import { toWorker, type WorkerDbRow } from './rows.ts'
 import { escapeAttributes, escapeText } from './text.ts'
@@ -102,6 +103,7 @@ export async function tidy(
     [ns, before],
     'safe',
   )
+  await tidyPasts(connections, s, ns, before)
   await reuseSpace(connections, s)
   return rows[0]!
 }

@@ -83,7 +83,9 @@ export function areWrites(commits: readonly Commit[]): commits is readonly Write
 /** A timeline that starts from nothing; forks have more to look at. */
 function isMaking({ guard, take }: Commit): boolean {
   const create = take?.create
-  return create !== undefined && !create.base && !create.floor && guard?.epoch === 0 && guard.seq === 0
+  return (
+    create !== undefined && !create.base && !create.floor && !create.copyOf && guard?.epoch === 0 && guard.seq === 0
+  )
 }
 
 function hasOnly(commit: Commit, fields: Fields): boolean {
@@ -192,6 +194,7 @@ function encodeMade(commit: Write) {
     id: guard.timeline,
     op: escapeText(operation),
     digest: toHex(take!.create!.digest),
+    life: take!.create!.life ?? 1,
     worker,
     owner: release ? null : worker,
   }

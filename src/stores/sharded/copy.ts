@@ -9,7 +9,7 @@ import { shardsWorker } from './shards-worker.ts'
 const readBytes = 4 * 1024 * 1024
 const atOnce = 500
 
-/** Gives whether it has any history of its own. `head.epoch` is what the copy must be at, at least. */
+/** Gives whether it has any history of its own. The copy has the life and the epoch of `head`. */
 export async function copyTimeline(
   source: Store,
   target: Store,
@@ -19,32 +19,26 @@ export async function copyTimeline(
 ): Promise<boolean> {
   const { timeline, base, floor, floorDigest } = head
   const start = base ?? { seq: floor, digest: floorDigest }
-  const create = { digest: start.digest, floor: { seq: floor, digest: floorDigest }, ...(base && { base }) }
+  const copyOf = { life: head.life, epoch: head.epoch - 1 }
+  const create = { digest: start.digest, copyOf, floor: { seq: floor, digest: floorDigest }, ...(base && { base }) }
   const take = { worker: shardsWorker, from: 'anyone' as const }
-  const guard = { timeline, epoch: 0 }
+  const guard = { timeline, epoch: copyOf.epoch }
   check(
     timeline,
     await target.commit([{ operation: newOperation(), guard, take: { ...take, create }, release: true, ...first }]),
   )
-  const at = await copyRuns(source, target, timeline, start, newOperation)
+  const at = await copyRuns(source, target, head, start, newOperation)
   if (at.seq !== head.seq) throw changed(timeline, `history ends at ${at.seq}, not at ${head.seq}`)
   const records = (await source.checkpoints(timeline)).map((record) => ({ ...record, isPinned: false }))
   if (records.length > 0) await target.mendCatalog(timeline, records)
-  await copyMail(source, target, timeline, newOperation)
-  for (let epoch = 1; epoch < head.epoch; ) {
-    const takes = Array.from({ length: Math.min(atOnce, head.epoch - epoch) }, (_, i): Commit => {
-      return { operation: newOperation(), guard: { timeline, epoch: epoch + i }, take, release: true }
-    })
-    check(timeline, await target.commit(takes))
-    epoch += takes.length
-  }
+  await copyMail(source, target, head, newOperation)
   return at.seq > start.seq
 }
 
 async function copyRuns(
   source: Store,
   target: Store,
-  timeline: TimelineId,
+  { timeline, epoch }: Head,
   start: Pick<Head, 'seq' | 'digest'>,
   newOperation: () => OperationId,
 ): Promise<Pick<Head, 'seq' | 'digest'>> {
@@ -54,7 +48,7 @@ async function copyRuns(
     if (runs.length === 0) return at
     const commits = runs.map((run): Commit => {
       if (run.first !== at.seq + 1) throw changed(timeline, `what follows ${at.seq} is gone`)
-      const guard = { timeline, epoch: 1, seq: at.seq, digest: at.digest }
+      const guard = { timeline, epoch, seq: at.seq, digest: at.digest }
       at = { seq: lastSeq(run), digest: run.digest }
       return { operation: newOperation(), guard, run }
     })
@@ -66,7 +60,7 @@ async function copyRuns(
 async function copyMail(
   source: Store,
   target: Store,
-  timeline: TimelineId,
+  { timeline, epoch }: Head,
   newOperation: () => OperationId,
 ): Promise<void> {
   const nothing = new Uint8Array()
@@ -74,7 +68,7 @@ async function copyMail(
     const ids: MessageId[] = await source.consumed!(timeline, after, atOnce)
     if (ids.length === 0) break
     const send = ids.map((id): OutgoingMessage => ({ id, to: timeline, kind: '$read', data: nothing }))
-    const guard = { timeline, epoch: 1 }
+    const guard = { timeline, epoch }
     const mail = [
       { operation: newOperation(), guard: null, send },
       { operation: newOperation(), guard, consume: ids },

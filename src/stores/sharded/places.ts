@@ -220,11 +220,17 @@ export class Places {
     return from
   }
 
+  /** The life of an id that was forgotten is remembered at its home: whoever makes it elsewhere goes on from there. */
+  async bringPast(id: TimelineId, to: number): Promise<void> {
+    const [past] = await this.shard(this.home(id)).ask((store) => store.past([id]))
+    if (past!.life > 0) await this.shard(to).ask((store) => store.recall([past!]))
+  }
+
   signpost(id: TimelineId, to: number): Commit {
     return {
       operation: this.newOperation(),
       guard: { timeline: id, epoch: 0 },
-      take: { worker: shardsWorker, from: 'anyone', create: { digest: noDigest } },
+      take: { worker: shardsWorker, from: 'anyone', create: { digest: noDigest, copyOf: { life: 1, epoch: 0 } } },
       release: true,
       status: signpostStatus,
       queue: signpostQueue,

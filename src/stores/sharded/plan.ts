@@ -73,6 +73,7 @@ export async function plan(
   }
   if (!base && !head && isMadeElsewhere(places, commit) && shard === places.home(timeline)) {
     shard = await places.point(timeline, places.placement(timeline))
+    await places.bringPast(timeline, shard)
   }
   const remnants = new Remnants(places)
   if (commit.branch && head && !isDecided) {

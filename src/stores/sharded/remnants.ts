@@ -87,7 +87,7 @@ export class Remnants {
       const target = head ? targetOf(head) : null
       if (!head || target === null) return
       const guard = { timeline: id, epoch: head.epoch }
-      const forget: Commit = { operation: newOperation(), guard, forget: 'erase' }
+      const forget: Commit = { operation: newOperation(), guard, forget: 'moved' }
       const takes = Array.from({ length: head.epoch }, (_, i): Commit => {
         const take = { worker: shardsWorker, from: 'anyone' as const }
         return { operation: newOperation(), guard: { timeline: id, epoch: i + 1 }, take, release: true }

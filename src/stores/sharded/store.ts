@@ -19,6 +19,7 @@ import type {
   LegibleRun,
   ManifestRecord,
   Outcome,
+  PastLife,
   Rewritable,
   Rewritten,
   RunChange,
@@ -123,6 +124,26 @@ export class ShardedStore implements Store {
     this.#check()
     if (timelines.length === 1 && timelines[0] === storeTimeline) return [await this.#settings.head()]
     return (await this.#places.find(timelines)).map(({ head }) => head && plainHead(head))
+  }
+
+  async past(timelines: readonly TimelineId[]): Promise<PastLife[]> {
+    this.#check()
+    const places = await this.#places.find(timelines)
+    return await Promise.all(
+      timelines.map(async (id, i) => {
+        const [past] = await this.#places.shard(places[i]!.shard).ask((store) => store.past([id]))
+        return past!
+      }),
+    )
+  }
+
+  async pasts(after: string | null, limit: number): Promise<PastLife[]> {
+    const found = (await this.#everywhere((store) => store.pasts(after, limit))).flat()
+    return highestPasts(found).slice(0, limit)
+  }
+
+  async recall(pasts: readonly PastLife[]): Promise<void> {
+    await this.#everywhere((store) => store.recall(pasts))
   }
 
   async headsInReach(timelines: readonly TimelineId[]): Promise<(Head | null | undefined)[]> {
@@ -391,4 +412,14 @@ function guarded<Own extends Blobs>(blobs: Own, check: () => void): Blobs {
       }
     },
   })
+}
+
+/** One of each name, in their order. */
+function highestPasts(pasts: readonly PastLife[]): PastLife[] {
+  const highest = new Map<string, PastLife>()
+  for (const past of pasts) {
+    const known = highest.get(past.name)
+    if (!known || known.life < past.life) highest.set(past.name, past)
+  }
+  return [...highest.values()].sort((a, b) => (a.name < b.name ? -1 : 1))
 }

@@ -32,7 +32,7 @@ export function planAppends(
     const before = timelines.kept(guard!.timeline)
     if (!before || before.row.isStub) return null
     const { tid, head } = before
-    const { epoch, floor, floorDigest, base, owner } = head
+    const { life, epoch, floor, floorDigest, base, owner } = head
     // Without an owner a head is taken to be the last word (unsettled.ts).
     if (owner === null || epoch !== guard!.epoch || head.seq !== guard!.seq || head.operation === operation) return null
     if (!equalBytes(head.digest, guard!.digest!)) return null
@@ -41,7 +41,7 @@ export function planAppends(
     plan.timelines.push(before)
     // Not a copy: nobody changes a digest, and a copy is a tenth of the garbage of an append.
     const { digest } = run
-    plan.heads.push({ seq, epoch, digest, position, floor, floorDigest, base, owner, operation, updatedAt })
+    plan.heads.push({ seq, life, epoch, digest, position, floor, floorDigest, base, owner, operation, updatedAt })
     plan.outcomes.push({ ok: true, epoch, seq, isDuplicate: false })
   }
   return isEachOnce(plan.timelines) ? plan : null

@@ -17,8 +17,8 @@ import type { Writing } from './writing.ts'
 export function apply(writing: Writing, changes: Changes): void {
   const { timelines } = writing
   const found = timelines.find(changes.timeline)
-  if (changes.isForgotten) {
-    forget(writing, found!)
+  if (changes.forget) {
+    forget(writing, found!, changes.forget)
     return
   }
   let timeline = changes.made ? makeTimeline(writing, changes.timeline, found, changes.made) : found
@@ -27,9 +27,21 @@ export function apply(writing: Writing, changes: Changes): void {
   const { position } = timeline.head
   if (changes.run) append(writing, timeline, changes.run, changes.head.operation!)
   // In one order everywhere: heads of one shape are read faster.
-  const { seq, epoch, digest, floor, floorDigest, base, owner, operation, updatedAt } = changes.head
+  const { seq, life, epoch, digest, floor, floorDigest, base, owner, operation, updatedAt } = changes.head
   const at = changes.run ? writing.position : position
-  const head: HeadState = { seq, epoch, digest, position: at, floor, floorDigest, base, owner, operation, updatedAt }
+  const head: HeadState = {
+    seq,
+    life,
+    epoch,
+    digest,
+    position: at,
+    floor,
+    floorDigest,
+    base,
+    owner,
+    operation,
+    updatedAt,
+  }
   timeline = changeCatalog(writing, timeline, head, changes)
   if (changes.consumed.length > 0 || changes.sent.length > 0) timeline = exchangeMail(writing, timeline, changes)
   if (changes.cursors.length > 0) timeline = moveCursors(writing, timeline, changes.cursors)

@@ -2,10 +2,11 @@
 
 import type { CheckpointFacts, CommitView, ForkFacts, HeadFacts } from '../../core/commit/view.ts'
 import type { ManifestId, MessageId, TimelineId, WorkerId } from '../../core/coordinate.ts'
-import type { FeedPosition } from '../../core/ports.ts'
+import type { FeedPosition, PastLife } from '../../core/ports.ts'
 import { catalogOf, isInCatalog } from './catalog.ts'
 import { cursorBehind, findCursor, toPosition } from './cursors.ts'
 import { findMessage } from './mail.ts'
+import { pastOf } from './past.ts'
 import { readSweepMark } from './sweep-mark.ts'
 import type { Timeline } from './timelines.ts'
 import type { Writing } from './writing.ts'
@@ -27,6 +28,10 @@ export class SqliteCommitView implements CommitView {
 
   head(timeline: TimelineId): HeadFacts | null {
     return this.#existing(timeline)?.head ?? null
+  }
+
+  past(timeline: TimelineId): Pick<PastLife, 'life' | 'epoch'> {
+    return pastOf(this.#writing.connection, this.#writing.space, timeline)
   }
 
   forks(timeline: TimelineId): ForkFacts[] {

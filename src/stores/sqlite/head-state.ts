@@ -3,8 +3,9 @@
 //
 //   state = crc(4 bytes, little-endian, of tid and what follows) seq epoch position updatedAt(integers) digest(32 bytes)
 //           operation(text; empty: none) tail
-//   tail  = floor(integer) floorDigest(32 bytes) flags(byte: 1 base, 2 owner)
-//           [base: name(text) seq(integer) digest(32 bytes)] [owner(text)]          what an append does not change
+//   tail  = floor(integer) floorDigest(32 bytes) flags(byte: 1 base, 2 owner, 4 life)
+//           [base: name(text) seq(integer) digest(32 bytes)] [owner(text)] [life(integer)]
+//                                     what an append does not change; a head without a life is in its first
 
 import { ByteReader, ByteWriter, textBytesMax, writeInteger, writeText } from '../../core/bytes.ts'
 import type { HeadFacts } from '../../core/commit/view.ts'
@@ -22,19 +23,21 @@ export interface HeadState extends HeadFacts {
 const digestBytes = 32
 const hasBase = 1
 const hasOwner = 2
+const hasLife = 4
 
 /** The part that appends do not change: worth keeping (timelines.ts). */
-export function encodeTail({ floor, floorDigest, base, owner }: HeadState): Uint8Array {
+export function encodeTail({ floor, floorDigest, base, owner, life }: HeadState): Uint8Array {
   const writer = new ByteWriter(128)
   writer.integer(floor)
   writer.raw(floorDigest)
-  writer.byte((base ? hasBase : 0) | (owner !== null ? hasOwner : 0))
+  writer.byte((base ? hasBase : 0) | (owner !== null ? hasOwner : 0) | (life !== 1 ? hasLife : 0))
   if (base) {
     writer.text(base.timeline)
     writer.integer(base.seq)
     writer.raw(base.digest)
   }
   if (owner !== null) writer.text(owner)
+  if (life !== 1) writer.integer(life)
   return writer.take()
 }
 
@@ -81,7 +84,8 @@ function decode(reader: ByteReader): HeadState {
   const flags = reader.byte()
   const base = flags & hasBase ? decodeBase(reader) : null
   const owner = flags & hasOwner ? (reader.text() as WorkerId) : null
-  return { seq, epoch, digest, position, floor, floorDigest, base, owner, operation, updatedAt }
+  const life = flags & hasLife ? reader.integer() : 1
+  return { seq, life, epoch, digest, position, floor, floorDigest, base, owner, operation, updatedAt }
 }
 
 function decodeBase(reader: ByteReader): Base {

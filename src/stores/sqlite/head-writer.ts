@@ -16,7 +16,7 @@ const batches = [64, 16, 4, 1].map((size) => {
   }
 })
 
-type Tail = Pick<HeadState, 'owner' | 'floor' | 'floorDigest' | 'base'> & { readonly bytes: Uint8Array }
+type Tail = Pick<HeadState, 'life' | 'owner' | 'floor' | 'floorDigest' | 'base'> & { readonly bytes: Uint8Array }
 
 export class HeadWriter {
   readonly #connection: Connection
@@ -76,10 +76,10 @@ export class HeadWriter {
   #tailOf(tid: number, head: HeadState): Uint8Array {
     const kept = this.#tails.get(tid)
     const isSame = kept && kept.owner === head.owner && kept.floorDigest === head.floorDigest && kept.base === head.base
-    if (isSame && kept.floor === head.floor) return kept.bytes
+    if (isSame && kept.floor === head.floor && kept.life === head.life) return kept.bytes
     const bytes = encodeTail(head)
-    const { owner, floor, floorDigest, base } = head
-    this.#tails.set(tid, { owner, floor, floorDigest, base, bytes })
+    const { life, owner, floor, floorDigest, base } = head
+    this.#tails.set(tid, { life, owner, floor, floorDigest, base, bytes })
     return bytes
   }
 }

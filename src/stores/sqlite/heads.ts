@@ -11,6 +11,7 @@ export function toHead(timeline: Timeline | null, workers: Workers, now: number)
   return {
     timeline: name,
     seq: head.seq,
+    life: head.life,
     epoch: head.epoch,
     digest: head.digest.slice(),
     owner: head.owner,

@@ -7,6 +7,7 @@ import type { TimelineId } from '../../core/coordinate.ts'
 import { giveCursors } from './cursors.ts'
 import { ownStart } from './log.ts'
 import { emptyRow, moveMail } from './mail.ts'
+import { rememberForgotten } from './past.ts'
 import { sweepLater } from './sweep.ts'
 import type { Timeline } from './timelines.ts'
 import { noSums } from './witness.ts'
@@ -64,9 +65,10 @@ export function archive(
   return { ...goingOn, sums }
 }
 
-export function forget(writing: Writing, timeline: Timeline): void {
-  const { timelines, connection } = writing
-  const { tid, head } = timeline
+export function forget(writing: Writing, timeline: Timeline, how: true | 'erase' | 'moved'): void {
+  const { timelines, connection, space, now } = writing
+  const { tid, head, name } = timeline
+  rememberForgotten(connection, space, name, head, how, now)
   for (const fork of timelines.forksOf(timeline)) timelines.put({ ...fork, row: { ...fork.row, parent: null } })
   for (const table of ['manifest', 'inbox', 'cursor']) {
     connection.run(`DELETE FROM reprise_${table} WHERE tid = ?`, tid)

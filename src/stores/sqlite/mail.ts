@@ -183,6 +183,7 @@ function makeStub({ timelines, now }: Writing, name: TimelineId): Timeline {
   const noDigest = new Uint8Array(32)
   const head: HeadState = {
     seq: 0,
+    life: 1,
     epoch: 0,
     digest: noDigest,
     position: 0,

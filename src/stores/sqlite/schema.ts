@@ -9,6 +9,7 @@
 //   witness, head_mark   what a timeline must have, in a place of its own: damage to one page cannot hide it (witness.ts)
 //   tally      how many rows a list must have (tally.ts)
 //   chunk      which chunks there are; their bytes lie in a table for each stripe (blobs.ts), those of older versions in one
+//   past       the last life of each id that was forgotten (past.ts)
 //   sweep      trimmed or forgotten history whose space has not been given back yet
 //
 // Rows that are not packed carry `crc` over their other columns (seal.ts). `space` is the number of a namespace.
@@ -17,11 +18,12 @@ import { RepriseError } from '../../core/errors.ts'
 import { stripes } from '../../core/parity.ts'
 import type { Connection } from './connection.ts'
 import { damaged } from './failure.ts'
+import { pastTable } from './past.ts'
 import { checkSeal, seal } from './seal.ts'
 import { tallyAll, tallyStatus } from './tally.ts'
 import { witnessAll } from './witness.ts'
 
-export const schemaVersion = 5
+export const schemaVersion = 6
 
 const version1 = `
 CREATE TABLE reprise_meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
@@ -108,6 +110,8 @@ const steps: readonly ((connection: Connection) => void)[] = [
   (connection) => connection.exec(version4),
   // Rows of the log that stand for several (empty-rows.ts): an older release would take it for damage.
   () => undefined,
+  // Heads have a life (head-state.ts), and the lives of forgotten ids are remembered.
+  (connection) => connection.exec(pastTable),
 ]
 
 /** 0 for a file without our tables. A newer version is refused here, before anything is written. */

@@ -21,6 +21,7 @@ import type {
   LegibleRun,
   ManifestRecord,
   Outcome,
+  PastLife,
   Renewal,
   Rewritable,
   Rewritten,
@@ -52,6 +53,7 @@ import { Listeners } from './listeners.ts'
 import { consumedIds, readInbox, rewriteMail } from './mail.ts'
 import { legibleNames } from './names.ts'
 import { connectReader, inspectEnd, type OpenedFile, openFile } from './open.ts'
+import { listPasts, pastOf, recall } from './past.ts'
 import { claim, retire } from './query.ts'
 import { Reader, type Reading } from './reading.ts'
 import { realPath } from './real-path.ts'
@@ -195,6 +197,21 @@ class SqliteStore implements Store {
     return this.#reread(({ timelines, workers, now }) =>
       names.map((name) => toHead(timelines.find(name), workers, now)),
     )
+  }
+
+  async past(timelines: readonly TimelineId[]): Promise<PastLife[]> {
+    return this.#read(({ connection, space }) => timelines.map((id) => pastOf(connection, space, id)))
+  }
+
+  async pasts(after: string | null, limit: number): Promise<PastLife[]> {
+    return this.#read(({ connection, space }) => listPasts(connection, space, after, limit))
+  }
+
+  async recall(pasts: readonly PastLife[]): Promise<void> {
+    await this.#transact('remember lives in', (writing) => {
+      for (const past of pasts) recall(writing.connection, writing.space, past)
+      writing.hasAside = true
+    })
   }
 
   async query(query: SqlQuery): Promise<Record<string, unknown>[]> {

@@ -3,6 +3,7 @@
 
 import { dropEmptyRows, emptiedFrom, forgetEmptied, joinEmptyRows } from './empty-rows.ts'
 import { forgetConsumed } from './mail.ts'
+import { tidyPasts } from './past.ts'
 import { sweep } from './sweep.ts'
 import type { Writer } from './writer.ts'
 
@@ -13,7 +14,8 @@ export async function tidy(writer: Writer, before: number): Promise<{ messages: 
   const counts = await writer.transact('tidy', (writing) => {
     const messages = forgetConsumed(writing.connection, writing.space, before)
     const workers = writing.workers.forgetRetired(before)
-    writing.hasAside = messages + workers > 0
+    const pasts = tidyPasts(writing.connection, writing.space, before)
+    writing.hasAside = messages + workers + pasts > 0
     return { messages, workers }
   })
   while ((await writer.transact('sweep', (writing) => sweep(writing, rowsPerStep))) > 0) {}

@@ -76,7 +76,7 @@ export class Writer {
     }
     const hasUserSql = commits.some((commit) => commit.userSql)
     const canSweep = commits.some((commit) => commit.trim || commit.forget)
-    const isErasing = commits.some((commit) => commit.forget === 'erase')
+    const isErasing = commits.some((commit) => commit.forget === 'erase' || commit.forget === 'moved')
     const mayBeDue = commits.some(mayMakeDue)
     const attempt = (lost: ReadonlyMap<Commit, unknown>) =>
       this.transact(

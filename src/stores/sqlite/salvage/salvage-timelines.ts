@@ -136,7 +136,7 @@ function makeHead(work: Salvage, { tid, name }: Named, row: SqlRow): void {
   const owner = null
   if (row.is_stub === 1) {
     const none = new Uint8Array(32)
-    const nothing = { seq: 0, epoch: 0, digest: none, position: 0, floor: 0, floorDigest: none, base: null }
+    const nothing = { seq: 0, life: 1, epoch: 0, digest: none, position: 0, floor: 0, floorDigest: none, base: null }
     writeHead(to, tid, { ...nothing, owner, operation: null, updatedAt: options.now })
     return
   }
@@ -152,7 +152,8 @@ function makeHead(work: Salvage, { tid, name }: Named, row: SqlRow): void {
     return
   }
   const { seq, digest, position, floor, epoch } = chain
-  const made = { seq, digest, position, epoch: epoch + epochLeap, floor: floor.seq, floorDigest: floor.digest }
+  // The life of its id was in the head that is lost; its epochs leap, so nobody writes under an old guard.
+  const made = { seq, life: 1, digest, position, epoch: epoch + epochLeap, floor: floor.seq, floorDigest: floor.digest }
   writeHead(to, tid, { ...made, base: null, owner, operation: null, updatedAt: options.now })
   writeTimelineRow(to, { ...row, owner: null })
   // Its state comes from the checkpoint; that it is a fork, and of what, was said by its head alone.

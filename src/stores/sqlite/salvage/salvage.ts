@@ -9,6 +9,7 @@ import { columnNames as cursorColumns } from '../cursors.ts'
 import type { SqlRow, SqlValue } from '../driver.ts'
 import { damaged } from '../failure.ts'
 import { isSoundMessage } from '../mail.ts'
+import { columnNames as pastColumns } from '../past.ts'
 import { isSealed, seal } from '../seal.ts'
 import { tallyAll, tallyStatus } from '../tally.ts'
 import { witnessAll } from '../witness.ts'
@@ -30,6 +31,7 @@ export function salvage(from: DamagedFile, to: Connection, options: SalvageOptio
   copyWhere(work, 'reprise_inbox', isSoundMessage)
   copySealed(work, 'reprise_cursor', cursorColumns)
   copySealed(work, 'reprise_worker', workerColumns)
+  copySealed(work, 'reprise_past', pastColumns)
   copyWhere(work, 'reprise_sweep', (row) => Object.values(row).every(Number.isSafeInteger))
   dropStrays(to)
   if (from.isBad('reprise_sweep')) {

@@ -1,0 +1,76 @@
+// Identity beyond the store: everything that leaves a store and comes back (idempotency keys, ids, positions) is derived
+// here, and nowhere else.
+//
+//   store      128 random bits, made with the namespace and kept by restores and moves of the whole store
+//   life       how often a timeline was made under its id: an id that is used again is another timeline
+//   identity   digest of store, namespace, timeline id and life. Models record it in the first entry of a run, so that
+//              exports, moves, shards and restores keep it
+//   generation how often a deliberate rollback went back below this place
+//   intent     what is to be done: the model's own words for it (its input, its step, its record)
+//
+//   key = name "-" first 128 bits of H(identity, generation, model, intent)
+//
+// The incarnation of a store, numbers of checkpoints and counters of arrival are never part of a key: after a restore the
+// same intent must have the same key, so that the outside drops the repetition of what was done after the backup.
+
+import { type Digest, type TimelineId, toHex } from './coordinate.ts'
+import type { Hash } from './ports.ts'
+
+/** Of one namespace of a store. */
+export interface StoreIdentity {
+  /** 32 hexadecimal digits. */
+  readonly id: string
+  /** Changes when the store goes back to an earlier state: positions that were given out before mean nothing any more. */
+  readonly incarnation: string
+  /** Hides and signs positions that leave the store: 64 hexadecimal digits. */
+  readonly secret: string
+}
+
+const encoder = new TextEncoder()
+const keyDigits = 32
+const nameLength = 24
+
+/** How a store remembers an id that was forgotten: 128 bits of its digest. */
+export function pastName(hash: Hash, timeline: TimelineId): string {
+  return toHex(hash(encoder.encode(timeline))).slice(0, 32)
+}
+
+/** @example identityOf(sha256, store, 'shop', 'workflow/checkout/order-42', 1) // 32 hexadecimal digits */
+export function identityOf(
+  hash: Hash,
+  store: Pick<StoreIdentity, 'id'>,
+  namespace: string,
+  timeline: TimelineId,
+  life: number,
+): string {
+  return toHex(digestOf(hash, ['timeline', store.id, namespace, timeline, String(life)])).slice(0, keyDigits)
+}
+
+export interface Intent {
+  /** Of the timeline that wants it (identityOf). */
+  readonly identity: string
+  /** 0 until a rollback. */
+  readonly generation: number
+  /** workflow, job, effect, … */
+  readonly model: string
+  /** For people who read the key elsewhere: step, tool, sink. */
+  readonly name: string
+  /** What is to be done, in the model's own words; values as their digest in hexadecimal. */
+  readonly parts: readonly string[]
+}
+
+/**
+ * The idempotency key of an intent: the same for every attempt, owner and copy, another for everything else. Visible ASCII, at
+ * most 57 characters: fit for a header.
+ * @example intentKey(sha256, { identity, generation: 0, model: 'effect', name: 'charge', parts: ['charge'] }) // 'charge-9f86d0…'
+ */
+export function intentKey(hash: Hash, { identity, generation, model, name, parts }: Intent): string {
+  const digest = digestOf(hash, ['key', identity, String(generation), model, name, ...parts])
+  const shown = name.replace(/[^A-Za-z0-9_.-]+/g, '_').slice(0, nameLength)
+  return `${shown}-${toHex(digest).slice(0, keyDigits)}`
+}
+
+/** Each part behind its length: two lists never read alike. */
+function digestOf(hash: Hash, parts: readonly string[]): Digest {
+  return hash(encoder.encode(parts.map((part) => `${part.length}:${part}`).join('')))
+}

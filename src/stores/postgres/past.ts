@@ -1,0 +1,63 @@
+// The lives of ids that were forgotten (ports.ts, past), outside of commits: asked for, listed, taken over from elsewhere.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { pastLives } from '../../core/limits.ts'
+import type { PastLife } from '../../core/ports.ts'
+import type { Connections } from './connect.ts'
+import { pastName } from './functions.ts'
+
+export async function pastOf(
+  connections: Connections,
+  s: string,
+  ns: number,
+  timelines: readonly TimelineId[],
+): Promise<PastLife[]> {
+  connections.checkOpen()
+  const text = `SELECT ${pastName('i.id')} AS name, coalesce(p.life, f.life, 0) AS life, coalesce(p.epoch, 0) AS epoch,
+      coalesce(p.forgotten_at, 0) AS "forgottenAt"
+    FROM unnest($2::text[]) WITH ORDINALITY AS i(id, n)
+    LEFT JOIN ${s}.past p ON p.ns = $1 AND p.name = ${pastName('i.id')}
+    LEFT JOIN ${s}.past f ON f.ns = $1 AND f.name = '' ORDER BY i.n`
+  return await connections.rows<PastLife>(text, [ns, timelines], 'safe')
+}
+
+export async function listPasts(
+  connections: Connections,
+  s: string,
+  ns: number,
+  after: string | null,
+  limit: number,
+): Promise<PastLife[]> {
+  connections.checkOpen()
+  const text = `SELECT name, life, epoch, forgotten_at AS "forgottenAt" FROM ${s}.past
+    WHERE ns = $1 AND ($2::text IS NULL OR name > $2) ORDER BY name LIMIT $3`
+  return await connections.rows<PastLife>(text, [ns, after, limit], 'safe')
+}
+
+export async function recall(
+  connections: Connections,
+  s: string,
+  ns: number,
+  pasts: readonly PastLife[],
+): Promise<void> {
+  connections.checkOpen()
+  const text = `INSERT INTO ${s}.past AS p (ns, name, life, epoch, forgotten_at)
+    SELECT $1, x.name, max(x.life), max(x.epoch), max(x."forgottenAt")
+    FROM jsonb_to_recordset($2::jsonb) AS x(name text, life bigint, epoch bigint, "forgottenAt" double precision)
+    GROUP BY x.name ORDER BY x.name
+    ON CONFLICT (ns, name) DO UPDATE SET ${highest}`
+  await connections.rows(text, [ns, JSON.stringify(pasts)], 'safe')
+}
+
+/** Those that were forgotten long ago leave the highest life that any of them had. */
+export async function tidyPasts(connections: Connections, s: string, ns: number, before: number): Promise<void> {
+  const text = `WITH old AS (
+      DELETE FROM ${s}.past WHERE ns = $1 AND name <> '' AND forgotten_at < $2 RETURNING life
+    ) INSERT INTO ${s}.past AS p (ns, name, life, epoch, forgotten_at)
+    SELECT $1, '', max(life), 0, $2 FROM old HAVING count(*) > 0
+    ON CONFLICT (ns, name) DO UPDATE SET ${highest}`
+  await connections.rows(text, [ns, before - pastLives.keptMs], 'safe')
+}
+
+const highest = `life = greatest(p.life, excluded.life), epoch = greatest(p.epoch, excluded.epoch),
+      forgotten_at = excluded.forgotten_at`

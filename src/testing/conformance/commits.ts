@@ -317,6 +317,7 @@ function fields(test: Test): void {
       {
         timeline: 'a',
         seq: 0,
+        life: 1,
         epoch: 1,
         digest: writer.digest,
         owner: 'worker-1',

@@ -94,8 +94,15 @@ export class Kit {
       writer.seq = options.create.base.seq
       writer.digest = options.create.base.digest
     }
+    const [past] = await writer.store.past([writer.id])
+    writer.epoch = past!.epoch
     expectOk(await writer.take({ create: options.create ?? { digest: writer.digest } }))
     return writer
+  }
+
+  /** One that has made and taken nothing yet. */
+  writerOf(id: string): Writer {
+    return new Writer(this, this.store, id, 'worker-1')
   }
 
   async head(id: string, store: Store = this.store): Promise<Head> {

@@ -99,7 +99,8 @@ async function randomCommit(random: Dice, model: Store, name: string, isSharded:
   if (!head) return { operation, ...(await creation(random, model, timeline)) }
   const epoch = Math.max(0, head.epoch + (random.chance(0.06) ? random.below(3) - 1 : 0))
   const digest = random.chance(0.97) ? head.digest : hash(utf8(`other ${name}`))
-  const guard = { timeline, epoch, seq: Math.max(0, head.seq - (random.chance(0.03) ? 1 : 0)), digest }
+  const life = random.chance(0.7) ? {} : { life: Math.max(0, head.life - (random.chance(0.1) ? 1 : 0)) }
+  const guard = { timeline, ...life, epoch, seq: Math.max(0, head.seq - (random.chance(0.03) ? 1 : 0)), digest }
   if (random.chance(0.03)) return { operation, guard, forget: true }
   const catalog = await model.checkpoints(timeline)
   const runs = await model.read(timeline, 0, 10_000_000)
@@ -113,15 +114,17 @@ async function creation(
   timeline: Head['timeline'],
 ): Promise<Pick<Commit, 'guard' | 'take' | 'status'>> {
   const digest = originDigest(hash, timeline)
-  const guard = { timeline, epoch: random.chance(0.95) ? 0 : 1, seq: 0, digest }
+  const [past] = await model.past([timeline])
+  const guard = { timeline, epoch: past!.epoch + (random.chance(0.95) ? 0 : 1), seq: 0, digest }
+  const life = random.chance(0.5) ? {} : { life: past!.life + (random.chance(0.9) ? 1 : random.below(3)) }
   if (random.chance(0.1)) return { guard, status: 'nobody' }
   const parent = random.chance(0.5) ? (await model.head([random.pick([...timelines, ...archives])]))[0] : null
   const take = { worker: random.pick(workers), from: 'free' as const }
-  if (!parent) return { guard, take: { ...take, create: { digest } } }
+  if (!parent) return { guard, take: { ...take, create: { digest, ...life } } }
   const seq = random.below(parent.seq + 2)
   const base = { timeline: parent.timeline, seq, digest }
   const floor = random.chance(0.6) ? {} : { floor: { seq: random.below(seq + 2), digest } }
-  return { guard: { ...guard, seq }, take: { ...take, create: { digest, base, ...floor } } }
+  return { guard: { ...guard, seq }, take: { ...take, create: { digest, ...life, base, ...floor } } }
 }
 
 function parts(
@@ -183,7 +186,10 @@ function fields(random: Dice): Partial<Commit> {
 }
 
 function randomMail(random: Dice) {
-  return Array.from({ length: 1 + random.below(2) }, () => message(random.pick(timelines), random.pick(messages)))
+  return Array.from({ length: 1 + random.below(2) }, () => {
+    const life = random.chance(0.7) ? {} : { life: 1 + random.below(2) }
+    return { ...message(random.pick(timelines), random.pick(messages)), ...life }
+  })
 }
 
 function randomMark(random: Dice): NonNullable<Commit['marks']>[number] {

@@ -10,6 +10,7 @@ import { feedTests } from './feed.ts'
 import { claimTests, inboxTests } from './inbox.ts'
 import { type Harness, Kit, type OpenStore, type Test } from './kit.ts'
 import { lineageTests } from './lineage.ts'
+import { lifeTests } from './lives.ts'
 import { lostAnswerTests } from './lost-answers.ts'
 import { operationTests } from './operations.ts'
 import { ownershipTests } from './ownership.ts'
@@ -38,6 +39,7 @@ export function conformance(runner: Runner, harness: Harness): void {
     operations: operationTests,
     ownership: ownershipTests,
     lineage: lineageTests,
+    lives: lifeTests,
     catalog: catalogTests,
     inbox: inboxTests,
     claim: claimTests,

@@ -65,6 +65,10 @@ export function checkCommit(commit: Commit): void {
   if ((guard.seq === undefined) !== (guard.digest === undefined))
     refuse('guard.seq and guard.digest must be given together')
   if (guard.digest !== undefined && !(guard.digest instanceof Uint8Array)) refuse('guard.digest must be bytes')
+  // What it looked at may have moved since: a life, an epoch and a sequence together say which timeline is meant.
+  if (commit.forget && (guard.life === undefined || guard.seq === undefined)) {
+    refuse('a commit that forgets must have guard.life, guard.seq and guard.digest')
+  }
   if (commit.forget && present.some((field) => !['operation', 'guard', 'forget'].includes(field))) {
     refuse('a commit that forgets must hold nothing else')
   }

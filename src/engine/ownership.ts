@@ -6,8 +6,9 @@ import type { TimelineId } from '../core/coordinate.ts'
 import { toMs } from '../core/duration.ts'
 import { originDigest } from '../core/entry-run.ts'
 import { RepriseError } from '../core/errors.ts'
+import { guardOf } from '../core/guard.ts'
 import { isHeadLost } from '../core/lost-head.ts'
-import type { Commit, Guard, Head, Take } from '../core/ports.ts'
+import type { Commit, Head, Take } from '../core/ports.ts'
 import { throwIfAborted } from './aborting.ts'
 import { onRelease } from './checkpoint/observed-failures.ts'
 import { refusalError } from './commit/refusal-error.ts'
@@ -70,11 +71,6 @@ export async function giveBack(kernel: Kernel, head: Head): Promise<void> {
   const attributes = onRelease(policy, head.attributes, head.epoch, kernel.worker.now())
   const release = { operation, guard: guardOf(head), release: true, ...(attributes && { attributes }) }
   await kernel.committer.submit(release).catch(() => undefined)
-}
-
-/** The whole guard of a head that nobody else may have moved: where it still is as it was read, or CONFLICT. */
-export function guardOf({ timeline, life, epoch, seq, digest }: Head): Guard {
-  return { timeline, life, epoch, seq, digest }
 }
 
 /** The head as it is now, if it is still ours. */

@@ -5,7 +5,8 @@ import { mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
-import type { ManifestId, TimelineId } from '../../src/core/coordinate.ts'
+import type { ManifestId } from '../../src/core/coordinate.ts'
+import { guardOf } from '../../src/core/guard.ts'
 import { newOperation } from '../../src/engine/kernel.ts'
 import { type Options, open, openStore } from '../../src/engine/open.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
@@ -159,8 +160,7 @@ describe.each(['sqlite', 'postgres'])('on %s', (kind) => {
   /** As an earlier version left it: neither the store nor the folder says where chunks live. */
   async function forgetPlace(options: Options): Promise<void> {
     await withEngine(options, async (rp) => {
-      const { epoch } = (await rp.head('reprise/store'))!
-      const guard = { timeline: 'reprise/store' as TimelineId, epoch }
+      const guard = guardOf((await rp.head('reprise/store'))!)
       const operation = newOperation(hostOf(rp).kernel.random)
       expect(await hostOf(rp).kernel.committer.submit({ operation, guard, forget: true })).toMatchObject({ ok: true })
     })

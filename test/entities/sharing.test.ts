@@ -3,6 +3,7 @@
 
 import { expect, it, vi } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
+import { guardOf } from '../../src/core/guard.ts'
 import type { Commit, Store } from '../../src/core/ports.ts'
 import { systemClock } from '../../src/engine/platform.ts'
 import { entriesOf } from '../../src/engine/recovery/history.ts'
@@ -237,7 +238,7 @@ onEveryStore('sharing an aggregate', (world) => {
     expect(c.state).toEqual({ balance: 12 })
     const outcome = await hostOf(one).kernel.committer.submit({
       operation: 'gone' as never,
-      guard: { timeline: head.timeline, epoch: head.epoch },
+      guard: guardOf(head),
       forget: true,
     })
     expect(outcome.ok).toBe(true)

@@ -75,7 +75,8 @@ async function haunt() {
     forget: { forget: true },
   }
   for (const [op, { seq: at = seq, digest: expected = digest, ...what }] of Object.entries(attempts)) {
-    const guard = { timeline: id, epoch, ...(what.run && { seq: at, digest: expected }) }
+    const whole = what.run || what.forget ? { seq: at, digest: expected } : {}
+    const guard = { timeline: id, epoch, ...whole, ...(what.forget && { life: head.life }) }
     const [outcome] = await store.commit([{ operation: `${name}-${op}`, guard, ...what }])
     log({ op: `zombie ${op}`, epoch, ok: outcome.ok, code: outcome.code })
   }

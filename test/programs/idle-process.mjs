@@ -42,7 +42,8 @@ const operations = {
   rollback: (name, seq) => rp.rollback({ timeline: name, seq }, { takeover: true }).then(() => null),
   async forget(name) {
     const head = await rp.head(name)
-    const guard = { timeline: name, epoch: head.epoch }
+    const { life, epoch, seq, digest } = head
+    const guard = { timeline: name, life, epoch, seq, digest }
     const [outcome] = await hostOf(rp).kernel.store.commit([{ operation: `forget ${name}`, guard, forget: true }])
     return outcome.ok
   },

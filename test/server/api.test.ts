@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { guardOf } from '../../src/core/guard.ts'
 import { newOperation } from '../../src/engine/kernel.ts'
 import { open, type Reprise, timeline } from '../../src/index.ts'
 import { job } from '../../src/layers/job/index.ts'
@@ -259,9 +260,9 @@ describe('each route', () => {
     expect([first.status, first.value.seq]).toEqual([200, 1])
     // As if the server had died between the fork and the answer that it keeps.
     const { kernel } = hostOf(rp)
-    for await (const { timeline, epoch } of rp.each({ prefix: 'reprise/requests/' })) {
-      if (kept.has(timeline)) continue
-      const guard = { timeline, epoch }
+    for await (const head of rp.each({ prefix: 'reprise/requests/' })) {
+      if (kept.has(head.timeline)) continue
+      const guard = guardOf(head)
       await kernel.committer.submit({ operation: newOperation(kernel.random), guard, forget: true })
     }
     const again = await here.ask(`${run}/fork`, { body, key: 'f3' })

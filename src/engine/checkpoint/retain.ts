@@ -4,6 +4,7 @@
 import type { TimelineId } from '../../core/coordinate.ts'
 import { lastSeq } from '../../core/entry-run.ts'
 import { isReprise } from '../../core/errors.ts'
+import { epochGuardOf } from '../../core/guard.ts'
 import type { Head } from '../../core/ports.ts'
 import { planRetention, type RetentionPlan, type RetentionPolicy } from '../../core/retention.ts'
 import type { CursorHold } from '../feed/cursor-holds.ts'
@@ -73,7 +74,7 @@ export async function carryOut(kernel: Kernel, head: Head, plan: RetentionPlan):
   if (to && to.seq > head.floor) {
     const outcome = await kernel.committer.submit({
       operation: newOperation(kernel.random),
-      guard: { timeline: head.timeline, epoch: head.epoch },
+      guard: epochGuardOf(head),
       trim: { ...to, restsOn: plan.restsOn },
     })
     if (outcome.ok) floor = to.seq
@@ -85,7 +86,7 @@ export async function carryOut(kernel: Kernel, head: Head, plan: RetentionPlan):
   for (const { id } of plan.drop) {
     const outcome = await kernel.committer.submit({
       operation: newOperation(kernel.random),
-      guard: { timeline: head.timeline, epoch: head.epoch },
+      guard: epochGuardOf(head),
       drop: [id],
     })
     if (outcome.ok) {

@@ -3,6 +3,7 @@
 
 import { type Coordinate, type ManifestId, timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { epochGuardOf } from '../../core/guard.ts'
 import { encodeManifest } from '../../core/manifest.ts'
 import type { Commit, ManifestRecord } from '../../core/ports.ts'
 import { refusalError } from '../commit/refusal-error.ts'
@@ -96,7 +97,7 @@ async function pinState(
     throw new RepriseError('NOT_FOUND', `${head.timeline} has no checkpoint yet`, { timeline: head.timeline })
   const outcome = await kernel.committer.submit({
     operation: newOperation(kernel.random),
-    guard: { timeline: head.timeline, epoch: head.epoch },
+    guard: epochGuardOf(head),
     marks: [{ id: record.id, isPinned: true, ...(options.label !== undefined && { label: options.label }) }],
   })
   if (!outcome.ok) throw refusalError(head.timeline, outcome)
@@ -171,7 +172,7 @@ export async function releaseSavepoint(kernel: Kernel, timeline: string, id: str
   if (!record?.isPinned) throw new RepriseError('NOT_FOUND', `${timeline} has no savepoint ${id}`, { timeline, id })
   const outcome = await kernel.committer.submit({
     operation: newOperation(kernel.random),
-    guard: { timeline: head.timeline, epoch: head.epoch },
+    guard: epochGuardOf(head),
     marks: [{ id: record.id, isPinned: false }],
   })
   if (!outcome.ok) throw refusalError(head.timeline, outcome)

@@ -5,9 +5,10 @@
 import { assert } from '../../core/assert.ts'
 import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
+import { guardOf } from '../../core/guard.ts'
 import type { Head } from '../../core/ports.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
-import { guardOf } from '../ownership.ts'
+
 import { Wakeups } from './wakeups.ts'
 
 /** Executes one claimed timeline and lets go of it (or keeps it open). Throwing is reported and leaves it for later. */

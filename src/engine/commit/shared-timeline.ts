@@ -5,6 +5,7 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { guardOf } from '../../core/guard.ts'
 import { UnreadPages } from '../../core/keyed/page.ts'
 import type { Head } from '../../core/ports.ts'
 import type { Fold } from '../definition.ts'
@@ -142,11 +143,12 @@ export class SharedTimeline<State> {
       if (!head) return
       const outcome = await kernel.committer.submit({
         operation: newOperation(kernel.random),
-        guard: { timeline: id, epoch: head.epoch },
+        guard: guardOf(head),
         forget: true,
       })
       if (outcome.ok) return
-      if (attempt >= attemptsMax || outcome.code !== 'FENCED') throw refusalError(id, outcome)
+      const hasMoved = outcome.code === 'FENCED' || outcome.code === 'CONFLICT'
+      if (attempt >= attemptsMax || !hasMoved) throw refusalError(id, outcome)
     }
   }
 

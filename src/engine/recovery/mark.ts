@@ -3,6 +3,7 @@
 
 import { type ManifestId, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { epochGuardOf } from '../../core/guard.ts'
 import type { ManifestMark, ManifestRecord } from '../../core/ports.ts'
 import { badMark, isBadMark } from '../../core/validity.ts'
 import { refusalError } from '../commit/refusal-error.ts'
@@ -49,7 +50,7 @@ async function mark(
     if (!record) throw new RepriseError('NOT_FOUND', `${timeline} has no checkpoint ${id}`, { timeline, id })
     const outcome = await kernel.committer.submit({
       operation: newOperation(kernel.random),
-      guard: { timeline, epoch: head.epoch },
+      guard: epochGuardOf(head),
       marks: [change(record)],
     })
     if (outcome.ok) return

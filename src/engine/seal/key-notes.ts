@@ -118,7 +118,7 @@ async function change(kernel: Notes, changed: (noted: Attributes) => Changed | n
     const [outcome] = await kernel.store.commit([
       {
         operation: newOperation(kernel.random),
-        guard: { timeline, epoch: head?.epoch ?? 0 },
+        guard: { timeline, epoch: (head ?? (await kernel.store.past([timeline]))[0]!).epoch },
         take: { worker: 'opener' as WorkerId, from: 'dead', create: { digest: originDigest(kernel.hash, timeline) } },
         ...what,
         release: true,

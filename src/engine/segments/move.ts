@@ -7,6 +7,7 @@
 
 import { type ManifestId, toHex } from '../../core/coordinate.ts'
 import { lastSeq } from '../../core/entry-run.ts'
+import { epochGuardOf } from '../../core/guard.ts'
 import { encodeSegment } from '../../core/history-segment.ts'
 import { type ChunkRef, encodeManifest } from '../../core/manifest.ts'
 import type { EntryRun, Head, ManifestRecord, Outcome } from '../../core/ports.ts'
@@ -137,7 +138,7 @@ async function moveStretch(
     await hold.publish(output.added, async (chunksSince) => {
       const outcome: Outcome = await kernel.committer.submit({
         operation: newOperation(kernel.random),
-        guard: { timeline: head.timeline, epoch: head.epoch },
+        guard: epochGuardOf(head),
         publish: [{ ...record, chunksSince }],
         ...(replaced.length > 0 && { drop: replaced }),
         ...(to.seq > head.floor && { trim: { ...to, restsOn } }),

@@ -4,6 +4,7 @@
 
 import { type ManifestId, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { guardOf } from '../../core/guard.ts'
 import type { Head } from '../../core/ports.ts'
 import { archivesStart, isAmongArchives, liveIdOf } from '../../core/scope.ts'
 import { refusalError } from '../commit/refusal-error.ts'
@@ -21,6 +22,11 @@ export interface DeleteOptions {
   readonly erase?: boolean
   /** Also one that has not ended: it waits for a time, or was interrupted. */
   readonly unfinished?: boolean
+}
+
+export interface Deletion extends DeleteOptions {
+  /** The head on which somebody decided that it goes: CONFLICT if it has moved since. */
+  readonly seen?: Head
 }
 
 export interface DeletedTimeline {
@@ -53,9 +59,9 @@ interface Member {
   readonly because: DeletedTimeline['because']
 }
 
-export async function deleteTimeline(kernel: Kernel, id: string, options: DeleteOptions = {}): Promise<DeleteReport> {
+export async function deleteTimeline(kernel: Kernel, id: string, options: Deletion = {}): Promise<DeleteReport> {
   refuseOfStore(id)
-  const [head] = await kernel.store.head([timelineId(id)])
+  const [head] = options.seen ? [options.seen] : await kernel.store.head([timelineId(id)])
   if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${id}`, { timeline: id })
   // 1. What goes with it.
   const members = await membersOf(kernel, head, options)
@@ -161,7 +167,7 @@ async function forksLeft(kernel: Kernel, members: readonly Member[]): Promise<De
 
 async function forget(kernel: Kernel, head: Head, savepoints: readonly string[], how: true | 'erase'): Promise<void> {
   const sizes = (await kernel.store.checkpoints(head.timeline)).map((record) => record.addedBytes)
-  const guard = { timeline: head.timeline, epoch: head.epoch }
+  const guard = guardOf(head)
   if (savepoints.length > 0) {
     const marks = savepoints.map((id) => ({ id: id as ManifestId, isPinned: false }))
     const released = await kernel.committer.submit({ operation: newOperation(kernel.random), guard, marks })

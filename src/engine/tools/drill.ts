@@ -3,6 +3,7 @@
 
 import { type ManifestId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { epochGuardOf } from '../../core/guard.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
 import type { Head, ManifestMark, ManifestRecord } from '../../core/ports.ts'
 import { isBadMark } from '../../core/validity.ts'
@@ -256,7 +257,7 @@ function resultOf(
 async function note(kernel: Kernel, head: Head, marks: readonly ManifestMark[]): Promise<void> {
   await kernel.committer.submit({
     operation: newOperation(kernel.random),
-    guard: { timeline: head.timeline, epoch: head.epoch },
+    guard: epochGuardOf(head),
     marks,
   })
 }

@@ -33,9 +33,10 @@ export async function expireForks(
   const kept: ExpiredForks['kept'][number][] = []
   if (forksMs === null) return { expired, kept }
   const before = now - forksMs
-  for (const { timeline } of await dueForks(kernel, head, before)) {
+  for (const seen of await dueForks(kernel, head, before)) {
+    const { timeline } = seen
     try {
-      const { timelines, refusals } = await deleteTimeline(kernel, timeline, { dryRun })
+      const { timelines, refusals } = await deleteTimeline(kernel, timeline, { dryRun, seen })
       const [refusal] = refusals
       if (refusal) kept.push({ timeline, because: refusal.why })
       else expired.push(...timelines.map((each) => each.timeline))

@@ -13,6 +13,7 @@ import {
 import { compensationPlan, type Effect } from '../../core/effects.ts'
 import { type EntryDraft, packEntries } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { guardOf } from '../../core/guard.ts'
 import type { Base, EntryRun, Head, ManifestRecord } from '../../core/ports.ts'
 import { keepsHistory } from '../../core/retention.ts'
 import { archiveNumber, archiveOf, archivesStart, isAmongArchives, isArchiveOf, liveIdOf } from '../../core/scope.ts'
@@ -22,7 +23,7 @@ import { canRead, type Fold, type OpenOptions } from '../definition.ts'
 import type { NewEntry } from '../entry.ts'
 import { heldAttribute } from '../group/held.ts'
 import { type Kernel, newId, newOperation } from '../kernel.ts'
-import { giveBack, guardOf, headUnder, takeTimeline } from '../ownership.ts'
+import { giveBack, headUnder, takeTimeline } from '../ownership.ts'
 import { digestAt, floorOf, lineageOf, offBranch, type Point, reachOf } from '../recovery/history.ts'
 import { type Recovered, recover } from '../recovery/recover.ts'
 import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
@@ -215,9 +216,9 @@ async function forgetFork(kernel: Kernel, id: TimelineId, point: Point): Promise
     const [head] = await kernel.store.head([id])
     if (!head?.base || head.base.seq !== point.seq || !equalBytes(head.base.digest, point.digest)) return
     const operation = newOperation(kernel.random)
-    const forget = { operation, guard: { timeline: id, epoch: head.epoch }, forget: true }
+    const forget = { operation, guard: guardOf(head), forget: true }
     const outcome = await kernel.committer.submit(forget)
-    if (outcome.ok || outcome.code !== 'FENCED') return
+    if (outcome.ok || (outcome.code !== 'FENCED' && outcome.code !== 'CONFLICT')) return
   }
 }
 

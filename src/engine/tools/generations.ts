@@ -7,6 +7,7 @@
 import { timelineId } from '../../core/coordinate.ts'
 import { originDigest } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { guardOf } from '../../core/guard.ts'
 import type { Attribute, Sql } from '../../core/ports.ts'
 import { refusalError } from '../commit/refusal-error.ts'
 import { declare } from '../declaration.ts'
@@ -138,10 +139,10 @@ export async function forgetGeneration(engine: Host, timeline: string): Promise<
     if (!head) return
     const outcome = await committer.submit({
       operation: newOperation(random),
-      guard: { timeline: id, epoch: head.epoch },
+      guard: guardOf(head),
       forget: true,
     })
-    if (outcome.ok || outcome.code !== 'FENCED') return
+    if (outcome.ok || (outcome.code !== 'FENCED' && outcome.code !== 'CONFLICT')) return
   }
 }
 

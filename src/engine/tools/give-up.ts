@@ -10,6 +10,7 @@ import { type Digest, equalBytes, type TimelineId, timelineId } from '../../core
 import { lastSeq, readStart, unpackEntries, verifyEntries } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { forwardStore } from '../../core/forward.ts'
+import { epochGuardOf } from '../../core/guard.ts'
 import type { EntryRun, Head, LegibleRun } from '../../core/ports.ts'
 import { erasedType, lostRun, reboundRun } from '../../core/redact.ts'
 import { checkIn } from '../../core/redacted.ts'
@@ -107,7 +108,7 @@ async function carryOut(kernel: Kernel, timeline: TimelineId, { by, reason }: Gi
   // 3. Done, and free for others.
   const outcome = await kernel.committer.submit({
     operation: newOperation(kernel.random),
-    guard: { timeline, epoch: head.epoch },
+    guard: epochGuardOf(head),
     release: true,
     attributes: erasureMark(id, null),
   })

@@ -357,9 +357,10 @@ class Round {
     return { expired, expiredCount, kept }
   }
 
-  async #expireOne({ timeline }: Head): Promise<{ readonly gone: readonly string[]; readonly because?: string }> {
+  async #expireOne(seen: Head): Promise<{ readonly gone: readonly string[]; readonly because?: string }> {
+    const { timeline } = seen
     try {
-      const { timelines } = await deleteTimeline(this.#kernel, timeline)
+      const { timelines } = await deleteTimeline(this.#kernel, timeline, { seen })
       return { gone: timelines.map((each) => each.timeline) }
     } catch (error) {
       // Somebody needs it, or it is back at work: it stays, and the report says why. One that is gone went with another.

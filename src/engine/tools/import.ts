@@ -14,6 +14,7 @@ import {
 } from '../../core/coordinate.ts'
 import { lastSeq, unpackEntries, verifyEntries } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { guardOf } from '../../core/guard.ts'
 import type { Commit, EntryRun, Head, ManifestRecord, OutgoingMessage } from '../../core/ports.ts'
 import { checkIn, isRedacted } from '../../core/redacted.ts'
 import { checkAttributes } from '../../core/shapes.ts'
@@ -127,9 +128,6 @@ async function importOne(
     }
     throw error
   }
-  const { epoch } = begun
-  const commit = (what: Partial<Commit>) =>
-    kernel.committer.submit({ ...what, operation: newOperation(kernel.random), guard: { timeline: id, epoch } })
   try {
     return await fill(kernel, id, begun, header, frames, arrive)
   } catch (error) {
@@ -137,7 +135,13 @@ async function importOne(
     // before, and comes back, is as it was.
     const isWorthKeeping = isReprise(error) && error.remedy === 'retry'
     const leave = begun.isReturn ? { release: true, status: movedStatus } : { release: true }
-    await commit(begun.isReturn || isWorthKeeping ? leave : { forget: true }).catch(() => undefined)
+    const [head] = await kernel.store.head([id]).catch(() => [null])
+    // Nobody else touched it: what this import began, it takes back.
+    if (head?.epoch === begun.epoch) {
+      const what = begun.isReturn || isWorthKeeping ? leave : { forget: true }
+      const commit = { ...what, operation: newOperation(kernel.random), guard: guardOf(head) }
+      await kernel.committer.submit(commit).catch(() => undefined)
+    }
     throw error
   }
 }
@@ -171,7 +175,7 @@ async function begin(kernel: Kernel, id: TimelineId, header: Header): Promise<Be
   if (isLeft && !isOurs && !left.isOwnerAlive) {
     await kernel.committer.submit({
       operation: newOperation(kernel.random),
-      guard: { timeline: id, epoch: left.epoch },
+      guard: guardOf(left),
       forget: true,
     })
   }

@@ -12,6 +12,7 @@ import type { Coordinate, TimelineId } from '../../core/coordinate.ts'
 import { timelineId, toHex } from '../../core/coordinate.ts'
 import type { Duration } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { epochGuardOf } from '../../core/guard.ts'
 import type { Head } from '../../core/ports.ts'
 import { isWithin } from '../../core/scope.ts'
 import { savepointAside } from '../checkpoint/savepoint.ts'
@@ -100,7 +101,7 @@ export async function moveBack(engine: Host, id: TimelineId): Promise<void> {
     if (!mark) continue
     const outcome = await kernel.committer.submit({
       operation: newOperation(kernel.random),
-      guard: { timeline: head.timeline, epoch: head.epoch },
+      guard: epochGuardOf(head),
       status: mark.was.status,
       queue: mark.was.queue,
       wakeup: mark.was.queue ? kernel.worker.now() : mark.was.wakeup,

@@ -8,6 +8,7 @@
 import { type TimelineId, timelineId, type WorkerId } from '../../core/coordinate.ts'
 import { originDigest, packEntries } from '../../core/entry-run.ts'
 import { isReprise } from '../../core/errors.ts'
+import { guardOf } from '../../core/guard.ts'
 import type { Head } from '../../core/ports.ts'
 import type { EngineEvents } from '../events.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
@@ -224,10 +225,10 @@ async function startOf(kernel: Kernel, timeline: TimelineId): Promise<Pick<Head,
 async function forgetOld(kernel: Kernel): Promise<void> {
   const all = await segments(kernel)
   const tooOld = kernel.worker.now() - ageMaxMs
-  for (const [i, { timeline, epoch, updatedAt }] of all.entries()) {
+  for (const [i, head] of all.entries()) {
     const isBeyond = i < all.length - segmentsKept
-    if (!isBeyond && updatedAt >= tooOld) continue
-    await kernel.store.commit([{ operation: newOperation(kernel.random), guard: { timeline, epoch }, forget: true }])
+    if (!isBeyond && head.updatedAt >= tooOld) continue
+    await kernel.store.commit([{ operation: newOperation(kernel.random), guard: guardOf(head), forget: true }])
   }
 }
 

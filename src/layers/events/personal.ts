@@ -7,6 +7,7 @@
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { guardOf } from '../../core/guard.ts'
 import { isPlainObject } from '../../engine/checkpoint/capture.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
@@ -103,11 +104,12 @@ export async function shred(engine: Host, name: string, id: string): Promise<rea
     if (!head) return await kernel.store.scrub()
     const outcome = await kernel.committer.submit({
       operation: newOperation(kernel.random),
-      guard: { timeline, epoch: head.epoch },
+      guard: guardOf(head),
       forget: 'erase',
     })
     if (outcome.ok) continue
-    if (outcome.code !== 'FENCED') throw new RepriseError(outcome.code, `${timeline}: ${outcome.reason}`, { timeline })
+    if (outcome.code !== 'FENCED' && outcome.code !== 'CONFLICT')
+      throw new RepriseError(outcome.code, `${timeline}: ${outcome.reason}`, { timeline })
   }
 }
 

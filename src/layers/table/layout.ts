@@ -5,6 +5,7 @@
 
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { epochGuardOf } from '../../core/guard.ts'
 import { idBelow } from '../../core/scope.ts'
 import { declarationOf, otherKind } from '../../engine/declaration.ts'
 import type { Host } from '../../engine/host.ts'
@@ -145,7 +146,7 @@ export async function noteCount(engine: Host, timeline: string, partitions: numb
   // Whoever took it meanwhile notes the same.
   await committer.submit({
     operation: newOperation(random),
-    guard: { timeline: head.timeline, epoch: head.epoch },
+    guard: epochGuardOf(head),
     attributes: { [countAttribute]: partitions },
   })
 }

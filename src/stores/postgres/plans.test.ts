@@ -8,6 +8,7 @@ import { planSettings, showPlan, watchPlans } from '../../../test/support/plans.
 import { startPostgres, type TestPostgres } from '../../../test/support/postgres.ts'
 import type { Digest } from '../../core/coordinate.ts'
 import { originDigest, packEntries } from '../../core/entry-run.ts'
+import { guardOf } from '../../core/guard.ts'
 import { type Commit, feedStart, type Head, type Store } from '../../core/ports.ts'
 import {
   asManifest,
@@ -135,7 +136,7 @@ function appending({ timeline, epoch, seq, digest }: Head, count: number): Commi
 
 async function change(store: Store, id: string, more: Partial<Commit>): Promise<void> {
   const [head] = await store.head([asTimeline(id)])
-  const guard = { timeline: asTimeline(id), epoch: head!.epoch }
+  const guard = more.forget ? guardOf(head!) : { timeline: asTimeline(id), epoch: head!.epoch }
   expect(await store.commit([{ operation: asOperation(`o${++number}`), guard, ...more }])).toMatchObject([{ ok: true }])
 }
 

@@ -2,6 +2,7 @@
 // then it is the timeline, whoever notices first. The notes on it say which of its runs the feed of the shard that it left shows.
 
 import type { OperationId, TimelineId } from '../../core/coordinate.ts'
+import { guardOf } from '../../core/guard.ts'
 import type { Commit, FeedPosition, Head, Store } from '../../core/ports.ts'
 import {
   arrivalOf,
@@ -105,7 +106,6 @@ export async function discard(store: Store, id: TimelineId, newOperation: () => 
     if (!head || !isArriving(head)) return
     for (const fork of await store.timelines({ parent: id, limit: 1000 }))
       await discard(store, fork.timeline, newOperation)
-    const guard = { timeline: id, epoch: head.epoch }
-    await store.commit([{ operation: newOperation(), guard, forget: true }])
+    await store.commit([{ operation: newOperation(), guard: guardOf(head), forget: 'moved' }])
   }
 }

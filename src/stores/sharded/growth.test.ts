@@ -7,6 +7,7 @@ import { seeded } from '../../../test/support/seeded.ts'
 import { toHex } from '../../core/coordinate.ts'
 import { originDigest, packEntries } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { guardOf } from '../../core/guard.ts'
 import {
   type Commit,
   type FeedPosition,
@@ -215,7 +216,8 @@ class World {
       const digest = head?.digest ?? originDigest(hash, timeline)
       const take = { worker: asWorker('w'), from: 'anyone' as const, create: { digest } }
       const seq = extras.run || extras.branch ? { seq: head?.seq ?? 0, digest } : {}
-      const guard = { timeline, epoch: head?.epoch ?? 0, ...seq }
+      const { epoch } = head ?? (await each.past([timeline]))[0]!
+      const guard = { timeline, epoch, ...seq, ...(extras.forget && head && guardOf(head)) }
       const base = extras.forget ? {} : { take, release: true }
       const commit: Commit = { operation: this.#operation(), guard, ...base, ...extras }
       // A fork of it, or it as a fork, is on its way: not now.

@@ -3,6 +3,7 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { guardOf } from '../../core/guard.ts'
 import type { Head, Outcome } from '../../core/ports.ts'
 import { isArriving, isHidden, movingKey } from '../../core/shards.ts'
 import type { Places } from './places.ts'
@@ -31,9 +32,11 @@ export async function isParentSame(
 ): Promise<boolean> {
   const [head] = await places.shard(shard).ask((store) => store.head([parent]))
   if (head && !isHidden(head) && head.epoch === epoch) return true
-  await places
-    .shard(shard)
-    .ask((store) => store.commit([{ operation: places.newOperation(), guard: fork, forget: true }]))
+  await places.shard(shard).ask(async (store) => {
+    const [made] = await store.head([fork.timeline])
+    if (made?.epoch !== fork.epoch) return
+    await store.commit([{ operation: places.newOperation(), guard: guardOf(made), forget: 'moved' }])
+  })
   places.forget(fork.timeline)
   return false
 }

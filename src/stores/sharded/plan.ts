@@ -29,11 +29,30 @@ export interface Plan {
 /** Nothing has to be read or put elsewhere for it; null: something has. */
 export function planAtOnce(places: Places, commit: Commit): Plan | null {
   const { guard, send } = commit
-  if (reachesOut(commit) || (places.hasGrown && commit.trim)) return null
+  if (reachesOut(commit) || (places.hasGrown && commit.trim) || namesLife(commit)) return null
   if (guard === null) return addressed(places, commit, places.guess(send![0]!.to))
   const shard =
     guard.epoch === 0 && !isMadeElsewhere(places, commit) ? places.guess(guard.timeline) : places.seen(guard.timeline)
   return shard === undefined ? null : addressed(places, commit, shard)
+}
+
+/** Mail for one life of a timeline: whether that is over is known where the timeline is. */
+function namesLife({ send }: Commit): boolean {
+  return send?.some(({ life }) => life !== undefined) ?? false
+}
+
+/**
+ * The commit with the mail that still has a receiver, for whichever life by then; null: it has none, and that is all that is in
+ * it. A receiver that is made again in the very moment in between gets mail of the life before.
+ */
+async function withReceivers(places: Places, commit: Commit): Promise<Commit | null> {
+  const send: OutgoingMessage[] = []
+  for (const { life, ...message } of commit.send ?? []) {
+    const [found] = life === undefined ? [] : await places.find([message.to], 'askNow')
+    if (life === undefined || found?.head?.life === life) send.push(message)
+    else if (commit.guard === null) return null
+  }
+  return { ...commit, send }
 }
 
 /** A new family goes to a shard that was added later: its signpost is put first. */
@@ -55,6 +74,11 @@ export async function plan(
 ): Promise<Plan | { readonly refusal: Outcome }> {
   const quick = planAtOnce(places, commit)
   if (quick) return quick
+  if (namesLife(commit)) {
+    const reaching = await withReceivers(places, commit)
+    if (reaching) return await plan(places, holds, reaching)
+    return { refusal: { ok: false, code: 'NOT_FOUND', reason: 'the life that a message is for is over', head: null } }
+  }
   const { timeline } = commit.guard!
   const [found] = await places.find([timeline], 'askNow')
   const { head } = found!

@@ -3,6 +3,7 @@
 
 import { type TimelineId, toHex } from '../../core/coordinate.ts'
 import { lastSeq } from '../../core/entry-run.ts'
+import { guardOf } from '../../core/guard.ts'
 import type { Commit, Head, Store } from '../../core/ports.ts'
 import { arrivalsScope, isHidden, remnantKey, signpostStatus, targetOf } from '../../core/shards.ts'
 import { type Arrival, arrivalsOn, noteArrival } from './arrivals.ts'
@@ -86,8 +87,7 @@ export class Remnants {
       const [head] = await shard.ask((store) => store.head([id]))
       const target = head ? targetOf(head) : null
       if (!head || target === null) return
-      const guard = { timeline: id, epoch: head.epoch }
-      const forget: Commit = { operation: newOperation(), guard, forget: 'moved' }
+      const forget: Commit = { operation: newOperation(), guard: guardOf(head), forget: 'moved' }
       const takes = Array.from({ length: head.epoch }, (_, i): Commit => {
         const take = { worker: shardsWorker, from: 'anyone' as const }
         return { operation: newOperation(), guard: { timeline: id, epoch: i + 1 }, take, release: true }

@@ -50,12 +50,12 @@ async function edit(work: (connection: Connection) => void): Promise<void> {
 function asVersion1(connection: Connection): void {
   connection.exec(`DROP TABLE reprise_witness; DROP TABLE reprise_head_mark; DROP TABLE reprise_tally;
     DROP INDEX reprise_timeline_wake; ${takeBackOrder} CREATE INDEX reprise_timeline_key ON reprise_timeline (key);
-    ${takeBackStripes}`)
+    ${takeBackStripes} ${takeBackLives}`)
   setVersion(connection, 1)
 }
 
 function asVersion3(connection: Connection): void {
-  connection.exec(`${takeBackOrder} DELETE FROM reprise_tally WHERE kind = 'status';`)
+  connection.exec(`${takeBackOrder} DELETE FROM reprise_tally WHERE kind = 'status'; ${takeBackLives}`)
   setVersion(connection, 3)
 }
 
@@ -81,6 +81,7 @@ async function tell(store: Store): Promise<string> {
 }
 
 /** Version 4: what is due lay in the order of time, and nothing in that of its status. */
+const takeBackLives = 'DROP TABLE reprise_past;'
 const takeBackOrder = `DROP INDEX reprise_timeline_status; DROP INDEX reprise_timeline_due;
   CREATE INDEX reprise_timeline_due ON reprise_timeline (space, queue, due) WHERE due IS NOT NULL;`
 

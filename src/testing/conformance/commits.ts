@@ -191,7 +191,7 @@ function guarding(test: Test): void {
     ]
     for (const attempt of attempts) {
       for (const epoch of [zombie.epoch, zombie.epoch + 2, 0]) {
-        const commit = { ...zombie.plan(attempt), guard: { ...zombie.guard, epoch, seq: 1 } }
+        const commit = { ...zombie.plan(attempt), guard: { ...zombie.guard, life: zombie.life, epoch, seq: 1 } }
         const [outcome] = await kit.store.commit([commit])
         const refused = expectRefused(outcome, 'FENCED')
         assert.equal(refused.head?.epoch, 2)
@@ -280,6 +280,8 @@ function guarding(test: Test): void {
       { operation, guard, run: writer.run('one') },
       { operation, guard: { ...guard, seq: 0 }, run: { ...writer.run('one'), first: 2 } },
       { operation, guard, forget: true, status: 'x' },
+      { operation, guard, forget: true },
+      { operation, guard: { ...writer.guard }, forget: true },
       { operation, guard: null },
       { operation, guard: null, send: [message('a', 'm1')], status: 'x' },
       { operation, guard, colour: 'red' } as unknown as Commit,

@@ -96,6 +96,7 @@ export class Kit {
     }
     const [past] = await writer.store.past([writer.id])
     writer.epoch = past!.epoch
+    writer.life = options.create?.copyOf?.life ?? past!.life + 1
     expectOk(await writer.take({ create: options.create ?? { digest: writer.digest } }))
     return writer
   }
@@ -165,6 +166,7 @@ export class Writer {
   readonly store: Store
   readonly id: TimelineId
   readonly worker: WorkerId
+  life = 1
   epoch = 0
   seq = 0
   digest: Digest
@@ -180,6 +182,7 @@ export class Writer {
   /** The same beliefs, in another process: what a zombie is. */
   twin(store: Store = this.store): Writer {
     const twin = new Writer(this.kit, store, this.id, this.worker)
+    twin.life = this.life
     twin.epoch = this.epoch
     twin.seq = this.seq
     twin.digest = this.digest
@@ -208,7 +211,7 @@ export class Writer {
 
   /** A commit under this writer's epoch, sequence and digest. */
   plan(parts: Parts): Commit {
-    const { guard } = this
+    const guard = parts.forget ? { ...this.guard, life: this.life } : this.guard
     return { operation: this.kit.operation(), ...parts, guard }
   }
 

@@ -1,6 +1,7 @@
 // Lineage: how timelines are made, fork, are rolled back and are forgotten.
 
 import assert from 'node:assert/strict'
+import { guardOf } from '../../core/guard.ts'
 import type { Commit } from '../../core/ports.ts'
 import {
   asManifest,
@@ -235,7 +236,7 @@ function branching(test: Test): void {
       ['fork', 'parent'],
     )
     const archive = parent.twin()
-    const forget: Commit = { ...archive.plan({ forget: true }), guard: { timeline: asTimeline('old'), epoch: 1 } }
+    const forget: Commit = { ...archive.plan({ forget: true }), guard: guardOf(await kit.head('old')) }
     expectRefused((await kit.store.commit([forget]))[0], 'PINNED')
   })
 

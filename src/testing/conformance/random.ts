@@ -101,7 +101,7 @@ async function randomCommit(random: Dice, model: Store, name: string, isSharded:
   const digest = random.chance(0.97) ? head.digest : hash(utf8(`other ${name}`))
   const life = random.chance(0.7) ? {} : { life: Math.max(0, head.life - (random.chance(0.1) ? 1 : 0)) }
   const guard = { timeline, ...life, epoch, seq: Math.max(0, head.seq - (random.chance(0.03) ? 1 : 0)), digest }
-  if (random.chance(0.03)) return { operation, guard, forget: true }
+  if (random.chance(0.03)) return { operation, guard: { life: head.life, ...guard }, forget: true }
   const catalog = await model.checkpoints(timeline)
   const runs = await model.read(timeline, 0, 10_000_000)
   return { operation, guard, ...parts(random, head, guard, catalog, runs) }

@@ -31,6 +31,7 @@ import { TieredBlobs, type TierRequests } from './tiers/blobs.ts'
 import { meetTiers } from './tiers/policy.ts'
 import { keepHouse } from './tools/housekeeping.ts'
 import { ReportLog } from './tools/report-log.ts'
+import { refuseUnfinished } from './tools/store-change.ts'
 import { Worker } from './worker.ts'
 
 export type { EngineOptions, Options } from './open-options.ts'
@@ -71,6 +72,7 @@ export async function open(url?: string | Options, given: Options = {}): Promise
     const { kernel } = hostOf(engine)
     kernel.worker.describe(sealsWith, signOf(kernel.hash, kernel.sealer.keyId))
     await meetKeys(kernel, options.readOnly ?? false)
+    if (!options.evenUnfinished) await refuseUnfinished(kernel)
     await meetRedundancy(kernel, options.redundancy, options.readOnly ?? false)
     await meetTiers(kernel, options.tiers, options.readOnly ?? false)
     mirror = await meetMirror(kernel, options.mirror, options.readOnly ?? false)

@@ -16,6 +16,7 @@ import type { Kernel } from '../kernel.ts'
 import { isOfStore } from '../kinds.ts'
 import { type BackupRecord, BackupWriter, readRecords } from './backup-file.ts'
 import { importTimelines } from './import.ts'
+import { type ChangeNote, importingStatus, underNote } from './store-change.ts'
 import { exportTimeline } from './transfer.ts'
 import { syncFolder } from './transfer-file.ts'
 import { headsOf } from './verify-structure.ts'
@@ -117,7 +118,13 @@ async function addTimeline(kernel: Kernel, writer: BackupWriter, listed: Head, o
 }
 
 /** @example await rp.restore('store.rpb') */
-export async function restoreBackup(kernel: Kernel, path: string, options: BackupOptions = {}): Promise<RestoreReport> {
+export async function restoreBackup(
+  kernel: Kernel,
+  path: string,
+  options: BackupOptions = {},
+  /** For people, and for a resume: where the file comes from. */
+  of = resolve(path),
+): Promise<RestoreReport> {
   const file = await openFile(path, 'r').catch((error) => {
     throw new RepriseError('NOT_FOUND', `there is no file ${path}`, { file: path }, error)
   })
@@ -131,20 +138,43 @@ export async function restoreBackup(kernel: Kernel, path: string, options: Backu
     }
     // 2. Only into an empty store, or one that an earlier attempt at this very file has begun to fill.
     await checkEmpty(kernel, records)
-    let before = 0
-    let timelines = 0
-    for (const record of records) {
-      throwIfAborted(options.signal, 'restore')
-      const { description } = record
-      if ('isEnd' in description || isOfStore(description.timeline)) continue
-      if (!(await restoreOne(kernel, path, record.from, record.bytes, description))) before += 1
-      timelines += 1
-      options.onProgress?.({ timeline: description.timeline, timelines })
-    }
-    return { timelines, before, leftOut: last.leftOut }
+    // 3. From the note on, nobody opens the store until it is whole; what was written just before it is seen here.
+    return await underNote(kernel, { kind: 'restore', of, mark: markOf(kernel, records) }, async (note) => {
+      await checkEmpty(kernel, records)
+      note.began()
+      const { timelines, before } = await restoreAll(kernel, path, records, note, options)
+      return { timelines, before, leftOut: last.leftOut }
+    })
   } finally {
     await file.close()
   }
+}
+
+async function restoreAll(
+  kernel: Kernel,
+  path: string,
+  records: readonly BackupRecord<Description>[],
+  note: ChangeNote,
+  options: BackupOptions,
+): Promise<{ timelines: number; before: number }> {
+  let before = 0
+  let timelines = 0
+  for (const record of records) {
+    throwIfAborted(options.signal, 'restore')
+    const { description } = record
+    if ('isEnd' in description || isOfStore(description.timeline)) continue
+    if (!(await restoreOne(kernel, path, record.from, record.bytes, description))) before += 1
+    timelines += 1
+    await note.progress(timelines, records.length)
+    options.onProgress?.({ timeline: description.timeline, timelines })
+  }
+  return { timelines, before }
+}
+
+/** Tells one backup from another, wherever its file is. */
+function markOf({ hash }: Kernel, records: readonly BackupRecord<Description>[]): string {
+  const text = JSON.stringify(records.map(({ description }) => description))
+  return toHex(hash(new TextEncoder().encode(`reprise/1 backup ${text}`)))
 }
 
 async function checkEmpty(kernel: Kernel, records: readonly BackupRecord<Description>[]): Promise<void> {
@@ -155,7 +185,7 @@ async function checkEmpty(kernel: Kernel, records: readonly BackupRecord<Descrip
     if (isOfStore(head.timeline)) continue
     const known = expected.get(head.timeline)
     const isOurs =
-      known && (head.status === 'importing' || (known.seq === head.seq && known.digest === toHex(head.digest)))
+      known && (head.status === importingStatus || (known.seq === head.seq && known.digest === toHex(head.digest)))
     if (isOurs) continue
     const what = `the store is not empty: ${head.timeline} is not of this backup, or has gone on since`
     throw new RepriseError('EXISTS', what, { timeline: head.timeline })
@@ -172,13 +202,13 @@ async function restoreOne(
 ): Promise<boolean> {
   const id = timelineId(description.timeline)
   const [there] = await kernel.store.head([id])
-  const isThere = there !== undefined && there !== null && there.status !== 'importing'
+  const isThere = there !== undefined && there !== null && there.status !== importingStatus
   if (isThere) return false
   const one = `${path}.one`
   try {
     await pipeline(createReadStream(path, { start: from, end: from + bytes - 1 }), createWriteStream(one))
     // Nobody has to be told of its arrival: whoever knew of it comes along.
-    await importTimelines(kernel, one, {}, async () => [])
+    await importTimelines(kernel, one, {}, async () => [], undefined, 'restore')
   } finally {
     await rm(one, { force: true })
   }

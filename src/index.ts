@@ -139,7 +139,7 @@ export type { MoveTiersOptions, TierReport, TiersReport } from './engine/tiers/m
 export type { TierOptions, TiersOptions } from './engine/tiers/policy.ts'
 export type { RowPhase, RowSort, StatusLine, Told } from './engine/told.ts'
 export type { AddShardOptions } from './engine/tools/add-shard.ts'
-export type { BackupOptions, BackupReport, RestoreReport } from './engine/tools/backup.ts'
+export type { BackupOptions, BackupReport, RestoreOptions, RestoreReport } from './engine/tools/backup.ts'
 export type { RecoveryCard } from './engine/tools/card.ts'
 export type { CollectOptions, CollectReport, Unreadable } from './engine/tools/collect.ts'
 export type { DeletedTimeline, DeleteOptions, DeleteReport } from './engine/tools/delete.ts'

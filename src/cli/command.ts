@@ -31,6 +31,8 @@ export interface CommandSpec {
   readonly renewsWith?: string
   /** Options with which a command that reads writes after all. */
   readonly writesWith?: readonly string[]
+  /** It also takes a store whose restore has not finished. */
+  readonly evenUnfinished?: true
   readonly load: () => Promise<{ readonly default: Command }>
 }
 

@@ -222,6 +222,7 @@ export const commands: readonly CommandSpec[] = [
     renewsWith: 'repair',
     arguments: [0, 1000],
     store: 'reading',
+    evenUnfinished: true,
     load: () => import('./commands/verify.ts'),
   },
   {

@@ -34,6 +34,7 @@ const byCode: Partial<Record<ErrorCode, number>> = {
   NOT_ON_BRANCH: exit.conflict,
   PINNED: exit.conflict,
   MIGRATION_DRIFT: exit.conflict,
+  CHANGE_UNFINISHED: exit.conflict,
   STORE_UNREACHABLE: exit.unreachable,
   STORE_BUSY: exit.unreachable,
   STORE_IO: exit.unreachable,

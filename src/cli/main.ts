@@ -126,6 +126,7 @@ async function openFor(spec: CommandSpec, options: Options): Promise<Reprise | n
     readOnly: spec.store === 'reading' && !spec.writesWith?.some((name) => options[name] !== undefined),
     isDryRun: options['dry-run'] === true,
     areChunksLost: options['chunks-lost'] === true,
+    evenUnfinished: spec.evenUnfinished ?? false,
   })
   await registerKnown(engine, options.module as string | undefined)
   return engine

@@ -15,6 +15,7 @@ import type { Reprise } from '../engine/reprise.ts'
 import { meetKeys } from '../engine/seal/key-notes.ts'
 import type { KeyRing } from '../engine/seal/seal.ts'
 import { meetTiers } from '../engine/tiers/policy.ts'
+import { refuseUnfinished } from '../engine/tools/store-change.ts'
 import { patientTimer } from '../stores/patient-timer.ts'
 
 export interface StoreOptions {
@@ -32,6 +33,8 @@ export interface StoreOptions {
   readonly isDryRun?: boolean
   /** What lay in the folder of chunks is lost for good: it is taken as it is. */
   readonly areChunksLost?: boolean
+  /** Also a store whose restore has not finished. Default: false. */
+  readonly evenUnfinished?: boolean
   readonly timeoutMs?: number
   readonly worker?: string
 }
@@ -72,6 +75,7 @@ export async function openEngine(options: StoreOptions): Promise<Reprise> {
   const isLater = isMissing && !options.isDryRun
   const meet = async (kernel: Kernel) => {
     await meetKeys(kernel, readOnly)
+    if (!options.evenUnfinished) await refuseUnfinished(kernel)
     await meetRedundancy(kernel, undefined, readOnly)
     await meetTiers(kernel, undefined, readOnly)
   }

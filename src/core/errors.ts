@@ -119,6 +119,10 @@ const kinds = {
     remedy: 'fix',
     hint: 'The application calls this state invalid. Nothing is lost: `reprise rollback --until-valid` finds where it went wrong. Open with { evenInvalid: true } to mend it with new entries.',
   },
+  CHANGE_UNFINISHED: {
+    remedy: 'fix',
+    hint: 'A restore, an import or another long change of the store began and did not finish; `reprise changes` lists it. Resume it (`--resume`), or abandon it (`--abandon`). In a program: open with { evenUnfinished: true }, then rp.resumeChange(id) or rp.abandonChange(id).',
+  },
   STORE_UNREACHABLE: { remedy: 'retry', hint: 'Check that the database runs and that the URL is right.' },
   STORE_DAMAGED: {
     remedy: 'stop',

@@ -22,6 +22,11 @@ export interface StoreIdentity {
   readonly id: string
   /** Changes when the store goes back to an earlier state: positions that were given out before mean nothing any more. */
   readonly incarnation: string
+  /**
+   * A number of the incarnation that only grows: 0 for a store that never went back, later hours since 2026. Revisions that are
+   * numbers carry it (revisionAt).
+   */
+  readonly era: number
   /** Hides and signs positions that leave the store: 64 hexadecimal digits. */
   readonly secret: string
 }
@@ -29,6 +34,24 @@ export interface StoreIdentity {
 const encoder = new TextEncoder()
 const keyDigits = 32
 const nameLength = 24
+
+const eraSize = 2 ** 33
+const erasStart = Date.UTC(2026, 0, 1)
+
+/** The era of a store that goes back to an earlier state now. */
+export function nextEra(before: number, now: number): number {
+  return Math.max(before + 1, Math.floor((now - erasStart) / 3_600_000))
+}
+
+/** A sequence as people outside see it where they need a number: another era is another number. */
+export function revisionAt(era: number, seq: number): number {
+  return era * eraSize + seq
+}
+
+/** The sequence of a revision of this era; null: it is of another history. */
+export function seqOfRevision(era: number, revision: number): number | null {
+  return Math.floor(revision / eraSize) === era ? revision % eraSize : null
+}
 
 /** How a store remembers an id that was forgotten: 128 bits of its digest. */
 export function pastName(hash: Hash, timeline: TimelineId): string {

@@ -12,7 +12,7 @@ import type { RekeyOptions } from './seal/rekey.ts'
 import type { ShipOptions } from './ship/ship.ts'
 import type { MoveTiersOptions } from './tiers/move.ts'
 import type { AddShardOptions } from './tools/add-shard.ts'
-import type { BackupOptions } from './tools/backup.ts'
+import type { BackupOptions, RestoreOptions } from './tools/backup.ts'
 import type { CollectOptions } from './tools/collect.ts'
 import type { DeleteOptions } from './tools/delete.ts'
 import type { DrillOptions } from './tools/drill.ts'
@@ -26,7 +26,6 @@ import type { ExportOptions } from './tools/transfer.ts'
 import type { VerifyOptions } from './tools/verify.ts'
 
 const gone = namesOf<DeleteOptions>({ dryRun: true, forks: true, savepoints: true, erase: true, unfinished: true })
-const file = namesOf<Omit<BackupOptions, 'onlyNew'>>({ onProgress: true, signal: true })
 const found = namesOf<TimelineQuery>({
   prefix: true,
   status: true,
@@ -59,7 +58,7 @@ const known = {
     onStatus: true,
   }),
   addShard: namesOf<AddShardOptions>({ wait: true, signal: true, onProgress: true }),
-  restore: file,
+  restore: namesOf<Omit<RestoreOptions, 'onlyNew'>>({ onProgress: true, signal: true, copy: true }),
   verify: namesOf<VerifyOptions>({
     timelines: true,
     repair: true,

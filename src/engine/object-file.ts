@@ -3,7 +3,7 @@
 
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { isObjectStore, objectFiles } from './open-store.ts'
 import { identifyProcess, isProcessGone, type ProcessIdentity } from './platform.ts'
 
@@ -31,6 +31,11 @@ export async function read<T>(source: string, use: (path: string) => Promise<T>)
     await objectFiles.download(source, path)
     return await use(path)
   })
+}
+
+/** The name of a file that another process, in another folder, finds it by. */
+export function sourceOf(path: string): string {
+  return isObjectStore(path) ? path : resolve(path)
 }
 
 async function aside<T>(work: (path: string) => Promise<T>): Promise<T> {

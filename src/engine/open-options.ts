@@ -61,6 +61,11 @@ export interface Options extends EngineOptions {
   readonly tiers?: TiersOptions | false
   readonly readOnly?: boolean
   /**
+   * Opens a store whose restore has not finished, to resume or abandon it (`rp.changes()`). Default: false; such a store is
+   * refused with CHANGE_UNFINISHED, because it has only a part of its timelines.
+   */
+  readonly evenUnfinished?: boolean
+  /**
    * What is tidied by itself while this program runs, one process at a time: see docs/guides/housekeeping.md. On unless
    * false, but for the sweep of chunks in a directory that another store uses, or has used: ask for that with `collect`.
    */
@@ -71,7 +76,17 @@ export interface Options extends EngineOptions {
 
 const known = new Set<string>([
   ...(['worker', 'lease', 'keys', 'classes', 'limits', 'grace', 'guardFolds', 'patience', 'redundancy'] as const),
-  ...(['namespace', 'shards', 'blobs', 'mirror', 'tiers', 'readOnly', 'housekeeping', 'log'] as const),
+  ...([
+    'namespace',
+    'shards',
+    'blobs',
+    'mirror',
+    'tiers',
+    'readOnly',
+    'evenUnfinished',
+    'housekeeping',
+    'log',
+  ] as const),
 ] satisfies (keyof Options)[])
 const knownLimits = new Set(Object.keys(defaultLimits))
 const knownKeys = new Set(['current', 'keys', 'hides', 'hashing'])
@@ -88,6 +103,7 @@ export function checkOpenOptions(options: Options): void {
   if (options.mirror !== undefined && options.mirror !== false) mirrorPath(options.mirror)
   if (options.tiers !== undefined) checkTiers(options.tiers)
   checkBoolean('readOnly', options.readOnly)
+  checkBoolean('evenUnfinished', options.evenUnfinished)
   if (options.grace !== undefined && toMs(options.grace, 'grace') < leastGraceMs) {
     const what = `grace must be at least ${leastGraceMs} ms: a checkpoint that takes half of it is given up; leave it out for an hour`
     throw new RepriseError('INVALID_ARGUMENT', what, { grace: options.grace })

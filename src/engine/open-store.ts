@@ -157,7 +157,7 @@ function shardsIn(url: string): string[] {
   )
 }
 
-function withoutSecrets(url: string): string {
+export function withoutSecrets(url: string): string {
   // Up to the last @: a password may hold one.
   return url.replace(/:\/\/[^/?#]*@/, '://').replace(/\?.*/s, '')
 }

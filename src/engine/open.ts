@@ -32,6 +32,7 @@ import { TieredBlobs, type TierRequests } from './tiers/blobs.ts'
 import { meetTiers } from './tiers/policy.ts'
 import { keepHouse } from './tools/housekeeping.ts'
 import { ReportLog } from './tools/report-log.ts'
+import { refuseUnfinished } from './tools/store-change.ts'
 import { Worker } from './worker.ts'
 
 export type { EngineOptions, Options } from './open-options.ts'
@@ -72,6 +73,7 @@ export async function open(url?: string | Options, given: Options = {}): Promise
     const { kernel } = hostOf(engine)
     kernel.worker.describe(sealsWith, signOf(kernel.hash, kernel.sealer.keyId))
     await meetKeys(kernel, options.readOnly ?? false)
+    if (!options.evenUnfinished) await refuseUnfinished(kernel)
     await kernel.identity.load(options.readOnly ?? false)
     await meetRedundancy(kernel, options.redundancy, options.readOnly ?? false)
     await meetTiers(kernel, options.tiers, options.readOnly ?? false)
@@ -137,7 +139,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
   const kernel: Kernel = {
     store,
     namespace,
-    identity: new Identity({ store, namespace, hash, random }),
+    identity: new Identity({ store, namespace, hash, random, now: () => clock.now() }),
     clock,
     random,
     hash,

@@ -17,7 +17,7 @@ import type { OpenOptions } from './definition.ts'
 import { refuseHeld } from './group/held.ts'
 import { type Kernel, newOperation } from './kernel.ts'
 import { madeAgain } from './recovery/lost-head.ts'
-import { refuseMoved } from './tools/moved.ts'
+import { refuseNotHere } from './tools/moved.ts'
 
 const pollMs = 50
 
@@ -35,7 +35,7 @@ export async function takeTimeline(
     const workerId = await worker.register()
     let [head] = await store.head([id])
     if (!head && options.mustExist) throw new RepriseError('NOT_FOUND', `there is no timeline ${id}`, { timeline: id })
-    if (head) refuseMoved(head)
+    if (head) refuseNotHere(head)
     if (head) refuseHeld(kernel, head)
     if (head && isHeadLost(head)) head = await madeAgain(kernel, head)
     const take: Take = {

@@ -24,18 +24,19 @@ import { Groups } from './group/groups.ts'
 import { type Folding, type Host, hostOf } from './host.ts'
 import { isReserved, refuseOfStore } from './kinds.ts'
 import { actionOf, idOf, type Model } from './model.ts'
-import { read, written } from './object-file.ts'
+import { read, sourceOf, written } from './object-file.ts'
 import { type Pending, pending } from './pending.ts'
 import { recover } from './recovery/recover.ts'
 import { retryWithFreshHead } from './recovery/retry-with-fresh-head.ts'
 import { querySql } from './sql.ts'
+import { resumeChange } from './tools/change-actions.ts'
 import type { CollectOptions, CollectReport } from './tools/collect.ts'
 import { checkWhere, existing, locate, type Where } from './tools/fork.ts'
 import { forkAsModel } from './tools/fork-as-model.ts'
 import type { ForkOptions } from './tools/fork-edit.ts'
 import type { Imported, ImportOptions } from './tools/import.ts'
 import { importHere, type Moved, type MoveOptions, move, moveBack } from './tools/move.ts'
-import { refuseMoved } from './tools/moved.ts'
+import { refuseNotHere } from './tools/moved.ts'
 import type { Rollback } from './tools/rollback-report.ts'
 import { StoreTools } from './tools/store-tools.ts'
 import { type ExportOptions, exportTimeline } from './tools/transfer.ts'
@@ -184,7 +185,7 @@ export class Reprise extends StoreTools {
   async import(path: string, options: ImportOptions = {}): Promise<Imported> {
     this.#host.check()
     checkCall('import', options)
-    return await read(path, (file) => importHere(this.#host, file, options))
+    return await read(path, (file) => importHere(this.#host, file, options, sourceOf(path)))
   }
 
   /**
@@ -201,6 +202,12 @@ export class Reprise extends StoreTools {
   async moveBack(timeline: string): Promise<void> {
     this.#host.check()
     await moveBack(this.#host, timelineId(timeline))
+  }
+
+  /** Continues an interrupted change (`changes()`): the call that began it is repeated. */
+  async resumeChange(id: string): Promise<void> {
+    this.#host.check()
+    await resumeChange(this.#host, this, id)
   }
 
   /** A person says what became of an effect in doubt, of a timeline that nobody owns. */
@@ -259,7 +266,7 @@ export class Reprise extends StoreTools {
     const id = timelineId(timeline)
     refuseOfStore(id)
     const head = await existing(this.#host.kernel, id)
-    refuseMoved(head)
+    refuseNotHere(head)
     const model = this.#host.models.find(id)
     if (!model && isReserved(id)) {
       const what = `the definition of ${id} is not known here: open it first, or name it with declare()`

@@ -2,7 +2,7 @@
 // what ids of timelines start from. Keys, positions and random values are derived from it (core/identity.ts).
 
 import { type TimelineId, toHex } from '../core/coordinate.ts'
-import { identityOf, type StoreIdentity } from '../core/identity.ts'
+import { identityOf, nextEra, type StoreIdentity } from '../core/identity.ts'
 import type { Hash, PastLife, Random, Store } from '../core/ports.ts'
 import { readNote, updateNotes } from './seal/key-notes.ts'
 
@@ -12,13 +12,15 @@ const incarnationBytes = 8
 const secretBytes = 32
 
 /** Of a store that was never opened for writing by a version that makes one. */
-const nobody: StoreIdentity = { id: '', incarnation: '', secret: '' }
+const nobody: StoreIdentity = { id: '', incarnation: '', era: 0, secret: '' }
 
 interface Ports {
   readonly store: Store
   readonly namespace: string
   readonly hash: Hash
   readonly random: Random
+  /** The clock. Default: that of this machine. */
+  readonly now?: () => number
 }
 
 export class Identity {
@@ -49,7 +51,7 @@ export class Identity {
   async #load(isReadOnly: boolean): Promise<StoreIdentity> {
     const found = parse(await readNote(this.#ports, note))
     if (!found && isReadOnly) return nobody
-    this.#known = found ?? (await this.#change(newIdentity(this.#ports.random), false))
+    this.#known = found ?? (await this.#change({ ...newIdentity(this.#ports.random), era: 0 }, false))
     return this.#known
   }
 
@@ -63,7 +65,8 @@ export class Identity {
     const fresh = newIdentity(this.#ports.random)
     const before = await this.load()
     const { id = before.id, secret = before.secret } = as
-    this.#known = await this.#change(as.isCopy ? fresh : { ...fresh, id, secret }, true)
+    const era = nextEra(before.era, this.#ports.now?.() ?? Date.now())
+    this.#known = await this.#change(as.isCopy ? { ...fresh, era } : { ...fresh, id, secret, era }, true)
     return this.#known
   }
 
@@ -92,7 +95,7 @@ export class Identity {
   }
 }
 
-function newIdentity(random: Random): StoreIdentity {
+function newIdentity(random: Random): Omit<StoreIdentity, 'era'> {
   return {
     id: toHex(random.bytes(idBytes)),
     incarnation: toHex(random.bytes(incarnationBytes)),
@@ -102,6 +105,6 @@ function newIdentity(random: Random): StoreIdentity {
 
 function parse(text: unknown): StoreIdentity | null {
   if (typeof text !== 'string') return null
-  const { id, incarnation, secret } = JSON.parse(text) as StoreIdentity
-  return { id, incarnation, secret }
+  const { id, incarnation, era, secret } = JSON.parse(text) as StoreIdentity
+  return { id, incarnation, era, secret }
 }

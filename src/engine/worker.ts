@@ -200,6 +200,12 @@ export class Worker {
     return [...gone, ...silent].map((row) => row.id)
   }
 
+  /** As far as is known without a second look: its lease holds, and its process is not known to be gone. */
+  isAtWork(row: WorkerRow): boolean {
+    const { identity, isGone = isProcessGone } = this.#options
+    return row.isAlive && !row.isRetired && !row.isGone && (row.id === this.#id || !isGone(row, identity))
+  }
+
   /** Whom the second look retires, if one is under way. */
   async retiredSoon(): Promise<WorkerId[]> {
     return (await this.#recheck) ?? []

@@ -7,7 +7,7 @@ import { refuseHeld } from '../engine/group/held.ts'
 import { hostOf } from '../engine/host.ts'
 import { actionOf, type Done, type Target, type Verb } from '../engine/model.ts'
 import type { Reprise } from '../engine/reprise.ts'
-import { refuseMoved } from '../engine/tools/moved.ts'
+import { refuseNotHere } from '../engine/tools/moved.ts'
 
 const lookMs = 100
 
@@ -25,7 +25,7 @@ export async function act(
   args: Readonly<Record<string, unknown>>,
   key?: string,
 ): Promise<Done> {
-  refuseMoved(head)
+  refuseNotHere(head)
   const action = actionOf(hostOf(engine).models.find(head.timeline), verb, head.timeline)
   const target: Target = { engine, head, ...(key !== undefined && { key }) }
   return await (action as (target: Target, args: unknown) => Promise<Done>)(target, args)
@@ -41,7 +41,7 @@ export async function mayAct(
   verb: Verb,
   args: { readonly seq?: number; readonly takeover?: boolean } = {},
 ): Promise<void> {
-  refuseMoved(head)
+  refuseNotHere(head)
   const { models, kernel } = hostOf(engine)
   const model = models.find(head.timeline)
   // The kernel has a rollback and a fork for those that have none of their own.

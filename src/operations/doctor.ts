@@ -5,6 +5,7 @@ import { hostOf } from '../engine/host.ts'
 import { lostHeads } from '../engine/recovery/lost-head.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import { housekeepingState } from '../engine/tools/housekeeping.ts'
+import { changeWords } from '../engine/tools/store-change.ts'
 import { headsOf } from '../engine/tools/verify-structure.ts'
 import { reportOf } from '../engine/worker.ts'
 import {
@@ -41,7 +42,7 @@ export async function checkStore(engine: Reprise, { isWorker = false } = {}): Pr
   ]
   checks.push(...pagesHealth(facts.durability))
   checks.push(facts.isReadOnly ? ownClock : await checkClock(engine))
-  checks.push(...(await checkHeads(engine)))
+  checks.push(...(await checkHeads(engine)), ...(await checkChanges(engine)))
   checks.push(...(await checkWorkers(engine, isWorker)), ...(await checkCheckpoints(engine)))
   checks.push(...(await shippingHealth(engine, Date.now())))
   checks.push(housekeepingHealth(await housekeepingState(engine), hostOf(engine).kernel.worker.now()))
@@ -73,6 +74,15 @@ async function checkHeads(engine: Reprise): Promise<Check[]> {
   const cure =
     'run the code that works on them, or reprise verify --repair --module FILE: it is made again from history'
   return [{ name: 'heads', state: 'bad', what, cure }]
+}
+
+async function checkChanges(engine: Reprise): Promise<Check[]> {
+  return (await engine.changes()).map((change) => {
+    const what = changeWords(change)
+    if (change.isRunning) return { name: 'changes', state: 'ok', what }
+    const cure = `reprise changes ${change.id} --resume continues it; reprise changes ${change.id} --abandon undoes it`
+    return { name: 'changes', state: 'bad', what: `${what} [CHANGE_UNFINISHED]`, cure }
+  })
 }
 
 async function checkWorkers(engine: Reprise, isWorker: boolean): Promise<Check[]> {

@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto'
 import { assert } from '../core/assert.ts'
 import { type TimelineId, timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
+import { guardOf } from '../core/guard.ts'
 import type { Fold } from '../engine/definition.ts'
 import { hostOf } from '../engine/host.ts'
 import { newOperation } from '../engine/kernel.ts'
@@ -107,9 +108,9 @@ export class Answers {
     this.#sweptAt = elapsed
     const before = kernel.worker.now() - this.#keepMs
     let count = 0
-    for await (const { timeline, epoch, updatedAt } of this.#engine.each({ prefix: scope })) {
-      if (updatedAt >= before) continue
-      const guard = { timeline, epoch }
+    for await (const head of this.#engine.each({ prefix: scope })) {
+      if (head.updatedAt >= before) continue
+      const guard = guardOf(head)
       await kernel.committer.submit({ operation: newOperation(kernel.random), guard, forget: true })
       count += 1
       if (count >= sweptMax) break

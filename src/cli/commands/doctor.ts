@@ -22,7 +22,7 @@ const doctor: Command = async ({ options, output }) => {
   if (!file || existsSync(file)) {
     try {
       // A file is looked at without its write lock: whoever holds that may be stopped, and it may not be ours to write.
-      const engine = await openEngine({ ...given, readOnly: file !== undefined })
+      const engine = await openEngine({ ...given, readOnly: file !== undefined, evenUnfinished: true })
       try {
         await registerKnown(engine, text(options, 'module'))
         checks.push(...(await checkStore(engine)))

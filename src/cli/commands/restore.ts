@@ -19,6 +19,7 @@ const restore: Command = async (invocation) => {
   if (text(options, 'at') !== undefined) throw new UsageError('--at is for what was shipped: a backup has one moment')
   let toldAt = Date.now()
   const report = await engine.restore(args[0]!, {
+    ...(options.copy === true && { copy: true }),
     onProgress: ({ timeline, timelines }) => {
       if (Date.now() - toldAt < tellEveryMs) return
       toldAt = Date.now()

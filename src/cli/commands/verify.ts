@@ -5,6 +5,7 @@ import { isReprise } from '../../core/errors.ts'
 import type { Renewal } from '../../core/ports.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { unknownDefinition } from '../../engine/tools/give-up.ts'
+import { changeWords } from '../../engine/tools/store-change.ts'
 import type { EarlierVerify, VerifyProgress, VerifyReport } from '../../engine/tools/verify.ts'
 import { type Command, flag } from '../command.ts'
 import { exit } from '../exit.ts'
@@ -72,13 +73,21 @@ const verify: Command = async (invocation) => {
     for (const { timeline, where, what } of report.cannotTell) {
       output.line(output.colours.yellow(`cannot tell ${timeline ?? ''} ${where}: ${what}`))
     }
+    for (const change of report.unfinished) {
+      output.line(red(`${change.isRunning && !change.blocks ? '' : 'CHANGE_UNFINISHED '}${changeWords(change)}`))
+      output.note(
+        `reprise changes ${change.id} --resume continues it; reprise changes ${change.id} --abandon undoes it`,
+      )
+    }
     const counts = `${count(report.timelines, 'timeline')}, ${count(report.entries, 'entry', 'entries')}, ${count(report.checkpoints, 'checkpoint')}, ${count(report.chunks, 'chunk')}`
     const verdict =
       report.faults.length > 0
         ? red(count(report.faults.length, 'fault'))
         : report.healed.some(({ isPutRight }) => !isPutRight)
           ? output.colours.yellow(`${count(report.healed.length, 'damaged place')}, nothing lost,`)
-          : 'cannot tell'
+          : report.cannotTell.length > 0
+            ? 'cannot tell'
+            : red(count(report.unfinished.length, 'unfinished change'))
     output.line(report.ok ? `${green('ok')} ${counts}` : `${verdict} in ${counts}`)
     for (const { timeline, what } of report.edited) output.note(`${timeline} is a fork with edits: ${what}`)
     if (report.earlier) for (const words of earlierWords(report.earlier)) output.note(words)
@@ -89,7 +98,8 @@ const verify: Command = async (invocation) => {
   })
   if (renewal?.lost.some(({ isUntilHead }) => !isUntilHead)) return exit.damage
   const isDamaged = report.faults.length > 0 || report.healed.some(({ isPutRight }) => !isPutRight)
-  return isDamaged ? exit.damage : report.ok ? exit.ok : exit.usage
+  if (isDamaged) return exit.damage
+  return report.ok ? exit.ok : report.cannotTell.length > 0 ? exit.usage : exit.conflict
 }
 
 function progressWords({ part, done, total, at }: VerifyProgress): string {

@@ -21,7 +21,7 @@ import { type Recovered, recover } from '../recovery/recover.ts'
 import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
 import { guards, TimelineState } from '../state.ts'
 import type { OpenTimeline } from '../timeline.ts'
-import { refuseMoved } from '../tools/moved.ts'
+import { refuseNotHere } from '../tools/moved.ts'
 import { Contest, isLost } from './contest.ts'
 import { refusalError } from './refusal-error.ts'
 
@@ -185,7 +185,7 @@ export class TurnTimeline<State> {
 
   async #look(): Promise<Head | null> {
     const [head] = await this.#kernel.store.head([this.id])
-    if (head) refuseMoved(head)
+    if (head) refuseNotHere(head)
     if (head) refuseHeld(this.#kernel, head)
     if (head && isHeadLost(head)) return await madeAgain(this.#kernel, head)
     return head ?? null
@@ -307,7 +307,7 @@ async function load<State>(
   return await retryWithFreshHead(async () => {
     const [head = null] = await kernel.store.head([id])
     if (!head && mustExist) throw missing(id)
-    if (head) refuseMoved(head)
+    if (head) refuseNotHere(head)
     const recovered = head
       ? await recover(kernel, head, fold, { isPaged: true, mustBeValid })
       : nothingYet(kernel, id, fold)

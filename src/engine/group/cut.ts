@@ -15,7 +15,7 @@ import type { Kernel } from '../kernel.ts'
 import { refuseOfStore } from '../kinds.ts'
 import type { NewEntry, OpenTimeline } from '../timeline.ts'
 import { existing } from '../tools/fork.ts'
-import { refuseMoved } from '../tools/moved.ts'
+import { refuseNotHere } from '../tools/moved.ts'
 import { unreadMail } from './exchanges.ts'
 import { holdOf } from './held.ts'
 import { type CapturedMail, type CutState, cutFold, cutScope } from './records.ts'
@@ -71,7 +71,7 @@ export async function checkMembers(engine: Host, members: readonly string[]): Pr
   for (const id of ids) {
     refuseOfStore(id)
     const head = await existing(engine.kernel, id)
-    refuseMoved(head)
+    refuseNotHere(head)
     const hold = holdOf(head)
     if (hold && !engine.kernel.restoring.has(id)) {
       throw new RepriseError('CONFLICT', `${id} is being restored (${hold.restore}): finish or abandon that first`, {

@@ -6,6 +6,7 @@ import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Change, Hash, Rewritten } from '../../core/ports.ts'
 import type { Kernel } from '../kernel.ts'
+import { type ChangeNote, underNote } from '../tools/store-change.ts'
 import { forgetOtherKeys, lacking, lackingKeys, notedKeys } from './key-notes.ts'
 import { keysIn, type Wrappable } from './wrap.ts'
 
@@ -48,6 +49,21 @@ export async function rekey(kernel: Kernel, options: RekeyOptions, rows: () => P
     throw new RepriseError('INVALID_ARGUMENT', 'rekey must be given keys: the ring whose current key is to be used', {})
   const missing = await lackingKeys(kernel)
   if (missing.length > 0) throw lacking(missing)
+  return await underNote(kernel, { kind: 'rekey', of: key }, async (note) => {
+    note.began()
+    const report = await rekeyAll(kernel, key, note, options, rows)
+    if (!report.isDone) note.stays()
+    return report
+  })
+}
+
+async function rekeyAll(
+  kernel: Kernel,
+  key: string,
+  note: ChangeNote,
+  options: RekeyOptions,
+  rows: () => Promise<number>,
+): Promise<RekeyReport> {
   const changed = { runs: 0, checkpoints: 0, messages: 0, chunks: 0, rows: await rows() }
   let left = new Map<string, number>()
   for (let pass = 1; pass <= passesMax; pass++) {
@@ -56,6 +72,7 @@ export async function rekey(kernel: Kernel, options: RekeyOptions, rows: () => P
     for (const kind of kinds) {
       const { count, waiting } = await onePass(kernel, kind, left, options)
       changed[kind] += count
+      await note.progress(Object.values(changed).reduce((sum, each) => sum + each, 0))
       if (count > 0 || waiting > 0) isQuiet = false
     }
     if (isQuiet) break
@@ -76,9 +93,10 @@ export async function rekey(kernel: Kernel, options: RekeyOptions, rows: () => P
 async function usersOfOthers(kernel: Kernel, key: string): Promise<RekeyReport['users']> {
   const { store, worker, hash } = kernel
   const known = new Map((await notedKeys(kernel)).map((id) => [signOf(hash, id), id]))
-  return (await store.workers()).flatMap(({ id, name, info, isAlive }) => {
+  return (await store.workers()).flatMap((row) => {
+    const { id, name, info } = row
     const used = info[sealsWith]
-    const isOther = isAlive && id !== worker.id && typeof used === 'string' && used !== signOf(hash, key)
+    const isOther = worker.isAtWork(row) && id !== worker.id && typeof used === 'string' && used !== signOf(hash, key)
     return isOther ? [{ worker: name, key: used === '' ? '' : (known.get(used) ?? '?') }] : []
   })
 }

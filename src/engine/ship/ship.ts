@@ -7,9 +7,10 @@ import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Kernel } from '../kernel.ts'
 import { fileOf, openPages, openShipPlace, openStore } from '../open-store.ts'
-import { sha256 } from '../platform.ts'
+import { sha256, systemRandom } from '../platform.ts'
 import { requireWriterKeys } from '../seal/key-notes.ts'
 import { type KeyRing, Sealer } from '../seal/seal.ts'
+import { Identity } from '../store-identity.ts'
 import { ShipLog } from './log.ts'
 import { restorePages, type ShippedRestore, type ShippedRestoreOptions } from './restore.ts'
 import { runShipper } from './run.ts'
@@ -108,6 +109,7 @@ async function freeOwned(url: string): Promise<void> {
   try {
     const alive = (await store.workers()).filter(({ isRetired }) => !isRetired)
     await store.retire(alive.map(({ id }) => id))
+    await new Identity({ store, namespace: 'default', hash: sha256, random: systemRandom }).reincarnate()
   } finally {
     await store.close()
   }

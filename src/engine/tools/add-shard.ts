@@ -1,9 +1,11 @@
 // A further database for a store that is made of several.
 
 import { type Duration, toMs } from '../../core/duration.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Grown, GrowProgress } from '../../core/shards.ts'
 import type { Kernel } from '../kernel.ts'
+import { withoutSecrets } from '../open-store.ts'
+import { underNote } from './store-change.ts'
 
 export interface AddShardOptions {
   /** How long timelines that somebody has open are waited for before they are taken over; 10 seconds if left out. */
@@ -23,5 +25,17 @@ export async function addShard(kernel: Kernel, url: string, options: AddShardOpt
   const id = await worker.register()
   // Whoever added one and died does not hold it up.
   await worker.retireGone()
-  return await store.grow({ url, worker: id, waitMs: toMs(wait, 'wait'), signal, onProgress })
+  const shards = String((await store.shards?.())?.length ?? 0)
+  return await underNote(kernel, { kind: 'shards', of: withoutSecrets(url), detail: { shards } }, async (note) => {
+    const grow = store.grow!.bind(store)
+    const tell = (progress: GrowProgress) => {
+      note.began()
+      onProgress?.(progress)
+    }
+    return await grow({ url, worker: id, waitMs: toMs(wait, 'wait'), signal, onProgress: tell }).catch((error) => {
+      // Refused before anything was done, unless it was told otherwise.
+      if (!isReprise(error) || error.remedy !== 'fix') note.began()
+      throw error
+    })
+  })
 }

@@ -9,13 +9,14 @@ import { dirname, resolve } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
+import type { Head, PastLife } from '../../core/ports.ts'
 import { isWithin } from '../../core/scope.ts'
 import { throwIfAborted } from '../aborting.ts'
 import type { Kernel } from '../kernel.ts'
 import { isOfStore } from '../kinds.ts'
 import { type BackupRecord, BackupWriter, readRecords } from './backup-file.ts'
 import { importTimelines } from './import.ts'
+import { type ChangeNote, importingStatus, underNote } from './store-change.ts'
 import { exportTimeline } from './transfer.ts'
 import { syncFolder } from './transfer-file.ts'
 import { headsOf } from './verify-structure.ts'
@@ -25,6 +26,14 @@ export interface BackupOptions {
   readonly signal?: AbortSignal
   /** An object that is there already, or that somebody else writes meanwhile, is not replaced: EXISTS. A file is gone on with. */
   readonly onlyNew?: boolean
+}
+
+export interface RestoreOptions extends BackupOptions {
+  /**
+   * The restored store lives beside the original: it gets an identity of its own, so that its idempotency keys are others.
+   * Default: false, the restored store takes the place of the original, and the same intents keep their keys.
+   */
+  readonly copy?: boolean
 }
 
 export interface BackupReport {
@@ -45,7 +54,14 @@ export interface RestoreReport {
 
 type Description =
   | { readonly timeline: string; readonly seq: number; readonly digest: string }
-  | { readonly isEnd: true; readonly timelines: number; readonly leftOut: BackupReport['leftOut'] }
+  | {
+      readonly isEnd: true
+      readonly timelines: number
+      readonly leftOut: BackupReport['leftOut']
+      /** The id of the store, and the lives of ids that it had forgotten. Missing in older files. */
+      readonly store?: string
+      readonly pasts?: readonly PastLife[]
+    }
 
 /** @example await rp.backup('store.rpb') */
 export async function backup(kernel: Kernel, path: string, options: BackupOptions = {}): Promise<BackupReport> {
@@ -74,13 +90,26 @@ export async function backup(kernel: Kernel, path: string, options: BackupOption
       done.add(head.timeline)
       options.onProgress?.({ timeline: head.timeline, timelines: done.size })
     }
-    await writer.add({ isEnd: true, timelines: done.size, leftOut }, null)
+    const { id: store } = await kernel.identity.load()
+    const pasts = await allPasts(kernel)
+    await writer.add({ isEnd: true, timelines: done.size, leftOut, store, pasts }, null)
   } finally {
     await writer.close()
     await rm(one, { force: true })
   }
   await giveName(part, path)
   return { file: path, bytes: writer.bytes, timelines: done.size, before, leftOut }
+}
+
+const pastsAtOnce = 10_000
+
+async function allPasts({ store }: Kernel): Promise<PastLife[]> {
+  const all: PastLife[] = []
+  for (let after: string | null = null; ; after = all.at(-1)!.name) {
+    const page = await store.pasts(after, pastsAtOnce)
+    all.push(...page)
+    if (page.length < pastsAtOnce) return all
+  }
 }
 
 /** A backup that was reported is there after a power loss: each record was synced, and so is its name. */
@@ -117,7 +146,13 @@ async function addTimeline(kernel: Kernel, writer: BackupWriter, listed: Head, o
 }
 
 /** @example await rp.restore('store.rpb') */
-export async function restoreBackup(kernel: Kernel, path: string, options: BackupOptions = {}): Promise<RestoreReport> {
+export async function restoreBackup(
+  kernel: Kernel,
+  path: string,
+  options: RestoreOptions = {},
+  /** For people, and for a resume: where the file comes from. */
+  of = resolve(path),
+): Promise<RestoreReport> {
   const file = await openFile(path, 'r').catch((error) => {
     throw new RepriseError('NOT_FOUND', `there is no file ${path}`, { file: path }, error)
   })
@@ -131,20 +166,49 @@ export async function restoreBackup(kernel: Kernel, path: string, options: Backu
     }
     // 2. Only into an empty store, or one that an earlier attempt at this very file has begun to fill.
     await checkEmpty(kernel, records)
-    let before = 0
-    let timelines = 0
-    for (const record of records) {
-      throwIfAborted(options.signal, 'restore')
-      const { description } = record
-      if ('isEnd' in description || isOfStore(description.timeline)) continue
-      if (!(await restoreOne(kernel, path, record.from, record.bytes, description))) before += 1
-      timelines += 1
-      options.onProgress?.({ timeline: description.timeline, timelines })
-    }
-    return { timelines, before, leftOut: last.leftOut }
+    // 3. From the note on, nobody opens the store until it is whole; what was written just before it is seen here.
+    return await underNote(kernel, { kind: 'restore', of, mark: markOf(kernel, records) }, async (note) => {
+      await checkEmpty(kernel, records)
+      note.began()
+      const { store, pasts = [] } = last
+      const isCopy = options.copy ?? false
+      await kernel.identity.reincarnate({ isCopy, ...(store !== undefined && { id: store }) })
+      for (let from = 0; from < pasts.length; from += pastsAtOnce) {
+        await kernel.store.recall(pasts.slice(from, from + pastsAtOnce))
+      }
+      const { timelines, before } = await restoreAll(kernel, path, records, note, options)
+      return { timelines, before, leftOut: last.leftOut }
+    })
   } finally {
     await file.close()
   }
+}
+
+async function restoreAll(
+  kernel: Kernel,
+  path: string,
+  records: readonly BackupRecord<Description>[],
+  note: ChangeNote,
+  options: BackupOptions,
+): Promise<{ timelines: number; before: number }> {
+  let before = 0
+  let timelines = 0
+  for (const record of records) {
+    throwIfAborted(options.signal, 'restore')
+    const { description } = record
+    if ('isEnd' in description || isOfStore(description.timeline)) continue
+    if (!(await restoreOne(kernel, path, record.from, record.bytes, description))) before += 1
+    timelines += 1
+    await note.progress(timelines, records.length)
+    options.onProgress?.({ timeline: description.timeline, timelines })
+  }
+  return { timelines, before }
+}
+
+/** Tells one backup from another, wherever its file is. */
+function markOf({ hash }: Kernel, records: readonly BackupRecord<Description>[]): string {
+  const text = JSON.stringify(records.map(({ description }) => description))
+  return toHex(hash(new TextEncoder().encode(`reprise/1 backup ${text}`)))
 }
 
 async function checkEmpty(kernel: Kernel, records: readonly BackupRecord<Description>[]): Promise<void> {
@@ -155,7 +219,7 @@ async function checkEmpty(kernel: Kernel, records: readonly BackupRecord<Descrip
     if (isOfStore(head.timeline)) continue
     const known = expected.get(head.timeline)
     const isOurs =
-      known && (head.status === 'importing' || (known.seq === head.seq && known.digest === toHex(head.digest)))
+      known && (head.status === importingStatus || (known.seq === head.seq && known.digest === toHex(head.digest)))
     if (isOurs) continue
     const what = `the store is not empty: ${head.timeline} is not of this backup, or has gone on since`
     throw new RepriseError('EXISTS', what, { timeline: head.timeline })
@@ -172,13 +236,13 @@ async function restoreOne(
 ): Promise<boolean> {
   const id = timelineId(description.timeline)
   const [there] = await kernel.store.head([id])
-  const isThere = there !== undefined && there !== null && there.status !== 'importing'
+  const isThere = there !== undefined && there !== null && there.status !== importingStatus
   if (isThere) return false
   const one = `${path}.one`
   try {
     await pipeline(createReadStream(path, { start: from, end: from + bytes - 1 }), createWriteStream(one))
     // Nobody has to be told of its arrival: whoever knew of it comes along.
-    await importTimelines(kernel, one, {}, async () => [])
+    await importTimelines(kernel, one, {}, async () => [], undefined, 'restore')
   } finally {
     await rm(one, { force: true })
   }

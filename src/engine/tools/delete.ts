@@ -165,6 +165,17 @@ async function forksLeft(kernel: Kernel, members: readonly Member[]): Promise<De
   return refusals
 }
 
+/** Whatever it has: also savepoints that nobody released. */
+export async function forgetTimeline(kernel: Kernel, head: Head): Promise<void> {
+  const catalog = await kernel.store.checkpoints(head.timeline)
+  await forget(
+    kernel,
+    head,
+    catalog.filter(({ isPinned }) => isPinned).map(({ id }) => id),
+    true,
+  )
+}
+
 async function forget(kernel: Kernel, head: Head, savepoints: readonly string[], how: true | 'erase'): Promise<void> {
   const sizes = (await kernel.store.checkpoints(head.timeline)).map((record) => record.addedBytes)
   const guard = guardOf(head)

@@ -1,6 +1,6 @@
-// Import: timelines from a file. Each becomes visible whole or not at all: its parts are checked against the chain before
-// the last commit, which also brings what waits for it and when it wants to run. One that was interrupted goes on where it
-// stopped when the same file is imported again.
+// Import: timelines from a file. They become visible together, each whole: their parts are checked against the chain before
+// the last commits, which go in one batch and also bring the mail and the wakeup of each. Until then nobody can open them.
+// An import that was interrupted continues where it stopped when the same file is imported again.
 
 import {
   type Coordinate,
@@ -14,7 +14,6 @@ import {
 } from '../../core/coordinate.ts'
 import { lastSeq, unpackEntries, verifyEntries } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { guardOf } from '../../core/guard.ts'
 import type { Commit, EntryRun, Head, ManifestRecord, OutgoingMessage } from '../../core/ports.ts'
 import { checkIn, isRedacted } from '../../core/redacted.ts'
 import { checkAttributes } from '../../core/shapes.ts'
@@ -29,8 +28,10 @@ import { recordErasure } from '../recovery/erasures.ts'
 import { entriesOf, type Point } from '../recovery/history.ts'
 import { readManifest } from '../recovery/recover.ts'
 import { restoreState, verifyChunks } from '../recovery/restore.ts'
+import { forgetTimeline } from './delete.ts'
 import { existing, locate } from './fork.ts'
 import { movedAttribute, movedStatus } from './moved.ts'
+import { importingAttribute, importingStatus } from './store-change.ts'
 import type { Header, TransferredMessage } from './transfer.ts'
 import { type Frame, readTransfer } from './transfer-file.ts'
 import { decodeRun, headerOf, messageOf, recordOf } from './transfer-shape.ts'
@@ -41,8 +42,6 @@ export interface ImportOptions {
   /** One that is there already with the same history is taken for imported. */
   readonly orSame?: boolean
 }
-
-const importing = 'importing'
 
 export interface Imported extends Coordinate {
   /** It was there already, with the same history (`orSame`). */
@@ -62,16 +61,36 @@ export async function importTimelines(
   options: ImportOptions,
   arrive: Arrival,
   admit: Admission = async () => undefined,
+  /** The id of the change that this import is a part of (store-change.ts). */
+  change = 'import',
 ): Promise<Imported[]> {
+  const filled: Filled[] = []
+  try {
+    await fillAll(kernel, path, { ...options, change }, arrive, admit, filled)
+    await show(kernel, filled)
+  } catch (error) {
+    for (const each of filled) await leave(kernel, each, error)
+    throw error
+  }
+  return filled.map(({ imported }) => imported)
+}
+
+async function fillAll(
+  kernel: Kernel,
+  path: string,
+  options: FillOptions,
+  arrive: Arrival,
+  admit: Admission,
+  filled: Filled[],
+): Promise<void> {
   const frames = readTransfer(path)
-  const made: Imported[] = []
   let next = await frames.next()
   if (next.done || next.value.kind !== 'header')
     throw new RepriseError('NOT_A_SAVEPOINT', 'the file does not start with a header')
   while (!next.done) {
     const header = headerOf(kernel.codec.decode(next.value.bytes))
     checkAttributes(header.attributes, kernel.limits)
-    if (options.as !== undefined && made.length > 0) {
+    if (options.as !== undefined && filled.length > 0) {
       throw new RepriseError('INVALID_ARGUMENT', 'the file holds several timelines: they keep their ids', {})
     }
     const id = timelineId(options.as ?? header.timeline)
@@ -81,11 +100,57 @@ export async function importTimelines(
       await admit(id, async (head) => head.seq >= header.seq && (await isSame(kernel, head.timeline, header)))
     }
     const section = new Section(frames)
-    made.push(await importOne(kernel, id, header, section, options, arrive))
+    filled.push(await importOne(kernel, id, header, section, options, arrive))
     for await (const _ of section) void _
     next = section.after
   }
-  return made
+}
+
+type FillOptions = ImportOptions & { readonly change: string }
+
+/** A timeline of the file that is stored and not visible yet. */
+interface Filled {
+  readonly imported: Imported
+  readonly begun: Begun | null
+  /** Makes it visible; null: it was there before. */
+  readonly last: Commit | null
+}
+
+/** In one batch: one database makes all of them visible, or none. */
+async function show({ committer }: Kernel, filled: readonly Filled[]): Promise<void> {
+  const commits = filled.flatMap(({ last }) => (last ? [last] : []))
+  const outcomes = await Promise.all(commits.map((commit) => committer.submit(commit)))
+  for (const [i, outcome] of outcomes.entries()) {
+    if (!outcome.ok) throw refusalError(commits[i]!.guard!.timeline, outcome)
+  }
+}
+
+/**
+ * After a failure. What a store that failed has of a timeline is sound, and the next import of this file continues from there.
+ * A timeline that was here before, and comes back, is as it was.
+ */
+async function leave(
+  kernel: Kernel,
+  { begun, imported }: Pick<Filled, 'begun' | 'imported'>,
+  error: unknown,
+): Promise<void> {
+  if (!begun) return
+  const timeline = timelineId(imported.timeline)
+  const isWorthKeeping = isReprise(error) && error.remedy === 'retry'
+  try {
+    const [head] = await kernel.store.head([timeline])
+    // Another process has it by now.
+    if (head?.epoch !== begun.epoch) return
+    if (!begun.isReturn && !isWorthKeeping) return await forgetTimeline(kernel, head)
+    await kernel.committer.submit({
+      operation: newOperation(kernel.random),
+      guard: { timeline, epoch: begun.epoch },
+      release: true,
+      ...(begun.isReturn && { status: movedStatus, attributes: { [importingAttribute]: null } }),
+    })
+  } catch {
+    // The caller learns of the first failure. The note of the import stays, and names what is left.
+  }
 }
 
 /** The frames of one timeline; then what comes after them. */
@@ -116,32 +181,24 @@ async function importOne(
   id: TimelineId,
   header: Header,
   frames: AsyncIterable<Frame>,
-  options: ImportOptions,
+  options: FillOptions,
   arrive: Arrival,
-): Promise<Imported> {
+): Promise<Filled> {
+  const imported = { timeline: id, seq: header.seq, epoch: header.epoch, digest: toHex(header.digest) }
   let begun: Begun
   try {
-    begun = await begin(kernel, id, header)
+    begun = await begin(kernel, id, header, options.change)
   } catch (error) {
     if (options.orSame && isReprise(error, 'EXISTS') && (await isSame(kernel, id, header))) {
-      return { timeline: id, seq: header.seq, epoch: header.epoch, digest: toHex(header.digest), isSame: true }
+      return { imported: { ...imported, isSame: true }, begun: null, last: null }
     }
     throw error
   }
   try {
-    return await fill(kernel, id, begun, header, frames, arrive)
+    const last = await fill(kernel, id, begun, header, frames, arrive)
+    return { imported: { ...imported, epoch: begun.epoch }, begun, last }
   } catch (error) {
-    // What a store that failed has of it is sound, and the next import of this file goes on from there. What was here
-    // before, and comes back, is as it was.
-    const isWorthKeeping = isReprise(error) && error.remedy === 'retry'
-    const leave = begun.isReturn ? { release: true, status: movedStatus } : { release: true }
-    const [head] = await kernel.store.head([id]).catch(() => [null])
-    // Nobody else touched it: what this import began, it takes back.
-    if (head?.epoch === begun.epoch) {
-      const what = begun.isReturn || isWorthKeeping ? leave : { forget: true }
-      const commit = { ...what, operation: newOperation(kernel.random), guard: guardOf(head) }
-      await kernel.committer.submit(commit).catch(() => undefined)
-    }
+    await leave(kernel, { begun, imported }, error)
     throw error
   }
 }
@@ -149,7 +206,7 @@ async function importOne(
 async function isSame(kernel: Kernel, id: TimelineId, header: Header): Promise<boolean> {
   try {
     const { head } = await locate(kernel, { timeline: id, seq: header.seq, epoch: 0, digest: toHex(header.digest) })
-    return head.timeline === id && head.status !== importing
+    return head.timeline === id && head.status !== importingStatus
   } catch (error) {
     if (isReprise(error, 'NOT_ON_BRANCH', 'OUT_OF_RANGE')) return false
     throw error
@@ -165,29 +222,28 @@ interface Begun {
 }
 
 /** New, or what an import of the same history left when it died, or what was moved away and has grown elsewhere. */
-async function begin(kernel: Kernel, id: TimelineId, header: Header): Promise<Begun> {
+async function begin(kernel: Kernel, id: TimelineId, header: Header, change: string): Promise<Begun> {
   const floor = { seq: header.floor, digest: header.floorDigest }
   const [left] = await kernel.store.head([id])
-  const isLeft = left?.status === importing
-  const isReturn = left?.status === movedStatus && header.floor <= left.seq && header.seq >= left.seq
+  const isLeft = left?.status === importingStatus
+  const wasMoved = left?.status === movedStatus || (isLeft && left.attributes[movedAttribute] !== undefined)
+  const isReturn = wasMoved && header.floor <= left!.seq && header.seq >= left!.seq
   if (isLeft && left.isOwnerAlive) await kernel.worker.retireGone()
   const isOurs = isReturn || (isLeft && left.floor === floor.seq && equalBytes(left.floorDigest, floor.digest))
-  if (isLeft && !isOurs && !left.isOwnerAlive) {
-    await kernel.committer.submit({
-      operation: newOperation(kernel.random),
-      guard: guardOf(left),
-      forget: true,
-    })
-  }
-  const { epoch } = isOurs ? left : await kernel.identity.past(id)
+  if (isLeft && !isOurs && !left.isOwnerAlive) await forgetTimeline(kernel, left)
+  // A restored timeline is the one that was backed up: its owner from before is fenced by the epoch.
+  const copyOf = change === 'restore' ? { life: header.life ?? 1, epoch: header.epoch } : null
+  const { epoch } = isOurs ? left! : (copyOf ?? (await kernel.identity.past(id)))
+  const create = { digest: floor.digest, floor, ...(copyOf && { copyOf }) }
   const outcome = await kernel.committer.submit({
     operation: newOperation(kernel.random),
     guard: { timeline: id, epoch },
-    take: { worker: await kernel.worker.register(), from: 'dead', create: { digest: floor.digest, floor } },
-    status: importing,
+    take: { worker: await kernel.worker.register(), from: 'dead', create },
+    status: importingStatus,
+    attributes: { [importingAttribute]: change },
   })
   if (outcome.ok) {
-    return { epoch: outcome.epoch, at: isOurs ? { seq: left.seq, digest: left.digest } : floor, isReturn }
+    return { epoch: outcome.epoch, at: isOurs ? { seq: left!.seq, digest: left!.digest } : floor, isReturn }
   }
   if (isLeft && outcome.code === 'OWNED') {
     throw new RepriseError('OWNED', `${id} is being imported by another process`, { timeline: id })
@@ -204,7 +260,7 @@ async function fill(
   header: Header,
   frames: AsyncIterable<Frame>,
   arrive: Arrival,
-): Promise<Coordinate> {
+): Promise<Commit> {
   const hold = await ChunkHold.begin(kernel)
   try {
     return await fillUnder(hold, kernel, id, begun, header, frames, arrive)
@@ -221,7 +277,7 @@ async function fillUnder(
   header: Header,
   frames: AsyncIterable<Frame>,
   arrive: Arrival,
-): Promise<Coordinate> {
+): Promise<Commit> {
   const { epoch, at: had } = begun
   const chunks: Digest[] = []
   let at: Point = { seq: header.floor, digest: header.floorDigest }
@@ -267,8 +323,10 @@ async function fillUnder(
   const now = kernel.worker.now()
   const told = await arrive({ ...(await existing(kernel, id)), priority: header.priority ?? 0 })
   const send = [...messages.map((message) => readdress(kernel, id, message)), ...told]
-  await commit(kernel, id, guard, {
-    attributes: { ...header.attributes, [movedAttribute]: null, [heldAttribute]: null },
+  return {
+    operation: newOperation(kernel.random),
+    guard: { timeline: id, ...guard },
+    attributes: { ...header.attributes, [movedAttribute]: null, [heldAttribute]: null, [importingAttribute]: null },
     status: header.status ?? 'open',
     queue: header.queue ?? null,
     priority: header.priority ?? 0,
@@ -276,8 +334,7 @@ async function fillUnder(
     wakeup: header.wasOwned && header.queue ? now : (header.wakeup ?? null),
     ...(send.length > 0 && { send }),
     release: true,
-  })
-  return { timeline: id, seq: at.seq, epoch, digest: toHex(at.digest) }
+  }
 }
 
 /** Those that an interrupted import has published are there already. */

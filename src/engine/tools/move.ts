@@ -7,7 +7,7 @@
 import { randomUUID } from 'node:crypto'
 import { rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import type { Coordinate, TimelineId } from '../../core/coordinate.ts'
 import { timelineId, toHex } from '../../core/coordinate.ts'
 import type { Duration } from '../../core/duration.ts'
@@ -28,6 +28,7 @@ import { recover } from '../recovery/recover.ts'
 import { existing } from './fork.ts'
 import { type Arrival, type Imported, type ImportOptions, importTimelines } from './import.ts'
 import { type Mark, markOf, movedAttribute, movedStatus } from './moved.ts'
+import { endNote, importedBy, underNote } from './store-change.ts'
 import { exportFamily, type Standing } from './transfer.ts'
 
 export interface MoveOptions {
@@ -54,28 +55,57 @@ export async function move(engine: Host, id: TimelineId, to: string | Host, opti
   const ids = (await model?.family?.(engine, head)) ?? [head.timeline]
   const path = typeof to === 'string' ? to : join(tmpdir(), `reprise-${randomUUID()}.move`)
   const where = typeof to === 'string' ? to : (await to.kernel.store.facts()).location
-  const members: { head: Head; standing: Standing }[] = []
-  for (const each of ids) members.push(await stop(engine, timelineId(each), model, where, options))
-  try {
-    const bytes = await exportFamily(engine.kernel, members, path)
-    const here = members.map(({ head: { timeline, seq, epoch, digest } }) => ({
-      timeline,
-      seq,
-      epoch,
-      digest: toHex(digest),
-    }))
-    if (typeof to !== 'string') await importHere(to, path, { orSame: true })
-    return { timelines: here, bytes }
-  } finally {
-    if (typeof to !== 'string') await rm(path, { force: true })
-  }
+  const detail = { to: where, ...(typeof to === 'string' && { file: resolve(to) }) }
+  return await underNote(engine.kernel, { kind: 'move', of: head.timeline, detail }, async (note) => {
+    const members: { head: Head; standing: Standing }[] = []
+    try {
+      for (const each of ids) {
+        members.push(await stop(engine, timelineId(each), model, where, options))
+        await note.progress(members.length, ids.length)
+      }
+      const bytes = await exportFamily(engine.kernel, members, path)
+      const here = members.map(({ head: { timeline, seq, epoch, digest } }) => ({
+        timeline,
+        seq,
+        epoch,
+        digest: toHex(digest),
+      }))
+      if (typeof to !== 'string') {
+        // From here on it may be there: an abandoned move would make it a second time.
+        await note.detail({ arriving: where })
+        await importHere(
+          to,
+          path,
+          { orSame: true },
+          `${head.timeline} from ${(await engine.kernel.store.facts()).location}`,
+        )
+      }
+      return { timelines: here, bytes }
+    } finally {
+      if (typeof to !== 'string') await rm(path, { force: true })
+    }
+  })
 }
 
 /** What was exported, or moved out, arrives here: its model may tell others of it in the same commit. */
-export async function importHere(host: Host, path: string, options: ImportOptions): Promise<Imported> {
+export async function importHere(
+  host: Host,
+  path: string,
+  options: ImportOptions,
+  /** For people, and for a resume: where the file comes from. */
+  of = resolve(path),
+): Promise<Imported> {
   const arrive: Arrival = async (head) =>
     (await host.models.find(head.timeline)?.transfer?.arrives?.({ engine: host, head })) ?? []
-  const made = await importTimelines(host.kernel, path, options, arrive, (id, isSameAs) => admit(host, id, isSameAs))
+  const detail = options.as === undefined ? {} : { as: options.as }
+  const made = await underNote(host.kernel, { kind: 'import', of, detail }, async (note) => {
+    const admitted = (id: TimelineId, isSameAs: (head: Head) => Promise<boolean>) => admit(host, id, isSameAs)
+    return await importTimelines(host.kernel, path, options, arrive, admitted, note.id).catch(async (error) => {
+      // What a failed import removed again need not be abandoned.
+      for await (const _ of importedBy(host.kernel, note.id)) note.began()
+      throw error
+    })
+  })
   host.dispatcher.wake()
   return made[0]!
 }
@@ -109,6 +139,7 @@ export async function moveBack(engine: Host, id: TimelineId): Promise<void> {
     })
     if (!outcome.ok) throw refusalError(head.timeline, outcome)
   }
+  await endNote(kernel, { kind: 'move', of: first.timeline })
   engine.dispatcher.wake()
 }
 

@@ -2,6 +2,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
+import { refuseImporting } from './store-change.ts'
 
 export const movedStatus = 'moved'
 export const movedAttribute = '$moved'
@@ -12,8 +13,9 @@ export interface Mark {
   readonly was: Pick<Head, 'status' | 'queue' | 'wakeup'>
 }
 
-/** For whoever would open it. */
-export function refuseMoved(head: Head): void {
+/** For a process that would open it: it continues in another store (NOT_FOUND), or has not arrived (CHANGE_UNFINISHED). */
+export function refuseNotHere(head: Head): void {
+  refuseImporting(head)
   const mark = head.status === movedStatus ? markOf(head) : null
   if (!mark) return
   const what = `${head.timeline} was moved to ${mark.to}: it goes on there`

@@ -20,7 +20,7 @@ import { checkCall } from '../call-options.ts'
 import { behind, type Engine } from '../definition.ts'
 import { type Host, ledgerOnly } from '../host.ts'
 import type { Kernel } from '../kernel.ts'
-import { read, written } from '../object-file.ts'
+import { read, sourceOf, written } from '../object-file.ts'
 import { isObjectStore, otherPlaces } from '../open-store.ts'
 import { type Before, planRollback, type RollbackPlan } from '../recovery/before.ts'
 import { type BadCheckpoint, markBad, unmarkBad } from '../recovery/mark.ts'
@@ -31,8 +31,16 @@ import { type ShipOptions, shipStore } from '../ship/ship.ts'
 import type { ShipStatus } from '../ship/status.ts'
 import { type MoveTiersOptions, moveTiers, type TiersReport } from '../tiers/move.ts'
 import { type AddShardOptions, addShard } from './add-shard.ts'
-import { type BackupOptions, type BackupReport, backup, type RestoreReport, restoreBackup } from './backup.ts'
+import {
+  type BackupOptions,
+  type BackupReport,
+  backup,
+  type RestoreOptions,
+  type RestoreReport,
+  restoreBackup,
+} from './backup.ts'
 import { card, type RecoveryCard } from './card.ts'
+import { type AbandonedChange, abandonChange } from './change-actions.ts'
 import { type CollectOptions, type CollectReport, collect } from './collect.ts'
 import { type DeleteOptions, type DeleteReport, deleteTimeline } from './delete.ts'
 import { type DrillOptions, type DrillReport, drill } from './drill.ts'
@@ -42,6 +50,7 @@ import type { EraseEntriesOptions } from './erase-plan.ts'
 import { existing } from './fork.ts'
 import { type GiveUpOptions, type GiveUpReport, giveUp } from './give-up.ts'
 import { type Report, type ReportFilter, readReports } from './report-log.ts'
+import { type StoreChange, storeChanges } from './store-change.ts'
 import { type VerifyOptions, type VerifyReport, verify } from './verify.ts'
 
 export class StoreTools implements Engine {
@@ -75,9 +84,9 @@ export class StoreTools implements Engine {
   }
 
   /** A backup into an empty store, of any kind; asked again after an interruption, it goes on where it was. */
-  async restore(path: string, options: Omit<BackupOptions, 'onlyNew'> = {}): Promise<RestoreReport> {
+  async restore(path: string, options: Omit<RestoreOptions, 'onlyNew'> = {}): Promise<RestoreReport> {
     checkCall('restore', options)
-    return await read(path, (file) => restoreBackup(this.#kernel, file, options))
+    return await read(path, (file) => restoreBackup(this.#kernel, file, options, sourceOf(path)))
   }
 
   /**
@@ -143,6 +152,17 @@ export class StoreTools implements Engine {
     const { hasher } = this.#kernel.sealer
     if (!hasher) throw new RepriseError('INVALID_ARGUMENT', 'hashed() needs a key: open with keys.hashing.key', {})
     return hasher.text(text)
+  }
+
+  /** Long changes of the store that began and have not finished, oldest first. See docs/guides/backup.md. */
+  async changes(): Promise<StoreChange[]> {
+    return await storeChanges(this.#kernel)
+  }
+
+  /** Undoes an interrupted change: the store is as it was before. Refused where only a resume can end it. */
+  async abandonChange(id: string): Promise<AbandonedChange> {
+    this.#host.check()
+    return await abandonChange(this.#host, id)
   }
 
   async collect(options: CollectOptions = {}): Promise<CollectReport> {

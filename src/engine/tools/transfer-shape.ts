@@ -38,6 +38,7 @@ const header: Readonly<Record<keyof Header, Check>> = {
   priority: orMissing(isNumber),
   wakeup: orMissing(orNull(isNumber)),
   wasOwned: orMissing(isFlag),
+  life: orMissing(isCount),
 }
 
 const record: Readonly<Record<keyof ManifestRecord, Check>> = {

@@ -38,6 +38,8 @@ export interface Header {
   readonly wakeup?: number | null
   /** Somebody was executing it: it is due where it arrives. */
   readonly wasOwned?: boolean
+  /** Missing in older files: 1. */
+  readonly life?: number
 }
 
 /** A message that nobody had read yet, sealed for the timeline that it was sent to. */
@@ -113,6 +115,7 @@ async function* frames(
     floor: floor.seq,
     floorDigest: floor.digest,
     attributes: head.attributes,
+    life: head.life,
     exportedAt: kernel.clock.now(),
     // What it waits for and when belongs to its end: of an earlier place nobody knows.
     ...(end.seq === head.seq && {

@@ -1,5 +1,7 @@
 // A damaged place, as verify names it.
 
+import type { StoreChange } from './store-change.ts'
+
 export interface Fault {
   readonly timeline: string | null
   readonly seq: number | null
@@ -50,6 +52,8 @@ export interface VerifyReport {
   readonly orphans: number
   /** Forks that were made with edits, the first hundred of them. Not a fault. */
   readonly edited: readonly { readonly timeline: string; readonly what: string }[]
+  /** Long changes of the store that have not finished. `ok` is false while one was interrupted, or a restore is at work. */
+  readonly unfinished: readonly StoreChange[]
   /** Null: all of it was verified by this call. */
   readonly earlier: EarlierVerify | null
 }

@@ -19,6 +19,7 @@ import { editWords } from './fork-edit.ts'
 import { faultOfMirror, type MirrorSource, mirrorFor } from './mirror-source.ts'
 import { mend, planMending } from './repair-history.ts'
 import { type OpenUrl, openSource, type RepairSource } from './repair-source.ts'
+import { storeChanges } from './store-change.ts'
 import { type CatalogCheck, noteLive, verifyCatalog } from './verify-catalog.ts'
 import type { VerifyReport } from './verify-fault.ts'
 import { headsOf, inspected, legibleHeads, renewed } from './verify-structure.ts'
@@ -135,7 +136,9 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
   await watch.end()
   const { faults, timelines, entries, checkpoints } = tally
   const isWhole = tally.healed.every((fault) => fault.isPutRight)
-  const ok = faults.length === 0 && tally.cannotTell.length === 0 && isWhole
+  const changes = options.timelines ? [] : await storeChanges(kernel)
+  const areEnded = changes.every(({ blocks, isRunning }) => isRunning && !blocks)
+  const ok = faults.length === 0 && tally.cannotTell.length === 0 && isWhole && areEnded
   if (repair && (tally.healed.length > 0 || faults.length > 0)) {
     const right = tally.healed.filter((fault) => fault.isPutRight && !fault.isIncomplete).length
     const what = `${right} of ${tally.healed.length + faults.length} damaged places were put right`
@@ -152,6 +155,7 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
     chunks,
     orphans,
     edited: tally.edited,
+    unfinished: changes,
     earlier: watch.earlier,
   }
 }

@@ -23,7 +23,7 @@ import { newId } from '../../engine/kernel.ts'
 import type { Point } from '../../engine/recovery/history.ts'
 import { lookEvery } from '../../engine/subscription/wake-up.ts'
 import type { NewEntry } from '../../engine/timeline.ts'
-import { refuseMoved } from '../../engine/tools/moved.ts'
+import { refuseNotHere } from '../../engine/tools/moved.ts'
 import { type ChangePage, changesAfter, isInHistory, type ReadPoint } from './history.ts'
 import type { Asked, Fence, SharedResource } from './shared-resource.ts'
 
@@ -321,7 +321,7 @@ export class OpenResource implements SharedResource {
       while (this.#mustLookAgain && !this.#isClosed) {
         this.#mustLookAgain = false
         const [head] = await this.engine.kernel.store.head([this.timeline])
-        if (head) refuseMoved(head)
+        if (head) refuseNotHere(head)
         const { open } = this
         const isNew = head ? head.seq !== open.seq || head.epoch !== open.epoch : open.seq > 0
         if (isNew || this.#suspect) await this.refresh()

@@ -8,6 +8,7 @@ import { type Host, hostOf } from '../../engine/host.ts'
 import type { HeadAgain, Model, Surroundings } from '../../engine/model.ts'
 import { buildsIn, endedStatus } from '../../engine/tools/generations.ts'
 import { rowEdits } from './edit.ts'
+import { abandonRescale } from './give-up-rescale.ts'
 import { catalogOf, generationOf, isOfStore, layoutVersion } from './layout.ts'
 import type { TableState } from './state.ts'
 import { tells } from './tells.ts'
@@ -31,6 +32,7 @@ export const usualPolicy: Policy = {
 export const tableKind: Model = {
   ...{ kind: 'table', name: null, scope: 'table/', fold: null, policy: 'declared', tells },
   edits: rowEdits,
+  abandons: { rescale: abandonRescale },
 }
 
 export function tableModel(name: string, scope: string, fold: Fold<never>): Model {

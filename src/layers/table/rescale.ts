@@ -22,7 +22,9 @@ import { giveBack, takeTimeline } from '../../engine/ownership.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { endedStatus, nextGeneration, note, swapGeneration } from '../../engine/tools/generations.ts'
+import { endNote, underNote } from '../../engine/tools/store-change.ts'
 import { BatchWriter } from './batch.ts'
+import { giveUpRescale } from './give-up-rescale.ts'
 import {
   catalogOf,
   forget,
@@ -65,13 +67,29 @@ const copiesMax = 10
 const takesMax = 20
 
 export async function rescale<V>(engine: Host, store: Rescalable<V>, options: RescaleOptions): Promise<void> {
-  const { name, partitions, fold } = store
+  const { name, partitions } = store
   const layout = await readLayout(engine, name)
-  const { generation: from, builds } = layout
-  await retire(engine, name, builds)
+  await retire(engine, name, layout.builds)
   // Nothing is there yet: it can be opened in any number.
   if (layout.partitions === null) return
-  if (layout.partitions === partitions && !(await isEnding(engine, layout))) return await giveUpOther(engine, layout)
+  if (layout.partitions === partitions && !(await isEnding(engine, layout))) {
+    await giveUpRescale(engine, layout)
+    return await endNote(engine.kernel, { kind: 'rescale', of: name })
+  }
+  await underNote(engine.kernel, { kind: 'rescale', of: name }, async (change) => {
+    change.began()
+    await rescaleFrom(engine, store, { ...layout, partitions: layout.partitions! }, options)
+  })
+}
+
+async function rescaleFrom<V>(
+  engine: Host,
+  store: Rescalable<V>,
+  layout: Layout & { readonly partitions: number },
+  options: RescaleOptions,
+): Promise<void> {
+  const { name, partitions, fold } = store
+  const { generation: from, builds } = layout
   for (const timeline of timelinesOf(name, from, layout.partitions)) {
     engine.declare(partitionModel(name, timeline, fold as Fold<never>))
   }
@@ -90,13 +108,6 @@ export async function rescale<V>(engine: Host, store: Rescalable<V>, options: Re
   }
   await swapGeneration(engine, catalogOf(name), layoutVersion, { from, to, keepOld: false })
   await retire(engine, name, (await readLayout(engine, name)).builds)
-}
-
-/** One that was begun in another number, and is not wanted any more. */
-async function giveUpOther(engine: Host, { name, builds }: Layout): Promise<void> {
-  if (builds.building === null) return
-  await forget(engine, name, builds.building, builds)
-  await note(engine, catalogOf(name), { [`building.${layoutVersion}`]: null })
 }
 
 interface Source<V> {

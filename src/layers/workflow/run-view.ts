@@ -14,7 +14,7 @@ import { lastEntry } from '../../engine/recovery/history.ts'
 import { madeAgain } from '../../engine/recovery/lost-head.ts'
 import { recover } from '../../engine/recovery/recover.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
-import { refuseMoved } from '../../engine/tools/moved.ts'
+import { refuseNotHere } from '../../engine/tools/moved.ts'
 import type { AnyWorkflow } from './context.ts'
 import type { End } from './entries.ts'
 import type { Execution } from './execution.ts'
@@ -185,7 +185,7 @@ export class RunView {
       const isLate = clock.elapsed() >= until
       const head = seen ?? (await this.host.kernel.store.head([timelineId(this.timeline)]))[0]
       if (!head) throw this.#notFound()
-      refuseMoved(head)
+      refuseNotHere(head)
       if (isHeadLost(head)) await madeAgain(this.host.kernel, head)
       if (endings.has(head.status)) {
         const end = (await this.#lastWord(head)) ?? (await this.state()).end

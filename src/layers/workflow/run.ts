@@ -10,7 +10,7 @@ import { newId } from '../../engine/kernel.ts'
 import { madeAgain } from '../../engine/recovery/lost-head.ts'
 import { whileAwaited } from '../../engine/stay-alive.ts'
 import { editOf, markOf } from '../../engine/tools/fork-edit.ts'
-import { refuseMoved } from '../../engine/tools/moved.ts'
+import { refuseNotHere } from '../../engine/tools/moved.ts'
 import type { AnyWorkflow } from './context.ts'
 import { fromFailure } from './failure.ts'
 import { commandIdOf, findStep, lastFailures } from './find-step.ts'
@@ -286,7 +286,7 @@ export class WorkflowRun<Output = unknown> {
   /** @internal A run that is not there yet may be on its way: its mail waits for it. */
   async refuseEnded(): Promise<void> {
     const found = await this.#host.engine.head(this.timeline)
-    if (found) refuseMoved(found)
+    if (found) refuseNotHere(found)
     const head = found && isHeadLost(found) ? await madeAgain(this.#host.kernel, found) : found
     if (head && endings.has(head.status)) throw await this.#view.endedError()
   }

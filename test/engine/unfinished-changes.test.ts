@@ -1,0 +1,268 @@
+// G20: a restore, an import, a move, a rescale or a rekey is killed at every call that writes to the store, before the write
+// and after it. Whoever opens the store then finds the change listed until it is resumed or abandoned, or finds the
+// store as it was before or after the change: a half-done change never passes for a whole one.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, expect, it } from 'vitest'
+import type { Store } from '../../src/core/ports.ts'
+import type { EngineOptions } from '../../src/engine/open.ts'
+import type { Reprise } from '../../src/engine/reprise.ts'
+import { refuseUnfinished } from '../../src/engine/tools/store-change.ts'
+import { timeline } from '../../src/index.ts'
+import { stateStore } from '../../src/layers/table/index.ts'
+import { checkStore } from '../../src/operations/doctor.ts'
+import { faultyStore } from '../../src/testing/index.ts'
+import { hostOf } from '../support/host.ts'
+import { onEveryStore, type World } from '../support/worlds.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'reprise-unfinished-'))
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+const counter = timeline('counter', {
+  initial: () => ({ total: 0 }),
+  apply: (state: { total: number }, entry: { type: 'added'; by: number }) => ({ total: state.total + entry.by }),
+})
+const names = ['a', 'b', 'c']
+const newKey = { current: 'new', keys: { old: new Uint8Array(32).fill(1), new: new Uint8Array(32).fill(2) } }
+const oldKey = { current: 'old', keys: { old: new Uint8Array(32).fill(1) } }
+
+async function fill(rp: Reprise): Promise<void> {
+  for (const [i, name] of names.entries()) {
+    const c = await rp.open(counter, name)
+    for (let n = 0; n < 3; n++) await c.append({ type: 'added', by: 10 ** i })
+    await c.checkpoint()
+    await c.close()
+  }
+}
+
+/** What an application sees: the total of each counter; null: it is not there, 'refused': it says why it cannot be opened. */
+async function seen(rp: Reprise): Promise<Record<string, number | null | 'refused'>> {
+  const totals: Record<string, number | null | 'refused'> = {}
+  for (const name of names) {
+    try {
+      const c = await rp.open(counter, name, { mustExist: true, takeover: true })
+      totals[name] = c.state.total
+      await c.close()
+    } catch (error) {
+      const { code } = error as { code?: string }
+      if (code !== 'NOT_FOUND' && code !== 'CHANGE_UNFINISHED') throw error
+      totals[name] = code === 'NOT_FOUND' ? null : 'refused'
+    }
+  }
+  return totals
+}
+
+const all = { a: 3, b: 30, c: 300 }
+const none = { a: null, b: null, c: null }
+const writes = new Set(['commit', 'blobs.put', 'blobs.rewrite', 'rewrite', 'tidy', 'scrub', 'beat'])
+
+interface Change {
+  readonly before: Record<string, unknown>
+  readonly after: Record<string, unknown>
+  readonly options?: EngineOptions
+  readonly optionsBefore?: EngineOptions
+  prepare(rp: Reprise): Promise<void>
+  work(rp: Reprise): Promise<unknown>
+  state?(rp: Reprise): Promise<Record<string, unknown>>
+  /** Where a change that was killed late can only be resumed. */
+  readonly mayRefuseAbandon?: boolean
+}
+
+/** Kills the process at the n-th write. False: the change was over before. */
+async function killed(world: World, namespace: string, change: Change, n: number, fate: 'fail-before' | 'fail-after') {
+  const { port, isDead } = dying(await world.store(namespace), n, fate)
+  const ports = { store: port, identity: { host: 'here', process: 'dead' } }
+  const rp = await world.engine({ namespace, ports, patience: 20, ...change.options })
+  await change.work(rp).catch(() => undefined)
+  return isDead()
+}
+
+function dying(store: Store, at: number, fate: 'fail-before' | 'fail-after') {
+  let count = 0
+  const port = faultyStore(store, (method) => {
+    if (count >= at && method !== 'close') return 'fail-before'
+    if (!writes.has(method)) return 'ok'
+    count += 1
+    return count === at ? fate : 'ok'
+  })
+  return { port, isDead: () => count >= at }
+}
+
+async function next(world: World, namespace: string, change: Change): Promise<Reprise> {
+  const isGone = ({ process }: { readonly process: string }) => process === 'dead'
+  const rp = await world.engine({
+    namespace,
+    ports: { store: await world.store(namespace), isGone },
+    ...change.options,
+  })
+  await hostOf(rp).kernel.worker.retireGone()
+  return rp
+}
+
+/** False: nothing was left unfinished. */
+async function check(rp: Reprise, change: Change, isAbandon: boolean, where: string): Promise<boolean> {
+  const state = change.state ?? seen
+  const changes = await rp.changes()
+  const report = await rp.verify()
+  expect(report.faults, where).toEqual([])
+  if (changes.length === 0) {
+    expect([change.before, change.after], where).toContainEqual(await state(rp))
+    expect(report.ok, where).toBe(true)
+    return false
+  }
+  expect(changes, where).toMatchObject([{ isRunning: false }])
+  expect(report, where).toMatchObject({ ok: false, unfinished: changes })
+  expect(
+    (await checkStore(rp)).find(({ name }) => name === 'changes'),
+    where,
+  ).toMatchObject({ state: 'bad' })
+  const refusal = refuseUnfinished(hostOf(rp).kernel)
+  if (changes[0]!.blocks) await expect(refusal, where).rejects.toMatchObject({ code: 'CHANGE_UNFINISHED' })
+  else await refusal
+  const isAbandoned = isAbandon && (await abandon(rp, changes[0]!.id, change))
+  if (!isAbandoned) await change.work(rp)
+  expect(await rp.changes(), where).toEqual([])
+  // Abandoned after its last step, when only the note was left, it is as after.
+  const whole = isAbandoned ? [change.before, change.after] : [change.after]
+  expect(whole, where).toContainEqual(await state(rp))
+  expect(await rp.verify(), where).toMatchObject({ ok: true, faults: [], unfinished: [] })
+  return true
+}
+
+async function sweep(world: World, title: string, change: Change): Promise<void> {
+  let unfinished = 0
+  for (let n = 1, isOver = false; !isOver; n++) {
+    for (const fate of ['fail-before', 'fail-after'] as const) {
+      const isAbandon = (n % 2 === 0) === (fate === 'fail-after')
+      const namespace = `${title}-${n}-${fate}`
+      const where = `killed at write ${n}, ${fate}, then ${isAbandon ? 'abandoned' : 'resumed'}`
+      const first = await world.engine({ namespace, ...change.optionsBefore })
+      await change.prepare(first)
+      await first.close()
+      if (!(await killed(world, namespace, change, n, fate))) isOver = true
+      const rp = await next(world, namespace, change)
+      if (await check(rp, change, isAbandon, where)) unfinished += 1
+      await rp.close()
+    }
+  }
+  // It was killed in the middle, too.
+  expect(unfinished).toBeGreaterThan(2)
+}
+
+async function abandon(rp: Reprise, id: string, change: Change): Promise<boolean> {
+  if (!change.mayRefuseAbandon) return (await rp.abandonChange(id)).id === id
+  return await rp.abandonChange(id).then(
+    () => true,
+    (error) => {
+      expect(['CONFLICT', 'INVALID_ARGUMENT']).toContain(error.code)
+      return false
+    },
+  )
+}
+
+const nothing = async () => undefined
+
+onEveryStore(
+  'unfinished changes',
+  (world) => {
+    it('G20: a restore is never taken for whole', { timeout: 300_000 }, async () => {
+      const w = await world()
+      const source = await w.engine({ namespace: 'source' })
+      await fill(source)
+      const file = join(folder, `${w.kind}.rpb`)
+      await source.backup(file)
+      const work = (rp: Reprise) => rp.restore(file)
+      await sweep(w, 'restore', { before: none, after: all, prepare: nothing, work })
+    })
+
+    it('G20: an import is never taken for whole', { timeout: 300_000 }, async () => {
+      const w = await world()
+      const source = await w.engine({ namespace: 'source' })
+      await fill(source)
+      const file = join(folder, `${w.kind}.reprise`)
+      await source.export({ timeline: 'counter/a', seq: 3 }, file)
+      const work = (rp: Reprise) => rp.import(file, { orSame: true })
+      await sweep(w, 'import', { before: none, after: { ...none, a: 3 }, prepare: nothing, work })
+    })
+
+    it('G20: an import of several timelines shows all of them or none', { timeout: 300_000 }, async () => {
+      const w = await world()
+      const parts = stateStore<number>('parts', { partitions: 2 })
+      const source = await w.engine({ namespace: 'source' })
+      const store = await source.open(parts)
+      for (let i = 0; i < 6; i++) await store.set(`k${i}`, i)
+      await store.close()
+      const file = join(folder, `${w.kind}-family.reprise`)
+      await source.move('table/parts', file)
+      const heads = async (rp: Reprise) => {
+        const listed = await rp.list({ prefix: 'table/parts/' })
+        return { timelines: listed.map(({ timeline, status }) => `${timeline} ${status}`).sort() }
+      }
+      const reference = await w.engine({ namespace: 'reference' })
+      await reference.import(file)
+      const after = await heads(reference)
+      expect(after.timelines.length).toBeGreaterThan(1)
+      const work = (rp: Reprise) => rp.import(file, { orSame: true })
+      await sweep(w, 'family', { before: { timelines: [] }, after, prepare: nothing, work, state: heads })
+    })
+
+    it('G20: a move is in one place or is listed', { timeout: 300_000 }, async () => {
+      const w = await world()
+      const state = async (rp: Reprise) => {
+        const head = await rp.head('counter/a')
+        return { status: head!.status === 'moved' ? 'moved' : 'here' }
+      }
+      await sweep(w, 'move', {
+        before: { status: 'here' },
+        after: { status: 'moved' },
+        prepare: fill,
+        work: (rp) => rp.move('counter/a', join(folder, `${w.kind}-move.reprise`), { takeover: true }),
+        state,
+      })
+    })
+
+    it('G20: a rekey is listed until everything is under the new key', { timeout: 300_000 }, async () => {
+      const w = await world()
+      await sweep(w, 'rekey', {
+        before: all,
+        after: all,
+        options: { keys: newKey },
+        optionsBefore: { keys: oldKey },
+        prepare: fill,
+        work: (rp) => rp.rekey(),
+      })
+    })
+
+    it('G20: a rescale is listed until it is resumed or given up', { timeout: 300_000 }, async () => {
+      const w = await world()
+      const counts = (partitions: number) => stateStore<number>('counts', { partitions })
+      await sweep(w, 'rescale', {
+        before: { rows: 5, partitions: 2 },
+        after: { rows: 5, partitions: 3 },
+        prepare: async (rp) => {
+          const store = await rp.open(counts(2))
+          for (let i = 0; i < 5; i++) await store.set(`k${i}`, i)
+          await store.close()
+        },
+        work: (rp) => counts(3).rescale(rp),
+        async state(rp) {
+          for (const partitions of [2, 3]) {
+            try {
+              const store = await rp.open(counts(partitions), undefined, { takeover: true })
+              const rows = [...store.entries()].length
+              await store.close()
+              return { rows, partitions }
+            } catch (error) {
+              if ((error as { code?: string }).code !== 'INVALID_ARGUMENT') throw error
+            }
+          }
+          throw new Error('it opens in no number of partitions')
+        },
+        mayRefuseAbandon: true,
+      })
+    })
+  },
+  ['sqlite', 'postgres'],
+)

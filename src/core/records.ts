@@ -130,7 +130,7 @@ export interface Inbox {
   readonly now: number
 }
 
-/** Opaque; compares as text. `feedStart` is before everything. */
+/** Inside the store and the engine: opaque, compares as text. Outside of it: engine/feed/outside-position.ts. `feedStart` is before everything. */
 export type FeedPosition = string
 export const feedStart: FeedPosition = ''
 

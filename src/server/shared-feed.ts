@@ -3,6 +3,7 @@
 
 import { RepriseError } from '../core/errors.ts'
 import type { FeedPosition } from '../core/ports.ts'
+import type { OutsidePositions } from '../engine/feed/outside-position.ts'
 import type { FeedEntries, FeedRun } from '../engine/feed/reader.ts'
 import type { Kernel } from '../engine/kernel.ts'
 import { FeedStream } from '../engine/subscription/feed-stream.ts'
@@ -17,6 +18,7 @@ const pagesKept = 4
 export interface FollowOptions {
   /** Undefined: every timeline. None: there is nothing to wait for but the end. */
   readonly scopes: readonly string[] | undefined
+  readonly positions: OutsidePositions
   readonly after: FeedPosition
   /** Of each timeline only the last entry of a page, without its data. */
   readonly isBrief: boolean
@@ -45,9 +47,9 @@ export class SharedFeed {
     return new Follower(this, options)
   }
 
-  join(scopes: readonly string[] | undefined, after: FeedPosition): Place {
-    const key = `${JSON.stringify(scopes ?? null)} ${after}`
-    const place = this.#places.get(key) ?? this.#read(key, scopes, after)
+  join({ scopes, positions }: FollowOptions, after: FeedPosition): Place {
+    const key = `${positions.bound} ${JSON.stringify(scopes ?? null)} ${after}`
+    const place = this.#places.get(key) ?? this.#read(key, scopes, after, positions)
     place.waiting += 1
     return place
   }
@@ -60,12 +62,12 @@ export class SharedFeed {
     place.stream.close()
   }
 
-  #read(key: string, scopes: readonly string[] | undefined, after: FeedPosition): Place {
+  #read(key: string, scopes: readonly string[] | undefined, after: FeedPosition, positions: OutsidePositions): Place {
     const stream = new FeedStream(this.#kernel, { scopes, after, mayBeTrimmed: true, pageRuns: 500, pollMs: 250 })
     const read = async () => {
       try {
         const page = await stream.next()
-        return page && new Page(page)
+        return page && new Page(page, positions)
       } catch (error) {
         // Not kept: whoever asks next is told anew.
         this.#places.delete(key)
@@ -118,7 +120,9 @@ class Follower implements ByteSource {
       this.#hasBegun = true
       // Where it begins: a client that loses the connection before the first event knows where to go on.
       const at = this.#position
-      return Buffer.from(`retry: 1000\n${at === '' ? ': start\n\n' : eventOf('position', at, {})}`)
+      return Buffer.from(
+        `retry: 1000\n${at === '' ? ': start\n\n' : eventOf('position', this.#options.positions.seal(at), {})}`,
+      )
     }
     if (this.#isOver) return null
     this.#join()
@@ -148,9 +152,8 @@ class Follower implements ByteSource {
   }
 
   #join(): void {
-    const { scopes } = this.#options
-    if (this.#place || scopes?.length === 0) return
-    const place = this.#feed.join(scopes, this.#position)
+    if (this.#place || this.#options.scopes?.length === 0) return
+    const place = this.#feed.join(this.#options, this.#position)
     this.#place = place
     const told = (tell: () => void) => {
       if (this.#place !== place) return
@@ -187,38 +190,42 @@ class Follower implements ByteSource {
 class Page {
   readonly next: FeedPosition
   readonly #entries: FeedEntries
+  readonly #positions: OutsidePositions
   #whole: Uint8Array | null = null
   #brief: Uint8Array | null = null
 
-  constructor(entries: FeedEntries) {
+  constructor(entries: FeedEntries, positions: OutsidePositions) {
     this.#entries = entries
+    this.#positions = positions
     this.next = entries.next
   }
 
   whole(): Uint8Array {
-    this.#whole ??= Buffer.from(wholeOf(this.#entries))
+    this.#whole ??= Buffer.from(wholeOf(this.#entries, this.#positions))
     return this.#whole
   }
 
   brief(): Uint8Array {
-    this.#brief ??= Buffer.from(briefOf(this.#entries))
+    this.#brief ??= Buffer.from(briefOf(this.#entries, this.#positions))
     return this.#brief
   }
 }
 
-function wholeOf(page: FeedEntries): string {
+function wholeOf(page: FeedEntries, positions: OutsidePositions): string {
   const runs = together(page).filter(({ entries }) => entries.length > 0)
-  const told = runs.map(({ position, entries }) => eventOf('entries', position, entries.map(shownEntry)))
-  if (runs.at(-1)?.position !== page.next) told.push(eventOf('position', page.next, {}))
+  const told = runs.map(({ position, entries }) => {
+    return eventOf('entries', positions.seal(position), entries.map(shownEntry))
+  })
+  if (runs.at(-1)?.position !== page.next) told.push(eventOf('position', positions.seal(page.next), {}))
   return told.join('')
 }
 
 /** One event for the whole page. */
-function briefOf(page: FeedEntries): string {
+function briefOf(page: FeedEntries, positions: OutsidePositions): string {
   const last = new Map(page.runs.flatMap(({ entries }) => entries.map((entry) => [entry.timeline, entry])))
-  if (last.size === 0) return eventOf('position', page.next, {})
+  if (last.size === 0) return eventOf('position', positions.seal(page.next), {})
   const told = [...last.values()].map(({ timeline, seq, type, time }) => ({ timeline, seq, type, time }))
-  return eventOf('entries', page.next, told)
+  return eventOf('entries', positions.seal(page.next), told)
 }
 
 /** Runs of one commit may share a position: they are one event, or a client that stops between them would miss the second. */

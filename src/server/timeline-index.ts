@@ -137,7 +137,7 @@ export class TimelineIndex {
     }
     await this.#readUnwritten()
     for (;;) {
-      const page = await this.#engine.feed(this.#position, { limit: pageRuns })
+      const page = await kernel.store.feed(this.#position, {}, pageRuns)
       const changed = [...new Set(page.items.map(({ timeline }) => timeline))]
       if (changed.length > 0) this.note(await kernel.store.head(changed), changed)
       const isStill = page.next === this.#position

@@ -18,6 +18,7 @@ import type { Grown, ShardRow } from '../../core/shards.ts'
 import { Breath } from '../breath.ts'
 import { checkCall } from '../call-options.ts'
 import { behind, type Engine } from '../definition.ts'
+import { OutsidePositions } from '../feed/outside-position.ts'
 import { type Host, ledgerOnly } from '../host.ts'
 import type { Kernel } from '../kernel.ts'
 import { read, sourceOf, written } from '../object-file.ts'
@@ -287,7 +288,10 @@ export class StoreTools implements Engine {
     // Whoever reads page after page from a store that answers at once gives others their turn here.
     this.#breath ??= new Breath(this.#kernel.clock)
     await this.#breath.take()
-    return await this.#kernel.store.feed(after, prefixes ? { prefixes } : {}, limit)
+    const positions = new OutsidePositions(await this.#kernel.identity.load())
+    const page = await this.#kernel.store.feed(positions.open(after), prefixes ? { prefixes } : {}, limit)
+    const items = page.items.map((item) => ({ ...item, position: positions.seal(item.position) }))
+    return { ...page, items, next: positions.seal(page.next) }
   }
 
   async facts(): Promise<StoreFacts> {

@@ -50,6 +50,10 @@ export class Lists {
     }
     const selector = selectorOf(options)
     const token = options.continue === undefined ? null : readToken(options.continue)
+    const { era } = await this.#resource.engine.kernel.identity.load()
+    if (token && token.era !== era) {
+      throw revisionGone(this.#resource.timeline, token.revision, 'the page before is of before the store was restored')
+    }
     await this.#resource.refresh()
     const isLater = token?.revision === laterRevision
     const revision = (isLater ? undefined : token?.revision) ?? options.revision ?? this.#resource.revision
@@ -71,7 +75,7 @@ export class Lists {
     if (!isMore) return { revision, items, continue: null, remaining: isCounted ? 0 : null }
     this.#keep(revision)
     const remaining = isCounted ? objects.size - (token?.given ?? 0) - items.length : null
-    const next = tokenOf({ revision, after: last!, given: (token?.given ?? 0) + items.length })
+    const next = tokenOf({ revision, era, after: last!, given: (token?.given ?? 0) + items.length })
     return { revision, items, continue: next, remaining }
   }
 
@@ -131,6 +135,8 @@ export class Lists {
 
 interface Token {
   readonly revision: number
+  /** Of the store when the page was given (core/identity.ts). */
+  readonly era: number
   /** The last name that was given, and how many were. */
   readonly after: string
   readonly given: number
@@ -147,15 +153,15 @@ export function laterToken(text: string): string {
   return tokenOf({ ...readToken(text), revision: laterRevision })
 }
 
-function tokenOf({ revision, after, given }: Token): string {
-  return Buffer.from(JSON.stringify({ v: 1, r: revision, a: after, n: given })).toString('base64url')
+function tokenOf({ revision, era, after, given }: Token): string {
+  return Buffer.from(JSON.stringify({ v: 1, r: revision, e: era, a: after, n: given })).toString('base64url')
 }
 
 function readToken(text: string): Token {
   try {
-    const { v, r, a, n } = JSON.parse(Buffer.from(text, 'base64url').toString()) as Record<string, unknown>
+    const { v, r, e = 0, a, n } = JSON.parse(Buffer.from(text, 'base64url').toString()) as Record<string, unknown>
     if (v === 1 && typeof a === 'string' && Number.isSafeInteger(r) && Number.isSafeInteger(n)) {
-      return { revision: r as number, after: a, given: n as number }
+      return { revision: r as number, era: e as number, after: a, given: n as number }
     }
   } catch {
     // Told below.

@@ -3,7 +3,7 @@
 import { isReprise } from '../../../core/errors.ts'
 import type { Clock } from '../../../core/ports.ts'
 import { apiVersionOf } from '../../../core/resource/api-names.ts'
-import { encodeObject, revisionOf } from '../../../core/resource/kubernetes.ts'
+import { encodeObject, encodeRevision, revisionFrom } from '../../../core/resource/kubernetes.ts'
 import type { SelectorText } from '../../../core/resource/selector.ts'
 import { hostOf } from '../../../engine/host.ts'
 import { type ListOptions, laterToken } from '../../../layers/resource/list.ts'
@@ -60,7 +60,7 @@ export function list(call: Call): Promise<unknown> {
       apiVersion: apiVersionOf(api),
       kind: `${api.kind}List`,
       metadata: {
-        resourceVersion: String(page.revision),
+        resourceVersion: encodeRevision(page.revision, collection),
         ...(page.continue !== null && { continue: page.continue }),
         ...(page.continue !== null && page.remaining !== null && { remainingItemCount: page.remaining }),
       },
@@ -82,7 +82,7 @@ async function listOptions({ query }: Call, collection: OpenCollection): Promise
   }
   if (match !== undefined && at === '')
     throw bad('resourceVersionMatch is forbidden unless resourceVersion is provided')
-  const revision = at === '' ? 0 : revisionOf(at)
+  const revision = at === '' ? 0 : revisionFrom(at, collection)
   if (match === 'Exact') {
     if (revision === 0) throw bad('resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
     await reach(handle, revision)
@@ -124,7 +124,7 @@ async function followed(call: Call, collection: OpenCollection, release: () => v
     throw bad('sendInitialEvents needs resourceVersionMatch=NotOlderThan, and that needs sendInitialEvents')
   }
   const at = query.text('resourceVersion') ?? ''
-  const revision = at === '' ? 0 : revisionOf(at)
+  const revision = at === '' ? 0 : revisionFrom(at, collection)
   if (isInitial && revision > 0) await reach(handle, revision)
   const bookmarks = isTrue(query, 'allowWatchBookmarks')
   const options = { ...selectorOf(query, collection), ...(bookmarks && { bookmarks: bookmarkMs }), signal }
@@ -201,12 +201,13 @@ class EventLines implements ByteSource {
   }
 
   #bookmark(revision: number, isInitialEnd = false): Buffer {
-    const { api } = this.#following.collection
+    const { collection } = this.#following
+    const { api } = collection
     const annotations = isInitialEnd && { annotations: { 'k8s.io/initial-events-end': 'true' } }
     const object = {
       kind: api.kind,
       apiVersion: apiVersionOf(api),
-      metadata: { resourceVersion: String(revision), creationTimestamp: null, ...annotations },
+      metadata: { resourceVersion: encodeRevision(revision, collection), creationTimestamp: null, ...annotations },
     }
     return Buffer.from(`${JSON.stringify({ type: 'BOOKMARK', object })}\n`)
   }

@@ -21,6 +21,7 @@ export const storeMethods: Readonly<Record<MethodOf<Store>, Access>> = {
   past: 'reads',
   pasts: 'reads',
   recall: 'writes',
+  identity: 'writes',
   inbox: 'reads',
   consumed: 'reads',
   claim: 'writes',

@@ -176,6 +176,12 @@ export interface Store {
   /** Remembers lives from elsewhere (a backup, another shard). A life that is remembered already is never lowered. */
   recall(pasts: readonly PastLife[]): Promise<void>
 
+  /**
+   * What the namespace is known by outside of the store: a text of the engine's own. Without one, `proposed` becomes it, for
+   * whoever comes first; with `replaces`, in any case. Null: there is none. Durable when it resolves.
+   */
+  identity(proposed?: string, replaces?: boolean): Promise<string | null>
+
   /** Unread messages, oldest first, and the store's time at which the reading began. */
   inbox(timeline: TimelineId, limit: number): Promise<Inbox>
 

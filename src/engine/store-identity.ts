@@ -1,12 +1,10 @@
-// Who this store is to the outside: an id and an incarnation, kept with the store (attribute `$identity` of `reprise/store`), and
-// what ids of timelines start from. Keys, positions and random values are derived from it (core/identity.ts).
+// Who this store is to the outside: an id and an incarnation, kept by the store (Store.identity), and what ids of timelines
+// start from. Keys, positions and random values are derived from it (core/identity.ts).
 
 import { type TimelineId, toHex } from '../core/coordinate.ts'
 import { identityOf, nextEra, type StoreIdentity } from '../core/identity.ts'
 import type { Hash, PastLife, Random, Store } from '../core/ports.ts'
-import { readNote, updateNotes } from './seal/key-notes.ts'
 
-const note = '$identity'
 const idBytes = 16
 const incarnationBytes = 8
 const secretBytes = 32
@@ -49,7 +47,7 @@ export class Identity {
   }
 
   async #load(isReadOnly: boolean): Promise<StoreIdentity> {
-    const found = parse(await readNote(this.#ports, note))
+    const found = parse(await this.#ports.store.identity())
     if (!found && isReadOnly) return nobody
     this.#known = found ?? (await this.#change({ ...newIdentity(this.#ports.random), era: 0 }, false))
     return this.#known
@@ -85,13 +83,7 @@ export class Identity {
   }
 
   async #change(identity: StoreIdentity, replaces: boolean): Promise<StoreIdentity> {
-    let kept = identity
-    await updateNotes(this.#ports, (attributes) => {
-      const found = replaces ? null : parse(attributes[note])
-      kept = found ?? identity
-      return found ? null : { [note]: JSON.stringify(identity) }
-    })
-    return kept
+    return parse(await this.#ports.store.identity(JSON.stringify(identity), replaces)) ?? identity
   }
 }
 
@@ -103,8 +95,8 @@ function newIdentity(random: Random): Omit<StoreIdentity, 'era'> {
   }
 }
 
-function parse(text: unknown): StoreIdentity | null {
-  if (typeof text !== 'string') return null
+function parse(text: string | null): StoreIdentity | null {
+  if (text === null) return null
   const { id, incarnation, era, secret } = JSON.parse(text) as StoreIdentity
   return { id, incarnation, era, secret }
 }

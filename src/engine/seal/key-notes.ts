@@ -14,8 +14,7 @@ const prefix = '$key:'
 const noted = /^\$key:(.+)$/
 const attemptsMax = 8
 
-type Notes = Pick<Kernel, 'store' | 'hash' | 'random'>
-type Attributes = Readonly<Record<string, Attribute | null>>
+type Notes = Pick<Kernel, 'store' | 'sealer' | 'hash' | 'random'>
 
 /** The ids of all keys that records may be sealed with. */
 export async function notedKeys(kernel: Pick<Kernel, 'store'>): Promise<string[]> {
@@ -48,7 +47,7 @@ export async function lackingKeys(kernel: Pick<Kernel, 'store' | 'sealer'>): Pro
  * When a store is opened: notes the key that seals from now on, or learns that there should be one. Refused with another key
  * under an id that is known, and with a new key by a process that lacks one that is in use: its ring is out of date.
  */
-export async function meetKeys(kernel: Notes & Pick<Kernel, 'sealer'>, isReadOnly: boolean): Promise<void> {
+export async function meetKeys(kernel: Notes, isReadOnly: boolean): Promise<void> {
   const { sealer } = kernel
   const notes = await readNotes(kernel)
   if (sealer.keyId === null) {
@@ -77,7 +76,7 @@ function checkCurrent(sealer: Kernel['sealer'], ids: readonly string[]): void {
 }
 
 /** Everything is under the current key: the others are no longer needed. */
-export async function forgetOtherKeys(kernel: Notes & Pick<Kernel, 'sealer'>): Promise<string[]> {
+export async function forgetOtherKeys(kernel: Notes): Promise<string[]> {
   const others = (await notedKeys(kernel)).filter((id) => id !== kernel.sealer.keyId)
   if (others.length > 0) await changeNotes(kernel, Object.fromEntries(others.map((id) => [prefix + id, null])))
   return others
@@ -91,30 +90,21 @@ export function lacking(ids: readonly string[]): RepriseError {
 
 /** SQL in the store's database, outside of any timeline of the user's. */
 export async function runInStore<Result>(kernel: Notes, userSql: (sql: Sql) => Promise<Result>): Promise<Result> {
-  return (await change(kernel, () => ({ userSql }))) as Result
+  return (await change(kernel, { userSql })) as Result
 }
 
 /** Sets and removes attributes of `reprise/store`. */
-export async function changeNotes(kernel: Notes, attributes: Attributes): Promise<void> {
-  await change(kernel, () => ({ attributes }))
+export async function changeNotes(
+  kernel: Notes,
+  attributes: Readonly<Record<string, Attribute | null>>,
+): Promise<void> {
+  await change(kernel, { attributes })
 }
 
-/** The same, by what is noted in that moment; null: nothing is to change. */
-export async function updateNotes(kernel: Notes, update: (noted: Attributes) => Attributes | null): Promise<void> {
-  await change(kernel, (noted) => {
-    const attributes = update(noted)
-    return attributes && { attributes }
-  })
-}
-
-type Changed = Pick<Commit, 'attributes' | 'userSql'>
-
-async function change(kernel: Notes, changed: (noted: Attributes) => Changed | null): Promise<unknown> {
+async function change(kernel: Notes, what: Pick<Commit, 'attributes' | 'userSql'>): Promise<unknown> {
   const timeline = timelineId(storeTimeline) as TimelineId
   for (let attempt = 1; ; attempt++) {
     const [head] = await kernel.store.head([timeline])
-    const what = changed(head?.attributes ?? {})
-    if (!what) return
     const [outcome] = await kernel.store.commit([
       {
         operation: newOperation(kernel.random),

@@ -139,6 +139,14 @@ class MemoryStore implements Store {
     return found.sort((a, b) => (a.name < b.name ? -1 : 1)).slice(0, limit)
   }
 
+  async identity(proposed?: string, replaces = false): Promise<string | null> {
+    const space = this.#space()
+    return this.#world.writeLock.run(() => {
+      if (proposed !== undefined && (replaces || space.identity === null)) space.identity = proposed
+      return space.identity
+    })
+  }
+
   async recall(pasts: readonly PastLife[]): Promise<void> {
     const space = this.#space()
     await this.#world.writeLock.run(() => {

@@ -77,6 +77,7 @@ export interface Space {
   nextFeedNumber: number
   nextSerial: number
   sweepMark: number
+  identity: string | null
 }
 
 export interface MemoryWorld {
@@ -109,6 +110,7 @@ export function snapshot(world: MemoryWorld): MemoryWorld {
       nextFeedNumber: space.nextFeedNumber,
       nextSerial: space.nextSerial,
       sweepMark: space.sweepMark,
+      identity: space.identity,
     })
   }
   return copy
@@ -131,6 +133,7 @@ export function spaceOf(world: MemoryWorld, namespace: string): Space {
     nextFeedNumber: 1,
     nextSerial: 1,
     sweepMark: 0,
+    identity: null,
   }
   world.spaces.set(namespace, space)
   return space

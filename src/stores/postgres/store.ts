@@ -240,6 +240,19 @@ export class PostgresStore implements Store {
     return listPasts(this.#connections, this.#s, this.#ns, after, limit)
   }
 
+  async identity(proposed?: string, replaces = false): Promise<string | null> {
+    this.#connections.checkOpen()
+    const read = `SELECT identity FROM ${this.#s}.namespace WHERE id = $1`
+    const [found] = await this.#connections.rows<{ identity: string | null }>(read, [this.#ns], 'safe')
+    const there = found?.identity ?? null
+    if (proposed === undefined || (there !== null && !replaces)) return there
+    const write = `UPDATE ${this.#s}.namespace SET identity = CASE WHEN $3 THEN $2 ELSE coalesce(identity, $2) END
+      WHERE id = $1 RETURNING identity`
+    const values = [this.#ns, proposed, replaces]
+    const [now] = await this.#connections.rows<{ identity: string }>(write, values, 'safe')
+    return now?.identity ?? null
+  }
+
   async recall(pasts: readonly PastLife[]): Promise<void> {
     await recall(this.#connections, this.#s, this.#ns, pasts)
   }

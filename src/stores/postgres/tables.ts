@@ -29,7 +29,9 @@ UPDATE ${s}.timeline t SET pos_base = n.pos_base FROM ${s}.namespace n WHERE n.i
   // Functions, and an index of statuses that is used only for them.
   8: (s) => `DROP INDEX IF EXISTS ${s}.timeline_status; ${statusIndex(s)}`,
   // Functions, and lives of timelines.
-  9: (s) => `ALTER TABLE ${s}.timeline ADD COLUMN life bigint NOT NULL DEFAULT 1;` + pastTable(s),
+  9: (s) =>
+    `ALTER TABLE ${s}.timeline ADD COLUMN life bigint NOT NULL DEFAULT 1;
+ALTER TABLE ${s}.namespace ADD COLUMN identity text;` + pastTable(s),
 }
 
 /** Since when it is due; mail counts as always. */
@@ -102,7 +104,8 @@ CREATE TABLE ${s}.namespace (
   id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   name text COLLATE "C" NOT NULL UNIQUE,
   pos_base bigint NOT NULL DEFAULT 0,
-  sweep_mark double precision NOT NULL DEFAULT 0
+  sweep_mark double precision NOT NULL DEFAULT 0,
+  identity text
 );
 
 -- The head of each timeline, as of its last commit that was more than an append. An append only locks this row and adds

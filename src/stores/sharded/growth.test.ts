@@ -217,7 +217,12 @@ class World {
       const take = { worker: asWorker('w'), from: 'anyone' as const, create: { digest } }
       const seq = extras.run || extras.branch ? { seq: head?.seq ?? 0, digest } : {}
       const { epoch } = head ?? (await each.past([timeline]))[0]!
-      const guard = { timeline, epoch, ...seq, ...(extras.forget && head && guardOf(head)) }
+      const guard = {
+        timeline,
+        epoch,
+        ...seq,
+        ...(extras.forget && (head ? guardOf(head) : { life: 1, seq: 0, digest })),
+      }
       const base = extras.forget ? {} : { take, release: true }
       const commit: Commit = { operation: this.#operation(), guard, ...base, ...extras }
       // A fork of it, or it as a fork, is on its way: not now.

@@ -142,6 +142,26 @@ export class ShardedStore implements Store {
     return highestPasts(found).slice(0, limit)
   }
 
+  /** The first shard decides; the others have copies, for when it is away. */
+  async identity(proposed?: string, replaces = false): Promise<string | null> {
+    this.#check()
+    const [first, ...others] = this.#places.shards
+    try {
+      const found = await first!.ask((store) => store.identity(proposed, replaces))
+      if (found !== null && proposed !== undefined) {
+        await Promise.allSettled(others.map((shard) => shard.askNow((store) => store.identity(found, true))))
+      }
+      return found
+    } catch (error) {
+      if (!isUnreachable(error) || replaces) throw error
+      for (const shard of others.filter((other) => !other.isAway)) {
+        const copy = await shard.askNow((store) => store.identity())
+        if (copy !== null) return copy
+      }
+      throw error
+    }
+  }
+
   async recall(pasts: readonly PastLife[]): Promise<void> {
     await this.#everywhere((store) => store.recall(pasts))
   }

@@ -81,7 +81,7 @@ async function tell(store: Store): Promise<string> {
 }
 
 /** Version 4: what is due lay in the order of time, and nothing in that of its status. */
-const takeBackLives = 'DROP TABLE reprise_past;'
+const takeBackLives = 'DROP TABLE reprise_past; DROP TABLE reprise_identity;'
 const takeBackOrder = `DROP INDEX reprise_timeline_status; DROP INDEX reprise_timeline_due;
   CREATE INDEX reprise_timeline_due ON reprise_timeline (space, queue, due) WHERE due IS NOT NULL;`
 

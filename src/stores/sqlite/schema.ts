@@ -9,6 +9,7 @@
 //   witness, head_mark   what a timeline must have, in a place of its own: damage to one page cannot hide it (witness.ts)
 //   tally      how many rows a list must have (tally.ts)
 //   chunk      which chunks there are; their bytes lie in a table for each stripe (blobs.ts), those of older versions in one
+//   identity   what a namespace is known by outside of the store (identity.ts)
 //   past       the last life of each id that was forgotten (past.ts)
 //   sweep      trimmed or forgotten history whose space has not been given back yet
 //
@@ -18,6 +19,7 @@ import { RepriseError } from '../../core/errors.ts'
 import { stripes } from '../../core/parity.ts'
 import type { Connection } from './connection.ts'
 import { damaged } from './failure.ts'
+import { identityTable } from './identity.ts'
 import { pastTable } from './past.ts'
 import { checkSeal, seal } from './seal.ts'
 import { tallyAll, tallyStatus } from './tally.ts'
@@ -111,7 +113,7 @@ const steps: readonly ((connection: Connection) => void)[] = [
   // Rows of the log that stand for several (empty-rows.ts): an older release would take it for damage.
   () => undefined,
   // Heads have a life (head-state.ts), and the lives of forgotten ids are remembered.
-  (connection) => connection.exec(pastTable),
+  (connection) => connection.exec(pastTable + identityTable),
 ]
 
 /** 0 for a file without our tables. A newer version is refused here, before anything is written. */

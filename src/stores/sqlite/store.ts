@@ -46,6 +46,7 @@ import { toStoreError } from './failure.ts'
 import { readFeed } from './feed.ts'
 import { sizeOf } from './file-size.ts'
 import { toHead } from './heads.ts'
+import { readIdentity, writeIdentity } from './identity.ts'
 import { InPlace } from './in-place.ts'
 import { inspect } from './inspect.ts'
 import { findTimelines } from './list.ts'
@@ -205,6 +206,19 @@ class SqliteStore implements Store {
 
   async pasts(after: string | null, limit: number): Promise<PastLife[]> {
     return this.#read(({ connection, space }) => listPasts(connection, space, after, limit))
+  }
+
+  async identity(proposed?: string, replaces = false): Promise<string | null> {
+    const found = await this.#read(({ connection, space }) => readIdentity(connection, space))
+    if (proposed === undefined || (found !== null && !replaces)) return found
+    return await this.#transact('identify', (writing) => {
+      const { connection, space } = writing
+      const there = readIdentity(connection, space)
+      if (there !== null && !replaces) return there
+      writeIdentity(connection, space, proposed)
+      writing.hasAside = true
+      return proposed
+    })
   }
 
   async recall(pasts: readonly PastLife[]): Promise<void> {

@@ -8,6 +8,7 @@ import type { Connection } from '../connection.ts'
 import { columnNames as cursorColumns } from '../cursors.ts'
 import type { SqlRow, SqlValue } from '../driver.ts'
 import { damaged } from '../failure.ts'
+import { opened, writeIdentity } from '../identity.ts'
 import { isSoundMessage } from '../mail.ts'
 import { columnNames as pastColumns } from '../past.ts'
 import { isSealed, seal } from '../seal.ts'
@@ -32,6 +33,7 @@ export function salvage(from: DamagedFile, to: Connection, options: SalvageOptio
   copySealed(work, 'reprise_cursor', cursorColumns)
   copySealed(work, 'reprise_worker', workerColumns)
   copySealed(work, 'reprise_past', pastColumns)
+  salvageIdentities(work)
   copyWhere(work, 'reprise_sweep', (row) => Object.values(row).every(Number.isSafeInteger))
   dropStrays(to)
   if (from.isBad('reprise_sweep')) {
@@ -54,6 +56,20 @@ function salvageMeta({ from, to }: Salvage): void {
   for (const { key, value } of from.rows('reprise_meta')) {
     if (typeof key !== 'string' || given.includes(key)) continue
     to.run('INSERT OR REPLACE INTO reprise_meta (key, value) VALUES (?, ?)', key, value!)
+  }
+}
+
+/** From whichever of the two places is sound, for each namespace. */
+function salvageIdentities({ from, to }: Salvage): void {
+  const places = [
+    ...[...from.rows('reprise_identity')].map(({ space, value }) => [Number(space), value] as const),
+    ...[...from.rows('reprise_meta')].map(({ key, value }) => {
+      return [Number(/^identity (\d+)$/.exec(String(key))?.[1]), value] as const
+    }),
+  ]
+  for (const [space, text] of places) {
+    const identity = Number.isSafeInteger(space) && typeof text === 'string' ? opened(space, text) : null
+    if (identity !== null) writeIdentity(to, space, identity)
   }
 }
 

@@ -7,8 +7,18 @@ export interface Aggregation<T, Accumulator, Result> {
   /** Two parts of one window become one: needed by session windows. */
   merge(a: Accumulator, b: Accumulator): Accumulator
   result(accumulator: Accumulator): Result
-  /** If given, `add` may change the accumulator in place: it is copied first where a checkpoint needs the old one. */
+  /**
+   * If given, `add` may change the accumulator in place: it is copied first where a checkpoint needs the old one. `add` must
+   * then throw before it changes anything: a record that throws becomes a dead letter, and must leave no trace.
+   */
   copy?(accumulator: Accumulator): Accumulator
+}
+
+/** Of an aggregation of ours whose functions throw for no value: it needs no copy to be undone. */
+const total: unique symbol = Symbol('reprise.pipeline.total')
+
+export function neverThrows(aggregation: object): boolean {
+  return total in aggregation
 }
 
 /** @example orders.keyBy((o) => o.customer).window('daily', tumbling('1d')).aggregate(count()) */
@@ -54,7 +64,8 @@ export function average<T>(of: (value: T) => number): Aggregation<T, readonly [n
 
 /** Every record of the window, in the order in which they came. Its state grows with them. */
 export function list<T>(): Aggregation<T, T[], readonly T[]> {
-  return {
+  const made: Aggregation<T, T[], readonly T[]> & { readonly [total]: true } = {
+    [total]: true,
     initial: () => [],
     add: (values, value) => {
       values.push(value)
@@ -64,6 +75,7 @@ export function list<T>(): Aggregation<T, T[], readonly T[]> {
     result: (values) => [...values],
     copy: (values) => [...values],
   }
+  return made
 }
 
 /** Any function of two values of the same kind. @example reduce((a, b) => (b.at > a.at ? b : a)) */

@@ -3,6 +3,7 @@
 
 import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
+import { lastWatermark } from '../../../core/pipeline/watermarks.ts'
 import type { Output } from '../batch.ts'
 import { type MakeOperator, recordOf, tablesOf } from '../operator.ts'
 import { StateCell, type StateSpec } from './keyed-state.ts'
@@ -35,7 +36,7 @@ export interface ProcessContext<R, S extends StateSpecs, O extends SideSpecs> {
   readonly key: PipelineKey
   /** Of the record or timer; null where the source gives no times. */
   readonly time: number | null
-  /** No record older than this is to be expected. */
+  /** No record older than this is to be expected. Without `onTimer` it may be that of the beginning of the batch. */
   readonly watermark: number
   readonly state: StateHandles<S>
   emit(value: R): void
@@ -167,6 +168,8 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
         progress: progress.table,
       }),
       inputs: [input],
+      // Any record may set a timer for any time.
+      dueAbove: (watermark) => (options.onTimer ? watermark : lastWatermark),
       restored() {
         progress.restored()
         eventTimers.restored()

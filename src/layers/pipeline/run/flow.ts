@@ -149,10 +149,10 @@ export class Flow {
     from: ReadonlyMap<string, ReadonlyMap<string, unknown>>,
   ): void {
     this.#sources = this.#graph.sources.map((node) => {
-      const next = this.#wiring.outputOf(node.outlet)
       const reader = readers.get(node.name)!
       this.#sourceCounts.set(node.name, newCounts())
-      return new RunningSource(node, reader, next, this.#contextOf(node.name), from.get(node.name) ?? null)
+      const behind = { next: this.#wiring.outputOf(node.outlet), timed: this.#wiring.timedBehind(node.outlet) }
+      return new RunningSource(node, reader, behind, this.#contextOf(node.name), from.get(node.name) ?? null)
     })
   }
 

@@ -1,5 +1,5 @@
-// Windows that follow bursts: a session of a key ends when no record came for longer than `gapMs`. Late records may still join a session
-// while lateness is allowed; a result is then given again for the session that it makes.
+// Windows that follow bursts: a session of a key ends when no record came for longer than `gapMs`. Late records may still
+// join a session while lateness is allowed; a result is then given again for the session that it makes.
 
 import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'

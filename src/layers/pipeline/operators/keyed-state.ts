@@ -6,6 +6,7 @@ import { type Duration, toMs } from '../../../core/duration.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
 import { TimeQueue } from '../../../core/pipeline/time-queue.ts'
+import { synchronous } from '../../../core/synchronous.ts'
 
 export interface StateOptions {
   /** Forgotten when it was not written for so long. */
@@ -115,7 +116,8 @@ export function mapState<T>(options: StateOptions = {}): StateSpec<MapState<T>> 
   })
 }
 
-export function reducingState<T>(combine: (a: T, b: T) => T, options: StateOptions = {}): StateSpec<ReducingState<T>> {
+export function reducingState<T>(given: (a: T, b: T) => T, options: StateOptions = {}): StateSpec<ReducingState<T>> {
+  const combine = synchronous(given, 'the function of reducingState()', 'use call() before the operator')
   return spec('reducing', options, (cell) => ({
     get: () => cell.read() as T | undefined,
     add: (value) => {

@@ -366,6 +366,21 @@ describe('joins', () => {
 })
 
 describe('dedupe', () => {
+  it.each([0, 50])(
+    'compares with every record that passed, also with a late one (out of order by %i)',
+    async (outOfOrder) => {
+      const times = [100, 80, 82, 105, 89, 90, 71]
+      const { out } = await run<number>((p, sink) =>
+        p
+          .from('times', values(times), { time: (at) => at, outOfOrder })
+          .keyBy(() => 'k')
+          .dedupe('once', { within: 10 })
+          .to('out', sink),
+      )
+      expect(out).toEqual([100, 80, 90])
+    },
+  )
+
   it('lets the first through, and the next one when the time is over', async () => {
     const items = [item('a', 0), item('a', 50), item('b', 60), item('a', 99), item('a', 100)]
     const { out } = await run<unknown>((p, sink) => {

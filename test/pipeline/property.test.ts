@@ -89,7 +89,7 @@ const shapes: readonly Shape[] = [
           current = []
         }
         for (const each of [...own].sort((a, b) => a.at - b.at)) {
-          if (current.length > 0 && each.at - current.at(-1)!.at >= 35) end()
+          if (current.length > 0 && each.at - current.at(-1)!.at > 35) end()
           current.push(each)
         }
         end()

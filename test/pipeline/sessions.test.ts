@@ -35,12 +35,12 @@ class Model {
   }
 
   batch(records: readonly Record[]) {
-    let touched: { readonly key: string; readonly session: Held }[] = []
+    const again: { readonly key: string; readonly session: Held }[] = []
     const tooLate: Record[] = []
     for (const record of records) {
       const { key, at } = record
       const near = this.#held.filter(
-        (each) => each.key === key && each.session.start < at + gapMs && each.session.end > at,
+        (each) => each.key === key && each.session.start <= at + gapMs && each.session.end >= at,
       )
       near.sort((a, b) => a.session.start - b.session.start)
       const session = {
@@ -54,9 +54,9 @@ class Model {
       }
       const now = { key, session }
       this.#held = [...this.#held.filter((each) => !near.includes(each)), now]
-      touched = [...touched.filter((each) => !near.includes(each)), now]
+      if (session.end <= this.#watermark) again.push(now)
     }
-    return { again: touched.filter(({ session }) => session.end <= this.#watermark), tooLate }
+    return { again, tooLate }
   }
 
   watermark(to: number) {

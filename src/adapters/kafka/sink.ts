@@ -10,6 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
+import { synchronous } from '../../core/synchronous.ts'
 import type { Batch } from '../../layers/pipeline/batch.ts'
 import type { CutId, Prepared, Sink, SinkContext, SinkWriter } from '../../layers/pipeline/sink.ts'
 import { awayMsOf, connectTo } from './kafkats.ts'
@@ -128,7 +129,8 @@ class KafkaWriter<T> implements SinkWriter {
 
   write({ values }: Batch): void | Promise<void> {
     this.#current ??= this.#open()
-    const message = this.#options.message ?? usualMessage
+    const given = this.#options.message ?? usualMessage
+    const message = synchronous(given, 'message of kafkaSink()', 'use call() before the sink')
     return this.#current.add((values as readonly T[]).map(message))
   }
 

@@ -7,6 +7,7 @@ import type { MsgHdrs } from '@nats-io/transport-node'
 import { headers as newHeaders } from '@nats-io/transport-node'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
+import { refuseThenable } from '../../core/synchronous.ts'
 import type { Batch } from '../../layers/pipeline/batch.ts'
 import {
   type CutId,
@@ -155,7 +156,10 @@ class NatsWriter<T> implements SinkWriter {
 
   #messageOf(value: T): NatsOut {
     const { message } = this.#options
-    return typeof message === 'string' ? { subject: message, value: JSON.stringify(value) } : message(value)
+    if (typeof message === 'string') return { subject: message, value: JSON.stringify(value) }
+    const made = message(value)
+    refuseThenable(made, 'message of natsSink()', 'use call() before the sink')
+    return made
   }
 
   async #publishWithIds({ checkpoint, messages }: Kept): Promise<void> {

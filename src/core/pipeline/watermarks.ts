@@ -58,6 +58,15 @@ export class WatermarkMerge<Id> {
     return this.#merge()
   }
 
+  /** The lowest watermark of the other inputs that are not idle: how far this one can bring the merged watermark. */
+  lowestBeside(id: Id): number {
+    let lowest: number = lastWatermark
+    for (const [other, { watermark, isIdle }] of this.#inputs) {
+      if (other !== id && !isIdle && watermark < lowest) lowest = watermark
+    }
+    return lowest
+  }
+
   watermarkOf(id: Id): number {
     return this.#input(id).watermark
   }
@@ -111,7 +120,11 @@ export class PartitionWatermark {
     return this.#highest - this.#outOfOrderMs
   }
 
-  /** The highest time of a batch is enough: what lies between two batches is never seen apart. */
+  /** What `observe` would give; nothing changes. */
+  after(time: number): number {
+    return Math.max(time, this.#highest) - this.#outOfOrderMs
+  }
+
   observe(highestTime: number, now: number): number {
     if (highestTime > this.#highest) this.#highest = highestTime
     this.#spokeAt = now

@@ -38,6 +38,13 @@ describe('fixed windows', () => {
 })
 
 describe('session windows', () => {
+  it('hold records that are exactly a gap apart, as in Flink, and sessions that an earlier version kept apart', () => {
+    expect(mergeSession([{ start: 0, end: 10 }], 10, 10)).toEqual({ start: 0, end: 20, at: 0, absorbed: 1 })
+    expect(mergeSession([{ start: 0, end: 10 }], 11, 10)).toMatchObject({ absorbed: 0, at: 1 })
+    const touching = [0, 10, 20].map((start) => ({ start, end: start + 10 }))
+    expect(mergeSession(touching, 10, 10)).toEqual({ start: 0, end: 20, at: 0, absorbed: 2 })
+  })
+
   it('are the bursts of their records, in whatever order these come', () => {
     fc.assert(
       fc.property(
@@ -52,7 +59,7 @@ describe('session windows', () => {
           const wanted: { start: number; end: number }[] = []
           for (const at of [...times].sort((a, b) => a - b)) {
             const last = wanted.at(-1)
-            if (last && at < last.end) last.end = Math.max(last.end, at + gapMs)
+            if (last && at <= last.end) last.end = Math.max(last.end, at + gapMs)
             else wanted.push({ start: at, end: at + gapMs })
           }
           expect(sessions).toEqual(wanted)

@@ -1,14 +1,41 @@
 // Aggregations: how the records of a key, or of a key and window, become one value. They are values themselves, so that
 // they can be shared and tested alone. An accumulator must be replaced, never changed in place, unless `copy` is given.
 
+import { synchronous } from '../../core/synchronous.ts'
+
 export interface Aggregation<T, Accumulator, Result> {
   initial(): Accumulator
   add(accumulator: Accumulator, value: T): Accumulator
   /** Two parts of one window become one: needed by session windows. */
   merge(a: Accumulator, b: Accumulator): Accumulator
   result(accumulator: Accumulator): Result
-  /** If given, `add` may change the accumulator in place: it is copied first where a checkpoint needs the old one. */
+  /**
+   * If given, `add` may change the accumulator in place: it is copied first where a checkpoint needs the old one. `add` must
+   * then throw before it changes anything: a record that throws becomes a dead letter, and must leave no trace.
+   */
   copy?(accumulator: Accumulator): Accumulator
+}
+
+/** Of an aggregation of ours whose functions throw for no value: it needs no copy to be undone. */
+const total: unique symbol = Symbol('reprise.pipeline.total')
+
+export function neverThrows(aggregation: object): boolean {
+  return total in aggregation
+}
+
+function atOnce<F extends (a: never, b: never) => unknown>(work: F, place: string): F {
+  return synchronous(work, place, 'use call() before the aggregation to wait for something outside')
+}
+
+/** The same aggregation, none of whose functions may be async. */
+export function aggregateAtOnce<T, A, R>(given: Aggregation<T, A, R>, name: string): Aggregation<T, A, R> {
+  return {
+    ...given,
+    initial: atOnce(given.initial, `initial of ${name}`),
+    add: atOnce(given.add, `add of ${name}`),
+    merge: atOnce(given.merge, `merge of ${name}`),
+    result: atOnce(given.result, `result of ${name}`),
+  }
 }
 
 /** @example orders.keyBy((o) => o.customer).window('daily', tumbling('1d')).aggregate(count()) */
@@ -16,7 +43,8 @@ export function count<T>(): Aggregation<T, number, number> {
   return { initial: () => 0, add: (total) => total + 1, merge: (a, b) => a + b, result: (total) => total }
 }
 
-export function sum<T>(of: (value: T) => number): Aggregation<T, number, number> {
+export function sum<T>(given: (value: T) => number): Aggregation<T, number, number> {
+  const of = atOnce(given, 'the function of sum()')
   return {
     initial: () => 0,
     add: (total, value) => total + of(value),
@@ -25,7 +53,8 @@ export function sum<T>(of: (value: T) => number): Aggregation<T, number, number>
   }
 }
 
-export function min<T>(of: (value: T) => number): Aggregation<T, number, number> {
+export function min<T>(given: (value: T) => number): Aggregation<T, number, number> {
+  const of = atOnce(given, 'the function of min()')
   return {
     initial: () => Number.POSITIVE_INFINITY,
     add: (least, value) => Math.min(least, of(value)),
@@ -34,7 +63,8 @@ export function min<T>(of: (value: T) => number): Aggregation<T, number, number>
   }
 }
 
-export function max<T>(of: (value: T) => number): Aggregation<T, number, number> {
+export function max<T>(given: (value: T) => number): Aggregation<T, number, number> {
+  const of = atOnce(given, 'the function of max()')
   return {
     initial: () => Number.NEGATIVE_INFINITY,
     add: (greatest, value) => Math.max(greatest, of(value)),
@@ -43,7 +73,8 @@ export function max<T>(of: (value: T) => number): Aggregation<T, number, number>
   }
 }
 
-export function average<T>(of: (value: T) => number): Aggregation<T, readonly [number, number], number> {
+export function average<T>(given: (value: T) => number): Aggregation<T, readonly [number, number], number> {
+  const of = atOnce(given, 'the function of average()')
   return {
     initial: () => [0, 0],
     add: ([total, records], value) => [total + of(value), records + 1],
@@ -54,7 +85,8 @@ export function average<T>(of: (value: T) => number): Aggregation<T, readonly [n
 
 /** Every record of the window, in the order in which they came. Its state grows with them. */
 export function list<T>(): Aggregation<T, T[], readonly T[]> {
-  return {
+  const made: Aggregation<T, T[], readonly T[]> & { readonly [total]: true } = {
+    [total]: true,
     initial: () => [],
     add: (values, value) => {
       values.push(value)
@@ -64,10 +96,12 @@ export function list<T>(): Aggregation<T, T[], readonly T[]> {
     result: (values) => [...values],
     copy: (values) => [...values],
   }
+  return made
 }
 
 /** Any function of two values of the same kind. @example reduce((a, b) => (b.at > a.at ? b : a)) */
-export function reduce<T>(combine: (a: T, b: T) => T): Aggregation<T, { readonly value: T } | null, T> {
+export function reduce<T>(given: (a: T, b: T) => T): Aggregation<T, { readonly value: T } | null, T> {
+  const combine = atOnce(given, 'the function of reduce()')
   return {
     initial: () => null,
     add: (before, value) => ({ value: before === null ? value : combine(before.value, value) }),

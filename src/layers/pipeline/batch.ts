@@ -39,6 +39,26 @@ export function toAll(outputs: readonly Output[]): Output {
   }
 }
 
+/** Each record as a batch of its own: what follows sees no difference between few records and many. */
+export function oneByOne(output: Output): Output {
+  return {
+    batch(batch) {
+      if (batch.values.length === 1) output.batch(batch)
+      else for (let i = 0; i < batch.values.length; i++) output.batch(slice(batch, i, i + 1))
+    },
+    watermark: (time) => output.watermark(time),
+    idle: () => output.idle(),
+  }
+}
+
+/** The records of a batch from one place to another, as `Array.slice`. */
+export function slice(batch: Batch, from: number, to: number): Batch {
+  const { values, times, keys } = batch
+  if (from === 0 && to === values.length) return batch
+  const cut = <T>(column: readonly T[]) => column.slice(from, to)
+  return { values: cut(values), times: times && cut(times), keys: keys && cut(keys) }
+}
+
 /** Some records of a batch. */
 export function pick({ values, times, keys }: Batch, indexes: readonly number[]): Batch {
   return {

@@ -12,6 +12,12 @@ export interface Operator {
   readonly inputs: readonly Output[]
   /** By name within the operator. Empty: it keeps nothing. */
   readonly tables: ReadonlyMap<string, StateTable<unknown>>
+  /**
+   * The lowest watermark above this one at which the operator gives something or treats a record otherwise. Sources send
+   * their watermark there, and before every late record, so that results do not depend on how records are batched. Left
+   * out: watermarks only pass.
+   */
+  dueAbove?(watermark: number): number
   /** Called when the tables were filled from a checkpoint, before the first batch. */
   restored?(): void
   /** Called now and then with the time of the clock, also when no record comes. */
@@ -21,6 +27,8 @@ export interface Operator {
   /** The flow ends: whatever is under way may be given up. */
   stop?(): void
 }
+
+export type TimedOperator = Operator & Required<Pick<Operator, 'dueAbove'>>
 
 /** What an operator may ask of the flow. */
 export interface OperatorContext {

@@ -6,7 +6,8 @@ import { RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
 import type { PipelineKey } from '../../core/pipeline/key-groups.ts'
 import type { FixedWindows } from '../../core/pipeline/windows.ts'
-import type { Aggregation } from './aggregate.ts'
+import { type Synchronous, synchronous } from '../../core/synchronous.ts'
+import { type Aggregation, aggregateAtOnce } from './aggregate.ts'
 import type { Edge, Graph, OperatorNode, Outlet } from './graph.ts'
 import type { MakeOperator } from './operator.ts'
 import { broadcast } from './operators/broadcast.ts'
@@ -34,7 +35,7 @@ import type { CountWindows, Windows } from './windows.ts'
 
 export interface FromOptions<In, T> {
   /** What a record of the source means; left out: it is the record. */
-  readonly decode?: (value: In) => T
+  readonly decode?: (value: In) => Synchronous<T>
   /** When it happened, in milliseconds since 1970. Needed for windows. */
   readonly time?: (value: T) => number
   /** How much older than the newest a record may be and still be in time; 0 if left out. */
@@ -79,8 +80,8 @@ export class PipelineBuilder {
       kind: 'source',
       name: this.#graph.name('source', name),
       source: source as Source<unknown>,
-      decode: decoderOf(source.decode, options.decode as ((value: never) => unknown) | undefined),
-      time: (options.time ?? null) as ((value: never) => number) | null,
+      decode: decoderOf(source.decode, options.decode as ((value: never) => unknown) | undefined, name),
+      time: options.time ? (atOnce(options.time, `time of ${name}`) as (value: never) => number) : null,
       outOfOrderMs: toMs(options.outOfOrder ?? 0, 'outOfOrder'),
       idleMs: options.idle === undefined ? null : toMs(options.idle, 'idle'),
       isKeyed: options.keyed ?? false,
@@ -105,24 +106,24 @@ export class Stream<T> {
     this.hasTime = hasTime
   }
 
-  map<R>(change: (value: T) => R): Stream<R> {
-    return this.#then('map', map(change))
+  map<R>(change: (value: T) => Synchronous<R>): Stream<R> {
+    return this.#then('map', (name) => map(atOnce(change, name)))
   }
 
   filter<R extends T>(isWanted: (value: T) => value is R): Stream<R>
   filter(isWanted: (value: T) => boolean): Stream<T>
   filter(isWanted: (value: T) => boolean): Stream<T> {
-    return this.#then('filter', filter(isWanted))
+    return this.#then('filter', (name) => filter(atOnce(isWanted, name)))
   }
 
   flatMap<R>(change: (value: T) => Iterable<R>): Stream<R> {
-    return this.#then('flatMap', flatMap(change))
+    return this.#then('flatMap', (name) => flatMap(atOnce(change, name)))
   }
 
   /** Records of one key are processed in order, with state of their own. */
   keyBy(keyOf: (value: T) => PipelineKey): KeyedStream<T> {
     const name = this.graph.unnamed('keyBy')
-    const outlet = draw(this, [], name, null, keyBy(keyOf), [], { isExchange: true })
+    const outlet = draw(this, [], name, null, keyBy(atOnce(keyOf, name)), [], { isExchange: true })
     return new KeyedStream<T>(this.graph, outlet, this.hasTime)
   }
 
@@ -145,9 +146,9 @@ export class Stream<T> {
     name: string,
     told: Stream<B>,
     aggregation: Aggregation<B, A, V>,
-    join: (value: T, told: V | undefined) => R,
+    join: (value: T, told: V | undefined) => Synchronous<R>,
   ): Stream<R> {
-    const make = broadcast(aggregation, join)
+    const make = broadcast(aggregateAtOnce(aggregation, name), atOnce(join, name))
     const outlet = draw(this, [told], this.graph.name('operator', name), 'broadcast', make, [], { isSingle: true })
     return new Stream<R>(this.graph, outlet, this.hasTime)
   }
@@ -160,7 +161,7 @@ export class Stream<T> {
   joinTable<V, R>(
     table: JoinedTable<V>,
     keyOf: (value: T) => string,
-    join: (value: T, row: V | undefined) => R,
+    join: (value: T, row: V | undefined) => Synchronous<R>,
     options: { readonly id?: string } = {},
   ): Stream<R> {
     checkOptions('joinTable', options, new Set(['id']))
@@ -168,7 +169,7 @@ export class Stream<T> {
       throw new RepriseError('INVALID_ARGUMENT', 'joinTable() needs a table that can be followed, such as table(name)')
     }
     const name = this.graph.unnamed('joinTable')
-    const outlet = draw(this, [], name, null, tableJoined(keyOf, join), [], {
+    const outlet = draw(this, [], name, null, tableJoined(atOnce(keyOf, name), atOnce(join, name)), [], {
       open: (engine) => FollowedTable.open(engine, table, options.id),
     })
     return new Stream<R>(this.graph, outlet, this.hasTime)
@@ -197,15 +198,16 @@ export class Stream<T> {
     this.outlet.push({ to: node, input: 0 })
   }
 
-  #then<R>(what: string, make: MakeOperator): Stream<R> {
-    return new Stream<R>(this.graph, draw(this, [], this.graph.unnamed(what), null, make), this.hasTime)
+  #then<R>(what: string, make: (name: string) => MakeOperator): Stream<R> {
+    const name = this.graph.unnamed(what)
+    return new Stream<R>(this.graph, draw(this, [], name, null, make(name)), this.hasTime)
   }
 }
 
 export class KeyedStream<T> extends Stream<T> {
   /** A result for every record: the aggregate of its key so far. */
   aggregate<A, R>(name: string, aggregation: Aggregation<T, A, R>): KeyedStream<KeyedResult<R>> {
-    return this.#state(name, 'running', running(aggregation))
+    return this.#state(name, 'running', running(aggregateAtOnce(aggregation, name)))
   }
 
   /** Records of a key, gathered by time or by number. */
@@ -221,14 +223,17 @@ export class KeyedStream<T> extends Stream<T> {
     if (windows.kind === 'count') {
       const { within } = given as CountWindowOptions
       const withinMs = within === undefined ? null : toMs(within, 'within')
-      return new CountedStream<T>((each) => this.#state(name, 'count', counted(windows.size, withinMs, each)))
+      return new CountedStream<T>((each) =>
+        this.#state(name, 'count', counted(windows.size, withinMs, aggregateAtOnce(each, name))),
+      )
     }
     this.#needsTime(name)
     const options = given as WindowOptions<T>
     const lateMs = toMs(options.late ?? 0, 'late')
     const earlyMs = options.early === undefined ? null : toMs(options.early, 'early')
-    return new WindowedStream<T>((aggregation) => {
+    return new WindowedStream<T>((given) => {
       const late: Outlet = []
+      const aggregation = aggregateAtOnce(given, name)
       const make =
         windows.kind === 'session'
           ? sessions(windows, { lateMs, earlyMs }, aggregation)
@@ -269,10 +274,10 @@ export class KeyedStream<T> extends Stream<T> {
     name: string,
     other: KeyedStream<B>,
     windows: FixedWindows,
-    join: (left: T, right: B, window: { readonly start: number; readonly end: number }) => R,
+    join: (left: T, right: B, window: { readonly start: number; readonly end: number }) => Synchronous<R>,
   ): KeyedStream<R> {
     this.#needsTime(name, other)
-    return this.#state(name, 'window join', windowJoined(windows, join), [other])
+    return this.#state(name, 'window join', windowJoined(windows, atOnce(join, name)), [other])
   }
 
   /** Every pair of the same key whose times lie near: `right` from `from` to `to` after `left` (before it, if negative). */
@@ -280,7 +285,7 @@ export class KeyedStream<T> extends Stream<T> {
     name: string,
     other: KeyedStream<B>,
     interval: { readonly from: number; readonly to: number },
-    join: (left: T, right: B) => R,
+    join: (left: T, right: B) => Synchronous<R>,
   ): KeyedStream<R> {
     this.#needsTime(name, other)
     const { from, to } = interval
@@ -288,12 +293,16 @@ export class KeyedStream<T> extends Stream<T> {
       const what = `${name}: an interval is given in milliseconds, and \`from\` must not lie after \`to\``
       throw new RepriseError('INVALID_ARGUMENT', what, { from, to })
     }
-    return this.#state(name, 'interval join', intervalJoined({ fromMs: from, toMs: to }, join), [other])
+    return this.#state(name, 'interval join', intervalJoined({ fromMs: from, toMs: to }, atOnce(join, name)), [other])
   }
 
   /** Each record with the newest of a stream that describes its key, as far as that has been read. */
-  joinLatest<B, R>(name: string, other: KeyedStream<B>, join: (left: T, right: B | undefined) => R): KeyedStream<R> {
-    return this.#state(name, 'latest join', latestJoined(join), [other])
+  joinLatest<B, R>(
+    name: string,
+    other: KeyedStream<B>,
+    join: (left: T, right: B | undefined) => Synchronous<R>,
+  ): KeyedStream<R> {
+    return this.#state(name, 'latest join', latestJoined(atOnce(join, name)), [other])
   }
 
   #state<R>(name: string, kind: string, make: MakeOperator, others: readonly Stream<unknown>[] = []): KeyedStream<R> {
@@ -358,9 +367,16 @@ export class ProcessedStream<R, O extends SideSpecs> extends KeyedStream<R> {
 function decoderOf(
   first: ((value: never) => unknown) | undefined,
   second: ((value: never) => unknown) | undefined,
+  source: string,
 ): ((value: never) => unknown) | null {
-  if (!first || !second) return first ?? second ?? null
-  return (value) => second(first(value) as never)
+  const checked = second && atOnce(second, `decode of ${source}`)
+  if (!first || !checked) return first ?? checked ?? null
+  return (value) => checked(first(value) as never)
+}
+
+/** A function of a stream that must not be async. */
+function atOnce<F extends (a: never, b: never, c: never) => unknown>(work: F, place: string): F {
+  return synchronous(work, place, 'use call() to wait for something outside')
 }
 
 /** Adds an operator that these streams flow into, the first one first. Gives where its results go. */

@@ -33,7 +33,10 @@ export function sliding(length: Duration, step: Duration, options: WindowPlaceme
   return windows
 }
 
-/** A window for each burst of records without a gap of this length. @example session('30m') */
+/**
+ * A window for each burst of records without a gap longer than this: records exactly a gap apart share a session, as in Flink.
+ * @example session('30m')
+ */
 export function session(gap: Duration): SessionWindows {
   const windows: SessionWindows = { kind: 'session', gapMs: toMs(gap, 'gap') }
   checkWindows(windows)

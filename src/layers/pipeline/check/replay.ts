@@ -263,7 +263,8 @@ class ScriptedSource {
       watermark: (time) => this.next.watermark(time),
       idle: () => this.next.idle(),
     }
-    this.#running = new RunningSource(node, this.#reader, door, context, null)
+    // One record at a time has no places between records.
+    this.#running = new RunningSource(node, this.#reader, { next: door, timed: [] }, context, null)
   }
 
   hand(partition: string, value: unknown): void {

@@ -1,60 +1,80 @@
-// Lets the first record of a key through, and no other within a time of it: by the records' own times where they have them,
-// else by the clock. What is older than that is forgotten.
+// Passes the first record of a key, and no other within a time of it: by the records' own times where they have them, else
+// by the clock. Every record that passed is remembered until no record that is in time can lie near it; one that was late
+// itself is remembered for as long again after it came.
 
 import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
 import { TimeQueue } from '../../../core/pipeline/time-queue.ts'
+import { lastWatermark } from '../../../core/pipeline/watermarks.ts'
 import { pick } from '../batch.ts'
 import { type MakeOperator, tablesOf } from '../operator.ts'
+import { Progress } from './window.ts'
+
+/** The time of a record that passed, and until when it is remembered. */
+type Passed = readonly [time: number, until: number]
+
+/** A single one that came in time is stored as its time: most keys have one. */
+type Held = number | readonly Passed[]
 
 export function deduped(withinMs: number, hasTimes: boolean): MakeOperator {
   return ([next], context) => {
-    /** When the record was that was let through. */
-    const seen = new StateTable<number>()
+    const seen = new StateTable<Held>()
+    const progress = new Progress()
     const forgetting = new TimeQueue<PipelineKey>()
     const width = Math.max(1, Math.ceil(withinMs / 8))
-    const schedule = (key: PipelineKey, time: number) =>
-      forgetting.add(Math.ceil((time + withinMs) / width) * width, key)
-    const forget = (until: number) => {
-      for (let due = forgetting.take(until); due; due = forgetting.take(until)) {
+    const schedule = (key: PipelineKey, until: number) => forgetting.add(Math.ceil(until / width) * width, key)
+    const passedOf = (held: Held | undefined): readonly Passed[] =>
+      held === undefined ? [] : typeof held === 'number' ? [[held, held + withinMs]] : held
+    const remembered = (key: PipelineKey, now: number) =>
+      passedOf(seen.get(seen.space(0), key)).filter(([, until]) => until > now)
+    const keep = (key: PipelineKey, passed: readonly Passed[]) => {
+      const [only] = passed
+      const isPlain = passed.length === 1 && only![1] === only![0] + withinMs
+      seen.set(seen.space(0), key, isPlain ? only![0] : passed)
+    }
+    const forget = (now: number) => {
+      for (let due = forgetting.take(now); due; due = forgetting.take(now)) {
         for (const key of due.items) {
-          const time = seen.get(seen.space(0), key)
-          if (time !== undefined && time + withinMs <= until) seen.delete(seen.space(0), key)
+          const left = remembered(key, now)
+          if (left.length === 0) seen.delete(seen.space(0), key)
+          else if (left.length < passedOf(seen.get(seen.space(0), key)).length) keep(key, left)
         }
       }
     }
     return {
-      tables: tablesOf({ seen }),
+      tables: tablesOf({ seen, progress: progress.table }),
       inputs: [
         {
           batch(batch) {
             const { values, times, keys } = batch
             assert(keys !== null, 'dedupe has keys')
-            const space = seen.space(0)
             const kept: number[] = []
             for (let i = 0; i < values.length; i++) {
               const key = keys[i]!
-              const time = times ? times[i]! : context.clock.now()
-              const before = seen.get(space, key)
-              if (before !== undefined && Math.abs(time - before) < withinMs) continue
+              const now = times ? progress.watermark : context.clock.now()
+              const time = times ? times[i]! : now
+              const near = remembered(key, now)
+              if (near.some(([other]) => Math.abs(time - other) < withinMs)) continue
               kept.push(i)
-              // A late one is let through, and does not move the time of the one that was.
-              if (before !== undefined && time < before) continue
-              seen.set(space, key, time)
-              schedule(key, time)
+              const until = Math.max(time, now) + withinMs
+              keep(key, [...near, [time, until]])
+              schedule(key, until)
             }
             if (kept.length > 0) next!.batch(kept.length === values.length ? batch : pick(batch, kept))
           },
           watermark(time) {
-            if (hasTimes) forget(time)
+            if (hasTimes && progress.advance(time)) forget(time)
             next!.watermark(time)
           },
           idle: () => next!.idle(),
         },
       ],
+      // What a record in time meets does not depend on the watermark; what a late one meets does.
+      dueAbove: () => lastWatermark,
       restored() {
-        for (const [key, time] of seen.space(0).entries()) schedule(key, time)
+        progress.restored()
+        for (const [key, held] of seen.space(0).entries()) for (const [, until] of passedOf(held)) schedule(key, until)
       },
       tick(now) {
         if (!hasTimes) forget(now)

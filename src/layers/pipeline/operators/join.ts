@@ -5,7 +5,8 @@ import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
 import { TimeQueue } from '../../../core/pipeline/time-queue.ts'
-import { type FixedWindows, isForgotten, startsOf } from '../../../core/pipeline/windows.ts'
+import { lastWatermark } from '../../../core/pipeline/watermarks.ts'
+import { type FixedWindows, isForgotten, nextEnd, startsOf } from '../../../core/pipeline/windows.ts'
 import type { Batch, Output } from '../batch.ts'
 import { type MakeOperator, type OperatorContext, recordOf, tablesOf } from '../operator.ts'
 import { mergedInputs } from './union.ts'
@@ -77,6 +78,7 @@ export function windowJoined<A, B, R>(
         }),
       ],
       restored: () => progress.restored(),
+      dueAbove: (watermark) => nextEnd(windows, 0, watermark),
     }
   }
 }
@@ -154,6 +156,8 @@ export function intervalJoined<A, B, R>(
         }),
         pairsAgain(next!, context, ([left, right]) => join(left as A, right as B)),
       ],
+      // A late record finds no partner; nothing else depends on the watermark.
+      dueAbove: () => lastWatermark,
       restored() {
         progress.restored()
         for (const side of ['left', 'right'] as const) {

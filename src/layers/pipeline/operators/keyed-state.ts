@@ -6,6 +6,7 @@ import { type Duration, toMs } from '../../../core/duration.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
 import { TimeQueue } from '../../../core/pipeline/time-queue.ts'
+import { synchronous } from '../../../core/synchronous.ts'
 
 export interface StateOptions {
   /** Forgotten when it was not written for so long. */
@@ -67,7 +68,11 @@ export function listState<T>(options: StateOptions = {}): StateSpec<ListState<T>
       cell.change<T[]>(
         () => [],
         (held) => [...held],
-        (held) => void held.push(...values),
+        (held) => {
+          const before = held.length
+          for (const value of values) held.push(value)
+          return () => void held.splice(before)
+        },
       )
     },
     set: (values) => cell.write([...values]),
@@ -76,10 +81,10 @@ export function listState<T>(options: StateOptions = {}): StateSpec<ListState<T>
 }
 
 export function mapState<T>(options: StateOptions = {}): StateSpec<MapState<T>> {
-  const none: ReadonlyMap<string, T> = new Map()
+  const empty: ReadonlyMap<string, T> = new Map()
   return spec('map', options, (cell) => {
-    const held = () => (cell.read() as ReadonlyMap<string, T> | undefined) ?? none
-    const change = (work: (map: Map<string, T>) => void) =>
+    const held = () => (cell.read() as ReadonlyMap<string, T> | undefined) ?? empty
+    const change = (work: (map: Map<string, T>) => () => void) =>
       cell.change<Map<string, T>>(
         () => new Map(),
         (map) => new Map(map),
@@ -88,9 +93,19 @@ export function mapState<T>(options: StateOptions = {}): StateSpec<MapState<T>> 
     return {
       get: (key) => held().get(key),
       has: (key) => held().has(key),
-      set: (key, value) => change((map) => void map.set(key, value)),
+      set: (key, value) =>
+        change((map) => {
+          const undo = putBack(map, key)
+          map.set(key, value)
+          return undo
+        }),
       delete: (key) => {
-        if (held().has(key)) change((map) => void map.delete(key))
+        if (!held().has(key)) return
+        change((map) => {
+          const undo = putBack(map, key)
+          map.delete(key)
+          return undo
+        })
       },
       entries: () => held().entries() as IterableIterator<[string, T]>,
       get size() {
@@ -101,7 +116,8 @@ export function mapState<T>(options: StateOptions = {}): StateSpec<MapState<T>> 
   })
 }
 
-export function reducingState<T>(combine: (a: T, b: T) => T, options: StateOptions = {}): StateSpec<ReducingState<T>> {
+export function reducingState<T>(given: (a: T, b: T) => T, options: StateOptions = {}): StateSpec<ReducingState<T>> {
+  const combine = synchronous(given, 'the function of reducingState()', 'use call() before the operator')
   return spec('reducing', options, (cell) => ({
     get: () => cell.read() as T | undefined,
     add: (value) => {
@@ -110,6 +126,13 @@ export function reducingState<T>(combine: (a: T, b: T) => T, options: StateOptio
     },
     clear: () => cell.clear(),
   }))
+}
+
+/** Makes one entry of a map what it was. One that was deleted comes back behind the others. */
+function putBack<T>(map: Map<string, T>, key: string): () => void {
+  if (!map.has(key)) return () => void map.delete(key)
+  const before = map.get(key) as T
+  return () => void map.set(key, before)
 }
 
 function spec<Handle>(kind: string, { ttl }: StateOptions, handle: (cell: StateCell) => Handle): StateSpec<Handle> {
@@ -122,13 +145,20 @@ interface Held {
   readonly until: number | null
 }
 
-/** The state of one name, at the key of the record that is looked at. */
+/** Nothing was written. */
+const none: unique symbol = Symbol('none')
+
+/** The state of one name, at the key of the record that is looked at. It changes when the function has returned. */
 export class StateCell {
   readonly table = new StateTable<Held>()
   readonly #ttlMs: number | null
   readonly #now: () => number
   readonly #expiring = new TimeQueue<PipelineKey>()
   #key: PipelineKey = ''
+  /** Written by the function that runs, and not state yet; undefined: cleared. */
+  #pending: Held | undefined | typeof none = none
+  /** Undoes what the function changed in place. */
+  #undo: (() => void)[] = []
 
   constructor(ttlMs: number | null, now: () => number) {
     this.#ttlMs = ttlMs
@@ -140,32 +170,52 @@ export class StateCell {
   }
 
   read(): unknown {
-    const held = this.table.get(this.table.space(0), this.#key)
+    const held = this.#pending === none ? this.table.get(this.table.space(0), this.#key) : this.#pending
     return held === undefined || this.#isOver(held) ? undefined : held.value
   }
 
   write(value: unknown): void {
-    this.table.set(this.table.space(0), this.#key, { value, until: this.#until() })
+    this.#pending = { value, until: this.#ttlMs === null ? null : this.#now() + this.#ttlMs }
   }
 
   clear(): void {
-    this.table.delete(this.table.space(0), this.#key)
+    this.#pending = undefined
   }
 
-  /** Changed in place where no checkpoint needs the old value. */
-  change<V>(initial: () => V, copy: (value: V) => V, work: (value: V) => void): void {
-    const space = this.table.space(0)
-    const slot = space.slots.get(this.#key)
-    const held = slot === undefined ? undefined : space.values[slot]
-    if (slot === undefined || held === undefined || this.#isOver(held)) {
-      const value = initial()
-      work(value)
+  /** Changed in place where no checkpoint needs the old value. `work` gives what undoes it. */
+  change<V>(initial: () => V, copy: (value: V) => V, work: (value: V) => () => void): void {
+    if (this.#pending !== none || this.read() === undefined) {
+      const value = (this.read() as V | undefined) ?? initial()
+      this.#undo.push(work(value))
       this.write(value)
       return
     }
+    const space = this.table.space(0)
+    const slot = space.slots.get(this.#key)!
     const own = this.table.own(space, slot, ({ value, until }) => ({ value: copy(value as V), until }))
-    work(own.value as V)
+    this.#undo.push(work(own.value as V))
     if (this.#ttlMs !== null) this.write(own.value)
+  }
+
+  /** The function has returned: what it did is state. */
+  commit(): void {
+    if (this.#undo.length > 0) this.#undo = []
+    const pending = this.#pending
+    if (pending === none) return
+    this.#pending = none
+    const space = this.table.space(0)
+    if (pending === undefined) this.table.delete(space, this.#key)
+    else {
+      this.table.set(space, this.#key, pending)
+      if (pending.until !== null) this.#expiring.add(this.#bucketOf(pending.until), this.#key)
+    }
+  }
+
+  /** The function threw: nothing of what it did stays. */
+  rollback(): void {
+    this.#pending = none
+    for (const undo of this.#undo.reverse()) undo()
+    this.#undo = []
   }
 
   restored(): void {
@@ -185,13 +235,6 @@ export class StateCell {
 
   #isOver({ until }: Held): boolean {
     return until !== null && until <= this.#now()
-  }
-
-  #until(): number | null {
-    if (this.#ttlMs === null) return null
-    const until = this.#now() + this.#ttlMs
-    this.#expiring.add(this.#bucketOf(until), this.#key)
-    return until
   }
 
   /** Looked at together: a key that is written all the time is in a few of them only. */

@@ -1,8 +1,10 @@
-// The operator for everything else: a function per record, with state of the record's key, timers, and side outputs. It
-// changes state and emits in one go; a record whose function throws is poison, and its writes up to then stay.
+// The operator for everything else: a function per record, with state of the record's key, timers, and side outputs. State,
+// timers and results change together when the function has returned; of a record whose function throws nothing stays.
 
 import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
+import { lastWatermark } from '../../../core/pipeline/watermarks.ts'
+import { type Nothing, refuseThenable } from '../../../core/synchronous.ts'
 import type { Output } from '../batch.ts'
 import { type MakeOperator, recordOf, tablesOf } from '../operator.ts'
 import { StateCell, type StateSpec } from './keyed-state.ts'
@@ -35,7 +37,7 @@ export interface ProcessContext<R, S extends StateSpecs, O extends SideSpecs> {
   readonly key: PipelineKey
   /** Of the record or timer; null where the source gives no times. */
   readonly time: number | null
-  /** No record older than this is to be expected. */
+  /** No record older than this is to be expected. Without `onTimer` it may be that of the beginning of the batch. */
   readonly watermark: number
   readonly state: StateHandles<S>
   emit(value: R): void
@@ -55,9 +57,9 @@ export interface ProcessOptions<T, R, S extends StateSpecs, O extends SideSpecs>
   readonly emits?: Carries<R>
   readonly state?: S
   readonly sides?: O
-  onRecord(value: T, context: ProcessContext<R, S, O>): void
-  onTimer?(time: number, context: ProcessContext<R, S, O>): void
-  onClock?(time: number, context: ProcessContext<R, S, O>): void
+  onRecord(value: T, context: ProcessContext<R, S, O>): Nothing
+  onTimer?(time: number, context: ProcessContext<R, S, O>): Nothing
+  onClock?(time: number, context: ProcessContext<R, S, O>): Nothing
 }
 
 /** The kind of its state: another set of states under the same name is another state. */
@@ -104,9 +106,9 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
         assert(emitter !== undefined, 'a side output is declared in `sides`')
         emitter.add(value, at.time, at.key)
       },
-      setTimer: (time) => eventTimers.set(at.key, time),
+      setTimer: (time) => eventTimers.set(at.key, checkTimer(time)),
       deleteTimer: (time) => eventTimers.delete(at.key, time),
-      setClockTimer: (time) => clockTimers.set(at.key, time),
+      setClockTimer: (time) => clockTimers.set(at.key, checkTimer(time)),
       deleteClockTimer: (time) => clockTimers.delete(at.key, time),
       now: () => clock.now(),
     }
@@ -114,6 +116,17 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
       at.key = key
       at.time = time
       for (const cell of cells.values()) cell.at(key)
+    }
+    const parts: readonly Attempted[] = [...cells.values(), eventTimers, clockTimers, main, ...emitters.values()]
+    /** All that the function does, or nothing. */
+    const attempt = (place: string, work: () => unknown) => {
+      try {
+        refuseThenable(work(), `${place} of ${context.name}`, 'use call() before it for what must be waited for')
+      } catch (error) {
+        for (const part of parts) part.rollback()
+        throw error
+      }
+      for (const part of parts) part.commit()
     }
     /** What comes of the clock is as old as event time has come. */
     const clockTime = (time: number) =>
@@ -126,7 +139,7 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
       timers.fire(until, (key, time) => {
         lookAt(key, timers === eventTimers ? time : clockTime(time))
         try {
-          call?.call(options, time, given)
+          attempt(timers === eventTimers ? 'onTimer' : 'onClock', () => call?.call(options, time, given))
         } catch (error) {
           // There is no record to set aside: code that cannot go on stops the run.
           context.fail(error)
@@ -141,7 +154,7 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
         for (let i = 0; i < values.length; i++) {
           lookAt(keys[i]!, times ? times[i]! : null)
           try {
-            options.onRecord(values[i] as T, given)
+            attempt('onRecord', () => options.onRecord(values[i] as T, given))
           } catch (error) {
             context.poison(recordOf(batch, i), error)
           }
@@ -167,6 +180,8 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
         progress: progress.table,
       }),
       inputs: [input],
+      // Any record may set a timer for any time.
+      dueAbove: (watermark) => (options.onTimer ? watermark : lastWatermark),
       restored() {
         progress.restored()
         eventTimers.restored()
@@ -181,12 +196,25 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
   }
 }
 
+/** What a function changes: kept when it returns, dropped when it throws. */
+interface Attempted {
+  commit(): void
+  rollback(): void
+}
+
+function checkTimer(time: unknown): number {
+  if (typeof time === 'number' && !Number.isNaN(time)) return time
+  throw new TypeError(`a timer needs a number of milliseconds (got ${String(time).slice(0, 40)})`)
+}
+
 /** Gathers what a batch gives, so that what follows gets a batch as well. */
-class Emitter {
+class Emitter implements Attempted {
   readonly #output: Output
   #values: unknown[] = []
   #times: (number | null)[] = []
   #keys: PipelineKey[] = []
+  /** Of functions that have returned. */
+  #kept = 0
 
   constructor(output: Output) {
     this.#output = output
@@ -198,8 +226,19 @@ class Emitter {
     this.#keys.push(checkKey(key))
   }
 
+  commit(): void {
+    this.#kept = this.#values.length
+  }
+
+  rollback(): void {
+    this.#values.length = this.#kept
+    this.#times.length = this.#kept
+    this.#keys.length = this.#kept
+  }
+
   flush(): void {
     if (this.#values.length === 0) return
+    this.#kept = 0
     const [values, times, keys] = [this.#values, this.#times, this.#keys]
     ;[this.#values, this.#times, this.#keys] = [[], [], []]
     this.#output.batch({ values, times: times[0] === null ? null : (times as number[]), keys })

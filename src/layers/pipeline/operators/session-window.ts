@@ -1,12 +1,12 @@
-// Windows that follow bursts: a session of a key ends when no record came for `gapMs`. Late records may still join a session
-// while lateness is allowed; a result is then given again for the session that it makes.
+// Windows that follow bursts: a session of a key ends when no record came for longer than `gapMs`. Late records may still
+// join a session while lateness is allowed; a result is then given again for the session that it makes.
 
 import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
 import { TimeQueue } from '../../../core/pipeline/time-queue.ts'
 import { isForgotten, mergeSession, type SessionWindows } from '../../../core/pipeline/windows.ts'
-import type { Aggregation } from '../aggregate.ts'
+import { type Aggregation, neverThrows } from '../aggregate.ts'
 import { type Batch, type Output, pick } from '../batch.ts'
 import { type MakeOperator, recordOf, tablesOf } from '../operator.ts'
 import { EarlyKeys } from './early.ts'
@@ -17,8 +17,6 @@ interface Session<A> {
   start: number
   end: number
   accumulator: A
-  /** Merged into another one; never stored. */
-  isGone?: true
 }
 
 export function sessions<T, A, R>(
@@ -37,72 +35,67 @@ export function sessions<T, A, R>(
     const copied = (held: readonly Session<A>[]) =>
       held.map(({ start, end, accumulator }) => ({ start, end, accumulator: copy ? copy(accumulator) : accumulator }))
     const schedule = (key: PipelineKey, end: number, now: number) => queue.add(end > now ? end : end + lateMs, key)
-    const give = (results: readonly (readonly [PipelineKey, Session<A>])[], isEarly = false) => {
+    const resultOf = (key: PipelineKey, { start, end, accumulator }: Session<A>): WindowResult<R> => {
+      return { key, start, end, value: result(accumulator) }
+    }
+    const give = (results: readonly WindowResult<R>[]) => {
       if (results.length === 0) return
       next!.batch({
-        values: results.map(
-          ([key, { start, end, accumulator }]): WindowResult<R> => ({
-            ...{ key, start, end, value: result(accumulator) },
-            ...(isEarly && { isEarly }),
-          }),
-        ),
-        times: results.map(([, { end }]) => end - 1),
-        keys: results.map(([key]) => key),
+        values: results,
+        times: results.map(({ end }) => end - 1),
+        keys: results.map(({ key }) => key),
       })
     }
-    /** The session that holds the record now; null: it is too late. */
-    const put = (key: PipelineKey, time: number, value: T): Session<A> | null => {
+    const mayThrow = !neverThrows(aggregation)
+    /** Neither is changed: the record between them may still be poison. */
+    const together = (a: Session<A>, b: Session<A>) => merge(copy ? copy(a.accumulator) : a.accumulator, b.accumulator)
+    /** Null: it is too late. A session that is over has a result again, with the record; one that goes on has none yet. */
+    const put = (key: PipelineKey, time: number, value: T): readonly WindowResult<R>[] | null => {
       const { watermark } = progress
       const space = state.space(0)
       const slot = space.slots.get(key)
       const { start, end, at, absorbed } = mergeSession(slot === undefined ? [] : space.values[slot]!, time, gapMs)
       if (isForgotten(end, lateMs, watermark)) return null
-      early.note(true, key)
-      if (absorbed === 0) {
-        const session = { start, end, accumulator: add(initial(), value) }
-        if (slot === undefined) state.add(space, key, [session])
-        else state.own(space, slot, copied).splice(at, 0, session)
-        schedule(key, end, watermark)
-        return session
-      }
-      const held = state.own(space, slot!, copied)
-      const session = held[at]!
+      const held = slot === undefined ? [] : absorbed === 0 ? space.values[slot]! : state.own(space, slot, copied)
+      const session = absorbed === 0 ? null : held[at]!
       const second = absorbed === 2 ? held[at + 1]! : null
-      // It has an entry before its end, which sees where that is by then.
-      const isWaited = session.end > watermark || (second !== null && second.end > watermark)
-      session.accumulator = add(second ? together(session, second) : session.accumulator, value)
-      session.start = start
-      session.end = end
-      if (second) {
-        held.splice(at + 1, 1)
-        second.isGone = true
+      const isOver = end <= watermark
+      const before = session === null ? initial() : second ? together(session, second) : session.accumulator
+      const mustCopy = copy && isOver && mayThrow && session !== null && second === null
+      const accumulator = add(mustCopy ? copy(before) : before, value)
+      const again = isOver ? [resultOf(key, { start, end, accumulator })] : []
+      // The aggregation has returned: from here on nothing throws.
+      early.note(true, key)
+      if (session === null) {
+        const own = { start, end, accumulator }
+        if (slot === undefined) state.add(space, key, [own])
+        else state.own(space, slot, copied).splice(at, 0, own)
+        schedule(key, end, watermark)
+      } else {
+        // It has an entry before its end, which sees where that is by then.
+        const isWaited = session.end > watermark || (second !== null && second.end > watermark)
+        Object.assign(session, { start, end, accumulator })
+        if (second) held.splice(at + 1, 1)
+        if (!isWaited) schedule(key, end, watermark)
       }
-      if (!isWaited) schedule(key, end, watermark)
-      return session
+      return again
     }
-    /** Neither is changed: the record between them may still be poison. */
-    const together = (a: Session<A>, b: Session<A>) => merge(copy ? copy(a.accumulator) : a.accumulator, b.accumulator)
-    /** Sessions of late records, as far as nothing later in the batch made them go on, or part of another. */
-    const stillOver = (again: ReadonlyMap<Session<A>, PipelineKey>) =>
-      [...again].flatMap(([session, key]) =>
-        session.isGone || session.end > progress.watermark ? [] : [[key, session] as const],
-      )
     const input: Output = {
       batch(batch: Batch) {
         const { values, times, keys } = batch
         assert(times !== null && keys !== null, 'a window has keys and times')
         const tooLate: number[] = []
-        const again = new Map<Session<A>, PipelineKey>()
+        const again: WindowResult<R>[] = []
         for (let i = 0; i < values.length; i++) {
           try {
-            const session = put(keys[i]!, times[i]!, values[i] as T)
-            if (session === null) tooLate.push(i)
-            else if (session.end <= progress.watermark) again.set(session, keys[i]!)
+            const results = put(keys[i]!, times[i]!, values[i] as T)
+            if (results === null) tooLate.push(i)
+            else again.push(...results)
           } catch (error) {
             context.poison(recordOf(batch, i), error)
           }
         }
-        if (again.size > 0) give(stillOver(again))
+        give(again)
         if (tooLate.length === 0) return
         context.late(tooLate.length)
         late!.batch(pick(batch, tooLate))
@@ -111,14 +104,14 @@ export function sessions<T, A, R>(
         const before = progress.watermark
         if (progress.advance(time)) {
           for (let due = queue.take(time); due; due = queue.take(time)) {
-            const over: [PipelineKey, Session<A>][] = []
+            const over: WindowResult<R>[] = []
             for (const key of due.items) {
               const space = state.space(0)
               const slot = space.slots.get(key)
               if (slot === undefined) continue
               let forgotten = 0
               for (const session of space.values[slot]!) {
-                if (session.end === due.time && session.end > before) over.push([key, session])
+                if (session.end === due.time && session.end > before) over.push(resultOf(key, session))
                 if (isForgotten(session.end, lateMs, due.time)) forgotten += 1
                 else schedule(key, session.end, due.time)
               }
@@ -140,6 +133,8 @@ export function sessions<T, A, R>(
     return {
       tables: tablesOf({ sessions: state, progress: progress.table }),
       inputs: [input],
+      // Records that follow are not late, so a session that they begin ends a gap later at the earliest.
+      dueAbove: (watermark) => (queue.next > watermark ? Math.min(queue.next, watermark + gapMs) : watermark),
       restored() {
         progress.restored()
         for (const [key, held] of state.space(0).entries()) {
@@ -150,9 +145,11 @@ export function sessions<T, A, R>(
       tick(now) {
         for (const keys of early.take(now).values()) {
           const open = [...keys].flatMap((key) =>
-            of(key).flatMap((each) => (each.end > progress.watermark ? [[key, each] as const] : [])),
+            of(key).flatMap((each) =>
+              each.end > progress.watermark ? [{ ...resultOf(key, each), isEarly: true as const }] : [],
+            ),
           )
-          give(open, true)
+          give(open)
         }
       },
     }

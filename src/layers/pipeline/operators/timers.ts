@@ -8,18 +8,33 @@ import { TimeQueue } from '../../../core/pipeline/time-queue.ts'
 export class Timers {
   readonly table = new StateTable<true>()
   readonly #times = new TimeQueue<true>()
+  /** What the function that runs wants. */
+  #wishes: { readonly key: PipelineKey; readonly time: number; readonly isSet: boolean }[] = []
 
   /** Set twice for the same key and time, it fires once. */
   set(key: PipelineKey, time: number): void {
-    const space = this.table.space(time)
-    if (space.slots.has(key)) return
-    this.table.add(space, key, true)
-    this.#times.add(time, true)
+    this.#wishes.push({ key, time, isSet: true })
   }
 
   delete(key: PipelineKey, time: number): void {
-    const space = this.table.peekSpace(time)
-    if (space) this.table.delete(space, key)
+    this.#wishes.push({ key, time, isSet: false })
+  }
+
+  /** The function has returned: its timers are set. */
+  commit(): void {
+    if (this.#wishes.length === 0) return
+    for (const { key, time, isSet } of this.#wishes) {
+      const space = isSet ? this.table.space(time) : this.table.peekSpace(time)
+      if (!isSet && space) this.table.delete(space, key)
+      if (!isSet || space!.slots.has(key)) continue
+      this.table.add(space!, key, true)
+      this.#times.add(time, true)
+    }
+    this.#wishes = []
+  }
+
+  rollback(): void {
+    this.#wishes = []
   }
 
   restored(): void {

@@ -1,14 +1,14 @@
 // Aggregation in windows of fixed length. State lies window by window, so a window that is over is given out and dropped as
 // a whole, without a timer per key. A result comes when the watermark reaches the end of its window, and once more for each
-// batch with late records while lateness is allowed; what comes later still goes to the late output.
+// late record while lateness is allowed; what comes later still goes to the late output.
 
 import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import type { Space } from '../../../core/pipeline/state-space.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
 import { noWatermark } from '../../../core/pipeline/watermarks.ts'
-import { type FixedWindows, isForgotten, lastStart } from '../../../core/pipeline/windows.ts'
-import type { Aggregation } from '../aggregate.ts'
+import { type FixedWindows, isForgotten, lastStart, nextEnd } from '../../../core/pipeline/windows.ts'
+import { type Aggregation, neverThrows } from '../aggregate.ts'
 import { type Batch, type Output, pick } from '../batch.ts'
 import { type MakeOperator, type Operator, type OperatorContext, recordOf, tablesOf } from '../operator.ts'
 import { EarlyKeys } from './early.ts'
@@ -90,6 +90,10 @@ class WindowOperator<T, A, R> implements Operator, Output {
     for (const space of this.#state.spaces()) for (const key of space.slots.keys()) this.#early.note(space, key)
   }
 
+  dueAbove(watermark: number): number {
+    return nextEnd(this.#settings.windows, this.#settings.lateMs, watermark)
+  }
+
   tick(now: number): void {
     for (const [space, keys] of this.#early.take(now)) {
       const isOpen = !space.isDropped && space.id + this.#settings.windows.lengthMs > this.#progress.watermark
@@ -102,7 +106,6 @@ class WindowOperator<T, A, R> implements Operator, Output {
     assert(times !== null && keys !== null, 'a window has keys and times')
     const { windows, lateMs } = this.#settings
     const { watermark } = this.#progress
-    const touched = new Map<Space<A>, Set<PipelineKey>>()
     const tooLate: number[] = []
     const { lengthMs, stepMs } = windows
     /** Most records fall into the window of the one before. */
@@ -116,19 +119,18 @@ class WindowOperator<T, A, R> implements Operator, Output {
         this.#add(last!, batch, i)
         continue
       }
-      let isTaken = false
+      const spaces: Space<A>[] = []
       for (let start = lastStart(windows, time); start > time - lengthMs; start -= stepMs) {
-        const end = start + lengthMs
-        if (isForgotten(end, lateMs, watermark)) break
-        isTaken = true
-        const space = this.#state.space(start)
-        if (!this.#add(space, batch, i)) break
-        if (end <= watermark) noteLate(touched, space, keys[i]!)
-        else if (isTumbling) [last, from, to] = [space, start, end]
+        if (isForgotten(start + lengthMs, lateMs, watermark)) break
+        spaces.push(this.#state.space(start))
       }
-      if (!isTaken) tooLate.push(i)
+      if (spaces.length === 0) tooLate.push(i)
+      else if (isTumbling && spaces[0]!.id + lengthMs > watermark) {
+        last = spaces[0]!
+        ;[from, to] = [last.id, last.id + lengthMs]
+        this.#add(last, batch, i)
+      } else this.#addToAll(spaces, batch, i)
     }
-    for (const [updated, lateKeys] of touched) this.#give(updated, lateKeys)
     if (tooLate.length === 0) return
     this.#context.late(tooLate.length)
     this.#late.batch(pick(batch, tooLate))
@@ -153,8 +155,8 @@ class WindowOperator<T, A, R> implements Operator, Output {
     this.#late.idle()
   }
 
-  /** False: the record is poison. The other windows it belongs to have it, or do not, alike: it fails on the first. */
-  #add(space: Space<A>, batch: Batch, i: number): boolean {
+  /** Into one window that is open: the usual case. */
+  #add(space: Space<A>, batch: Batch, i: number): void {
     const { initial, add, copy } = this.#aggregation
     const key = batch.keys![i]!
     const value = batch.values[i] as T
@@ -166,33 +168,52 @@ class WindowOperator<T, A, R> implements Operator, Output {
         this.#state.update(space, slot, add(before, value))
       }
       this.#early.note(space, key)
-      return true
     } catch (error) {
       this.#context.poison(recordOf(batch, i), error)
-      return false
     }
+  }
+
+  /** Into all of its windows or, if the aggregation throws for one, into none. Those that are over give a result again. */
+  #addToAll(spaces: readonly Space<A>[], batch: Batch, i: number): void {
+    const { initial, add, result, copy } = this.#aggregation
+    const mayThrow = !neverThrows(this.#aggregation)
+    const key = batch.keys![i]!
+    const again: [Space<A>, R][] = []
+    try {
+      const added = spaces.map((space) => {
+        const slot = space.slots.get(key)
+        let before = slot === undefined ? initial() : (space.values[slot] as A)
+        if (slot !== undefined && copy) before = mayThrow ? copy(before) : this.#state.own(space, slot, copy)
+        const after = add(before, batch.values[i] as T)
+        if (space.id + this.#settings.windows.lengthMs <= this.#progress.watermark) again.push([space, result(after)])
+        return after
+      })
+      spaces.forEach((space, w) => {
+        this.#state.set(space, key, added[w]!)
+        this.#early.note(space, key)
+      })
+    } catch (error) {
+      this.#context.poison(recordOf(batch, i), error)
+      return
+    }
+    for (const [space, value] of again) this.#giveOut(space, [key], [value], false)
   }
 
   #give(space: Space<A>, keys: Iterable<PipelineKey>, isEarly = false): void {
-    const { lengthMs } = this.#settings.windows
-    const start = space.id
-    const end = start + lengthMs
-    const values: WindowResult<R>[] = []
-    const given: PipelineKey[] = []
-    const times: number[] = []
-    for (const key of keys) {
-      const value = this.#aggregation.result(this.#state.get(space, key)!)
-      values.push(isEarly ? { key, start, end, value, isEarly } : { key, start, end, value })
-      given.push(key)
-      // The result belongs to the last moment of its window.
-      times.push(end - 1)
-    }
-    if (values.length > 0) this.#next.batch({ values, times, keys: given })
+    const given = [...keys]
+    const values = given.map((key) => this.#aggregation.result(this.#state.get(space, key)!))
+    this.#giveOut(space, given, values, isEarly)
   }
-}
 
-function noteLate<A>(touched: Map<Space<A>, Set<PipelineKey>>, space: Space<A>, key: PipelineKey): void {
-  const keys = touched.get(space)
-  if (keys) keys.add(key)
-  else touched.set(space, new Set([key]))
+  #giveOut(space: Space<A>, keys: readonly PipelineKey[], results: readonly R[], isEarly: boolean): void {
+    if (keys.length === 0) return
+    const start = space.id
+    const end = start + this.#settings.windows.lengthMs
+    const values = keys.map((key, i): WindowResult<R> => {
+      const value = results[i]!
+      return isEarly ? { key, start, end, value, isEarly } : { key, start, end, value }
+    })
+    // The result belongs to the last moment of its window.
+    this.#next.batch({ values, times: keys.map(() => end - 1), keys })
+  }
 }

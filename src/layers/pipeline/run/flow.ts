@@ -6,7 +6,7 @@
 // wait while a sink or a call cannot take more: sources are not read then, and nothing is queued without a bound.
 
 import { assert } from '../../../core/assert.ts'
-import { RepriseError } from '../../../core/errors.ts'
+import { isReprise, RepriseError } from '../../../core/errors.ts'
 import type { StateCapture } from '../../../core/pipeline/state-capture.ts'
 import type { StateTable } from '../../../core/pipeline/state-table.ts'
 import type { Clock, Random } from '../../../core/ports.ts'
@@ -33,8 +33,7 @@ export const lettersOperator = '$letters'
 const checkpointsName = '$checkpoints'
 
 /** As many records may wait to be tried again; then sources are not read. */
-const waitingMax = 512
-const tickMs = 100
+const [waitingMax, tickMs] = [512, 100]
 
 export interface FlowHooks {
   readonly pipeline: string
@@ -149,10 +148,10 @@ export class Flow {
     from: ReadonlyMap<string, ReadonlyMap<string, unknown>>,
   ): void {
     this.#sources = this.#graph.sources.map((node) => {
-      const next = this.#wiring.outputOf(node.outlet)
       const reader = readers.get(node.name)!
       this.#sourceCounts.set(node.name, newCounts())
-      return new RunningSource(node, reader, next, this.#contextOf(node.name), from.get(node.name) ?? null)
+      const behind = { next: this.#wiring.outputOf(node.outlet), timed: this.#wiring.timedBehind(node.outlet) }
+      return new RunningSource(node, reader, behind, this.#contextOf(node.name), from.get(node.name) ?? null)
     })
   }
 
@@ -432,9 +431,10 @@ export class Flow {
     return {
       ...{ name, clock, random, pipeline, trace, resource: resources.get(name) ?? null },
       poison: ({ value, time, key, input }, error) => {
-        const record = { value, time, key, ...(input !== undefined && { input }) }
+        // Wrong for every record: the code is at fault, and none of them.
+        if (isReprise(error, 'ASYNC_CALLBACK')) return this.fail(error)
         try {
-          this.letters.add(name, record, error, clock.now())
+          this.letters.add(name, { value, time, key, ...(input !== undefined && { input }) }, error, clock.now())
         } catch (tooMany) {
           this.fail(tooMany)
         }

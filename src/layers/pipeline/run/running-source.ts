@@ -3,19 +3,27 @@
 
 import { assert } from '../../../core/assert.ts'
 import { lastWatermark, PartitionWatermark, WatermarkMerge } from '../../../core/pipeline/watermarks.ts'
-import type { Batch, Output } from '../batch.ts'
+import { type Batch, type Output, slice } from '../batch.ts'
 import type { SourceNode } from '../graph.ts'
-import type { OperatorContext } from '../operator.ts'
+import type { OperatorContext, TimedOperator } from '../operator.ts'
 import type { SourceBatch, SourceReader } from '../source.ts'
 
 /** What was read: a batch, null at the end, undefined for nothing yet. */
 type Read = SourceBatch<unknown> | null | undefined
+
+/** What follows a source. */
+export interface Behind {
+  readonly next: Output
+  /** The operators whose results depend on where watermarks fall between records. */
+  readonly timed: readonly TimedOperator[]
+}
 
 export class RunningSource {
   readonly name: string
   readonly #node: SourceNode
   readonly #reader: SourceReader<unknown>
   readonly #next: Output
+  readonly #timed: readonly TimedOperator[]
   readonly #context: OperatorContext
   readonly #positions: Map<string, unknown>
   readonly #partitions = new Map<string, PartitionWatermark>()
@@ -33,7 +41,7 @@ export class RunningSource {
   constructor(
     node: SourceNode,
     reader: SourceReader<unknown>,
-    next: Output,
+    { next, timed }: Behind,
     context: OperatorContext,
     from: ReadonlyMap<string, unknown> | null,
   ) {
@@ -41,6 +49,7 @@ export class RunningSource {
     this.#node = node
     this.#reader = reader
     this.#next = next
+    this.#timed = timed
     this.#context = context
     this.#positions = new Map(from)
     this.#findPartitions()
@@ -132,9 +141,51 @@ export class RunningSource {
     this.#positions.set(partition, position)
     if (count === 0) return 0
     const batch = this.#batchOf(values)
-    if (batch.values.length > 0) this.#next.batch(batch)
-    if (batch.times) this.#observe(partition, batch.times)
+    const { times } = batch
+    if (batch.values.length === 0) return count
+    const rest = times && this.#timed.length > 0 ? this.#handInCuts(partition, batch, times) : batch
+    if (rest.values.length > 0) this.#next.batch(rest)
+    if (times) this.#observe(partition, highestOf(times))
     return count
+  }
+
+  /**
+   * Hands records on with the watermark between them wherever it makes a difference: as soon as it reaches what an operator
+   * waits for, and on both sides of a late record. So results are those of one record at a time. Gives the rest of them.
+   */
+  #handInCuts(partition: string, batch: Batch, times: readonly number[]): Batch {
+    const own = this.#partitions.get(partition)!
+    const others = this.#merge.lowestBeside(partition)
+    let [from, highest] = [0, Number.NEGATIVE_INFINITY]
+    let due = this.#dueAbove()
+    /** Where the watermark would be if it were sent after every record. */
+    let reached = this.#given
+    const cut = (to: number) => {
+      if (to > from) this.#next.batch(slice(batch, from, to))
+      from = to
+      if (reached > this.#given) this.#observe(partition, highest)
+    }
+    for (let i = 0; i < times.length; i++) {
+      const time = times[i]!
+      const isLate = time < reached
+      if (isLate) {
+        cut(i)
+        cut(i + 1)
+      } else if (time > highest) {
+        highest = time
+        reached = Math.max(reached, Math.min(others, own.after(highest)))
+        if (reached >= due && reached > this.#given) cut(i + 1)
+        else continue
+      } else continue
+      due = this.#dueAbove()
+    }
+    return slice(batch, from, times.length)
+  }
+
+  #dueAbove(): number {
+    let lowest = Number.POSITIVE_INFINITY
+    for (const operator of this.#timed) lowest = Math.min(lowest, operator.dueAbove(this.#given))
+    return lowest
   }
 
   #batchOf(values: readonly unknown[]): Batch {
@@ -159,9 +210,7 @@ export class RunningSource {
     return { values: kept, times: time === null ? null : times, keys: null }
   }
 
-  #observe(partition: string, times: readonly number[]): void {
-    let highest = Number.NEGATIVE_INFINITY
-    for (let i = 0; i < times.length; i++) if (times[i]! > highest) highest = times[i]!
+  #observe(partition: string, highest: number): void {
     if (highest > this.#highest) this.#highest = highest
     const watermark = this.#partitions.get(partition)!.observe(highest, this.#context.clock.now())
     this.#isIdle = false
@@ -185,6 +234,12 @@ export class RunningSource {
       this.#merge.add(partition)
     }
   }
+}
+
+function highestOf(times: readonly number[]): number {
+  let highest = Number.NEGATIVE_INFINITY
+  for (let i = 0; i < times.length; i++) if (times[i]! > highest) highest = times[i]!
+  return highest
 }
 
 /** Null: that of one of them cannot be told. */

@@ -6,9 +6,10 @@
 // batches is aligned on every channel at once: nothing is in flight.
 
 import { groupOf, ownerOf, type PipelineKey } from '../../../core/pipeline/key-groups.ts'
-import { type Batch, type Output, toAll } from '../batch.ts'
+import { type Batch, type Output, oneByOne } from '../batch.ts'
+import { doOutletsMeet, fanOut, reachOf } from '../branches.ts'
 import type { Edge, Graph, OperatorNode, SinkNode } from '../graph.ts'
-import type { Operator } from '../operator.ts'
+import type { Operator, TimedOperator } from '../operator.ts'
 import { mergedInputs } from '../operators/union.ts'
 import { type Counts, newCounts } from './busy.ts'
 import type { WatermarkGate } from './watermark-gate.ts'
@@ -69,7 +70,14 @@ export class Wiring {
 
   /** Where a source gives its records. */
   outputOf(outlet: readonly Edge[]): Output {
-    return toAll(outlet.map((edge) => this.#inputOf(edge, { index: 0, width: 1, isExchange: false })))
+    return fanOut(outlet, (edge) => this.#inputOf(edge, { index: 0, width: 1, isExchange: false }))
+  }
+
+  /** The operators behind a source whose results depend on where watermarks fall between its records. */
+  timedBehind(outlet: readonly Edge[]): TimedOperator[] {
+    const reached = reachOf(outlet)
+    const behind = [...this.instances()].filter(({ node }) => reached.has(node))
+    return behind.flatMap(({ operator }) => (operator.dueAbove ? [operator as TimedOperator] : []))
   }
 
   /** The instance that has the state of this key. */
@@ -87,7 +95,7 @@ export class Wiring {
     const instances = Array.from({ length: width }, (_, index): OperatorInstance => {
       const from = { index, width, isExchange: node.isExchange }
       const gate = this.#ports.gateOf(node.name)
-      const outputs = node.outlets.map((outlet) => gate.behind(toAll(outlet.map((edge) => this.#inputOf(edge, from)))))
+      const outputs = node.outlets.map((outlet) => gate.behind(fanOut(outlet, (edge) => this.#inputOf(edge, from))))
       const operator = this.#ports.make(node, outputs)
       return { node, index: width === 1 ? null : index, operator }
     })
@@ -116,7 +124,8 @@ export class Wiring {
     let inputs = known.get(name)
     if (!inputs) {
       const gated = this.#ports.gateOf(node.name).before(instances[instance]!.operator.inputs[input]!)
-      const counted = this.#ports.counted(gated, counts)
+      const whole = this.#ports.counted(gated, counts)
+      const counted = doOutletsMeet(node) ? oneByOne(whole) : whole
       const batches = Array.from({ length: channels }, () => (batch: Batch) => counted.batch(batch))
       inputs = channels === 1 ? [counted] : mergedInputs(batches, counted)
       known.set(name, inputs)

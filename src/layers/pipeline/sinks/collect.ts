@@ -1,5 +1,6 @@
 // Collects results in memory, for tests and for pipelines that end: visible when their checkpoint is published.
 
+import { synchronous } from '../../../core/synchronous.ts'
 import type { Batch } from '../batch.ts'
 import { type Sink, type SinkWriter, Waiting } from '../sink.ts'
 
@@ -16,7 +17,8 @@ export function collect<T>(): Collected<T> {
 
 /** Prints each result as a line of JSON, or as you say, when its checkpoint is published. */
 export function print<T>(format: (value: T) => string = (value) => JSON.stringify(value)): Sink<T> {
-  return { open: async () => new Shown<T>((value) => console.log(format(value))) }
+  const text = synchronous(format, 'the function of print()', 'use call() before the sink')
+  return { open: async () => new Shown<T>((value) => console.log(text(value))) }
 }
 
 class Shown<T> implements SinkWriter {

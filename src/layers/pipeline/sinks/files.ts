@@ -5,6 +5,7 @@ import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
+import { synchronous } from '../../../core/synchronous.ts'
 import type { Batch } from '../batch.ts'
 import { type CutId, type Prepared, type Sink, type SinkWriter, Waiting } from '../sink.ts'
 
@@ -55,7 +56,8 @@ class FilesWriter<T> implements SinkWriter {
     this.#prefix = options.prefix
     this.#folder = options.folder
     this.#extension = options.extension
-    this.#line = options.line ?? ((value) => JSON.stringify(value))
+    const line = options.line ?? ((value: T) => JSON.stringify(value))
+    this.#line = synchronous(line, 'line of files()', 'use call() before the sink')
   }
 
   get pending(): number {

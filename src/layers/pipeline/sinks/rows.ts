@@ -3,6 +3,7 @@
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Sql } from '../../../core/ports.ts'
+import { refuseThenable } from '../../../core/synchronous.ts'
 import type { Batch } from '../batch.ts'
 import { type Sink, type SinkWriter, Waiting } from '../sink.ts'
 
@@ -58,6 +59,7 @@ function groupsOf<T>(values: readonly T[], { row, key = [] }: RowsOptions<T>): G
   let seen = new Set<string>()
   for (const value of values) {
     const given = row(value)
+    refuseThenable(given, 'row of rows()', 'use call() before the sink')
     const columns = Object.keys(given)
     const own = key.length > 0 ? JSON.stringify(key.map((name) => String(given[name]))) : null
     const last = groups.at(-1)

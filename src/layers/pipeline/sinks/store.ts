@@ -3,6 +3,7 @@
 
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
+import { type Nothing, refuseThenable } from '../../../core/synchronous.ts'
 import type { Entity } from '../../../engine/definition.ts'
 import { type Host, hostOf } from '../../../engine/host.ts'
 import type { Batch } from '../batch.ts'
@@ -26,7 +27,7 @@ export interface TableSinkOptions<T, Tx extends TableSinkTx> {
   /** Where the definition has several: which one. */
   readonly id?: string
   /** Changes rows by one result. It does not wait. */
-  write(tx: Tx, value: T): void
+  write(tx: Tx, value: T): Nothing
 }
 
 /** What a pipeline asks of a timeline. */
@@ -42,6 +43,8 @@ export interface TimelineSinkOptions<T, E extends { readonly type: string }> {
   id(value: T): string
   entry(value: T): E
 }
+
+const waitBefore = 'use call() before the sink'
 
 /** Entries per append: each has a key, and is there as a whole. */
 const entriesPerAppend = 1000
@@ -59,7 +62,7 @@ export function tableSink<T, Tx extends TableSinkTx>(options: TableSinkOptions<T
         await table.transaction((tx) => {
           const done = tx.offset(source)
           if (typeof done === 'number' && done >= checkpoint) return
-          for (const value of values) options.write(tx, value)
+          for (const value of values) refuseThenable(options.write(tx, value), 'write of tableSink()', waitBefore)
           tx.advance(source, checkpoint)
         })
       }
@@ -89,9 +92,12 @@ async function appendAll<T, E extends { readonly type: string }>(
   const byTimeline = new Map<string, E[]>()
   for (const value of values) {
     const id = options.id(value)
+    const entry = options.entry(value)
+    refuseThenable(id, 'id of timelineSink()', waitBefore)
+    refuseThenable(entry, 'entry of timelineSink()', waitBefore)
     const entries = byTimeline.get(id)
-    if (entries) entries.push(options.entry(value))
-    else byTimeline.set(id, [options.entry(value)])
+    if (entries) entries.push(entry)
+    else byTimeline.set(id, [entry])
   }
   for (const [id, entries] of byTimeline) {
     const timeline = await open.get(id)

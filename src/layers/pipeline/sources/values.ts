@@ -2,11 +2,12 @@
 // is how many were given.
 
 import { RepriseError } from '../../../core/errors.ts'
+import { refuseThenable, type Synchronous } from '../../../core/synchronous.ts'
 import type { Positions, Source, SourceBatch, SourceReader } from '../source.ts'
 
 /** The same values after every restart, in the same order. @example p.from('orders', values([{ cents: 5 }, { cents: 7 }])) */
 export function values<T>(all: readonly T[]): Source<T> {
-  return generated((n) => all[n]!, { count: all.length })
+  return generated((n) => all[n] as Synchronous<T>, { count: all.length })
 }
 
 export interface GeneratedOptions {
@@ -16,7 +17,10 @@ export interface GeneratedOptions {
 }
 
 /** The nth value is a function of n: the same after every restart. */
-export function generated<T>(make: (n: number, partition: number) => T, options: GeneratedOptions = {}): Source<T> {
+export function generated<T>(
+  make: (n: number, partition: number) => Synchronous<T>,
+  options: GeneratedOptions = {},
+): Source<T> {
   const { count = Number.POSITIVE_INFINITY, partitions = 1 } = options
   if (!Number.isSafeInteger(partitions) || partitions < 1) {
     throw new RepriseError('INVALID_ARGUMENT', `partitions must be at least 1 (got ${String(partitions)})`)
@@ -77,6 +81,7 @@ class GeneratedReader<T> implements SourceReader<T> {
       const made = new Array<T>(size)
       const number = this.#numbers[partition]!
       for (let i = 0; i < size; i++) made[i] = this.#make(first + i, number)
+      refuseThenable(made[0], 'the function of generated()', 'use iterable() for values that are waited for')
       this.#next[partition] = first + size
       return { partition: this.#names[partition]!, values: made, position: first + size }
     }

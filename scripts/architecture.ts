@@ -35,7 +35,7 @@ interface Zone {
 const everything = ['root', 'lib', 'core', 'engine', 'stores', 'layers', 'adapters', 'operations', 'testing']
 
 const zones: Readonly<Record<string, Zone>> = {
-  lib: { zones: ['lib'], mayUseNode: false, packages: [] },
+  lib: { zones: ['lib'], mayUseNode: true, packages: [] },
   core: { zones: ['core'], mayUseNode: false, packages: [] },
   stores: {
     zones: ['lib', 'core', 'stores'],

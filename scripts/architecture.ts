@@ -32,21 +32,26 @@ interface Zone {
   readonly packages: readonly string[] | 'any'
 }
 
-const everything = ['root', 'core', 'engine', 'stores', 'layers', 'adapters', 'operations', 'testing']
+const everything = ['root', 'lib', 'core', 'engine', 'stores', 'layers', 'adapters', 'operations', 'testing']
 
 const zones: Readonly<Record<string, Zone>> = {
+  lib: { zones: ['lib'], mayUseNode: true, packages: [] },
   core: { zones: ['core'], mayUseNode: false, packages: [] },
-  stores: { zones: ['core', 'stores'], mayUseNode: true, packages: ['@photostructure/sqlite', 'pg', 'aws4fetch'] },
-  engine: { zones: ['core', 'engine'], mayUseNode: true, packages: [] },
-  layers: { zones: ['core', 'engine', 'layers'], mayUseNode: true, packages: ['croner', 'rfc6902'] },
-  adapters: { zones: ['core', 'engine', 'adapters'], mayUseNode: true, packages: [] },
-  operations: { zones: ['core', 'engine', 'layers', 'adapters', 'operations'], mayUseNode: true, packages: [] },
+  stores: {
+    zones: ['lib', 'core', 'stores'],
+    mayUseNode: true,
+    packages: ['@photostructure/sqlite', 'pg', 'aws4fetch'],
+  },
+  engine: { zones: ['lib', 'core', 'engine'], mayUseNode: true, packages: [] },
+  layers: { zones: ['lib', 'core', 'engine', 'layers'], mayUseNode: true, packages: ['croner', 'rfc6902'] },
+  adapters: { zones: ['lib', 'core', 'engine', 'adapters'], mayUseNode: true, packages: [] },
+  operations: { zones: ['lib', 'core', 'engine', 'layers', 'adapters', 'operations'], mayUseNode: true, packages: [] },
   server: {
-    zones: ['core', 'engine', 'layers', 'adapters', 'operations', 'server'],
+    zones: ['lib', 'core', 'engine', 'layers', 'adapters', 'operations', 'server'],
     mayUseNode: true,
     packages: ['hono', '@hono/node-server', '@modelcontextprotocol/sdk'],
   },
-  root: { zones: ['core', 'engine'], mayUseNode: true, packages: [] },
+  root: { zones: ['lib', 'core', 'engine'], mayUseNode: true, packages: [] },
   testing: { zones: everything, mayUseNode: true, packages: 'any' },
   cli: { zones: [...everything, 'server', 'cli'], mayUseNode: true, packages: 'any' },
 }

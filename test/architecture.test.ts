@@ -61,6 +61,9 @@ describe('the checker refuses', () => {
     ['a type from node: in core', 'src/core/a.ts', "import type { Stats } from 'node:fs'"],
     ['a package in core', 'src/core/a.ts', "import pg from 'pg'"],
     ['a package type in core', 'src/core/a.ts', "let a: import('pg').Client"],
+    ['the core in lib', 'src/lib/a.ts', "import { b } from '../core/b.ts'"],
+    ['a package in lib', 'src/lib/a.ts', "import pg from 'pg'"],
+    ['lib in core', 'src/core/a.ts', "import { b } from '../lib/b.ts'"],
     ['the engine in core', 'src/core/a.ts', "import { open } from '../engine/open.ts'"],
     ['a re-export of the engine from core', 'src/core/a.ts', "export { open } from '../engine/open.ts'"],
     ['a star re-export of the engine from core', 'src/core/a.ts', "export type * from '../engine/open.ts'"],
@@ -131,6 +134,7 @@ describe('the checker refuses', () => {
 describe('the checker accepts', () => {
   it.each([
     ['core in core', 'src/core/a.ts', "import { b } from './b.ts'"],
+    ['lib in a layer', 'src/layers/save/a.ts', "import { isEqual } from '../../lib/differences.ts'"],
     ['core in a store', 'src/stores/sqlite/a.ts', "import type { Store } from '../../core/ports.ts'"],
     ['a driver on demand', 'src/stores/a.ts', "const pg = () => import('pg')"],
     ['the type of a driver', 'src/stores/a.ts', "import type { Client } from 'pg'"],

@@ -20,7 +20,12 @@ interface Card {
     readonly drilledAt: number | null
     readonly drill: string | null
   } | null
-  readonly history: { readonly floor: number; readonly head: number; readonly entriesAfterCheckpoint: number }
+  readonly history: {
+    readonly floor: number
+    readonly head: number
+    readonly entriesAfterCheckpoint: number
+    readonly again: { readonly what: string; readonly ms: number } | null
+  }
   readonly floor: {
     readonly seq: number
     readonly because: string
@@ -32,7 +37,9 @@ interface Card {
     readonly value: unknown
     readonly from: 'stored' | 'declared' | 'kind' | 'usual'
   }[]
-  readonly effects: Readonly<Record<'safe' | 'compensatable' | 'irreversible' | 'inDoubt', number>>
+  readonly effects: Readonly<
+    Record<'safe' | 'compensatable' | 'irreversible' | 'byDefinition' | 'inDoubt', number>
+  > | null
   readonly recovery: { readonly ms?: number; readonly totalMs?: number } | null
   readonly missing: string | null
   readonly invalid: string | null
@@ -213,10 +220,13 @@ function CardFacts({ card }: { card: Card }) {
             ),
           ],
           ['to replay', `${count(history.entriesAfterCheckpoint)} entries`],
+          ...(history.again
+            ? ([['to do again', `${duration(history.again.ms)}: ${history.again.what}`]] as const)
+            : []),
           ['history kept', `${count(history.floor)} to ${count(history.head)}`],
           ['kept because', floor.because],
           ...(floor.heldBy.length > 0 ? ([['held by', floor.heldBy.map(({ what }) => what).join(', ')]] as const) : []),
-          ['effects in doubt', count(effects.inDoubt)],
+          ['effects in doubt', effects ? count(effects.inDoubt) : 'not known'],
           ...settings.map(({ name, value, from }) => [settingNames[name] ?? name, settingShown(value, from)] as const),
         ]}
       />

@@ -36,7 +36,7 @@ export function Travel({ timeline, onAct }: { timeline: Timeline; onAct: OnAct }
   const move = (to: number) => go(withQuery({ seq: String(Math.min(Math.max(to, floor), head)) }), 'replace')
   useKeys({ '[': () => move(seq - 1), ']': () => move(seq + 1) })
   const state = useGet<{ state: unknown; coordinate: Coordinate }>(hasFold ? at(id, 'state') : null, { seq: settled })
-  const diff = useGet<{ changes: readonly Difference[] }>(
+  const diff = useGet<{ changes: readonly Difference[]; isComplete: boolean }>(
     hasFold && (settled > floor || other) ? at(id, 'diff') : null,
     other ? { from: settled, other } : { from: Math.max(floor, settled - 1), to: settled },
   )
@@ -127,7 +127,9 @@ export function Travel({ timeline, onAct }: { timeline: Timeline; onAct: OnAct }
                 </select>
               </label>
             </h2>
-            {hasFold && !state.problem && <Changes changes={diff.value?.changes ?? null} />}
+            {hasFold && !state.problem && (
+              <Changes changes={diff.value?.changes ?? null} isComplete={diff.value?.isComplete ?? true} />
+            )}
           </section>
         </div>
         {messages && (
@@ -154,7 +156,8 @@ function NoState() {
   )
 }
 
-export function Changes({ changes }: { changes: readonly Difference[] | null }) {
+export function Changes(props: { changes: readonly Difference[] | null; isComplete?: boolean }) {
+  const { changes, isComplete = true } = props
   if (!changes) return <p class="loading">…</p>
   if (changes.length === 0) return <p class="dim">Nothing: both are the same.</p>
   return (
@@ -168,7 +171,12 @@ export function Changes({ changes }: { changes: readonly Difference[] | null }) 
           </div>
         </li>
       ))}
-      {changes.length > 500 && <li class="dim">{changes.length - 500} more</li>}
+      {changes.length > 500 && (
+        <li class="dim">
+          {isComplete ? '' : 'more than '}
+          {changes.length - 500} more
+        </li>
+      )}
     </ul>
   )
 }

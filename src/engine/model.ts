@@ -50,6 +50,8 @@ export interface Model {
   readonly beginsUnwritten?: true
   /** Its status at this moment, where the head has that of the last commit; left out: they are the same. */
   statusNow?(head: Head): string
+  /** What a recovery does again since the checkpoint, where no entry has it. @example 'input is read again' */
+  readonly redoes?: string
   /** The verbs that it would refuse as it is now, each with the reason. */
   refuses?(state: unknown, head: Head): Refusals
   /**

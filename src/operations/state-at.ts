@@ -10,9 +10,27 @@ import { retryWithFreshHead } from '../engine/recovery/retry-with-fresh-head.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import { locate, type Where } from '../engine/tools/fork.ts'
 import { foldFor } from './models.ts'
-import { plainState } from './values.ts'
+import { changesOf, plainState, type StateChanges } from './values.ts'
 
+/** As plain data, for people. */
 export async function stateAt(engine: Reprise, where: Where): Promise<StateAt<unknown>> {
+  const { state, coordinate } = await recoverAt(engine, where)
+  return { state: plainState(state, hostOf(engine).kernel.codec), coordinate }
+}
+
+export interface StateComparison extends StateChanges {
+  readonly before: Coordinate
+  readonly after: Coordinate
+}
+
+/** What changed from one place to another, compared as the states hold it. */
+export async function diffStates(engine: Reprise, from: Where, to: Where): Promise<StateComparison> {
+  const [before, after] = await Promise.all([recoverAt(engine, from), recoverAt(engine, to)])
+  const changes = changesOf(before.state, after.state, hostOf(engine).kernel.codec)
+  return { before: before.coordinate, after: after.coordinate, ...changes }
+}
+
+async function recoverAt(engine: Reprise, where: Where): Promise<StateAt<unknown>> {
   const { kernel } = hostOf(engine)
   const fold = foldFor(engine, where.timeline)
   return await retryWithFreshHead(async () => {
@@ -20,6 +38,6 @@ export async function stateAt(engine: Reprise, where: Where): Promise<StateAt<un
     const { state } = await recover(kernel, head, fold, { to: point.seq })
     const { timeline, epoch } = head
     const coordinate: Coordinate = { timeline, seq: point.seq, epoch, digest: toHex(point.digest) }
-    return { state: plainState(state.value), coordinate }
+    return { state: state.value, coordinate }
   })
 }

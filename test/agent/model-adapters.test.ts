@@ -3,6 +3,7 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { agent, anthropicModel, type ModelCall, openAIModel, tool } from '../../src/layers/agent/index.ts'
+import { usageOf } from '../../src/layers/agent/models/http.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import { type Answer, type Body, startWireServer, type WireServer } from './wire-server.ts'
 
@@ -55,7 +56,12 @@ for (const kind of kinds) {
             const session = await (await w.engine()).open(definition, 's')
             const first = await session.turn('1 + 2?')
             expect(first).toMatchObject({ status: 'done', content: 'answer 3' })
-            expect(first.usage).toEqual({ inputTokens: 300, outputTokens: 60, cost: (300 * 3 + 60 * 15) / 1e6 })
+            // 40 of each 100 tokens of input come from the prompt cache of the service, which has a price of its own.
+            const read = kind === 'anthropic' ? 0.3 : 3
+            expect(first.usage).toEqual({
+              ...{ inputTokens: 300, outputTokens: 60, cacheReadTokens: 120 },
+              cost: expect.closeTo((180 * 3 + 120 * read + 60 * 15) / 1e6, 12),
+            })
             const results = session.messages.filter((message) => message.role === 'tool')
             results.sort((a, b) => (a.answers! < b.answers! ? -1 : 1))
             expect(results.map(({ isError = false }) => isError)).toEqual([false, true, true])
@@ -145,5 +151,43 @@ describe('an answer that was cut off', () => {
     await serve('openai', () => ({ text: 'x' }))
     await expect(modelOf('openai', false)(cut)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
     expect(server!.requests).toHaveLength(0)
+  })
+})
+
+describe('tokens of the prompt cache', () => {
+  const counts = { input: 1000, output: 100, cacheRead: 10_000, cacheWrite: 2000, cacheWriteHour: 500 }
+  const price = { input: 3, output: 15 }
+  const shares = { read: 0.1, write: 1.25, writeHour: 2 }
+
+  it('C11 have their own prices: those of the definition, else those of the service', () => {
+    const tokens = { inputTokens: 13_500, outputTokens: 100, cacheReadTokens: 10_000, cacheWriteTokens: 2500 }
+    expect(usageOf(counts, undefined)).toEqual(tokens)
+    const cost = (given: object, of: typeof shares | null) => usageOf(counts, { ...price, ...given }, of).cost! * 1e6
+    expect(cost({}, shares)).toBeCloseTo(1000 * 3 + 100 * 15 + 10_000 * 0.3 + 2000 * 3.75 + 500 * 6)
+    expect(cost({}, null)).toBeCloseTo(13_500 * 3 + 100 * 15)
+    const named = { cacheRead: 0.5, cacheWrite: 4, cacheWriteHour: 7 }
+    for (const of of [shares, null]) {
+      expect(cost(named, of)).toBeCloseTo(1000 * 3 + 100 * 15 + 10_000 * 0.5 + 2000 * 4 + 500 * 7)
+    }
+  })
+
+  it.each([true, false])('C11 are read from what each service reports (streamed: %s)', async (stream) => {
+    const message = { role: 'user', content: 'tell', turn: 1 } as const
+    const asked: ModelCall<null> = {
+      ...{ messages: [message], data: null, plan: null, notes: [], settings: {}, tools: [], toolDefinitions: [] },
+      ...{ key: 'k', attempt: 1, partial: '', isContinued: false, signal: undefined },
+    }
+    for (const kind of kinds) {
+      await server?.close()
+      await serve(kind, () => ({ text: 'x' }))
+      const own = { input: 3, output: 15, cacheRead: 1 }
+      const answer = await modelOf(kind, stream, { price: own })(asked)
+      const parts: object[] = []
+      if (stream) for await (const part of answer as AsyncIterable<object>) parts.push(part)
+      else parts.push(answer as object)
+      const { usage } = parts.at(-1) as { usage: { cost: number; cacheReadTokens: number } }
+      expect(usage).toMatchObject({ inputTokens: 100, cacheReadTokens: 40 })
+      expect(usage.cost * 1e6).toBeCloseTo(60 * 3 + 40 * 1 + 20 * 15)
+    }
   })
 })

@@ -85,7 +85,7 @@ function chatEvents({ text = '', calls = [] }: Answer): string[] {
       ...halves(json).map((part) => delta({ tool_calls: [{ index, function: { arguments: part } }] })),
     ]),
     delta({}, calls.length > 0 ? 'tool_calls' : 'stop'),
-    event([], { usage: { prompt_tokens: 100, completion_tokens: 20 } }),
+    event([], { usage: { prompt_tokens: 100, completion_tokens: 20, prompt_tokens_details: { cached_tokens: 40 } } }),
     'data: [DONE]\n\n',
   ]
 }
@@ -95,7 +95,7 @@ function chatBody({ text, calls = [] }: Answer): object {
   const message = { role: 'assistant', content: text ?? null, ...(calls.length > 0 && { tool_calls }) }
   return {
     choices: [{ index: 0, message, finish_reason: 'stop' }],
-    usage: { prompt_tokens: 100, completion_tokens: 20 },
+    usage: { prompt_tokens: 100, completion_tokens: 20, prompt_tokens_details: { cached_tokens: 40 } },
   }
 }
 

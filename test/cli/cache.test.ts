@@ -56,6 +56,7 @@ it('exits as the command does, and refuses what is not said', async () => {
     code: 2,
     stderr: expect.stringContaining('say what it reads'),
   })
-  expect(await cli(['cache', 'run', '--input', '../x', '--', 'ls'], at)).toMatchObject({ code: 2 })
+  expect(await cli(['cache', 'run', '--input', 'a/../../x', '--', 'ls'], at)).toMatchObject({ code: 2 })
+  expect(await cli(['cache', 'run', '--no-inputs', '--output', '../x', '--', 'ls'], at)).toMatchObject({ code: 2 })
   expect(await cli(['cache', 'forget', 'job/x'], at)).toMatchObject({ code: 2 })
 })

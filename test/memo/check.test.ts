@@ -5,7 +5,9 @@ import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, describe, expect, it } from 'vitest'
+import { open } from '../../src/index.ts'
 import { checkHermetic } from '../../src/layers/memo/check.ts'
+import { command } from '../../src/layers/memo/index.ts'
 import { guiltyOnes } from '../../src/layers/memo/search.ts'
 
 const home = mkdtempSync(join(tmpdir(), 'reprise-hermetic-'))
@@ -82,3 +84,141 @@ it.each([[[]], [['c']], [['a', 'z']], [['b', 'c', 'd', 'x']]])(
     expect(await guiltyOnes(names, async (without) => !guilty.some((name) => without.has(name)))).toEqual(guilty)
   },
 )
+
+describe.runIf(canTrace)('outside of its directory', () => {
+  /** A workspace: a package with a command, a neighbour, hoisted packages, a base configuration and a tool on the PATH. */
+  function workspace() {
+    const root = mkdtempSync(join(home, 'w-'))
+    const files: Record<string, string> = {
+      'package.json': '{}',
+      'package-lock.json': '{"v":1}',
+      'base.json': 'base',
+      'node_modules/left/package.json': '{"version":"1.0.0"}',
+      'node_modules/left/index.js': 'left',
+      'node_modules/@s/right/index.js': 'right',
+      'packages/app/package.json': '{}',
+      'packages/app/src/a': 'a',
+      'packages/neighbour/package.json': '{}',
+      'packages/neighbour/src/n': 'n',
+      'tools/mine/package.json': '{"version":"1.0.0"}',
+    }
+    for (const [name, text] of Object.entries(files)) {
+      mkdirSync(join(root, name, '..'), { recursive: true })
+      writeFileSync(join(root, name), text)
+    }
+    mkdirSync(join(root, 'bin'))
+    writeFileSync(join(root, 'tools/mine/mine'), '#!/bin/sh\necho version 1\n', { mode: 0o755 })
+    symlinkSync(join(root, 'tools/mine/mine'), join(root, 'bin/mine'))
+    process.env.PATH = `${join(root, 'bin')}:${PATH}`
+    return { root, directory: join(root, 'packages/app') }
+  }
+  const reads = [
+    ...['src/a', '../../base.json', '../neighbour/src/n', '../../node_modules/left/index.js'],
+    '../../node_modules/@s/right/index.js',
+  ].join(' ')
+  const cmd = `mkdir -p dist; cat ${reads} > dist/all; mine >> dist/all`
+
+  it('every read that is not of the system is named by its package, with what to declare', async () => {
+    const { root, directory } = workspace()
+    const options = { cmd, directory, inputs: ['src/**'], outputs: ['dist/**'] }
+    const found = await checkHermetic(options)
+    expect(found.isHermetic).toBe(false)
+    expect(found.outside).toEqual(
+      [...['base.json', 'node_modules/@s/right', 'node_modules/left', 'packages/neighbour', 'tools/mine']].map((name) =>
+        join(root, name),
+      ),
+    )
+    expect(found.declare).toEqual({
+      inputs: ['../../base.json', '../../package-lock.json', '../neighbour/**'],
+      tools: ['mine'],
+      env: [],
+    })
+    const { inputs, tools } = found.declare
+    const declared = { ...options, inputs: ['src/**', ...inputs], tools: [...tools] }
+    expect(await checkHermetic(declared)).toMatchObject({ isHermetic: true, outside: [], advice: [] })
+  })
+
+  it('what is declared above the directory, and the version of a tool, is part of the key', async () => {
+    const { root, directory } = workspace()
+    const rp = await open('memory:', { housekeeping: false })
+    const inputs = ['src/**', '../../base.json', '../../package-lock.json', '../neighbour/**', '!../neighbour/tmp/**']
+    const built = await rp.open(command('built', { cmd, directory, inputs, outputs: ['dist/**'], tools: ['mine'] }))
+    const from = async () => {
+      const ran = await built.run()
+      return [ran.from, ran.notKept, ran.unmatched]
+    }
+    rmSync(join(directory, 'dist'), { recursive: true, force: true })
+    expect(await from()).toEqual(['computed', null, []])
+    expect(await from()).toEqual(['store', null, []])
+    const again = async (path: string, text: string, why: string) => {
+      writeFileSync(join(root, path), text)
+      expect((await built.explain()).why).toBe(why)
+      rmSync(join(directory, 'dist'), { recursive: true, force: true })
+      expect((await from())[0]).toBe('computed')
+      expect((await from())[0]).toBe('store')
+    }
+    await again('packages/neighbour/src/n', 'other', 'file ../neighbour/src/n changed')
+    await again('package-lock.json', '{"v":2}', 'file ../../package-lock.json changed')
+    await again('tools/mine/mine', '#!/bin/sh\necho version 2\n', 'tool mine changed')
+    await again('tools/mine/package.json', '{"version":"2.0.0"}', 'tool mine changed')
+    mkdirSync(join(root, 'packages/neighbour/tmp'))
+    writeFileSync(join(root, 'packages/neighbour/tmp/x'), 'taken back')
+    expect((await from())[0]).toBe('store')
+    await rp.close()
+  })
+})
+
+it('in a copy, inputs above the directory are there too', async () => {
+  const root = mkdtempSync(join(home, 'above-'))
+  mkdirSync(join(root, 'packages/app'), { recursive: true })
+  writeFileSync(join(root, 'base.json'), 'base')
+  process.env.PATH = bare
+  const options = {
+    ...{ cmd: 'mkdir -p dist; cat ../../base.json > dist/all', directory: join(root, 'packages/app') },
+    ...{ inputs: ['../../base.json'], outputs: ['dist/**'] },
+  }
+  expect(await checkHermetic(options)).toMatchObject({ isHermetic: true, undeclaredInputs: [] })
+  for (const outputs of [['../dist/**'], ['dist/../../x']]) {
+    expect(() => command('x', { ...options, outputs })).toThrow('below the directory')
+  }
+  expect(() => command('x', { ...options, inputs: ['src/../../x'] })).toThrow('below the directory')
+})
+
+it('an incremental tool that does not write all outputs again keeps nothing with clean', async () => {
+  const directory = mkdtempSync(join(home, 'incremental-'))
+  mkdirSync(join(directory, 'src'))
+  for (const name of ['a', 'b', 'c']) writeFileSync(join(directory, 'src', name), name)
+  // As tsc --incremental: its notes lie beside the outputs, and it writes what changed since.
+  writeFileSync(
+    join(directory, 'build.sh'),
+    'mkdir -p dist notes; for f in a b c; do cmp -s src/$f notes/$f || { cp src/$f dist/$f; cp src/$f notes/$f; }; done',
+  )
+  const rp = await open('memory:', { housekeeping: false })
+  const options = { cmd: 'sh build.sh', directory, inputs: ['src/**'], outputs: ['dist/**'], clean: true }
+  const build = await rp.open(command('build', options))
+  expect(await build.run()).toMatchObject({ from: 'computed', notKept: null })
+  writeFileSync(join(directory, 'src/b'), 'changed')
+  expect(await build.run()).toMatchObject({
+    from: 'computed',
+    notKept: expect.stringMatching(/^dist\/a and 1 more was there before and was not written again/),
+  })
+  writeFileSync(join(directory, 'src/b'), 'changed again')
+  expect((await build.run()).notKept).toContain('was not written again')
+  expect(readdirSync(join(directory, 'dist')).sort()).toEqual(['a', 'b', 'c'])
+  rmSync(join(directory, 'notes'), { recursive: true })
+  expect(await build.run()).toMatchObject({ notKept: null, outputs: ['dist/a', 'dist/b', 'dist/c'] })
+  await rp.close()
+})
+
+it('explains a variable or a file that is declared and not there as such, not as damage', async () => {
+  const directory = project()
+  const rp = await open('memory:', { housekeeping: false })
+  const make = (more: object) => command('told', { cmd: 'true', directory, inputs: ['src/**'], ...more })
+  await (await rp.open(make({}))).run()
+  const why = async (more: object) => (await (await rp.open(make(more))).explain()).why
+  delete process.env.REPRISE_CHECK_WHO
+  expect(await why({ env: ['REPRISE_CHECK_WHO'] })).toBe('variable REPRISE_CHECK_WHO is declared now, and not there')
+  expect(await why({ inputs: ['src/**', 'none.txt'] })).toBe('file none.txt is declared now, and not there')
+  expect(await why({ tools: ['no-such-tool'] })).toBe('tool no-such-tool is declared now, and not there')
+  await rp.close()
+})

@@ -1,5 +1,7 @@
 // Filters of a search: a field equals a value, or stands in a relation to it ($eq, $ne, $gt, $gte, $lt, $lte, $in, $nin).
 
+import { isEqual } from '../../lib/differences.ts'
+
 const relations: Readonly<Record<string, (is: unknown, given: unknown) => boolean>> = {
   $eq: isEqual,
   $ne: (is, given) => !isEqual(is, given),
@@ -26,9 +28,4 @@ function isRelation(wanted: unknown): wanted is Record<string, unknown> {
   if (typeof wanted !== 'object' || wanted === null || Array.isArray(wanted)) return false
   const names = Object.keys(wanted)
   return names.length > 0 && names.every((name) => Object.hasOwn(relations, name))
-}
-
-function isEqual(a: unknown, b: unknown): boolean {
-  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return Object.is(a, b)
-  return JSON.stringify(a) === JSON.stringify(b)
 }

@@ -106,7 +106,7 @@ const check: Verb = async ({ engine, options, output }, rest) => {
     if (undeclaredInputs === null && unstableOutputs.length === 0)
       output.line('gives something else in a copy of its directory: which files it reads cannot be told without strace')
     for (const path of undeclaredInputs ?? []) output.line(`reads ${path}, which is no input`)
-    for (const path of outside) output.line(`reads ${path}, outside of its directory`)
+    for (const path of outside) output.line(`reads ${path}, outside of its directory, which is not declared`)
     for (const name of undeclaredEnv) output.line(`reads the variable ${name}, which is not declared`)
     for (const path of unstableOutputs) output.line(`writes ${path} differently each time`)
     if (found.isHermetic) output.line('it reads what it declares, and writes the same every time')
@@ -117,13 +117,15 @@ const check: Verb = async ({ engine, options, output }, rest) => {
 }
 
 /** In the options of this command line. */
-function adviceOf({ undeclaredInputs, undeclaredEnv, unstableOutputs, outside }: CommandCheck): string[] {
-  const inputs = (undeclaredInputs ?? []).map((path) => (path === 'node_modules' ? 'package-lock.json' : path))
-  const options = [...inputs.map((path) => `--input '${path}'`), ...undeclaredEnv.map((name) => `--env ${name}`)]
+function adviceOf({ declare: { inputs, tools, env }, unstableOutputs }: CommandCheck): string[] {
+  const options = [
+    ...inputs.map((path) => `--input '${path}'`),
+    ...tools.map((name) => `--tool ${name}`),
+    ...env.map((name) => `--env ${name}`),
+  ]
   return [
     ...(options.length > 0 ? [`add ${options.join(' ')}`] : []),
     ...(unstableOutputs.length > 0 ? ['make its outputs the same every time, or leave them out of --output'] : []),
-    ...(outside.length > 0 ? ['copy what it reads elsewhere into its directory, and name it with --input'] : []),
   ]
 }
 
@@ -240,6 +242,7 @@ async function opened(
     outputs: list(options, 'output'),
     ...(flag(options, 'clean') && { clean: true }),
     env: list(options, 'env'),
+    tools: list(options, 'tool'),
     ...(directory !== undefined && { directory }),
     ...(ttl !== undefined && { ttl }),
     ...(errors !== undefined && { errors }),

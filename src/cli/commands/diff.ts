@@ -1,17 +1,17 @@
 // reprise diff: what changed between two coordinates.
 
-import { stateAt } from '../../operations/state-at.ts'
-import { differences } from '../../operations/values.ts'
+import { diffStates } from '../../operations/state-at.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findPlace } from '../find.ts'
-import { brief } from '../format.ts'
+import { brief, count } from '../format.ts'
 import { toJson } from '../output.ts'
 
 const diff: Command = async ({ engine, args, output }) => {
-  const [before, after] = await Promise.all([stateOf(args[0]!), stateOf(args[1]!)])
-  const changes = differences(before.state, after.state)
-  output.result({ before: before.coordinate, after: after.coordinate, changes }, () => {
+  const [from, to] = await Promise.all([placeOf(args[0]!), placeOf(args[1]!)])
+  const compared = await diffStates(engine, from, to)
+  const { changes, isComplete } = compared
+  output.result(compared, () => {
     const { red, green, yellow } = output.colours
     const room = Math.max(20, Math.floor(output.columns / 3))
     if (changes.length === 0) output.note('no difference')
@@ -20,12 +20,13 @@ const diff: Command = async ({ engine, args, output }) => {
       else if (kind === 'removed') output.line(red(`- ${path}: ${brief(toJson(was), room)}`))
       else output.line(yellow(`~ ${path}: ${brief(toJson(was), room)} → ${brief(toJson(is), room)}`))
     }
+    if (!isComplete) output.note(`only the first ${count(changes.length, 'difference')} are shown`)
   })
   return exit.ok
 
-  async function stateOf(given: string) {
+  async function placeOf(given: string) {
     const { head, seq } = await findPlace(engine, given)
-    return await stateAt(engine, { timeline: head.timeline, seq })
+    return { timeline: head.timeline, seq }
   }
 }
 

@@ -79,6 +79,11 @@ export class Codec {
     }
   }
 
+  /** What an instance of a registered class is stored as; undefined for every other object. */
+  dataOf(value: object): unknown {
+    return this.#byPrototype.get(Object.getPrototypeOf(value))?.encode(value)
+  }
+
   /** The bytes, and what decoding them gives: a value of its own, that nobody else can change. */
   copy(value: unknown): { readonly bytes: Uint8Array; readonly value: unknown } {
     const encoder = this.#takeEncoder()

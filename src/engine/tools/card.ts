@@ -4,19 +4,23 @@
 import type { CheckpointInterval } from '../../core/checkpoint-policy.ts'
 import { type Coordinate, type TimelineId, toHex } from '../../core/coordinate.ts'
 import type { MeasuredCosts } from '../../core/costs.ts'
-import { compensationPlan, inDoubt } from '../../core/effects.ts'
+import { compensationPlan, inDoubt, listEffects } from '../../core/effects.ts'
+import { isReprise } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import { planRecovery } from '../../core/recovery.ts'
+import type { WorkerRow } from '../../core/worker-row.ts'
 import { planFor } from '../checkpoint/retain.ts'
 import { keptInterval } from '../checkpoint/timing.ts'
 import { declarationOf, policyOf, settingsOf } from '../declaration.ts'
 import type { Fold } from '../definition.ts'
 import { cursorHolds } from '../feed/cursor-holds.ts'
 import type { Kernel } from '../kernel.ts'
+import type { ModelEffect } from '../model.ts'
 import { floorOf, lineageOf } from '../recovery/history.ts'
 import { recover } from '../recovery/recover.ts'
 import type { RecoveryReport } from '../recovery/report.ts'
 import { invalidityOf } from '../recovery/validity.ts'
+import type { TimelineState } from '../state.ts'
 import type { OpenTimeline } from '../timeline.ts'
 import { existing } from './fork.ts'
 import { type Report, readReports } from './report-log.ts'
@@ -37,7 +41,13 @@ export interface RecoveryCard {
     readonly drill: string | null
   } | null
   readonly checkpoints: number
-  readonly history: { readonly floor: number; readonly head: number; readonly entriesAfterCheckpoint: number }
+  readonly history: {
+    readonly floor: number
+    readonly head: number
+    readonly entriesAfterCheckpoint: number
+    /** Work since the checkpoint that no entry has, and that a recovery does again; null for a kind whose history has it all. */
+    readonly again: { readonly what: string; readonly ms: number } | null
+  }
   readonly floor: {
     readonly seq: number
     readonly because: string
@@ -59,12 +69,16 @@ export interface RecoveryCard {
     /** 'stored' with it, 'declared' by code of this process, the same for all of its 'kind', or the 'usual' one of its kind. */
     readonly from: 'stored' | 'declared' | 'kind' | 'usual'
   }[]
+  /** Null: the effects cannot be read here. */
   readonly effects: {
+    /** Recorded as done: a recovery does not repeat them. */
     readonly safe: number
     readonly compensatable: number
     readonly irreversible: number
+    /** Recorded steps of a workflow and the like: only the definition knows whether they can be compensated. */
+    readonly byDefinition: number
     readonly inDoubt: number
-  }
+  } | null
   /** Measured just now by a restore aside; null when the definition is not known here. */
   readonly recovery: RecoveryReport | null
   /** Why the application says that the state at the head makes no sense; null: it does, or nobody here can tell. */
@@ -82,6 +96,8 @@ export async function card(
   kernel: Kernel,
   id: TimelineId,
   fold: Fold<unknown> | null,
+  /** Reads the effects of a timeline whose definition is not known here. */
+  ledgerOnly: Fold<unknown>,
   /** Where it is open in this process. */
   open: Pick<OpenTimeline<unknown>, 'checkpointing'> | null = null,
 ): Promise<RecoveryCard> {
@@ -127,11 +143,16 @@ export async function card(
       drill: captured.drill,
     },
     checkpoints: catalog.length,
-    history: { floor: floor.seq, head: head.seq, entriesAfterCheckpoint: head.seq - (captured?.seq ?? floor.seq) },
+    history: {
+      floor: floor.seq,
+      head: head.seq,
+      entriesAfterCheckpoint: head.seq - (captured?.seq ?? floor.seq),
+      again: againOf(kernel, head, captured?.createdAt ?? head.createdAt, owner),
+    },
     floor: retention.floor,
     checkpointing: checkpointingOf(kernel, head, fold, captured === null, open),
     settings: await settingsOf(kernel, head),
-    effects: effectsOf(recovered?.state.ledger ?? null),
+    effects: plan.missing ? null : await effectsOf(kernel, head, recovered?.state ?? null, ledgerOnly),
     recovery: recovered?.report ?? null,
     invalid: fold && recovered ? invalidityOf(kernel, fold, recovered.state.value, id) : null,
     missing: plan.missing,
@@ -165,14 +186,55 @@ function byHand(on: readonly string[] | undefined): string {
   return on === undefined ? 'only by hand' : `only after ${on.join(', ')}, or by hand`
 }
 
-function effectsOf(ledger: Parameters<typeof inDoubt>[0] | null): RecoveryCard['effects'] {
-  if (!ledger) return { safe: 0, compensatable: 0, irreversible: 0, inDoubt: 0 }
-  const { compensate, cannot } = compensationPlan(ledger, 0)
-  const doubtful = inDoubt(ledger).length
+/** Until the last sign of life of its owner, or, without one, until its last commit. */
+function againOf(
+  kernel: Kernel,
+  head: Head,
+  capturedAt: number,
+  owner: WorkerRow | undefined,
+): RecoveryCard['history']['again'] {
+  const model = kernel.models.find(head.timeline)
+  if (model?.redoes === undefined) return null
+  const isUnfinished = model.unfinished?.includes(head.status) ?? true
+  const until = head.isOwnerAlive
+    ? kernel.worker.now()
+    : Math.max(head.updatedAt, head.owner ? (owner?.beatAt ?? 0) : 0)
+  return { what: model.redoes, ms: isUnfinished ? Math.max(0, until - capturedAt) : 0 }
+}
+
+/** Those of the kernel's ledger, and those that the model knows by itself. */
+async function effectsOf(
+  kernel: Kernel,
+  head: Head,
+  recovered: TimelineState<unknown> | null,
+  ledgerOnly: Fold<unknown>,
+): Promise<RecoveryCard['effects']> {
+  const state = recovered ?? (await stateOrNull(kernel, head, ledgerOnly))
+  if (!state) return null
+  const { compensate, cannot } = compensationPlan(state.ledger, 0)
+  const known = new Set(listEffects(state.ledger).map(({ id }) => id))
+  const outside = recovered ? (kernel.models.find(head.timeline)?.outside?.(recovered.value, kernel.hash) ?? []) : []
+  const own = outside.filter(({ id }) => !known.has(id))
+  const byDefinition = own.filter(({ outcome }) => outcome === 'done').length
   return {
-    safe: compensate.length + cannot.length,
+    safe: compensate.length + cannot.length + byDefinition,
     compensatable: compensate.length,
     irreversible: cannot.length,
-    inDoubt: doubtful,
+    byDefinition,
+    inDoubt: inDoubt(state.ledger).length + own.filter((effect) => effect.outcome === null && isBegun(effect)).length,
+  }
+}
+
+/** A call that waits for an approval has not begun. */
+function isBegun({ state }: ModelEffect): boolean {
+  return state !== 'waiting' && state !== 'approved'
+}
+
+async function stateOrNull(kernel: Kernel, head: Head, fold: Fold<unknown>): Promise<TimelineState<unknown> | null> {
+  try {
+    return (await recover(kernel, head, fold)).state
+  } catch (error) {
+    if (isReprise(error)) return null
+    throw error
   }
 }

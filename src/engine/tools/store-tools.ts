@@ -246,7 +246,7 @@ export class StoreTools implements Engine {
 
   async card(timeline: string): Promise<RecoveryCard> {
     const id = timelineId(timeline)
-    return await card(this.#kernel, id, this.#host.models.foldOf(id), await this.#host.opened(id))
+    return await card(this.#kernel, id, this.#host.models.foldOf(id), ledgerOnly, await this.#host.opened(id))
   }
 
   /** What happened: recoveries, fallbacks, drills, failed checkpoints, repairs; the newest that match, oldest first. */

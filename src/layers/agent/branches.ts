@@ -10,6 +10,7 @@ import { type Host, hostOf } from '../../engine/host.ts'
 import { digestAt, type Entry, entriesOf, lineageOf, readHistory } from '../../engine/recovery/history.ts'
 import { recover } from '../../engine/recovery/recover.ts'
 import { existing } from '../../engine/tools/fork.ts'
+import { differences } from '../../lib/differences.ts'
 import type { AgentDefinition } from './definition.ts'
 import type { Message, Usage } from './message.ts'
 import type { AgentSpec } from './spec.ts'
@@ -52,7 +53,9 @@ export async function compareSessions<Data>(
     commonSeq,
     a: view(a, one, shared),
     b: view(b, other, shared),
-    differences: diff('', one.state.data, other.state.data),
+    differences: differences(one.state.data, other.state.data, {
+      dataOf: (value) => engine.kernel.codec.dataOf(value),
+    }).map(({ path, before: ofOne, after: ofOther }) => ({ path: path || '.', a: ofOne, b: ofOther })),
   }
 }
 
@@ -97,20 +100,6 @@ function view<Data>(id: string, { state, effects }: Loaded<Data>, shared: number
     data: state.data,
     effects: changing.map(({ name, outcome }) => ({ tool: name, outcome })),
   }
-}
-
-function diff(path: string, a: unknown, b: unknown): { path: string; a: unknown; b: unknown }[] {
-  if (Object.is(a, b)) return []
-  if (!isRecord(a) || !isRecord(b)) {
-    const isEqual = Array.isArray(a) && Array.isArray(b) && JSON.stringify(a) === JSON.stringify(b)
-    return isEqual ? [] : [{ path: path || '.', a, b }]
-  }
-  const keys = [...new Set([...Object.keys(a), ...Object.keys(b)])].sort()
-  return keys.flatMap((key) => diff(path === '' ? key : `${path}.${key}`, a[key], b[key]))
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype
 }
 
 /**

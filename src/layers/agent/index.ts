@@ -26,7 +26,7 @@ export type {
   Usage,
 } from './message.ts'
 export { type AnthropicModelOptions, anthropicModel } from './models/anthropic.ts'
-export { type HttpModelOptions, ModelHttpError } from './models/http.ts'
+export { type HttpModelOptions, ModelHttpError, type ModelPrice } from './models/http.ts'
 export { openAIModel } from './models/openai.ts'
 export type { RollbackOptions, SessionRollback, TurnOptions, TurnResult } from './options.ts'
 export type { EvaluatedStep } from './replay.ts'

@@ -25,8 +25,12 @@ export interface Message {
 }
 
 export interface Usage {
+  /** All of them, those of the prompt cache too. */
   readonly inputTokens: number
   readonly outputTokens: number
+  /** Input tokens that came from the service's prompt cache, and those written to it; left out: none. */
+  readonly cacheReadTokens?: number
+  readonly cacheWriteTokens?: number
   /** In the currency of your choice. */
   readonly cost: number
 }
@@ -38,6 +42,7 @@ export function addUsage(a: Usage, b: Partial<Usage> | undefined): Usage {
     inputTokens: a.inputTokens + (b?.inputTokens ?? 0),
     outputTokens: a.outputTokens + (b?.outputTokens ?? 0),
     cost: a.cost + (b?.cost ?? 0),
+    ...cachedTokens(a, b, 1),
   }
 }
 
@@ -46,7 +51,15 @@ export function lessUsage(a: Usage, b: Usage): Usage {
     inputTokens: a.inputTokens - b.inputTokens,
     outputTokens: a.outputTokens - b.outputTokens,
     cost: a.cost - b.cost,
+    ...cachedTokens(a, b, -1),
   }
+}
+
+/** Only those that are not 0. */
+function cachedTokens(a: Usage, b: Partial<Usage> | undefined, sign: 1 | -1): Partial<Usage> {
+  const read = (a.cacheReadTokens ?? 0) + sign * (b?.cacheReadTokens ?? 0)
+  const written = (a.cacheWriteTokens ?? 0) + sign * (b?.cacheWriteTokens ?? 0)
+  return { ...(read !== 0 && { cacheReadTokens: read }), ...(written !== 0 && { cacheWriteTokens: written }) }
 }
 
 /** A call that is almost one that stands already: ask a person, go on in a fork, or make it as a new one. */

@@ -93,6 +93,8 @@ function settled({ outcome, by }: EffectSettled): string {
 const usageWords: Readonly<Record<string, string>> = {
   inputTokens: 'tokens in',
   outputTokens: 'tokens out',
+  cacheReadTokens: 'tokens from the prompt cache',
+  cacheWriteTokens: 'tokens to the prompt cache',
 }
 
 /** What it cost, then what it said. */

@@ -166,7 +166,7 @@ function inMemory<State, Shown>(
   const fold = { ...memoryFold, version, checkpoint } as Fold<never>
   return define<Shown>(name, version, partitions ?? 1, (engine, generation, count) => {
     const scope = generationTimeline(name, version, generation, null)
-    engine.declare(helperModel(projectionKind, name, scope, fold))
+    engine.declare(helperModel({ ...projectionKind, redoes: 'events are read again' }, name, scope, fold))
     const shares = shareOut(engine, name, version, generation, count)
     return {
       ...shares.build,

@@ -21,6 +21,7 @@ export const execKind: Model = {
   policy: 'declared',
   unfinished: ['running', 'interrupted', 'failed'],
   attention: ['failed'],
+  redoes: 'work of the program is done again',
   statusNow: ({ status, isOwnerAlive }) => (status === 'running' && !isOwnerAlive ? 'interrupted' : status),
   // How the last run ended is in its history, which is not read for this: whoever starts it again finds out.
   headOf: () => ({ status: 'interrupted' }),

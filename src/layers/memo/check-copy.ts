@@ -5,9 +5,10 @@
 import { constants, lstatSync, readlinkSync } from 'node:fs'
 import { copyFile, mkdir, mkdtemp, rm, symlink } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { basename, dirname, join } from 'node:path'
+import { dirname, join, sep } from 'node:path'
 import { defaultLimits } from '../../core/limits.ts'
 import type { CommandOptions } from './command-options.ts'
+import { byFolder } from './input-files.ts'
 import { anchoredAll } from './patterns.ts'
 import { guiltyOnes } from './search.ts'
 import { matching } from './walk.ts'
@@ -25,15 +26,28 @@ export async function readsInCopy(
     for await (const path of found) paths.push(path)
     return paths
   }
-  const declared = await filesOf(options.inputs, 'inputs')
+  const groups = byFolder(options.inputs)
+  const declared = await filesOf(groups.get('')!, 'inputs')
+  const above: string[] = []
+  for (const [up, patterns] of groups) {
+    if (up === '') continue
+    const found = matching(join(directory, up), anchoredAll(patterns), defaultLimits, {
+      of: 'inputs',
+      passesLinks: true,
+    })
+    for await (const path of found) above.push(up + path)
+  }
+  // As many folders above the copy as patterns go up.
+  const names = directory.split(sep).filter((name) => name !== '')
+  const highest = Math.max(...[...groups.keys()].map((up) => up.length / '../'.length))
   const known = new Set([...declared, ...(await filesOf(options.outputs ?? [], 'outputs'))])
   const others = (await filesOf(['**'], 'inputs')).filter((path) => !known.has(path)).sort()
   const isSameWith = async (paths: readonly string[]) => {
     const folder = await mkdtemp(join(tmpdir(), 'reprise-check-'))
     try {
-      const copy = join(folder, basename(directory))
-      await mkdir(copy)
-      await copyInto(directory, copy, [...declared, ...paths])
+      const copy = join(folder, ...names.slice(-highest - 1))
+      await mkdir(copy, { recursive: true })
+      await copyInto(directory, copy, [...declared, ...above, ...paths])
       return await isSame(copy)
     } finally {
       await rm(folder, { recursive: true, force: true })

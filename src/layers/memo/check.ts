@@ -3,15 +3,18 @@
 // differ, and variables that make them differ, are named.
 
 import { spawnSync } from 'node:child_process'
+import { realpathSync } from 'node:fs'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
-import { homedir, tmpdir } from 'node:os'
+import { tmpdir } from 'node:os'
 import { join, relative, resolve, sep } from 'node:path'
 import { defaultLimits } from '../../core/limits.ts'
-import { isMatchedBy, parsePatterns } from '../../engine/tree/patterns.ts'
+import { parsePatterns } from '../../engine/tree/patterns.ts'
 import { readsInCopy } from './check-copy.ts'
 import type { CommandOptions } from './command-options.ts'
 import { execute } from './execute.ts'
 import { FileDigests } from './files.ts'
+import { byFolder } from './input-files.ts'
+import { isCovered, type OutsideRead, readsOutside, type Traced } from './outside.ts'
 import { anchoredAll } from './patterns.ts'
 import { guiltyOnes } from './search.ts'
 import { matching } from './walk.ts'
@@ -23,7 +26,10 @@ export interface CommandCheck {
    * in a copy of the directory; null: nobody could tell, for in a copy, or the second time, it gives something else.
    */
   readonly undeclaredInputs: readonly string[] | null
-  /** Files of yours elsewhere that it read. */
+  /**
+   * What it read outside of its directory and does not declare: packages by their folders, single files, programs. Folders of the
+   * operating system and caches of tools are left out. Known with strace alone.
+   */
   readonly outside: readonly string[]
   /** Variables that change what it writes, and are not declared. */
   readonly undeclaredEnv: readonly string[]
@@ -32,6 +38,12 @@ export interface CommandCheck {
   /** Of the first run. Nothing else was looked at if it failed. */
   readonly exitCode: number
   /** What to add to the definition. */
+  readonly declare: {
+    readonly inputs: readonly string[]
+    readonly tools: readonly string[]
+    readonly env: readonly string[]
+  }
+  /** The same in words, and what else to do. */
   readonly advice: readonly string[]
 }
 
@@ -55,7 +67,7 @@ const shownMax = 200
 
 /** Runs the command in its directory, several times. */
 export async function checkHermetic(options: CommandOptions, signal?: AbortSignal): Promise<CommandCheck> {
-  const directory = resolve(options.directory ?? '.')
+  const directory = followed(resolve(options.directory ?? '.'))
   const outputs = options.outputs ?? []
   const run = async (env: NodeJS.ProcessEnv = process.env, where = directory): Promise<Made> => {
     const { exitCode } = await execute(options.cmd, where, { env, ...(signal && { signal }) })
@@ -67,7 +79,14 @@ export async function checkHermetic(options: CommandOptions, signal?: AbortSigna
   }
   const traced = canTrace() ? await readsOf(options, directory, signal) : null
   const first = await run()
-  const nothing = { undeclaredInputs: null, outside: [], undeclaredEnv: [], unstableOutputs: [] }
+  const declareNothing = { inputs: [], tools: [], env: [] }
+  const nothing = {
+    undeclaredInputs: null,
+    outside: [],
+    undeclaredEnv: [],
+    unstableOutputs: [],
+    declare: declareNothing,
+  }
   if (first.exitCode !== 0) {
     return { ...nothing, isHermetic: false, exitCode: first.exitCode, advice: ['make it succeed first'] }
   }
@@ -86,11 +105,12 @@ export async function checkHermetic(options: CommandOptions, signal?: AbortSigna
         outside: [],
       }
   const undeclaredInputs = found.inside
-  const outside = found.outside
+  const outside = found.outside.map(({ path }) => path)
   const lists = [undeclaredInputs ?? [], outside, undeclaredEnv, unstableOutputs]
   const isHermetic = undeclaredInputs !== null && lists.every(({ length }) => length === 0)
-  const advice = adviceFor({ undeclaredInputs, undeclaredEnv, unstableOutputs, outside })
-  return { isHermetic, undeclaredInputs, outside, undeclaredEnv, unstableOutputs, exitCode: 0, advice }
+  const declare = { ...additionsFor(undeclaredInputs ?? [], found.outside), env: undeclaredEnv }
+  const advice = adviceFor({ undeclaredInputs, unstableOutputs, declare })
+  return { isHermetic, undeclaredInputs, outside, undeclaredEnv, unstableOutputs, exitCode: 0, declare, advice }
 }
 
 type Made = { readonly exitCode: number; readonly files: Readonly<Record<string, string>> }
@@ -113,8 +133,8 @@ function canTrace(): boolean {
   return process.platform === 'linux' && spawnSync('strace', ['-V'], { stdio: 'ignore' }).status === 0
 }
 
-/** Absolute paths of files that were opened to be read and not written before. */
-async function readsOf(options: CommandOptions, directory: string, signal?: AbortSignal): Promise<ReadonlySet<string>> {
+/** Files that were executed, or opened to be read and not written before. */
+async function readsOf(options: CommandOptions, directory: string, signal?: AbortSignal): Promise<Traced> {
   const folder = await mkdtemp(join(tmpdir(), 'reprise-check-'))
   try {
     const log = join(folder, 'calls')
@@ -126,7 +146,7 @@ async function readsOf(options: CommandOptions, directory: string, signal?: Abor
       '-qq',
       '-y',
       '-e',
-      'trace=open,openat',
+      'trace=open,openat,execve',
       '-e',
       'signal=none',
       '-s',
@@ -136,8 +156,10 @@ async function readsOf(options: CommandOptions, directory: string, signal?: Abor
       ...line,
     ]
     await execute(trace, directory, { ...(signal && { signal }) })
-    const [read, written] = [new Set<string>(), new Set<string>()]
+    const [read, written, executed] = [new Set<string>(), new Set<string>(), new Set<string>()]
     for (const call of (await readFile(log, 'utf8')).split('\n')) {
+      const program = /execve\("((?:[^"\\]|\\.)*)".*\) = 0$/.exec(call)?.[1]
+      if (program !== undefined) executed.add(followed(resolve(directory, program)))
       const opened = /open(?:at)?\(.*?"(?:[^"\\]|\\.)*", ([A-Z_|]+).*\) = \d+<(.*)>$/.exec(call)
       if (!opened) continue
       const [, flags, path] = opened as unknown as [string, string, string]
@@ -145,55 +167,63 @@ async function readsOf(options: CommandOptions, directory: string, signal?: Abor
       if (/O_WRONLY|O_RDWR|O_CREAT/.test(flags)) written.add(path)
       else if (!written.has(path)) read.add(path)
     }
-    return read
+    for (const path of executed) if (!written.has(path)) read.add(path)
+    return { read, executed }
   } finally {
     await rm(folder, { recursive: true, force: true })
   }
 }
 
-function undeclared(reads: ReadonlySet<string>, directory: string, { inputs, outputs = [] }: CommandOptions) {
-  const rules = parsePatterns(anchoredAll([...inputs, ...outputs]).join('\n'))
-  const [inside, outside] = [new Set<string>(), new Set<string>()]
-  for (const path of reads) {
+function followed(path: string): string {
+  try {
+    return realpathSync(path)
+  } catch {
+    return path
+  }
+}
+
+function undeclared(traced: Traced, directory: string, options: CommandOptions) {
+  const { inputs, outputs = [] } = options
+  const rules = parsePatterns(anchoredAll([...byFolder(inputs).get('')!, ...outputs]).join('\n'))
+  const inside = new Set<string>()
+  for (const path of traced.read) {
     const below = relative(directory, path)
-    if (below === '' || below.startsWith('..')) {
-      if (path.startsWith(homedir() + sep) && !/[/\\](\.cache|\.npm|\.nvm|\.pyenv)[/\\]/.test(path)) outside.add(path)
-      continue
-    }
+    if (below === '' || below.startsWith('..')) continue
     const name = below.split(sep).join('/')
     const packages = name.split('/').indexOf('node_modules')
     if (packages >= 0) {
       if (!inputs.some((pattern) => /lock|node_modules/.test(pattern))) inside.add('node_modules')
     } else if (!name.startsWith('.git/') && !name.startsWith('.reprise/') && !isCovered(rules, name)) inside.add(name)
   }
-  return { inside: [...inside].sort().slice(0, shownMax), outside: [...outside].sort().slice(0, shownMax) }
+  return {
+    inside: [...inside].sort().slice(0, shownMax),
+    outside: readsOutside(traced, directory, options).slice(0, shownMax),
+  }
 }
 
-/** It matches, or a folder that it lies in does. */
-function isCovered(rules: ReturnType<typeof parsePatterns>, path: string): boolean {
-  const names = path.split('/')
-  let isIn = false
-  for (let i = 1; i <= names.length; i++)
-    isIn = isMatchedBy(rules, names.slice(0, i).join('/'), i < names.length) ?? isIn
-  return isIn
-}
-
-function adviceFor(
-  found: Pick<CommandCheck, 'outside' | 'undeclaredEnv' | 'unstableOutputs' | 'undeclaredInputs'>,
-): string[] {
-  const { undeclaredInputs, undeclaredEnv, unstableOutputs, outside } = found
+function adviceFor(found: Pick<CommandCheck, 'unstableOutputs' | 'undeclaredInputs' | 'declare'>): string[] {
+  const { undeclaredInputs, unstableOutputs, declare } = found
   const advice: string[] = []
-  const files = (undeclaredInputs ?? []).filter((path) => path !== 'node_modules')
   if (undeclaredInputs === null && unstableOutputs.length === 0)
     advice.push(
       'make it give the same in a copy of its directory: it reads what it wrote before, or by an absolute path',
     )
-  if (files.length > 0) advice.push(`inputs: [${files.map((path) => `'${path}'`).join(', ')}]`)
-  if (files.length < (undeclaredInputs?.length ?? 0))
-    advice.push("inputs: ['package-lock.json'], for it reads node_modules")
-  if (undeclaredEnv.length > 0) advice.push(`env: [${undeclaredEnv.map((name) => `'${name}'`).join(', ')}]`)
+  for (const [option, names] of Object.entries(declare)) {
+    if (names.length > 0) advice.push(`${option}: [${names.map((name) => `'${name}'`).join(', ')}]`)
+  }
   if (unstableOutputs.length > 0) advice.push('make its outputs the same every time, or leave them out of outputs')
-  if (outside.length > 0)
-    advice.push('copy what it reads elsewhere into its directory, or raise version when that changes')
   return advice
+}
+
+/** Installed packages are named by their lock file. */
+function additionsFor(
+  inside: readonly string[],
+  outside: readonly OutsideRead[],
+): Omit<CommandCheck['declare'], 'env'> {
+  const once = (names: readonly string[]) => [...new Set(names)]
+  const above = outside.flatMap(({ add }) => ('input' in add ? add.input : []))
+  return {
+    inputs: once([...inside.map((path) => (path === 'node_modules' ? 'package-lock.json' : path)), ...above]),
+    tools: once(outside.flatMap(({ add }) => ('tool' in add ? add.tool : []))),
+  }
 }

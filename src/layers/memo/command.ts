@@ -16,14 +16,21 @@ import { type HeldDirectory, inDirectory } from './directory-lock.ts'
 import { damage, type Envelope, type Provenance, type Remembered } from './entry.ts'
 import { execute, type Said } from './execute.ts'
 import type { Explanation } from './explain.ts'
-import type { FileDigests } from './files.ts'
 import type { Frame } from './frame.ts'
-import { isSteady, type Key, keyOf } from './key.ts'
+import { InputFiles } from './input-files.ts'
+import { isSteady, type Key, keyOf, toolPart } from './key.ts'
 import { memoModel } from './model.ts'
 import { isOutput, outputsNow, whyNotKept } from './output-rules.ts'
-import { CapturedOutputs, clearLeftovers, type OutputFile, restoreOutputs } from './outputs.ts'
+import {
+  CapturedOutputs,
+  clearLeftovers,
+  type OutputFile,
+  restoreOutputs,
+  type SetAside,
+  setOutputsAside,
+} from './outputs.ts'
 import { Remembering } from './remembering.ts'
-import { SeenFilesStore } from './seen-files.ts'
+import { toolDigest } from './tools.ts'
 
 export interface CommandDefinition extends Entity<CommandHandle, undefined>, Described {
   readonly kind: 'memo'
@@ -102,7 +109,6 @@ export class CommandHandle {
   readonly #options: CommandOptions
   readonly #directory: string
   readonly #remembering: Remembering
-  readonly #seen: SeenFilesStore
 
   constructor(host: Host, name: string, options: CommandOptions) {
     this.name = name
@@ -112,27 +118,26 @@ export class CommandHandle {
       outcome.kind === 'value' && (outcome.value as CommandValue).exitCode !== 0
     const isFit = (frame: Frame) => isResultOf(options, frame)
     this.#remembering = new Remembering(host, `command ${name}`, name, options, isFailure, isFit)
-    this.#seen = new SeenFilesStore(host.kernel, this.#directory)
   }
 
   /** Its result: put in place, or made now and remembered. A failure is a result as well, with its exit code. */
   async run(options: CommandRunOptions = {}): Promise<CommandResult> {
     this.#remembering.check()
     checkOptions(`command ${this.name}`, options, knownRun)
-    const digests = await this.#seen.load()
+    const digests = await this.#look()
     try {
       return await this.#run(await this.#key(digests), digests, options)
     } finally {
-      await this.#seen.save(digests)
+      await digests.save()
     }
   }
 
   /** Hit or miss, and which part of the key is another than last time. Runs nothing. */
   async explain(): Promise<Explanation> {
     this.#remembering.check()
-    const digests = await this.#seen.load()
+    const digests = await this.#look()
     const key = await this.#key(digests)
-    await this.#seen.save(digests)
+    await digests.save()
     return await this.#remembering.explain(key)
   }
 
@@ -145,7 +150,7 @@ export class CommandHandle {
   /** True: there was one. */
   async forget(): Promise<boolean> {
     this.#remembering.check()
-    return await this.#remembering.forget(await this.#key(await this.#seen.load()))
+    return await this.#remembering.forget(await this.#key(await this.#look()))
   }
 
   /** Waits for what is running. */
@@ -171,7 +176,7 @@ export class CommandHandle {
   }
 
   /** What turns out to be damaged while it is put in place is a miss: nothing of it was put anywhere. */
-  async #run(key: Key, digests: FileDigests, options: CommandRunOptions): Promise<CommandResult> {
+  async #run(key: Key, digests: InputFiles, options: CommandRunOptions): Promise<CommandResult> {
     for (const how of ['found', 'joined', 'anew'] as const) {
       try {
         return await this.#given(await this.#obtain(how, key, digests, options), digests, options)
@@ -188,7 +193,7 @@ export class CommandHandle {
   async #obtain(
     how: 'found' | 'joined' | 'anew',
     key: Key,
-    digests: FileDigests,
+    digests: InputFiles,
     options: CommandRunOptions,
   ): Promise<Obtained> {
     const isFound = how === 'found' && !options.refresh
@@ -213,7 +218,7 @@ export class CommandHandle {
 
   async #given(
     { remembered, from, notKept, why = null }: Obtained,
-    digests: FileDigests,
+    digests: InputFiles,
     options: CommandRunOptions,
   ): Promise<CommandResult> {
     const { outcome, ...provenance } = remembered.envelope
@@ -236,19 +241,23 @@ export class CommandHandle {
   /** True: everything was there already. */
   async #restore(
     files: readonly OutputFile[],
-    from: Pick<Remembered, 'stream' | 'envelope'> | null,
-    digests: FileDigests,
+    from: Pick<Remembered, 'stream' | 'envelope'>,
+    digests: InputFiles,
   ): Promise<boolean> {
     const { outputs = [] } = this.#options
-    const read = () => readStream(this.#kernel, from?.stream ?? null)
+    const read = () => readStream(this.#kernel, from.stream)
     // What was captured here was hashed then, and its chunks are checked now; of what came from elsewhere nobody here knows.
-    const isHashed = from?.envelope.origin !== undefined
+    const isHashed = from.envelope.origin !== undefined
     const artifact = { files, read, isHashed }
-    return (await restoreOutputs(this.#directory, outputs, artifact, digests, this.#kernel.limits)).isInPlace
+    return (await restoreOutputs(this.#directory, outputs, artifact, digests.here, this.#kernel.limits)).isInPlace
   }
 
-  async #key(digests: FileDigests): Promise<Key> {
-    const { cmd, inputs, outputs = [], env = [], version = '' } = this.#options
+  #look(): Promise<InputFiles> {
+    return InputFiles.load(this.#kernel, this.#directory, this.#options.inputs)
+  }
+
+  async #key(digests: InputFiles): Promise<Key> {
+    const { cmd, inputs, outputs = [], env = [], tools = [], version = '' } = this.#options
     const look = await digests.look(inputs)
     return keyOf(this.#kernel, {
       name: this.name,
@@ -257,7 +266,10 @@ export class CommandHandle {
       args: { cmd, outputs, platform: process.platform, arch: process.arch },
       files: look,
       look: look.signature,
-      env: Object.fromEntries(env.map((name) => [name, process.env[name]])),
+      env: Object.fromEntries([
+        ...env.map((name) => [name, process.env[name]] as const),
+        ...tools.map((name) => [`${toolPart}${name}`, toolDigest(name)] as const),
+      ]),
     })
   }
 
@@ -265,7 +277,7 @@ export class CommandHandle {
     id: TimelineId,
     taken: StateTimeline,
     key: Key,
-    digests: FileDigests,
+    digests: InputFiles,
     options: CommandRunOptions,
   ): Promise<{ readonly remembered: Remembered; readonly notKept: string | null }> {
     return inDirectory(this.#remembering.host, this.#directory, options.signal, (held) =>
@@ -278,21 +290,21 @@ export class CommandHandle {
     id: TimelineId,
     taken: StateTimeline,
     key: Key,
-    digests: FileDigests,
+    digests: InputFiles,
     options: CommandRunOptions,
   ): Promise<{ readonly remembered: Remembered; readonly notKept: string | null }> {
     const kernel = this.#kernel
-    const { outputs = [], clean = false, errors, cmd } = this.#options
+    const { outputs = [], clean = false, errors } = this.#options
     const parts = await key.parts()
     clearLeftovers(this.#directory)
-    if (clean) await this.#restore([], null, digests)
+    const aside = clean ? await setOutputsAside(this.#directory, outputs, kernel.limits) : null
     const before = await outputsNow(this.#directory, outputs, kernel.limits)
     const started = kernel.clock.elapsed()
     let noted: Promise<unknown> = Promise.resolve()
     const onStarted = (group: number) => {
       noted = held.note(group).catch((error) => this.#remembering.problem(error))
     }
-    const { exitCode, said, isTooLong } = await execute(cmd, this.#directory, { ...options, onStarted })
+    const { exitCode, said, isTooLong, lacking } = await this.#executeBeside(aside, { ...options, onStarted })
     await noted
     const captured = new CapturedOutputs(this.#directory, exitCode === 0 ? outputs : [], kernel.limits)
     const by = await kernel.worker.register()
@@ -311,7 +323,7 @@ export class CommandHandle {
           : null
         : isTooLong
           ? 'it says more than can be kept (16 MiB)'
-          : await whyNotKept(this.#directory, outputs, kernel.limits, before, parts.files)
+          : await whyNotKept(this.#directory, outputs, kernel.limits, { before, lacking, inputs: parts.files })
     if (notKept !== null) {
       return { remembered: { timeline: id, record: null, envelope: envelope(), stream: null }, notKept }
     }
@@ -331,6 +343,21 @@ export class CommandHandle {
       },
     })
     return { remembered, notKept: problem }
+  }
+
+  /** Outputs that were set aside and were not written again are put back: what made them may not make them a second time. */
+  async #executeBeside(aside: SetAside | null, options: Parameters<typeof execute>[2]) {
+    const { cmd, outputs = [] } = this.#options
+    try {
+      const executed = await execute(cmd, this.#directory, options)
+      if (!aside || executed.exitCode !== 0) return { ...executed, lacking: [] }
+      const now = await outputsNow(this.#directory, outputs, this.#kernel.limits)
+      const lacking = aside.paths.filter((path) => !now.has(path))
+      await aside.putBack(lacking)
+      return { ...executed, lacking }
+    } finally {
+      await aside?.end()
+    }
   }
 }
 

@@ -113,13 +113,21 @@ export function told({ timeline, envelope, usedAt }: Seen): NonNullable<Explanat
   }
 }
 
+const nouns = { env: 'variable', file: 'file', tool: 'tool' } as const
+
+function howWords(how: Change['how']): string {
+  if (how === 'declared') return 'is declared now, and not there'
+  if (how === 'undeclared') return 'is not declared any more, and was not there'
+  return how === 'changed' ? how : `was ${how}`
+}
+
 function inWords(changes: readonly Change[]): string {
   // Only what is damaged or was forgotten has the same parts and no entry.
   if (changes.length === 0) return 'it was remembered, and is damaged or was forgotten'
   const words = changes.slice(0, shownMax).map(({ part, name, how }) => {
     if (part === 'args') return 'other arguments'
     if (part === 'version') return 'another version'
-    return `${part === 'env' ? 'variable' : 'file'} ${name} ${how === 'changed' ? 'changed' : `was ${how}`}`
+    return `${nouns[part]} ${name} ${howWords(how)}`
   })
   const rest = changes.length - words.length
   return words.join(', ') + (rest > 0 ? ` and ${rest} more` : '')

@@ -119,11 +119,15 @@ function byName([a]: readonly [string, unknown], [b]: readonly [string, unknown]
   return a < b ? -1 : a > b ? 1 : 0
 }
 
+/** Tools are variables with this before their names: no variable is called so. */
+export const toolPart = 'tool:'
+
 export interface Change {
-  readonly part: 'version' | 'args' | 'file' | 'env'
-  /** Of the file or the variable. */
+  readonly part: 'version' | 'args' | 'file' | 'env' | 'tool'
+  /** Of the file, the variable or the tool. */
   readonly name: string | null
-  readonly how: 'changed' | 'added' | 'removed'
+  /** 'declared' and 'undeclared': it is not there, then and now, and counts only on one side. */
+  readonly how: 'changed' | 'added' | 'removed' | 'declared' | 'undeclared'
 }
 
 /** What differs between two sets of parts, the most telling first. */
@@ -143,8 +147,11 @@ function namedChanges(
   const names = [...new Set([...Object.keys(before), ...Object.keys(now)])].sort()
   return names.flatMap((name): Change[] => {
     const [was, is] = [before[name] ?? '', now[name] ?? '']
-    if (was === is) return []
-    return [{ part, name, how: was === '' ? 'added' : is === '' ? 'removed' : 'changed' }]
+    const isTool = part === 'env' && name.startsWith(toolPart)
+    const named = isTool ? ({ part: 'tool', name: name.slice(toolPart.length) } as const) : { part, name }
+    if (was !== is) return [{ ...named, how: was === '' ? 'added' : is === '' ? 'removed' : 'changed' }]
+    const [isNow, wasThen] = [Object.hasOwn(now, name), Object.hasOwn(before, name)]
+    return isNow === wasThen ? [] : [{ ...named, how: isNow ? 'declared' : 'undeclared' }]
   })
 }
 

@@ -36,19 +36,32 @@ export function isOutput(given: readonly string[], path: string): boolean {
   return isIn
 }
 
+export interface OutputRules {
+  /** When the command was started. */
+  readonly before: OutputsBefore
+  /** Those that were there before and were not written again. */
+  readonly lacking: readonly string[]
+  /** Digests by path. */
+  readonly inputs: Readonly<Record<string, string>>
+}
+
 /** Null: they may. */
 export async function whyNotKept(
   directory: string,
   patterns: readonly string[],
   limits: FileLimits,
-  before: OutputsBefore,
-  inputs: Readonly<Record<string, string>>,
+  { before, lacking, inputs }: OutputRules,
 ): Promise<string | null> {
   for (const pattern of patterns) {
     if (pattern.startsWith('!')) continue
     if ((await outputsNow(directory, [pattern], limits)).size === 0) return `no file matches the output ${pattern}`
   }
-  for (const [path, signature] of await outputsNow(directory, patterns, limits)) {
+  const now = await outputsNow(directory, patterns, limits)
+  if (lacking.length > 0) {
+    const others = lacking.length === 1 ? '' : ` and ${lacking.length - 1} more`
+    return `${lacking[0]}${others} was there before and was not written again: remove it if nothing makes it any more; an incremental tool needs its notes among the outputs, such as tsconfig.tsbuildinfo`
+  }
+  for (const [path, signature] of now) {
     if (inputs[path] !== undefined && inputs[path] !== '') return `${path} is an input and an output`
     if (before.get(path) === signature) {
       return `${path} was there before and is not of this run: remove it, or have outputs removed first (clean)`

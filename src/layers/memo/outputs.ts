@@ -139,7 +139,7 @@ export async function restoreOutputs(
   if (missing.size === 0 && unwanted.length === 0) return { written: 0, removed: 0, isInPlace: true }
   const root = await openRoot(directory)
   try {
-    const staging = await root.make(`${stagingPrefix}${process.pid}-${randomBytes(8).toString('hex')}`)
+    const staging = await root.make(stagingName())
     try {
       const whole = wholeFolders(patterns).filter((folder) => isOurs(join(directory, ...folder.split('/'))))
       const changed = [...missing, ...unwanted]
@@ -148,7 +148,12 @@ export async function restoreOutputs(
       await stage(staging, artifact, isStaged, limits)
       for (const folder of touched) await swapFolder(root, staging, folder, limits)
       const rest = files.filter(({ path }) => isStaged(path) && !whole.some((folder) => isBelow(path, folder)))
-      await moveFiles(root, staging, rest, limits)
+      await moveFiles(
+        root,
+        staging,
+        rest.map(({ path }) => path),
+        limits,
+      )
       await removeFiles(
         root,
         unwanted.filter((path) => !whole.some((folder) => isBelow(path, folder))),
@@ -160,6 +165,45 @@ export async function restoreOutputs(
   } finally {
     await root.close()
   }
+}
+
+/** Outputs that were set aside while a command runs. */
+export interface SetAside {
+  readonly paths: readonly string[]
+  /** Those of them that the command did not write again are put back. */
+  putBack(paths: readonly string[]): Promise<void>
+  /** What was not put back goes. */
+  end(): Promise<void>
+}
+
+export async function setOutputsAside(
+  directory: string,
+  given: readonly string[],
+  limits: FileLimits,
+): Promise<SetAside> {
+  const paths: string[] = []
+  const options = { of: 'outputs', passesLinks: true } as const
+  for await (const path of matching(directory, anchoredAll(given), limits, options)) paths.push(path)
+  const root = await openRoot(directory)
+  const staging = await root.make(stagingName())
+  const end = async () => {
+    try {
+      await clear(root, staging)
+    } finally {
+      await root.close()
+    }
+  }
+  try {
+    await moveFiles(staging, root, paths, limits)
+  } catch (error) {
+    await end()
+    throw error
+  }
+  return { paths, putBack: (lacking) => moveFiles(root, staging, lacking, limits), end }
+}
+
+function stagingName(): string {
+  return `${stagingPrefix}${process.pid}-${randomBytes(8).toString('hex')}`
 }
 
 /** Folders that are outputs with all that is in them: these alone can change places. */
@@ -249,15 +293,10 @@ async function swapFolder(root: Folder, staging: Folder, folder: string, limits:
   }
 }
 
-async function moveFiles(
-  root: Folder,
-  staging: Folder,
-  files: readonly OutputFile[],
-  limits: FileLimits,
-): Promise<void> {
+async function moveFiles(root: Folder, staging: Folder, paths: readonly string[], limits: FileLimits): Promise<void> {
   const [to, from] = [new Way(root), new Way(staging)]
   try {
-    for (const { path } of files) {
+    for (const path of paths) {
       const names = namesOf(path, limits)
       const name = names.at(-1)!
       const [place, staged] = [await to.to(names.slice(0, -1), true), await from.to(names.slice(0, -1), false)]

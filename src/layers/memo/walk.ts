@@ -164,7 +164,9 @@ function mayHold(patterns: readonly string[], folder: string): boolean {
   return patterns.some((pattern) => {
     if (pattern.startsWith('!')) return false
     const wildcard = pattern.search(/[*?[\\]/)
-    const fixed = wildcard < 0 ? pattern : pattern.slice(0, wildcard)
+    // Without wildcards only the folders on the way to it lead there.
+    if (wildcard < 0) return pattern.startsWith(`/${folder}/`)
+    const fixed = pattern.slice(0, wildcard)
     const start = fixed.slice(1, fixed.lastIndexOf('/') + 1)
     return `${folder}/`.startsWith(start) || start.startsWith(`${folder}/`)
   })

@@ -118,6 +118,7 @@ export const pipelineKind: Model = {
   refuses,
   refuse,
   beginsUnwritten: true,
+  redoes: 'input is read again',
   tells,
   flows: ({ engine, head }) => flowOf(hostOf(engine), head),
   actions,

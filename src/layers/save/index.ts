@@ -1,6 +1,5 @@
 // reprise/save: whole states, the last N kept, each verified, the newest whole one found again.
 
 export type { ByteSource } from '../../engine/checkpoint/chunk-writer.ts'
-export type { Difference } from './differences.ts'
-export type { Comparison, Loaded, SavedInfo, SaveReader } from './reader.ts'
+export type { Comparison, Difference, Loaded, SavedInfo, SaveReader } from './reader.ts'
 export { type PutOptions, type SaveDefinition, type SaveHandle, type SaveOptions, save } from './save.ts'

@@ -13,7 +13,7 @@ import { stateIo } from '../../engine/kernel-io.ts'
 import { openedAs } from '../../engine/model.ts'
 import { readManifest } from '../../engine/recovery/recover.ts'
 import { ChunkInput } from '../../engine/recovery/restore-input.ts'
-import { type Difference, differences } from './differences.ts'
+import { differences, type Difference as ValueDifference } from '../../lib/differences.ts'
 
 /** One line of the list of saves. */
 export interface SavedInfo {
@@ -41,6 +41,11 @@ export interface Loaded<T> extends SavedInfo {
   /** Newer saves that could not be used, and why. */
   readonly skipped: readonly { readonly id: string; readonly why: string }[]
 }
+
+/** A place in which two saved values differ. */
+export type Difference = Pick<ValueDifference, 'path' | 'kind'>
+
+const differencesMax = 100
 
 export interface Comparison {
   readonly chunksSame: number
@@ -162,8 +167,14 @@ export class SaveReader<T> {
       bytesSame: same.bytes,
       bytesOnlyInFirst: onlyA.bytes,
       bytesOnlyInSecond: onlyB.bytes,
-      differences: left.kind === 'value' && right.kind === 'value' ? differences(left.value, right.value) : [],
+      differences: left.kind === 'value' && right.kind === 'value' ? this.#differences(left.value, right.value) : [],
     }
+  }
+
+  #differences(first: T, second: T): Difference[] {
+    const { codec } = this.kernel
+    const found = differences(first, second, { most: differencesMax, dataOf: (value) => codec.dataOf(value) })
+    return found.map(({ path, kind }) => ({ path, kind }))
   }
 
   /** Null: it is valid, or nobody declared what that is. */

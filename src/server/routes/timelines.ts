@@ -11,8 +11,7 @@ import { describeTimeline, shownCheckpoint } from '../../operations/describe.ts'
 import { effectsOf } from '../../operations/effects.ts'
 import { shownHead } from '../../operations/heads.ts'
 import { entriesAfter, historyAfter, shownEntry } from '../../operations/history.ts'
-import { stateAt } from '../../operations/state-at.ts'
-import { differences } from '../../operations/values.ts'
+import { diffStates, stateAt } from '../../operations/state-at.ts'
 import { ownersAlive } from '../../operations/workers.ts'
 import { mayReach } from '../access.ts'
 import { hideRelatives, listPage, reached, scopesFor } from '../reach.ts'
@@ -129,18 +128,19 @@ export const timelineRoutes: readonly Route[] = [
       to: { type: 'integer', minimum: 0, description: 'a sequence; the head if left out' },
       other: { ...shapes.text, description: 'the timeline of `to`, if it is another one' },
     },
-    answer: shapes.answer({ before: shapes.coordinate, after: shapes.coordinate, changes: shapes.list(shapes.any) }),
+    answer: shapes.answer({
+      before: shapes.coordinate,
+      after: shapes.coordinate,
+      changes: shapes.list(shapes.any),
+      isComplete: { type: 'boolean', description: 'false: only the first thousand changes are listed' },
+    }),
     async call(call) {
       const head = await call.head()
       const from = call.query.number('from')!
       const other = call.query.text('other')
       const there = other === undefined ? head : await reached(call.engine, call.principal, other)
-      const [before, after] = await Promise.all([
-        stateAt(call.engine, { timeline: head.timeline, seq: from }),
-        stateAt(call.engine, { timeline: there.timeline, seq: call.query.number('to') ?? there.seq }),
-      ])
-      const changes = differences(before.state, after.state)
-      return { before: before.coordinate, after: after.coordinate, changes }
+      const to = { timeline: there.timeline, seq: call.query.number('to') ?? there.seq }
+      return await diffStates(call.engine, { timeline: head.timeline, seq: from }, to)
     },
   },
   {

@@ -11,6 +11,7 @@ import {
   post,
   readEvents,
   streamError,
+  type TokenCounts,
   usageOf,
 } from './http.ts'
 import { type SessionTimeline, transcript } from './transcript.ts'
@@ -36,6 +37,8 @@ interface Tokens {
   readonly output_tokens?: number
   readonly cache_creation_input_tokens?: number
   readonly cache_read_input_tokens?: number
+  /** `cache_creation_input_tokens` by how long they are kept. */
+  readonly cache_creation?: { readonly ephemeral_1h_input_tokens?: number } | null
 }
 
 interface Event {
@@ -202,11 +205,24 @@ function afterPartial({ isContinued, partial }: ModelCall<unknown>, text: string
 }
 
 function rest(requests: readonly ToolRequest[], note: string, tokens: Tokens, options: AnthropicModelOptions) {
-  const { input_tokens = 0, output_tokens = 0, cache_creation_input_tokens = 0, cache_read_input_tokens = 0 } = tokens
-  const input = input_tokens + cache_creation_input_tokens + cache_read_input_tokens
   return {
     ...(requests.length > 0 && { requests }),
     ...(note !== '' && { note }),
-    usage: usageOf(input, output_tokens, options.price),
+    usage: usageOf(countsOf(tokens), options.price, cachedShares),
+  }
+}
+
+/** As Anthropic charges them: shares of the price of input, the same for all of its models. */
+const cachedShares = { read: 0.1, write: 1.25, writeHour: 2 }
+
+function countsOf(tokens: Tokens): TokenCounts {
+  const written = tokens.cache_creation_input_tokens ?? 0
+  const cacheWriteHour = Math.min(written, tokens.cache_creation?.ephemeral_1h_input_tokens ?? 0)
+  return {
+    input: tokens.input_tokens ?? 0,
+    output: tokens.output_tokens ?? 0,
+    cacheRead: tokens.cache_read_input_tokens ?? 0,
+    cacheWrite: written - cacheWriteHour,
+    cacheWriteHour,
   }
 }

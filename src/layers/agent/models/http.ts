@@ -5,6 +5,17 @@ import { RepriseError } from '../../../core/errors.ts'
 import { namesOf } from '../../../core/options.ts'
 import type { Usage } from '../message.ts'
 
+export interface ModelPrice {
+  readonly input: number
+  readonly output: number
+  /** Input that the service had in its prompt cache. Default: a tenth of `input` for Anthropic; `input` for other services. */
+  readonly cacheRead?: number
+  /** Input that was written to the prompt cache. Default: 1.25 times `input` for Anthropic; `input` for other services. */
+  readonly cacheWrite?: number
+  /** Input that was written to the cache for an hour. Default: twice `input` for Anthropic; `cacheWrite` for other services. */
+  readonly cacheWriteHour?: number
+}
+
 export interface HttpModelOptions {
   readonly model: string
   readonly apiKey?: string
@@ -16,7 +27,7 @@ export interface HttpModelOptions {
   /** Whether the answer is read as it is made; true if left out. */
   readonly stream?: boolean
   /** For a million tokens, in the currency of your choice: then the usage has a cost. */
-  readonly price?: { readonly input: number; readonly output: number }
+  readonly price?: ModelPrice
   /** Another `fetch`. */
   readonly fetch?: typeof fetch
 }
@@ -104,13 +115,35 @@ export function cutOff(): Error {
   return new ModelHttpError(503, 'the stream ended before the answer was complete', undefined)
 }
 
+/** Tokens by what they cost: each token is counted in one place. */
+export interface TokenCounts {
+  /** Input that is in no other count. */
+  readonly input: number
+  readonly output: number
+  readonly cacheRead: number
+  readonly cacheWrite: number
+  readonly cacheWriteHour: number
+}
+
+/** `cached`: prices of cached input as shares of the price of input, where the definition names none. */
 export function usageOf(
-  inputTokens: number,
-  outputTokens: number,
-  price: HttpModelOptions['price'],
+  tokens: TokenCounts,
+  price: ModelPrice | undefined,
+  cached: { readonly read: number; readonly write: number; readonly writeHour: number } | null = null,
 ): Pick<Usage, 'inputTokens' | 'outputTokens'> & Partial<Usage> {
-  if (!price) return { inputTokens, outputTokens }
-  return { inputTokens, outputTokens, cost: (inputTokens * price.input + outputTokens * price.output) / 1e6 }
+  const written = tokens.cacheWrite + tokens.cacheWriteHour
+  const usage = {
+    inputTokens: tokens.input + tokens.cacheRead + written,
+    outputTokens: tokens.output,
+    ...(tokens.cacheRead > 0 && { cacheReadTokens: tokens.cacheRead }),
+    ...(written > 0 && { cacheWriteTokens: written }),
+  }
+  if (!price) return usage
+  const { input, output, cacheRead = input * (cached?.read ?? 1), cacheWrite = input * (cached?.write ?? 1) } = price
+  const cacheWriteHour = price.cacheWriteHour ?? (cached ? input * cached.writeHour : cacheWrite)
+  const prices: TokenCounts = { input, output, cacheRead, cacheWrite, cacheWriteHour }
+  const kinds = Object.keys(prices) as (keyof TokenCounts)[]
+  return { ...usage, cost: kinds.reduce((sum, kind) => sum + tokens[kind] * prices[kind], 0) / 1e6 }
 }
 
 /** What a model wrote as arguments; if that is no JSON, the text: the tool's schema then tells the model. */

@@ -12,6 +12,7 @@ import {
   post,
   readEvents,
   streamError,
+  type TokenCounts,
   usageOf,
 } from './http.ts'
 import { type SessionTimeline, transcript } from './transcript.ts'
@@ -19,6 +20,8 @@ import { type SessionTimeline, transcript } from './transcript.ts'
 interface ChatUsage {
   readonly prompt_tokens?: number
   readonly completion_tokens?: number
+  /** Part of `prompt_tokens`. */
+  readonly prompt_tokens_details?: { readonly cached_tokens?: number } | null
 }
 
 interface ChatCall {
@@ -156,6 +159,11 @@ function rest(calls: readonly ChatCall[], usage: ChatUsage | null, options: Http
   )
   return {
     ...(requests.length > 0 && { requests }),
-    ...(usage && { usage: usageOf(usage.prompt_tokens ?? 0, usage.completion_tokens ?? 0, options.price) }),
+    ...(usage && { usage: usageOf(countsOf(usage), options.price) }),
   }
+}
+
+function countsOf({ prompt_tokens = 0, completion_tokens = 0, prompt_tokens_details }: ChatUsage): TokenCounts {
+  const cacheRead = Math.min(prompt_tokens, prompt_tokens_details?.cached_tokens ?? 0)
+  return { input: prompt_tokens - cacheRead, output: completion_tokens, cacheRead, cacheWrite: 0, cacheWriteHour: 0 }
 }

@@ -5,7 +5,6 @@ import { gzipSync } from 'node:zlib'
 import fc from 'fast-check'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import type { ReadContext, Source } from '../source.ts'
-import { parseCsvRecord } from './csv.ts'
 import { csv, jsonLines, lines } from './lines.ts'
 
 let folder = ''
@@ -89,18 +88,6 @@ it('reads CSV with quotes and line breaks in cells, with the header also when it
   expect((await readAll(csv(path), all.position)).items).toEqual([{ id: '4', text: 'more' }])
   appendFileSync(path, '5\n')
   await expect(readAll(csv(path), all.position)).rejects.toMatchObject({ code: 'MALFORMED' })
-})
-
-it('parses what it would write: any cells survive quoting', () => {
-  const cell = fc.string({ unit: fc.constantFrom('a', '"', ',', ' ', '\n', ';') })
-  fc.assert(
-    fc.property(fc.array(cell, { minLength: 1, maxLength: 5 }), (cells) => {
-      const record = cells.map((text) => `"${text.replaceAll('"', '""')}"`).join(',')
-      expect(parseCsvRecord(record, ',')).toEqual(cells)
-    }),
-  )
-  expect(parseCsvRecord('a,,', ',')).toEqual(['a', '', ''])
-  expect(() => parseCsvRecord('"a', ',')).toThrow()
 })
 
 it('says that a file is missing', async () => {

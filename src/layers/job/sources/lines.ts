@@ -1,14 +1,13 @@
-// Files by line, with byte offsets as positions: text, JSON Lines and CSV, plain or gzipped (a gzipped file is read from
-// its start and skipped up to the offset, since it cannot be entered in the middle). A file that only grows goes on where
-// the last round ended; one that was replaced by another is read from the start, and the keys decide.
+// Files by line, with byte offsets as positions: text, JSON Lines and CSV, plain or gzipped. A file that only grows is read on
+// where the last round ended; one that was replaced by another is read from the start, and the keys decide.
 
-import { createReadStream } from 'node:fs'
-import { type FileHandle, open } from 'node:fs/promises'
-import { createGunzip } from 'node:zlib'
+import { open } from 'node:fs/promises'
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions, namesOf } from '../../../core/options.ts'
+import { csvRow, parseCsvRecord, separatorFault } from '../../../lib/csv.ts'
+import type { TextRecord } from '../../../lib/record-splitter.ts'
+import { firstRecord, TextFile, type TextFileOptions } from '../../../lib/text-file.ts'
 import type { Chunk, PlainSource, Reader } from '../source.ts'
-import { parseCsvRecord } from './csv.ts'
 
 export interface LineOptions {
   /** By its name if left out: .gz. */
@@ -23,6 +22,7 @@ export interface JsonLineOptions extends LineOptions {
 }
 
 export interface CsvOptions extends LineOptions {
+  /** Between the fields. Default: a comma. */
   readonly separator?: string
   /** Names of the columns, if the first line does not have them. */
   readonly columns?: readonly string[]
@@ -38,30 +38,22 @@ interface FilePosition {
   readonly start: string
 }
 
-interface FileRecord {
-  readonly text: string
-  readonly offset: number
-  readonly end: number
-  /** Bytes so far, of a line whose end is not there yet. */
-  readonly grown?: number
-}
-
 const chunkLines = 256
 const startBytes = 64
 
 /** @example job('words', { source: lines('words.txt'), each: (word) => … }) */
 export function lines(path: string, options: LineOptions = {}): PlainSource<string> {
   checkOptions(`lines of ${path}`, options, knownLines)
-  return lineSource(path, options, () => (record) => ({ value: record }))
+  return lineSource(path, options, async () => ({ text }) => ({ value: text }))
 }
 
 /** @example job('papers', { source: jsonLines<Paper>('papers.jsonl.gz'), key: (paper) => paper.doi, each: … }) */
 export function jsonLines<T = unknown>(path: string, options: JsonLineOptions = {}): PlainSource<T> {
   checkOptions(`jsonLines of ${path}`, options, knownJson)
-  return lineSource(path, options, () => (record, offset) => {
-    if (record.trim() === '') return null
+  return lineSource(path, options, async () => ({ text, offset }) => {
+    if (text.trim() === '') return null
     try {
-      return { value: JSON.parse(record) as T }
+      return { value: JSON.parse(text) as T }
     } catch (cause) {
       if (options.malformed === 'skip') return null
       throw new RepriseError('MALFORMED', `${path}: the line at byte ${offset} is not JSON`, { path, offset }, cause)
@@ -72,71 +64,83 @@ export function jsonLines<T = unknown>(path: string, options: JsonLineOptions = 
 /** Rows as objects by column name. @example job('rows', { source: csv('rows.csv'), key: (row) => row.id!, each: … }) */
 export function csv(path: string, options: CsvOptions = {}): PlainSource<Record<string, string>> {
   checkOptions(`csv of ${path}`, options, knownCsv)
-  const separator = options.separator ?? ','
-  const make = () => {
-    let columns = options.columns ?? null
-    return (record: string, offset: number) => {
-      if (record === '') return null
-      const cells = parseCsvRecord(record, separator)
-      if (!columns) {
-        columns = cells
-        return null
-      }
-      if (cells.length !== columns.length) {
-        throw new RepriseError(
-          'MALFORMED',
-          `${path}: the row at byte ${offset} has ${cells.length} cells, not ${columns.length}`,
-          { path, offset },
-        )
-      }
-      return { value: Object.fromEntries(columns.map((name, i) => [name, cells[i]!])) }
+  const { separator = ',', gzip } = options
+  const fault = separatorFault(separator)
+  if (fault) throw new RepriseError('INVALID_ARGUMENT', `csv of ${path}: ${fault}`, { separator })
+  // The header is needed wherever reading starts.
+  const parser = async (): Promise<Parse<Record<string, string>>> => {
+    const header = options.columns ? null : await firstRecord(path, { gzip, separator })
+    const named = (record: TextRecord) => parseAt(record, (text) => parseCsvRecord(text, separator))
+    const columns = options.columns ?? (header ? named(header) : [])
+    return (record) => {
+      if (record.text === '' || record.offset === header?.offset) return null
+      return { value: parseAt(record, (text) => csvRow(text, separator, columns)) }
     }
   }
-  // The header is needed wherever reading starts, and a record may span lines while a quote is open.
-  return lineSource(path, options, make, {
-    hasHeader: options.columns === undefined,
-    isOpen: (text) => quotes(text) % 2 === 1,
-  })
+  return lineSource(path, options, parser, separator)
+
+  function parseAt<R>({ text, offset }: TextRecord, parse: (text: string) => R): R {
+    try {
+      return parse(text)
+    } catch (cause) {
+      const what = `${path}: the row at byte ${offset}: ${(cause as Error).message}`
+      throw new RepriseError('MALFORMED', what, { path, offset }, cause)
+    }
+  }
 }
 
-type Parse<T> = (record: string, offset: number) => { readonly value: T } | null
+type Parse<T> = (record: TextRecord) => { readonly value: T } | null
 
 function lineSource<T>(
   path: string,
   options: LineOptions,
-  parser: () => Parse<T>,
-  form: { readonly hasHeader?: boolean; readonly isOpen?: (text: string) => boolean } = {},
+  parser: () => Promise<Parse<T>>,
+  separator?: string,
 ): PlainSource<T> {
   return {
     kind: 'lines',
     takesInput: false,
     goesOn: !options.again,
     async open(position) {
-      const isGzip = options.gzip ?? path.endsWith('.gz')
-      const file = await openFile(path)
-      const start = await startOf(file)
-      const { size } = await file.stat()
-      await file.close()
-      const held = position as FilePosition | undefined
-      const isSame = held !== undefined && start.startsWith(held.start) && (isGzip || held.offset <= size)
-      const from = isSame ? held.offset : 0
-      const parse = parser()
-      if (form.hasHeader && from > 0)
-        for await (const { text } of records(path, isGzip, 0, form.isOpen)) {
-          parse(text, 0)
-          break
+      try {
+        const [start, held] = [await startOf(path), position as FilePosition | undefined]
+        const from = held !== undefined && start.startsWith(held.start) ? held.offset : 0
+        const given: TextFileOptions = { gzip: options.gzip, ...(separator !== undefined && { separator }) }
+        const parse = await parser()
+        let file = await TextFile.open(path, { ...given, from })
+        const size = file.isGzip ? null : await file.size()
+        if (size !== null && from > size) {
+          await file.close()
+          file = await TextFile.open(path, given)
         }
-      return reader(records(path, isGzip, from, form.isOpen), parse, { start, size: isGzip ? null : size })
+        return reader(file, parse, { start, size })
+      } catch (cause) {
+        if (cause instanceof RepriseError) throw cause
+        throw new RepriseError('NOT_FOUND', `the source ${path} cannot be read`, { path }, cause)
+      }
     },
   }
 }
 
+/** A last line without its line end may be half written: it is given, and read again once it has grown. */
+interface FileRecord extends TextRecord {
+  /** Bytes so far. */
+  readonly grown?: number
+}
+
+async function* records(file: TextFile): AsyncGenerator<FileRecord> {
+  for (let found = await file.read(); found; found = await file.read()) yield* found
+  const rest = file.rest()
+  if (rest) yield { ...rest, end: rest.offset, grown: rest.end - rest.offset }
+}
+
 function reader<T>(
-  iterator: AsyncGenerator<FileRecord>,
+  file: TextFile,
   parse: Parse<T>,
-  file: { readonly start: string; readonly size: number | null },
+  { start, size }: { readonly start: string; readonly size: number | null },
 ): Reader<T> {
-  let fraction: number | null = file.size === null ? null : 0
+  const iterator = records(file)
+  let fraction: number | null = size === null ? null : 0
   return {
     get fraction() {
       return fraction
@@ -148,81 +152,30 @@ function reader<T>(
       while (items.length < chunkLines) {
         const step = await iterator.next()
         if (step.done) break
-        const { text, offset } = step.value
+        const { offset, grown } = step.value
         end = step.value.end
-        const parsed = parse(text, offset)
+        const parsed = parse(step.value)
         if (!parsed) continue
         items.push(parsed.value)
-        keys.push(step.value.grown ? `@${offset}+${step.value.grown}` : `@${offset}`)
+        keys.push(grown ? `@${offset}+${grown}` : `@${offset}`)
       }
       if (end === null) return null
-      if (file.size !== null) fraction = file.size === 0 ? 1 : Math.min(1, end / file.size)
-      return { items, keys, after: { position: { offset: end, start: file.start } satisfies FilePosition } }
+      if (size !== null) fraction = size === 0 ? 1 : Math.min(1, end / size)
+      return { items, keys, after: { position: { offset: end, start } satisfies FilePosition } }
     },
-    close: async () => void (await iterator.return(undefined)),
+    async close() {
+      await iterator.return(undefined)
+      await file.close()
+    },
   }
 }
 
-/** Records with the byte offsets where they begin, and where to read on after them. */
-async function* records(
-  path: string,
-  isGzip: boolean,
-  from: number,
-  isOpen: (text: string) => boolean = () => false,
-): AsyncGenerator<FileRecord> {
-  const raw = createReadStream(path, isGzip ? {} : { start: from })
-  const stream = isGzip ? raw.pipe(createGunzip()) : raw
-  if (isGzip) raw.on('error', (error) => stream.destroy(error))
-  let skip = isGzip ? from : 0
-  let rest: Buffer = Buffer.alloc(0)
-  let offset = from
+async function startOf(path: string): Promise<string> {
+  const file = await open(path)
   try {
-    for await (const piece of stream as AsyncIterable<Buffer>) {
-      let bytes = piece
-      if (skip > 0) {
-        const cut = Math.min(skip, bytes.length)
-        skip -= cut
-        bytes = bytes.subarray(cut)
-        if (bytes.length === 0) continue
-      }
-      rest = rest.length === 0 ? bytes : Buffer.concat([rest, bytes])
-      let begin = 0
-      for (let at = rest.indexOf(10, 0); at !== -1; at = rest.indexOf(10, at + 1)) {
-        const text = decode(rest, begin, at)
-        if (isOpen(text)) continue
-        yield { text, offset: offset + begin, end: offset + at + 1 }
-        begin = at + 1
-      }
-      offset += begin
-      rest = rest.subarray(begin)
-    }
-    // A last line without its newline may be half written: it is given, and read again once it has grown.
-    if (rest.length > 0) yield { text: decode(rest, 0, rest.length), offset, end: offset, grown: rest.length }
+    const { bytesRead, buffer } = await file.read(Buffer.alloc(startBytes), 0, startBytes, 0)
+    return buffer.subarray(0, bytesRead).toString('hex')
   } finally {
-    raw.destroy()
+    await file.close()
   }
-}
-
-function decode(bytes: Buffer, begin: number, end: number): string {
-  const last = end > begin && bytes[end - 1] === 13 ? end - 1 : end
-  return bytes.toString('utf8', begin, last)
-}
-
-function quotes(text: string): number {
-  let count = 0
-  for (let at = text.indexOf('"'); at !== -1; at = text.indexOf('"', at + 1)) count += 1
-  return count
-}
-
-async function openFile(path: string): Promise<FileHandle> {
-  try {
-    return await open(path)
-  } catch (cause) {
-    throw new RepriseError('NOT_FOUND', `the source ${path} cannot be read`, { path }, cause)
-  }
-}
-
-async function startOf(file: FileHandle): Promise<string> {
-  const { bytesRead, buffer } = await file.read(Buffer.alloc(startBytes), 0, startBytes, 0)
-  return buffer.subarray(0, bytesRead).toString('hex')
 }

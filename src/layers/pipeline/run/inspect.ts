@@ -1,12 +1,12 @@
 // A pipeline looked into from outside, running or not: what its newest checkpoint has. Takes no ownership and changes nothing.
 
-import { isDeepStrictEqual } from 'node:util'
 import { RepriseError } from '../../../core/errors.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
 import type { Head } from '../../../core/ports.ts'
 import type { Engine } from '../../../engine/definition.ts'
 import { type Host, hostOf } from '../../../engine/host.ts'
+import { isEqual } from '../../../lib/differences.ts'
 import { lettersOperator } from './flow.ts'
 import { Letters, type PipelineLetter } from './letters.ts'
 import { readHeader, readTables } from './restore.ts'
@@ -68,12 +68,13 @@ export async function comparePipelineState(
   const is = new Map(
     (await cellsOf(rp, timeline, operator, options.after, options.key)).map((cell) => [place(cell), cell]),
   )
+  const dataOf = (value: object) => hostOf(rp).kernel.codec.dataOf(value)
   const changes: PipelineCellChange[] = []
   for (const cell of was) {
-    const after = is.get(place(cell))?.value
+    const after = is.get(place(cell))
     is.delete(place(cell))
     const { value: before, ...where } = cell
-    if (!isDeepStrictEqual(before, after)) changes.push({ ...where, before, after })
+    if (!after || !isEqual(before, after.value, { dataOf })) changes.push({ ...where, before, after: after?.value })
   }
   for (const { value: after, ...where } of is.values()) changes.push({ ...where, before: undefined, after })
   return changes

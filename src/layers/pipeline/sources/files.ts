@@ -1,18 +1,21 @@
 // Files as sources: lines of text, JSON Lines and CSV, also files that grow. A position is how many bytes were read, and
 // always stands between two records. A file that became shorter than its position is an error, never a silent new beginning.
 
-import { type FileHandle, open } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
+import { csvRow, parseCsvRecord, separatorFault } from '../../../lib/csv.ts'
+import type { TextRecord } from '../../../lib/record-splitter.ts'
+import { firstRecord, TextFile, type TextFileOptions } from '../../../lib/text-file.ts'
 import type { Source, SourceBatch, SourceReader } from '../source.ts'
-import { parseCsvRecord, RecordSplitter, type TextRecord } from './records.ts'
 import { positionOf } from './values.ts'
 
 export interface FileOptions {
   /** Wait for the file to grow, which is looked at every second, or this often. Left out: the source ends with the file. */
   readonly follow?: boolean | Duration
+  /** Default: by its name, .gz. A gzipped file cannot be followed. */
+  readonly gzip?: boolean
 }
 
 export interface CsvOptions extends FileOptions {
@@ -24,78 +27,58 @@ export interface CsvOptions extends FileOptions {
 
 /** @example p.from('log', lines('server.log', { follow: '1s' })) */
 export function lines(path: string, options: FileOptions = {}): Source<string> {
-  checkOptions(`lines ${path}`, options, new Set(['follow']))
-  return fileSource(path, options, false)
+  checkOptions(`lines ${path}`, options, new Set(['follow', 'gzip']))
+  return fileSource(path, options)
 }
 
 /** One JSON value per line. A line that is none is a dead letter. @example p.from('orders', jsonLines<Order>('orders.jsonl')) */
 export function jsonLines<T>(path: string, options: FileOptions = {}): Source<T> {
-  checkOptions(`jsonLines ${path}`, options, new Set(['follow']))
-  return { ...fileSource<T>(path, options, false), decode: (line: string) => JSON.parse(line) as T }
+  checkOptions(`jsonLines ${path}`, options, new Set(['follow', 'gzip']))
+  return { ...fileSource<T>(path, options), decode: (line: string) => JSON.parse(line) as T }
 }
 
 /** Each record as an object of text by column. Fields may be quoted, and hold separators and line ends then. */
 export function csv(path: string, options: CsvOptions = {}): Source<Readonly<Record<string, string>>> {
-  checkOptions(`csv ${path}`, options, new Set(['follow', 'columns', 'separator']))
-  const { separator = ',' } = options
-  if (separator.length !== 1 || separator === '"') {
-    throw new RepriseError('INVALID_ARGUMENT', `the separator of ${path} must be one character other than a quote`)
-  }
+  checkOptions(`csv ${path}`, options, new Set(['follow', 'gzip', 'columns', 'separator']))
+  const { separator = ',', gzip } = options
+  const fault = separatorFault(separator)
+  if (fault) throw new RepriseError('INVALID_ARGUMENT', `csv ${path}: ${fault}`, { separator })
   let columns = options.columns ?? null
-  const source = fileSource<Readonly<Record<string, string>>>(path, options, true)
+  const source = fileSource<Readonly<Record<string, string>>>(path, options, separator)
   return {
     async open(from, context) {
-      const hasHeader = options.columns === undefined
-      if (hasHeader) columns = parseCsvRecord(await firstRecord(path), separator)
+      if (options.columns) return await source.open(from, context)
+      const header = await reading(path, () => firstRecord(path, { gzip, separator }))
+      if (!header) throw new RepriseError('INVALID_ARGUMENT', `${path} has no first record that names the columns`)
+      columns = parseCsvRecord(header.text, separator)
       const reader = await source.open(from, context)
-      if (!hasHeader || from?.get('') !== undefined) return reader
-      return skippingFirst(reader)
+      return positionOf(from?.get('')) < header.end ? skippingFirst(reader) : reader
     },
-    decode: (record: string) => {
-      const fields = parseCsvRecord(record, separator)
-      if (fields.length !== columns!.length) {
-        throw new TypeError(`the record has ${fields.length} fields where ${columns!.length} are named`)
-      }
-      return Object.fromEntries(columns!.map((name, i) => [name, fields[i]!]))
-    },
+    decode: (record: string) => csvRow(record, separator, columns!),
   }
 }
 
-function fileSource<T>(path: string, { follow }: FileOptions, isQuoted: boolean): Source<T> {
+function fileSource<T>(path: string, { follow, gzip }: FileOptions, separator?: string): Source<T> {
   const followMs = follow === undefined || follow === false ? null : follow === true ? 1000 : toMs(follow, 'follow')
+  if (followMs !== null && (gzip ?? path.endsWith('.gz'))) {
+    throw new RepriseError('INVALID_ARGUMENT', `${path} is gzipped and cannot be followed: leave out follow`, { path })
+  }
   return {
     async open(from, { signal }) {
       const position = positionOf(from?.get(''))
-      const file = await openFile(path)
-      const reader = new FileReader(path, file, { from: position, followMs, isQuoted, signal })
+      const options: TextFileOptions = { from: position, gzip, ...(separator !== undefined && { separator }) }
+      const file = await reading(path, () => TextFile.open(path, options))
+      const reader = new FileReader(path, file, { from: position, followMs, signal })
       return reader as unknown as SourceReader<T>
     },
   }
 }
 
-async function openFile(path: string): Promise<FileHandle> {
+async function reading<R>(path: string, act: () => Promise<R>): Promise<R> {
   try {
-    return await open(path, 'r')
+    return await act()
   } catch (error) {
     throw new RepriseError('NOT_FOUND', `cannot read ${path}: ${(error as Error).message}`, { path }, error)
-  }
-}
-
-async function firstRecord(path: string): Promise<string> {
-  const file = await openFile(path)
-  try {
-    const splitter = new RecordSplitter(true)
-    const buffer = Buffer.alloc(readBytes)
-    for (let at = 0; ; ) {
-      const { bytesRead } = await file.read(buffer, 0, buffer.length, at)
-      at += bytesRead
-      const [found] = bytesRead === 0 ? splitter.end() : splitter.add(buffer.subarray(0, bytesRead))
-      if (found) return found.text
-      if (bytesRead === 0)
-        throw new RepriseError('INVALID_ARGUMENT', `${path} has no first record that names the columns`)
-    }
-  } finally {
-    await file.close()
   }
 }
 
@@ -113,40 +96,27 @@ function skippingFirst<T>(reader: SourceReader<T>): SourceReader<T> {
   }
 }
 
-const readBytes = 256 * 1024
-
 class FileReader implements SourceReader<string> {
   readonly #path: string
-  readonly #file: FileHandle
-  readonly #splitter: RecordSplitter
+  readonly #file: TextFile
   readonly #followMs: number | null
   readonly #signal: AbortSignal
-  readonly #buffer = Buffer.alloc(readBytes)
-  /** Bytes read from the file. */
-  #at: number
   /** Behind the last record that was given. */
   #position: number
-  #ready: TextRecord[] = []
+  #ready: readonly TextRecord[] = []
   #given = 0
   #isAtEnd = false
 
   constructor(
     path: string,
-    file: FileHandle,
-    options: {
-      readonly from: number
-      readonly followMs: number | null
-      readonly isQuoted: boolean
-      readonly signal: AbortSignal
-    },
+    file: TextFile,
+    options: { readonly from: number; readonly followMs: number | null; readonly signal: AbortSignal },
   ) {
     this.#path = path
     this.#file = file
-    this.#at = options.from
     this.#position = options.from
     this.#followMs = options.followMs
     this.#signal = options.signal
-    this.#splitter = new RecordSplitter(options.isQuoted)
   }
 
   partitions(): readonly string[] {
@@ -165,44 +135,41 @@ class FileReader implements SourceReader<string> {
     const end = Math.min(this.#ready.length, this.#given + max)
     const values: string[] = []
     for (; this.#given < end; this.#given++) {
-      const { text, bytes } = this.#ready[this.#given]!
-      this.#position += bytes
+      const record = this.#ready[this.#given]!
+      this.#position = record.end
       // Empty lines say nothing.
-      if (text !== '') values.push(text)
+      if (record.text !== '') values.push(record.text)
     }
     return { partition: '', values, position: this.#position }
   }
 
   async #readMore(max: number): Promise<SourceBatch<string> | null> {
-    while (!this.#signal.aborted) {
-      const { bytesRead } = await this.#file.read(this.#buffer, 0, readBytes, this.#at)
-      this.#at += bytesRead
+    while (!this.#signal.aborted && !this.#isAtEnd) {
       // Those that are there were given.
-      this.#ready = bytesRead > 0 ? this.#splitter.add(this.#buffer.subarray(0, bytesRead)) : await this.#atEnd()
+      this.#ready = (await this.#file.read()) ?? (await this.#atEnd())
       this.#given = 0
       if (this.#ready.length > 0) return this.#give(max)
-      if (this.#isAtEnd) return null
     }
     return null
   }
 
   /** What has no line end yet may still grow; without following, it is the last record. */
   async #atEnd(): Promise<TextRecord[]> {
-    if (this.#isAtEnd) return []
-    await this.#checkSize()
+    if (!this.#file.isGzip) await this.#checkSize()
     if (this.#followMs !== null) {
       // Aborted, it ends at once: whoever reads looks at the signal next.
       await sleep(this.#followMs, undefined, { signal: this.#signal }).catch(() => undefined)
       return []
     }
     this.#isAtEnd = true
-    return this.#splitter.end()
+    const rest = this.#file.rest()
+    return rest ? [rest] : []
   }
 
   async #checkSize(): Promise<void> {
-    const { size } = await this.#file.stat()
-    if (size >= this.#at) return
-    const what = `${this.#path} has ${size} bytes, fewer than the ${this.#at} that were read: it was cut short or replaced`
-    throw new RepriseError('POSITION_GONE', what, { path: this.#path, size, position: this.#at })
+    const [size, position] = [await this.#file.size(), this.#file.at]
+    if (size >= position) return
+    const what = `${this.#path} has ${size} bytes, fewer than the ${position} that were read: it was cut short or replaced`
+    throw new RepriseError('POSITION_GONE', what, { path: this.#path, size, position })
   }
 }

@@ -7,6 +7,7 @@ import type { Limits } from '../core/limits.ts'
 import type { Clock, Hash, Random, Store } from '../core/ports.ts'
 import type { Committer } from './commit/committer.ts'
 import type { Events } from './events.ts'
+import type { FailureNotes } from './failure-notes.ts'
 import type { Models } from './models.ts'
 import type { Planted } from './planted.ts'
 import type { RedundantStore } from './redundancy/store.ts'
@@ -28,6 +29,8 @@ export interface Kernel {
   readonly events: Events
   readonly committer: Committer
   readonly worker: Worker
+  /** Why work does not advance, noted with its timeline. */
+  readonly failures: FailureNotes
   /** What this process knows of the timelines. */
   readonly models: Models
   /** Null: chunks have no parity, and lines of the catalog no second copy. */

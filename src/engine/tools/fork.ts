@@ -20,6 +20,7 @@ import { refusalError } from '../commit/refusal-error.ts'
 import type { CommitExtras } from '../commit/writer.ts'
 import { canRead, type Fold, type OpenOptions } from '../definition.ts'
 import type { NewEntry } from '../entry.ts'
+import { withoutFailure } from '../failure-notes.ts'
 import { heldAttribute } from '../group/held.ts'
 import { type Kernel, newId, newOperation } from '../kernel.ts'
 import { giveBack, guardOf, headUnder, takeTimeline } from '../ownership.ts'
@@ -169,7 +170,7 @@ export function baseAt(lineage: readonly Head[], point: Point): Base {
 
 /** The attributes of a fork: those of its parent, and its own mark. A fork of a member of a group is no member of it. */
 export function forkAttributes(head: Head, mark: ForkMark | null | undefined): NonNullable<CommitExtras['attributes']> {
-  return { ...head.attributes, [heldAttribute]: null, ...markAttribute(mark) }
+  return { ...head.attributes, [heldAttribute]: null, ...withoutFailure, ...markAttribute(mark) }
 }
 
 /** The entries that a fork begins with, folded into `target` first: what the fold refuses is not written. */

@@ -389,6 +389,7 @@ export class Checkpoints {
     this.#lastFailure = null
     this.#failingSince = null
     kernel.worker.progressed(1)
+    kernel.failures.succeeded(taken.id)
     this.#pausedUntil = Number.NEGATIVE_INFINITY
     timing.published(mark, { ms, bytes: written.totalBytes, stallMs: written.longestStallMs })
     kernel.events.emit('checkpoint-published', {
@@ -431,6 +432,7 @@ export class Checkpoints {
     const actions = tell(why)
     const failuresInARow = this.failures
     this.#pausedUntil = this.#now + Math.min(60_000, 100 * 2 ** failuresInARow)
+    void kernel.failures.failed(taken.id, error)
     kernel.events.emit('checkpoint-failed', { timeline: taken.id, error, failuresInARow })
     if (isReprise(error, 'RIDER_FAILED')) this.#sqlFailures += 1
     const isFinal = isReprise(error, 'RIDER_FAILED')

@@ -35,6 +35,9 @@ const pendingDue = 10_000
 /** With a policy that counts records: results are shown when no record came for so long. */
 const quietMs = 1000
 
+/** A run that makes no checkpoint counts as well once records have flowed for so long. */
+const steadyMs = 10_000
+
 type Ending = 'suspended' | 'cancelled'
 
 export class PipelineRun {
@@ -213,6 +216,7 @@ export class PipelineRun {
       const { signal: own } = this.#abort
       this.#taken = await StateTimeline.take(kernel, id, { takeover, signal: own, ...(wait !== undefined && { wait }) })
       const report = await this.#runTaken(this.#taken).catch(async (error) => {
+        if (!this.#isCancelled(error)) await kernel.failures.failed(this.timeline, error)
         // What others see of it is true: it does not run any more.
         await this.#taken!.release({ status: this.#isCancelled(error) ? 'cancelled' : 'failed' })
         throw error
@@ -319,10 +323,12 @@ export class PipelineRun {
           ...(cursor !== null && { cursors: { [taken.id]: cursor } }),
         })
         this.#isReady()
+        const stopWaiting = kernel.clock.after(steadyMs, () => kernel.failures.succeeded(this.timeline))
         if (this.#stopping) flow.halt()
         neighboursOf(this.#engine).flows += 1
         return await this.#flowToEnd(flow, checkpoints, timing).finally(() => {
           neighboursOf(this.#engine).flows -= 1
+          stopWaiting()
         })
       } finally {
         flow.close()

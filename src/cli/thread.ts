@@ -13,12 +13,12 @@ import type { ThreadOf, ThreadSays } from './threads.ts'
 
 const tellEveryMs = 500
 
-async function main({ file, name, number, store }: ThreadOf): Promise<void> {
+async function main({ file, name, number, store, options }: ThreadOf): Promise<void> {
   const say = (message: ThreadSays) => parentPort!.postMessage(message)
   const engine = await openEngine({ ...store, worker: `thread ${number}` })
   engine.events.on('problem', ({ where, error }) => say({ problem: problemWords(where, error) }))
   const definition = pick(await loadModule(file), name, file) as unknown as PipelineDefinition
-  const tasks = definition[shares](hostOf(engine))
+  const tasks = definition[shares](hostOf(engine), options)
   const telling = setInterval(() => say({ status: tasks.status }), tellEveryMs)
   // Asked to stop, or all is done: each task that runs here leaves with a savepoint.
   await Promise.race([tasks.ended, new Promise<void>((resolve) => parentPort!.once('message', () => resolve()))])

@@ -4,6 +4,7 @@
 
 import { Worker } from 'node:worker_threads'
 import { RepriseError } from '../core/errors.ts'
+import type { PipelineWorkOptions } from '../layers/pipeline/index.ts'
 import type { TasksStatus } from '../layers/pipeline/run/tasks.ts'
 import type { StoreOptions } from './store.ts'
 
@@ -12,6 +13,7 @@ export interface ThreadOf {
   readonly name: string
   readonly number: number
   readonly store: StoreOptions
+  readonly options: PipelineWorkOptions
 }
 
 export type ThreadSays = { readonly status: TasksStatus } | { readonly problem: string }

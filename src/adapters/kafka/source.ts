@@ -241,7 +241,7 @@ class KafkaReader implements SourceReader<KafkaRecord> {
       await this.#port.offset(topic, partition, 'oldest'),
       await this.#port.offset(topic, partition, 'newest'),
     ]
-    const what = `partition ${partition} of ${topic} has the offsets ${oldest} to ${newest}, not ${next}: the broker let it go, or the topic was made anew; run it with { gone: 'oldest' } or { gone: 'newest' }, or from a savepoint with { from }`
+    const what = `partition ${partition} of ${topic} has the offsets ${oldest} to ${newest}, not ${next}: the broker let it go, or the topic was made anew; give its source { gone: 'oldest' } or { gone: 'newest' }, or run it from a savepoint with { from }`
     throw new RepriseError('POSITION_GONE', what, { topic, partition, position: next, oldest, newest })
   }
 }

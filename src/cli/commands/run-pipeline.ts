@@ -13,6 +13,7 @@ import { exit, UsageError } from '../exit.ts'
 import { bytes, count, ms } from '../format.ts'
 import { onInterrupt } from '../interrupt.ts'
 import { type Output, toJson } from '../output.ts'
+import { pipelineFlags, workFlags } from '../run-flags.ts'
 import type { Runnable } from '../runnable.ts'
 import { urlOf } from '../store.ts'
 import { Threads } from '../threads.ts'
@@ -29,7 +30,7 @@ export async function runPipeline(
   output: Output,
 ): Promise<{ readonly report: PipelineReport; readonly code: number }> {
   const id = text(options, 'id')
-  const given = { ...(id !== undefined && { id }), attributes }
+  const given = { ...pipelineFlags(options), ...(id !== undefined && { id }), attributes }
   const run = (await definition[runs](hostOf(engine), {}, given)) as PipelineRun
   const interruption = onInterrupt(output, 'stopping with a savepoint')
   const stopShowing = show(run, text(options, 'report') ?? 'auto')
@@ -80,7 +81,9 @@ export async function runThreads(
     throw new UsageError('threads share nothing but a store: memory: is of one alone')
   const { name } = definition
   checkShareable(name, (definition as unknown as PipelineDefinition)[draws]())
-  const running = new Threads(threads, { file, name, store }, (words) => output.note(words))
+  const running = new Threads(threads, { file, name, store, options: workFlags(options) }, (words) =>
+    output.note(words),
+  )
   const interruption = onInterrupt(output, 'stopping with savepoints')
   const stopShowing = showing(text(options, 'report') ?? 'auto', () => {
     const { status } = running

@@ -9,7 +9,7 @@ import {
   CheckpointCoordinator,
   type CheckpointKind,
 } from '../../../core/pipeline/coordinator.ts'
-import type { ManifestRecord, Sql } from '../../../core/ports.ts'
+import type { Attribute, ManifestRecord, Sql } from '../../../core/ports.ts'
 import { ChunkHold } from '../../../engine/checkpoint/chunk-hold.ts'
 import type { StateTimeline } from '../../../engine/checkpoint/state-timeline.ts'
 import type { CheckpointTiming, TimingMark } from '../../../engine/checkpoint/timing.ts'
@@ -83,6 +83,8 @@ export interface CheckpointsOf {
   readonly neighbours: Neighbours
   /** A savepoint that is no longer kept once there is a newer checkpoint. */
   readonly leftBy: ManifestId | null
+  /** Attributes that become true with a checkpoint. */
+  readonly noted: Readonly<Record<string, Attribute | null>> | undefined
 }
 
 export class Checkpoints {
@@ -360,7 +362,7 @@ export class Checkpoints {
       pin: kind === 'savepoint',
       along: {
         status: state.stage,
-        attributes: { records: state.records, dead: state.letters },
+        attributes: { ...this.#of.noted, records: state.records, dead: state.letters },
         ...(state.cursor !== null && { cursors: { [taken.id]: state.cursor } }),
         ...(appliers.length > 0 && { userSql: (sql: Sql) => neighbours.whileWriting(() => applyAll(sql)) }),
       },

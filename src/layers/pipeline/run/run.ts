@@ -308,6 +308,7 @@ export class PipelineRun {
         trace: traced.run,
         neighbours: neighboursOf(this.#engine),
         timeoutMs: this.#options.timeoutMs,
+        noted: this.#options.noted,
       }
       const checkpoints = new Checkpoints(of)
       this.#flow = flow

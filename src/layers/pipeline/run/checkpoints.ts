@@ -186,7 +186,9 @@ export class Checkpoints {
   /** The last one took too long: the run ends without it. */
   giveUp(): void {
     const { taken, timeoutMs } = this.#of
-    this.end((this.#current ?? new CallOff(taken.id, this.#state.checkpoint + 1)).tooLate(timeoutMs))
+    this.end(
+      (this.#current ?? new CallOff(this.#of.kernel.worker, taken.id, this.#state.checkpoint + 1)).tooLate(timeoutMs),
+    )
   }
 
   get #now(): number {
@@ -252,7 +254,7 @@ export class Checkpoints {
     const startedMs = this.#now
     const mark = timing.mark()
     const base = this.#base
-    this.#current = new CallOff(taken.id, id)
+    this.#current = new CallOff(this.#of.kernel.worker, taken.id, id)
     // From here to the end of `cut` nothing waits: this is the barrier.
     const cut = flow.cut({ checkpoint: id, epoch: taken.head.epoch }, (table) => isDueInFull(base, table))
     let snapshot: Snapshot | null = null

@@ -12,6 +12,8 @@ import { exit, exitCodeOf, UsageError } from './exit.ts'
 import { Output, type Terminal } from './output.ts'
 import { tellTrouble } from './trouble.ts'
 
+const lingerMs = 3000
+
 export async function main(argv: readonly string[]): Promise<void> {
   // `reprise log … | head` closes the pipe early: that is no error, and the exit code stays that of the command. One that
   // would go on for ever ends (tail); one that does something does it.
@@ -23,6 +25,14 @@ export async function main(argv: readonly string[]): Promise<void> {
   const code = await runCli(argv)
   // Not process.exit: what is still being written to a pipe must get there.
   process.exitCode = code
+  endSoon()
+}
+
+/** The command has ended: whatever still holds the process (a connection that does not close) has a moment, once all is printed. */
+function endSoon(): void {
+  setInterval(() => {
+    if (process.stdout.writableLength === 0 && process.stderr.writableLength === 0) process.exit()
+  }, lingerMs).unref()
 }
 
 /** `terminal`: for tests. */

@@ -93,6 +93,7 @@ class KafkaReader implements SourceReader<KafkaRecord> {
   #lookedAt = 0
   #running: Promise<void> = Promise.resolve()
   #isClosed = false
+  readonly #unwatch: () => void
   /** Positions of the newest published checkpoint that the group was not told yet. */
   #untold: Positions | null = null
   #telling: Promise<void> | null = null
@@ -110,6 +111,13 @@ class KafkaReader implements SourceReader<KafkaRecord> {
     this.#from = from
     this.#given = context.partitions
     this.#signal = context.signal
+    const { worker, clock } = hostOf(context.engine).kernel
+    this.#unwatch = worker.watch(() => {
+      const { silentSince } = this.#port
+      if (!silentSince) return []
+      const what = `the broker of the topic ${options.topic}`
+      return [{ timeline: context.pipeline, what, since: clock.elapsed() - (Date.now() - silentSince) }]
+    })
     this.#onProblem = (error) =>
       void hostOf(context.engine).kernel.events.emit('problem', { where: `${context.pipeline} ${context.name}`, error })
   }
@@ -156,6 +164,7 @@ class KafkaReader implements SourceReader<KafkaRecord> {
   async close(): Promise<void> {
     if (this.#isClosed) return
     this.#isClosed = true
+    this.#unwatch()
     this.#signal.removeEventListener('abort', this.#onAbort)
     this.#ready.close()
     this.#wake()

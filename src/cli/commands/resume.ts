@@ -15,7 +15,7 @@ import { declareAll } from '../../operations/models.ts'
 import { type Command, type Options, text } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findMember } from '../find.ts'
-import { onInterrupt } from '../interrupt.ts'
+import { inHand, onInterrupt } from '../interrupt.ts'
 import { loadModule } from '../module.ts'
 import { type Output, toJson } from '../output.ts'
 import { ProgressLine } from '../progress-line.ts'
@@ -61,7 +61,7 @@ const resume: Command = async ({ engine, args, options, output }) => {
     )
     return exit.ok
   }
-  const interruption = onInterrupt(output, null)
+  const interruption = onInterrupt(output, null, { waitsFor: () => inHand(engine) })
   const told = new Resuming(output, heads.length)
   try {
     const working = [...groups.values()].map(async (group) => {

@@ -11,7 +11,7 @@ import type { MigrateReport, MigrateRun } from '../../layers/migrate/index.ts'
 import { type Command, flag, type Options, text } from '../command.ts'
 import { exit, parseJson, UsageError } from '../exit.ts'
 import { count, ms } from '../format.ts'
-import { grace, onInterrupt } from '../interrupt.ts'
+import { grace, inHand, onInterrupt } from '../interrupt.ts'
 import { loadModule } from '../module.ts'
 import { type Output, toJson } from '../output.ts'
 import { refusePipelineFlags, workFlags } from '../run-flags.ts'
@@ -79,7 +79,7 @@ async function runOther(
   output: Output,
 ): Promise<number> {
   const id = text(options, 'id')
-  const interruption = onInterrupt(output, 'finishing the step in flight')
+  const interruption = onInterrupt(output, 'finishing the step in flight', { waitsFor: () => inHand(engine) })
   const handle = (await definition[runs](hostOf(engine), input, {
     ...(id !== undefined && { id }),
     attributes: startedBy(file, definition),
@@ -180,7 +180,7 @@ async function runMigrations(
   output: Output,
 ): Promise<number> {
   const { name } = definition
-  const interruption = onInterrupt(output, 'finishing the step in flight')
+  const interruption = onInterrupt(output, 'finishing the step in flight', { waitsFor: () => inHand(engine) })
   try {
     const attributes = startedBy(file, definition)
     const wait = text(options, 'wait')

@@ -9,7 +9,7 @@ import { keepHouse } from '../../engine/tools/housekeeping.ts'
 import type { PipelineWorkOptions } from '../../layers/pipeline/index.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
-import { grace, onInterrupt } from '../interrupt.ts'
+import { grace, inHand, onInterrupt } from '../interrupt.ts'
 import { loadModule } from '../module.ts'
 import type { Output } from '../output.ts'
 import { workFlags } from '../run-flags.ts'
@@ -37,7 +37,7 @@ export async function workOn(
   output: Output,
   { file = null, options }: WorkOn,
 ): Promise<number> {
-  const interruption = onInterrupt(output, 'finishing what is in flight')
+  const interruption = onInterrupt(output, 'finishing what is in flight', { waitsFor: () => inHand(engine) })
   const off = engine.events.on('problem', ({ where, error }) => {
     output.note(problemWords(where, error))
   })

@@ -2,20 +2,26 @@
 
 import type { CommandSpec } from './command.ts'
 import { operating } from './commands-operating.ts'
-import { drillOptions, forkOptions, limit, moduleOption, rollbackOptions, runOptions, yes } from './option-specs.ts'
+import {
+  drillOptions,
+  forkOptions,
+  initOptions,
+  limit,
+  listOptions,
+  moduleOption,
+  resumeOptions,
+  rollbackOptions,
+  runOptions,
+  workOptions,
+  yes,
+} from './option-specs.ts'
 
 export const commands: readonly CommandSpec[] = [
   {
     name: 'init',
     usage: 'init [FOLDER]',
     summary: 'write a first job (or another template) that runs as it is',
-    options: {
-      template: { type: 'string', value: 'NAME', help: 'job, pages, migrate, workflow or timeline' },
-      name: { type: 'string', value: 'NAME', help: 'name of the job' },
-      language: { type: 'string', value: 'ts|js', help: 'TypeScript or JavaScript' },
-      force: { type: 'boolean', help: 'overwrite existing files' },
-      yes,
-    },
+    options: initOptions,
     arguments: [0, 1],
     store: 'none',
     load: () => import('./commands/init.ts'),
@@ -46,6 +52,7 @@ export const commands: readonly CommandSpec[] = [
     name: 'work',
     usage: 'work FILE [NAME…]',
     summary: "serve a module's workflows, schedules, queues and jobs until interrupted",
+    options: workOptions,
     arguments: [1, 1000],
     store: 'create',
     load: () => import('./commands/work.ts'),
@@ -54,10 +61,7 @@ export const commands: readonly CommandSpec[] = [
     name: 'resume',
     usage: 'resume [NAME]',
     summary: 'resume what `reprise run` started and did not finish',
-    options: {
-      report: { type: 'string', value: 'KIND', help: 'auto, bar, lines, json or none' },
-      module: moduleOption,
-    },
+    options: resumeOptions,
     arguments: [0, 1],
     store: 'existing',
     load: () => import('./commands/resume.ts'),
@@ -66,13 +70,7 @@ export const commands: readonly CommandSpec[] = [
     name: 'ls',
     usage: 'ls [ID]',
     summary: 'list timelines: all, or an id and what lies below it',
-    options: {
-      status: { type: 'string', value: 'STATUS', help: 'only timelines with this status' },
-      queue: { type: 'string', value: 'QUEUE', help: 'only timelines in this queue' },
-      attribute: { type: 'string', value: 'KEY=VALUE', multiple: true, help: 'only timelines with this attribute' },
-      after: { type: 'string', value: 'ID', help: 'only ids after this one' },
-      limit,
-    },
+    options: listOptions,
     arguments: [0, 1],
     store: 'reading',
     load: () => import('./commands/ls.ts'),

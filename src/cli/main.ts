@@ -12,6 +12,8 @@ import { exit, exitCodeOf, UsageError } from './exit.ts'
 import { Output, type Terminal } from './output.ts'
 import { tellTrouble } from './trouble.ts'
 
+const lingerMs = 3000
+
 export async function main(argv: readonly string[]): Promise<void> {
   // `reprise log … | head` closes the pipe early: that is no error, and the exit code stays that of the command. One that
   // would go on for ever ends (tail); one that does something does it.
@@ -23,6 +25,14 @@ export async function main(argv: readonly string[]): Promise<void> {
   const code = await runCli(argv)
   // Not process.exit: what is still being written to a pipe must get there.
   process.exitCode = code
+  endSoon()
+}
+
+/** The command has ended: whatever still holds the process (a connection that does not close) has a moment, once all is printed. */
+function endSoon(): void {
+  setInterval(() => {
+    if (process.stdout.writableLength === 0 && process.stderr.writableLength === 0) process.exit()
+  }, lingerMs).unref()
 }
 
 /** `terminal`: for tests. */
@@ -35,7 +45,8 @@ export async function runCli(argv: readonly string[], terminal?: Terminal): Prom
   try {
     return await whileAwaited(dispatch(argv, output, isVerbose))
   } catch (error) {
-    tellTrouble(error, output, isVerbose)
+    const spec = commands.find((each) => each.name === splitGlobal(argv).words[0])
+    tellTrouble(error, output, isVerbose, spec?.options)
     return exitCodeOf(error)
   }
 }
@@ -50,13 +61,14 @@ function withStdoutReserved(): Terminal {
 }
 
 async function dispatch(argv: readonly string[], output: Output, isVerbose: boolean): Promise<number> {
-  const [first, ...rest] = argv
+  const { words, globals } = splitGlobal(argv)
+  const [first, ...rest] = words
   if (first === '--version' || first === '-v' || first === 'version') return await version(output)
   if (first === undefined) return (await import('./help.ts')).welcome(output)
   if (first === 'help' || first === '--help' || first === '-h') return (await import('./help.ts')).help(output, rest[0])
   const spec = commands.find((each) => each.name === first)
   if (!spec) throw new UsageError(`there is no command ${first}`, suggestion(first))
-  const { values, positionals } = parse(spec, rest)
+  const { values, positionals } = parse(spec, [...globals, ...rest])
   if (values.help) return (await import('./help.ts')).help(output, spec.name)
   const [least, most] = spec.arguments
   if (positionals.length < least || positionals.length > most) {
@@ -151,6 +163,25 @@ function parse(spec: CommandSpec, argv: readonly string[]): { values: Options; p
   } catch (error) {
     throw new UsageError((error as Error).message.split(/\. |\n/)[0]!, `reprise help ${spec.name} lists its options`)
   }
+}
+
+/**
+ * Options that every command has may stand before the command. Its words begin with the command.
+ * @example splitGlobal(['--url', 'memory:', 'ls']) // { globals: ['--url', 'memory:'], words: ['ls'] }
+ */
+function splitGlobal(argv: readonly string[]): {
+  readonly globals: readonly string[]
+  readonly words: readonly string[]
+} {
+  let at = 0
+  while (at < argv.length) {
+    const [name, value] = argv[at]!.split(/=(.*)/s)
+    const option = name!.startsWith('--') ? commonOptions[name!.slice(2) as keyof typeof commonOptions] : undefined
+    // `reprise --help` and `reprise --version` are commands.
+    if (!option || name === '--help' || name === '--version') break
+    at += option.type === 'string' && value === undefined ? 2 : 1
+  }
+  return { globals: argv.slice(0, at), words: argv.slice(at) }
 }
 
 /** What follows `--` belongs to somebody else: the command that is to be run. */

@@ -1,7 +1,21 @@
 // Options that several commands have.
 
 export const limit = { type: 'string', value: 'N', help: 'show at most this many' } as const
+export const listOptions = {
+  status: { type: 'string', value: 'STATUS', help: 'only timelines with this status' },
+  queue: { type: 'string', value: 'QUEUE', help: 'only timelines in this queue' },
+  attribute: { type: 'string', value: 'KEY=VALUE', multiple: true, help: 'only timelines with this attribute' },
+  after: { type: 'string', value: 'ID', help: 'only ids after this one' },
+  limit,
+} as const
 export const yes = { type: 'boolean', short: 'y', help: 'do it without asking' } as const
+export const initOptions = {
+  template: { type: 'string', value: 'NAME', help: 'job, pages, migrate, workflow or timeline' },
+  name: { type: 'string', value: 'NAME', help: 'name of the job' },
+  language: { type: 'string', value: 'ts|js', help: 'TypeScript or JavaScript' },
+  force: { type: 'boolean', help: 'overwrite existing files' },
+  yes,
+} as const
 export const moduleOption = {
   type: 'string',
   value: 'FILE',
@@ -24,10 +38,31 @@ export const rollbackOptions = {
   takeover: { type: 'boolean', help: 'even if a live process owns it' },
   yes,
 } as const
+const report = { type: 'string', value: 'KIND', help: 'auto, bar, lines, json or none' } as const
+/** How a pipeline begins (run-flags.ts). */
+export const workOptions = {
+  from: {
+    type: 'string',
+    value: 'CHECKPOINT',
+    help: 'pipelines: begin from this checkpoint, or from the newest one at this time or before (for work: a time)',
+  },
+  changes: {
+    type: 'string',
+    value: 'JSON',
+    help: `pipelines: what became of names that the code changed: '{"rename":{"old":"new"},"drop":["a"],"add":["b"]}'`,
+  },
+} as const
+const beginOptions = {
+  ...workOptions,
+  takeover: { type: 'boolean', help: 'pipelines: take it over from a live process, whose further writes are refused' },
+  wait: { type: 'string', value: 'TIME', help: 'pipelines, migrations: wait this long for a live owner (30s, 5m)' },
+} as const
+export const resumeOptions = { report, ...beginOptions, module: moduleOption } as const
 export const runOptions = {
   input: { type: 'string', value: 'JSON', help: 'input of the run' },
   id: { type: 'string', value: 'ID', help: 'id of the run, for workflows and pipelines' },
-  report: { type: 'string', value: 'KIND', help: 'auto, bar, lines, json or none' },
+  report,
+  ...beginOptions,
   threads: { type: 'string', value: 'N', help: 'pipelines: share its partitions among so many threads' },
   work: { type: 'boolean', help: 'keep working on whatever is due, until interrupted' },
   'dry-run': { type: 'boolean', help: 'migrations: say what would be done, and write nothing' },

@@ -5,26 +5,33 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { hostOf } from '../engine/host.ts'
 import { type PipelineDefinition, shares } from '../layers/pipeline/definition.ts'
 import { pick } from './commands/run.ts'
-import { grace } from './interrupt.ts'
+import { grace, inHand } from './interrupt.ts'
 import { loadModule } from './module.ts'
 import { openEngine } from './store.ts'
 import { problemWords } from './tell.ts'
-import type { ThreadOf, ThreadSays } from './threads.ts'
+import type { ThreadHears, ThreadOf, ThreadSays } from './threads.ts'
 
 const tellEveryMs = 500
 
-async function main({ file, name, number, store }: ThreadOf): Promise<void> {
+async function main({ file, name, number, store, options }: ThreadOf): Promise<void> {
   const say = (message: ThreadSays) => parentPort!.postMessage(message)
   const engine = await openEngine({ ...store, worker: `thread ${number}` })
   engine.events.on('problem', ({ where, error }) => say({ problem: problemWords(where, error) }))
   const definition = pick(await loadModule(file), name, file) as unknown as PipelineDefinition
-  const tasks = definition[shares](hostOf(engine))
-  const telling = setInterval(() => say({ status: tasks.status }), tellEveryMs)
+  const tasks = definition[shares](hostOf(engine), options)
+  const tell = () => say({ status: tasks.status, waits: inHand(engine) })
+  const telling = setInterval(tell, tellEveryMs)
   // Asked to stop, or all is done: each task that runs here leaves with a savepoint.
-  await Promise.race([tasks.ended, new Promise<void>((resolve) => parentPort!.once('message', () => resolve()))])
-  clearInterval(telling)
+  const asked = new Promise<void>((resolve) => {
+    parentPort!.on('message', (heard: ThreadHears) => {
+      if (heard === 'stop') return resolve()
+      void Promise.resolve(hostOf(engine).kernel.store.close()).finally(() => process.exit())
+    })
+  })
+  await Promise.race([tasks.ended, asked])
   await engine.close({ grace })
-  say({ status: tasks.status })
+  clearInterval(telling)
+  tell()
   parentPort!.close()
 }
 

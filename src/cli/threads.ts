@@ -4,6 +4,7 @@
 
 import { Worker } from 'node:worker_threads'
 import { RepriseError } from '../core/errors.ts'
+import type { PipelineWorkOptions } from '../layers/pipeline/index.ts'
 import type { TasksStatus } from '../layers/pipeline/run/tasks.ts'
 import type { StoreOptions } from './store.ts'
 
@@ -12,15 +13,21 @@ export interface ThreadOf {
   readonly name: string
   readonly number: number
   readonly store: StoreOptions
+  readonly options: PipelineWorkOptions
 }
 
-export type ThreadSays = { readonly status: TasksStatus } | { readonly problem: string }
+export type ThreadSays =
+  | { readonly status: TasksStatus; readonly waits: readonly string[] }
+  | { readonly problem: string }
+
+export type ThreadHears = 'stop' | 'abandon'
 
 const path = new URL(`./thread${import.meta.url.endsWith('.ts') ? '.ts' : '.js'}`, import.meta.url)
 
 export class Threads {
   readonly #workers: readonly Worker[]
   readonly #status = new Map<number, TasksStatus>()
+  readonly #waits = new Map<number, readonly string[]>()
   /** Resolves when all have ended by themselves; rejects if one did not, and the others were stopped. */
   readonly ended: Promise<void>
 
@@ -28,8 +35,10 @@ export class Threads {
     this.#workers = Array.from({ length: count }, (_, number) => {
       const worker = new Worker(path, { workerData: { ...of, number } satisfies ThreadOf })
       worker.on('message', (said: ThreadSays) => {
-        if ('status' in said) this.#status.set(number, said.status)
-        else onProblem(`thread ${number}: ${said.problem}`)
+        if ('status' in said) {
+          this.#status.set(number, said.status)
+          this.#waits.set(number, said.waits)
+        } else onProblem(`thread ${number}: ${said.problem}`)
       })
       return worker
     })
@@ -51,9 +60,23 @@ export class Threads {
     }
   }
 
+  /** What each has begun and not ended. */
+  get waits(): readonly string[] {
+    return [...this.#waits].flatMap(([number, waits]) => waits.map((what) => `thread ${number}: ${what}`))
+  }
+
+  /**
+   * At once: nothing that comes after the last checkpoints is kept. Each closes its store and ends itself: a thread that is ended
+   * from outside with an open database takes the process with it (SIGABRT).
+   */
+  async abandon(): Promise<void> {
+    for (const worker of this.#workers) worker.postMessage('abandon' satisfies ThreadHears)
+    await this.ended.catch(() => undefined)
+  }
+
   /** Each leaves with savepoints; see `ended`. */
   stop(): void {
-    for (const worker of this.#workers) worker.postMessage('stop')
+    for (const worker of this.#workers) worker.postMessage('stop' satisfies ThreadHears)
   }
 
   async #end(): Promise<void> {

@@ -3,6 +3,7 @@
 
 import { RepriseError } from '../core/errors.ts'
 import { isWithin } from '../core/scope.ts'
+import type { CommandSpec } from './command.ts'
 import { UsageError } from './exit.ts'
 import type { Output } from './output.ts'
 import { type Place, placeOf } from './place.ts'
@@ -16,8 +17,9 @@ export interface Trouble {
   readonly data: Readonly<Record<string, unknown>>
 }
 
-export function troubleOf(error: unknown): Trouble {
-  const trouble = describe(error)
+/** `options`: those of the command that failed. */
+export function troubleOf(error: unknown, options: CommandSpec['options'] = {}): Trouble {
+  const trouble = inFlags(describe(error), error, options)
   const place = error instanceof UsageError ? null : placeOf(error)
   return place ? { ...trouble, data: { ...trouble.data, at: shown(place) } } : trouble
 }
@@ -55,9 +57,14 @@ function describe(error: unknown): Trouble {
   return { code: 'ERROR', message, why, hint: '--verbose shows where it comes from.', remedy: 'stop', data: {} }
 }
 
-export function tellTrouble(error: unknown, output: Output, isVerbose: boolean): void {
+export function tellTrouble(
+  error: unknown,
+  output: Output,
+  isVerbose: boolean,
+  options?: CommandSpec['options'],
+): void {
   const { red, bold, dim } = output.errorColours
-  const trouble = troubleOf(error)
+  const trouble = troubleOf(error, options)
   const { code, message, why, hint } = trouble
   output.json({ error: trouble })
   tellLines(output, `${red(bold(code))} `, message)
@@ -73,6 +80,20 @@ function tellLines(output: Output, start: string, text: string): void {
   const [first, ...rest] = text.split('\n')
   output.note(`${start}${first}`)
   for (const line of rest) output.note(`     ${line}`)
+}
+
+/**
+ * The library advises its options, as in { takeover: true }; the flags of the command at hand have the same names.
+ * @example inFlags(trouble, owned, run.options).hint // '… Here: --takeover.'
+ */
+function inFlags(trouble: Trouble, error: unknown, options: NonNullable<CommandSpec['options']>): Trouble {
+  const hint = error instanceof RepriseError ? error.hint : ''
+  const advised = [...`${trouble.message} ${hint}`.matchAll(/\{ (\w+)/g)].map(([, name]) => name!)
+  const flags = [...new Set(advised)].flatMap((name) => {
+    const option = options[name]
+    return option ? [option.value === undefined ? `--${name}` : `--${name} ${option.value}`] : []
+  })
+  return flags.length === 0 ? trouble : { ...trouble, hint: `${trouble.hint} Here: ${flags.join(', ')}.` }
 }
 
 /** The hints of the library speak of its functions; here people have commands and flags. */

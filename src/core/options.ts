@@ -19,7 +19,7 @@ export function checkOptions(
     if (known.has(name)) continue
     const now = Object.hasOwn(renamed, name) ? renamed[name] : undefined
     const near = now === undefined ? nearestName(name, known) : null
-    const advice = now !== undefined ? `it is called ${now}` : near ? `did you mean ${near}?` : `use ${inWords(known)}`
+    const advice = now !== undefined ? `it is called ${now}` : near ? `did you mean ${near}?` : adviceOf(known)
     const use = now ?? near
     throw new RepriseError('INVALID_ARGUMENT', `${where}: there is no option ${name}; ${advice}`, {
       option: name,
@@ -34,6 +34,10 @@ export function checkOptions(
  */
 export function namesOf<T>(names: { readonly [Name in keyof Required<T>]: true }): ReadonlySet<string> {
   return new Set(Object.keys(names))
+}
+
+function adviceOf(known: ReadonlySet<string>): string {
+  return known.size === 0 ? 'it takes none' : `use ${inWords(known)}`
 }
 
 function inWords(known: ReadonlySet<string>): string {

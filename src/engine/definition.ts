@@ -79,9 +79,11 @@ export interface Process<Input, Handle, Options = unknown> {
 }
 
 /** Something this process can execute when it is due, wherever it was started. */
-export interface Workable {
+export interface Workable<Options extends object = object> {
   readonly name: string
-  [works](host: LayerHost): void
+  /** The options that its work takes. Default: none. */
+  readonly worksWith?: readonly (keyof Options & string)[]
+  [works](host: LayerHost, options?: Options): void
 }
 
 /** Something whose entries have a form of their own: what others read of one, brought up to today; null: not for others. */

@@ -325,6 +325,7 @@ export class Host implements Engine, LayerHost {
     await Promise.allSettled([...this.#closing].map((call) => call(graceMs)))
     await this.dispatcher.stop()
     await this.#openTimelines.shut()
+    await this.kernel.failures.settled()
     await this.kernel.committer.drain()
     await Promise.allSettled(this.#finishing.map((call) => call()))
     await this.kernel.worker.close()

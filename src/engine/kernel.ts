@@ -7,6 +7,7 @@ import type { Limits } from '../core/limits.ts'
 import type { Clock, Hash, Random, Store } from '../core/ports.ts'
 import type { Committer } from './commit/committer.ts'
 import type { Events } from './events.ts'
+import type { FailureNotes } from './failure-notes.ts'
 import type { Models } from './models.ts'
 import type { Planted } from './planted.ts'
 import type { RedundantStore } from './redundancy/store.ts'
@@ -31,6 +32,8 @@ export interface Kernel {
   readonly worker: Worker
   /** Who this store is to the outside, and what ids start from. */
   readonly identity: Identity
+  /** Why work does not advance, noted with its timeline. */
+  readonly failures: FailureNotes
   /** What this process knows of the timelines. */
   readonly models: Models
   /** Null: chunks have no parity, and lines of the catalog no second copy. */

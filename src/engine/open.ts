@@ -7,11 +7,12 @@ import { defaultLimits, type Limits } from '../core/limits.ts'
 import type { Clock, Hash, Random, Store } from '../core/ports.ts'
 import { Committer } from './commit/committer.ts'
 import { Events } from './events.ts'
+import { FailureNotes } from './failure-notes.ts'
 import { notingForgotten } from './feed/forgotten.ts'
 import { cutKind, restoreKind } from './group/records.ts'
 import { installGuard } from './guard/install.ts'
 import { Host, hostOf } from './host.ts'
-import type { Kernel } from './kernel.ts'
+import { type Kernel, newOperation } from './kernel.ts'
 import { Mirror } from './mirror/mirror.ts'
 import { meetMirror } from './mirror/policy.ts'
 import { Models } from './models.ts'
@@ -71,6 +72,7 @@ export async function open(url?: string | Options, given: Options = {}): Promise
   let mirror: string | null = null
   try {
     const { kernel } = hostOf(engine)
+    kernel.failures.warn = (words) => process.emitWarning(words, 'RepriseWarning')
     kernel.worker.describe(sealsWith, signOf(kernel.hash, kernel.sealer.keyId))
     await meetKeys(kernel, options.readOnly ?? false)
     if (!options.evenUnfinished) await refuseUnfinished(kernel)
@@ -136,6 +138,20 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
   const folds = foldGuard(options.guardFolds ?? process.env.NODE_ENV !== 'production')
   const planted = ports.planted ?? new Set<string>()
   const namespace = ports.namespace ?? 'default'
+  const committer = new Committer({
+    ...{ store, clock, random, events, limits },
+    patienceMs: toMs(options.patience ?? '30s', 'patience'),
+  })
+  const worker = new Worker({
+    ...{ store, clock, random, events, identity },
+    name: options.worker ?? identity.host.split('#')[0] ?? 'worker',
+    leaseMs: toMs(options.lease ?? '15s', 'lease'),
+    ...(ports.isGone && { isGone: ports.isGone }),
+  })
+  const failures = new FailureNotes({
+    ...{ store, clock, worker, sealer, events },
+    commit: (guard, attributes) => committer.submit({ operation: newOperation(random), guard, attributes }),
+  })
   const kernel: Kernel = {
     store,
     namespace,
@@ -147,24 +163,9 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
     sealer,
     limits,
     events,
-    committer: new Committer({
-      store,
-      clock,
-      random,
-      events,
-      limits,
-      patienceMs: toMs(options.patience ?? '30s', 'patience'),
-    }),
-    worker: new Worker({
-      store,
-      clock,
-      random,
-      events,
-      identity,
-      name: options.worker ?? identity.host.split('#')[0] ?? 'worker',
-      leaseMs: toMs(options.lease ?? '15s', 'lease'),
-      ...(ports.isGone && { isGone: ports.isGone }),
-    }),
+    committer,
+    worker,
+    failures,
     models: withStore(new Models(planted)),
     redundancy,
     tiers,

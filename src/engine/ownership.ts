@@ -51,7 +51,10 @@ export async function takeTimeline(
       take,
       ...(Object.keys(attributes).length > 0 && { attributes }),
     })
-    if (outcome.ok) return await headUnder(kernel, id, outcome.epoch)
+    if (outcome.ok) {
+      kernel.failures.taken(id)
+      return await headUnder(kernel, id, outcome.epoch)
+    }
     // Somebody moved between our look and our take, or this worker was declared dead meanwhile: look again.
     if (outcome.code === 'FENCED' || outcome.code === 'WORKER_RETIRED') {
       if (outcome.code === 'WORKER_RETIRED') await worker.renewNow()

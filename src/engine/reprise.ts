@@ -4,6 +4,7 @@
 import { type Coordinate, timelineId, toHex } from '../core/coordinate.ts'
 import { type Duration, toMs } from '../core/duration.ts'
 import { RepriseError } from '../core/errors.ts'
+import { checkOptions } from '../core/options.ts'
 import type { Head } from '../core/ports.ts'
 import { checkCall } from './call-options.ts'
 import { releaseSavepoint, type Savepoint, type SavepointOptions } from './checkpoint/savepoint.ts'
@@ -97,10 +98,13 @@ export class Reprise extends StoreTools {
   }
 
   /** This process executes runs of these definitions, whoever started them, and stays alive for them until it is closed. */
-  work(definitions: readonly Workable[]): void {
+  work<Options extends object>(definitions: readonly Workable<Options>[], options?: Options): void {
     this.#host.check()
-    for (const definition of definitions) checkDefinition(definition, works, 'work()')
-    for (const definition of definitions) definition[works](this.#host)
+    for (const definition of definitions) {
+      checkDefinition(definition, works, 'work()')
+      checkOptions(`work on ${definition.name}`, options, new Set(definition.worksWith ?? []))
+    }
+    for (const definition of definitions) definition[works](this.#host, options)
     this.#letEnd ??= this.#host.kernel.clock.stayAlive?.() ?? null
   }
 

@@ -167,6 +167,11 @@ export class Worker {
     }
   }
 
+  /** What has not come to an end yet, the oldest first. */
+  inHand(): UnderWay[] {
+    return [...this.#underWay].flatMap((each) => [...each()]).sort((a, b) => a.since - b.since)
+  }
+
   /** Asked before each heartbeat. */
   watchFailing(failing: () => Iterable<Failing>): () => void {
     this.#failing.add(failing)
@@ -261,9 +266,7 @@ export class Worker {
     const at = (since: number) => this.now() - Math.round(elapsed - since)
     const oldest = <T extends { readonly since: number }>(all: T[]) =>
       all.sort((a, b) => a.since - b.since).slice(0, toldMax)
-    const slow = [...this.#underWay].flatMap((each) =>
-      [...each()].filter(({ since }) => elapsed - since >= tellAfterMs),
-    )
+    const slow = this.inHand().filter(({ since }) => elapsed - since >= tellAfterMs)
     const underWay = oldest(slow).map(({ timeline, what, since, limitMs = null }) => {
       return { timeline, what: what.slice(0, 200), since: at(since), limitMs }
     })

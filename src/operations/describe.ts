@@ -26,7 +26,7 @@ export async function describeTimeline(engine: Reprise, head: Head) {
     catalog,
     shown: {
       kind: model?.kind ?? null,
-      ...shownHead(head),
+      ...shownHead(engine, head),
       status,
       checkpoints: catalog.length,
       lineage: lineage.slice(1).map((each) => each.timeline),

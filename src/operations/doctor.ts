@@ -8,6 +8,7 @@ import { housekeepingState } from '../engine/tools/housekeeping.ts'
 import { changeWords } from '../engine/tools/store-change.ts'
 import { headsOf } from '../engine/tools/verify-structure.ts'
 import { reportOf } from '../engine/worker.ts'
+import { failuresHealth } from './failures.ts'
 import {
   type Check,
   checkpointsHealth,
@@ -44,6 +45,7 @@ export async function checkStore(engine: Reprise, { isWorker = false } = {}): Pr
   checks.push(facts.isReadOnly ? ownClock : await checkClock(engine))
   checks.push(...(await checkHeads(engine)), ...(await checkChanges(engine)))
   checks.push(...(await checkWorkers(engine, isWorker)), ...(await checkCheckpoints(engine)))
+  checks.push(...(await failuresHealth(engine)))
   checks.push(...(await shippingHealth(engine, Date.now())))
   checks.push(housekeepingHealth(await housekeepingState(engine), hostOf(engine).kernel.worker.now()))
   return checks

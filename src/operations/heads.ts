@@ -2,13 +2,16 @@
 
 import type { Attribute, Head } from '../core/ports.ts'
 import { isOwnAttribute } from '../engine/declaration.ts'
+import { failureOf } from '../engine/failure-notes.ts'
+import { hostOf } from '../engine/host.ts'
+import type { Reprise } from '../engine/reprise.ts'
 
 /** Without those of the engine itself. */
 export function shownAttributes(head: Head): [string, Attribute][] {
   return Object.entries(head.attributes).filter(([key]) => !isOwnAttribute(key))
 }
 
-export function shownHead(head: Head) {
+export function shownHead(engine: Reprise, head: Head) {
   const { timeline, seq, epoch, digest, owner, isOwnerAlive, floor, base, queue, priority, status, wakeup, mail } = head
   const { createdAt, updatedAt } = head
   const attributes = Object.fromEntries(shownAttributes(head))
@@ -16,5 +19,7 @@ export function shownHead(head: Head) {
     ...{ timeline, status, seq, epoch, digest: Buffer.from(digest).toString('hex'), owner, isOwnerAlive, floor },
     base: base && { timeline: base.timeline, seq: base.seq },
     ...{ queue, priority, wakeup, mail, attributes, createdAt, updatedAt },
+    /** Why work on it does not advance, since when, and how often in a row it failed; null: nothing is noted. */
+    failure: failureOf(hostOf(engine).kernel.sealer, head),
   }
 }

@@ -4,6 +4,7 @@
 import type { Events } from '../engine/events.ts'
 import { hostOf } from '../engine/host.ts'
 import type { Reprise } from '../engine/reprise.ts'
+import { failingTimelines } from '../operations/failures.ts'
 import { type QueueRow, queuesOf } from '../operations/queues.ts'
 import { shippingOf } from '../operations/shipping.ts'
 import { describeWorkers } from '../operations/workers.ts'
@@ -49,6 +50,7 @@ const families = {
   reprise_tier_requests_total: { kind: 'counter', help: 'Requests to object stores by this process, by tier and kind' },
   reprise_tier_bytes_total: { kind: 'counter', help: 'Bytes to and from object stores, by tier and direction' },
   reprise_http_streams: { kind: 'gauge', help: 'Clients that follow the feed' },
+  reprise_failing_timelines: { kind: 'gauge', help: 'Timelines whose work does not advance, by kind' },
   reprise_workers: { kind: 'gauge', help: 'Workers, by state' },
   reprise_queue_timelines: { kind: 'gauge', help: 'Timelines of a queue, by state' },
   reprise_queue_oldest_seconds: { kind: 'gauge', help: 'How long the longest overdue timeline of a queue has waited' },
@@ -179,7 +181,13 @@ export class Metrics {
   }
 
   async #askStore(engine: Reprise): Promise<void> {
-    const [{ workers }, queues] = await Promise.all([describeWorkers(engine), queuesOf(engine)])
+    const [{ workers }, queues, failing] = await Promise.all([
+      describeWorkers(engine),
+      queuesOf(engine),
+      failingTimelines(engine),
+    ])
+    this.#values.delete('reprise_failing_timelines')
+    for (const { kind } of failing) this.add('reprise_failing_timelines', 1, { kind: kind ?? 'unknown' })
     const stuck = workers.filter(({ isStuck }) => isStuck).length
     this.set('reprise_workers', workers.length - stuck, { state: 'alive' })
     this.set('reprise_workers', stuck, { state: 'stuck' })

@@ -44,6 +44,7 @@ export const head: Schema = answer({
   wakeup: { type: 'integer', nullable: true },
   mail: count,
   attributes: { type: 'object' },
+  failure: { type: 'object', nullable: true },
   createdAt: millis,
   updatedAt: millis,
 })

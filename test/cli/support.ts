@@ -71,6 +71,7 @@ export interface Live {
   until(text: RegExp): Promise<void>
   /** When it ends by itself, or because of what others asked of it. */
   readonly ended: Promise<Ran>
+  signal(signal: NodeJS.Signals): void
   end(signal: NodeJS.Signals): Promise<Ran>
 }
 
@@ -105,6 +106,7 @@ export function live(args: readonly string[], options: CliOptions): Live {
         await new Promise((resolve) => setTimeout(resolve, 20))
       }
     },
+    signal: (signal) => void child.kill(signal),
     async end(signal) {
       child.kill(signal)
       return await closed

@@ -93,6 +93,20 @@ it('threads share the partitions, stop with savepoints at Ctrl-C, outlive kill -
   expect(seen().rows).toEqual(wanted)
 }, 300_000)
 
+it('a second Ctrl-C ends threads at once, with 130 and no crash', async () => {
+  const cwd = folder.path
+  for (let n = 0; n < 3; n++) {
+    const run = live(['run', 'clicks.mjs', 'clicks', '--threads', '4', '--report', 'json'], {
+      cwd,
+      env: { PAUSE: '1' },
+    })
+    await run.until(/"records":[1-9]/)
+    run.signal('SIGINT')
+    await run.until(/once more to stop at once/)
+    expect(await run.end('SIGINT')).toMatchObject({ code: 130, signal: null })
+  }
+}, 300_000)
+
 it('says why threads cannot have it: keys that cross partitions, another kind of run, a store of one alone', async () => {
   const cwd = folder.path
   const run = async (...args: string[]) => {

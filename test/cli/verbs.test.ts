@@ -249,3 +249,26 @@ export const account = aggregate('account', {
   expect(dead.code).toBe(2)
   expect(dead.stderr).toContain('events/account/alice is of the kind aggregate, which has no dead letters')
 })
+
+it('reprise resume goes on with all at once: one that waits for a signal is reported and holds nobody up', async () => {
+  const killed = async (id: string, given: object, isBegun: () => boolean) => {
+    const args = ['run', 'pay.mjs', '--id', id, '--input', JSON.stringify(given)]
+    const child = spawn(process.execPath, [binIn(folder.path), ...args], { cwd: folder.path, stdio: 'ignore' })
+    await until(isBegun)
+    child.kill('SIGKILL')
+    await new Promise((resolve) => child.once('close', resolve))
+  }
+  // The first in the order of ids waits for ever.
+  await killed('a-waits', { cents: 1 }, () => kinds().filter((kind) => kind === 'charge').length === 1)
+  await killed('b-ships', { cents: 2, slow: 100 }, () => kinds().includes('ship'))
+  const resumed = await cli(['resume'], at())
+  expect(resumed.code).toBe(3)
+  expect(resumed.stderr).toContain('resuming 2')
+  const lines = resumed.stdout.trim().split('\n').sort()
+  expect(lines).toEqual([
+    expect.stringMatching(/^workflow\/pay\/a-waits: .*signal go/),
+    'workflow/pay/b-ships: {"shipped":2}',
+  ])
+  const waits = await json<{ timeline: string; status: string; waitsFor: string }>(['resume'], at())
+  expect(waits).toMatchObject({ code: 3, value: { timeline: 'workflow/pay/a-waits', status: 'waiting' } })
+})

@@ -266,6 +266,11 @@ class KafkatsPort implements KafkaPort {
     })
   }
 
+  /** Since when a broker that is read from has not answered; null: all of them do. */
+  get silentSince(): number | null {
+    return this.#silentSince.size === 0 ? null : Math.min(...this.#silentSince.values())
+  }
+
   async close(): Promise<void> {
     this.#isClosed = true
     await this.#client.disconnect().catch(() => undefined)

@@ -88,5 +88,7 @@ export interface KafkaPort {
   end(transaction: TransactionId, how: 'commit' | 'abort'): Promise<'ended' | 'gone'>
   /** For tools that watch how far a group is behind; nothing here reads them. */
   commitOffsets(group: string, topic: string, offsets: ReadonlyMap<number, number>): Promise<void>
+  /** Since when (milliseconds since 1970) a broker that is read from has not answered; null: all of them do. */
+  readonly silentSince?: number | null
   close(): Promise<void>
 }

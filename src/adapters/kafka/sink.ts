@@ -199,7 +199,7 @@ class KafkaWriter<T> implements SinkWriter {
     if (!this.#newest.has(slot) && outcome === 'ended') this.#newest.set(slot, transaction)
     if (outcome === 'ended' || this.#options.expired === 'skip') return
     const since = new Date(begunAt).toISOString()
-    const what = `the broker no longer has the transaction ${id} of ${since}, which a published checkpoint lists: it was open for longer than transactionTimeout, or somebody else uses its id. Its results are not in ${this.#options.topic}: run the pipeline with { from } an older checkpoint to make them again, and those of later ones twice, or with { expired: 'skip' } without them`
+    const what = `the broker no longer has the transaction ${id} of ${since}, which a published checkpoint lists: it was open for longer than transactionTimeout, or somebody else uses its id. Its results are not in ${this.#options.topic}: run the pipeline with { from } an older checkpoint to make them again, and those of later ones twice, or give its sink { expired: 'skip' } to go on without them`
     throw new RepriseError('TRANSACTION_EXPIRED', what, { transactionalId: id, begunAt })
   }
 

@@ -93,6 +93,7 @@ class KafkaReader implements SourceReader<KafkaRecord> {
   #lookedAt = 0
   #running: Promise<void> = Promise.resolve()
   #isClosed = false
+  readonly #unwatch: () => void
   /** Positions of the newest published checkpoint that the group was not told yet. */
   #untold: Positions | null = null
   #telling: Promise<void> | null = null
@@ -110,6 +111,13 @@ class KafkaReader implements SourceReader<KafkaRecord> {
     this.#from = from
     this.#given = context.partitions
     this.#signal = context.signal
+    const { worker, clock } = hostOf(context.engine).kernel
+    this.#unwatch = worker.watch(() => {
+      const { silentSince } = this.#port
+      if (!silentSince) return []
+      const what = `the broker of the topic ${options.topic}`
+      return [{ timeline: context.pipeline, what, since: clock.elapsed() - (Date.now() - silentSince) }]
+    })
     this.#onProblem = (error) =>
       void hostOf(context.engine).kernel.events.emit('problem', { where: `${context.pipeline} ${context.name}`, error })
   }
@@ -156,6 +164,7 @@ class KafkaReader implements SourceReader<KafkaRecord> {
   async close(): Promise<void> {
     if (this.#isClosed) return
     this.#isClosed = true
+    this.#unwatch()
     this.#signal.removeEventListener('abort', this.#onAbort)
     this.#ready.close()
     this.#wake()
@@ -241,7 +250,7 @@ class KafkaReader implements SourceReader<KafkaRecord> {
       await this.#port.offset(topic, partition, 'oldest'),
       await this.#port.offset(topic, partition, 'newest'),
     ]
-    const what = `partition ${partition} of ${topic} has the offsets ${oldest} to ${newest}, not ${next}: the broker let it go, or the topic was made anew; run it with { gone: 'oldest' } or { gone: 'newest' }, or from a savepoint with { from }`
+    const what = `partition ${partition} of ${topic} has the offsets ${oldest} to ${newest}, not ${next}: the broker let it go, or the topic was made anew; give its source { gone: 'oldest' } or { gone: 'newest' }, or run it from a savepoint with { from }`
     throw new RepriseError('POSITION_GONE', what, { topic, partition, position: next, oldest, newest })
   }
 }

@@ -264,7 +264,7 @@ class NatsReader implements SourceReader<NatsRecord> {
     if (gone === 'newest') return state.last_seq
     const has =
       state.messages === 0 ? `is empty and at ${state.last_seq}` : `has ${state.first_seq} to ${state.last_seq}`
-    const what = `the stream ${stream} ${has}: what follows ${position} is gone; run it with { gone: 'oldest' } or { gone: 'newest' }, or from a savepoint with { from }`
+    const what = `the stream ${stream} ${has}: what follows ${position} is gone; give its source { gone: 'oldest' } or { gone: 'newest' }, or run it from a savepoint with { from }`
     throw new RepriseError('POSITION_GONE', what, { stream, partition, position })
   }
 

@@ -172,7 +172,7 @@ async function readRows(
       const { rows } = await client.query(`SELECT * FROM ${name} LIMIT ${rowsMax - all.length + 1}`)
       for (const row of rows) all.push({ kind: 'snapshot', schema, table, row, before: null, time })
       if (all.length <= rowsMax) continue
-      const what = `the tables of ${publication} have more than ${rowsMax} rows, which are handed on as one: raise rowsMax, or begin with { snapshot: false }`
+      const what = `the tables of ${publication} have more than ${rowsMax} rows, which are handed on as one: raise rowsMax, or give its source { snapshot: false }`
       throw new RepriseError('LIMIT_EXCEEDED', what, { publication, rowsMax })
     }
   } finally {

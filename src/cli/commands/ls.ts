@@ -3,6 +3,7 @@
 import type { Attribute, TimelineQuery } from '../../core/ports.ts'
 import { hostOf } from '../../engine/host.ts'
 import { isOfStore } from '../../engine/kinds.ts'
+import { reasonOf } from '../../operations/failures.ts'
 import { shownAttributes, shownHead } from '../../operations/heads.ts'
 import { type Command, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
@@ -29,31 +30,37 @@ const ls: Command = async ({ engine, args, options, output }) => {
   const heads = prefix === undefined ? listed.filter(({ timeline }) => !isOfStore(timeline)) : listed
   const like = heads.length === 0 && prefix !== undefined ? await startingWith(engine, prefix, 1) : []
   const now = hostOf(engine).kernel.worker.now()
-  output.result(heads.map(shownHead), () => {
-    if (heads.length === 0) {
-      const hint = ': ids are matched by whole segments, and'
-      return output.note(`nothing there${like[0] ? `${hint} ${like[0].timeline} only begins so` : ''}`)
-    }
-    output.table(
-      ['TIMELINE', 'STATUS', 'SEQ', 'OWNER', 'CHANGED', 'ATTRIBUTES'],
-      heads.map((head) => [
-        head.timeline,
-        head.status || '-',
-        String(head.seq),
-        head.owner ? `${head.owner}${head.isOwnerAlive ? '' : ' (gone)'}` : '-',
-        relative(head.updatedAt, now),
-        shownAttributes(head)
-          .map(([key, value]) => `${key}=${value}`)
-          .join(' '),
-      ]),
-    )
-    if (heads.length === limit) {
-      output.note(
-        `more with: reprise ls ${args[0] ?? ''} --after ${heads[heads.length - 1]!.timeline}`.replace('  ', ' '),
+  const reasons = heads.map((head) => reasonOf(engine, head, now))
+  const hasReasons = reasons.some((reason) => reason !== '')
+  output.result(
+    heads.map((head) => shownHead(engine, head)),
+    () => {
+      if (heads.length === 0) {
+        const hint = ': ids are matched by whole segments, and'
+        return output.note(`nothing there${like[0] ? `${hint} ${like[0].timeline} only begins so` : ''}`)
+      }
+      output.table(
+        ['TIMELINE', 'STATUS', 'SEQ', 'OWNER', 'CHANGED', 'ATTRIBUTES', ...(hasReasons ? ['REASON'] : [])],
+        heads.map((head, i) => [
+          head.timeline,
+          head.status || '-',
+          String(head.seq),
+          head.owner ? `${head.owner}${head.isOwnerAlive ? '' : ' (gone)'}` : '-',
+          relative(head.updatedAt, now),
+          shownAttributes(head)
+            .map(([key, value]) => `${key}=${value}`)
+            .join(' '),
+          ...(hasReasons ? [reasons[i]!] : []),
+        ]),
       )
-    }
-    return undefined
-  })
+      if (heads.length === limit) {
+        output.note(
+          `more with: reprise ls ${args[0] ?? ''} --after ${heads[heads.length - 1]!.timeline}`.replace('  ', ' '),
+        )
+      }
+      return undefined
+    },
+  )
   return exit.ok
 }
 

@@ -1,20 +1,31 @@
 // reprise resume: goes on with what was started by `reprise run` and did not finish. It starts nothing new: a job goes on
-// with its round, a run of a workflow under its own id, with its own input.
+// with its round, a run of a workflow under its own id, with its own input. All of them go on at once; those that wait for
+// something that does not come by itself are reported, and hold nobody up.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import { idBelow } from '../../core/scope.ts'
+import { restUnlessAborted } from '../../engine/aborting.ts'
 import { hostOf } from '../../engine/host.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { pipelinePrefix } from '../../layers/pipeline/model.ts'
 import { act } from '../../operations/act.ts'
+import { standsAt } from '../../operations/describe.ts'
 import { declareAll } from '../../operations/models.ts'
 import { type Command, type Options, text } from '../command.ts'
 import { exit } from '../exit.ts'
 import { findMember } from '../find.ts'
+import { inHand, onInterrupt } from '../interrupt.ts'
 import { loadModule } from '../module.ts'
-import { toJson } from '../output.ts'
+import { type Output, toJson } from '../output.ts'
+import { ProgressLine } from '../progress-line.ts'
+import { problemWords } from '../tell.ts'
 import { execute, pick } from './run.ts'
+
+const progressMs = 500
+const lookMs = 250
+/** What goes on by itself within this time is waited for. */
+const soonMs = 60_000
 
 interface Started {
   readonly file: string
@@ -50,40 +61,38 @@ const resume: Command = async ({ engine, args, options, output }) => {
     )
     return exit.ok
   }
-  let worst: number = exit.ok
-  for (const group of groups.values()) {
-    const module = await loadModule(group.file)
-    declareAll(engine, Object.values(module))
-    const isOneByOne = group.heads.every((head) => hasResume(engine, head))
-    const code = isOneByOne
-      ? await goOn(group.heads)
-      : await execute(engine, pick(module, group.name, group.file), group.file, withId(group.id), output)
-    worst = Math.max(worst, code)
-    if (worst === exit.interrupted) break
-  }
-  return worst
-
-  function withId(id: string | null): Options {
-    return id === null ? options : { ...options, id }
-  }
-
-  /** Each is executed here until it ends; Ctrl-C leaves them where they are. */
-  async function goOn(runs: readonly Head[]): Promise<number> {
-    let interrupt: () => void = () => undefined
-    const interrupted = new Promise<'interrupted'>((resolve) => {
-      interrupt = () => resolve('interrupted')
-      process.once('SIGINT', interrupt)
-      process.once('SIGTERM', interrupt)
+  const interruption = onInterrupt(output, null, { waitsFor: () => inHand(engine) })
+  const told = new Resuming(output, heads.length)
+  try {
+    const working = [...groups.values()].map(async (group) => {
+      const module = await loadModule(group.file)
+      declareAll(engine, Object.values(module))
+      if (group.heads.every((head) => hasResume(engine, head))) return await goOn(group.heads)
+      const own = groups.size > 1 && !text(options, 'report') ? { ...options, report: 'lines' } : options
+      return await told.one(() =>
+        execute(engine, pick(module, group.name, group.file), group.file, withId(own, group.id), output),
+      )
     })
-    const results = Promise.allSettled(
-      runs.map(async (head) => {
-        const { facts } = await act(engine, head, 'resume', {})
-        output.result(facts, () => output.line(`${head.timeline}: ${toJson(facts.result)}`))
-      }),
-    )
-    const first = await Promise.race([results, interrupted])
-    process.off('SIGINT', interrupt)
-    process.off('SIGTERM', interrupt)
+    const results = await Promise.allSettled(working)
+    const failed = results.filter((each) => each.status === 'rejected')
+    for (const { reason } of failed.slice(1)) output.note(problemWords('resume', reason))
+    if (failed[0]) throw failed[0].reason
+    return Math.max(...results.map((each) => (each.status === 'fulfilled' ? each.value : exit.ok)))
+  } finally {
+    told.close()
+    interruption.off()
+  }
+
+  function withId(given: Options, id: string | null): Options {
+    return id === null ? given : { ...given, id }
+  }
+
+  /** Each is executed here until it ends, or waits for something that does not come by itself; Ctrl-C leaves them where they are. */
+  async function goOn(runs: readonly Head[]): Promise<number> {
+    const first = await Promise.race([
+      Promise.allSettled(runs.map((head) => told.one(() => goOnWith(head)))),
+      interruption.asked,
+    ])
     if (first === 'interrupted') {
       // What `reprise run` started says itself where its file is; the rest has to be named once more.
       const again = [given, text(options, 'module') && `--module ${text(options, 'module')}`]
@@ -92,9 +101,80 @@ const resume: Command = async ({ engine, args, options, output }) => {
       )
       return exit.interrupted
     }
-    const failed = first.find((each) => each.status === 'rejected')
-    if (failed) throw failed.reason
-    return exit.ok
+    const failed = first.filter((each) => each.status === 'rejected')
+    for (const { reason } of failed.slice(1)) output.note(problemWords('resume', reason))
+    if (failed[0]) throw failed[0].reason
+    return first.some((each) => each.status === 'fulfilled' && each.value === 'waits') ? exit.partly : exit.ok
+  }
+
+  async function goOnWith(head: Head): Promise<'ended' | 'waits'> {
+    const ended = act(engine, head, 'resume', {}).then(({ facts }) => ({ facts }))
+    const stop = new AbortController()
+    const first = await Promise.race([ended, parked(engine, head, stop.signal)]).finally(() => stop.abort())
+    if ('facts' in first) {
+      output.result(first.facts, () => output.line(`${head.timeline}: ${toJson(first.facts.result)}`))
+      return 'ended'
+    }
+    ended.catch(() => undefined)
+    const { status, wakeup } = first.head
+    const waitsFor = (await standsAt(engine, first.head))?.text ?? status
+    told.waits()
+    output.result({ timeline: head.timeline, status, waitsFor, wakeup }, () =>
+      output.line(`${head.timeline}: ${waitsFor}`),
+    )
+    return 'waits'
+  }
+}
+
+/** How far it is: on a terminal, and as lines elsewhere. */
+class Resuming {
+  readonly #line: ProgressLine
+  readonly #timer: NodeJS.Timeout
+  readonly #total: number
+  #done = 0
+  #waiting = 0
+
+  constructor(output: Output, total: number) {
+    this.#total = total
+    this.#line = new ProgressLine(output, true)
+    if (total > 1) output.note(`resuming ${total}`)
+    this.#timer = setInterval(() => this.#line.at(() => this.#words()), progressMs)
+    this.#timer.unref()
+  }
+
+  async one<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work()
+    } finally {
+      this.#done += 1
+    }
+  }
+
+  waits(): void {
+    this.#waiting += 1
+  }
+
+  close(): void {
+    clearInterval(this.#timer)
+    this.#line.close()
+  }
+
+  #words(): string {
+    const waiting = this.#waiting > 0 ? `, ${this.#waiting} of them wait` : ''
+    return `resumed ${this.#done} of ${this.#total}${waiting}`
+  }
+}
+
+/** Resolves when nobody has it and nothing makes it due within a minute: it waits for mail, for a person, or for long. */
+async function parked(engine: Reprise, { timeline }: Head, signal: AbortSignal): Promise<{ readonly head: Head }> {
+  const { kernel, models } = hostOf(engine)
+  for (;;) {
+    await restUnlessAborted(kernel.clock, lookMs, signal)
+    if (signal.aborted) return await new Promise(() => undefined)
+    const head = await engine.head(timeline)
+    const isOpen = head && models.find(timeline)?.unfinished?.includes(head.status)
+    const isDue = head?.wakeup != null && head.wakeup <= kernel.worker.now() + soonMs
+    if (head && isOpen && head.owner === null && !isDue && head.mail === 0) return { head }
   }
 }
 

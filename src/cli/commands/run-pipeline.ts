@@ -11,8 +11,9 @@ import { checkShareable } from '../../layers/pipeline/shareable.ts'
 import { type Options, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { bytes, count, ms } from '../format.ts'
-import { onInterrupt } from '../interrupt.ts'
+import { inHand, onInterrupt } from '../interrupt.ts'
 import { type Output, toJson } from '../output.ts'
+import { pipelineFlags, workFlags } from '../run-flags.ts'
 import type { Runnable } from '../runnable.ts'
 import { urlOf } from '../store.ts'
 import { Threads } from '../threads.ts'
@@ -20,6 +21,8 @@ import { Threads } from '../threads.ts'
 const everyMs = 1000
 const linesEveryMs = 10_000
 const threadsMax = 64
+/** What takes less is not worth a word. */
+const shownAfterMs = 2000
 
 export async function runPipeline(
   engine: Reprise,
@@ -29,10 +32,10 @@ export async function runPipeline(
   output: Output,
 ): Promise<{ readonly report: PipelineReport; readonly code: number }> {
   const id = text(options, 'id')
-  const given = { ...(id !== undefined && { id }), attributes }
+  const given = { ...pipelineFlags(options), ...(id !== undefined && { id }), attributes }
   const run = (await definition[runs](hostOf(engine), {}, given)) as PipelineRun
-  const interruption = onInterrupt(output, 'stopping with a savepoint')
-  const stopShowing = show(run, text(options, 'report') ?? 'auto')
+  const interruption = onInterrupt(output, 'stopping with a savepoint', { waitsFor: () => inHand(engine) })
+  const stopShowing = show(run, text(options, 'report') ?? 'auto', () => inHand(engine, shownAfterMs))
   try {
     void interruption.asked.then(() => run.stop().catch(() => undefined))
     const report = await run.result()
@@ -42,7 +45,6 @@ export async function runPipeline(
       output.line(`${definition.name}: ${status}, ${count(records, 'record')} in all`)
     })
     if (deadLetters > 0) output.note(`${count(deadLetters, 'dead letter')}: reprise dead ${run.timeline}`)
-    if (status === 'cancelled') endSoon()
     // Whoever asked for it, here or elsewhere: 0 would tell a script that all was read.
     if (status !== 'done') return { report, code: exit.interrupted }
     return { report, code: deadLetters > 0 ? exit.partly : exit.ok }
@@ -50,13 +52,6 @@ export async function runPipeline(
     stopShowing()
     interruption.off()
   }
-}
-
-/** Whatever a sink that was given up still holds open, once all that was printed is out. */
-function endSoon(): void {
-  setInterval(() => {
-    if (process.stdout.writableLength === 0 && process.stderr.writableLength === 0) process.exit()
-  }, 500).unref()
 }
 
 /** Its partitions are shared among threads, each a worker of its own; all of it is one command. */
@@ -80,8 +75,13 @@ export async function runThreads(
     throw new UsageError('threads share nothing but a store: memory: is of one alone')
   const { name } = definition
   checkShareable(name, (definition as unknown as PipelineDefinition)[draws]())
-  const running = new Threads(threads, { file, name, store }, (words) => output.note(words))
-  const interruption = onInterrupt(output, 'stopping with savepoints')
+  const running = new Threads(threads, { file, name, store, options: workFlags(options) }, (words) =>
+    output.note(words),
+  )
+  const interruption = onInterrupt(output, 'stopping with savepoints', {
+    waitsFor: () => running.waits,
+    beforeExit: () => running.abandon(),
+  })
   const stopShowing = showing(text(options, 'report') ?? 'auto', () => {
     const { status } = running
     return { facts: status, line: (perSecond) => tasksLine(status, perSecond) }
@@ -112,10 +112,12 @@ function tasksLine({ records, running, done, partitions }: TasksStatus, perSecon
   return parts.join(', ')
 }
 
-function show(run: PipelineRun, reporter: string): () => void {
+function show(run: PipelineRun, reporter: string, waits: () => readonly string[]): () => void {
   return showing(reporter, () => {
     const { status } = run
-    return { facts: status, line: (perSecond) => lineOf(status, perSecond) }
+    const waitsFor = waits()
+    const line = (perSecond: number) => [lineOf(status, perSecond), ...waitsFor.map((what) => `waits for ${what}`)]
+    return { facts: { ...status, waitsFor }, line: (perSecond) => line(perSecond).join(', ') }
   })
 }
 

@@ -11,9 +11,10 @@ import type { MigrateReport, MigrateRun } from '../../layers/migrate/index.ts'
 import { type Command, flag, type Options, text } from '../command.ts'
 import { exit, parseJson, UsageError } from '../exit.ts'
 import { count, ms } from '../format.ts'
-import { grace, onInterrupt } from '../interrupt.ts'
+import { grace, inHand, onInterrupt } from '../interrupt.ts'
 import { loadModule } from '../module.ts'
 import { type Output, toJson } from '../output.ts'
+import { refusePipelineFlags, workFlags } from '../run-flags.ts'
 import type { Runnable } from '../runnable.ts'
 import { runPipeline, runThreads } from './run-pipeline.ts'
 import { workOn } from './work.ts'
@@ -43,10 +44,13 @@ export async function execute(
   }
   if (flag(options, 'work')) {
     if (!definition[works]) throw new UsageError(`${definition.name} cannot be worked on`)
-    return await workOn(engine, [definition as Workable], output)
+    if (definition.kind !== 'pipeline') refusePipelineFlags(options, definition.name)
+    return await workOn(engine, [definition as Workable], output, { options: workFlags(options) })
   }
   const json = text(options, 'input')
   const input = json === undefined ? undefined : parseJson(json, '--input')
+  if (definition.kind === 'migrations') refusePipelineFlags(options, definition.name, ['wait'])
+  else if (definition.kind !== 'pipeline') refusePipelineFlags(options, definition.name)
   if (definition.kind === 'job') return await runJob(engine, definition, file, input, options, output)
   if (definition.kind === 'pipeline') {
     if (json !== undefined) throw new UsageError(`${definition.name} is a pipeline, which takes no input`)
@@ -75,7 +79,7 @@ async function runOther(
   output: Output,
 ): Promise<number> {
   const id = text(options, 'id')
-  const interruption = onInterrupt(output, 'finishing the step in flight')
+  const interruption = onInterrupt(output, 'finishing the step in flight', { waitsFor: () => inHand(engine) })
   const handle = (await definition[runs](hostOf(engine), input, {
     ...(id !== undefined && { id }),
     attributes: startedBy(file, definition),
@@ -176,10 +180,12 @@ async function runMigrations(
   output: Output,
 ): Promise<number> {
   const { name } = definition
-  const interruption = onInterrupt(output, 'finishing the step in flight')
+  const interruption = onInterrupt(output, 'finishing the step in flight', { waitsFor: () => inHand(engine) })
   try {
     const attributes = startedBy(file, definition)
-    const handle = (await definition[runs](hostOf(engine), undefined, { dryRun, attributes })) as MigrateRun
+    const wait = text(options, 'wait')
+    const waiting = wait === undefined ? {} : { wait }
+    const handle = (await definition[runs](hostOf(engine), undefined, { dryRun, attributes, ...waiting })) as MigrateRun
     handle.watch(({ step, state }) => output.note(`${state} ${step}`))
     void interruption.asked.then(() => handle.stop().catch(() => undefined))
     const report: MigrateReport = await handle.result()

@@ -6,6 +6,7 @@ import type { Reprise } from '../../engine/reprise.ts'
 import { segmentsBelow } from '../../engine/segments/read.ts'
 import { editWords } from '../../engine/tools/fork-edit.ts'
 import { describeTimeline } from '../../operations/describe.ts'
+import { failureWords } from '../../operations/failures.ts'
 import { shownAttributes } from '../../operations/heads.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
@@ -16,7 +17,7 @@ import { toJson } from '../output.ts'
 const show: Command = async ({ engine, args, output }) => {
   const head = await findTimeline(engine, args[0]!)
   const { shown, catalog } = await describeTimeline(engine, head)
-  const { kind, status, forks, summary } = shown
+  const { kind, status, forks, summary, failure } = shown
   const now = hostOf(engine).kernel.worker.now()
   const newest = catalog[0]
   const edited = editWords(head)
@@ -27,6 +28,7 @@ const show: Command = async ({ engine, args, output }) => {
     output.facts([
       ['kind', kind ?? 'unknown here'],
       ['status', status || '-'],
+      ...(failure ? [['reason', failureWords(failure, now)] as const] : []),
       ['coordinate', `${head.timeline}@${head.seq}, epoch ${head.epoch}`],
       ['digest', Buffer.from(head.digest).toString('hex')],
       ['owner', head.owner ? `${head.owner}${head.isOwnerAlive ? '' : ' (gone)'}` : 'nobody'],

@@ -6,36 +6,44 @@ import { type Workable, works } from '../../engine/definition.ts'
 import { hostOf } from '../../engine/host.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { keepHouse } from '../../engine/tools/housekeeping.ts'
+import type { PipelineWorkOptions } from '../../layers/pipeline/index.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
-import { grace, onInterrupt } from '../interrupt.ts'
+import { grace, inHand, onInterrupt } from '../interrupt.ts'
 import { loadModule } from '../module.ts'
 import type { Output } from '../output.ts'
+import { workFlags } from '../run-flags.ts'
 import { problemWords } from '../tell.ts'
 
-const work: Command = async ({ engine, args, output }) => {
+const work: Command = async ({ engine, args, options, output }) => {
   const [file, ...names] = args as [string, ...string[]]
   const chosen = choose(await loadModule(file), names, file)
   // What was named is meant: it is refused where it cannot be.
-  return await workOn(engine, chosen, output, names.length === 0 ? file : null)
+  return await workOn(engine, chosen, output, { file: names.length === 0 ? file : null, options: workFlags(options) })
 }
 
 export default work
 
-/** `file`: whatever of it can be worked on here; null: all of these, or it is refused. */
+interface WorkOn {
+  /** Whatever of this file can be worked on here. Default: all definitions, or an error. */
+  readonly file?: string | null
+  /** For the pipelines among the definitions. */
+  readonly options: PipelineWorkOptions
+}
+
 export async function workOn(
   engine: Reprise,
   definitions: readonly Workable[],
   output: Output,
-  file: string | null = null,
+  { file = null, options }: WorkOn,
 ): Promise<number> {
-  const interruption = onInterrupt(output, 'finishing what is in flight')
+  const interruption = onInterrupt(output, 'finishing what is in flight', { waitsFor: () => inHand(engine) })
   const off = engine.events.on('problem', ({ where, error }) => {
     output.note(problemWords(where, error))
   })
   try {
-    const taken = file === null ? definitions : takeUp(engine, definitions, file, output)
-    if (taken === definitions || taken.length === 0) engine.work(definitions)
+    const taken = file === null ? definitions : takeUp(engine, definitions, file, output, options)
+    if (taken === definitions || taken.length === 0) workWith(engine, definitions, options)
     keepHouse(hostOf(engine))
     output.note(`working on ${taken.map((each) => each.name).join(', ')}; Ctrl-C ends it`)
     await interruption.asked
@@ -63,16 +71,24 @@ function choose(module: Record<string, unknown>, names: readonly string[], file:
   })
 }
 
+/** Options reach the definitions that take them. */
+function workWith(engine: Reprise, definitions: readonly Workable[], options: PipelineWorkOptions): void {
+  const takes = (each: Workable) => Object.keys(options).length > 0 && each.worksWith !== undefined
+  engine.work(definitions.filter((each) => !takes(each)))
+  engine.work(definitions.filter(takes), options)
+}
+
 /** Works on these. A pipeline that only one process can run is left out, and how to run it is said. */
 export function takeUp(
   engine: Reprise,
   definitions: readonly Workable[],
   file: string,
   output: Pick<Output, 'note'>,
+  options: PipelineWorkOptions = {},
 ): Workable[] {
   return definitions.filter((each) => {
     try {
-      engine.work([each])
+      workWith(engine, [each], options)
       return true
     } catch (error) {
       const faults = isReprise(error, 'INVALID_ARGUMENT') ? error.data.faults : undefined

@@ -170,9 +170,11 @@ export class Dispatcher {
   async #execute(served: Served, head: Head): Promise<void> {
     served.active += 1
     this.#inHand.add(head.timeline)
+    this.#kernel.failures.taken(head.timeline)
     try {
       await served.handler(head)
     } catch (error) {
+      void this.#kernel.failures.failed(head.timeline, error)
       this.#kernel.events.emit('problem', { where: head.timeline, error })
       // The store failed before the handler had it open: it is ours, and nobody works on it.
       if (isReprise(error, ...storeFailures)) this.#hasStrays = true

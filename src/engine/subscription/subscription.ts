@@ -245,6 +245,7 @@ export class Subscription<Item extends Occurred = Occurred> {
     }
     this.#failures = 0
     this.#trouble = null
+    if (this.sink.isOwned) this.#kernel.failures.succeeded(this.sink.where)
     this.#failing = null
     this.#isCaughtUp = isEnd
     if (isEnd) {
@@ -329,6 +330,7 @@ export class Subscription<Item extends Occurred = Occurred> {
     const decision = decideRetry(this.#retry, failed, error.cause, given)
     this.#failing = decision.again ? { letter, times: decision.counts ? failed : failed - 1 } : null
     if (decision.again) {
+      if (failed > 1) void this.#kernel.failures.failed(this.sink.where, error)
       this.#dueAt = clock.elapsed() + decision.delayMs
       return decision.delayMs
     }
@@ -341,6 +343,7 @@ export class Subscription<Item extends Occurred = Occurred> {
       }
     }
     this.#error = error
+    void this.#kernel.failures.failed(this.sink.where, error)
     this.#kernel.events.emit('problem', { where: this.name, error })
     this.#tellWaiters(error)
     return pollMs
@@ -348,6 +351,7 @@ export class Subscription<Item extends Occurred = Occurred> {
 
   #waitOut(error: unknown): number {
     this.#failures += 1
+    if (!mayPass(error) || this.#failures > 2) void this.#kernel.failures.failed(this.sink.where, error)
     if (!isReprise(error, 'CLOSED')) this.#kernel.events.emit('problem', { where: this.name, error })
     if (!mayPass(error)) {
       this.#trouble = error instanceof Error ? error : new Error(String(error))

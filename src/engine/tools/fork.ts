@@ -12,8 +12,9 @@ import {
 } from '../../core/coordinate.ts'
 import { compensationPlan, type Effect } from '../../core/effects.ts'
 import { type EntryDraft, packEntries } from '../../core/entry-run.ts'
-import { RepriseError } from '../../core/errors.ts'
 import { guardOf } from '../../core/guard.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { isHeadLost } from '../../core/lost-head.ts'
 import type { Base, EntryRun, Head, ManifestRecord } from '../../core/ports.ts'
 import { keepsHistory } from '../../core/retention.ts'
 import { archiveNumber, archiveOf, archivesStart, isAmongArchives, isArchiveOf, liveIdOf } from '../../core/scope.ts'
@@ -21,7 +22,8 @@ import { refusalError } from '../commit/refusal-error.ts'
 import type { CommitExtras } from '../commit/writer.ts'
 import { canRead, type Fold, type OpenOptions } from '../definition.ts'
 import type { NewEntry } from '../entry.ts'
-import { heldAttribute } from '../group/held.ts'
+import { withoutFailure } from '../failure-notes.ts'
+import { heldAttribute, refuseHeld } from '../group/held.ts'
 import { type Kernel, newId, newOperation } from '../kernel.ts'
 import { giveBack, headUnder, takeTimeline } from '../ownership.ts'
 import { digestAt, floorOf, lineageOf, offBranch, type Point, reachOf } from '../recovery/history.ts'
@@ -31,6 +33,7 @@ import { invalidityOf, invalidState } from '../recovery/validity.ts'
 import { sealEntry } from '../seal/entries.ts'
 import { segmentsBelow } from '../segments/read.ts'
 import { type ForkMark, markAttribute } from './fork-edit.ts'
+import { refuseMoved } from './moved.ts'
 import type { Rollback } from './rollback-report.ts'
 
 /** Where: a whole coordinate, or a sequence on the current branch. */
@@ -177,7 +180,7 @@ export function baseAt(lineage: readonly Head[], point: Point): Base {
 
 /** The attributes of a fork: those of its parent, and its own mark. A fork of a member of a group is no member of it. */
 export function forkAttributes(head: Head, mark: ForkMark | null | undefined): NonNullable<CommitExtras['attributes']> {
-  return { ...head.attributes, [heldAttribute]: null, ...markAttribute(mark) }
+  return { ...head.attributes, [heldAttribute]: null, ...withoutFailure, ...markAttribute(mark) }
 }
 
 /** The entries that a fork begins with, folded into `target` first: what the fold refuses is not written. */
@@ -262,7 +265,8 @@ export async function rollback(
   fold: Fold<unknown>,
   options: OpenOptions = {},
 ): Promise<Rollback & { readonly archive: TimelineId }> {
-  await locateOnBranch(kernel, where)
+  const { head } = await locateOnBranch(kernel, where)
+  if (options.takeover && !isHeadLost(head)) return await overrule(kernel, where, fold)
   const taken = await takeTimeline(kernel, timelineId(where.timeline), { ...options, mustExist: true })
   try {
     return await retryWithFreshHead(() => branchOff(kernel, taken.epoch, where, fold))
@@ -272,36 +276,63 @@ export async function rollback(
   }
 }
 
+/**
+ * Beside processes that keep writing: the branch is made in one commit that takes the timeline from its owner, whatever that has
+ * written meanwhile. A process that took it in the same moment is overruled with a fresh head.
+ */
+async function overrule(
+  kernel: Kernel,
+  where: Where,
+  fold: Fold<unknown>,
+): Promise<Rollback & { readonly archive: TimelineId }> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await retryWithFreshHead(() => branchOff(kernel, null, where, fold))
+    } catch (error) {
+      if (attempt === attemptsMax || !isReprise(error, 'FENCED', 'CONFLICT')) throw error
+    }
+  }
+}
+
+/** A rollback with takeover tries so often before it is FENCED. */
+const attemptsMax = 100
+
 async function locateOnBranch(kernel: Kernel, where: Where): Promise<Located> {
   const located = await retryWithFreshHead(() => locate(kernel, where))
   if (located.head.timeline !== where.timeline) throw offBranch(where.timeline, where.seq)
   return located
 }
 
-/** Looks for the point once more: under our own epoch nobody else can move the branch any more. */
+/**
+ * Looks for the point once more: under our own epoch nobody else can move the branch any more. `epoch` null: it is not ours, and
+ * may grow until the branch is made; the point stays where it is.
+ */
 async function branchOff(
   kernel: Kernel,
-  epoch: number,
+  epoch: number | null,
   where: Where,
   fold: Fold<unknown>,
 ): Promise<Rollback & { readonly archive: TimelineId }> {
   const before = await locateOnBranch(kernel, where)
-  const head = await headUnder(kernel, before.head.timeline, epoch)
+  const seen = epoch === null ? before.head : await headUnder(kernel, before.head.timeline, epoch)
   // Both before anything is changed: the effects that would be undone, and that the target can be reached at all.
-  const { state } = await recover(kernel, head, fold)
-  const target = await recover(kernel, head, fold, { to: before.point.seq })
+  const { state } = await recover(kernel, seen, fold)
+  const target = await recover(kernel, seen, fold, { to: before.point.seq })
   const effects = compensationPlan(state.ledger, where.seq)
-  const copies = await restorePoints(kernel, head, before.point.seq, fold)
+  const copies = await restorePoints(kernel, seen, before.point.seq, fold)
   const floor = floorFor(copies, before.lineage, fold, before.point)
   const segments = await segmentCopies(kernel, before.lineage, floor)
-  const carried = carry(kernel, head, before.point, effects.carry)
   // The newest archive is what it rests on, if it was rolled back before.
-  const last = head.base && isArchiveOf(head.timeline, head.base.timeline) ? archiveNumber(head.base.timeline) : 0
-  for (let n = last || (await archivesOf(kernel, head.timeline)).length; ; n++) {
+  const last = seen.base && isArchiveOf(seen.timeline, seen.base.timeline) ? archiveNumber(seen.base.timeline) : 0
+  const known = last || (await archivesOf(kernel, seen.timeline)).length
+  // The last thing before the commit: the less time passes, the less can happen to it.
+  const head = epoch === null ? await ofSameBranch(kernel, seen) : seen
+  const carried = carry(kernel, head, before.point, effects.carry)
+  for (let n = known; ; n++) {
     const archive = timelineId(archiveOf(head.timeline, n + 1))
     const outcome = await kernel.committer.submit({
       operation: newOperation(kernel.random),
-      guard: guardOf(head),
+      guard: epoch === null ? { timeline: head.timeline, epoch: head.epoch } : guardOf(head),
       branch: { archive, seq: before.point.seq, digest: before.point.digest, floor },
       ...(carried && { run: carried }),
       publish: [...copies, ...segments],
@@ -315,10 +346,24 @@ async function branchOff(
         epoch: outcome.epoch,
         digest: toHex(before.point.digest),
       }
-      return { timeline: head.timeline, archive, from: head.seq, to, effects }
+      const report = { timeline: head.timeline, archive, to }
+      if (epoch !== null) return { ...report, from: head.seq, effects }
+      const [archived] = await kernel.store.head([archive])
+      const { ledger } = (await recover(kernel, archived!, fold)).state
+      return { ...report, from: archived!.seq, effects: compensationPlan(ledger, where.seq) }
     }
     if (outcome.code !== 'EXISTS') throw refusalError(head.timeline, outcome)
   }
+}
+
+/** The head as it is now; FENCED if it was rolled back since. */
+async function ofSameBranch(kernel: Kernel, { timeline, base }: Head): Promise<Head> {
+  const [head] = await kernel.store.head([timeline])
+  if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${timeline}`, { timeline })
+  refuseMoved(head)
+  refuseHeld(kernel, head)
+  if (head.base?.timeline === base?.timeline && head.base?.seq === base?.seq) return head
+  throw new RepriseError('FENCED', `${timeline} was rolled back by another process`, { timeline })
 }
 
 /**

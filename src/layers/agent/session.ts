@@ -316,7 +316,15 @@ export class Session<Data> {
   }
 
   async #run(options: TurnOptions<Data>): Promise<TurnResult> {
-    return await runTurn(this.#line, () => this.#host(options.signal, options.model), options)
+    const { failures } = this.engine.kernel
+    try {
+      const result = await runTurn(this.#line, () => this.#host(options.signal, options.model), options)
+      failures.succeeded(this.timeline)
+      return result
+    } catch (error) {
+      if (!options.signal?.aborted) await failures.failed(this.timeline, error)
+      throw error
+    }
   }
 
   /**

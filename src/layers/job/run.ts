@@ -70,6 +70,8 @@ export class JobRun<T = unknown> {
   #resumedFrom: Coordinate | null = null
   #status: JobProgress['status'] = 'starting'
   #fatal: unknown = null
+  /** Items done when a success was last noted. */
+  #noted = 0
   #stopping: Promise<void> | null = null
   #cutOff = 0
   #lastTotal: number | null = null
@@ -92,10 +94,14 @@ export class JobRun<T = unknown> {
     this.#announcer = new Announcer(engine.kernel.clock, () => this.progress)
     this.#alarm = new Alarm(engine.kernel.clock)
     this.#bench = new Workbench(engine, job, {
-      onChange: () => this.#announcer.changed(),
+      onChange: () => {
+        this.#noteSuccess()
+        this.#announcer.changed()
+      },
       onFailure: (task, error, next) =>
         this.#announcer.tell({ type: 'failure', key: task.key, attempt: task.attempts, error: toFailure(error), next }),
       onSourceFailure: (error, attempt, next) => {
+        void this.#noteFailure(error)
         this.#announcer.tell({ type: 'source-failure', attempt, error: toFailure(error), next })
         this.#trace.note('reprise.source-failure', { 'reprise.because': toFailure(error).message })
       },
@@ -170,9 +176,11 @@ export class JobRun<T = unknown> {
       await Promise.all(this.#passes.values())
       if (this.#fatal) throw this.#fatal
       const report = this.#report(this.#stopping ? 'stopped' : 'finished', await deadOf(this.#engine, this.timelines))
+      for (const timeline of this.timelines) this.#engine.kernel.failures.succeeded(timeline)
       this.#end(report, null)
       return report
     } catch (error) {
+      await this.#noteFailure(error)
       await this.#stop('it failed').catch(() => undefined)
       this.#end(null, error)
       throw error
@@ -406,6 +414,22 @@ export class JobRun<T = unknown> {
       }
     }
     this.#alarm.ring()
+  }
+
+  /** With the shards of this process, or the first one where it has none yet. */
+  async #noteFailure(error: unknown): Promise<void> {
+    const held = [...this.#shards.values()].map(({ open }) => open.id as string)
+    const { failures } = this.#engine.kernel
+    const noted = held.length > 0 ? held : this.timelines.slice(0, 1)
+    await Promise.all(noted.map((timeline) => failures.failed(timeline, error)))
+  }
+
+  /** An item was done: whatever failed before no longer does. */
+  #noteSuccess(): void {
+    const { done } = this.#bench.counts
+    if (done === this.#noted) return
+    this.#noted = done
+    for (const { open } of this.#shards.values()) this.#engine.kernel.failures.succeeded(open.id)
   }
 
   #fail(error: unknown): void {

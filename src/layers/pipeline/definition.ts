@@ -7,7 +7,13 @@ import type { Host } from '../../engine/host.ts'
 import { type Described, describes, idOf } from '../../engine/model.ts'
 import { Graph } from './graph.ts'
 import { pipelineModel } from './model.ts'
-import { type PipelineOptions, renamedOptions, resolvePipelineOptions } from './run/options.ts'
+import {
+  checkWorkOptions,
+  type PipelineOptions,
+  type PipelineWorkOptions,
+  renamedOptions,
+  resolvePipelineOptions,
+} from './run/options.ts'
 import { PipelineRun } from './run/run.ts'
 import { type PipelineState, pipelineFold } from './run/state.ts'
 import { PipelineTasks } from './run/tasks.ts'
@@ -41,7 +47,7 @@ const worksOn = {}
 
 export interface PipelineDefinition
   extends Process<Readonly<Record<string, never>> | undefined, PipelineRun, PipelineOptions>,
-    Workable,
+    Workable<PipelineWorkOptions>,
     Described {
   readonly kind: 'pipeline'
   readonly name: string
@@ -50,7 +56,7 @@ export interface PipelineDefinition
   /** @internal Anew each time. */
   [draws](): Graph
   /** @internal As `rp.work`. INVALID_ARGUMENT where it cannot be shared. */
-  [shares](engine: Host): PipelineTasks
+  [shares](engine: Host, options?: PipelineWorkOptions): PipelineTasks
 }
 
 /**
@@ -86,9 +92,10 @@ export function pipeline(
     graph.check(name)
     return graph
   }
-  const share = (engine: Host): PipelineTasks => {
+  const share = (engine: Host, given: PipelineWorkOptions = {}): PipelineTasks => {
+    checkWorkOptions(name, given)
     checkShareable(name, draw())
-    const options = resolvePipelineOptions(name, defaults)
+    const options = resolvePipelineOptions(name, { ...defaults, ...given })
     engine.declare(pipelineModel(name, options.policy))
     const working = engine.once(worksOn, () => new Map<string, PipelineTasks>())
     const tasks = working.get(name) ?? new PipelineTasks({ engine, name, timeline: model.scope, options, draw })
@@ -122,8 +129,9 @@ export function pipeline(
       run.result().then(forget, forget)
       return run
     },
-    [works](engine: Host) {
-      share(engine)
+    worksWith: ['changes', 'from'],
+    [works](engine: Host, options) {
+      share(engine, options)
     },
     [shares]: share,
   }

@@ -6,6 +6,7 @@ import type { Head } from '../../core/ports.ts'
 import { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Entry } from '../../engine/entry.ts'
+import { withoutFailure } from '../../engine/failure-notes.ts'
 import { hostOf } from '../../engine/host.ts'
 import type { Actions, Model, Refusals, Target, Verb } from '../../engine/model.ts'
 import { type Told, told } from '../../engine/told.ts'
@@ -93,7 +94,7 @@ async function cancel(target: Target) {
   if (owner && isOwnerAlive) return await stop(target, 'cancel', 'to end at once')
   await refuse(target, 'cancel')
   const taken = await StateTimeline.take(hostOf(target.engine).kernel, timeline)
-  await taken.release({ status: 'cancelled' })
+  await taken.release({ status: 'cancelled', attributes: withoutFailure })
   const said = `nobody was running ${timeline}: it is cancelled; run it again whenever you like`
   return { said, facts: { asked: [] } }
 }

@@ -13,6 +13,8 @@ export interface Told {
   event(event: Exclude<WatchEvent, { type: 'bookmark' }>, isInitial: boolean): void
   /** All that there was at the start has been told. */
   listed(): void
+  /** The objects cannot be followed at the moment; it is tried again. */
+  failed(error: unknown): void
 }
 
 const longestPauseMs = 5000
@@ -62,6 +64,7 @@ export class Following {
         if (signal.aborted || isReprise(error, 'CLOSED')) return
         failures += 1
         if (!isReprise(error, 'REVISION_GONE')) {
+          told.failed(error)
           this.#kernel.events.emit('problem', { where: this.#handle.timeline, error })
         }
         await restUnlessAborted(this.#kernel.clock, growingPause(failures, 5, longestPauseMs), signal)

@@ -192,7 +192,11 @@ class Informing implements Session {
       kernel,
       {
         call: (name, attempt, signal) => this.#handle(name, attempt, signal),
-        failed: (_, __, error) => kernel.events.emit('problem', { where: open.id, error }),
+        failed: (_, attempt, error) => {
+          if (attempt > 1) void kernel.failures.failed(open.id, error)
+          kernel.events.emit('problem', { where: open.id, error })
+        },
+        allWell: () => kernel.failures.succeeded(open.id),
         giveUp: (name, attempts, error) => this.#giveUp(name, attempts, error, kernel.clock.now()),
         isOver: (error) => error instanceof Unnoted,
       },
@@ -212,6 +216,7 @@ class Informing implements Session {
           for (const name of known.keys()) if (!resource.peek(name)) this.#consider(name)
         }
       },
+      failed: (error) => void kernel.failures.failed(open.id, error),
     })
   }
 

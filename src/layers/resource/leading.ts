@@ -101,6 +101,7 @@ export class Leading {
       } catch (error) {
         if (this.#stopping.signal.aborted || isReprise(error, 'CLOSED')) return
         failures += 1
+        void this.#engine.kernel.failures.failed(this.timeline, error)
         if (!isReprise(error, 'OWNED', 'FENCED')) events.emit('problem', { where: this.timeline, error })
       }
       if (this.#stopping.signal.aborted) return

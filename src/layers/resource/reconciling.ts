@@ -45,7 +45,11 @@ export class Reconciling implements Session {
       kernel,
       {
         call: (name, attempt, signal) => this.#reconcile(name, attempt, signal),
-        failed: (_, __, error) => kernel.events.emit('problem', { where: open.id, error }),
+        failed: (_, attempt, error) => {
+          if (attempt > 1) void kernel.failures.failed(open.id, error)
+          kernel.events.emit('problem', { where: open.id, error })
+        },
+        allWell: () => kernel.failures.succeeded(open.id),
         giveUp: (name, attempts, error) => this.#giveUp(name, attempts, error),
         isOver: (error) => {
           const isOver = open.broken !== null || isFencedOut(error, options.fence)
@@ -60,6 +64,7 @@ export class Reconciling implements Session {
         new Following(kernel, handle, {
           event: (event, isInitial) => (i === 0 ? this.#changed(event, isInitial) : this.#concerned(event, i)),
           listed: () => (i === 0 ? this.#lookAtLetters() : undefined),
+          failed: (error) => void kernel.failures.failed(open.id, error),
         }),
     )
   }

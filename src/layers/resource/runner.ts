@@ -9,6 +9,8 @@ import type { Kernel } from '../../engine/kernel.ts'
 export interface Work {
   /** Works on a key; it comes again after so many ms if it says so. NaN: not even to look for drift. */
   call(key: string, attempt: number, signal: AbortSignal): Promise<number | null>
+  /** None of the keys that were worked on is failing. */
+  allWell(): void
   /** It failed, and is tried again after a pause. */
   failed(key: string, attempt: number, error: unknown): void
   /** It failed as often as the policy allows. Rejects: it is tried again. */
@@ -95,6 +97,7 @@ export class Runner {
     try {
       const askedMs = await this.#work.call(key, attempt, this.#stopping.signal)
       this.#failures.delete(key)
+      if (this.#failures.size === 0) this.#work.allWell()
       againMs = Number.isNaN(askedMs) ? null : (askedMs ?? everyMs)
     } catch (error) {
       if (this.#work.isOver(error)) this.#isOver = true
@@ -122,6 +125,7 @@ export class Runner {
     try {
       await this.#work.giveUp(key, attempt, error)
       this.#failures.delete(key)
+      if (this.#failures.size === 0) this.#work.allWell()
       return null
     } catch {
       // It could not be noted: then it is not given up yet.

@@ -82,7 +82,15 @@ async function search({ engine, server, principal, query }: Call) {
       const head = { ...each, isOwnerAlive: isAlive(each) }
       const { kind, status, isRun, isUnfinished, needsPerson } = indexed(head, models.find(head.timeline))
       const stands = await standing(server, engine, head)
-      return hideRelatives(principal, { ...shownHead(head), kind, status, isRun, isUnfinished, needsPerson, stands })
+      return hideRelatives(principal, {
+        ...shownHead(engine, head),
+        kind,
+        status,
+        isRun,
+        isUnfinished,
+        needsPerson,
+        stands,
+      })
     }),
   )
   return { timelines, ...counted, now: kernel.worker.now() }

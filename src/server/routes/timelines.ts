@@ -216,7 +216,7 @@ async function listTimelines({ engine, principal, query }: Call) {
   const { heads, next } = await listPage(engine, queries, query.text('after'), query.number('limit') ?? 100)
   // What the store notes about itself is shown to those who ask for it.
   const shown = prefix === undefined ? heads.filter(({ timeline }) => !isOfStore(timeline)) : heads
-  return { timelines: shown.map((head) => hideRelatives(principal, shownHead(head))), next }
+  return { timelines: shown.map((head) => hideRelatives(principal, shownHead(engine, head))), next }
 }
 
 async function listRuns({ engine, principal, query }: Call) {
@@ -239,7 +239,7 @@ async function listRuns({ engine, principal, query }: Call) {
       const kind = hostOf(engine).models.find(head.timeline)
       const isUnfinished = kind?.unfinished?.includes(head.status) ?? false
       const more = withSummary ? { summary: (await describeTimeline(engine, head)).shown.summary } : {}
-      return hideRelatives(principal, { kind: kind?.kind ?? null, isUnfinished, ...shownHead(head), ...more })
+      return hideRelatives(principal, { kind: kind?.kind ?? null, isUnfinished, ...shownHead(engine, head), ...more })
     }),
   )
   return { runs, next }

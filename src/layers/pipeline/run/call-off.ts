@@ -3,15 +3,18 @@
 
 import { RepriseError } from '../../../core/errors.ts'
 import { unlessAborted } from '../../../engine/aborting.ts'
+import type { Worker } from '../../../engine/worker.ts'
 
 export class CallOff {
+  readonly #worker: Pick<Worker, 'begin'>
   readonly #pipeline: string
   /** The checkpoint. */
   readonly id: number
   readonly #abort = new AbortController()
   #waitsFor: string | null = null
 
-  constructor(pipeline: string, id: number) {
+  constructor(worker: Pick<Worker, 'begin'>, pipeline: string, id: number) {
+    this.#worker = worker
     this.#pipeline = pipeline
     this.id = id
   }
@@ -20,12 +23,14 @@ export class CallOff {
   async waitFor<T>(whom: string, work: Promise<T> | T): Promise<T> {
     const { signal } = this.#abort
     this.#waitsFor = whom
+    const call = this.#worker.begin({ timeline: this.#pipeline, what: `checkpoint ${this.id} for ${whom}` })
     try {
       return await unlessAborted(Promise.resolve(work), signal, whom)
     } catch (error) {
       throw signal.aborted ? signal.reason : error
     } finally {
       this.#waitsFor = null
+      call.end()
     }
   }
 

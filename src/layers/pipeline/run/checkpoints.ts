@@ -9,7 +9,7 @@ import {
   CheckpointCoordinator,
   type CheckpointKind,
 } from '../../../core/pipeline/coordinator.ts'
-import type { ManifestRecord, Sql } from '../../../core/ports.ts'
+import type { Attribute, ManifestRecord, Sql } from '../../../core/ports.ts'
 import { ChunkHold } from '../../../engine/checkpoint/chunk-hold.ts'
 import type { StateTimeline } from '../../../engine/checkpoint/state-timeline.ts'
 import type { CheckpointTiming, TimingMark } from '../../../engine/checkpoint/timing.ts'
@@ -83,6 +83,8 @@ export interface CheckpointsOf {
   readonly neighbours: Neighbours
   /** A savepoint that is no longer kept once there is a newer checkpoint. */
   readonly leftBy: ManifestId | null
+  /** Attributes that become true with a checkpoint. */
+  readonly noted: Readonly<Record<string, Attribute | null>> | undefined
 }
 
 export class Checkpoints {
@@ -184,7 +186,9 @@ export class Checkpoints {
   /** The last one took too long: the run ends without it. */
   giveUp(): void {
     const { taken, timeoutMs } = this.#of
-    this.end((this.#current ?? new CallOff(taken.id, this.#state.checkpoint + 1)).tooLate(timeoutMs))
+    this.end(
+      (this.#current ?? new CallOff(this.#of.kernel.worker, taken.id, this.#state.checkpoint + 1)).tooLate(timeoutMs),
+    )
   }
 
   get #now(): number {
@@ -250,7 +254,7 @@ export class Checkpoints {
     const startedMs = this.#now
     const mark = timing.mark()
     const base = this.#base
-    this.#current = new CallOff(taken.id, id)
+    this.#current = new CallOff(this.#of.kernel.worker, taken.id, id)
     // From here to the end of `cut` nothing waits: this is the barrier.
     const cut = flow.cut({ checkpoint: id, epoch: taken.head.epoch }, (table) => isDueInFull(base, table))
     let snapshot: Snapshot | null = null
@@ -360,7 +364,7 @@ export class Checkpoints {
       pin: kind === 'savepoint',
       along: {
         status: state.stage,
-        attributes: { records: state.records, dead: state.letters },
+        attributes: { ...this.#of.noted, records: state.records, dead: state.letters },
         ...(state.cursor !== null && { cursors: { [taken.id]: state.cursor } }),
         ...(appliers.length > 0 && { userSql: (sql: Sql) => neighbours.whileWriting(() => applyAll(sql)) }),
       },
@@ -389,6 +393,7 @@ export class Checkpoints {
     this.#lastFailure = null
     this.#failingSince = null
     kernel.worker.progressed(1)
+    kernel.failures.succeeded(taken.id)
     this.#pausedUntil = Number.NEGATIVE_INFINITY
     timing.published(mark, { ms, bytes: written.totalBytes, stallMs: written.longestStallMs })
     kernel.events.emit('checkpoint-published', {
@@ -431,6 +436,7 @@ export class Checkpoints {
     const actions = tell(why)
     const failuresInARow = this.failures
     this.#pausedUntil = this.#now + Math.min(60_000, 100 * 2 ** failuresInARow)
+    void kernel.failures.failed(taken.id, error)
     kernel.events.emit('checkpoint-failed', { timeline: taken.id, error, failuresInARow })
     if (isReprise(error, 'RIDER_FAILED')) this.#sqlFailures += 1
     const isFinal = isReprise(error, 'RIDER_FAILED')

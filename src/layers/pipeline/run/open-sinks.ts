@@ -6,6 +6,7 @@ import type { Sql } from '../../../core/ports.ts'
 import { unlessAborted } from '../../../engine/aborting.ts'
 import type { StateTimeline } from '../../../engine/checkpoint/state-timeline.ts'
 import type { Engine } from '../../../engine/definition.ts'
+import { hostOf } from '../../../engine/host.ts'
 import type { Graph } from '../graph.ts'
 import type { SinkWriter } from '../sink.ts'
 import type { PipelineState } from './state.ts'
@@ -20,18 +21,19 @@ export interface SinksOf {
 }
 
 export async function openSinks(
-  { engine, graph, pipeline, signal }: SinksOf,
+  of: SinksOf,
   taken: StateTimeline,
   state: PipelineState | null,
   names: { readonly storedAs: (name: string) => string; readonly isKnown: (name: string) => boolean },
 ): Promise<Map<string, SinkWriter>> {
+  const { engine, graph, pipeline } = of
   await setUp(graph, taken)
   const writers = new Map<string, SinkWriter>()
   try {
     for (const { name, sink } of graph.sinks) {
       const listed = names.isKnown(name) ? (state?.sinks[names.storedAs(name)] ?? null) : null
       const opening = sink.open({ engine, pipeline, name }, listed)
-      writers.set(name, await openedUnlessAborted(opening, signal, `opening the sink ${name}`))
+      writers.set(name, await openedUnlessAborted(opening, of, `opening the sink ${name}`))
     }
   } catch (error) {
     await Promise.allSettled([...writers.values()].map((writer) => writer.close()))
@@ -56,26 +58,28 @@ async function setUp(graph: Graph, taken: StateTimeline): Promise<void> {
 /** What is opened though nobody waits for it any more is closed. */
 export async function openedUnlessAborted<T extends { close(): Promise<void> }>(
   opening: Promise<T>,
-  signal: AbortSignal,
+  { engine, pipeline, signal }: SinksOf,
   what: string,
 ): Promise<T> {
+  // Others see that it hangs, and so does whoever asked it to stop.
+  const call = hostOf(engine).kernel.worker.begin({ timeline: pipeline, what })
   try {
     return await unlessAborted(opening, signal, what)
   } catch (error) {
     if (signal.aborted) opening.then((opened) => opened.close()).catch(() => undefined)
     throw error
+  } finally {
+    call.end()
   }
 }
 
 /** Whoever made the last checkpoint may have been killed before its sinks had committed. */
-export async function commitLast(
-  { engine, graph, pipeline, signal }: SinksOf,
-  { sinks }: PipelineState,
-): Promise<void> {
+export async function commitLast(of: SinksOf, { sinks }: PipelineState): Promise<void> {
+  const { engine, graph, pipeline } = of
   for (const { name, sink } of graph.sinks) {
     const listed = sinks[name] ?? null
     if (listed === null) continue
     const opening = sink.open({ engine, pipeline, name }, listed)
-    await (await openedUnlessAborted(opening, signal, `opening the sink ${name}`)).close()
+    await (await openedUnlessAborted(opening, of, `opening the sink ${name}`)).close()
   }
 }

@@ -62,6 +62,27 @@ export interface ResolvedPipelineOptions extends PipelineOptions {
   readonly lettersMax: number
   /** The traceparent (W3C) of whoever asked for this run, where somebody traces. */
   readonly asked?: string | undefined
+  /** Attributes that become true with a checkpoint of this run. */
+  readonly noted?: Readonly<Record<string, Attribute | null>>
+}
+
+/** How this process begins to work on a shared pipeline: `rp.work([totals], { changes: { drop: ['old'] } })`. */
+export interface PipelineWorkOptions extends Pick<PipelineOptions, 'changes'> {
+  /**
+   * Each task begins once from its newest checkpoint that was made at `time` or before. What came after it is read again, and
+   * sinks get it again. A process that takes the task over afterwards goes on from there.
+   */
+  readonly from?: { readonly time: number | Date }
+}
+
+const knownWork = new Set(['changes', 'from'])
+
+export function checkWorkOptions(name: string, options: PipelineWorkOptions): void {
+  checkOptions(`work on the pipeline ${name}`, options, knownWork)
+  if (typeof options.from === 'string') {
+    const what = `tasks of ${name} have checkpoints of their own: from must be { time } for rp.work`
+    throw new RepriseError('INVALID_ARGUMENT', what)
+  }
 }
 
 const known = new Set([

@@ -17,6 +17,7 @@ import type { SourceReader } from '../source.ts'
 import { matchNames } from './changes.ts'
 import { Checkpoints, type MadeCheckpoint } from './checkpoints.ts'
 import { chooseCheckpoint, fillTables, isLeftBy } from './choose.ts'
+import { closeAll, insist, whyEnded } from './ending.ts'
 import { Flow } from './flow.ts'
 import type { PipelineLetter } from './letters.ts'
 import { liveRuns, neighboursOf, viewOf } from './live.ts'
@@ -34,6 +35,9 @@ const pendingDue = 10_000
 
 /** With a policy that counts records: results are shown when no record came for so long. */
 const quietMs = 1000
+
+/** A run that makes no checkpoint counts as well once records have flowed for so long. */
+const steadyMs = 10_000
 
 type Ending = 'suspended' | 'cancelled'
 
@@ -53,6 +57,7 @@ export class PipelineRun {
   #taken: StateTimeline | null = null
   #flow: Flow | null = null
   #checkpoints: Checkpoints | null = null
+  #restored: PipelineState | null = null
   #stopping: { readonly ending: Ending; readonly label: string | undefined } | null = null
   #isEnded = false
   #quietSince = 0
@@ -148,6 +153,12 @@ export class PipelineRun {
     if (this.#isEnded) return await this.#result
     // It waits for its turn: nothing was read yet.
     if (!this.#taken && !options.drain) return await this.cancel()
+    // What is being opened may not answer for long, and nothing was read yet.
+    if (!this.#flow && !options.drain) {
+      this.#stopping ??= { ending: 'suspended', label: options.label }
+      this.#abort.abort(new RepriseError('CANCELLED', `${this.timeline} was stopped`))
+      return await this.result()
+    }
     await this.#ready.catch(() => undefined)
     if (options.drain) this.#flow?.drain()
     else {
@@ -212,15 +223,20 @@ export class PipelineRun {
       const id = timelineId(this.timeline)
       const { signal: own } = this.#abort
       this.#taken = await StateTimeline.take(kernel, id, { takeover, signal: own, ...(wait !== undefined && { wait }) })
-      const report = await this.#runTaken(this.#taken).catch(async (error) => {
+      const report = await this.#runTaken(this.#taken).catch(async (thrown) => {
+        const error = await whyEnded(kernel, this.#taken!, thrown)
+        const ending = this.#endedBy(error)
+        if (ending === null) await kernel.failures.failed(this.timeline, error)
         // What others see of it is true: it does not run any more.
-        await this.#taken!.release({ status: this.#isCancelled(error) ? 'cancelled' : 'failed' })
+        if (ending === 'suspended') await this.#taken!.release()
+        else await this.#taken!.release({ status: ending ?? 'failed' })
         throw error
       })
       await this.#taken.release(report.status === 'cancelled' ? { status: 'cancelled' } : {})
       return report
     } catch (error) {
-      if (this.#isCancelled(error)) return this.#report('cancelled')
+      const ending = this.#endedBy(error)
+      if (ending !== null) return this.#report(ending)
       this.#isNotReady(error)
       throw error
     } finally {
@@ -233,8 +249,9 @@ export class PipelineRun {
     }
   }
 
-  #isCancelled(error: unknown): boolean {
-    return this.#stopping?.ending === 'cancelled' && isReprise(error, 'ABORTED', 'CANCELLED')
+  /** How it was asked to end, if that is why it did; null: it failed. */
+  #endedBy(error: unknown): Ending | null {
+    return isReprise(error, 'ABORTED', 'CANCELLED') ? (this.#stopping?.ending ?? null) : null
   }
 
   async #runTaken(taken: StateTimeline): Promise<PipelineReport> {
@@ -246,6 +263,7 @@ export class PipelineRun {
     const askedMs = kernel.clock.elapsed()
     const candidate = await chooseCheckpoint(kernel, taken, from ?? null)
     const openMs = kernel.clock.elapsed() - askedMs
+    this.#restored = candidate?.state ?? null
     if (candidate?.state.stage === 'done' && from === undefined) {
       await commitLast(this.#sinksOf, candidate.state)
       this.#isReady()
@@ -288,7 +306,7 @@ export class PipelineRun {
           ...{ signal: this.#abort.signal, partitions: this.#partitions },
         }
         const opening = source.open(positions.get(name) ?? null, context)
-        readers.set(name, await openedUnlessAborted(opening, context.signal, `opening the source ${name}`))
+        readers.set(name, await openedUnlessAborted(opening, this.#sinksOf, `opening the source ${name}`))
       }
       flow.start(readers, positions)
       const leftBy = candidate && isLeftBy(candidate) ? candidate.record.id : null
@@ -304,6 +322,7 @@ export class PipelineRun {
         trace: traced.run,
         neighbours: neighboursOf(this.#engine),
         timeoutMs: this.#options.timeoutMs,
+        noted: this.#options.noted,
       }
       const checkpoints = new Checkpoints(of)
       this.#flow = flow
@@ -319,10 +338,12 @@ export class PipelineRun {
           ...(cursor !== null && { cursors: { [taken.id]: cursor } }),
         })
         this.#isReady()
+        const stopWaiting = kernel.clock.after(steadyMs, () => kernel.failures.succeeded(this.timeline))
         if (this.#stopping) flow.halt()
         neighboursOf(this.#engine).flows += 1
         return await this.#flowToEnd(flow, checkpoints, timing).finally(() => {
           neighboursOf(this.#engine).flows -= 1
+          stopWaiting()
         })
       } finally {
         flow.close()
@@ -333,9 +354,11 @@ export class PipelineRun {
       }
     } finally {
       this.#abort.abort(new RepriseError('ABORTED', `${this.timeline} has ended`))
-      await Promise.allSettled([...readers.values()].map((reader) => reader.close()))
       for (const resource of resources.values()) resource.close()
-      await Promise.allSettled([...writers.values()].map((writer) => writer.close()))
+      await closeAll(
+        kernel.clock,
+        [...readers.values(), ...writers.values()].map((each) => each.close()),
+      )
     }
   }
 
@@ -354,7 +377,9 @@ export class PipelineRun {
     // The flow stands still, so nobody else would tell of what ends the run.
     const failing = flow.failed.then((error) => Promise.reject(error))
     failing.catch(() => undefined)
-    await Promise.race([this.#insist(made, checkpoints, isAtEnd), failing])
+    const stage = isAtEnd ? 'done' : 'suspended'
+    const again = () => checkpoints.make(isAtEnd ? 'manual' : 'savepoint', { stage })
+    await Promise.race([insist(this.#engine.kernel.clock, made, again), failing])
     const attributes = timing.releasing(this.#taken!.head.epoch)
     if (Object.keys(attributes).length > 0) await this.#taken!.write({ attributes })
     return this.#report(isAtEnd ? 'done' : 'suspended')
@@ -363,21 +388,6 @@ export class PipelineRun {
   /** No record flows any more: what is still to be done for checkpoints has as long as one may take. */
   #limitEnd(checkpoints: Checkpoints): void {
     this.#stopLimit = this.#engine.kernel.clock.after(this.#options.timeoutMs, () => checkpoints.giveUp(), true)
-  }
-
-  /** The last checkpoint is tried again while there is hope. */
-  async #insist(made: Promise<MadeCheckpoint>, checkpoints: Checkpoints, isAtEnd: boolean): Promise<MadeCheckpoint> {
-    const { clock } = this.#engine.kernel
-    for (let attempt = 1, next = made; ; attempt++) {
-      try {
-        return await next
-      } catch (error) {
-        if (attempt >= 10 || !isReprise(error, 'RUN_FAILED')) throw error
-        await new Promise<void>((resolve) => clock.after(Math.min(5000, 50 * 2 ** attempt), resolve, true))
-        const stage = isAtEnd ? 'done' : 'suspended'
-        next = checkpoints.make(isAtEnd ? 'manual' : 'savepoint', { stage })
-      }
-    }
   }
 
   #decide(timing: CheckpointTiming, count: number): void {
@@ -424,8 +434,8 @@ export class PipelineRun {
   }
 
   #report(status: PipelineReport['status']): PipelineReport {
-    const state = this.#checkpoints?.state
-    return this.#reportOf(status, state ?? null, this.#checkpoints?.baseId ?? null)
+    const state = this.#checkpoints?.state ?? this.#restored
+    return this.#reportOf(status, state, this.#checkpoints?.baseId ?? null)
   }
 
   #reportOf(status: PipelineReport['status'], state: PipelineState | null, checkpoint: string | null): PipelineReport {

@@ -119,9 +119,9 @@ export class PipelineTasks {
     for (const partition of free) {
       if (this.#running.size >= share || this.#abort.signal.aborted) return
       const head = byId.get(this.#timelineOf(partition))
-      if (head?.status === 'done') this.#done.add(partition)
+      if (head?.status === 'done' && !this.#goesBack(head)) this.#done.add(partition)
       else if (head && this.#isLeftOwned(head)) await giveBack(kernel, head)
-      else if (!isHeld(head)) this.#start(partition)
+      else if (!isHeld(head)) this.#start(partition, head)
     }
   }
 
@@ -191,9 +191,20 @@ export class PipelineTasks {
     return timelineId(taskTimeline(this.#of.timeline, partition))
   }
 
-  #start(partition: string): void {
-    const { engine, name, options } = this.#of
-    const run = new PipelineRun(engine, name, this.#timelineOf(partition), this.#of.draw(), options, [partition])
+  /** It has not begun from the time that was asked for yet. */
+  #goesBack(head: Head | undefined): boolean {
+    const from = fromOf(this.#of.options)
+    return from !== null && head !== undefined && head.seq > 0 && head.attributes[fromAttribute] !== from
+  }
+
+  #start(partition: string, head: Head | undefined): void {
+    const { engine, name } = this.#of
+    const { from: _, ...rest } = this.#of.options
+    // Noted with its next checkpoint: until then a process that takes the task over begins from the same place.
+    const options = { ...rest, noted: { [fromAttribute]: fromOf(this.#of.options) } }
+    const { from } = this.#of.options
+    const begins = from !== undefined && this.#goesBack(head) ? { ...options, from } : options
+    const run = new PipelineRun(engine, name, this.#timelineOf(partition), this.#of.draw(), begins, [partition])
     this.#running.set(partition, run)
     void this.#watch(partition, run)
   }
@@ -214,6 +225,13 @@ export class PipelineTasks {
       this.#running.delete(partition)
     }
   }
+}
+
+/** The time from which tasks began again, so that each does it once. */
+const fromAttribute = '$from'
+
+function fromOf({ from }: ResolvedPipelineOptions): number | null {
+  return from === undefined || typeof from === 'string' ? null : Number(from.time)
 }
 
 const headsPerPage = 1000

@@ -182,6 +182,10 @@ const kinds = {
     remedy: 'reload',
     hint: 'The store did not answer and could not be asked again in time. Open again: history tells what happened.',
   },
+  ASYNC_CALLBACK: {
+    remedy: 'fix',
+    hint: 'Make the function synchronous, or move the part that waits to the verb that the message names.',
+  },
   NON_DETERMINISTIC: {
     remedy: 'fix',
     hint: 'Move the call into a step, or record its value in the entry. Code that is replayed must do the same each time.',

@@ -1,0 +1,33 @@
+// Callbacks that must return their result at once. A promise in such a place would be stored, compared or dropped as if
+// it were the result, so the callback is refused by name.
+
+import { RepriseError } from './errors.ts'
+
+/** The result of a callback that returns nothing. `() => void` accepts an async function; the union with undefined does not. */
+export type Nothing = void | undefined
+
+/**
+ * The type of a synchronous result: `R` itself, or a message that no promise can be assigned to.
+ * @example map<R>(change: (value: T) => Synchronous<R>): Stream<R>
+ */
+export type Synchronous<R> = R & (R extends PromiseLike<unknown> ? 'this function must not be async' : unknown)
+
+/**
+ * Throws ASYNC_CALLBACK if the value is a promise or another thenable. `place` names the callback, `instead` names the
+ * verb that waits. @example refuseThenable(result, 'filter()', 'use call() to wait for something outside')
+ */
+export function refuseThenable(value: unknown, place: string, instead: string): void {
+  if (!isThenable(value)) return
+  // The rejection of the refused promise would otherwise end the process as unhandled. Only a promise is touched: the
+  // `then` of another thenable may begin its work.
+  if (value instanceof Promise) value.catch(() => undefined)
+  throw new RepriseError('ASYNC_CALLBACK', `${place} returned a promise, and must be synchronous: ${instead}`, {
+    place,
+    instead,
+  })
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  const isObject = (typeof value === 'object' && value !== null) || typeof value === 'function'
+  return isObject && typeof (value as { then?: unknown }).then === 'function'
+}

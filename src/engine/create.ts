@@ -82,7 +82,7 @@ export function createTimeline<State, Result>(
 type FirstRun = { readonly count: number; readonly digest: Uint8Array }
 
 function headOf(kernel: Kernel, id: TimelineId, origin: Digest, run: FirstRun, along: CommitExtras): Head {
-  const now = kernel.worker.now()
+  const now = kernel.worker.now(id)
   return {
     timeline: id,
     seq: run.count,

@@ -4,6 +4,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import type { TimelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
+import type { SynchronousOf } from '../core/forward.ts'
 import type { Commit, Renewal, Store } from '../core/ports.ts'
 import { hostOf } from '../engine/host.ts'
 import type { Kernel } from '../engine/kernel.ts'
@@ -159,7 +160,7 @@ function openLater(open: () => Promise<Store>): Store {
   const through = (pick: (store: Store) => object) =>
     new Proxy({}, { get: (_, name) => (facts.has(name) ? undefined : call(pick, name)) })
   const blobs = through((store) => store.blobs)
-  const own: Readonly<Record<PropertyKey, unknown>> = {
+  const own: Pick<Required<Store>, SynchronousOf<Store>> & Readonly<Record<PropertyKey, unknown>> = {
     blobs,
     close: async () => (await opening)?.close(),
     listen: (wake: (mayBeDue?: boolean) => void) => listenLater(opened(), wake),
@@ -174,6 +175,7 @@ function openLater(open: () => Promise<Store>): Store {
     },
     hasLostClaims: () => made?.hasLostClaims?.() ?? false,
     placeOf: (timeline: TimelineId) => made?.placeOf?.(timeline) ?? 0,
+    aheadMs: (timeline: TimelineId) => made?.aheadMs?.(timeline) ?? 0,
   }
   const rest = through((store) => store) as Record<PropertyKey, unknown>
   return new Proxy({} as Store, { get: (_, name) => own[name] ?? rest[name] })

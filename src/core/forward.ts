@@ -9,6 +9,15 @@ type MethodOf<Port> = {
   [Name in keyof Port]-?: NonNullable<Port[Name]> extends (...args: never) => unknown ? Name : never
 }[keyof Port]
 
+/** Those that answer at once: a wrapper that answers with a promise would be taken for an answer. */
+export type SynchronousOf<Port> = {
+  [Name in MethodOf<Port>]: NonNullable<Port[Name]> extends (...args: never) => infer Answer
+    ? Extract<Answer, PromiseLike<unknown>> extends never
+      ? Name
+      : never
+    : never
+}[MethodOf<Port>]
+
 /** What a method may do to what is stored. `sweepMark` writes if it is given a mark; `listen` and `close` do neither. */
 export type Access = 'reads' | 'writes' | 'neither'
 
@@ -27,6 +36,7 @@ export const storeMethods: Readonly<Record<MethodOf<Store>, Access>> = {
   claim: 'writes',
   hasLostClaims: 'neither',
   placeOf: 'neither',
+  aheadMs: 'neither',
   feed: 'reads',
   timelines: 'reads',
   checkpoints: 'reads',

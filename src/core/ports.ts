@@ -134,6 +134,12 @@ export interface Store {
   placeOf?(timeline: TimelineId): number
 
   /**
+   * Only of a store that is made of several: how far the clock of the database that has this timeline is ahead of the time
+   * that `beat` returned, in milliseconds. Deadlines of a timeline are set by that clock, which also dates its mail.
+   */
+  aheadMs?(timeline: TimelineId): number
+
+  /**
    * The one write. Outcomes come in the order of the commits, and later commits of a batch see what earlier ones did; each
    * succeeds or is refused by its own guard.
    *

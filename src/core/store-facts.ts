@@ -13,6 +13,15 @@ export interface StoreFacts {
   readonly sizeBytes: number | null
   /** Where bytes that were erased may stay, beside what the store can reach; in words, known beforehand. */
   readonly keepsErased?: readonly string[]
+  /** Only of a store that is made of several: how far their clocks are apart, as the last heartbeat measured it. */
+  readonly clocks?: readonly ShardClock[]
+}
+
+export interface ShardClock {
+  readonly shard: number
+  readonly location: string
+  /** Ahead of the slowest clock of the set, in milliseconds. */
+  readonly aheadMs: number
 }
 
 /** How far the store's own check is. */

@@ -101,7 +101,7 @@ function headOf(
   run: FirstRun,
   along: CommitExtras,
 ): Head {
-  const now = kernel.worker.now()
+  const now = kernel.worker.now(id)
   return {
     timeline: id,
     seq: run.count,

@@ -101,7 +101,7 @@ export interface Model {
 /** What is known around a head. */
 export interface Surroundings {
   readonly store: Pick<Store, 'head'>
-  readonly worker: { now(): number }
+  readonly worker: { now(timeline?: string): number }
 }
 
 /** What is left out stays as it was found. A wakeup too many does no harm: whoever works on it looks, and waits again. */

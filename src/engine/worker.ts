@@ -2,7 +2,7 @@
 // keeps a zombie out is the epoch check in every write. When the store says that this worker was declared dead, all it
 // owned is lost and it goes on under a new identity.
 
-import { toHex, type WorkerId } from '../core/coordinate.ts'
+import { type TimelineId, toHex, type WorkerId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Attribute, Clock, Random, Store, WorkerRow } from '../core/ports.ts'
 import { Captures, capturesKey, noCapture } from './checkpoint/captures.ts'
@@ -99,10 +99,15 @@ export class Worker {
     return this.#id
   }
 
-  /** Database time as far as known: the time that wakeups and leases are measured in. */
-  now(): number {
-    const { clock } = this.#options
-    return this.#offsetMs === null ? clock.now() : Math.round(clock.elapsed() + this.#offsetMs)
+  /**
+   * Database time as far as known: the time that wakeups and leases are measured in. Each shard has a clock of its own, and a
+   * deadline belongs to that of its timeline; without a timeline, this is the slowest clock.
+   */
+  now(timeline?: string): number {
+    const { clock, store } = this.#options
+    if (this.#offsetMs === null) return clock.now()
+    const aheadMs = timeline === undefined ? 0 : (store.aheadMs?.(timeline as TimelineId) ?? 0)
+    return Math.round(clock.elapsed() + this.#offsetMs) + aheadMs
   }
 
   /**

@@ -24,6 +24,7 @@ import { bytes } from './words.ts'
 import { workersNow } from './workers.ts'
 
 const clockOffMs = 5000
+const shardsApartMs = 1000
 const timelinesLookedAt = 2000
 
 /** `isWorker`: this process is one of the workers, and not only here to look. */
@@ -42,7 +43,7 @@ export async function checkStore(engine: Reprise, { isWorker = false } = {}): Pr
     { name: 'durability', state: 'ok', what: settings || 'none: everything is gone with the process' },
   ]
   checks.push(...pagesHealth(facts.durability))
-  checks.push(facts.isReadOnly ? ownClock : await checkClock(engine))
+  checks.push(...(facts.isReadOnly ? [ownClock] : [await checkClock(engine), ...(await checkShardClocks(engine))]))
   checks.push(...(await checkHeads(engine)), ...(await checkChanges(engine)))
   checks.push(...(await checkWorkers(engine, isWorker)), ...(await checkCheckpoints(engine)))
   checks.push(...(await failuresHealth(engine)))
@@ -65,6 +66,20 @@ async function checkClock(engine: Reprise): Promise<Check> {
     what: `${Math.round(off / 1000)} s apart from the store's`,
     cure: 'set the clock; ownership does not depend on it, records do',
   }
+}
+
+/** The heartbeat of `checkClock` measured them. */
+async function checkShardClocks(engine: Reprise): Promise<Check[]> {
+  const { clocks = [] } = await engine.facts()
+  const ahead = clocks.filter(({ aheadMs }) => aheadMs > shardsApartMs)
+  if (ahead.length === 0) return []
+  const each = ahead.map(
+    ({ shard, location, aheadMs }) => `shard ${shard} (${location}) by ${(aheadMs / 1000).toFixed(1)} s`,
+  )
+  const what = `ahead of the slowest shard: ${each.join(', ')}`
+  const cure =
+    'synchronize the clocks of the database servers: a deadline follows the clock of the shard of its timeline'
+  return [{ name: 'clock', state: 'warning', what, cure }]
 }
 
 /** Told until each is made again: nobody works on them meanwhile. */

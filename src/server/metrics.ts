@@ -58,6 +58,10 @@ const families = {
     kind: 'gauge',
     help: 'Age of the last checkpoint that this process published; absent before the first',
   },
+  reprise_shard_clock_ahead_seconds: {
+    kind: 'gauge',
+    help: 'How far the clock of a shard is ahead of the slowest one',
+  },
   reprise_shipping_lag_seconds: {
     kind: 'gauge',
     help: 'Age of what is not shipped yet: 0 while everything is; absent where nothing is shipped',
@@ -196,6 +200,9 @@ export class Metrics {
     this.#values.delete('reprise_queue_oldest_seconds')
     const now = hostOf(engine).kernel.worker.now()
     for (const row of queues) this.#queue(row, now)
+    for (const { shard, aheadMs } of (await engine.facts()).clocks ?? []) {
+      this.set('reprise_shard_clock_ahead_seconds', aheadMs / 1000, { shard: String(shard) })
+    }
     const shipping = await shippingOf(engine)
     if (!shipping) return
     const lagMs = shipping.behind === 0 ? 0 : this.#now() - (shipping.safeAt ?? shipping.updatedAt)

@@ -1,6 +1,7 @@
 // A store that takes its time where it is told to: before it looks, or before it answers. What others do meanwhile is
 // what a program must not depend on (docs/decisions/order-of-facts.md).
 
+import { storeMethods } from '../core/forward.ts'
 import type { Store } from '../core/ports.ts'
 
 /** `before`: the question is on its way; `after`: the answer is. Nothing to wait for is undefined. */
@@ -12,7 +13,7 @@ export function slowStore(store: Store, wait: Slowness): Store {
     get(target, name) {
       const member: unknown = Reflect.get(target, name, target)
       if (typeof member !== 'function') return member
-      if (name === 'listen' || name === 'close') return member.bind(target)
+      if (storeMethods[name as keyof typeof storeMethods] === 'neither') return member.bind(target)
       const method = String(name)
       return async (...args: unknown[]) => {
         await wait(method, 'before')

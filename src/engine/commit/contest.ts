@@ -91,7 +91,9 @@ export class Contest {
   /** Nobody is at work on it. */
   #isFree({ owner, isOwnerAlive, updatedAt }: Head): boolean {
     const { worker } = this.#kernel
-    return owner === null || !isOwnerAlive || owner === worker.id || worker.now() - updatedAt > 2 * leastTurnMs
+    return (
+      owner === null || !isOwnerAlive || owner === worker.id || worker.now(this.#timeline) - updatedAt > 2 * leastTurnMs
+    )
   }
 
   /** Its owner has done nothing between two looks. Notes what was seen, and where one turn ends and the next begins. */

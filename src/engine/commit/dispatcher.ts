@@ -93,9 +93,10 @@ export class Dispatcher {
       })
   }
 
-  /** A timeline was let go with this wakeup (database time): look again then, not only at the next poll. */
-  expect(wakeup: number): void {
-    this.#sleepUntil(this.#wakeups.add(wakeup))
+  /** A timeline was let go with this wakeup, by the clock of its database: look again then, not only at the next poll. */
+  expect(wakeup: number, timeline: string): void {
+    const { worker } = this.#kernel
+    this.#sleepUntil(this.#wakeups.add(wakeup - (worker.now(timeline) - worker.now())))
   }
 
   /** Stops claiming, and waits for what is in hand. */

@@ -41,7 +41,7 @@ export async function captureCut(
   throwIfAborted(signal, `the cut ${name}`)
   const ids = await checkMembers(engine, members)
   const id = timelineId(cutScope + name)
-  const begun = [{ type: 'begun', data: { members: ids, limitMs: timeoutMs, at: engine.kernel.worker.now() } }]
+  const begun = [{ type: 'begun', data: { members: ids, limitMs: timeoutMs, at: engine.kernel.worker.now(id) } }]
   const created = await engine.create(id, cutFold, begun, { status: 'capturing' })
   const isNew = created !== null && created !== 'released'
   const record = isNew ? created : await engine.openTimeline(id, cutFold)

@@ -155,7 +155,7 @@ export class Groups {
     let ended = await endUnbegun(this.#engine)
     for (const head of await this.#engine.list({ prefix: cutScope, status: 'capturing' })) {
       const { state } = await recover(kernel, head, cutFold)
-      if (kernel.worker.now() < state.value.beganAt + state.value.limitMs) continue
+      if (kernel.worker.now(head.timeline) < state.value.beganAt + state.value.limitMs) continue
       try {
         const record = await this.#engine.openTimeline(head.timeline, cutFold)
         try {

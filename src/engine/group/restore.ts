@@ -168,7 +168,7 @@ async function hold(engine: Host, member: string, restore: string, options: Grou
   const taken = await takeTimeline(kernel, id, { wait: '10s', ...options, mustExist: true })
   const other = holdOf(taken)
   const isDue = before.owner !== null && taken.queue !== null
-  const was: Hold['was'] = { queue: taken.queue, wakeup: isDue ? kernel.worker.now() : taken.wakeup }
+  const was: Hold['was'] = { queue: taken.queue, wakeup: isDue ? kernel.worker.now(id) : taken.wakeup }
   const mark: Hold = { restore, was }
   const outcome = await kernel.committer.submit({
     operation: newOperation(kernel.random),

@@ -33,7 +33,7 @@ import { invalidityOf, invalidState } from '../recovery/validity.ts'
 import { sealEntry } from '../seal/entries.ts'
 import { segmentsBelow } from '../segments/read.ts'
 import { type ForkMark, markAttribute } from './fork-edit.ts'
-import { refuseMoved } from './moved.ts'
+import { refuseNotHere } from './moved.ts'
 import type { Rollback } from './rollback-report.ts'
 
 /** Where: a whole coordinate, or a sequence on the current branch. */
@@ -360,7 +360,7 @@ async function branchOff(
 async function ofSameBranch(kernel: Kernel, { timeline, base }: Head): Promise<Head> {
   const [head] = await kernel.store.head([timeline])
   if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${timeline}`, { timeline })
-  refuseMoved(head)
+  refuseNotHere(head)
   refuseHeld(kernel, head)
   if (head.base?.timeline === base?.timeline && head.base?.seq === base?.seq) return head
   throw new RepriseError('FENCED', `${timeline} was rolled back by another process`, { timeline })

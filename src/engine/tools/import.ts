@@ -320,7 +320,7 @@ async function fillUnder(
   const guard = { epoch, ...at }
   checkOpens(header, records)
   await hold.publish(chunks, (chunksSince) => publish(kernel, id, guard, records, chunksSince))
-  const now = kernel.worker.now()
+  const now = kernel.worker.now(id)
   const told = await arrive({ ...(await existing(kernel, id)), priority: header.priority ?? 0 })
   const send = [...messages.map((message) => readdress(kernel, id, message)), ...told]
   return {

@@ -134,7 +134,7 @@ export async function moveBack(engine: Host, id: TimelineId): Promise<void> {
       guard: epochGuardOf(head),
       status: mark.was.status,
       queue: mark.was.queue,
-      wakeup: mark.was.queue ? kernel.worker.now() : mark.was.wakeup,
+      wakeup: mark.was.queue ? kernel.worker.now(head.timeline) : mark.was.wakeup,
       attributes: { [movedAttribute]: null },
     })
     if (!outcome.ok) throw refusalError(head.timeline, outcome)
@@ -190,7 +190,7 @@ async function stop(
   // Taken only to be let go: whoever had it meanwhile is fenced, and what it was waiting for is now certain.
   const { status, queue } = taken
   const isDue = before.owner !== null && queue !== null
-  const standing: Standing = { status, queue, wakeup: isDue ? kernel.worker.now() : taken.wakeup }
+  const standing: Standing = { status, queue, wakeup: isDue ? kernel.worker.now(id) : taken.wakeup }
   const mark: Mark = { at: kernel.worker.now(), to, was: standing }
   const send = (await model?.transfer?.leaves?.({ engine, head: taken })) ?? []
   const outcome = await kernel.committer.submit({

@@ -295,7 +295,7 @@ export async function postpone(
   const { again, delayMs, counts } = guard.failed(failures + 1, error, call, host.kernel)
   if (!again) return false
   const n = counts ? failures + 1 : failures
-  const at = host.kernel.worker.now() + delayMs
+  const at = host.kernel.worker.now(host.open.id) + delayMs
   const message = messageOf(error)
   await host.open.write([...failedMark(host, id, message), entry('retry', { id, n, error: message, at })])
   return true
@@ -304,7 +304,7 @@ export async function postpone(
 /** The pause before the next attempt, if there is one: begun here, or by a process that died in it. */
 export async function untilDue(host: CallHost, id: string, signal: AbortSignal | undefined): Promise<void> {
   const { kernel, open } = host
-  const delayMs = (open.state.calls.get(id)?.retryAt ?? 0) - kernel.worker.now()
+  const delayMs = (open.state.calls.get(id)?.retryAt ?? 0) - kernel.worker.now(open.id)
   if (delayMs > 0) await pause(kernel.clock, delayMs, signal)
   throwIfAborted(signal)
 }

@@ -101,7 +101,7 @@ export class OpenConfig {
   }
 
   get now(): number {
-    return this.engine.kernel.worker.now()
+    return this.engine.kernel.worker.now(this.#rollout.turns.open.id)
   }
 
   targetOf(client: string): ConfigVersion | null {

@@ -320,7 +320,7 @@ export class Execution {
     const worker = (await kernel.store.workers()).find(({ id }) => id === before.owner)
     const lastSign = worker ? worker.beatAt + worker.leaseMs : before.updatedAt
     const since = Math.max(timeOf(attributes.captured), timeOf(attributes.started))
-    const lostMs = Math.max(0, Math.round(Math.min(lastSign, kernel.worker.now()) - since))
+    const lostMs = Math.max(0, Math.round(Math.min(lastSign, kernel.worker.now(before.timeline)) - since))
     const run = Number(attributes.run ?? 0)
     const end: RunEnd = { run, exitCode: null, signal: null, why: 'lost', lostMs, isAtMost: true }
     await this.#append(owned, end, 'interrupted')

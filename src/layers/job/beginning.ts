@@ -42,7 +42,7 @@ export async function beginShard<T>(
     queue: `job/${name}`,
     // From the first moment on, retention waits for it.
     ...(cursorName && !state.cursor && { cursors: { [cursorName]: feedStart } }),
-    wakeup: engine.kernel.worker.now(),
+    wakeup: engine.kernel.worker.now(open.id),
     attributes: { ...attributes, job: name, round, shards, done: state.done, dead: state.dead.size },
   })
   await applyMail(engine, open)

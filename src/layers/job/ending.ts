@@ -12,7 +12,7 @@ export async function finishShard(kernel: Kernel, shard: AnyShard, skipped: numb
   await shard.write([entry('finished', data)], {
     status: 'finished',
     wakeup: null,
-    attributes: { ...shard.attributes(), finishedAt: kernel.worker.now() },
+    attributes: { ...shard.attributes(), finishedAt: kernel.worker.now(shard.open.id) },
   })
   await checkpointQuietly(kernel, shard, 'finished')
 }
@@ -20,7 +20,7 @@ export async function finishShard(kernel: Kernel, shard: AnyShard, skipped: numb
 export async function leaveShard(kernel: Kernel, shard: AnyShard, because: string): Promise<void> {
   await shard.write([entry('stopped', { because })], {
     status: 'stopped',
-    wakeup: kernel.worker.now(),
+    wakeup: kernel.worker.now(shard.open.id),
     attributes: shard.attributes(),
   })
   await checkpointQuietly(kernel, shard, 'stopped')

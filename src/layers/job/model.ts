@@ -106,7 +106,7 @@ function summarize(state: unknown) {
 /** As its fold shows it; one that was left is due for whoever works on it. */
 function headOf(state: unknown, head: Head, { worker }: Surroundings): HeadAgain {
   const { status, attributes } = summaryOf(state as JobState)
-  const wakeup = status === 'stopped' ? worker.now() : null
+  const wakeup = status === 'stopped' ? worker.now(head.timeline) : null
   return { status, attributes: { ...attributes, job: nameOf(head) }, queue: jobPrefix + nameOf(head), wakeup }
 }
 

@@ -344,7 +344,7 @@ export class JobRun<T = unknown> {
     })
     // It never said that it stopped: the process died. One of the items then in flight may be the reason.
     if (state.status === 'running') shard.careful = 2 * this.#job.concurrency * this.#job.batchSize
-    this.#isFresh &&= isUnused(state, kernel.worker.now() - (this.#job.rate?.perMs ?? 0))
+    this.#isFresh &&= isUnused(state, kernel.worker.now(open.id) - (this.#job.rate?.perMs ?? 0))
     await beginShard(this.#engine, open, this.#job, {
       name: this.name,
       index,

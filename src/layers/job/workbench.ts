@@ -113,7 +113,7 @@ export class Workbench<T> {
     // It was in flight when the process died, perhaps with others: alone, it shows whether it was the cause.
     const isSuspect = task.crashes > 0
     if (isSuspect) await this.#condition.until(() => this.#busy === 0 || this.isStopping || shard.lost !== null)
-    const delayMs = task.retryAt - this.#kernel.worker.now()
+    const delayMs = task.retryAt - this.#kernel.worker.now(shard.open.id)
     if (delayMs > 0) this.#startLater(task, delayMs)
     else {
       if (this.#busy >= this.#slots && !(await this.#freeSlot(shard))) return this.#refuse(task)
@@ -312,7 +312,7 @@ export class Workbench<T> {
       return
     }
     if (decision.counts) task.attempts += 1
-    task.retryAt = worker.now() + decision.delayMs
+    task.retryAt = worker.now(shard.open.id) + decision.delayMs
     this.counts.retried += 1
     this.#events.onFailure(task, error, 'retry')
     try {
@@ -374,7 +374,7 @@ export class Workbench<T> {
       type === 'paused'
         ? entry('paused', {
             because,
-            until: this.#kernel.worker.now() + (this.breaker!.openUntil! - this.#kernel.clock.elapsed()),
+            until: this.#kernel.worker.now(shard.open.id) + (this.breaker!.openUntil! - this.#kernel.clock.elapsed()),
           })
         : entry('resumed', { because })
     this.spans?.note(`reprise.${type}`, { 'reprise.because': because })

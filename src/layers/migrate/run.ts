@@ -223,7 +223,7 @@ export class MigrateRun {
   async #untilDue(open: OpenTimeline<MigrateState>, { id }: CheckedStep): Promise<boolean> {
     const { clock, worker } = this.#engine.kernel
     const { current } = open.state
-    const delayMs = (current?.id === id ? (current.retryAt ?? 0) : 0) - worker.now()
+    const delayMs = (current?.id === id ? (current.retryAt ?? 0) : 0) - worker.now(open.id)
     const { signal } = this.#waiting
     if (delayMs > 0 && !signal.aborted) {
       await new Promise<void>((resolve) => {
@@ -267,7 +267,7 @@ export class MigrateRun {
       const { again, delayMs, counts } = decideRetry(policy, failures + 1, cause, given)
       if (again && !open.broken && !this.#calls.signal.aborted) {
         const n = counts ? failures + 1 : failures
-        await open.write([{ type: 'retry', data: { ...data, n, at: worker.now() + delayMs } }])
+        await open.write([{ type: 'retry', data: { ...data, n, at: worker.now(open.id) + delayMs } }])
         this.#tell(step.id, 'retry')
         return null
       }

@@ -66,7 +66,7 @@ async function copyRecord(
       trigger: 'fork',
       along: {
         ...{ status, attributes, queue: queueOf(to), release: true },
-        wakeup: wakeup === 0 ? kernel.worker.now() : wakeup,
+        wakeup: wakeup === 0 ? kernel.worker.now(to) : wakeup,
       },
     })
     const { seq, epoch, digest } = taken.head

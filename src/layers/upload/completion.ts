@@ -65,7 +65,7 @@ export class Completion {
     try {
       if (writer.state.status === 'received') await this.#complete(writer)
       if (writer.state.status === 'starting') await this.#start(writer)
-      else if (isExpired(writer.state, kernel.worker.now())) {
+      else if (isExpired(writer.state, kernel.worker.now(writer.timeline))) {
         const by = 'expired' as const
         await writer.step({ events: [{ type: 'ended', by }], data: { by }, release: true, forgetsBytes: true })
       }
@@ -162,13 +162,13 @@ export class Completion {
     const { again, delayMs } = decideRetry(this.#options.retry, attempt, error, given)
     const message = (error instanceof Error ? error.message : String(error)).slice(0, 1000)
     kernel.events.emit('problem', { where: `${writer.timeline}: onComplete`, error })
-    const wakeup = again ? kernel.worker.now() + delayMs : null
+    const wakeup = again ? kernel.worker.now(writer.timeline) + delayMs : null
     await writer.step({
       events: [{ type: 'stumbled', error: message, isFinal: !again }],
       data: { error: message, attempt },
       along: { wakeup },
       release: true,
     })
-    if (wakeup !== null) this.#host.dispatcher.expect(wakeup)
+    if (wakeup !== null) this.#host.dispatcher.expect(wakeup, writer.timeline)
   }
 }

@@ -190,7 +190,7 @@ function incomingOf(request: TusRequest, isCreation: boolean): Incoming | null {
 
 async function stand(uploads: Uploads, request: TusRequest, id: string): Promise<TusAnswer> {
   const state = request.isReader ? (await uploads.find(id)).state : await uploads.rest(id)
-  const gone = refuseGone(state, uploads.kernel.worker.now())
+  const gone = refuseGone(state, uploads.nowOf(id))
   if (gone) throw new RepriseError(gone.code, gone.what, {})
   const concat =
     state.concat === 'part'
@@ -219,7 +219,7 @@ function standing({ offset, status, expiresAt }: UploadState): Record<string, st
 async function download(uploads: Uploads, request: TusRequest): Promise<TusAnswer> {
   const stored = await uploads.find(request.id!)
   const { state } = stored
-  const gone = refuseGone(state, uploads.kernel.worker.now())
+  const gone = refuseGone(state, uploads.nowOf(request.id!))
   if (gone) throw new RepriseError(gone.code, gone.what, {})
   if (!isWhole(state)) {
     const what = `this upload has ${state.offset} bytes, and is not whole yet`

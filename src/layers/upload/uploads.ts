@@ -80,6 +80,11 @@ export class Uploads {
     return timelineId(`upload/${this.settings.name}/${id}`)
   }
 
+  /** By the clock of the database that has this upload: its expiry is set by that clock. */
+  nowOf(id: string): number {
+    return this.kernel.worker.now(this.timelineOf(id))
+  }
+
   /** As it is durable, whoever writes to it. */
   async find(id: string): Promise<StoredUpload> {
     const stored = await loadUpload(this.kernel, this.timelineOf(id))
@@ -96,7 +101,7 @@ export class Uploads {
     if ((asked.length ?? 0) > bytesMax) throw refused(tooLarge(bytesMax))
     const id = toHex(this.kernel.random.bytes(newIdBytes))
     const timeline = this.timelineOf(id)
-    const event = this.#createdEvent(asked, asked.isPart ? 'part' : 'whole', [])
+    const event = this.#createdEvent(timeline, asked, asked.isPart ? 'part' : 'whole', [])
     const made = await this.#writing(
       timeline,
       () => UploadWriter.create(this.kernel, timeline, this.sharing),
@@ -109,9 +114,8 @@ export class Uploads {
   async concat(asked: Omit<NewUpload, 'length' | 'isPart'>, ids: readonly string[]) {
     const parts: StoredUpload[] = []
     for (const id of ids) parts.push(await this.find(id))
-    const now = this.kernel.worker.now()
-    for (const { state } of parts) {
-      const gone = refuseGone(state, now)
+    for (const [i, { state }] of parts.entries()) {
+      const gone = refuseGone(state, this.nowOf(ids[i]!))
       if (gone) throw refused(gone)
       if (state.status === 'part') continue
       throw new RepriseError('INVALID_ARGUMENT', 'Upload-Concat must name parts, each with all of its bytes', {})
@@ -120,7 +124,7 @@ export class Uploads {
     if (length > this.settings.bytesMax) throw refused(tooLarge(this.settings.bytesMax))
     const id = toHex(this.kernel.random.bytes(newIdBytes))
     const timeline = this.timelineOf(id)
-    const event = this.#createdEvent({ ...asked, length, isPart: false }, 'final', ids)
+    const event = this.#createdEvent(timeline, { ...asked, length, isPart: false }, 'final', ids)
     const make = () => UploadWriter.create(this.kernel, timeline, this.sharing)
     const state = await this.#writing(timeline, make, async (writer) => {
       const reused = await writer.join(parts)
@@ -141,7 +145,7 @@ export class Uploads {
       async (writer, stop) => {
         const { bytes, length } = incoming
         const { bytesMax } = this.settings
-        const refusal = refuseAppend(writer.state, { from, length, bytes }, this.kernel.worker.now(), bytesMax)
+        const refusal = refuseAppend(writer.state, { from, length, bytes }, this.nowOf(id), bytesMax)
         if (refusal && !this.kernel.planted.has('upload-any-offset')) throw refused(refusal)
         // Asked again for bytes that are there: nothing is left to do.
         if (isWhole(writer.state)) return writer.state
@@ -170,7 +174,7 @@ export class Uploads {
       timeline,
       () => this.#take(timeline),
       async (writer) => {
-        const gone = writer.state.status === 'ended' ? refuseGone(writer.state, this.kernel.worker.now()) : null
+        const gone = writer.state.status === 'ended' ? refuseGone(writer.state, this.nowOf(id)) : null
         if (gone) throw refused(gone)
         await writer.step({ events: [{ type: 'ended', by }], data: { by }, release: true, forgetsBytes: true })
       },
@@ -282,14 +286,19 @@ export class Uploads {
     return writer.state
   }
 
-  #createdEvent(asked: NewUpload, concat: UploadState['concat'], parts: readonly string[]): UploadEvent {
+  #createdEvent(
+    timeline: TimelineId,
+    asked: NewUpload,
+    concat: UploadState['concat'],
+    parts: readonly string[],
+  ): UploadEvent {
     const { length, metadata, metadataHeader, by } = asked
-    const at = this.kernel.worker.now()
+    const at = this.kernel.worker.now(timeline)
     return { type: 'created', length, metadata, metadataHeader, concat, parts, by, at, expiresAt: this.#expiresAt(at) }
   }
 
   #receivedEvent(writer: UploadWriter, length: number | null): UploadEvent {
-    const expiresAt = this.#expiresAt(this.kernel.worker.now())
+    const expiresAt = this.#expiresAt(this.kernel.worker.now(writer.timeline))
     return { type: 'received', offset: writer.arrived, length, expiresAt }
   }
 

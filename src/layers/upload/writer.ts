@@ -262,7 +262,9 @@ export class UploadWriter {
         along: {
           ...along,
           ...{ status, attributes, queue: queueOf(this.timeline) },
-          ...(along?.wakeup === undefined && { wakeup: wakeup === 0 ? this.#kernel.worker.now() : wakeup }),
+          ...(along?.wakeup === undefined && {
+            wakeup: wakeup === 0 ? this.#kernel.worker.now(this.timeline) : wakeup,
+          }),
           ...(before.length > 0 && { drop: before }),
           ...(release && { release: true }),
         },

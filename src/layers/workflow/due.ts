@@ -37,7 +37,12 @@ async function revive(engine: Host, definition: { readonly prefix: string }): Pr
     const heads = await engine.kernel.store.timelines({ prefix: definition.prefix, status, limit: 1000 })
     for (const head of heads) {
       const queue = queueOf({ name: nameOf(head.timeline) })
-      await change(engine.kernel, head, { ...dueNow(engine), queue, status: 'waiting', attributes: { problem: null } })
+      await change(engine.kernel, head, {
+        ...dueNow(engine, head),
+        queue,
+        status: 'waiting',
+        attributes: { problem: null },
+      })
       engine.dispatcher.wake()
     }
   }
@@ -46,12 +51,12 @@ async function revive(engine: Host, definition: { readonly prefix: string }): Pr
 /** Due now, whatever it was waiting for. */
 export async function makeDue(engine: Host, head: Head): Promise<void> {
   if (head.owner !== null && head.isOwnerAlive) return
-  await change(engine.kernel, head, dueNow(engine))
+  await change(engine.kernel, head, dueNow(engine, head))
   engine.dispatcher.wake()
 }
 
-function dueNow(engine: Host): CommitExtras {
-  return { wakeup: engine.kernel.worker.now() }
+function dueNow(engine: Host, { timeline }: Head): CommitExtras {
+  return { wakeup: engine.kernel.worker.now(timeline) }
 }
 
 async function change(kernel: Kernel, head: Head, along: CommitExtras): Promise<void> {

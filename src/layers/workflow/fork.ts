@@ -45,7 +45,7 @@ export async function forkRun(engine: Host, fork: RunFork): Promise<Coordinate &
   }
   const begin = (at: unknown) => {
     const { started, isAdmitted, lastAt } = at as RunState
-    const now = engine.kernel.worker.now()
+    const now = engine.kernel.worker.now(timeline)
     const time = Math.max(now, lastAt)
     // It waits for a turn of its own.
     const queued = started?.queue && !isAdmitted ? started.queue : null

@@ -11,7 +11,7 @@ export function helperModel(kind: 'queue' | 'schedule', scope: string, fold: Fol
     scope,
     fold,
     policy: 'fixed',
-    headOf: (_, { timeline }, { worker }) => ({ status: 'open', queue: timeline, wakeup: worker.now() }),
+    headOf: (_, { timeline }, { worker }) => ({ status: 'open', queue: timeline, wakeup: worker.now(timeline) }),
     actions: { rollback: { instead }, fork: { instead }, cancel: { instead }, resume: { instead } },
     transfer: { stays: `a ${kind} is made where its definition is used` },
   }

@@ -237,7 +237,7 @@ export class Host implements InstanceHost, RunHost {
     instance.isUntouched = isUntouched
     this.#live.set(open.id, instance)
     const { deadline = Number.POSITIVE_INFINITY } = open.state.started ?? {}
-    if (mayHaveMail || deadline <= this.kernel.worker.now()) instance.look()
+    if (mayHaveMail || deadline <= this.kernel.worker.now(open.id)) instance.look()
     leaveScope(() => instance.load())
     this.#mail.start()
     return instance
@@ -309,7 +309,7 @@ export class Host implements InstanceHost, RunHost {
     await Promise.allSettled(
       live.map(async (instance) => {
         instance.leave({ because: 'closed' })
-        await instance.open.shut({ wakeup: this.kernel.worker.now() })
+        await instance.open.shut({ wakeup: this.kernel.worker.now(instance.open.id) })
       }),
     )
   }

@@ -207,9 +207,9 @@ export class Instance implements Parts {
     return this.#hooks.cancelled
   }
 
-  /** Database time. */
+  /** Time of the database that has this run. */
   now(): number {
-    return this.kernel.worker.now()
+    return this.kernel.worker.now(this.open.id)
   }
 
   chance(): number {
@@ -382,7 +382,7 @@ export class Instance implements Parts {
     return this.write(entries, { ...along, release: true }).then(() => {
       this.open.break(this.host.letGo)
       this.leave({ because })
-      if (typeof along.wakeup === 'number') this.host.engine.dispatcher.expect(along.wakeup)
+      if (typeof along.wakeup === 'number') this.host.engine.dispatcher.expect(along.wakeup, this.open.id)
     })
   }
 

@@ -127,7 +127,7 @@ function headOf(state: unknown, head: Head, { worker }: Surroundings): HeadAgain
   if (end) return { status: end.kind, queue: null, wakeup: null, attributes: { problem: null } }
   const queue = queueOf({ name: nameOf(head.timeline) })
   if (started?.queue && !isAdmitted) return { status: 'queued', queue, wakeup: null }
-  return { status: 'waiting', queue, wakeup: worker.now(), attributes: { problem: null } }
+  return { status: 'waiting', queue, wakeup: worker.now(head.timeline), attributes: { problem: null } }
 }
 
 export function workflowModel(definition: AnyWorkflow): Model {

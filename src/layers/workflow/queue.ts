@@ -107,20 +107,20 @@ async function lookAfter(engine: Host, definition: QueueDefinition, head: Head, 
     // To read the state anew for every run that comes or goes would cost more than the runs.
     for (let until = clock.elapsed() + lingerMs; ; ) {
       const hadMail = await takeMail(engine, open)
-      const turn = nextTurns(open.state, definition.options, worker.now())
+      const turn = nextTurns(open.state, definition.options, worker.now(open.id))
       wakeup = turn.wakeup
       if (turn.runs.length > 0) await letIn(engine, open, turn.runs)
       if (hadMail || turn.runs.length > 0) until = clock.elapsed() + lingerMs
       if (hadMail || turn.runs.length === turnsAtOnce) continue
       const leftMs = until - clock.elapsed()
-      const wakesInMs = wakeup === null ? Number.POSITIVE_INFINITY : wakeup - worker.now()
+      const wakesInMs = wakeup === null ? Number.POSITIVE_INFINITY : wakeup - worker.now(open.id)
       if (closing.aborted || leftMs <= 0) break
       await calls.next(Math.min(leftMs, Math.max(0, wakesInMs)))
     }
   } finally {
     unlisten()
     await open.shut({ wakeup })
-    if (wakeup !== null) engine.dispatcher.expect(wakeup)
+    if (wakeup !== null) engine.dispatcher.expect(wakeup, open.id)
     engine.dispatcher.wake()
   }
 }
@@ -134,12 +134,12 @@ async function takeMail(engine: Host, open: OpenTimeline<QueueState>): Promise<b
   if (entries.length === 0) return false
   // Due from now on, until everybody who has a turn was told.
   const consume = messages.map((message) => message.id as MessageId)
-  await open.write(entries, { consume, wakeup: engine.kernel.worker.now() })
+  await open.write(entries, { consume, wakeup: engine.kernel.worker.now(open.id) })
   return true
 }
 
 async function letIn(engine: Host, open: OpenTimeline<QueueState>, runs: readonly string[]): Promise<void> {
-  const time = engine.kernel.worker.now()
+  const time = engine.kernel.worker.now(open.id)
   await open.write(
     runs.map((run) => ({ type: 'granted', data: { run }, time })),
     { send: runs.map((run) => engine.message(run, 'admit', {}, `admit:${run}`)) },

@@ -297,7 +297,7 @@ export class WorkflowRun<Output = unknown> {
     along: CommitExtras = this.#due(),
   ): Promise<void> {
     const open = await whileAwaited(this.#host.take(this.timeline), this.#host.kernel.clock)
-    const time = Math.max(this.#host.kernel.worker.now(), open.state.lastAt)
+    const time = Math.max(this.#host.kernel.worker.now(this.timeline), open.state.lastAt)
     try {
       await open.write(
         entries(open.state).map((entry) => ({ ...entry, time })),
@@ -311,7 +311,7 @@ export class WorkflowRun<Output = unknown> {
   }
 
   #due() {
-    return { wakeup: this.#host.kernel.worker.now(), queue: queueOf(this.definition), status: 'waiting' }
+    return { wakeup: this.#host.kernel.worker.now(this.timeline), queue: queueOf(this.definition), status: 'waiting' }
   }
 
   /** State as history has it now, without taking the run from anybody. */

@@ -150,14 +150,14 @@ function serveSchedule(engine: Host, definition: ScheduleDefinition): void {
 async function begin(engine: Host, definition: ScheduleDefinition): Promise<void> {
   const id = timelineId(prefix + definition.name)
   await engine.kernel.worker.register()
-  const now = engine.kernel.worker.now()
+  const now = engine.kernel.worker.now(id)
   const wakeup = nextAfter(definition.options, now)
   const along = { queue: id, wakeup, release: true, status: 'open' }
   const made = await engine.create(id, scheduleFold, [{ type: 'opened', data: { at: now }, time: now }], along)
   if (made === null) {
     const head = await engine.head(id)
     if (head) await makeDue(engine, head)
-  } else if (wakeup !== null) engine.dispatcher.expect(wakeup)
+  } else if (wakeup !== null) engine.dispatcher.expect(wakeup, id)
 }
 
 async function fire(engine: Host, definition: ScheduleDefinition, head: Head): Promise<void> {
@@ -165,7 +165,7 @@ async function fire(engine: Host, definition: ScheduleDefinition, head: Head): P
   const { options } = definition
   let wakeup: number | null = null
   try {
-    const now = engine.kernel.worker.now()
+    const now = engine.kernel.worker.now(head.timeline)
     for (const at of dueTimes(options, open.state.last, now)) {
       const verdict = at.isMissed ? 'skip' : await overlaps(engine, options, open.state.run)
       if (typeof verdict === 'number') {
@@ -182,7 +182,7 @@ async function fire(engine: Host, definition: ScheduleDefinition, head: Head): P
     wakeup = nextAfter(options, Math.max(now, open.state.last))
   } finally {
     await open.shut({ wakeup })
-    if (wakeup !== null) engine.dispatcher.expect(wakeup)
+    if (wakeup !== null) engine.dispatcher.expect(wakeup, head.timeline)
   }
 }
 
@@ -220,5 +220,5 @@ async function overlaps(engine: Host, options: AnySchedule, last: string | null)
     return 'start'
   }
   if (overlap === 'skip') return 'skip'
-  return Math.min(Math.max(againMsMin, (engine.kernel.worker.now() - head.createdAt) / 10), againMsMax)
+  return Math.min(Math.max(againMsMin, (engine.kernel.worker.now(head.timeline) - head.createdAt) / 10), againMsMax)
 }

@@ -48,7 +48,7 @@ function makeRun(
 ): Promise<Opened> {
   const { worker, random } = engine.kernel
   const timeline = timelineId(definition.prefix + id)
-  const now = worker.now()
+  const now = worker.now(timeline)
   const timeout = options.timeout ?? definition.options.timeout
   const queued = definition.options.queue
   const trace = engine.kernel.tracing?.started({ timeline, kind: 'workflow', name: definition.name })
@@ -75,7 +75,7 @@ function makeRun(
   if (isHere) return opening
   return opening.then((opened) => {
     if (opened === 'released') {
-      engine.dispatcher.expect(now + delayMs)
+      engine.dispatcher.expect(now + delayMs, timeline)
       if (delayMs === 0) engine.dispatcher.wake()
     }
     return opened

@@ -10,6 +10,7 @@ import type { RunSql } from './connect.ts'
 import { type DriverClient, ownTypes, type QueryResult } from './driver.ts'
 import { isConnectionLoss, isRetryable, toReprise } from './failure.ts'
 import { functionName, riderStatement } from './functions.ts'
+import { ownTables, refuseChanges } from './own-tables.ts'
 import { transactionSql } from './transaction-sql.ts'
 import type { CommitPort } from './write.ts'
 
@@ -50,13 +51,14 @@ async function commitOnce(port: CommitPort, client: DriverClient, commit: Commit
   }
   try {
     // The commit goes first: the user's code is called only when it stands, and its locks keep it standing.
-    const outcome = toOutcome(commit, await commitInside(run, port, commit))
+    const { answer, mark } = await commitInside(run, port, commit)
+    const outcome = toOutcome(commit, answer)
     if (!outcome.ok || outcome.isDuplicate) {
       await run('ROLLBACK')
       return outcome
     }
     const sqlResult = await callUserSql(port, client, commit)
-    keepOrSpend(await finish(run, port, before.xact))
+    keepOrSpend(await finish(run, port, before.xact, mark))
     return { ...outcome, sqlResult }
   } catch (error) {
     await run('ROLLBACK')
@@ -75,11 +77,11 @@ async function commitOnce(port: CommitPort, client: DriverClient, commit: Commit
  * first, since their triggers are user code as well. The first error ends it, before the COMMIT. Says how many prepared
  * statements the session has.
  */
-async function finish(run: RunSql, { schema }: CommitPort, xact: string): Promise<unknown> {
+async function finish(run: RunSql, { schema }: CommitPort, xact: string, mark: string): Promise<unknown> {
   try {
     const results =
       (await run(`SET CONSTRAINTS ALL IMMEDIATE; CLOSE ALL; RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL;
-      UNLISTEN *; DISCARD TEMP; DISCARD SEQUENCES;
+      UNLISTEN *; DISCARD TEMP; DISCARD SEQUENCES; ${refuseChanges(schema, mark)};
       SELECT ${functionName(schema, 'rider_end')}('${xact}') AS statements; COMMIT`)) as unknown as QueryResult[]
     // A transaction that cannot commit is answered with ROLLBACK, without an error.
     if (results.at(-1)!.command !== 'COMMIT') throw new UserSqlFailure(new Error('the transaction was rolled back'))
@@ -89,6 +91,7 @@ async function finish(run: RunSql, { schema }: CommitPort, xact: string): Promis
     const { code } = error as { code?: string }
     if (code === '25P02')
       throw new UserSqlFailure(new Error('a statement inside the commit failed, which ends its transaction'))
+    if (code === 'RP001') throw new UserSqlFailure(ownTables(schema))
     if (code === 'RP003')
       throw new UserSqlFailure(new RepriseError('SQL_REFUSED', 'the SQL inside the commit ended its transaction'))
     // What the server refuses at the end is what the user's SQL did: a deferred constraint, mostly.

@@ -9,6 +9,7 @@ import { callText } from './call.ts'
 import type { RunSql } from './connect.ts'
 import { encodeBatch } from './encode.ts'
 import { functionName } from './functions.ts'
+import { changesMark } from './own-tables.ts'
 import { fromJsonHead } from './rows.ts'
 import { arrayOfTexts } from './text.ts'
 import { areWrites, type CommitPort, write } from './write.ts'
@@ -35,11 +36,18 @@ async function commitGeneral(port: CommitPort, commits: readonly Commit[]): Prom
   return commits.map((commit, index) => toOutcome(commit, answers[index]!))
 }
 
-/** The same inside a transaction that is already open. */
-export async function commitInside(run: RunSql, port: CommitPort, commit: Commit): Promise<Answer> {
+/** The same inside a transaction that is already open. The mark is of what it did to our tables, and nothing after it. */
+export async function commitInside(
+  run: RunSql,
+  port: CommitPort,
+  commit: Commit,
+): Promise<{ readonly answer: Answer; readonly mark: string }> {
   const { name, values } = generalCall(port, [commit])
-  const { rows } = await run(callText(name, values.length), values)
-  return (rows[0] as { answer: Answer[] }).answer[0]!
+  // The inner select is done before the outer one looks: OFFSET keeps them apart, and the mark depends on the answer.
+  const called = `(${callText(name, values.length)} OFFSET 0) x`
+  const { rows } = await run(`SELECT x.answer, ${changesMark(port.schema, 'x.answer')} AS mark FROM ${called}`, values)
+  const { answer, mark } = rows[0] as { readonly answer: Answer[]; readonly mark: string }
+  return { answer: answer[0]!, mark }
 }
 
 function generalCall({ schema, namespace }: CommitPort, commits: readonly Commit[]) {

@@ -1,8 +1,8 @@
 // Connections. Every call has an end: a server that is not there is tried again with growing pauses until
 // connectTimeoutMs, a statement that does not answer gives up after statementTimeoutMs and its connection is dropped.
-// No session state that matters: no SET, no session locks; so a pooler in transaction mode works. Calls of our functions
-// are prepared statements, and go on without when one turns out to be missing, or there already, where a pooler shares
-// sessions. What needs a session has one of its own (session.ts).
+// No session state that matters but settings given at connect (session-settings.ts), and no session locks: a pooler in
+// transaction mode works. Calls of our functions are prepared statements, and go on without when one turns out to be
+// missing, or there already, where a pooler shares sessions. What needs a session has one of its own (session.ts).
 
 import { RepriseError } from '../../core/errors.ts'
 import { growingPause } from '../../core/pause.ts'
@@ -11,6 +11,7 @@ import { type Driver, type DriverClient, type DriverPool, ownTypes, type QueryRe
 import { isConnectionLoss, isRetryable, isStartupRefused, isStatementMisplaced, toReprise } from './failure.ts'
 import { functionName } from './functions.ts'
 import { patientClient } from './patient-client.ts'
+import { withoutSettings, withSettings } from './session-settings.ts'
 import { Slots } from './slots.ts'
 
 export interface ConnectionOptions {
@@ -21,6 +22,8 @@ export interface ConnectionOptions {
   readonly isPrepared: boolean
   /** The server is told as well, so that nothing can be written by mistake. */
   readonly isReadOnly?: boolean
+  /** A server that may lose acknowledged commits is accepted. */
+  readonly isRelaxed?: boolean
 }
 
 /** What may be done when an answer did not come: ask again, or tell the caller. */
@@ -41,6 +44,8 @@ export class Connections {
   readonly #Client: Driver['Client']
   #pool: DriverPool
   readonly #options: ConnectionOptions
+  /** For a pooler that takes no settings at connect. */
+  readonly #plainUrl: string
   readonly #statements = new Map<string, { readonly text: string; readonly name: string }>()
   /** The pool would count the wait for a connection that others use as a server that does not answer. */
   readonly #slots: Slots
@@ -56,8 +61,10 @@ export class Connections {
     this.driver = driver
     this.#options = options
     this.#isPrepared = options.isPrepared
+    const session = { isReadOnly: options.isReadOnly ?? false, isRelaxed: options.isRelaxed ?? false }
+    this.#plainUrl = withoutSettings(url, session)
     this.#config = {
-      connectionString: options.isReadOnly ? readingOnly(url) : url,
+      connectionString: withSettings(url, session),
       // The server stops first, so that what we give up on is not done later; we wait a little longer for its word.
       statement_timeout: options.statementTimeoutMs,
       keepAlive: true,
@@ -90,11 +97,11 @@ export class Connections {
     return pool
   }
 
-  /** A pooler may take no settings at connect. Then only we give up on a statement, and the server does as it is set up. */
-  #goWithoutTimeout(pool: DriverPool): void {
+  /** A pooler may take no settings at connect. Then only we give up on a statement, and heartbeats find other settings. */
+  #goWithoutSettings(pool: DriverPool): void {
     if (this.#pool !== pool) return
     const { statement_timeout: _, ...rest } = this.#config
-    this.#config = rest
+    this.#config = { ...rest, connectionString: this.#plainUrl }
     this.#pool = this.#makePool()
     pool.end().catch(ignore)
   }
@@ -248,7 +255,7 @@ export class Connections {
         return await pool.connect()
       } catch (error) {
         if (isStartupRefused(error) && 'statement_timeout' in this.#config) {
-          this.#goWithoutTimeout(pool)
+          this.#goWithoutSettings(pool)
           continue
         }
         const failure = toReprise(error, doing)
@@ -291,14 +298,6 @@ function isRefusedForGood(error: unknown): boolean {
 function pause(attempt: number): Promise<void> {
   const pauseMs = growingPause(attempt, firstPauseMs, longestPauseMs) * (0.5 + Math.random())
   return new Promise((resolve) => setTimeout(resolve, pauseMs))
-}
-
-/** Options of the server that the URL gives stay. */
-function readingOnly(text: string): string {
-  const url = new URL(text)
-  const given = url.searchParams.get('options')
-  url.searchParams.set('options', `${given ? `${given} ` : ''}-c default_transaction_read_only=on`)
-  return url.href
 }
 
 function ignore(): void {}

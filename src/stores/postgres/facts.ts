@@ -5,6 +5,7 @@ import { RepriseError } from '../../core/errors.ts'
 import type { StoreFacts } from '../../core/ports.ts'
 import type { Connections } from './connect.ts'
 import { keepsErased } from './scrub.ts'
+import { type Meaning, meaningColumn, meaningFailure } from './session-settings.ts'
 import { schemaVersion } from './tables.ts'
 
 const oldestVersion = 140_000
@@ -18,6 +19,7 @@ interface Settings {
   readonly full_page_writes: string
   readonly data_checksums: string
   readonly is_read_only: boolean
+  readonly meaning: Meaning
 }
 
 async function readSettings(connections: Connections): Promise<Settings> {
@@ -25,7 +27,7 @@ async function readSettings(connections: Connections): Promise<Settings> {
     `SELECT current_setting('server_version') AS version, current_setting('server_version_num')::integer AS version_number,
       current_setting('server_encoding') AS encoding, current_setting('fsync') AS fsync,
       current_setting('synchronous_commit') AS synchronous_commit, current_setting('full_page_writes') AS full_page_writes,
-      current_setting('data_checksums') AS data_checksums,
+      current_setting('data_checksums') AS data_checksums, ${meaningColumn},
       current_setting('transaction_read_only') = 'on' OR pg_is_in_recovery() AS is_read_only`,
     [],
     'safe',
@@ -35,7 +37,7 @@ async function readSettings(connections: Connections): Promise<Settings> {
 
 export async function checkServer(connections: Connections, isRelaxed: boolean): Promise<void> {
   const settings = await readSettings(connections)
-  const { version, version_number, encoding, fsync, synchronous_commit, full_page_writes } = settings
+  const { version, version_number, encoding } = settings
   if (version_number < oldestVersion) {
     throw new RepriseError('STORE_UNSUPPORTED', `PostgreSQL must be 14 or newer (got ${version})`, { version })
   }
@@ -44,12 +46,13 @@ export async function checkServer(connections: Connections, isRelaxed: boolean):
       encoding,
     })
   }
-  const failure = isRelaxed ? null : durabilityFailure({ fsync, synchronous_commit, full_page_writes })
+  const failure = settingsFailure(settings, isRelaxed)
   if (failure) throw failure
 }
 
-/** The settings that durability rests on. */
+/** The settings that durability and the meaning of statements rest on. */
 export interface Durability {
+  readonly meaning: Meaning
   readonly fsync: string
   readonly synchronous_commit: string
   readonly full_page_writes: string
@@ -57,10 +60,14 @@ export interface Durability {
 
 /** As columns of a statement that runs anyway: they are looked at again while the store is open. */
 export const durabilityColumns = `current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit,
-  current_setting('full_page_writes') AS full_page_writes`
+  current_setting('full_page_writes') AS full_page_writes, ${meaningColumn}`
 
-/** Null: what is acknowledged is kept. */
-export function durabilityFailure({ fsync, synchronous_commit, full_page_writes }: Durability): RepriseError | null {
+/** Null: what is acknowledged is kept, and statements mean what they should. */
+export function settingsFailure(settings: Durability, isRelaxed: boolean): RepriseError | null {
+  return meaningFailure(settings.meaning) ?? (isRelaxed ? null : durabilityFailure(settings))
+}
+
+function durabilityFailure({ fsync, synchronous_commit, full_page_writes }: Durability): RepriseError | null {
   if (fsync === 'on' && synchronous_commit !== 'off' && full_page_writes === 'on') return null
   return new RepriseError(
     'STORE_DURABILITY',

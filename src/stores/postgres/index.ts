@@ -45,6 +45,7 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
     statementTimeoutMs,
     isPrepared,
     isReadOnly: readOnly,
+    isRelaxed: location.isRelaxed,
   })
   try {
     // Who only reads loses nothing.

@@ -20,3 +20,8 @@ export function toNumbered(text: string, hasValues = true): string {
   })
   return isNumbered ? text : converted
 }
+
+/** The statement without literals and comments: its words and quoted names. */
+export function withoutTexts(text: string): string {
+  return text.replace(pieces, (piece) => (/^["?]|^\$\d/.test(piece) ? piece : ' '))
+}

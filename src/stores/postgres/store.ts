@@ -36,7 +36,7 @@ import { postgresBlobs } from './blobs.ts'
 import { commitBatch } from './commit.ts'
 import { commitWithSql } from './commit-with-sql.ts'
 import type { Connections } from './connect.ts'
-import { durabilityFailure, readFacts } from './facts.ts'
+import { readFacts, settingsFailure } from './facts.ts'
 import { readFeed } from './feed.ts'
 import { functionName, statementMs } from './functions.ts'
 import { inspectRows } from './inspect.ts'
@@ -264,9 +264,9 @@ export class PostgresStore implements Store {
 
   async beat(worker: WorkerRecord): Promise<{ readonly ok: boolean; readonly now: number }> {
     this.#connections.checkOpen()
-    const { ok, now, ...durability } = await beat(this.#connections, this.#s, this.#ns, worker)
+    const { ok, now, ...settings } = await beat(this.#connections, this.#s, this.#ns, worker)
     // Settings change while a server runs, and a failover brings another server: writing stops until they are right again.
-    this.#notDurable = this.#isRelaxed ? null : durabilityFailure(durability)
+    this.#notDurable = settingsFailure(settings, this.#isRelaxed)
     if (ok) this.#presence.hold(worker.id)
     else this.#presence.release([worker.id])
     return { ok, now }

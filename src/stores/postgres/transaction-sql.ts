@@ -8,6 +8,7 @@ import type { Sql } from '../../core/ports.ts'
 import { withStatement } from '../../core/sql-error.ts'
 import type { Driver, DriverClient, DriverConnection, QueryResult } from './driver.ts'
 import { functionName, riderStatement } from './functions.ts'
+import { refuseOwnTables } from './own-tables.ts'
 import { toNumbered } from './placeholder.ts'
 
 const lead = /^(?:\s|;|\(|--[^\n]*(?:\n|$)|\/\*[\s\S]*?(?:\*\/|$))+/
@@ -35,6 +36,7 @@ export function transactionSql(port: TransactionSqlPort): Sql {
       throw refused(
         `${word.toUpperCase()} cannot run inside a commit: its transaction and its connection belong to the store`,
       )
+    refuseOwnTables(text, port.schema)
     const isPreparable = preparable.test(first)
     if (!isPreparable && values.length > 0) {
       throw refused('only SELECT, INSERT, UPDATE, DELETE, MERGE and VALUES take values')

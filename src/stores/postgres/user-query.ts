@@ -8,6 +8,7 @@ import { withStatement } from '../../core/sql-error.ts'
 import type { Connections } from './connect.ts'
 import type { DriverClient } from './driver.ts'
 import { isConnectionLoss, isRetryable } from './failure.ts'
+import { refuseOwnTables } from './own-tables.ts'
 import { toNumbered } from './placeholder.ts'
 
 type Rows = Record<string, unknown>[]
@@ -19,9 +20,7 @@ const graceMs = 500
 export async function queryUser(connections: Connections, schema: string, query: SqlQuery): Promise<Rows> {
   const [text, isTemplate] = [textOf(query, (number) => `$${number}`), query.parts.length > 1]
   checkReads(text)
-  if (namesSchema(text, schema)) {
-    throw new RepriseError('SQL_REFUSED', `the tables in ${schema} belong to the store: read them through Reprise`)
-  }
+  refuseOwnTables(text, schema)
   const numbered = isTemplate ? text : toNumbered(text, query.values.length > 0)
   const answer = await connections.use('a query', 'safe', async (client, spend) => {
     try {
@@ -55,12 +54,6 @@ function failureOf(error: unknown, query: SqlQuery, text: string): RepriseError 
   if (error instanceof RepriseError) return error
   const { code } = error as { readonly code?: unknown }
   return code === '57014' ? tookTooLong(query) : refusedByDatabase(withStatement(error, text))
-}
-
-function namesSchema(text: string, schema: string): boolean {
-  const name = schema.replaceAll('"', '')
-  const escaped = name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
-  return new RegExp(`(?<![\\w$])"?${escaped}"?\\s*\\.`, 'i').test(text)
 }
 
 /** The driver takes bytes as a Buffer only. */

@@ -29,6 +29,7 @@ const seeds = Number(process.env.REPRISE_TEST_SHARD_SEEDS ?? 12)
 
 /** Time passes as soon as nothing else is to be done. */
 const timers = {
+  elapsed: () => performance.now(),
   after(_ms: number, call: () => void) {
     const waiting = setImmediate(call)
     return () => clearImmediate(waiting)

@@ -127,7 +127,11 @@ export class Places {
   }
 
   note(id: string, shard: number): void {
-    if (this.#seen.get(id) === shard) return
+    // The ones that are in use stay: their clock is that of their shard.
+    if (this.#seen.delete(id)) {
+      this.#seen.set(id, shard)
+      return
+    }
     if (this.#seen.size >= rememberedMax) {
       for (const oldest of this.#seen.keys()) {
         this.#seen.delete(oldest)

@@ -9,7 +9,7 @@ import { mapTimeline } from '../../core/shards.ts'
 /** Opens the store of one shard; called again after it could not be opened. */
 export type OpenShard = () => Promise<Store>
 
-export type Timers = Pick<Clock, 'after'>
+export type Timers = Pick<Clock, 'after' | 'elapsed'>
 
 /** While it is away, the shard is looked for this often. */
 const probeMs = 1000
@@ -230,7 +230,8 @@ export class Shard {
   }
 }
 
-const systemTimers: Timers = {
+export const systemTimers: Timers = {
+  elapsed: () => performance.now(),
   after(delayMs, call, isAwaited = false) {
     const timer = setTimeout(call, delayMs)
     if (!isAwaited) timer.unref()

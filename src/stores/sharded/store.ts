@@ -42,6 +42,7 @@ import {
 } from '../../core/shards.ts'
 import { inTurn, ShardedBlobs } from './blobs.ts'
 import { Claims } from './claim.ts'
+import { Clocks } from './clocks.ts'
 import { Commits } from './commits.ts'
 import { readFeed } from './feed.ts'
 import { Growth, type ShardSource } from './growth.ts'
@@ -52,11 +53,12 @@ import { findTimelines, names, workers } from './list.ts'
 import { byShard, type Places } from './places.ts'
 import { Relay } from './relay.ts'
 import { Settings } from './settings.ts'
-import { isUnreachable, type Shard } from './shard.ts'
+import { isUnreachable, type Shard, systemTimers, type Timers } from './shard.ts'
 
 export interface ShardedStoreOptions {
   readonly readOnly?: boolean
   readonly openAnother?: (url: string) => ShardSource
+  readonly timers?: Timers
 }
 
 export class ShardedStore implements Store {
@@ -68,11 +70,13 @@ export class ShardedStore implements Store {
   readonly #claims: Claims
   readonly #growth: Growth
   readonly #settings: Settings
+  readonly #clocks: Clocks
   /** Of this process, as it beat last. */
   #worker: WorkerRecord | null = null
   #isClosed = false
 
-  constructor(places: Places, { readOnly = false, openAnother }: ShardedStoreOptions = {}) {
+  constructor(places: Places, { readOnly = false, openAnother, timers }: ShardedStoreOptions = {}) {
+    this.#clocks = new Clocks(timers ?? systemTimers)
     this.#places = places
     this.#relay = new Relay(places)
     this.#holds = new Holds(places)
@@ -83,7 +87,8 @@ export class ShardedStore implements Store {
     places.eachShard((shard) => {
       // Nobody takes a worker for dead that could not show there that it lives.
       shard.beforeBack(async (store) => {
-        if (this.#worker) await store.beat(this.#worker)
+        const worker = this.#worker
+        if (worker) await this.#clocks.measure(shard, () => store.beat(worker))
       })
       shard.onBack(() => {
         void this.#relay.sweep().catch(() => undefined)
@@ -104,6 +109,10 @@ export class ShardedStore implements Store {
 
   placeOf(timeline: TimelineId): number {
     return this.#places.guess(timeline)
+  }
+
+  aheadMs(timeline: TimelineId): number {
+    return this.#clocks.ahead(this.#places.shards[this.#places.guess(timeline)])
   }
 
   get guardsMail(): boolean {
@@ -252,19 +261,22 @@ export class ShardedStore implements Store {
     return rows.map(({ info: { [knownShards]: _, ...info }, ...row }) => ({ ...row, info }))
   }
 
-  /** On every shard that is there. The time is the earliest of theirs: what counts as old is old everywhere. */
+  /** On every shard that is there. The time is the earliest of theirs (aheadMs): an age measured by it is an age everywhere. */
   async beat(worker: WorkerRecord): Promise<{ readonly ok: boolean; readonly now: number }> {
     this.#check()
     const told = { ...worker, info: { ...worker.info, [knownShards]: this.#places.count } }
     this.#worker = told
-    const answers = await this.#everywhere((store) => store.beat(told))
+    const before = this.#clocks.elapsed()
+    const answers = await this.#everywhere((store, shard) => this.#clocks.measure(shard, () => store.beat(told)))
+    const now = Math.min(...answers.map((answer) => answer.now))
+    this.#clocks.answered(now, before)
     void this.#growth
       .checkNowAndThen()
       .then(() => this.#growth.settle())
       .catch(() => undefined)
     // What another process left behind when it died is carried on, while nobody waits for it.
     void this.#relay.sweep().catch(() => undefined)
-    return { ok: answers.every(({ ok }) => ok), now: Math.min(...answers.map(({ now }) => now)) }
+    return { ok: answers.every(({ ok }) => ok), now }
   }
 
   async retire(ids: readonly WorkerId[]): Promise<void> {
@@ -348,6 +360,7 @@ export class ShardedStore implements Store {
       isReadOnly: all.some(({ isReadOnly }) => isReadOnly),
       sizeBytes: sizes.some((size) => size === null) ? null : sizes.reduce<number>((sum, size) => sum + size!, 0),
       ...(kept.length > 0 && { keepsErased: kept }),
+      clocks: this.#clocks.list(),
     }
   }
 
@@ -397,11 +410,11 @@ export class ShardedStore implements Store {
   }
 
   /** Those that are there; one that is away is told about once the others have answered. */
-  async #everywhere<T>(call: (store: Store) => T | Promise<T>): Promise<T[]> {
+  async #everywhere<T>(call: (store: Store, shard: Shard) => T | Promise<T>): Promise<T[]> {
     const { shards } = this.#places
     const there = shards.filter((shard) => !shard.isAway)
     const asked: readonly Shard[] = there.length > 0 ? there : shards
-    const answers = await Promise.allSettled(asked.map((shard) => shard.askBriefly(call)))
+    const answers = await Promise.allSettled(asked.map((shard) => shard.askBriefly((store) => call(store, shard))))
     const given = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []))
     for (const answer of answers) {
       if (answer.status === 'rejected' && (given.length === 0 || !isUnreachable(answer.reason))) throw answer.reason

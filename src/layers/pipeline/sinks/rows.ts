@@ -43,9 +43,25 @@ export function rows<T>(options: RowsOptions<T>): Sink<T> {
   return sqlSink<T>({
     ...(options.setup !== undefined && { setup: options.setup }),
     async write(sql, values) {
-      for (const group of groupsOf(values, options)) await insert(sql, table, key, group)
+      const groups = groupsOf(values, options)
+      const storedName = await namesOf(sql, table, [...key, ...groups.flatMap(({ columns }) => columns)])
+      for (const group of groups) await insert(sql, table, key, group, storedName)
     },
   })
+}
+
+/**
+ * PostgreSQL stores a name that was not quoted in lower case. A name with capitals is taken as it is if the database has it,
+ * and else in lower case, so that the same `setup` serves SQLite and PostgreSQL.
+ */
+async function namesOf(sql: Sql, table: string, columns: readonly string[]): Promise<(name: string) => string> {
+  if (sql.dialect !== 'postgres' || ![table, ...columns].some((name) => /[A-Z]/.test(name))) return (name) => name
+  const text = `SELECT c.relname AS "table", a.attname AS "column" FROM pg_catalog.pg_attribute a
+    JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
+    WHERE c.oid = coalesce(to_regclass(?), to_regclass(?)) AND a.attnum > 0 AND NOT a.attisdropped`
+  const found = (await sql.all(text, `"${table}"`, `"${table.toLowerCase()}"`)) as { table: string; column: string }[]
+  const known = new Set(found.flatMap((row) => [row.table, row.column]))
+  return (name) => (known.has(name) || !known.has(name.toLowerCase()) ? name : name.toLowerCase())
 }
 
 interface Group {
@@ -77,16 +93,23 @@ function groupsOf<T>(values: readonly T[], { row, key = [] }: RowsOptions<T>): G
   return groups
 }
 
-async function insert(sql: Sql, table: string, key: readonly string[], { columns, rows: all }: Group): Promise<void> {
-  const quoted = (names: readonly string[]) => names.map((name) => `"${name}"`).join(', ')
+async function insert(
+  sql: Sql,
+  table: string,
+  key: readonly string[],
+  { columns, rows: all }: Group,
+  storedName: (name: string) => string,
+): Promise<void> {
+  const quote = (name: string) => `"${storedName(name)}"`
+  const quoted = (names: readonly string[]) => names.map(quote).join(', ')
   const one = `(${columns.map(() => '?').join(', ')})`
   const others = columns.filter((name) => !key.includes(name))
-  const replacing = others.map((name) => `"${name}" = excluded."${name}"`).join(', ')
+  const replacing = others.map((name) => `${quote(name)} = excluded.${quote(name)}`).join(', ')
   const onConflict =
     key.length === 0
       ? ''
       : ` ON CONFLICT (${quoted(key)}) DO ${others.length > 0 ? `UPDATE SET ${replacing}` : 'NOTHING'}`
-  const text = `INSERT INTO "${table}" (${quoted(columns)}) VALUES ${all.map(() => one).join(', ')}${onConflict}`
+  const text = `INSERT INTO ${quote(table)} (${quoted(columns)}) VALUES ${all.map(() => one).join(', ')}${onConflict}`
   await sql.run(text, ...all.flat())
 }
 

@@ -7,6 +7,7 @@
 
 import type { Coordinate } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
+import type { Inherited } from '../core/inheritance.ts'
 import type { Manifest } from '../core/manifest.ts'
 import type { Attribute, Hash, Head, ManifestRecord, OutgoingMessage, Sql, Store } from '../core/ports.ts'
 import type { StateIo } from './checkpoint/output.ts'
@@ -72,7 +73,7 @@ export interface Model {
   /** What an entry tells of that was done outside, for people who think of going back; null: nothing. */
   did?(entry: Entry): string | null
   /** What it called outside by itself, beside the kernel's effects: `reprise effects` lists both. */
-  outside?(state: unknown, hash: Hash): readonly ModelEffect[]
+  outside?(state: unknown, hash: Hash, inherited: readonly Inherited[]): readonly ModelEffect[]
   readonly actions?: Actions
   /** The edits that its forks take; left out: none. */
   readonly edits?: ForkEdits
@@ -131,6 +132,8 @@ export interface ModelEffect {
   readonly seq: number | null
   readonly attempts?: number
   readonly error: string | null
+  /** The original of this fork did it. */
+  readonly inheritedFrom?: string
 }
 
 /** One thing that was given up on, with the last failure. */
@@ -188,8 +191,8 @@ export interface Actions {
   readonly resume?: Act
   /** Asks it to stop where it can go on later: what is in flight is finished, or a savepoint made. */
   readonly stop?: Act<{ readonly reason: string }>
-  /** Asks it to end. */
-  readonly cancel?: Act<{ readonly reason: string }>
+  /** Asks it to end. `undo`: of a fork, also what its original did. */
+  readonly cancel?: Act<{ readonly reason: string; readonly undo?: 'inherited' }>
   /** Ends it at once, without cleaning up. */
   readonly terminate?: Act<{ readonly reason: string }>
   /** Takes the last failure back and goes on. */
@@ -211,6 +214,8 @@ export interface Actions {
     {
       readonly seq: number
       readonly takeover?: boolean
+      /** Of a fork: also what its original did. */
+      readonly undo?: 'inherited'
       /**
        * Asked again with the same key, it is done once. Whoever has one wants exactly this place: mail read after it is
        * undone, too.

@@ -36,6 +36,7 @@ import type { ForkOptions } from './tools/fork-edit.ts'
 import type { Imported, ImportOptions } from './tools/import.ts'
 import { importHere, type Moved, type MoveOptions, move, moveBack } from './tools/move.ts'
 import { refuseMoved } from './tools/moved.ts'
+import type { RollbackOptions } from './tools/rollback.ts'
 import type { Rollback } from './tools/rollback-report.ts'
 import { StoreTools } from './tools/store-tools.ts'
 import { type ExportOptions, exportTimeline } from './tools/transfer.ts'
@@ -138,7 +139,7 @@ export class Reprise extends StoreTools {
    * Continues from an earlier coordinate, as its model goes back. Of most: on a new branch; what came after is archived,
    * its effects are listed. A workflow undoes its steps itself.
    */
-  async rollback(where: Where, options: OpenOptions = {}): Promise<Rollback> {
+  async rollback(where: Where, options: RollbackOptions = {}): Promise<Rollback> {
     this.#host.check()
     checkCall('rollback', options)
     checkWhere(where)
@@ -146,7 +147,8 @@ export class Reprise extends StoreTools {
     if (!model?.actions?.rollback) return await this.#host.rollbackTimeline(where, options)
     await locate(this.#host.kernel, where)
     const act = actionOf(model, 'rollback', where.timeline)
-    return await act({ engine: this.#host, head }, { seq: where.seq, takeover: options.takeover ?? false })
+    const { takeover = false, undo } = options
+    return await act({ engine: this.#host, head }, { seq: where.seq, takeover, ...(undo && { undo }) })
   }
 
   override async collect(options: CollectOptions = {}): Promise<CollectReport> {

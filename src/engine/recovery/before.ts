@@ -8,6 +8,7 @@ import { bisect } from '../../core/bisect.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { type CompensationPlan, compensationPlan } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { inheritedBy } from '../../core/inheritance.ts'
 import type { Head } from '../../core/ports.ts'
 import { type Validity, whyInvalid } from '../../core/validity.ts'
 import { type Fold, systemPrefix } from '../definition.ts'
@@ -68,7 +69,7 @@ export async function planRollback(
       ? await byState(kernel, head, mustKnow(timeline, fold), before.valid)
       : await byEntry(kernel, head, before)
   const to = found.found.seq - 1
-  const { state } = await recover(kernel, head, fold ?? ledger)
+  const { state, lineage } = await recover(kernel, head, fold ?? ledger)
   const types: Record<string, number> = {}
   const did: string[] = []
   let entries = 0
@@ -78,7 +79,7 @@ export async function planRollback(
     const words = entry.type.startsWith(systemPrefix) ? null : (model?.did?.(entry) ?? null)
     if (words !== null) did.push(words)
   }
-  const effects = compensationPlan(state.ledger, to)
+  const effects = compensationPlan(state.ledger, to, inheritedBy(lineage))
   const undone = { entries, types, effects, did: did.reverse().slice(0, didMax) }
   return { timeline: head.timeline, from: head.seq, to, ...found, undone }
 }

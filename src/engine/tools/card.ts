@@ -4,7 +4,8 @@
 import type { CheckpointInterval } from '../../core/checkpoint-policy.ts'
 import { type Coordinate, type TimelineId, toHex } from '../../core/coordinate.ts'
 import type { MeasuredCosts } from '../../core/costs.ts'
-import { compensationPlan, inDoubt } from '../../core/effects.ts'
+import { compensationPlan, type EffectLedger } from '../../core/effects.ts'
+import { type Inherited, inheritedBy } from '../../core/inheritance.ts'
 import type { Head } from '../../core/ports.ts'
 import { planRecovery } from '../../core/recovery.ts'
 import { planFor } from '../checkpoint/retain.ts'
@@ -131,7 +132,7 @@ export async function card(
     floor: retention.floor,
     checkpointing: checkpointingOf(kernel, head, fold, captured === null, open),
     settings: await settingsOf(kernel, head),
-    effects: effectsOf(recovered?.state.ledger ?? null),
+    effects: effectsOf(recovered?.state.ledger ?? null, inheritedBy(lineage)),
     recovery: recovered?.report ?? null,
     invalid: fold && recovered ? invalidityOf(kernel, fold, recovered.state.value, id) : null,
     missing: plan.missing,
@@ -165,14 +166,13 @@ function byHand(on: readonly string[] | undefined): string {
   return on === undefined ? 'only by hand' : `only after ${on.join(', ')}, or by hand`
 }
 
-function effectsOf(ledger: Parameters<typeof inDoubt>[0] | null): RecoveryCard['effects'] {
+function effectsOf(ledger: EffectLedger | null, inherited: readonly Inherited[]): RecoveryCard['effects'] {
   if (!ledger) return { safe: 0, compensatable: 0, irreversible: 0, inDoubt: 0 }
-  const { compensate, cannot } = compensationPlan(ledger, 0)
-  const doubtful = inDoubt(ledger).length
+  const { compensate, cannot, inDoubt } = compensationPlan(ledger, 0, inherited)
   return {
     safe: compensate.length + cannot.length,
     compensatable: compensate.length,
     irreversible: cannot.length,
-    inDoubt: doubtful,
+    inDoubt: inDoubt.length,
   }
 }

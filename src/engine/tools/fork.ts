@@ -1,5 +1,5 @@
-// Branching: forks and rollbacks. Both share the history and the chunks of what they leave; nothing is copied but the
-// catalog lines of the checkpoints they may restore from, and nothing is erased.
+// Branching: forks, and what rollbacks (rollback.ts) share with them. A branch shares the history and the chunks of the
+// timeline it leaves; only the catalog lines of the checkpoints that it may restore from are copied, and nothing is erased.
 
 import {
   type Coordinate,
@@ -10,19 +10,17 @@ import {
   timelineId,
   toHex,
 } from '../../core/coordinate.ts'
-import { compensationPlan, type Effect } from '../../core/effects.ts'
-import { type EntryDraft, packEntries } from '../../core/entry-run.ts'
+import { packEntries } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Base, EntryRun, Head, ManifestRecord } from '../../core/ports.ts'
 import { keepsHistory } from '../../core/retention.ts'
-import { archiveNumber, archiveOf, archivesStart, isAmongArchives, isArchiveOf, liveIdOf } from '../../core/scope.ts'
+import { archivesStart, isAmongArchives, isArchiveOf, liveIdOf } from '../../core/scope.ts'
 import { refusalError } from '../commit/refusal-error.ts'
 import type { CommitExtras } from '../commit/writer.ts'
-import { canRead, type Fold, type OpenOptions } from '../definition.ts'
+import { canRead, type Fold } from '../definition.ts'
 import type { NewEntry } from '../entry.ts'
 import { heldAttribute } from '../group/held.ts'
 import { type Kernel, newId, newOperation } from '../kernel.ts'
-import { giveBack, guardOf, headUnder, takeTimeline } from '../ownership.ts'
 import { digestAt, floorOf, lineageOf, offBranch, type Point, reachOf } from '../recovery/history.ts'
 import { type Recovered, recover } from '../recovery/recover.ts'
 import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
@@ -30,7 +28,6 @@ import { invalidityOf, invalidState } from '../recovery/validity.ts'
 import { sealEntry } from '../seal/entries.ts'
 import { segmentsBelow } from '../segments/read.ts'
 import { type ForkMark, markAttribute } from './fork-edit.ts'
-import type { Rollback } from './rollback-report.ts'
 
 /** Where: a whole coordinate, or a sequence on the current branch. */
 export type Where = Coordinate | { readonly timeline: string; readonly seq: number }
@@ -248,92 +245,11 @@ async function isOnParent(kernel: Kernel, id: TimelineId, point: Point): Promise
   }
 }
 
-/** Goes back to a coordinate: this id continues on a new branch from there, what came after is archived. */
-export async function rollback(
-  kernel: Kernel,
-  where: Where,
-  fold: Fold<unknown>,
-  options: OpenOptions = {},
-): Promise<Rollback & { readonly archive: TimelineId }> {
-  await locateOnBranch(kernel, where)
-  const taken = await takeTimeline(kernel, timelineId(where.timeline), { ...options, mustExist: true })
-  try {
-    return await retryWithFreshHead(() => branchOff(kernel, taken.epoch, where, fold))
-  } catch (error) {
-    await giveBack(kernel, taken)
-    throw error
-  }
-}
-
-async function locateOnBranch(kernel: Kernel, where: Where): Promise<Located> {
-  const located = await retryWithFreshHead(() => locate(kernel, where))
-  if (located.head.timeline !== where.timeline) throw offBranch(where.timeline, where.seq)
-  return located
-}
-
-/** Looks for the point once more: under our own epoch nobody else can move the branch any more. */
-async function branchOff(
-  kernel: Kernel,
-  epoch: number,
-  where: Where,
-  fold: Fold<unknown>,
-): Promise<Rollback & { readonly archive: TimelineId }> {
-  const before = await locateOnBranch(kernel, where)
-  const head = await headUnder(kernel, before.head.timeline, epoch)
-  // Both before anything is changed: the effects that would be undone, and that the target can be reached at all.
-  const { state } = await recover(kernel, head, fold)
-  const target = await recover(kernel, head, fold, { to: before.point.seq })
-  const effects = compensationPlan(state.ledger, where.seq)
-  const copies = await restorePoints(kernel, head, before.point.seq, fold)
-  const floor = floorFor(copies, before.lineage, fold, before.point)
-  const segments = await segmentCopies(kernel, before.lineage, floor)
-  const carried = carry(kernel, head, before.point, effects.carry)
-  // The newest archive is what it rests on, if it was rolled back before.
-  const last = head.base && isArchiveOf(head.timeline, head.base.timeline) ? archiveNumber(head.base.timeline) : 0
-  for (let n = last || (await archivesOf(kernel, head.timeline)).length; ; n++) {
-    const archive = timelineId(archiveOf(head.timeline, n + 1))
-    const outcome = await kernel.committer.submit({
-      operation: newOperation(kernel.random),
-      guard: guardOf(head),
-      branch: { archive, seq: before.point.seq, digest: before.point.digest, floor },
-      ...(carried && { run: carried }),
-      publish: [...copies, ...segments],
-      ...fold.summary?.(target.state.value),
-      release: true,
-    })
-    if (outcome.ok) {
-      const to = {
-        timeline: head.timeline,
-        seq: before.point.seq,
-        epoch: outcome.epoch,
-        digest: toHex(before.point.digest),
-      }
-      return { timeline: head.timeline, archive, from: head.seq, to, effects }
-    }
-    if (outcome.code !== 'EXISTS') throw refusalError(head.timeline, outcome)
-  }
-}
-
-/**
- * Effects that were intended before the point and ended after it: the branch still holds their intent, so it is told how
- * they ended instead of asking the outside again under the same key.
- */
-function carry(kernel: Kernel, head: Head, point: Point, effects: readonly Effect[]): EntryRun | null {
-  if (effects.length === 0) return null
-  const drafts = effects.map((effect, i): EntryDraft => {
-    const { id, outcome, result } = effect
-    const plain = kernel.codec.encode({ id, outcome, by: 'rollback', ...(result !== undefined && { result }) })
-    const draft = { type: '$effect.settled', version: 1, time: kernel.clock.now(), data: plain }
-    return sealEntry(kernel.sealer, draft, point.digest, i)
-  })
-  return packEntries(kernel.hash, { before: point.digest, first: point.seq + 1, epoch: head.epoch + 1 }, drafts)
-}
-
 /**
  * Catalog lines for a branch: the newest two checkpoints it can restore from, as its own. Their chunks are shared. Of
  * different sequences, since two of one state would be lost together.
  */
-async function restorePoints(
+export async function restorePoints(
   kernel: Kernel,
   head: Head,
   upTo: number,
@@ -352,7 +268,7 @@ function copyOf(kernel: Kernel, record: ManifestRecord): ManifestRecord {
 }
 
 /** Lines for the segments of history below the floor of a branch: it does not need the timeline it left for them. */
-async function segmentCopies(kernel: Kernel, lineage: readonly Head[], floor: Point): Promise<ManifestRecord[]> {
+export async function segmentCopies(kernel: Kernel, lineage: readonly Head[], floor: Point): Promise<ManifestRecord[]> {
   const segments = await segmentsBelow(kernel, lineage[lineage.length - 1]!)
   return segments.filter(({ from }) => from.seq < floor.seq).map(({ record }) => copyOf(kernel, record))
 }
@@ -362,7 +278,7 @@ async function segmentCopies(kernel: Kernel, lineage: readonly Head[], floor: Po
  * its two checkpoints need. With fewer than two of its own, it may need all the history there is. One that leaves below
  * that has no history in the store at all, only in segments.
  */
-function floorFor(
+export function floorFor(
   copies: readonly ManifestRecord[],
   lineage: readonly Head[],
   fold: Fold<unknown> | null,

@@ -3,6 +3,9 @@
 import type { Coordinate, TimelineId } from '../../core/coordinate.ts'
 import type { CompensationPlan } from '../../core/effects.ts'
 
+/** The plan of a model that undoes its effects itself. */
+export const noEffects: CompensationPlan = { compensate: [], cannot: [], inDoubt: [], carry: [], inherited: [] }
+
 export interface Rollback {
   readonly timeline: TimelineId
   /** Where the abandoned part of history is kept; null where the model undoes it in its own history. */

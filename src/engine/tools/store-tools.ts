@@ -3,8 +3,9 @@
 
 import { resolve } from 'node:path'
 import { timelineId } from '../../core/coordinate.ts'
-import { type Effect, listEffects } from '../../core/effects.ts'
+import { type Effect, listEffects, withOwners } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { inheritedBy } from '../../core/inheritance.ts'
 import type {
   FeedPage,
   FeedPosition,
@@ -17,8 +18,8 @@ import type {
 import type { Grown, ShardRow } from '../../core/shards.ts'
 import { Breath } from '../breath.ts'
 import { checkCall } from '../call-options.ts'
-import { behind, type Engine } from '../definition.ts'
-import { type Host, ledgerOnly } from '../host.ts'
+import { behind, type Engine, ledgerOnly } from '../definition.ts'
+import type { Host } from '../host.ts'
 import type { Kernel } from '../kernel.ts'
 import { read, written } from '../object-file.ts'
 import { isObjectStore, otherPlaces } from '../open-store.ts'
@@ -198,12 +199,15 @@ export class StoreTools implements Engine {
     return await giveUp(this.#kernel, timeline, options)
   }
 
-  /** What a timeline did to the outside, in the order of the intents, without taking it from anybody. */
-  async effectsOf(timeline: string): Promise<Effect[]> {
+  /**
+   * What a timeline did to the outside, in the order of the intents, without taking it from anybody. Of a fork also what its
+   * original did, with `inheritedFrom`.
+   */
+  async effectsOf(timeline: string): Promise<(Effect & { readonly inheritedFrom?: string })[]> {
     const id = timelineId(timeline)
     const head = await existing(this.#kernel, id)
-    const { state } = await recover(this.#kernel, head, this.#host.models.foldOf(id) ?? ledgerOnly)
-    return listEffects(state.ledger)
+    const { state, lineage } = await recover(this.#kernel, head, this.#host.models.foldOf(id) ?? ledgerOnly)
+    return withOwners(listEffects(state.ledger), inheritedBy(lineage))
   }
 
   /** Where to go back to, before a logical error, and what that would undo. It changes nothing: `rollback` acts. */

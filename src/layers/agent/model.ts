@@ -9,7 +9,7 @@ import type { Entity, Fold } from '../../engine/definition.ts'
 import { hostOf } from '../../engine/host.ts'
 import type { Actions, describes, Instead, Model, Target } from '../../engine/model.ts'
 import { locate } from '../../engine/tools/fork.ts'
-import type { Rollback } from '../../engine/tools/rollback-report.ts'
+import { noEffects, type Rollback } from '../../engine/tools/rollback-report.ts'
 import { sendDecision, type Verdict } from './decision.ts'
 import { sessionEdits } from './edit.ts'
 import type { SessionRollback } from './options.ts'
@@ -104,7 +104,7 @@ export function agentModel<Data>(definition: Omit<AgentSpec<Data>, typeof descri
             archive: archive as TimelineId,
             from: head.seq,
             to: { timeline: head.timeline, seq, epoch: head.epoch, digest: toHex(point.digest) },
-            effects: { compensate: [], cannot: [], inDoubt: [], carry: [] },
+            effects: noEffects,
             asked: { from: `sequence ${seq}`, undoes: plan.compensate.map((call) => `${call.tool} (${call.id})`) },
           }
         } finally {

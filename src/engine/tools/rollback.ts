@@ -1,0 +1,136 @@
+// Rolling back: this id continues on a new branch from an earlier coordinate, and what came after is kept as an archive.
+// Nothing is erased; the plan names the effects that were done since, and whose they are.
+
+import { type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
+import { type CompensationPlan, compensationPlan, type Effect } from '../../core/effects.ts'
+import { type EntryDraft, packEntries } from '../../core/entry-run.ts'
+import { type Inherited, inheritedBy } from '../../core/inheritance.ts'
+import type { EntryRun, Head } from '../../core/ports.ts'
+import { archiveNumber, archiveOf, isArchiveOf } from '../../core/scope.ts'
+import { refusalError } from '../commit/refusal-error.ts'
+import { type Fold, ledgerOnly, type OpenOptions } from '../definition.ts'
+import { checkUndo, claimUndo, liveOwner } from '../inherited-undo.ts'
+import { type Kernel, newOperation } from '../kernel.ts'
+import { giveBack, guardOf, headUnder, takeTimeline } from '../ownership.ts'
+import { offBranch, type Point } from '../recovery/history.ts'
+import { recover } from '../recovery/recover.ts'
+import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
+import { sealEntry } from '../seal/entries.ts'
+import {
+  archivesOf,
+  existing,
+  floorFor,
+  type Located,
+  locate,
+  restorePoints,
+  segmentCopies,
+  type Where,
+} from './fork.ts'
+import type { Rollback } from './rollback-report.ts'
+
+export interface RollbackOptions extends OpenOptions {
+  /** Of a fork: the plan also compensates what its original did. Recorded in the history of the original. */
+  readonly undo?: 'inherited'
+}
+
+/** Goes back to a coordinate: this id continues on a new branch from there, what came after is archived. */
+export async function rollback(
+  kernel: Kernel,
+  where: Where,
+  fold: Fold<unknown>,
+  options: RollbackOptions = {},
+): Promise<Rollback & { readonly archive: TimelineId }> {
+  const { undo, ...open } = options
+  await locateOnBranch(kernel, where)
+  const taken = await takeTimeline(kernel, timelineId(where.timeline), { ...open, mustExist: true })
+  try {
+    return await retryWithFreshHead(() => branchOff(kernel, taken.epoch, where, fold, undo))
+  } catch (error) {
+    await giveBack(kernel, taken)
+    throw error
+  }
+}
+
+async function locateOnBranch(kernel: Kernel, where: Where): Promise<Located> {
+  const located = await retryWithFreshHead(() => locate(kernel, where))
+  if (located.head.timeline !== where.timeline) throw offBranch(where.timeline, where.seq)
+  return located
+}
+
+/** Looks for the point once more: under our own epoch nobody else can move the branch any more. */
+async function branchOff(
+  kernel: Kernel,
+  epoch: number,
+  where: Where,
+  fold: Fold<unknown>,
+  undo: RollbackOptions['undo'],
+): Promise<Rollback & { readonly archive: TimelineId }> {
+  const before = await locateOnBranch(kernel, where)
+  const head = await headUnder(kernel, before.head.timeline, epoch)
+  // Both before anything is changed: the effects that would be undone, and that the target can be reached at all.
+  const { state, lineage } = await recover(kernel, head, fold)
+  const target = await recover(kernel, head, fold, { to: before.point.seq })
+  const planned = compensationPlan(state.ledger, where.seq, inheritedIn(kernel, lineage))
+  const effects = undo ? await withInherited(kernel, planned, head.timeline) : planned
+  const copies = await restorePoints(kernel, head, before.point.seq, fold)
+  const floor = floorFor(copies, before.lineage, fold, before.point)
+  const segments = await segmentCopies(kernel, before.lineage, floor)
+  const carried = carry(kernel, head, before.point, effects.carry)
+  // The newest archive is what it rests on, if it was rolled back before.
+  const last = head.base && isArchiveOf(head.timeline, head.base.timeline) ? archiveNumber(head.base.timeline) : 0
+  for (let n = last || (await archivesOf(kernel, head.timeline)).length; ; n++) {
+    const archive = timelineId(archiveOf(head.timeline, n + 1))
+    const outcome = await kernel.committer.submit({
+      operation: newOperation(kernel.random),
+      guard: guardOf(head),
+      branch: { archive, seq: before.point.seq, digest: before.point.digest, floor },
+      ...(carried && { run: carried }),
+      publish: [...copies, ...segments],
+      ...fold.summary?.(target.state.value),
+      release: true,
+    })
+    if (outcome.ok) {
+      const to = {
+        timeline: head.timeline,
+        seq: before.point.seq,
+        epoch: outcome.epoch,
+        digest: toHex(before.point.digest),
+      }
+      return { timeline: head.timeline, archive, from: head.seq, to, effects }
+    }
+    if (outcome.code !== 'EXISTS') throw refusalError(head.timeline, outcome)
+  }
+}
+
+/** The stretches of history that the ancestors of a fork wrote. */
+export function inheritedIn({ planted }: Pick<Kernel, 'planted'>, lineage: readonly Head[]): Inherited[] {
+  return planted.has('fork-inherits') ? [] : inheritedBy(lineage)
+}
+
+/** All of them can still be undone, or nothing is changed. Then the plan of this timeline undoes them. */
+async function withInherited(kernel: Kernel, plan: CompensationPlan, by: string): Promise<CompensationPlan> {
+  const inherited = plan.inherited.filter(({ reversal }) => reversal === 'compensate')
+  for (const effect of inherited) {
+    const owner = await existing(kernel, liveOwner(effect))
+    const { state } = await recover(kernel, owner, kernel.models.foldOf(owner.timeline) ?? ledgerOnly)
+    checkUndo(effect, state.ledger, by)
+  }
+  for (const effect of inherited) await claimUndo(kernel, effect, by)
+  const rest = plan.inherited.filter(({ reversal }) => reversal !== 'compensate')
+  return { ...plan, compensate: [...plan.compensate, ...inherited], inherited: rest }
+}
+
+/**
+ * Effects that were intended before the point and ended after it: the branch still holds their intent, so it is told how
+ * they ended instead of asking the outside again under the same key.
+ */
+function carry(kernel: Kernel, head: Head, point: Point, effects: readonly Effect[]): EntryRun | null {
+  if (effects.length === 0) return null
+  const drafts = effects.map((effect, i): EntryDraft => {
+    const { id, outcome, result } = effect
+    const plain = kernel.codec.encode({ id, outcome, by: 'rollback', ...(result !== undefined && { result }) })
+    const draft = { type: '$effect.settled', version: 1, time: kernel.clock.now(), data: plain }
+    return sealEntry(kernel.sealer, draft, point.digest, i)
+  })
+  return packEntries(kernel.hash, { before: point.digest, first: point.seq + 1, epoch: head.epoch + 1 }, drafts)
+}

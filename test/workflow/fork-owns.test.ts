@@ -1,5 +1,6 @@
 // A fork of a run owns what it did itself: compensations, queue places and the link to a parent stay with the original.
 
+import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { queue, type WorkflowRun, workflow, workflows } from '../../src/layers/workflow/index.ts'
 import type { WorkflowKit } from '../../src/testing/index.ts'
@@ -284,4 +285,54 @@ it('a step that was undone stays undone after a rollback to a later step', async
   await run.cancel()
   await ended(kit, run)
   expect(undone.filter((what) => what === 'a')).toHaveLength(1)
+})
+
+type Act = { readonly what: 'fork' | 'cancel' | 'rollback' | 'signal'; readonly at: number; readonly undo: boolean }
+
+/** Runs that fork, go back, fail and are cancelled at random. Returns the refunds that should not have been. */
+async function play(acts: readonly Act[], planted: ReadonlySet<string>): Promise<string[]> {
+  const kit = kitWith({ planted })
+  const { buy, ids } = shop()
+  const runs = [await waiting(kit, buy, 'a')]
+  for (const { what, at, undo } of acts) {
+    const run = runs[at % runs.length]!
+    const options = undo ? ({ undo: 'inherited' } as const) : {}
+    const refused = (error: { readonly code?: string }) => {
+      if (!['ENDED', 'ALREADY_UNDONE', 'NOT_FOUND'].includes(error.code ?? '')) throw error
+    }
+    if (what === 'fork' && runs.length < 4) runs.push(await trial(kit, run, `f${runs.length}`))
+    if (what === 'cancel') await run.cancel('random', options).catch(refused)
+    if (what === 'rollback') await run.rollback('charge', options).catch(refused)
+    if (what === 'signal') await run.signal('go', at % 2 === 0 ? 'fail' : 'yes').catch(refused)
+    await kit.advance('1h')
+  }
+  for (const run of runs) await run.cancel().catch(() => undefined)
+  for (const run of runs) await ended(kit, run)
+  const refunds = ids()
+  return refunds.filter((id, at) => refunds.indexOf(id) !== at)
+}
+
+const actOf = fc.record({
+  what: fc.constantFrom('fork', 'fork', 'cancel', 'rollback', 'signal') as fc.Arbitrary<Act['what']>,
+  at: fc.nat(8),
+  undo: fc.boolean(),
+})
+
+describe('G19: forks, cancels and rollbacks of runs at random', () => {
+  const search = (planted: ReadonlySet<string>, numRuns: number) =>
+    fc.check(
+      fc.asyncProperty(fc.array(actOf, { minLength: 2, maxLength: 8 }), async (acts) => {
+        expect(await play(acts, planted)).toEqual([])
+      }),
+      { numRuns, endOnFailure: true },
+    )
+
+  it('refund each charge at most once', async () => {
+    const { failed, counterexample } = await search(new Set(), 30)
+    expect({ failed, counterexample }).toEqual({ failed: false, counterexample: null })
+  })
+
+  it('find the planted bug fork-inherits', async () => {
+    expect((await search(new Set(['fork-inherits']), 100)).failed).toBe(true)
+  })
 })

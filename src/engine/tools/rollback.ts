@@ -2,7 +2,7 @@
 // Nothing is erased; the plan names the effects that were done since, and whose they are.
 
 import { type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
-import { type CompensationPlan, compensationPlan, type Effect } from '../../core/effects.ts'
+import { type CompensationPlan, compensationPlan, type Effect, type InheritedEffect } from '../../core/effects.ts'
 import { type EntryDraft, packEntries } from '../../core/entry-run.ts'
 import { type Inherited, inheritedBy } from '../../core/inheritance.ts'
 import type { EntryRun, Head } from '../../core/ports.ts'
@@ -107,17 +107,27 @@ export function inheritedIn({ planted }: Pick<Kernel, 'planted'>, lineage: reado
   return planted.has('fork-inherits') ? [] : inheritedBy(lineage)
 }
 
-/** All of them can still be undone, or nothing is changed. Then the plan of this timeline undoes them. */
+/** Then the plan of this timeline undoes what its original did. */
 async function withInherited(kernel: Kernel, plan: CompensationPlan, by: string): Promise<CompensationPlan> {
-  const inherited = plan.inherited.filter(({ reversal }) => reversal === 'compensate')
+  const claimed = await checkInherited(kernel, plan.inherited, by)
+  for (const effect of claimed) await claimUndo(kernel, effect, by)
+  const inherited = plan.inherited.filter((effect) => !claimed.includes(effect))
+  return { ...plan, compensate: [...plan.compensate, ...claimed], inherited }
+}
+
+/** Those that can be undone. ALREADY_UNDONE: one of them is; then none of them is to be undone. Changes nothing. */
+export async function checkInherited(
+  kernel: Kernel,
+  effects: readonly InheritedEffect[],
+  by: string,
+): Promise<readonly InheritedEffect[]> {
+  const inherited = effects.filter(({ reversal }) => reversal === 'compensate')
   for (const effect of inherited) {
     const owner = await existing(kernel, liveOwner(effect))
     const { state } = await recover(kernel, owner, kernel.models.foldOf(owner.timeline) ?? ledgerOnly)
     checkUndo(effect, state.ledger, by)
   }
-  for (const effect of inherited) await claimUndo(kernel, effect, by)
-  const rest = plan.inherited.filter(({ reversal }) => reversal !== 'compensate')
-  return { ...plan, compensate: [...plan.compensate, ...inherited], inherited: rest }
+  return inherited
 }
 
 /**

@@ -62,7 +62,7 @@ export const usualCheckpoint = { every: 256, on: ['rolled-back'] }
 /** What it needs of a session to do it something. */
 interface Resumable {
   resume(): Promise<{ readonly turn: number; readonly status: string }>
-  rollbackTo(seq: number): Promise<SessionRollback>
+  rollbackTo(seq: number, options: { readonly undo?: 'inherited' }): Promise<SessionRollback>
   close(): Promise<void>
 }
 
@@ -93,12 +93,12 @@ export function agentModel<Data>(definition: Omit<AgentSpec<Data>, typeof descri
           await session.close()
         }
       },
-      async rollback(target, { seq }): Promise<Rollback> {
+      async rollback(target, { seq, undo }): Promise<Rollback> {
         const { engine, head } = target
         const { point } = await locate(hostOf(engine).kernel, { timeline: head.timeline, seq })
         const session = await sessionOf(target)
         try {
-          const { plan, archive } = await session.rollbackTo(seq)
+          const { plan, archive } = await session.rollbackTo(seq, undo ? { undo } : {})
           return {
             timeline: head.timeline,
             archive: archive as TimelineId,

@@ -15,6 +15,7 @@ export const drillOptions = {
   },
   module: moduleOption,
 } as const
+const undoInherited = { type: 'boolean', help: 'of a fork: also undo what its original did' } as const
 export const rollbackOptions = {
   before: { type: 'string', value: 'SEQ', help: 'go back to before this entry' },
   'before-time': { type: 'string', value: 'WHEN', help: 'go back to before the first entry at or after this time' },
@@ -22,7 +23,13 @@ export const rollbackOptions = {
   where: { type: 'string', value: 'FILE', help: 'the same, by the predicate that this module exports' },
   module: moduleOption,
   takeover: { type: 'boolean', help: 'even if a live process owns it' },
+  'undo-inherited': undoInherited,
+  'even-consumed': { type: 'boolean', help: 'even if others have acted on what is undone; they are recorded' },
   yes,
+} as const
+export const cancelOptions = {
+  reason: { type: 'string', value: 'TEXT', help: 'why' },
+  'undo-inherited': undoInherited,
 } as const
 export const runOptions = {
   input: { type: 'string', value: 'JSON', help: 'input of the run' },

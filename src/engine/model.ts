@@ -87,6 +87,10 @@ export interface Model {
    * where it sends none that its history tells of.
    */
   exchanges?(timeline: string, state: unknown): ExchangeReader
+  /** The children that it started after a sequence, as timelines. */
+  childrenAfter?(state: unknown, timeline: string, seq: number): readonly string[]
+  /** Readers of the feed derive state from its entries: a rollback is an entry of the new branch, for them to see. */
+  readonly tellsReaders?: boolean
   /** Single entries can be erased: what is left still folds into a state that makes sense. */
   readonly entries?: ErasableEntries
   /** It goes back where it is executed: its rollback only asks for it, through its inbox. */

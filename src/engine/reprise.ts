@@ -30,6 +30,7 @@ import { recover } from './recovery/recover.ts'
 import { retryWithFreshHead } from './recovery/retry-with-fresh-head.ts'
 import { querySql } from './sql.ts'
 import type { CollectOptions, CollectReport } from './tools/collect.ts'
+import { consumedError, consumersOf } from './tools/consumers.ts'
 import { checkWhere, existing, locate, type Where } from './tools/fork.ts'
 import { forkAsModel } from './tools/fork-as-model.ts'
 import type { ForkOptions } from './tools/fork-edit.ts'
@@ -147,8 +148,11 @@ export class Reprise extends StoreTools {
     if (!model?.actions?.rollback) return await this.#host.rollbackTimeline(where, options)
     await locate(this.#host.kernel, where)
     const act = actionOf(model, 'rollback', where.timeline)
-    const { takeover = false, undo } = options
-    return await act({ engine: this.#host, head }, { seq: where.seq, takeover, ...(undo && { undo }) })
+    const { takeover = false, undo, consumed: force } = options
+    const consumed = await consumersOf(this.#host.kernel, head, where.seq)
+    if (consumed.length > 0 && force !== 'force') throw consumedError(head.timeline, where.seq, consumed)
+    const done = await act({ engine: this.#host, head }, { seq: where.seq, takeover, ...(undo && { undo }) })
+    return { ...done, consumed }
   }
 
   override async collect(options: CollectOptions = {}): Promise<CollectReport> {

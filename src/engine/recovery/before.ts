@@ -15,7 +15,9 @@ import { type Fold, systemPrefix } from '../definition.ts'
 import { callPure } from '../guard/zone.ts'
 import type { Kernel } from '../kernel.ts'
 import type { Model } from '../model.ts'
+import { consumersOf } from '../tools/consumers.ts'
 import { existing } from '../tools/fork.ts'
+import type { Consumer } from '../tools/rollback-report.ts'
 import { digestAt, type Entry, entriesOf, lineageOf, reachOf, readHistory } from './history.ts'
 import { recover } from './recover.ts'
 import { invalidState } from './validity.ts'
@@ -47,6 +49,8 @@ export interface RollbackPlan {
     readonly effects: CompensationPlan
     /** What the model says was done by these entries, newest first: steps, children. */
     readonly did: readonly string[]
+    /** Who has acted on them: the rollback is refused unless it is forced. */
+    readonly consumers: readonly Consumer[]
   }
 }
 
@@ -80,7 +84,8 @@ export async function planRollback(
     if (words !== null) did.push(words)
   }
   const effects = compensationPlan(state.ledger, to, inheritedBy(lineage))
-  const undone = { entries, types, effects, did: did.reverse().slice(0, didMax) }
+  const consumers = await consumersOf(kernel, head, to)
+  const undone = { entries, types, effects, did: did.reverse().slice(0, didMax), consumers }
   return { timeline: head.timeline, from: head.seq, to, ...found, undone }
 }
 

@@ -16,6 +16,7 @@ import { offBranch, type Point } from '../recovery/history.ts'
 import { recover } from '../recovery/recover.ts'
 import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
 import { sealEntry } from '../seal/entries.ts'
+import { consumedError, consumersOf, rolledBackType } from './consumers.ts'
 import {
   archivesOf,
   existing,
@@ -31,6 +32,8 @@ import type { Rollback } from './rollback-report.ts'
 export interface RollbackOptions extends OpenOptions {
   /** Of a fork: the plan also compensates what its original did. Recorded in the history of the original. */
   readonly undo?: 'inherited'
+  /** Goes back although others have acted on what is undone. They are named in the report and in history. Default: refused. */
+  readonly consumed?: 'force'
 }
 
 /** Goes back to a coordinate: this id continues on a new branch from there, what came after is archived. */
@@ -40,11 +43,11 @@ export async function rollback(
   fold: Fold<unknown>,
   options: RollbackOptions = {},
 ): Promise<Rollback & { readonly archive: TimelineId }> {
-  const { undo, ...open } = options
+  const { undo: _undo, consumed: _consumed, ...open } = options
   await locateOnBranch(kernel, where)
   const taken = await takeTimeline(kernel, timelineId(where.timeline), { ...open, mustExist: true })
   try {
-    return await retryWithFreshHead(() => branchOff(kernel, taken.epoch, where, fold, undo))
+    return await retryWithFreshHead(() => branchOff(kernel, taken.epoch, where, fold, options))
   } catch (error) {
     await giveBack(kernel, taken)
     throw error
@@ -63,10 +66,12 @@ async function branchOff(
   epoch: number,
   where: Where,
   fold: Fold<unknown>,
-  undo: RollbackOptions['undo'],
+  { undo, consumed: force }: Pick<RollbackOptions, 'undo' | 'consumed'>,
 ): Promise<Rollback & { readonly archive: TimelineId }> {
   const before = await locateOnBranch(kernel, where)
   const head = await headUnder(kernel, before.head.timeline, epoch)
+  const consumed = await consumersOf(kernel, head, before.point.seq)
+  if (consumed.length > 0 && force !== 'force') throw consumedError(head.timeline, where.seq, consumed)
   // Both before anything is changed: the effects that would be undone, and that the target can be reached at all.
   const { state, lineage } = await recover(kernel, head, fold)
   const target = await recover(kernel, head, fold, { to: before.point.seq })
@@ -75,16 +80,21 @@ async function branchOff(
   const copies = await restorePoints(kernel, head, before.point.seq, fold)
   const floor = floorFor(copies, before.lineage, fold, before.point)
   const segments = await segmentCopies(kernel, before.lineage, floor)
-  const carried = carry(kernel, head, before.point, effects.carry)
+  const told = consumed.length > 0 || kernel.models.find(head.timeline)?.tellsReaders === true
   // The newest archive is what it rests on, if it was rolled back before.
   const last = head.base && isArchiveOf(head.timeline, head.base.timeline) ? archiveNumber(head.base.timeline) : 0
   for (let n = last || (await archivesOf(kernel, head.timeline)).length; ; n++) {
     const archive = timelineId(archiveOf(head.timeline, n + 1))
+    const marker = { archive, from: head.seq, to: before.point.seq, ...(consumed.length > 0 && { consumed }) }
+    const first = firstRun(kernel, head, before.point, [
+      ...effects.carry.map(settledOf),
+      ...(told ? [{ type: rolledBackType, data: marker }] : []),
+    ])
     const outcome = await kernel.committer.submit({
       operation: newOperation(kernel.random),
       guard: guardOf(head),
       branch: { archive, seq: before.point.seq, digest: before.point.digest, floor },
-      ...(carried && { run: carried }),
+      ...(first && { run: first }),
       publish: [...copies, ...segments],
       ...fold.summary?.(target.state.value),
       release: true,
@@ -96,7 +106,7 @@ async function branchOff(
         epoch: outcome.epoch,
         digest: toHex(before.point.digest),
       }
-      return { timeline: head.timeline, archive, from: head.seq, to, effects }
+      return { timeline: head.timeline, archive, from: head.seq, to, effects, consumed }
     }
     if (outcome.code !== 'EXISTS') throw refusalError(head.timeline, outcome)
   }
@@ -131,15 +141,23 @@ export async function checkInherited(
 }
 
 /**
- * Effects that were intended before the point and ended after it: the branch still holds their intent, so it is told how
- * they ended instead of asking the outside again under the same key.
+ * Effects that were intended before the point and ended after it: the branch still holds their intent, so it gets their
+ * outcome instead of calling the outside again under the same key.
  */
-function carry(kernel: Kernel, head: Head, point: Point, effects: readonly Effect[]): EntryRun | null {
-  if (effects.length === 0) return null
-  const drafts = effects.map((effect, i): EntryDraft => {
-    const { id, outcome, result } = effect
-    const plain = kernel.codec.encode({ id, outcome, by: 'rollback', ...(result !== undefined && { result }) })
-    const draft = { type: '$effect.settled', version: 1, time: kernel.clock.now(), data: plain }
+function settledOf({ id, outcome, result }: Effect): { readonly type: string; readonly data: unknown } {
+  return { type: '$effect.settled', data: { id, outcome, by: 'rollback', ...(result !== undefined && { result }) } }
+}
+
+/** The first entries of the branch. Null: there are none. */
+function firstRun(
+  kernel: Kernel,
+  head: Head,
+  point: Point,
+  entries: readonly { readonly type: string; readonly data: unknown }[],
+): EntryRun | null {
+  if (entries.length === 0) return null
+  const drafts = entries.map(({ type, data }, i): EntryDraft => {
+    const draft = { type, version: 1, time: kernel.clock.now(), data: kernel.codec.encode(data) }
     return sealEntry(kernel.sealer, draft, point.digest, i)
   })
   return packEntries(kernel.hash, { before: point.digest, first: point.seq + 1, epoch: head.epoch + 1 }, drafts)

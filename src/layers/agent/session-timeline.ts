@@ -153,7 +153,10 @@ export class SessionTimeline<Data> {
     const { seq, undo } = asked
     const tools = this.definition.options.tools ?? {}
     await compensateAll(this.engine.kernel, this.anyOpen, this.plan({ seq }, undo), tools, undo ? { undo } : {})
-    const { archive } = await this.engine.rollbackTimeline({ timeline: this.timeline, seq: asked.seq })
+    const { archive } = await this.engine.rollbackTimeline(
+      { timeline: this.timeline, seq: asked.seq },
+      { consumed: 'force' },
+    )
     this.#open = await this.engine.openTimeline(this.timeline, this.definition.fold)
     await this.#settle()
     return archive

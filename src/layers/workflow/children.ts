@@ -7,6 +7,8 @@ import type { CommandRun } from './asking.ts'
 import type { AnyWorkflow, ChildOptions, StepCall } from './context.ts'
 import { namesDetached, namesParent, type ParentLink } from './entries.ts'
 import { fromFailure, toFailure } from './failure.ts'
+import { itemsOf } from './journal.ts'
+import { nameOf, workflowPrefix } from './names.ts'
 import type { Saga } from './saga.ts'
 import type { Scope } from './scope.ts'
 import type { RunState } from './state.ts'
@@ -144,4 +146,16 @@ function childIdOf(run: Pick<ParentRun, 'definition' | 'state'>, command: string
   const parent = run.state.keyBase.slice(run.definition.prefix.length).replaceAll('/', '.')
   const workflow = behaviour >= namesParent ? `${run.definition.name}.` : ''
   return `${workflow}${parent}${generation}.${own}`
+}
+
+/** The timelines of children whose start or end was recorded after a sequence. Those with an id of their own choice are named by it. */
+export function childrenAfter(state: RunState, timeline: string, seq: number): string[] {
+  const name = nameOf(timeline)
+  const run = { definition: { name, prefix: `${workflowPrefix}${name}/` }, state }
+  return itemsOf(state.journal).flatMap((item) => {
+    const of = 'id' in item && item.seq > seq ? /~(child|start):([^/]+?)(?:#\d+)?$/.exec(item.id) : null
+    if (!of || !('id' in item)) return []
+    const id = item.kind === 'done' && typeof item.result === 'string' ? item.result : childIdOf(run, item.id)
+    return [`${workflowPrefix}${of[2]}/${id}`]
+  })
 }

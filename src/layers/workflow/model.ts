@@ -14,6 +14,7 @@ import { recover } from '../../engine/recovery/recover.ts'
 import { locate } from '../../engine/tools/fork.ts'
 import { noEffects, type Rollback } from '../../engine/tools/rollback-report.ts'
 import { ChildMail } from './child-mail.ts'
+import { childrenAfter } from './children.ts'
 import type { AnyWorkflow } from './context.ts'
 import { makeDue } from './due.ts'
 import type { Item } from './entries.ts'
@@ -104,6 +105,7 @@ export const workflowKind: Model = {
     if (verb === 'rollback' && seq !== undefined) await undoneBy(target, seq)
   },
   seals: sealResults,
+  childrenAfter: (state, timeline, seq) => childrenAfter(state as RunState, timeline, seq),
   exchanges: (timeline, state) => new ChildMail(timeline, state as RunState),
   goesBackItself: true,
   transfer: {

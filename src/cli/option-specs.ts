@@ -29,6 +29,7 @@ export const drillOptions = {
   },
   module: moduleOption,
 } as const
+const undoInherited = { type: 'boolean', help: 'of a fork: also undo what its original did' } as const
 export const rollbackOptions = {
   before: { type: 'string', value: 'SEQ', help: 'go back to before this entry' },
   'before-time': { type: 'string', value: 'WHEN', help: 'go back to before the first entry at or after this time' },
@@ -36,6 +37,8 @@ export const rollbackOptions = {
   where: { type: 'string', value: 'FILE', help: 'the same, by the predicate that this module exports' },
   module: moduleOption,
   takeover: { type: 'boolean', help: 'even if a live process owns it' },
+  'undo-inherited': undoInherited,
+  'even-consumed': { type: 'boolean', help: 'even if others have acted on what is undone; they are recorded' },
   yes,
 } as const
 const report = { type: 'string', value: 'KIND', help: 'auto, bar, lines, json or none' } as const
@@ -58,6 +61,10 @@ const beginOptions = {
   wait: { type: 'string', value: 'TIME', help: 'pipelines, migrations: wait this long for a live owner (30s, 5m)' },
 } as const
 export const resumeOptions = { report, ...beginOptions, module: moduleOption } as const
+export const cancelOptions = {
+  reason: { type: 'string', value: 'TEXT', help: 'why' },
+  'undo-inherited': undoInherited,
+} as const
 export const runOptions = {
   input: { type: 'string', value: 'JSON', help: 'input of the run' },
   id: { type: 'string', value: 'ID', help: 'id of the run, for workflows and pipelines' },

@@ -10,6 +10,7 @@
 
 import { toHex } from './coordinate.ts'
 import { RepriseError } from './errors.ts'
+import { type Inherited, inheritedSeq, ownerOf } from './inheritance.ts'
 import type { Hash } from './ports.ts'
 import { getFrom, putInto, type Trie, valuesOf } from './trie.ts'
 
@@ -34,6 +35,8 @@ export interface EffectIntended {
   readonly key: string
   readonly reversal?: Reversal
   readonly input?: unknown
+  /** In a fork: intended again under a key of the fork, as the original's intent has no outcome or failed. */
+  readonly anew?: true
 }
 export interface EffectDone {
   readonly id: string
@@ -93,7 +96,12 @@ export interface CompensationPlan {
    * does, and would ask again under the same key. Record the outcome there (settled) instead of undoing it.
    */
   readonly carry: readonly Effect[]
+  /** Done by the timeline that this one was forked from: the original's to undo, never this one's. */
+  readonly inherited: readonly InheritedEffect[]
 }
+
+/** An effect that the original of a fork did. */
+export type InheritedEffect = Effect & { readonly inheritedFrom: string }
 
 const empty: EffectLedger = Object.freeze({ effects: undefined })
 
@@ -166,18 +174,42 @@ export function inDoubt(ledger: EffectLedger, runningNow: Iterable<string> = [])
   return listEffects(ledger).filter((effect) => effect.state === 'intended' && !running.has(effect.id))
 }
 
-/** What a roll back to `afterSeq` has to undo, and what its branch has to be told. */
-export function compensationPlan(ledger: EffectLedger, afterSeq: number): CompensationPlan {
+/**
+ * What a roll back to `afterSeq` has to undo, and which outcomes its branch needs. Effects that lie in an inherited part of
+ * history are the original's: neither undone nor in doubt here.
+ */
+export function compensationPlan(
+  ledger: EffectLedger,
+  afterSeq: number,
+  inherited: readonly Inherited[] = [],
+): CompensationPlan {
   const later = listEffects(ledger).filter((effect) => effect.changedSeq > afterSeq)
   const undo = later
     .filter((effect) => effect.intendedSeq > afterSeq && effect.outcome === 'done')
     .sort((a, b) => b.endedSeq! - a.endedSeq!)
+  const isOwn = (effect: Effect) => effect.intendedSeq > inheritedSeq(inherited)
+  const own = undo.filter(isOwn)
   return {
-    compensate: undo.filter((effect) => effect.reversal === 'compensate'),
-    cannot: undo.filter((effect) => effect.reversal !== 'compensate'),
-    inDoubt: later.filter((effect) => effect.outcome === null),
+    compensate: own.filter((effect) => effect.reversal === 'compensate'),
+    cannot: own.filter((effect) => effect.reversal !== 'compensate'),
+    inDoubt: later.filter((effect) => effect.outcome === null && isOwn(effect)),
     carry: later.filter((effect) => effect.intendedSeq <= afterSeq && effect.outcome !== null),
+    inherited: undo.flatMap((effect) => {
+      const owner = ownerOf(inherited, effect.intendedSeq)
+      return owner === null ? [] : [{ ...effect, inheritedFrom: owner }]
+    }),
   }
+}
+
+/** The same effects, those of an inherited part of history with the timeline that did them. */
+export function withOwners(
+  effects: readonly Effect[],
+  inherited: readonly Inherited[],
+): (Effect & { readonly inheritedFrom?: string })[] {
+  return effects.map((effect) => {
+    const owner = ownerOf(inherited, effect.intendedSeq)
+    return owner === null ? effect : { ...effect, inheritedFrom: owner }
+  })
 }
 
 /**
@@ -223,6 +255,11 @@ function step(before: Effect | undefined, type: EffectType, seq: number, data: M
   }
   switch (type) {
     case '$effect.intended':
+      // A fork calls anew, under a key of its own, what its original had not brought to an end.
+      if (data.anew === true) {
+        insist(before.outcome === null || before.outcome === 'failed')
+        return intend(data, seq)
+      }
       insist(before.outcome === 'failed' && data.key === before.key)
       return { ...after, state: 'intended', outcome: null, endedSeq: null, attempts: before.attempts + 1, error: null }
     case '$effect.done':

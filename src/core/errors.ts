@@ -182,6 +182,18 @@ const kinds = {
     remedy: 'stop',
     hint: 'The effect was intended, and its outcome is unknown. Settle it by hand, or give it a probe.',
   },
+  INHERITED: {
+    remedy: 'fix',
+    hint: "The original of this fork did it, and only the original undoes it. Undo it there, or choose { undo: 'inherited' }.",
+  },
+  ALREADY_UNDONE: {
+    remedy: 'stop',
+    hint: 'The original, or another fork of it, has undone this effect or is undoing it. Nothing was done.',
+  },
+  CONSUMED: {
+    remedy: 'stop',
+    hint: "Others have acted on the entries that the rollback would undo; the data names them. Correct them first, or roll back with { consumed: 'force' }, which records them.",
+  },
   OUTCOME_UNKNOWN: {
     remedy: 'reload',
     hint: 'The store did not answer and could not be asked again in time. Open again: history tells what happened.',

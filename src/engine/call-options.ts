@@ -5,7 +5,7 @@ import type { Duration } from '../core/duration.ts'
 import { checkOptions, namesOf } from '../core/options.ts'
 import type { TimelineQuery } from '../core/ports.ts'
 import type { SavepointOptions } from './checkpoint/savepoint.ts'
-import { openOptions } from './definition.ts'
+import { type OpenOptions, openOptions } from './definition.ts'
 import type { FollowOptions } from './feed/follow.ts'
 import type { BadCheckpoint } from './recovery/mark.ts'
 import type { RekeyOptions } from './seal/rekey.ts'
@@ -22,6 +22,7 @@ import type { GiveUpOptions } from './tools/give-up.ts'
 import type { ImportOptions } from './tools/import.ts'
 import type { MoveOptions } from './tools/move.ts'
 import type { ReportFilter } from './tools/report-log.ts'
+import type { RollbackOptions } from './tools/rollback.ts'
 import type { ExportOptions } from './tools/transfer.ts'
 import type { VerifyOptions } from './tools/verify.ts'
 
@@ -38,7 +39,7 @@ const found = namesOf<TimelineQuery>({
 })
 
 const known = {
-  rollback: openOptions,
+  rollback: new Set([...openOptions, ...namesOf<Omit<RollbackOptions, keyof OpenOptions>>({ undo: true, consumed: true })]),
   fork: namesOf<ForkOptions>({ set: true, unset: true, input: true, by: true, key: true }),
   savepoint: namesOf<SavepointOptions>({ label: true, id: true }),
   export: namesOf<ExportOptions>({ stateOnly: true, onlyNew: true }),

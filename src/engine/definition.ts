@@ -185,3 +185,6 @@ export function checkName(kind: string, name: string): string {
   }
   return name
 }
+
+/** For timelines whose definition is not known: their effects can be listed all the same. */
+export const ledgerOnly: Fold<unknown> = { version: '$ledger', initial: () => null, apply: () => null }

@@ -10,14 +10,18 @@ import {
   type EffectLedger,
   effectKey,
   getEffect,
+  type InheritedEffect,
   inDoubt,
   listEffects,
   type Reversal,
+  withOwners,
 } from '../core/effects.ts'
 import { RepriseError } from '../core/errors.ts'
+import { type Inherited, ownerOf } from '../core/inheritance.ts'
 import { checkOptions, namesOf } from '../core/options.ts'
 import type { Hash } from '../core/ports.ts'
 import type { NewEntry } from './entry.ts'
+import { claimUndo } from './inherited-undo.ts'
 import type { Kernel } from './kernel.ts'
 import type { Planted } from './planted.ts'
 import { entryAt } from './recovery/history.ts'
@@ -53,9 +57,17 @@ const knownOptions = namesOf<EffectOptions<unknown>>({
   signal: true,
 })
 
+export interface CompensateOptions {
+  /** Also an effect that the original of this fork did. Recorded in the history of the original first. */
+  readonly undo?: 'inherited'
+}
+
+const compensateOptions = namesOf<CompensateOptions>({ undo: true })
+
 /** What it needs of the timeline that it belongs to. */
 interface EffectsTimeline {
   readonly id: TimelineId
+  readonly inherited: readonly Inherited[]
   readonly seq: number
   readonly ledger: EffectLedger
   checkWritable(): void
@@ -81,17 +93,18 @@ export class Effects {
     this.#branch = branch
   }
 
-  list(): readonly Effect[] {
-    return listEffects(this.#timeline.ledger)
+  /** Those that the original of a fork did name it as `inheritedFrom`. */
+  list(): readonly (Effect & { readonly inheritedFrom?: string })[] {
+    return withOwners(listEffects(this.#timeline.ledger), this.#timeline.inherited)
   }
 
   get(id: string): Effect | undefined {
     return getEffect(this.#timeline.ledger, id)
   }
 
-  /** Intended, outcome unknown, and not being called right now. */
+  /** Intended here, outcome unknown, and not being called right now. */
   inDoubt(): readonly Effect[] {
-    return inDoubt(this.#timeline.ledger, this.#running)
+    return inDoubt(this.#timeline.ledger, this.#running).filter((effect) => this.#ownerOf(effect) === null)
   }
 
   /** @example await c.effects.run('charge', ({ key }) => bank.charge(100, { idempotencyKey: key })) */
@@ -130,10 +143,17 @@ export class Effects {
   }
 
   /** Undoes a done effect; recorded before and after, so that a crash in between repeats it with the same key. */
-  async compensate(id: string, call: (effect: Effect, key: string) => Promise<unknown> | unknown): Promise<void> {
+  async compensate(
+    id: string,
+    call: (effect: Effect, key: string) => Promise<unknown> | unknown,
+    options: CompensateOptions = {},
+  ): Promise<void> {
+    checkOptions('compensate', options, compensateOptions)
     const effect = this.get(id)
     if (!effect) throw new RepriseError('NOT_FOUND', `there is no effect ${id}`, { id })
-    if (effect.state === 'compensated') return
+    if (effect.outcome === 'compensated') return
+    const owner = this.#ownerOf(effect)
+    if (owner !== null) await this.#claim({ ...effect, inheritedFrom: owner }, options)
     await this.#timeline.write([{ type: '$effect.compensating', data: { id } }])
     try {
       const key = compensationKey(effect.key, this.#hash)
@@ -146,20 +166,37 @@ export class Effects {
     await this.#timeline.write([{ type: '$effect.compensated', data: { id } }])
   }
 
-  async #intend<T>(id: string, name: string, options: EffectOptions<T>): Promise<number> {
+  /** The timeline that did it, if that is the original of this fork. */
+  #ownerOf(effect: Effect): string | null {
+    return ownerOf(this.#timeline.inherited, effect.intendedSeq)
+  }
+
+  /** The original's history has to hold the undo before the fork calls it: then nobody else undoes it. */
+  async #claim(effect: InheritedEffect, { undo }: CompensateOptions): Promise<void> {
+    const { id, inheritedFrom } = effect
+    if (undo !== 'inherited') {
+      const what = `${inheritedFrom} did ${id}, not its fork ${this.#timeline.id}`
+      throw new RepriseError('INHERITED', what, { id, inheritedFrom })
+    }
+    await claimUndo(this.#kernel, effect, this.#timeline.id)
+  }
+
+  async #intend<T>(id: string, name: string, options: EffectOptions<T>, anew?: true): Promise<number> {
     // By id: two effects of one name may be intended in the same moment.
     const at = { timeline: this.#timeline.id, seq: this.#timeline.seq + 1, name: id }
     const key = effectKey(this.#branch === undefined ? at : { ...at, branch: this.#branch }, this.#hash)
     const { input, reversal = 'none' } = options
-    await this.#timeline.write([
-      { type: '$effect.intended', data: { id, name, key, reversal, ...(input !== undefined && { input }) } },
-    ])
+    const data = { id, name, key, reversal, ...(input !== undefined && { input }), ...(anew && { anew }) }
+    await this.#timeline.write([{ type: '$effect.intended', data }])
     return 1
   }
 
   /** An attempt number to go on with, or the result that was found out. */
   async #resume<T>(known: Effect, options: EffectOptions<T>): Promise<number | { readonly result: T }> {
     const { id, name, key, reversal, input } = known
+    // In doubt, or failed, in the original: the fork knows nothing of that call, and makes one of its own.
+    const isOpen = known.outcome === null || known.outcome === 'failed'
+    if (isOpen && this.#ownerOf(known) !== null) return await this.#intend(id, name, options, true)
     if (known.outcome === 'failed') {
       await this.#timeline.write([
         { type: '$effect.intended', data: { id, name, key, reversal, ...(input !== undefined && { input }) } },

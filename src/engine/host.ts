@@ -20,6 +20,7 @@ import {
   type Fold,
   isHost,
   type LayerHost,
+  ledgerOnly,
   type OpenOptions,
   openOptions,
   opens,
@@ -34,8 +35,10 @@ import { OpenTimelines } from './open-timelines.ts'
 import type { Recovered } from './recovery/recover.ts'
 import { whileAwaited } from './stay-alive.ts'
 import type { NewEntry, OpenTimeline } from './timeline.ts'
-import { checkWhere, existing, type ForkStart, fork, rollback, type Where } from './tools/fork.ts'
+import { checkWhere, existing, type ForkStart, fork, type Where } from './tools/fork.ts'
+import { type RollbackOptions, rollback } from './tools/rollback.ts'
 import type { Rollback } from './tools/rollback-report.ts'
+import { writeTo } from './write-to.ts'
 
 /** What a commit may change of a head beside its history. */
 export type HeadChange = Pick<Commit, 'status' | 'attributes' | 'wakeup' | 'queue' | 'priority' | 'release'>
@@ -64,6 +67,8 @@ export class Host implements Engine, LayerHost {
     this.dispatcher = new Dispatcher(kernel, (timeline) => this.#openTimelines.has(timeline))
     this.#shut = shut
     kernel.worker.onRetired(() => this.#openTimelines.fenceAll())
+    kernel.writeTo = (timeline, decide) =>
+      writeTo(this, timeline, this.models.foldOf(timeline) ?? ledgerOnly, ({ ledger }) => decide(ledger))
   }
 
   get [isHost](): true {
@@ -306,7 +311,7 @@ export class Host implements Engine, LayerHost {
   /** The kernel's own rollback, whatever the model says. */
   async rollbackTimeline(
     where: Where,
-    options: OpenOptions = {},
+    options: RollbackOptions = {},
   ): Promise<Rollback & { readonly archive: TimelineId }> {
     this.check()
     const id = timelineId(where.timeline)
@@ -343,6 +348,3 @@ export function hostOf(engine: Engine): Host {
   }
   return host as Host
 }
-
-/** For timelines whose definition is not known: their effects can be listed all the same. */
-export const ledgerOnly: Fold<unknown> = { version: '$ledger', initial: () => null, apply: () => null }

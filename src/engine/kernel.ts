@@ -2,10 +2,12 @@
 // reached for.
 
 import type { Codec } from '../core/codec/codec.ts'
-import { type OperationId, toHex } from '../core/coordinate.ts'
+import { type OperationId, type TimelineId, toHex } from '../core/coordinate.ts'
+import type { EffectLedger } from '../core/effects.ts'
 import type { Limits } from '../core/limits.ts'
 import type { Clock, Hash, Random, Store } from '../core/ports.ts'
 import type { Committer } from './commit/committer.ts'
+import type { NewEntry } from './entry.ts'
 import type { Events } from './events.ts'
 import type { FailureNotes } from './failure-notes.ts'
 import type { Models } from './models.ts'
@@ -57,6 +59,11 @@ export interface Kernel {
   readonly graceMs: number
   /** Whoever traces, set from outside. */
   tracing?: Tracing | null
+  /**
+   * Writes to another timeline of this store what `decide` returns for its ledger, set by the host: through the handle that is
+   * open in this process, else under an epoch of its own. OWNED: another process is at work on it.
+   */
+  writeTo?(timeline: TimelineId, decide: (ledger: EffectLedger) => readonly NewEntry[]): Promise<void>
 }
 
 export function newOperation(random: Random): OperationId {

@@ -7,6 +7,7 @@
 
 import type { Coordinate } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
+import type { Inherited } from '../core/inheritance.ts'
 import type { Manifest } from '../core/manifest.ts'
 import type { Attribute, Hash, Head, ManifestRecord, OutgoingMessage, Sql, Store } from '../core/ports.ts'
 import type { StateIo } from './checkpoint/output.ts'
@@ -74,7 +75,7 @@ export interface Model {
   /** What an entry tells of that was done outside, for people who think of going back; null: nothing. */
   did?(entry: Entry): string | null
   /** What it called outside by itself, beside the kernel's effects: `reprise effects` lists both. */
-  outside?(state: unknown, hash: Hash): readonly ModelEffect[]
+  outside?(state: unknown, hash: Hash, inherited: readonly Inherited[]): readonly ModelEffect[]
   readonly actions?: Actions
   /** The edits that its forks take; left out: none. */
   readonly edits?: ForkEdits
@@ -88,6 +89,10 @@ export interface Model {
    * where it sends none that its history tells of.
    */
   exchanges?(timeline: string, state: unknown): ExchangeReader
+  /** The children that it started after a sequence, as timelines. */
+  childrenAfter?(state: unknown, timeline: string, seq: number): readonly string[]
+  /** Readers of the feed derive state from its entries: a rollback is an entry of the new branch, for them to see. */
+  readonly tellsReaders?: boolean
   /** Single entries can be erased: what is left still folds into a state that makes sense. */
   readonly entries?: ErasableEntries
   /** It goes back where it is executed: its rollback only asks for it, through its inbox. */
@@ -135,6 +140,8 @@ export interface ModelEffect {
   readonly seq: number | null
   readonly attempts?: number
   readonly error: string | null
+  /** The original of this fork did it. */
+  readonly inheritedFrom?: string
 }
 
 /** One thing that was given up on, with the last failure. */
@@ -192,8 +199,8 @@ export interface Actions {
   readonly resume?: Act
   /** Asks it to stop where it can go on later: what is in flight is finished, or a savepoint made. */
   readonly stop?: Act<{ readonly reason: string }>
-  /** Asks it to end. */
-  readonly cancel?: Act<{ readonly reason: string }>
+  /** Asks it to end. `undo`: of a fork, also what its original did. */
+  readonly cancel?: Act<{ readonly reason: string; readonly undo?: 'inherited' }>
   /** Ends it at once, without cleaning up. */
   readonly terminate?: Act<{ readonly reason: string }>
   /** Takes the last failure back and goes on. */
@@ -215,6 +222,8 @@ export interface Actions {
     {
       readonly seq: number
       readonly takeover?: boolean
+      /** Of a fork: also what its original did. */
+      readonly undo?: 'inherited'
       /**
        * Asked again with the same key, it is done once. Whoever has one wants exactly this place: mail read after it is
        * undone, too.

@@ -32,12 +32,14 @@ import { retryWithFreshHead } from './recovery/retry-with-fresh-head.ts'
 import { querySql } from './sql.ts'
 import { resumeChange } from './tools/change-actions.ts'
 import type { CollectOptions, CollectReport } from './tools/collect.ts'
+import { consumedError, consumersOf } from './tools/consumers.ts'
 import { checkWhere, existing, locate, type Where } from './tools/fork.ts'
 import { forkAsModel } from './tools/fork-as-model.ts'
 import type { ForkOptions } from './tools/fork-edit.ts'
 import type { Imported, ImportOptions } from './tools/import.ts'
 import { importHere, type Moved, type MoveOptions, move, moveBack } from './tools/move.ts'
 import { refuseNotHere } from './tools/moved.ts'
+import type { RollbackOptions } from './tools/rollback.ts'
 import type { Rollback } from './tools/rollback-report.ts'
 import { StoreTools } from './tools/store-tools.ts'
 import { type ExportOptions, exportTimeline } from './tools/transfer.ts'
@@ -143,7 +145,7 @@ export class Reprise extends StoreTools {
    * Continues from an earlier coordinate, as its model goes back. Of most: on a new branch; what came after is archived,
    * its effects are listed. A workflow undoes its steps itself.
    */
-  async rollback(where: Where, options: OpenOptions = {}): Promise<Rollback> {
+  async rollback(where: Where, options: RollbackOptions = {}): Promise<Rollback> {
     this.#host.check()
     checkCall('rollback', options)
     checkWhere(where)
@@ -151,7 +153,11 @@ export class Reprise extends StoreTools {
     if (!model?.actions?.rollback) return await this.#host.rollbackTimeline(where, options)
     await locate(this.#host.kernel, where)
     const act = actionOf(model, 'rollback', where.timeline)
-    return await act({ engine: this.#host, head }, { seq: where.seq, takeover: options.takeover ?? false })
+    const { takeover = false, undo, consumed: force } = options
+    const consumed = await consumersOf(this.#host.kernel, head, where.seq)
+    if (consumed.length > 0 && force !== 'force') throw consumedError(head.timeline, where.seq, consumed)
+    const done = await act({ engine: this.#host, head }, { seq: where.seq, takeover, ...(undo && { undo }) })
+    return { ...done, consumed }
   }
 
   override async collect(options: CollectOptions = {}): Promise<CollectReport> {

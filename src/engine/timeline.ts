@@ -7,6 +7,7 @@ import { type Coordinate, type TimelineId, toHex } from '../core/coordinate.ts'
 import type { EffectLedger } from '../core/effects.ts'
 import { RepriseError } from '../core/errors.ts'
 import { keysForgottenType, slackOf } from '../core/forgetting.ts'
+import { type Inherited, inheritedBy } from '../core/inheritance.ts'
 import type { Attribute, Head, Inbox, ManifestMark, Message, NewManifest, Take } from '../core/ports.ts'
 import { keysLastOf } from '../core/retention.ts'
 import { throwIfAborted } from './aborting.ts'
@@ -58,6 +59,8 @@ export class OpenTimeline<State> {
   readonly #recovered: Recovered<State>
   readonly #onClosed: () => void
   readonly #parent: TimelineId | undefined
+  /** The stretches of its history that the timelines wrote that it was forked from. */
+  readonly inherited: readonly Inherited[]
   readonly #sharing: Sharing | null
   /** The last erasure when its state was read. */
   readonly #erasure: string | null
@@ -98,6 +101,8 @@ export class OpenTimeline<State> {
       else this.#checkpoints.startReading()
     }
     this.#parent = head.base?.timeline
+    const lineage = recovered.lineage.length > 0 ? recovered.lineage : [head]
+    this.inherited = kernel.planted.has('fork-inherits') ? [] : inheritedBy(lineage)
     this.#erasure = erasureOf(head)
   }
 

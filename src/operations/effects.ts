@@ -1,13 +1,14 @@
 // What a timeline did to the outside and what is not known of it: the kernel's effects, and what its model calls by itself.
 
 import type { Effect } from '../core/effects.ts'
+import { inheritedBy } from '../core/inheritance.ts'
 import type { Head } from '../core/ports.ts'
 import { hostOf } from '../engine/host.ts'
 import type { ModelEffect } from '../engine/model.ts'
 import { recover } from '../engine/recovery/recover.ts'
 import type { Reprise } from '../engine/reprise.ts'
 
-export type ShownEffect = Effect | ModelEffect
+export type ShownEffect = (Effect & { readonly inheritedFrom?: string }) | ModelEffect
 
 /** @example (await effectsOf(engine, head)).filter((effect) => effect.outcome === null) */
 export async function effectsOf(engine: Reprise, head: Head): Promise<ShownEffect[]> {
@@ -15,8 +16,9 @@ export async function effectsOf(engine: Reprise, head: Head): Promise<ShownEffec
   const { kernel, models } = hostOf(engine)
   const model = models.find(head.timeline)
   if (!model?.outside || !model.fold) return own
-  const { state } = await recover(kernel, head, model.fold)
+  const { state, lineage } = await recover(kernel, head, model.fold)
   // A call of the model that the kernel knows as well is told by the kernel.
   const known = new Set(own.map(({ id }) => id))
-  return [...own, ...model.outside(state.value, kernel.hash).filter(({ id }) => !known.has(id))]
+  const calls = model.outside(state.value, kernel.hash, inheritedBy(lineage))
+  return [...own, ...calls.filter(({ id }) => !known.has(id))]
 }

@@ -59,3 +59,15 @@ export function hideRelatives<Shown extends { readonly base: { readonly timeline
   if (principal.scopes === null || !shown.base || mayReach(principal, shown.base.timeline)) return shown
   return { ...shown, base: null }
 }
+
+/** Effects of an original that the principal does not reach: that they are inherited is shown, and neither its id nor its keys. */
+export function withoutUnreached<Shown extends { readonly inheritedFrom?: string; readonly key: string }>(
+  principal: Principal,
+  effects: readonly Shown[],
+): Shown[] {
+  return effects.map((effect) => {
+    const { inheritedFrom } = effect
+    const isReached = inheritedFrom === undefined || mayReach(principal, inheritedFrom)
+    return isReached ? effect : { ...effect, inheritedFrom: '', key: '' }
+  })
+}

@@ -7,6 +7,7 @@ import type { LanguageModelMiddleware, Tool, ToolExecutionOptions } from 'ai'
 import { timelineId, toHex } from '../../core/coordinate.ts'
 import { type Effect, listEffects } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { ownerOf } from '../../core/inheritance.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
 import type { Effects } from '../../engine/effects.ts'
@@ -146,7 +147,8 @@ export class Recorder {
     const cannot: string[] = []
     for (const effect of [...this.#standing().values()].sort((a, b) => b.endedSeq! - a.endedSeq!)) {
       const kind = this.#tools.get(effect.name.slice(5))
-      if (kind?.kind === 'read-only') continue
+      // What its original did is the original's to undo.
+      if (kind?.kind === 'read-only' || ownerOf(this.#open.inherited, effect.intendedSeq) !== null) continue
       const undo = kind?.compensate as
         | ((input: unknown, output: unknown, context: { key: string }) => unknown)
         | undefined

@@ -1,14 +1,15 @@
 // reprise cancel: asks a run to end. A workflow compensates, a job finishes what is in flight, a pipeline ends at once.
 
 import { act } from '../../operations/act.ts'
-import { type Command, text } from '../command.ts'
+import { type Command, flag, text } from '../command.ts'
 import { findJob, findTimeline } from '../find.ts'
 import { tell } from '../tell.ts'
 
 const cancel: Command = async ({ engine, args, options, output }) => {
   const reason = text(options, 'reason') ?? 'cancelled by hand'
   const head = await findTimeline(engine, args[0]!).catch(async () => (await findJob(engine, args[0]!))[0]!)
-  return tell(output, await act(engine, head, 'cancel', { reason }))
+  const undo = flag(options, 'undo-inherited') ? { undo: 'inherited' } : {}
+  return tell(output, await act(engine, head, 'cancel', { reason, ...undo }))
 }
 
 export default cancel

@@ -21,7 +21,7 @@ const effects: Command = async ({ engine, args, options, output, env }) => {
   output.result(shown, () => {
     if (shown.length === 0) return output.note(all.length > 0 ? 'none is open' : `${timeline} has no effects`)
     output.table(
-      ['EFFECT', 'NAME', 'STATE', 'ATTEMPTS', 'UNDO', 'INTENDED', 'KEY'],
+      ['EFFECT', 'NAME', 'STATE', 'ATTEMPTS', 'UNDO', 'INTENDED', 'OWNER', 'KEY'],
       shown.map((effect) => [
         effect.id,
         effect.name,
@@ -29,6 +29,7 @@ const effects: Command = async ({ engine, args, options, output, env }) => {
         String(effect.attempts ?? 1),
         'reversal' in effect ? effect.reversal : '',
         'intendedSeq' in effect ? `@${effect.intendedSeq}` : '',
+        effect.inheritedFrom ?? '',
         effect.key,
       ]),
     )

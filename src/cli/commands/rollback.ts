@@ -31,7 +31,11 @@ const rollback: Command = async ({ engine, args, options, output, stdin }) => {
     }
   }
   const where = { timeline: head.timeline, seq: plan.to }
-  const done = await engine.rollback(where, takeover ? { takeover } : {})
+  const done = await engine.rollback(where, {
+    ...(takeover && { takeover }),
+    ...(flag(options, 'undo-inherited') && { undo: 'inherited' as const }),
+    ...(flag(options, 'even-consumed') && { consumed: 'force' as const }),
+  })
   output.result({ ...done, plan }, () => {
     if (flag(options, 'yes')) showPlan(plan, output)
     if (done.asked) {
@@ -81,14 +85,17 @@ function showPlan(plan: RollbackPlan, output: Output): void {
   for (const { seq, why } of asked) output.line(`  looked at ${seq}: ${why === null ? 'valid' : `not valid: ${why}`}`)
   const types = Object.entries(undone.types).map(([type, n]) => `${n} ${type}`)
   output.line(`${count(undone.entries, 'entry', 'entries')} would no longer count: ${types.join(', ')}`)
+  for (const { what } of undone.consumers) output.line(output.colours.yellow(`consumed: ${what}`))
+  if (undone.consumers.length > 0) output.line('it is refused unless forced: --even-consumed')
   if (undone.did.length > 0) output.line(`done since, newest first: ${undone.did.join(', ')}`)
   showEffects(undone.effects, output)
 }
 
-function showEffects({ compensate, cannot, inDoubt }: CompensationPlan, output: Output): void {
+function showEffects({ compensate, cannot, inDoubt, inherited }: CompensationPlan, output: Output): void {
   const ids = (effects: CompensationPlan['compensate']) => effects.map((effect) => effect.id).join(', ')
   const { yellow, red } = output.colours
   if (compensate.length > 0) output.line(`${count(compensate.length, 'effect')} to compensate: ${ids(compensate)}`)
+  for (const { id, inheritedFrom } of inherited) output.line(`${id} was done by ${inheritedFrom}, and is left alone`)
   if (cannot.length > 0) output.line(yellow(`${count(cannot.length, 'effect')} cannot be undone: ${ids(cannot)}`))
   if (inDoubt.length > 0) output.line(red(`${count(inDoubt.length, 'effect')} in doubt: ${ids(inDoubt)}`))
 }

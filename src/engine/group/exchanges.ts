@@ -63,7 +63,7 @@ export async function readExchanges(
   return { exchanges, sent }
 }
 
-async function exchangedBy(kernel: Kernel, head: Head): Promise<Exchanged & { readonly floor: number }> {
+export async function exchangedBy(kernel: Kernel, head: Head): Promise<Exchanged & { readonly floor: number }> {
   const lineage = await lineageOf(kernel, head)
   const floor = floorOf(lineage)
   const model = kernel.models.find(head.timeline)

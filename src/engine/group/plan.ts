@@ -5,6 +5,7 @@ import { fromHex, type TimelineId, timelineId, toHex } from '../../core/coordina
 import { compensationPlan } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { planMail } from '../../core/group-mail.ts'
+import { inheritedBy } from '../../core/inheritance.ts'
 import type { Head } from '../../core/ports.ts'
 import {
   type CascadeStep,
@@ -164,9 +165,9 @@ async function planMember(engine: Host, head: Head, to: number, cut: CutState | 
   const model = engine.models.find(timeline)
   // Said before anything is done: a model that does not go back at all.
   if (to < from && model?.actions?.rollback) actionOf(model, 'rollback', timeline)
-  const { state } = await recover(kernel, head, engine.models.mustFold(timeline))
-  const { compensate, cannot, inDoubt } = compensationPlan(state.ledger, to)
-  const digest = place ? fromHex(place.digest) : await digestAt(kernel, await lineageOf(kernel, head), to)
+  const { state, lineage } = await recover(kernel, head, engine.models.mustFold(timeline))
+  const { compensate, cannot, inDoubt } = compensationPlan(state.ledger, to, inheritedBy(lineage))
+  const digest = place ? fromHex(place.digest) : await digestAt(kernel, lineage, to)
   const ids = (effects: readonly { readonly id: string }[]) => effects.map(({ id }) => id)
   return {
     timeline,

@@ -237,7 +237,7 @@ async function rollBack(engine: Host, restore: string, member: MemberPlan): Prom
   if (made) return { ...stays, archive: made.timeline, isMoved: true }
   const model = engine.models.find(timeline)
   if (!model?.actions?.rollback) {
-    const { archive } = await engine.rollbackTimeline({ timeline, seq: to })
+    const { archive } = await engine.rollbackTimeline({ timeline, seq: to }, { consumed: 'force' })
     return { ...stays, archive, isMoved: true }
   }
   const act = actionOf(model, 'rollback', timeline)

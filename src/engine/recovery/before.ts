@@ -8,13 +8,16 @@ import { bisect } from '../../core/bisect.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { type CompensationPlan, compensationPlan } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { inheritedBy } from '../../core/inheritance.ts'
 import type { Head } from '../../core/ports.ts'
 import { type Validity, whyInvalid } from '../../core/validity.ts'
 import { type Fold, systemPrefix } from '../definition.ts'
 import { callPure } from '../guard/zone.ts'
 import type { Kernel } from '../kernel.ts'
 import type { Model } from '../model.ts'
+import { consumersOf } from '../tools/consumers.ts'
 import { existing } from '../tools/fork.ts'
+import type { Consumer } from '../tools/rollback-report.ts'
 import { digestAt, type Entry, entriesOf, lineageOf, reachOf, readHistory } from './history.ts'
 import { recover } from './recover.ts'
 import { invalidState } from './validity.ts'
@@ -46,6 +49,8 @@ export interface RollbackPlan {
     readonly effects: CompensationPlan
     /** What the model says was done by these entries, newest first: steps, children. */
     readonly did: readonly string[]
+    /** Who has acted on them: the rollback is refused unless it is forced. */
+    readonly consumers: readonly Consumer[]
   }
 }
 
@@ -68,7 +73,7 @@ export async function planRollback(
       ? await byState(kernel, head, mustKnow(timeline, fold), before.valid)
       : await byEntry(kernel, head, before)
   const to = found.found.seq - 1
-  const { state } = await recover(kernel, head, fold ?? ledger)
+  const { state, lineage } = await recover(kernel, head, fold ?? ledger)
   const types: Record<string, number> = {}
   const did: string[] = []
   let entries = 0
@@ -78,8 +83,9 @@ export async function planRollback(
     const words = entry.type.startsWith(systemPrefix) ? null : (model?.did?.(entry) ?? null)
     if (words !== null) did.push(words)
   }
-  const effects = compensationPlan(state.ledger, to)
-  const undone = { entries, types, effects, did: did.reverse().slice(0, didMax) }
+  const effects = compensationPlan(state.ledger, to, inheritedBy(lineage))
+  const consumers = await consumersOf(kernel, head, to)
+  const undone = { entries, types, effects, did: did.reverse().slice(0, didMax), consumers }
   return { timeline: head.timeline, from: head.seq, to, ...found, undone }
 }
 

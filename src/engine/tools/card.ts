@@ -6,13 +6,14 @@ import { type Coordinate, type TimelineId, toHex } from '../../core/coordinate.t
 import type { MeasuredCosts } from '../../core/costs.ts'
 import { compensationPlan, inDoubt, listEffects } from '../../core/effects.ts'
 import { isReprise } from '../../core/errors.ts'
+import { type Inherited, inheritedBy } from '../../core/inheritance.ts'
 import type { Head } from '../../core/ports.ts'
 import { planRecovery } from '../../core/recovery.ts'
 import type { WorkerRow } from '../../core/worker-row.ts'
 import { planFor } from '../checkpoint/retain.ts'
 import { keptInterval } from '../checkpoint/timing.ts'
 import { declarationOf, policyOf, settingsOf } from '../declaration.ts'
-import type { Fold } from '../definition.ts'
+import { type Fold, ledgerOnly } from '../definition.ts'
 import { cursorHolds } from '../feed/cursor-holds.ts'
 import type { Kernel } from '../kernel.ts'
 import type { ModelEffect } from '../model.ts'
@@ -96,8 +97,6 @@ export async function card(
   kernel: Kernel,
   id: TimelineId,
   fold: Fold<unknown> | null,
-  /** Reads the effects of a timeline whose definition is not known here. */
-  ledgerOnly: Fold<unknown>,
   /** Where it is open in this process. */
   open: Pick<OpenTimeline<unknown>, 'checkpointing'> | null = null,
 ): Promise<RecoveryCard> {
@@ -152,7 +151,9 @@ export async function card(
     floor: retention.floor,
     checkpointing: checkpointingOf(kernel, head, fold, captured === null, open),
     settings: await settingsOf(kernel, head),
-    effects: plan.missing ? null : await effectsOf(kernel, head, recovered?.state ?? null, ledgerOnly),
+    effects: plan.missing
+      ? null
+      : await effectsOf(kernel, head, recovered?.state ?? null, inheritedBy(lineage)),
     recovery: recovered?.report ?? null,
     invalid: fold && recovered ? invalidityOf(kernel, fold, recovered.state.value, id) : null,
     missing: plan.missing,
@@ -207,13 +208,13 @@ async function effectsOf(
   kernel: Kernel,
   head: Head,
   recovered: TimelineState<unknown> | null,
-  ledgerOnly: Fold<unknown>,
+  inherited: readonly Inherited[],
 ): Promise<RecoveryCard['effects']> {
   const state = recovered ?? (await stateOrNull(kernel, head, ledgerOnly))
   if (!state) return null
-  const { compensate, cannot } = compensationPlan(state.ledger, 0)
+  const { compensate, cannot } = compensationPlan(state.ledger, 0, inherited)
   const known = new Set(listEffects(state.ledger).map(({ id }) => id))
-  const outside = recovered ? (kernel.models.find(head.timeline)?.outside?.(recovered.value, kernel.hash) ?? []) : []
+  const outside = recovered ? (kernel.models.find(head.timeline)?.outside?.(recovered.value, kernel.hash, inherited) ?? []) : []
   const own = outside.filter(({ id }) => !known.has(id))
   const byDefinition = own.filter(({ outcome }) => outcome === 'done').length
   return {

@@ -1,5 +1,5 @@
-// Branching: forks and rollbacks. Both share the history and the chunks of what they leave; nothing is copied but the
-// catalog lines of the checkpoints they may restore from, and nothing is erased.
+// Branching: forks, and what rollbacks (rollback.ts) share with them. A branch shares the history and the chunks of the
+// timeline it leaves; only the catalog lines of the checkpoints that it may restore from are copied, and nothing is erased.
 
 import {
   type Coordinate,
@@ -10,22 +10,19 @@ import {
   timelineId,
   toHex,
 } from '../../core/coordinate.ts'
-import { compensationPlan, type Effect } from '../../core/effects.ts'
-import { type EntryDraft, packEntries } from '../../core/entry-run.ts'
+import { packEntries } from '../../core/entry-run.ts'
+import { RepriseError } from '../../core/errors.ts'
 import { guardOf } from '../../core/guard.ts'
-import { isReprise, RepriseError } from '../../core/errors.ts'
-import { isHeadLost } from '../../core/lost-head.ts'
 import type { Base, EntryRun, Head, ManifestRecord } from '../../core/ports.ts'
 import { keepsHistory } from '../../core/retention.ts'
-import { archiveNumber, archiveOf, archivesStart, isAmongArchives, isArchiveOf, liveIdOf } from '../../core/scope.ts'
+import { archivesStart, isAmongArchives, isArchiveOf, liveIdOf } from '../../core/scope.ts'
 import { refusalError } from '../commit/refusal-error.ts'
 import type { CommitExtras } from '../commit/writer.ts'
-import { canRead, type Fold, type OpenOptions } from '../definition.ts'
+import { canRead, type Fold } from '../definition.ts'
 import type { NewEntry } from '../entry.ts'
 import { withoutFailure } from '../failure-notes.ts'
-import { heldAttribute, refuseHeld } from '../group/held.ts'
+import { heldAttribute } from '../group/held.ts'
 import { type Kernel, newId, newOperation } from '../kernel.ts'
-import { giveBack, headUnder, takeTimeline } from '../ownership.ts'
 import { digestAt, floorOf, lineageOf, offBranch, type Point, reachOf } from '../recovery/history.ts'
 import { type Recovered, recover } from '../recovery/recover.ts'
 import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
@@ -33,8 +30,6 @@ import { invalidityOf, invalidState } from '../recovery/validity.ts'
 import { sealEntry } from '../seal/entries.ts'
 import { segmentsBelow } from '../segments/read.ts'
 import { type ForkMark, markAttribute } from './fork-edit.ts'
-import { refuseNotHere } from './moved.ts'
-import type { Rollback } from './rollback-report.ts'
 
 /** Where: a whole coordinate, or a sequence on the current branch. */
 export type Where = Coordinate | { readonly timeline: string; readonly seq: number }
@@ -258,134 +253,11 @@ async function isOnParent(kernel: Kernel, id: TimelineId, point: Point): Promise
   }
 }
 
-/** Goes back to a coordinate: this id continues on a new branch from there, what came after is archived. */
-export async function rollback(
-  kernel: Kernel,
-  where: Where,
-  fold: Fold<unknown>,
-  options: OpenOptions = {},
-): Promise<Rollback & { readonly archive: TimelineId }> {
-  const { head } = await locateOnBranch(kernel, where)
-  if (options.takeover && !isHeadLost(head)) return await overrule(kernel, where, fold)
-  const taken = await takeTimeline(kernel, timelineId(where.timeline), { ...options, mustExist: true })
-  try {
-    return await retryWithFreshHead(() => branchOff(kernel, taken.epoch, where, fold))
-  } catch (error) {
-    await giveBack(kernel, taken)
-    throw error
-  }
-}
-
-/**
- * Beside processes that keep writing: the branch is made in one commit that takes the timeline from its owner, whatever that has
- * written meanwhile. A process that took it in the same moment is overruled with a fresh head.
- */
-async function overrule(
-  kernel: Kernel,
-  where: Where,
-  fold: Fold<unknown>,
-): Promise<Rollback & { readonly archive: TimelineId }> {
-  for (let attempt = 1; ; attempt++) {
-    try {
-      return await retryWithFreshHead(() => branchOff(kernel, null, where, fold))
-    } catch (error) {
-      if (attempt === attemptsMax || !isReprise(error, 'FENCED', 'CONFLICT')) throw error
-    }
-  }
-}
-
-/** A rollback with takeover tries so often before it is FENCED. */
-const attemptsMax = 100
-
-async function locateOnBranch(kernel: Kernel, where: Where): Promise<Located> {
-  const located = await retryWithFreshHead(() => locate(kernel, where))
-  if (located.head.timeline !== where.timeline) throw offBranch(where.timeline, where.seq)
-  return located
-}
-
-/**
- * Looks for the point once more: under our own epoch nobody else can move the branch any more. `epoch` null: it is not ours, and
- * may grow until the branch is made; the point stays where it is.
- */
-async function branchOff(
-  kernel: Kernel,
-  epoch: number | null,
-  where: Where,
-  fold: Fold<unknown>,
-): Promise<Rollback & { readonly archive: TimelineId }> {
-  const before = await locateOnBranch(kernel, where)
-  const seen = epoch === null ? before.head : await headUnder(kernel, before.head.timeline, epoch)
-  // Both before anything is changed: the effects that would be undone, and that the target can be reached at all.
-  const { state } = await recover(kernel, seen, fold)
-  const target = await recover(kernel, seen, fold, { to: before.point.seq })
-  const effects = compensationPlan(state.ledger, where.seq)
-  const copies = await restorePoints(kernel, seen, before.point.seq, fold)
-  const floor = floorFor(copies, before.lineage, fold, before.point)
-  const segments = await segmentCopies(kernel, before.lineage, floor)
-  // The newest archive is what it rests on, if it was rolled back before.
-  const last = seen.base && isArchiveOf(seen.timeline, seen.base.timeline) ? archiveNumber(seen.base.timeline) : 0
-  const known = last || (await archivesOf(kernel, seen.timeline)).length
-  // The last thing before the commit: the less time passes, the less can happen to it.
-  const head = epoch === null ? await ofSameBranch(kernel, seen) : seen
-  const carried = carry(kernel, head, before.point, effects.carry)
-  for (let n = known; ; n++) {
-    const archive = timelineId(archiveOf(head.timeline, n + 1))
-    const outcome = await kernel.committer.submit({
-      operation: newOperation(kernel.random),
-      guard: epoch === null ? { timeline: head.timeline, epoch: head.epoch } : guardOf(head),
-      branch: { archive, seq: before.point.seq, digest: before.point.digest, floor },
-      ...(carried && { run: carried }),
-      publish: [...copies, ...segments],
-      ...fold.summary?.(target.state.value),
-      release: true,
-    })
-    if (outcome.ok) {
-      const to = {
-        timeline: head.timeline,
-        seq: before.point.seq,
-        epoch: outcome.epoch,
-        digest: toHex(before.point.digest),
-      }
-      const report = { timeline: head.timeline, archive, to }
-      if (epoch !== null) return { ...report, from: head.seq, effects }
-      const [archived] = await kernel.store.head([archive])
-      const { ledger } = (await recover(kernel, archived!, fold)).state
-      return { ...report, from: archived!.seq, effects: compensationPlan(ledger, where.seq) }
-    }
-    if (outcome.code !== 'EXISTS') throw refusalError(head.timeline, outcome)
-  }
-}
-
-/** The head as it is now; FENCED if it was rolled back since. */
-async function ofSameBranch(kernel: Kernel, { timeline, base }: Head): Promise<Head> {
-  const [head] = await kernel.store.head([timeline])
-  if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${timeline}`, { timeline })
-  refuseNotHere(head)
-  refuseHeld(kernel, head)
-  if (head.base?.timeline === base?.timeline && head.base?.seq === base?.seq) return head
-  throw new RepriseError('FENCED', `${timeline} was rolled back by another process`, { timeline })
-}
-
-/**
- * Effects that were intended before the point and ended after it: the branch still holds their intent, so it is told how
- * they ended instead of asking the outside again under the same key.
- */
-function carry(kernel: Kernel, head: Head, point: Point, effects: readonly Effect[]): EntryRun | null {
-  if (effects.length === 0) return null
-  const drafts = effects.map((effect, i): EntryDraft => {
-    const { id, outcome, result } = effect
-    const plain = kernel.codec.encode({ id, outcome, by: 'rollback', ...(result !== undefined && { result }) })
-    const draft = { type: '$effect.settled', version: 1, time: kernel.clock.now(), data: plain }
-    return sealEntry(kernel.sealer, draft, point.digest, i)
-  })
-  return packEntries(kernel.hash, { before: point.digest, first: point.seq + 1, epoch: head.epoch + 1 }, drafts)
-}
-
 /**
  * Catalog lines for a branch: the newest two checkpoints it can restore from, as its own. Their chunks are shared. Of
  * different sequences, since two of one state would be lost together.
  */
-async function restorePoints(
+export async function restorePoints(
   kernel: Kernel,
   head: Head,
   upTo: number,
@@ -404,7 +276,7 @@ function copyOf(kernel: Kernel, record: ManifestRecord): ManifestRecord {
 }
 
 /** Lines for the segments of history below the floor of a branch: it does not need the timeline it left for them. */
-async function segmentCopies(kernel: Kernel, lineage: readonly Head[], floor: Point): Promise<ManifestRecord[]> {
+export async function segmentCopies(kernel: Kernel, lineage: readonly Head[], floor: Point): Promise<ManifestRecord[]> {
   const segments = await segmentsBelow(kernel, lineage[lineage.length - 1]!)
   return segments.filter(({ from }) => from.seq < floor.seq).map(({ record }) => copyOf(kernel, record))
 }
@@ -414,7 +286,7 @@ async function segmentCopies(kernel: Kernel, lineage: readonly Head[], floor: Po
  * its two checkpoints need. With fewer than two of its own, it may need all the history there is. One that leaves below
  * that has no history in the store at all, only in segments.
  */
-function floorFor(
+export function floorFor(
   copies: readonly ManifestRecord[],
   lineage: readonly Head[],
   fold: Fold<unknown> | null,

@@ -1,14 +1,15 @@
 // Which generation of something that is built anew beside itself is live: a projection, a state store. One timeline (its
 // catalog: projection/<name>, table/<name>/generations) has attributes for each version of the code: live.<version> is the
 // number of the generation that readers use, building.<version> one that is being made beside it, retiring.<version> one
-// that was replaced and is still to be removed, partitions.<version>-<generation> in how many parts it lies. Changing the
-// first, in one commit, is the swap.
+// that was replaced and is still to be removed, partitions.<version>-<generation> in how many parts it lies,
+// began.<version>-<generation> where the feed ended when it began, stale.<version>-<generation> that a rollback undid
+// entries which it may have read. Changing the first, in one commit, is the swap.
 
 import { timelineId } from '../../core/coordinate.ts'
 import { originDigest } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { guardOf } from '../../core/guard.ts'
-import type { Attribute, Sql } from '../../core/ports.ts'
+import { type Attribute, type FeedPosition, feedStart, type Sql, type Store } from '../../core/ports.ts'
 import { refusalError } from '../commit/refusal-error.ts'
 import { declare } from '../declaration.ts'
 import type { Host } from '../host.ts'
@@ -24,6 +25,10 @@ export interface Builds {
   readonly retiring: number | null
   /** In how many partitions a generation lies; null if nobody noted it. */
   partitionsOf(generation: number): number | null
+  /** The end of the feed when a generation began; null if nobody noted it. */
+  beganAt(generation: number): FeedPosition | null
+  /** The rollback after which a generation has to be built anew, in words. */
+  staleBy(generation: number): string | null
 }
 
 export async function readBuilds(engine: Host, catalog: string, version: string): Promise<Builds> {
@@ -36,11 +41,17 @@ export function buildsIn(attributes: Readonly<Record<string, Attribute>>, versio
     const value = attributes[key]
     return typeof value === 'number' ? value : null
   }
+  const textAt = (key: string) => {
+    const value = attributes[key]
+    return typeof value === 'string' ? value : null
+  }
   return {
     live: numberAt(`live.${version}`) ?? 1,
     building: numberAt(`building.${version}`),
     retiring: numberAt(`retiring.${version}`),
     partitionsOf: (generation) => numberAt(`partitions.${version}-${generation}`),
+    beganAt: (generation) => textAt(`began.${version}-${generation}`),
+    staleBy: (generation) => textAt(`stale.${version}-${generation}`),
   }
 }
 
@@ -92,8 +103,24 @@ export async function nextGeneration(
   if (building !== null && building > from) await parts.giveUp(building)
   for (let to = Math.max(from, building ?? 0) + 1; ; to++) {
     if (await parts.exists(to)) continue
-    await note(engine, catalog, { [`building.${version}`]: to, [`partitions.${version}-${to}`]: partitions })
+    const began = await feedEnd(engine.kernel.store)
+    await note(engine, catalog, {
+      ...{ [`building.${version}`]: to, [`partitions.${version}-${to}`]: partitions },
+      [`began.${version}-${to}`]: began,
+    })
     return to
+  }
+}
+
+/** No timeline lies here: pages of it are empty. */
+const noScope = 'reprise-nobody/'
+
+/** Entries that commit from now on lie after it. */
+export async function feedEnd(store: Pick<Store, 'feed'>): Promise<FeedPosition> {
+  for (let after = feedStart; ; ) {
+    const { next, isEnd } = await store.feed(after, { prefixes: [noScope] }, 1000)
+    if (isEnd) return next
+    after = next
   }
 }
 
@@ -101,7 +128,7 @@ export async function nextGeneration(
 export async function note(
   engine: Host,
   catalog: string,
-  attributes: Readonly<Record<string, number | null>>,
+  attributes: Readonly<Record<string, Attribute | null>>,
   check: () => Promise<void> = async () => undefined,
 ): Promise<void> {
   const { store, committer, random, hash, worker } = engine.kernel

@@ -3,8 +3,9 @@
 
 import { resolve } from 'node:path'
 import { timelineId } from '../../core/coordinate.ts'
-import { type Effect, listEffects } from '../../core/effects.ts'
+import { type Effect, listEffects, withOwners } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { inheritedBy } from '../../core/inheritance.ts'
 import type {
   FeedPage,
   FeedPosition,
@@ -17,9 +18,9 @@ import type {
 import type { Grown, ShardRow } from '../../core/shards.ts'
 import { Breath } from '../breath.ts'
 import { checkCall } from '../call-options.ts'
-import { behind, type Engine } from '../definition.ts'
+import { behind, type Engine, ledgerOnly } from '../definition.ts'
 import { OutsidePositions } from '../feed/outside-position.ts'
-import { type Host, ledgerOnly } from '../host.ts'
+import type { Host } from '../host.ts'
 import type { Kernel } from '../kernel.ts'
 import { read, sourceOf, written } from '../object-file.ts'
 import { isObjectStore, otherPlaces } from '../open-store.ts'
@@ -219,12 +220,15 @@ export class StoreTools implements Engine {
     return await giveUp(this.#kernel, timeline, options)
   }
 
-  /** What a timeline did to the outside, in the order of the intents, without taking it from anybody. */
-  async effectsOf(timeline: string): Promise<Effect[]> {
+  /**
+   * What a timeline did to the outside, in the order of the intents, without taking it from anybody. Of a fork also what its
+   * original did, with `inheritedFrom`.
+   */
+  async effectsOf(timeline: string): Promise<(Effect & { readonly inheritedFrom?: string })[]> {
     const id = timelineId(timeline)
     const head = await existing(this.#kernel, id)
-    const { state } = await recover(this.#kernel, head, this.#host.models.foldOf(id) ?? ledgerOnly)
-    return listEffects(state.ledger)
+    const { state, lineage } = await recover(this.#kernel, head, this.#host.models.foldOf(id) ?? ledgerOnly)
+    return withOwners(listEffects(state.ledger), inheritedBy(lineage))
   }
 
   /** Where to go back to, before a logical error, and what that would undo. It changes nothing: `rollback` acts. */
@@ -246,7 +250,7 @@ export class StoreTools implements Engine {
 
   async card(timeline: string): Promise<RecoveryCard> {
     const id = timelineId(timeline)
-    return await card(this.#kernel, id, this.#host.models.foldOf(id), ledgerOnly, await this.#host.opened(id))
+    return await card(this.#kernel, id, this.#host.models.foldOf(id), await this.#host.opened(id))
   }
 
   /** What happened: recoveries, fallbacks, drills, failed checkpoints, repairs; the newest that match, oldest first. */

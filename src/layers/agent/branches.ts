@@ -10,6 +10,7 @@ import { type Host, hostOf } from '../../engine/host.ts'
 import { digestAt, type Entry, entriesOf, lineageOf, readHistory } from '../../engine/recovery/history.ts'
 import { recover } from '../../engine/recovery/recover.ts'
 import { existing } from '../../engine/tools/fork.ts'
+import { writeTo } from '../../engine/write-to.ts'
 import { differences } from '../../lib/differences.ts'
 import type { AgentDefinition } from './definition.ts'
 import type { Message, Usage } from './message.ts'
@@ -125,6 +126,9 @@ export async function mergeBranch<Data>(
   for (let step = await history.next(); !step.done; step = await history.next()) {
     entries.push(...entriesOf(engine.kernel, step.value))
   }
+  // Its calls are the other's from now on: only that one undoes them.
+  const merged = [{ type: 'merged', data: { into: target.head.timeline } }]
+  await writeTo(engine, branch.head.timeline, definition.fold, ({ state }) => (state.merged ? [] : merged))
   const session = await engine.open(definition, into)
   try {
     const undone = target.head.seq > seq ? await session.rollbackTo(seq, { because: `${from} was chosen` }) : null

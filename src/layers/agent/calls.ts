@@ -5,6 +5,7 @@
 import { toHex } from '../../core/coordinate.ts'
 import { effectKey, getEffect, type Reversal } from '../../core/effects.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { ownerOf } from '../../core/inheritance.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
 import type { SimilarCalls } from './message.ts'
@@ -155,7 +156,9 @@ async function resolveDoubt(
   tool: AnyTool,
   signal: AbortSignal | undefined,
 ): Promise<CallOutcome> {
-  if (!tool.probe && retriesInDoubt(tool)) return await intendAndRun(host, wanted, tool, signal)
+  const known = getEffect(host.open.ledger, wanted.id)
+  const isOfOriginal = known !== undefined && ownerOf(host.open.inherited, known.intendedSeq) !== null
+  if (isOfOriginal || (!tool.probe && retriesInDoubt(tool))) return await intendAndRun(host, wanted, tool, signal)
   return (await settleUnknown(host, wanted, tool)) ?? (await intendAndRun(host, wanted, tool, signal))
 }
 
@@ -266,16 +269,17 @@ export async function intend(
   const before = open.state.calls.get(made.id)
   const failures = before?.failures ? { failures: before.failures } : {}
   const call = { ...made, attempt: known ? (before?.attempt ?? 1) + 1 : 1, ...failures }
-  if (known && known.outcome === null) {
+  // Not brought to an end by the original of this fork: called anew, under a key of the fork.
+  const isAnew = known !== undefined && ownerOf(open.inherited, known.intendedSeq) !== null
+  if (known && known.outcome === null && !isAnew) {
     await open.write([entry('called', call)])
     return { key: known.key, attempt: call.attempt }
   }
   const at = { timeline: open.id, seq: open.seq + 1, name: call.id }
-  const key = known?.key ?? effectKey(branch === undefined ? at : { ...at, branch }, kernel.hash)
-  await open.write([
-    { type: '$effect.intended', data: { id: call.id, name: call.tool, key, reversal } },
-    entry('called', call),
-  ])
+  const kept = isAnew ? undefined : known?.key
+  const key = kept ?? effectKey(branch === undefined ? at : { ...at, branch }, kernel.hash)
+  const data = { id: call.id, name: call.tool, key, reversal, ...(isAnew && { anew: true }) }
+  await open.write([{ type: '$effect.intended', data }, entry('called', call)])
   return { key, attempt: call.attempt }
 }
 

@@ -9,7 +9,7 @@ import type { Entity, Fold } from '../../engine/definition.ts'
 import { hostOf } from '../../engine/host.ts'
 import type { Actions, describes, Instead, Model, Target } from '../../engine/model.ts'
 import { locate } from '../../engine/tools/fork.ts'
-import type { Rollback } from '../../engine/tools/rollback-report.ts'
+import { noEffects, type Rollback } from '../../engine/tools/rollback-report.ts'
 import { sendDecision, type Verdict } from './decision.ts'
 import { sessionEdits } from './edit.ts'
 import type { SessionRollback } from './options.ts'
@@ -62,7 +62,7 @@ export const usualCheckpoint = { every: 256, on: ['rolled-back'] }
 /** What it needs of a session to do it something. */
 interface Resumable {
   resume(): Promise<{ readonly turn: number; readonly status: string }>
-  rollbackTo(seq: number): Promise<SessionRollback>
+  rollbackTo(seq: number, options: { readonly undo?: 'inherited' }): Promise<SessionRollback>
   close(): Promise<void>
 }
 
@@ -93,18 +93,18 @@ export function agentModel<Data>(definition: Omit<AgentSpec<Data>, typeof descri
           await session.close()
         }
       },
-      async rollback(target, { seq }): Promise<Rollback> {
+      async rollback(target, { seq, undo }): Promise<Rollback> {
         const { engine, head } = target
         const { point } = await locate(hostOf(engine).kernel, { timeline: head.timeline, seq })
         const session = await sessionOf(target)
         try {
-          const { plan, archive } = await session.rollbackTo(seq)
+          const { plan, archive } = await session.rollbackTo(seq, undo ? { undo } : {})
           return {
             timeline: head.timeline,
             archive: archive as TimelineId,
             from: head.seq,
             to: { timeline: head.timeline, seq, epoch: head.epoch, digest: toHex(point.digest) },
-            effects: { compensate: [], cannot: [], inDoubt: [], carry: [] },
+            effects: noEffects,
             asked: { from: `sequence ${seq}`, undoes: plan.compensate.map((call) => `${call.tool} (${call.id})`) },
           }
         } finally {

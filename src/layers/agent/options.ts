@@ -33,6 +33,8 @@ export interface RollbackOptions {
   readonly again?: boolean
   /** Made what it was at that point. */
   readonly workspace?: WorkspaceOptions
+  /** Of a fork: also undoes what its original did. Refused with ALREADY_UNDONE where somebody has. */
+  readonly undo?: 'inherited'
 }
 
 export const rollbackOptions = namesOf<RollbackOptions>({
@@ -40,6 +42,7 @@ export const rollbackOptions = namesOf<RollbackOptions>({
   because: true,
   again: true,
   workspace: true,
+  undo: true,
 })
 
 export interface SessionRollback {

@@ -1,12 +1,14 @@
 // Rolling a session back: first a plan that says what will be undone and what cannot be, then the act. The decision is
 // durable before anything is undone; compensations run in reverse, each recorded; then the session goes on as a branch.
 // A crash anywhere in between is finished by the next owner. What could not be undone is told to the branch, so that it
-// does not do it a second time.
+// does not do it a second time. A fork undoes what it did itself; the calls of its original only by choice.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { compensationPlan, type Effect, type EffectLedger } from '../../core/effects.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { Inherited } from '../../core/inheritance.ts'
 import { decideRetry, patientRetry, resolveRetry } from '../../core/retry.ts'
+import type { CompensateOptions } from '../../engine/effects.ts'
 import type { Host } from '../../engine/host.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { recover } from '../../engine/recovery/recover.ts'
@@ -46,6 +48,8 @@ export interface SessionRollbackPlan {
   readonly cannot: readonly PlannedCall[]
   /** Not known whether they happened: decide these first. */
   readonly inDoubt: readonly PlannedCall[]
+  /** Of a fork: done by its original, and left alone. */
+  readonly inherited: readonly (PlannedCall & { readonly inheritedFrom: string })[]
   readonly turnsLost: number
 }
 
@@ -54,21 +58,25 @@ export function planRollback(
   state: SessionState<unknown>,
   ledger: EffectLedger,
   to: { readonly turn: number } | { readonly seq: number },
+  inherited: readonly Inherited[] = [],
+  undo?: 'inherited',
 ): SessionRollbackPlan {
   const seq = 'seq' in to ? to.seq : seqOfTurn(state, to.turn)
   const toTurn = 'turn' in to ? to.turn : turnAt(state, to.seq)
-  const plan = compensationPlan(ledger, seq)
-  const shown = (effects: readonly Effect[]) =>
+  const plan = compensationPlan(ledger, seq, inherited)
+  const shown = <E extends Effect>(effects: readonly E[]) =>
     effects.flatMap((effect) => {
       const call = state.calls.get(effect.id)
       return call && matters(call) ? [plannedCall(call, effect)] : []
     })
+  const isUndone = ({ reversal }: Effect) => undo !== undefined && reversal === 'compensate'
   return {
     toTurn,
     seq,
-    compensate: shown(plan.compensate),
+    compensate: [...shown(plan.compensate), ...shown(plan.inherited.filter(isUndone))],
     cannot: shown(plan.cannot),
     inDoubt: shown(plan.inDoubt),
+    inherited: shown(plan.inherited.filter((effect) => !isUndone(effect))),
     turnsLost: state.turn - toTurn,
   }
 }
@@ -78,9 +86,10 @@ function matters(call: CallRecord): boolean {
   return call.kind !== 'model' && call.kind !== 'read-only'
 }
 
-function plannedCall(call: CallRecord, effect: Effect): PlannedCall {
+function plannedCall<E extends Effect>(call: CallRecord, effect: E): PlannedCall & Pick<E, 'inheritedFrom' & keyof E> {
   const { id, turn, tool, args, result } = call
-  return { id, turn, tool, args, result, key: effect.key }
+  const owner = 'inheritedFrom' in effect ? { inheritedFrom: effect.inheritedFrom } : {}
+  return { id, turn, tool, args, result, key: effect.key, ...owner } as PlannedCall & Pick<E, 'inheritedFrom' & keyof E>
 }
 
 /** The last turn that had begun by then. */
@@ -110,6 +119,7 @@ export async function compensateAll(
   open: OpenTimeline<SessionState<unknown>>,
   plan: SessionRollbackPlan,
   tools: Tools,
+  options: CompensateOptions,
 ): Promise<void> {
   for (const call of plan.compensate) {
     const { compensate: undo, compensateRetry } = tools[call.tool] ?? {}
@@ -124,14 +134,23 @@ export async function compensateAll(
       // A store that fails is no failed compensation.
       let isOurs = true
       try {
-        await open.effects.compensate(call.id, async (_effect, key) => {
-          isOurs = false
-          const undone = await undo(call.args, call.result, { key })
-          isOurs = true
-          return undone
-        })
+        await open.effects.compensate(
+          call.id,
+          async (_effect, key) => {
+            isOurs = false
+            const undone = await undo(call.args, call.result, { key })
+            isOurs = true
+            return undone
+          },
+          options,
+        )
         break
       } catch (error) {
+        // Another was first: it is undone, and not by this session.
+        if (isReprise(error, 'ALREADY_UNDONE')) {
+          await open.effects.settle(call.id, 'compensated', String(error.data.by ?? error.data.inheritedFrom))
+          break
+        }
         if (isOurs) throw error
         const given = { chance: () => random.number(), now: worker.now() }
         const { again, delayMs, counts } = decideRetry(policy, failures + 1, error, given)

@@ -3,10 +3,14 @@
 // session after a crash goes on from wherever that stopped.
 
 import type { TimelineId } from '../../core/coordinate.ts'
+import { compensationPlan } from '../../core/effects.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Inherited } from '../../core/inheritance.ts'
 import { isArchiveOf } from '../../core/scope.ts'
 import type { OpenOptions } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
+import { checkInherited } from '../../engine/tools/rollback.ts'
 import type { Settings } from './message.ts'
 import { compensateAll, finishBranch, planRollback, type SessionRollbackPlan } from './rollback.ts'
 import type { AgentSpec } from './spec.ts'
@@ -19,6 +23,8 @@ export interface RollbackReason {
   readonly guardrail: string | null
   /** Whether the turn after the target is asked again. */
   readonly isAgain: boolean
+  /** Calls of the original of this fork are undone as well. */
+  readonly undo?: 'inherited'
 }
 
 export class SessionTimeline<Data> {
@@ -82,8 +88,25 @@ export class SessionTimeline<Data> {
     return this.#asked !== null
   }
 
-  plan(to: { readonly turn: number } | { readonly seq: number }): SessionRollbackPlan {
-    return planRollback(this.anyOpen.state, this.#open.ledger, to)
+  plan(to: { readonly turn: number } | { readonly seq: number }, undo?: 'inherited'): SessionRollbackPlan {
+    const { merged } = this.state
+    if (undo && merged) {
+      const what = `${merged.into} took over the calls of ${this.timeline}: roll that one back`
+      throw new RepriseError('INHERITED', what, { timeline: this.timeline, inheritedFrom: merged.into })
+    }
+    return planRollback(this.anyOpen.state, this.#open.ledger, to, this.inherited, undo)
+  }
+
+  /** Refused as a whole where a call of the original that the plan undoes is undone already. */
+  async checkUndo({ seq }: SessionRollbackPlan): Promise<void> {
+    const { inherited } = compensationPlan(this.#open.ledger, seq, this.inherited)
+    await checkInherited(this.engine.kernel, inherited, this.timeline)
+  }
+
+  /** What is not its own: the calls of its original, and its own that a session took over which it was merged into. */
+  get inherited(): readonly Inherited[] {
+    const { merged } = this.state
+    return merged ? [{ timeline: merged.into, upTo: merged.seq }, ...this.#open.inherited] : this.#open.inherited
   }
 
   async start(input: unknown, key: string | null): Promise<void> {
@@ -108,25 +131,32 @@ export class SessionTimeline<Data> {
     if (asked?.again && this.state.turn === asked.toTurn) await this.start(asked.again.input, asked.again.key)
   }
 
-  async #ask(plan: SessionRollbackPlan, { settings, because, guardrail, isAgain }: RollbackReason): Promise<void> {
+  async #ask(
+    plan: SessionRollbackPlan,
+    { settings, because, guardrail, isAgain, undo }: RollbackReason,
+  ): Promise<void> {
     const next = this.state.turns.get(place(plan.toTurn + 1))
     const [input] = next ? messagesOfTurn(this.anyOpen.state, next.turn) : []
     const again = isAgain && next && input ? { input: input.content, key: next.key } : null
     const { toTurn, seq } = plan
-    const asked: RollbackAsked = { toTurn, seq, settings, because, again, ...(guardrail !== null && { guardrail }) }
+    const asked: RollbackAsked = {
+      ...{ toTurn, seq, settings, because, again },
+      ...(guardrail !== null && { guardrail }),
+      ...(undo && { undo }),
+    }
     await this.#open.write([entry('rollback.asked', asked)])
   }
 
   /** From the decision to the branch; begun here, or by an owner that crashed. */
   async #finish(): Promise<string> {
     const asked = this.state.rollingBack!
-    await compensateAll(
-      this.engine.kernel,
-      this.anyOpen,
-      this.plan({ seq: asked.seq }),
-      this.definition.options.tools ?? {},
+    const { seq, undo } = asked
+    const tools = this.definition.options.tools ?? {}
+    await compensateAll(this.engine.kernel, this.anyOpen, this.plan({ seq }, undo), tools, undo ? { undo } : {})
+    const { archive } = await this.engine.rollbackTimeline(
+      { timeline: this.timeline, seq: asked.seq },
+      { consumed: 'force' },
     )
-    const { archive } = await this.engine.rollbackTimeline({ timeline: this.timeline, seq: asked.seq })
     this.#open = await this.engine.openTimeline(this.timeline, this.definition.fold)
     await this.#settle()
     return archive

@@ -187,18 +187,18 @@ export class Session<Data> {
   }
 
   /** What a rollback would undo, and what it could not. Changes nothing. */
-  planRollback(toTurn: number): SessionRollbackPlan {
-    return this.#line.plan({ turn: toTurn })
+  planRollback(toTurn: number, options: Pick<RollbackOptions, 'undo'> = {}): SessionRollbackPlan {
+    return this.#line.plan({ turn: toTurn }, options.undo)
   }
 
   /** Back to the end of a turn: undoes what came after it, in reverse, and goes on as a branch. */
   async rollback(toTurn: number, options: RollbackOptions = {}): Promise<SessionRollback> {
-    return await this.#rollback(this.planRollback(toTurn), options)
+    return await this.#rollback(this.planRollback(toTurn, options), options)
   }
 
   /** Back to a sequence, which may lie inside a turn: that turn is then unfinished. */
   async rollbackTo(seq: number, options: RollbackOptions = {}): Promise<SessionRollback> {
-    return await this.#rollback(this.#line.plan({ seq }), options)
+    return await this.#rollback(this.#line.plan({ seq }, options.undo), options)
   }
 
   async #rollback(plan: SessionRollbackPlan, options: RollbackOptions): Promise<SessionRollback> {
@@ -210,9 +210,16 @@ export class Session<Data> {
         calls: plan.inDoubt.map((call) => call.id),
       })
     }
-    const { settings = {}, because = 'asked for', again = false, workspace } = options
+    const { settings = {}, because = 'asked for', again = false, workspace, undo } = options
+    if (undo) await this.#line.checkUndo(plan)
     if (workspace) await checkWorkspace(this.engine.kernel, this.#line.anyOpen.state, workspace)
-    const archive = await this.#line.rollback(plan, { settings, because, guardrail: null, isAgain: again })
+    const archive = await this.#line.rollback(plan, {
+      settings,
+      because,
+      guardrail: null,
+      isAgain: again,
+      ...(undo && { undo }),
+    })
     if (workspace) await this.restoreWorkspace(workspace)
     return { plan, archive }
   }

@@ -80,6 +80,8 @@ export interface SessionState<Data> {
   rollbacks: Readonly<Record<string, number>>
   /** A rollback that was decided and may not be finished: its target and what goes on with. */
   rollingBack: RollbackAsked | null
+  /** A session took its calls over: those up to this sequence are the other's. */
+  merged?: { readonly into: string; readonly seq: number }
   /** The archive that this branch left, once that is written down. */
   archive: string | null
   standing: readonly Standing[]
@@ -103,6 +105,8 @@ export interface RollbackAsked {
   readonly guardrail?: string
   /** Whether the turn after that one is to be asked again. */
   readonly again: { readonly input: unknown; readonly key: string | null } | null
+  /** Of a fork: also undoes what its original did. */
+  readonly undo?: 'inherited'
 }
 
 export interface CutState {
@@ -177,6 +181,8 @@ export interface Entries {
   interrupted: Waiting
   decided: { verdict: string; by: string; reason?: string; args?: unknown }
   'rollback.asked': RollbackAsked
+  /** Its entries were taken over by another session. */
+  merged: { into: string }
   'rolled-back': {
     archive: string
     rollbacks: Record<string, number>
@@ -339,6 +345,9 @@ const appliers: Appliers = {
     state.settings = { ...state.settings, ...settings }
     state.waiting = null
     state.status = 'idle'
+  },
+  merged(state, { into }, { seq }) {
+    state.merged = { into, seq }
   },
   sent() {},
   received(state, { from, id, content, cut }) {

@@ -21,6 +21,7 @@ const reads: Instead = { instead: 'a process manager reads a feed that only goes
 
 export const aggregateKind = kindOf('aggregate', 'events/', 'declared', {
   tells,
+  tellsReaders: true,
   headOf: (_, { attributes }) => ({
     status: attributes.supersededBy !== undefined ? supersededStatus : attributes.rewrites !== undefined ? 'open' : '',
   }),

@@ -10,9 +10,11 @@ import { checkName, type Engine, type Entity, type Fold, opens, type Workable, w
 import { callPure } from '../../engine/guard/zone.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
 import { messageContext } from '../../engine/message.ts'
-import { PositionSink, progressFold } from '../../engine/subscription/position-sink.ts'
+import { PositionSink, type Progress, progressFold } from '../../engine/subscription/position-sink.ts'
 import { PoisonError, placeOf } from '../../engine/subscription/sink.ts'
 import { Subscription } from '../../engine/subscription/subscription.ts'
+import type { OpenTimeline } from '../../engine/timeline.ts'
+import { type Reads, readsAttribute } from '../../engine/tools/consumers.ts'
 import { refusedType } from './envelope.ts'
 import { address, type Letter, letterKind, sendCommand } from './mailroom.ts'
 import { helperModel, processKind } from './model.ts'
@@ -116,7 +118,10 @@ export function processManager<Sources extends readonly EventSource[], On extend
     engine.declare(helperModel(processKind, name, `process/${name}`, progressFold as Fold<never>))
     const { poison = 'stop' } = options
     const reading = new Events(engine.kernel, options.from, wants, undefined, options.forks)
-    const sink = new MailSink(engine, name, reactTo)
+    const sink = new MailSink(engine, name, reactTo, {
+      scopes: options.from.map(({ prefix }) => prefix),
+      forks: options.forks === true,
+    })
     const manager = new Subscription(engine.kernel, { name: `process manager ${name}`, reading, sink, poison, retry })
     running.set(engine, manager)
     engine.onClose(() => manager.stop())
@@ -134,12 +139,22 @@ class MailSink extends PositionSink<Occurrence> {
   readonly #engine: Host
   readonly #name: string
   readonly #reactTo: (occurrence: Occurrence) => Reaction
+  readonly #reads: Reads
 
-  constructor(engine: Host, name: string, reactTo: (occurrence: Occurrence) => Reaction) {
+  constructor(engine: Host, name: string, reactTo: (occurrence: Occurrence) => Reaction, reads: Reads) {
     super(engine, `process/${name}`)
+    this.#reads = reads
     this.#engine = engine
     this.#name = name
     this.#reactTo = reactTo
+  }
+
+  /** For rollbacks: whose events it reads. */
+  protected override async prepare(open: OpenTimeline<Progress>): Promise<boolean> {
+    const noted = JSON.stringify(this.#reads)
+    const head = await this.#engine.head(this.timeline)
+    if (head?.attributes[readsAttribute] !== noted) await open.write([], { attributes: { [readsAttribute]: noted } })
+    return true
   }
 
   protected async effectsOf(events: readonly Occurrence[]): Promise<CommitExtras> {

@@ -4,11 +4,13 @@
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import type { ResolvedRetry } from '../../core/retry.ts'
+import { throwIfAborted } from '../../engine/aborting.ts'
 import type { Host } from '../../engine/host.ts'
 import { isSame, type Quarantined, type Sink } from '../../engine/subscription/sink.ts'
 import { type CatchUpOptions, Subscription, type SubscriptionStatus } from '../../engine/subscription/subscription.ts'
 import { lookEvery } from '../../engine/subscription/wake-up.ts'
-import { liveGeneration, nextGeneration, note, readBuilds, swapGeneration } from '../../engine/tools/generations.ts'
+import { type Reads, readsAttribute } from '../../engine/tools/consumers.ts'
+import { feedEnd, nextGeneration, note, readBuilds, swapGeneration } from '../../engine/tools/generations.ts'
 import { MemorySink } from './memory-sink.ts'
 import { catalogOf, generationTimeline } from './model.ts'
 import type { Events, Occurrence } from './source.ts'
@@ -35,6 +37,7 @@ export interface Build<State> {
 export interface ProjectionModel<State> {
   readonly name: string
   readonly version: string
+  readonly reads: Reads
   readonly partitions: number
   build(engine: Host, generation: number, partitions: number): Build<State>
 }
@@ -52,6 +55,9 @@ export interface RebuildOptions {
 
 const knownRebuild = namesOf<RebuildOptions>({ onProgress: true, onSwap: true, keepOld: true, signal: true })
 const knownCatchUp = namesOf<CatchUpOptions>({ signal: true, timeout: true })
+
+/** How far a partition is. `stale`: the rollback that undid events which it has applied, until it was built anew. */
+export type ProjectionStatus = SubscriptionStatus & { readonly stale: string | null }
 
 interface Running<State> {
   readonly generation: number
@@ -74,6 +80,7 @@ export class ProjectionHandle<State> {
   #holders = 0
   #isRebuilding = false
   #isClosed = false
+  #stale: string | null = null
 
   private constructor(engine: Host, model: ProjectionModel<State>, running: Running<State>) {
     this.name = model.name
@@ -112,8 +119,8 @@ export class ProjectionHandle<State> {
   }
 
   /** One for each partition. */
-  get status(): readonly SubscriptionStatus[] {
-    return this.#running.runners.map((runner) => runner.status)
+  get status(): readonly ProjectionStatus[] {
+    return this.#running.runners.map((runner) => ({ ...runner.status, stale: this.#stale }))
   }
 
   /** Partitions that this process writes. */
@@ -136,7 +143,9 @@ export class ProjectionHandle<State> {
       const { runners } = this.#running
       try {
         await Promise.all(runners.map((runner) => runner.catchUp(options)))
-        return this.state
+        // Events that it has applied were undone: it is caught up once it was built anew.
+        if (!(await this.#isStale())) return this.state
+        await this.#correct(options)
       } catch (error) {
         // Swapped meanwhile: the same of the generation that took its place.
         const isSwapped = !this.#isClosed && this.#running.runners !== runners
@@ -222,10 +231,33 @@ export class ProjectionHandle<State> {
     await stop(this.#running)
   }
 
+  async #isStale(): Promise<boolean> {
+    const builds = await readBuilds(this.#engine, catalogOf(this.name), this.#model.version)
+    this.#stale = builds.staleBy(this.#running.generation)
+    return this.#stale !== null
+  }
+
+  /** Built anew here, or by the process that was first: then its generation is followed. */
+  async #correct(options: CatchUpOptions = {}): Promise<void> {
+    const { clock } = this.#engine.kernel
+    throwIfAborted(options.signal, `projection ${this.name}`)
+    if (this.#isRebuilding || this.owned === 0) await new Promise<void>((resolve) => clock.after(lookMs / 10, resolve))
+    else {
+      const stale = this.#running.generation
+      await this.rebuild(options.signal ? { signal: options.signal } : {}).catch((error) => {
+        if (!isReprise(error, 'CONFLICT') || this.#isClosed) throw error
+      })
+      if (this.#running.generation !== stale) this.#stale = null
+    }
+    await this.#follow()
+  }
+
   /** Another process may have swapped. */
   async #follow(): Promise<void> {
     if (this.#isRebuilding || this.#isClosed) return
-    const live = await liveGeneration(this.#engine, catalogOf(this.name), this.#model.version)
+    const { live, staleBy } = await readBuilds(this.#engine, catalogOf(this.name), this.#model.version)
+    this.#stale = staleBy(live)
+    if (live === this.#running.generation && this.#stale !== null && this.owned > 0) return await this.#correct()
     if (live === this.#running.generation || this.#isRebuilding || this.#isClosed) return
     await checkPartitions(this.#engine, this.#model, live)
     const next = await run(this.#engine, this.#model, live, true)
@@ -295,14 +327,27 @@ async function retire<State>(engine: Host, model: ProjectionModel<State>, genera
 async function checkPartitions<State>(engine: Host, model: ProjectionModel<State>, generation: number): Promise<void> {
   const { name, version, partitions } = model
   const known = await partitionsOf(engine, model, generation)
-  if (known === null)
-    return await note(engine, catalogOf(name), { [`partitions.${version}-${generation}`]: partitions })
+  if (known === null) {
+    const began = { [`began.${version}-${generation}`]: await feedEnd(engine.kernel.store) }
+    return await note(engine, catalogOf(name), {
+      ...{ [`partitions.${version}-${generation}`]: partitions, [readsAttribute]: JSON.stringify(model.reads) },
+      ...began,
+    })
+  }
+  await noteReads(engine, model)
   if (known === partitions) return
   throw new RepriseError(
     'INVALID_ARGUMENT',
     `projection ${name} lies in ${known} partitions, not ${partitions}: call its rescale(rp), or open it with ${known}`,
     { name, known, partitions },
   )
+}
+
+/** For rollbacks: whose events it reads. */
+async function noteReads<State>(engine: Host, { name, reads }: ProjectionModel<State>): Promise<void> {
+  const head = await engine.head(catalogOf(name))
+  const noted = JSON.stringify(reads)
+  if (head?.attributes[readsAttribute] !== noted) await note(engine, catalogOf(name), { [readsAttribute]: noted })
 }
 
 /** As noted, or as its timelines show; null: nothing was built yet. */

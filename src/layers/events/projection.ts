@@ -20,6 +20,7 @@ import { catalogOf, generationTimeline, helperModel, projectionKind } from './mo
 import { type Build, ProjectionHandle, type ProjectionModel, type RebuildOptions } from './projection-handle.ts'
 import { checkReading, type EventSource, Events, type Handlers, type Occurrence, partitionOf } from './source.ts'
 import { type SqlAt, type SqlHandlers, SqlSink } from './sql-sink.ts'
+import { noteStale } from './stale.ts'
 import { type OffsetTx, type TableHandlers, TableSink, type TableTarget } from './table-sink.ts'
 
 export interface CommonOptions<Sources extends readonly EventSource[]> {
@@ -164,7 +165,7 @@ function inMemory<State, Shown>(
     valid: options.valid,
   }
   const fold = { ...memoryFold, version, checkpoint } as Fold<never>
-  return define<Shown>(name, version, partitions ?? 1, (engine, generation, count) => {
+  return define<Shown>(name, version, options, partitions ?? 1, (engine, generation, count) => {
     const scope = generationTimeline(name, version, generation, null)
     engine.declare(helperModel({ ...projectionKind, redoes: 'events are read again' }, name, scope, fold))
     const shares = shareOut(engine, name, version, generation, count)
@@ -207,6 +208,7 @@ function shareOut(engine: Host, name: string, version: string, generation: numbe
         (type) => Object.hasOwn(on, type),
         ({ at }) => partitions === 1 || partitionOf(at.timeline, partitions) === partition,
         forks,
+        (entry, position) => noteStale(engine, catalogOf(name), version, generation, entry, position),
       ),
   }
 }
@@ -232,7 +234,7 @@ export function sqlProjection<
   const version = String(options.version ?? 1)
   const { partitions = 1 } = options
   checkPartitions(partitions)
-  const definition = define<null>(name, version, partitions, (engine, generation, count) => {
+  const definition = define<null>(name, version, options, partitions, (engine, generation, count) => {
     const scope = generationTimeline(name, version, generation, null)
     engine.declare(helperModel(projectionKind, name, scope, progressFold as Fold<never>))
     const shares = shareOut(engine, name, version, generation, count)
@@ -301,7 +303,7 @@ function intoTables<Tx extends OffsetTx, Shown>(
     throw new RepriseError('INVALID_ARGUMENT', `projection ${name}: into must be a table, such as table('totals')`)
   }
   const version = String(options.version ?? 1)
-  return define<Shown>(name, version, partitions ?? 1, (engine, generation, count) => {
+  return define<Shown>(name, version, options, partitions ?? 1, (engine, generation, count) => {
     const shares = shareOut(engine, name, version, generation, count)
     // The first build fills the table itself, each rebuild one of its own beside it.
     const build = generation === 1 && version === '1' ? [] : [`${version}-${generation}`]
@@ -323,6 +325,7 @@ function intoTables<Tx extends OffsetTx, Shown>(
 function define<State>(
   name: string,
   version: string,
+  options: CommonOptions<readonly EventSource[]>,
   partitions: number,
   buildIn: (engine: Host, generation: number, partitions: number) => Build<State>,
 ): ProjectionDefinition<State> {
@@ -336,7 +339,8 @@ function define<State>(
       },
     )
   }
-  const model: ProjectionModel<State> = { name, version, partitions, build: buildIn }
+  const reads = { scopes: options.from.map(({ prefix }) => prefix), forks: options.forks === true }
+  const model: ProjectionModel<State> = { name, version, reads, partitions, build: buildIn }
   // One handle an engine: opening it again shares it, and working for it keeps it open.
   const open = new WeakMap<Host, Promise<ProjectionHandle<State>>>()
   const openOnce = async (engine: Host): Promise<ProjectionHandle<State>> => {

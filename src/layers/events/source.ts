@@ -11,6 +11,7 @@ import { FeedReader } from '../../engine/feed/reader.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { type Entry, entryAt } from '../../engine/recovery/history.ts'
 import type { Reading } from '../../engine/subscription/subscription.ts'
+import { rolledBackType } from '../../engine/tools/consumers.ts'
 import { fieldsOf, layerPrefix, metaOf, refusedType } from './envelope.ts'
 import type { EventInfo, EventOf, Model } from './types.ts'
 
@@ -45,12 +46,16 @@ export interface Occurrence {
   readonly at: EventAt
 }
 
+/** A rollback undid entries of this timeline; the branch that it made begins at `position`. */
+export type OnRolledBack = (entry: Entry, position: FeedPosition) => Promise<void>
+
 export class Events implements Reading<Occurrence> {
   readonly #kernel: Kernel
   readonly #reader: FeedReader
   readonly #sources: readonly EventSource[]
   readonly #wantsType: (type: string) => boolean
   readonly #wants: (occurrence: Occurrence) => boolean
+  readonly #onRolledBack: OnRolledBack | undefined
 
   constructor(
     kernel: Kernel,
@@ -58,6 +63,7 @@ export class Events implements Reading<Occurrence> {
     wantsType: (type: string) => boolean,
     wants: (occurrence: Occurrence) => boolean = () => true,
     forks = false,
+    onRolledBack?: OnRolledBack,
   ) {
     this.#kernel = kernel
     this.#wantsType = wantsType
@@ -68,10 +74,16 @@ export class Events implements Reading<Occurrence> {
     )
     this.#sources = sources
     this.#wants = wants
+    this.#onRolledBack = onRolledBack
   }
 
   async page(after: FeedPosition, limit?: number) {
     const { runs, next, isEnd } = await this.#reader.page(after, limit)
+    // Before anything of the page is applied: a reader that dies here finds the note.
+    for (const { entries, position } of this.#onRolledBack ? runs : []) {
+      const undone = entries.find(({ type }) => type === rolledBackType)
+      if (undone) await this.#onRolledBack?.(undone, position)
+    }
     const parts = runs.map(({ entries, position }) => ({ items: this.#read(entries), next: position }))
     return { items: parts.flatMap(({ items }) => items), next, isEnd, parts }
   }

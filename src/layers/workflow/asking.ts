@@ -20,8 +20,8 @@ export interface CommandRun {
   now(): number
   /** From 0 up to 1: for pauses between attempts. */
   chance(): number
-  /** The idempotency key of a command. */
-  keyOf(id: string): string
+  /** The idempotency key of a command; `state`: of the run that made it. Default: this run. */
+  keyOf(id: string, state?: RunState): string
   /** What code is told of a command that was cancelled. */
   cancelError(): RepriseError
   /** Work on behalf of the run: it stays in memory until that is done. */

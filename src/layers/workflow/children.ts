@@ -4,11 +4,14 @@
 import { isReprise } from '../../core/errors.ts'
 import type { Clock } from '../../core/ports.ts'
 import type { CommandRun } from './asking.ts'
-import type { AnyWorkflow, ChildOptions } from './context.ts'
+import type { AnyWorkflow, ChildOptions, StepCall } from './context.ts'
 import { namesDetached, namesParent, type ParentLink } from './entries.ts'
 import { fromFailure, toFailure } from './failure.ts'
+import { itemsOf } from './journal.ts'
+import { nameOf, workflowPrefix } from './names.ts'
 import type { Saga } from './saga.ts'
 import type { Scope } from './scope.ts'
+import type { RunState } from './state.ts'
 
 const againMs = 500
 
@@ -62,8 +65,11 @@ export function askChild(
       }),
     onItem: (command, item) => {
       if (undoes && item.kind === 'child' && !item.error) {
-        const call = () => run.host.undoChild(definition, childId, `its parent ${run.id} is undone`)
-        run.saga.add({ id, result: undefined, call, retry: undefined })
+        const call = (_: unknown, _step: StepCall, state: RunState) => {
+          const undone = options.id ?? childIdOf({ definition: run.definition, state }, id)
+          return run.host.undoChild(definition, undone, `its parent ${run.id} is undone`)
+        }
+        run.saga.add({ id, item, result: undefined, call, retry: undefined })
       }
       if (command.isSettled) return
       if (item.kind === 'failed') command.reject(fromFailure(item.error))
@@ -132,7 +138,7 @@ export function askStart(
 }
 
 /** The parent's id and the command's, so that a parent that starts it again finds the same child. */
-function childIdOf(run: ParentRun, command: string): string {
+function childIdOf(run: Pick<ParentRun, 'definition' | 'state'>, command: string): string {
   const behaviour = run.state.started?.behaviour ?? 0
   const detached = behaviour >= namesDetached ? 'start:' : ''
   const own = command.replaceAll('~child:', '').replaceAll('~start:', detached).replaceAll('/', '.')
@@ -140,4 +146,16 @@ function childIdOf(run: ParentRun, command: string): string {
   const parent = run.state.keyBase.slice(run.definition.prefix.length).replaceAll('/', '.')
   const workflow = behaviour >= namesParent ? `${run.definition.name}.` : ''
   return `${workflow}${parent}${generation}.${own}`
+}
+
+/** The timelines of children whose start or end was recorded after a sequence. Those with an id of their own choice are named by it. */
+export function childrenAfter(state: RunState, timeline: string, seq: number): string[] {
+  const name = nameOf(timeline)
+  const run = { definition: { name, prefix: `${workflowPrefix}${name}/` }, state }
+  return itemsOf(state.journal).flatMap((item) => {
+    const of = 'id' in item && item.seq > seq ? /~(child|start):([^/]+?)(?:#\d+)?$/.exec(item.id) : null
+    if (!of || !('id' in item)) return []
+    const id = item.kind === 'done' && typeof item.result === 'string' ? item.result : childIdOf(run, item.id)
+    return [`${workflowPrefix}${of[2]}/${id}`]
+  })
 }

@@ -18,22 +18,23 @@
 //   rode       { id, result? }              what the SQL of a transaction returned
 //   loop       { id, n, state, took, told } iteration n begins with this state; what the one before did may be forgotten
 //                                           told: the code went on although it had been told that it is cancelled
-//   cancel     { reason, why }              'cancel' or 'deadline'
+//   cancel     { reason, why, undo? }       'cancel' or 'deadline'; undo: 'inherited', in a fork: what its original did, too
 //   undoing    { id }                       a compensation was about to be called (slow ones)
 //   undo.retry { id, n, error, at }         a compensation failed
 //   stuck      { id, error }                a compensation failed for good: a person is asked
-//   undone     { id, by? }                  compensated, or settled by somebody
+//   undone     { id, by? }                  compensated, or settled by somebody; by a fork: that one undoes it
 //   restored   { to, stands, undone, error } a compensation failed for good: back before its saga, a person is asked
 //   resumed    { by }                       a person asked to try the stuck compensation again, or the restored run to go on
 //   held       { id }                       in doubt, and left to a person
 //   settled    { id, by, retry }            a person said: call it again
 //   continued  { input, took }              the run starts over with new input and an empty history
-//   rollback   { to, input?, seq? }         compensate all that was done from that command on, then go on from there
+//   rollback   { to, input?, seq?, undo? }  compensate all that was done from that command on, then go on from there
 //                                           seq: mail that was read after it is undone, too
-//   undo       { reason }                   compensate all that was done, then end as cancelled
+//   undo       { reason, undo? }            compensate all that was done, then end as cancelled
 //   rolled     { to, input?, seq? }               and that was done
 //   retried    { ids }                      the run goes on after a failure: these outcomes are taken back
-//   forked     { from, input?, by? }        this timeline is a fork; its commands have keys of their own; by: who edited it
+//   forked     { from, owns, input?, by? }  this timeline is a fork; its commands have keys of their own; by: who edited it;
+//                                           owns: it has no place in a queue yet, no parent, and no call under way
 //   admitted   {}                           its queue let it in
 //   completed  { result? } · ended-badly { error, cancelled, undone? } · terminated { reason }     the end
 
@@ -83,6 +84,8 @@ export type Item =
       readonly result: unknown
       /** Under this id the result is in the table of results, not yet here. */
       readonly rode: string | null
+      /** In a fork, where its result was edited: the sequence of the outcome that it has instead. Nobody did it. */
+      readonly replaces?: number
       readonly at: number
       readonly seq: number
     }
@@ -93,6 +96,7 @@ export type Item =
       readonly id: string
       readonly result: unknown
       readonly error: Failure | null
+      readonly replaces?: number
       readonly at: number
       readonly seq: number
     }

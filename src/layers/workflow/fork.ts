@@ -1,4 +1,5 @@
-// Forks of runs. A fork is a run: it has keys of its own, and whoever works on the workflow executes it. It is made in one
+// Forks of runs. A fork is a run: it has keys and a queue place of its own, no parent and no schedule, and undoes what it did
+// itself (docs/guides/forks.md). Every process that works on the workflow executes it. It is made in one
 // commit, with the entry that says what it is a fork of and, where a step was edited, the outcome that the fork has instead. So
 // nobody can execute it without its edit, and the replay takes the edited outcome as it takes any other.
 
@@ -11,7 +12,7 @@ import type { EditedFork, ForkEdit, ForkEdits, ForkMark } from '../../engine/too
 import type { Item } from './entries.ts'
 import { commandIdOf, hasName } from './find-step.ts'
 import { itemsOf } from './journal.ts'
-import { nameOf, queueOf } from './names.ts'
+import { nameOf, queueOf, scheduleAttribute } from './names.ts'
 import { enterMessage } from './queue.ts'
 import { readableId } from './scope.ts'
 import type { RunState } from './state.ts'
@@ -41,20 +42,26 @@ export async function forkRun(engine: Host, fork: RunFork): Promise<Coordinate &
   }
   const forked = {
     type: 'forked',
-    data: { from: timeline, ...('input' in fork && { input: fork.input }), ...(by !== undefined && { by }) },
+    data: {
+      from: timeline,
+      owns: true,
+      ...('input' in fork && { input: fork.input }),
+      ...(by !== undefined && { by }),
+    },
   }
   const begin = (at: unknown) => {
-    const { started, isAdmitted, lastAt } = at as RunState
+    const { started, lastAt } = at as RunState
     const now = engine.kernel.worker.now(timeline)
     const time = Math.max(now, lastAt)
-    // It waits for a turn of its own.
-    const queued = started?.queue && !isAdmitted ? started.queue : null
+    // It waits for a place of its own, wherever it begins.
+    const queued = started?.queue ?? null
     return {
       entries: [forked, ...entries].map((entry) => ({ ...entry, time })),
       along: {
         queue: queueOf({ name: nameOf(id) }),
         wakeup: queued ? null : now,
         status: queued ? 'queued' : 'waiting',
+        attributes: { [scheduleAttribute]: null },
         ...(queued && { send: [enterMessage(engine, queued, id, queued.key ?? '', 0)] }),
       },
     }

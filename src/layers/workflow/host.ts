@@ -112,6 +112,11 @@ export class Host implements InstanceHost, RunHost {
     return this.#live.get(timeline)?.isAsleep ?? false
   }
 
+  /** In memory here, and doing more than wait. */
+  isAtWork(timeline: string): boolean {
+    return this.#live.get(timeline)?.isAsleep === false
+  }
+
   run<Output>(definition: AnyWorkflow, input: unknown, options: StartOptions): Promise<WorkflowRun<Output>> {
     checkOptions(`run of ${definition.name}`, options, startOptions)
     const id = options.id ?? newId(this.kernel.random)

@@ -20,6 +20,7 @@ import { Ending, type EndingRun, type Outcome } from './ending.ts'
 import { Execution } from './execution.ts'
 import { cancelledError } from './failure.ts'
 import { type ExecutedRun, Hooks } from './hooks.ts'
+import { type ClaimHost, claimUndo, type Outcome as StepOutcome } from './inherited.ts'
 import { itemsOf } from './journal.ts'
 import { keyOf } from './key.ts'
 import { Latch } from './latch.ts'
@@ -50,6 +51,7 @@ export type RunTimeline = Pick<
   OpenTimeline<RunState>,
   | 'id'
   | 'coordinate'
+  | 'inherited'
   | 'isFork'
   | 'state'
   | 'seq'
@@ -65,7 +67,7 @@ export type RunTimeline = Pick<
 >
 
 /** What runs in memory need of the process they are in. */
-export interface InstanceHost extends ChildHost {
+export interface InstanceHost extends ChildHost, ClaimHost {
   readonly engine: Host
   readonly kernel: Kernel
   /** Why nothing can be written through a handle that was let go. */
@@ -216,8 +218,12 @@ export class Instance implements Parts {
     return this.kernel.random.number()
   }
 
-  keyOf(id: string): string {
-    return keyOf(this.state, id, this.kernel.hash)
+  keyOf(id: string, state = this.state): string {
+    return keyOf(state, id, this.kernel.hash)
+  }
+
+  claimUndo(owner: string, step: StepOutcome): Promise<RunState> {
+    return claimUndo(this.host, owner, step, this.open.id)
   }
 
   cancelError(): RepriseError {

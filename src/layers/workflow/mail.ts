@@ -187,7 +187,7 @@ export class Mail {
       case 'update':
         return [{ type: 'update', data: { update: id, name: data.name, args: data.args } }]
       case 'cancel':
-        return cancelled ? [] : [{ type: 'cancel', data: { reason: data.reason, why: 'cancel' } }]
+        return cancelled ? [] : [{ type: 'cancel', data: { reason: data.reason, why: 'cancel', ...undoIn(data) } }]
       case 'terminate':
         return [{ type: 'terminated', data: { reason: data.reason } }]
       case 'child': {
@@ -241,6 +241,10 @@ export class Mail {
 function untilTurn(messages: Dated, waiting: ReadonlySet<Message>): Dated {
   const turn = messages.findIndex(({ message }) => isTurn.has(message.kind) && !waiting.has(message))
   return turn === -1 ? messages : messages.slice(0, turn + 1)
+}
+
+function undoIn({ undo }: Data): { readonly undo?: string } {
+  return undo === undefined ? {} : { undo }
 }
 
 function splitOnce(text: string): [string, string] {

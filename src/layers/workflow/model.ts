@@ -3,6 +3,7 @@
 
 import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { inheritedBy, ownerOf } from '../../core/inheritance.ts'
 import type { Head } from '../../core/ports.ts'
 import { idBelow } from '../../core/scope.ts'
 import type { Fold } from '../../engine/definition.ts'
@@ -11,8 +12,9 @@ import type { Actions, HeadAgain, Model, Surroundings, Target } from '../../engi
 import type { Entry } from '../../engine/recovery/history.ts'
 import { recover } from '../../engine/recovery/recover.ts'
 import { locate } from '../../engine/tools/fork.ts'
-import type { Rollback } from '../../engine/tools/rollback-report.ts'
+import { noEffects, type Rollback } from '../../engine/tools/rollback-report.ts'
 import { ChildMail } from './child-mail.ts'
+import { childrenAfter } from './children.ts'
 import type { AnyWorkflow } from './context.ts'
 import { makeDue } from './due.ts'
 import type { Item } from './entries.ts'
@@ -38,8 +40,8 @@ const actions: Actions = {
   redrive: { instead: 'retry takes the failure of a run back, settle says what became of a held step' },
   decide: { instead: 'signal or settle it' },
   stop: { instead: 'it goes on whenever a process works on it: end that process, or cancel the run' },
-  cancel: async (target, { reason }) => {
-    await runOf(target).cancel(reason, keyed(target))
+  cancel: async (target, { reason, undo }) => {
+    await runOf(target).cancel(reason, { ...keyed(target), ...(undo && { undo }) })
     return { said: `asked ${target.head.timeline} to end`, facts: { asked: [target.head.timeline] } }
   },
   terminate: async (target, { reason }) => {
@@ -66,7 +68,7 @@ const actions: Actions = {
     await runOf(target).settle(step, known, { by, ...('result' in rest && { result: rest.result }), ...keyed(target) })
     return done(target, `${step} of ${target.head.timeline} counts as ${known}`, { step, outcome: known })
   },
-  rollback: (target, { seq, key }) => rollBack(target, seq, key),
+  rollback: (target, { seq, key, undo }) => rollBack(target, seq, key, undo),
   fork: ({ engine, head }, { seq, to, entries, edit, mark }) =>
     forkRun(engineHostOf(engine), {
       ...{ timeline: head.timeline, seq, to, entries, mark },
@@ -95,7 +97,7 @@ export const workflowKind: Model = {
   refuses,
   tells,
   did,
-  outside: (state, hash) => outsideOf(state as RunState, hash),
+  outside: (state, hash, inherited) => outsideOf(state as RunState, hash, inherited),
   actions,
   edits: stepEdits,
   async refuse(target, verb, { seq }) {
@@ -103,6 +105,7 @@ export const workflowKind: Model = {
     if (verb === 'rollback' && seq !== undefined) await undoneBy(target, seq)
   },
   seals: sealResults,
+  childrenAfter: (state, timeline, seq) => childrenAfter(state as RunState, timeline, seq),
   exchanges: (timeline, state) => new ChildMail(timeline, state as RunState),
   goesBackItself: true,
   transfer: {
@@ -170,18 +173,26 @@ async function goOn(engine: Host, definition: AnyWorkflow, head: Head): Promise<
 }
 
 /** From a sequence to the step that follows it: that one and all after it are undone, in reverse, by the run's own code. */
-async function rollBack(target: Target, seq: number, key: string | undefined): Promise<Rollback> {
+async function rollBack(
+  target: Target,
+  seq: number,
+  key: string | undefined,
+  undo: 'inherited' | undefined,
+): Promise<Rollback> {
   const { head } = target
-  const { point } = await locate(engineHostOf(target.engine).kernel, { timeline: head.timeline, seq })
+  const engine = engineHostOf(target.engine)
+  const { point, lineage } = await locate(engine.kernel, { timeline: head.timeline, seq })
   const { first, later } = await undoneBy(target, seq)
-  await runOf(target).rollback(first.id, key === undefined ? {} : { seq, key })
+  await runOf(target).rollback(first.id, { ...(key !== undefined && { seq, key }), ...(undo && { undo }) })
+  const inherited = inheritedBy(lineage)
+  const isUndone = (item: Item) => undo !== undefined || ownerOf(inherited, item.seq) === null
   return {
     timeline: head.timeline,
     archive: null,
     from: head.seq,
     to: { timeline: head.timeline, seq, epoch: head.epoch, digest: toHex(point.digest) },
-    effects: { compensate: [], cannot: [], inDoubt: [], carry: [] },
-    asked: { from: readableId(first.id), undoes: later.flatMap(stepOf).reverse() },
+    effects: noEffects,
+    asked: { from: readableId(first.id), undoes: later.filter(isUndone).flatMap(stepOf).reverse() },
   }
 }
 

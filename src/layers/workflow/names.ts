@@ -14,3 +14,6 @@ export function nameOf(timeline: string): string {
 
 /** Statuses of runs that have ended. */
 export const endings: ReadonlySet<string> = new Set(['completed', 'failed', 'cancelled', 'terminated'])
+
+/** The attribute that names the schedule which started a run. Its forks have none. */
+export const scheduleAttribute = 'schedule'

@@ -1,21 +1,27 @@
 // What a run did to the outside, from its history alone: its steps. Those of a loop are forgotten with their iteration, as
 // everything is that a replay no longer needs.
 
+import { type Inherited, ownerOf } from '../../core/inheritance.ts'
 import type { Hash } from '../../core/ports.ts'
+import { liveIdOf } from '../../core/scope.ts'
 import type { ModelEffect } from '../../engine/model.ts'
 import { itemsOf } from './journal.ts'
 import { keyOf } from './key.ts'
 import { readableId } from './scope.ts'
 import { own, type RunState } from './state.ts'
 
-export function outsideOf(state: RunState, hash: Hash): ModelEffect[] {
+export function outsideOf(state: RunState, hash: Hash, inherited: readonly Inherited[] = []): ModelEffect[] {
   const { journal, open, undone, undos } = state
-  const effect = (id: string, how: Omit<ModelEffect, 'id' | 'name' | 'key'>): ModelEffect => ({
-    id: readableId(id),
-    name: readableId(id),
-    key: keyOf(state, id, hash),
-    ...how,
-  })
+  const effect = (id: string, how: Omit<ModelEffect, 'id' | 'name' | 'key'>): ModelEffect => {
+    const owner = how.seq === null ? null : ownerOf(inherited, how.seq)
+    return {
+      id: readableId(id),
+      name: readableId(id),
+      key: keyOf(owner === null ? state : { ...state, keyBase: liveIdOf(owner) }, id, hash),
+      ...how,
+      ...(owner !== null && { inheritedFrom: owner }),
+    }
+  }
   const ended = itemsOf(journal).flatMap((item) => {
     if ((item.kind !== 'done' && item.kind !== 'failed') || /~(child|start):/.test(item.id)) return []
     const { id, kind, seq } = item

@@ -66,8 +66,9 @@ export function enterMessage(
 /** What the queue is told when a run ends. */
 export function leaveMessages(engine: Host, timeline: string, state: RunState): OutgoingMessage[] {
   const name = state.started?.queue?.name
-  if (name === undefined || state.generation > 0) return []
-  return [engine.message(prefix + name, 'leave', { run: timeline }, `leave:${timeline}`)]
+  if (name === undefined) return []
+  const generation = state.generation === 0 ? '' : `:${state.generation}`
+  return [engine.message(prefix + name, 'leave', { run: timeline }, `leave:${timeline}${generation}`)]
 }
 
 const served = new WeakMap<Host, Set<string>>()

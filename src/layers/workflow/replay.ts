@@ -68,6 +68,7 @@ function frozen(id: TimelineId, state: RunState): RunTimeline {
   return {
     id,
     coordinate: { timeline: id, seq: 0, epoch: 0, digest: '' },
+    inherited: [],
     isFork: false,
     state,
     seq: 0,

@@ -7,4 +7,13 @@ export interface RunRollbackOptions {
   readonly seq?: number
   /** Asked again with the same key, it is done once. */
   readonly key?: string
+  /** Of a fork: also undoes what its original did. Refused with ALREADY_UNDONE where somebody has. */
+  readonly undo?: 'inherited'
+}
+
+export interface RunCancelOptions {
+  /** Asked again with the same key, it is done once. */
+  readonly key?: string
+  /** Of a fork: also undoes what its original did. Refused with ALREADY_UNDONE where somebody has. */
+  readonly undo?: 'inherited'
 }

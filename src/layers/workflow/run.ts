@@ -15,6 +15,7 @@ import type { AnyWorkflow } from './context.ts'
 import { fromFailure } from './failure.ts'
 import { commandIdOf, findStep, lastFailures } from './find-step.ts'
 import { forkRun, stepEdits } from './fork.ts'
+import { checkUndo } from './inherited.ts'
 import {
   type Carried,
   messageName,
@@ -25,16 +26,17 @@ import {
 import { endings, queueOf } from './names.ts'
 import { askQuery, awaitUpdate, type UpdateOptions } from './questions.ts'
 import { leaveMessages } from './queue.ts'
-import type { RunRollbackOptions } from './rollback-options.ts'
+import type { RunCancelOptions, RunRollbackOptions } from './rollback-options.ts'
 import { type ResultOptions, type RunHost, type RunStatus, RunView } from './run-view.ts'
 import { checkSettleable, type Outcome, settleOnce } from './settle.ts'
 import type { RunState } from './state.ts'
 import type { Wait } from './summary.ts'
 
 const knownSignal = namesOf<{ readonly key?: string }>({ key: true })
+const knownCancel = namesOf<RunCancelOptions>({ key: true, undo: true })
 const knownUpdate = namesOf<UpdateOptions>({ timeout: true, signal: true, key: true })
 const knownFork = namesOf<RunForkOptions>({ id: true, input: true, result: true, by: true })
-const knownRollback = namesOf<RunRollbackOptions>({ input: true, seq: true, key: true })
+const knownRollback = namesOf<RunRollbackOptions>({ input: true, seq: true, key: true, undo: true })
 
 export interface RunForkOptions {
   /** Of the fork; made up if left out. */
@@ -98,9 +100,12 @@ export class WorkflowRun<Output = unknown> {
     await this.#mail('signal', value === undefined ? { name } : { name, value }, options.key)
   }
 
-  /** The same `key` counts once. */
-  async cancel(reason = 'cancelled', options: { readonly key?: string } = {}): Promise<void> {
-    await this.#mail('cancel', { reason }, options.key)
+  /** Asks it to end: what it did is undone, in reverse. The same `key` counts once. */
+  async cancel(reason = 'cancelled', options: RunCancelOptions = {}): Promise<void> {
+    checkOptions('cancel', options, knownCancel)
+    const { undo, key } = options
+    if (undo) await checkUndo(this.#host.engine, this.timeline, await this.state())
+    await this.#mail('cancel', { reason, ...(undo && { undo }) }, key)
   }
 
   /** What the handler of that query says; the run itself does not notice. Without a handler, 'status' is the run's own. */
@@ -180,25 +185,31 @@ export class WorkflowRun<Output = unknown> {
   async rollback(to: string, options: RunRollbackOptions = {}): Promise<void> {
     checkOptions('rollback', options, knownRollback)
     const state = await this.state()
-    const { seq, key } = options
+    const { seq, key, undo } = options
+    const step = findStep(state.journal, to, this.timeline)
+    if (undo) await checkUndo(this.#host.engine, this.timeline, state, step.seq)
     const data = {
-      to: findStep(state.journal, to, this.timeline).id,
+      to: step.id,
       ...('input' in options && { input: options.input }),
       ...(seq !== undefined && { seq }),
+      ...(undo && { undo }),
     }
     if (state.end) await this.#change(() => [{ type: 'rollback', data, ...(key !== undefined && { key }) }])
     else await this.#mail('rollback', data, key)
   }
 
   /** Undoes all that it did, in reverse, and ends it as cancelled, also if it has completed. Resolves when that is done. */
-  async undo(reason = 'undone'): Promise<void> {
-    const { end } = await this.state()
-    if (end === null) await this.cancel(reason).catch(unlessEnded)
-    else if (end.kind === 'completed' || end.kind === 'terminated')
-      await this.#change(() => [{ type: 'undo', data: { reason } }])
+  async undo(reason = 'undone', options: Pick<RunCancelOptions, 'undo'> = {}): Promise<void> {
+    const state = await this.state()
+    const { end } = state
+    if (end === null) await this.cancel(reason, options).catch(unlessEnded)
+    else if (end.kind === 'completed' || end.kind === 'terminated') {
+      if (options.undo) await checkUndo(this.#host.engine, this.timeline, state)
+      await this.#change(() => [{ type: 'undo', data: { reason, ...options } }])
+    }
     const { kind } = await whileAwaited(this.#view.ended({}), this.#host.kernel.clock)
     // It completed before it heard of it.
-    if (kind === 'completed') await this.undo(reason)
+    if (kind === 'completed') await this.undo(reason, options)
   }
 
   /**

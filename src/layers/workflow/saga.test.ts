@@ -14,6 +14,7 @@ class FakeRun {
   readonly leaving = new Promise<never>(() => undefined)
   readonly stopSignal = new AbortController().signal
   readonly isLeaving = false
+  readonly open = { id: 'workflow/w/r', inherited: [] }
   readonly waits: number[] = []
   time = 0
   work: Promise<unknown> = Promise.resolve()
@@ -38,7 +39,13 @@ class FakeRun {
   saga(ids: readonly string[], undo: (id: string) => unknown): Saga {
     const saga = new Saga(this as unknown as SagaRun)
     for (const id of ids)
-      saga.add({ id, result: `of ${id}`, call: () => undo(id), retry: { attempts: 2, backoff: '1s' } })
+      saga.add({
+        id,
+        item: { seq: 1 },
+        result: `of ${id}`,
+        call: () => undo(id),
+        retry: { attempts: 2, backoff: '1s' },
+      })
     return saga
   }
 }

@@ -1,25 +1,35 @@
 // Sagas: compensations in reverse order, each recorded. Which are due follows from history and from the code that was
 // replayed, so a crash anywhere neither repeats a recorded one nor forgets any. One that fails for good waits for a person:
-// where it is, or, if the workflow says so, with the run back before its saga and a report of what stands.
+// where it is, or, if the workflow says so, with the run back before its saga and a report of what stands. A fork undoes what
+// it did itself; the steps of its original only by choice, once the history of the original has it (inherited.ts).
 
+import { isReprise } from '../../core/errors.ts'
+import { type Inherited, ownerOf } from '../../core/inheritance.ts'
 import { decideRetry, patientRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import type { CommandRun } from './asking.ts'
 import type { StepCall } from './context.ts'
 import type { Standing } from './entries.ts'
 import { type Failure, toFailure } from './failure.ts'
+import type { Outcome } from './inherited.ts'
 import { itemsOf } from './journal.ts'
 import { enterStep, readableId } from './scope.ts'
-import { noUndo, own } from './state.ts'
+import { noUndo, own, type RunState } from './state.ts'
 
 export interface Compensation {
   readonly id: string
+  /** The outcome in history. `replaces`: it was edited in a fork, so nobody did it. */
+  readonly item: { readonly seq: number; readonly replaces?: number }
   readonly result: unknown
-  readonly call: (result: unknown, step: StepCall) => unknown
+  /** `state`: that of the run that did it, whose keys and children they are. */
+  readonly call: (result: unknown, step: StepCall, state: RunState) => unknown
   readonly retry: RetryPolicy | undefined
 }
 
 /** What a saga needs of its run. */
 export interface SagaRun extends CommandRun {
+  readonly open: { readonly id: string; readonly inherited: readonly Inherited[] }
+  /** Records in the history of its original that this fork undoes a step; returns the original's state. */
+  claimUndo(owner: string, step: Outcome): Promise<RunState>
   readonly definition: { readonly options: { readonly whenUndoFails?: 'hold' | 'restore' } }
   /** Fires when this process must let go of the run… */
   readonly stopSignal: AbortSignal
@@ -69,10 +79,19 @@ export class Saga {
     }
   }
 
+  /** What this run undoes: its own steps, and those of its original where a person chose so. */
+  get #due(): readonly Compensation[] {
+    const { open, state } = this.#run
+    return this.#done.filter(
+      ({ item }) =>
+        item.replaces === undefined && (state.undoesInherited || ownerOf(open.inherited, item.seq) === null),
+    )
+  }
+
   /** True when nothing is left to undo; otherwise the next one is under way, waits for its time, or for a person. */
   advance(isTarget: (id: string) => boolean = () => true): boolean {
     const { undone, undos } = this.#run.state
-    const next = this.#done.findLast(({ id }) => isTarget(id) && !Object.hasOwn(undone, id))
+    const next = this.#due.findLast(({ id }) => isTarget(id) && !Object.hasOwn(undone, id))
     if (!next) return true
     if (this.#isWorking) return false
     const { isStuck, notBefore, failures } = own(undos, next.id, noUndo)
@@ -96,11 +115,16 @@ export class Saga {
     const run = this.#run
     const { id } = one
     try {
-      const step = this.#call(id, failures + 1)
+      const owner = ownerOf(run.open.inherited, one.item.seq)
+      const state = owner === null ? run.state : await run.claimUndo(owner, { id, seq: one.item.seq })
+      const step = this.#call(id, failures + 1, state)
       const place = { ...step, name: readableId(id), isUndo: true as const }
-      await Promise.race([enterStep(place, () => one.call(one.result, step)), run.leaving])
+      await Promise.race([enterStep(place, () => one.call(one.result, step, state)), run.leaving])
     } catch (error) {
       if (run.isLeaving) return
+      // Another was first: it is undone, and not by this run.
+      if (isReprise(error, 'ALREADY_UNDONE'))
+        return await run.record('undone', { id, by: error.data.by ?? error.data.inheritedFrom })
       const now = run.now()
       const policy = resolveRetry(one.retry, patientRetry)
       const { again, delayMs, counts } = decideRetry(policy, failures + 1, error, { chance: () => run.chance(), now })
@@ -117,10 +141,11 @@ export class Saga {
   async #restore(failed: Compensation, error: Failure): Promise<void> {
     const run = this.#run
     const { undone, journal } = run.state
-    const to = this.#done[0]!.id
+    const due = this.#due
+    const to = due[0]!.id
     const items = itemsOf(journal)
     const since = items.slice(items.findIndex((item) => 'id' in item && item.id === to))
-    const registered = new Set(this.#done.map(({ id }) => id))
+    const registered = new Set(due.map(({ id }) => id))
     const stands = since.flatMap((item): Standing[] => {
       if (item.kind !== 'done' || Object.hasOwn(undone, item.id)) return []
       const isFailed = item.id === failed.id
@@ -135,8 +160,14 @@ export class Saga {
     await run.record('restored', data, { status: 'held' })
   }
 
-  #call(id: string, attempt: number): StepCall {
+  #call(id: string, attempt: number, state: RunState): StepCall {
     const heartbeat = async () => undefined
-    return { key: this.#run.keyOf(`${id}~undo`), attempt, signal: this.#run.stopSignal, details: undefined, heartbeat }
+    return {
+      key: this.#run.keyOf(`${id}~undo`, state),
+      attempt,
+      signal: this.#run.stopSignal,
+      details: undefined,
+      heartbeat,
+    }
   }
 }

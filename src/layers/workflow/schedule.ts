@@ -14,7 +14,7 @@ import { makeDue } from './due.ts'
 import { helperModel } from './helper-model.ts'
 import { hostOf } from './host.ts'
 import { workflowKind } from './model.ts'
-import { endings } from './names.ts'
+import { endings, scheduleAttribute } from './names.ts'
 
 /** At the times of a cron line, or at an interval. */
 export type ScheduleOptions<Input> = ScheduleSettings<Input> &
@@ -175,7 +175,13 @@ async function fire(engine: Host, definition: ScheduleDefinition, head: Head): P
       const run = `${definition.name}.${new Date(at.time).toISOString()}`
       if (verdict === 'start') {
         const input = typeof options.input === 'function' ? options.input(new Date(at.time)) : options.input
-        await hostOf(engine).start(options.workflow, run, input, { attributes: { schedule: definition.name } }, null)
+        await hostOf(engine).start(
+          options.workflow,
+          run,
+          input,
+          { attributes: { [scheduleAttribute]: definition.name } },
+          null,
+        )
       }
       await open.write([{ type: verdict === 'start' ? 'fired' : 'skipped', data: { at: at.time, run } }])
     }

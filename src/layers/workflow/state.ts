@@ -65,6 +65,8 @@ export interface RunState {
   } | null
   /** What it waited for when it last left memory; null once anything happened since. */
   readonly waits: readonly NotedWait[] | null
+  /** Of a fork: what its original did is undone as well, by a person's choice. */
+  readonly undoesInherited?: boolean
   readonly end: End | null
 }
 
@@ -157,7 +159,7 @@ function apply(state: RunState, entry: Entry): RunState {
       return { ...next, ...withOutcome(state, entry, data.id) }
     case 'cancel':
       // A run that is cancelled while it waits for its turn begins at once, to end.
-      return { ...next, ...withOutcome(state, entry, undefined), isAdmitted: true }
+      return { ...next, ...withOutcome(state, entry, undefined), isAdmitted: true, ...undoOf(data) }
     case 'updated': {
       const { update, refused, ...outcome } = data
       if (refused) next.journal = withoutUpdate(state.journal, update)
@@ -194,6 +196,7 @@ function apply(state: RunState, entry: Entry): RunState {
       return {
         ...next,
         end: null,
+        ...undoOf(data),
         rolling: {
           to: data.to,
           input: data.input,
@@ -202,7 +205,7 @@ function apply(state: RunState, entry: Entry): RunState {
         },
       }
     case 'undo':
-      return { ...next, end: null, rolling: { to: '', hasInput: false, ends: data.reason } }
+      return { ...next, end: null, ...undoOf(data), rolling: { to: '', hasInput: false, ends: data.reason } }
     case 'rolled':
       return { ...atGeneration(next, data.to, data.seq), ...('input' in data && { input: data.input }) }
     case 'retried': {
@@ -218,6 +221,7 @@ function apply(state: RunState, entry: Entry): RunState {
         keyBase: entry.timeline,
         end: null,
         rolling: null,
+        ...(data.owns && withoutOriginal(state)),
         ...('input' in data && { input: data.input }),
       }
     case 'completed':
@@ -251,15 +255,29 @@ export function endOf({ type, data: given, time: at }: Pick<Entry, 'type' | 'dat
   }
 }
 
+/** A fork begins without what acts for its original: its queue place, its parent, its calls and undos under way. */
+function withoutOriginal({ started }: RunState): Partial<RunState> {
+  const { parent: _, ...rest } = started!
+  return { started: rest, isAdmitted: !rest.queue, open: {}, undos: {}, undoesInherited: false }
+}
+
+function undoOf(data: Data): { readonly undoesInherited?: true } {
+  return data.undo === 'inherited' ? { undoesInherited: true } : {}
+}
+
 /** Back before that command, with keys of a new generation: what is called again is not taken for what was called before. */
 function atGeneration(state: RunState, to: string, seq?: number): RunState {
+  const journal = journalUpTo(state.journal, to, seq)
+  const kept = new Set(itemsOf(journal).map((item) => ('id' in item ? item.id : '')))
   return {
     ...state,
     generation: state.generation + 1,
-    journal: journalUpTo(state.journal, to, seq),
+    journal,
     open: {},
-    undone: {},
+    // Steps before it that are undone already stay so.
+    undone: dropInside(state.undone, (id) => !kept.has(id)),
     undos: {},
+    undoesInherited: false,
     rolling: null,
     end: null,
   }
@@ -275,13 +293,13 @@ export function itemOf(entry: Pick<Entry, 'type' | 'data' | 'time' | 'seq'>): It
   const { time: at, seq } = entry
   switch (entry.type) {
     case 'done':
-      return { kind: 'done', id: data.id, result: data.result, rode: data.rode ?? null, at, seq }
+      return { kind: 'done', id: data.id, result: data.result, rode: data.rode ?? null, ...replaced(data), at, seq }
     case 'failed':
       return { kind: 'failed', id: data.id, error: data.error, at, seq }
     case 'timer':
       return { kind: 'timer', id: data.id, at, seq }
     case 'child':
-      return { kind: 'child', id: data.id, result: data.result, error: data.error ?? null, at, seq }
+      return { kind: 'child', id: data.id, result: data.result, error: data.error ?? null, ...replaced(data), at, seq }
     case 'signal':
       return { kind: 'signal', name: data.name, value: data.value, at, seq }
     case 'update':
@@ -293,6 +311,10 @@ export function itemOf(entry: Pick<Entry, 'type' | 'data' | 'time' | 'seq'>): It
     default:
       return null
   }
+}
+
+function replaced({ replaces }: Data): { readonly replaces?: number } {
+  return replaces === undefined ? {} : { replaces }
 }
 
 /** Names are users' text: what a record inherits is not in it. */

@@ -16,7 +16,7 @@ import { gateOf } from './gates.ts'
 import type { Recorder } from './recorder.ts'
 import type { Saga } from './saga.ts'
 import { commandName, type Scope } from './scope.ts'
-import { noCommand, type OpenCommand, own } from './state.ts'
+import { noCommand, type OpenCommand, own, type RunState } from './state.ts'
 import type { Working } from './work.ts'
 
 const known = new Set<string>([
@@ -110,28 +110,28 @@ class Step implements Asked {
   onItem(command: Command, item: Item): void {
     const run = this.#run
     if (item.kind === 'failed') {
-      this.#addUndo(undefined)
+      this.#addUndo(item, undefined)
       command.reject(command.cancelled ? run.cancelError() : fromFailure(item.error))
     }
     if (item.kind !== 'done') return
     run.alarms.delete(this.#id)
     const { compensate, compensateRetry } = this.#options
-    this.#addUndo(item.result)
+    this.#addUndo(item, item.result)
     if (compensate) {
       const call = compensate as (result: unknown, step: StepCall) => unknown
-      run.saga.add({ id: this.#id, result: item.result, call, retry: compensateRetry })
+      run.saga.add({ id: this.#id, item, result: item.result, call, retry: compensateRetry })
     }
     if (command.cancelled) command.reject(run.cancelError())
     else command.resolve(item.result)
   }
 
   /** Registered before the call: whatever came of it. */
-  #addUndo(result: unknown): void {
+  #addUndo(item: Item, result: unknown): void {
     const { undo, compensateRetry } = this.#options
     if (!undo) return
-    const stepKey = this.#run.keyOf(this.#id)
-    const call = (_: unknown, step: StepCall) => undo({ ...step, stepKey }, result)
-    this.#run.saga.add({ id: this.#id, result, call, retry: compensateRetry })
+    const call = (_: unknown, step: StepCall, state: RunState) =>
+      undo({ ...step, stepKey: this.#run.keyOf(this.#id, state) }, result)
+    this.#run.saga.add({ id: this.#id, item, result, call, retry: compensateRetry })
   }
 
   onAbandon(command: Command): void {

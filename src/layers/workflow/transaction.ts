@@ -83,6 +83,7 @@ export function askTransaction<T>(
       if (options.compensate) {
         run.saga.add({
           id,
+          item,
           result,
           call: options.compensate as (result: unknown, step: StepCall) => unknown,
           retry: options.compensateRetry,

@@ -2,10 +2,13 @@
 // words that lead to the right verb.
 
 import { toHex } from '../../core/coordinate.ts'
+import type { CompensationPlan } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import type { Before } from '../../engine/recovery/before.ts'
 import type { ForkOptions } from '../../engine/tools/fork-edit.ts'
+import type { RollbackOptions } from '../../engine/tools/rollback.ts'
+import type { Consumer } from '../../engine/tools/rollback-report.ts'
 import { act, type PlainVerb } from '../../operations/act.ts'
 import { effectsOf } from '../../operations/effects.ts'
 import { forkAt } from '../../operations/fork.ts'
@@ -13,12 +16,22 @@ import { discard, familyOf, lettersOf } from '../../operations/letters.ts'
 import { runOf, runWithCode } from '../../operations/runs.ts'
 import { mayReach } from '../access.ts'
 import { checkpointId } from '../checkpoint-id.ts'
-import { missing, reachedId } from '../reach.ts'
+import { missing, reachedId, withoutUnreached } from '../reach.ts'
 import type { Call, Route } from '../route.ts'
 import type { Schema } from '../schema.ts'
 import * as shapes from '../shapes.ts'
 
 const said = shapes.answer({ said: { type: 'string', description: 'what was done, in words' }, facts: shapes.any })
+const undo: Schema = {
+  type: 'string',
+  enum: ['inherited'],
+  description: 'of a fork: also undo what its original did; ALREADY_UNDONE if somebody has',
+}
+const consumed: Schema = {
+  type: 'string',
+  enum: ['force'],
+  description: 'go back although others have acted on what is undone; without it: CONSUMED',
+}
 const keys: Schema = { type: 'array', items: shapes.text, maxItems: 10_000 }
 
 /** A verb of the descriptor, with what it is told. */
@@ -48,8 +61,9 @@ export const actionRoutes: readonly Route[] = [
     shapes.object({ reason: shapes.reason }),
     ({ body }) => ({ reason: body.reason ?? 'stopped by hand' }),
   ),
-  verb('cancel', 'Ask a run to end', shapes.object({ reason: shapes.reason }), ({ body }) => ({
+  verb('cancel', 'Ask a run to end', shapes.object({ reason: shapes.reason, undo }), ({ body }) => ({
     reason: body.reason ?? 'cancelled by hand',
+    ...(body.undo !== undefined && { undo: body.undo }),
   })),
   verb(
     'terminate',
@@ -274,7 +288,14 @@ export const actionRoutes: readonly Route[] = [
     }),
     answer: shapes.answer({ timeline: shapes.text, from: shapes.count, to: shapes.count }),
     async call(call) {
-      return await call.engine.planRollback((await call.head()).timeline, beforeOf(call.body))
+      const plan = await call.engine.planRollback((await call.head()).timeline, beforeOf(call.body))
+      const { effects, consumers } = plan.undone
+      const undone = {
+        ...plan.undone,
+        effects: reachedPlan(call, effects),
+        consumers: reachedConsumers(call, consumers),
+      }
+      return { ...plan, undone }
     },
   },
   {
@@ -284,17 +305,22 @@ export const actionRoutes: readonly Route[] = [
     tag: 'actions',
     summary: 'Go on from an earlier sequence: `to` and `from` of a plan, refused if history has moved since',
     role: 'write',
-    body: shapes.object({ to: shapes.count, from: shapes.count, takeover: { type: 'boolean' } }, ['to', 'from']),
+    body: shapes.object({ to: shapes.count, from: shapes.count, takeover: { type: 'boolean' }, undo, consumed }, [
+      'to',
+      'from',
+    ]),
     answer: shapes.answer({ timeline: shapes.text, from: shapes.count }),
     once: 'answer',
     async call(call) {
       const { timeline, seq } = await call.head()
-      const { to, from, takeover = false } = call.body as { to: number; from: number; takeover?: boolean }
+      const { to, from, ...options } = call.body as unknown as { to: number; from: number } & RollbackOptions
       if (from !== seq) {
         const what = `${timeline} is at ${seq}, and the plan was made at ${from}: plan again`
         throw new RepriseError('CONFLICT', what, { timeline, seq, from })
       }
-      return await call.engine.rollback({ timeline, seq: to }, takeover ? { takeover } : {})
+      const done = await call.engine.rollback({ timeline, seq: to }, options)
+      const consumed = reachedConsumers(call, done.consumed ?? [])
+      return { ...done, effects: reachedPlan(call, done.effects), consumed }
     },
   },
   {
@@ -384,4 +410,13 @@ function beforeOf({ seq, time, valid }: Call['body']): Before {
   if (given.length !== 1) throw new RepriseError('INVALID_ARGUMENT', 'give one of seq, time and valid', {})
   if (seq !== undefined) return { seq: (seq as number) + 1 }
   return time === undefined ? { valid: 'declared' } : { time: time as number }
+}
+
+function reachedPlan(call: Call, plan: CompensationPlan): CompensationPlan {
+  return { ...plan, inherited: withoutUnreached(call.principal, plan.inherited) }
+}
+
+/** Those that the caller may not reach are told by their kind alone. */
+function reachedConsumers(call: Call, consumers: readonly Consumer[]): Partial<Consumer>[] {
+  return consumers.map((one) => (mayReach(call.principal, one.timeline) ? one : { kind: one.kind }))
 }

@@ -14,7 +14,7 @@ import { entriesAfter, historyAfter, shownEntry } from '../../operations/history
 import { diffStates, stateAt } from '../../operations/state-at.ts'
 import { ownersAlive } from '../../operations/workers.ts'
 import { mayReach } from '../access.ts'
-import { hideRelatives, listPage, reached, scopesFor } from '../reach.ts'
+import { hideRelatives, listPage, reached, scopesFor, withoutUnreached } from '../reach.ts'
 import type { Call, Route } from '../route.ts'
 import * as shapes from '../shapes.ts'
 import { attributeOf } from './attribute.ts'
@@ -194,7 +194,7 @@ export const timelineRoutes: readonly Route[] = [
     query: { open: { type: 'boolean', description: 'only those without an outcome' } },
     answer: shapes.answer({ effects: shapes.list(shapes.answer({ id: shapes.text, name: shapes.text })) }),
     async call(call) {
-      const effects = await effectsOf(call.engine, await call.head())
+      const effects = withoutUnreached(call.principal, await effectsOf(call.engine, await call.head()))
       return { effects: call.query.flag('open') ? effects.filter(({ outcome }) => outcome === null) : effects }
     },
   },

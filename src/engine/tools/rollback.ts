@@ -1,0 +1,214 @@
+// Rolling back: this id continues on a new branch from an earlier coordinate, and what came after is kept as an archive.
+// Nothing is erased; the plan names the effects that were done since, and whose they are.
+
+import { type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
+import { type CompensationPlan, compensationPlan, type Effect, type InheritedEffect } from '../../core/effects.ts'
+import { type EntryDraft, packEntries } from '../../core/entry-run.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { epochGuardOf, guardOf } from '../../core/guard.ts'
+import { type Inherited, inheritedBy } from '../../core/inheritance.ts'
+import { isHeadLost } from '../../core/lost-head.ts'
+import type { EntryRun, Head } from '../../core/ports.ts'
+import { archiveNumber, archiveOf, isArchiveOf } from '../../core/scope.ts'
+import { refusalError } from '../commit/refusal-error.ts'
+import { type Fold, ledgerOnly, type OpenOptions } from '../definition.ts'
+import { refuseHeld } from '../group/held.ts'
+import { checkUndo, claimUndo, liveOwner } from '../inherited-undo.ts'
+import { type Kernel, newOperation } from '../kernel.ts'
+import { giveBack, headUnder, takeTimeline } from '../ownership.ts'
+import { offBranch, type Point } from '../recovery/history.ts'
+import { recover } from '../recovery/recover.ts'
+import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
+import { sealEntry } from '../seal/entries.ts'
+import { consumedError, consumersOf, rolledBackType } from './consumers.ts'
+import {
+  archivesOf,
+  existing,
+  floorFor,
+  type Located,
+  locate,
+  restorePoints,
+  segmentCopies,
+  type Where,
+} from './fork.ts'
+import { refuseNotHere } from './moved.ts'
+import type { Rollback } from './rollback-report.ts'
+
+export interface RollbackOptions extends OpenOptions {
+  /** Of a fork: the plan also compensates what its original did. Recorded in the history of the original. */
+  readonly undo?: 'inherited'
+  /** Goes back although others have acted on what is undone. They are named in the report and in history. Default: refused. */
+  readonly consumed?: 'force'
+}
+
+/** Goes back to a coordinate: this id continues on a new branch from there, what came after is archived. */
+export async function rollback(
+  kernel: Kernel,
+  where: Where,
+  fold: Fold<unknown>,
+  options: RollbackOptions = {},
+): Promise<Rollback & { readonly archive: TimelineId }> {
+  const { undo: _undo, consumed: _consumed, ...open } = options
+  const { head } = await locateOnBranch(kernel, where)
+  if (options.takeover && !isHeadLost(head)) return await overrule(kernel, where, fold, options)
+  const taken = await takeTimeline(kernel, timelineId(where.timeline), { ...open, mustExist: true })
+  try {
+    return await retryWithFreshHead(() => branchOff(kernel, taken.epoch, where, fold, options))
+  } catch (error) {
+    await giveBack(kernel, taken)
+    throw error
+  }
+}
+
+/**
+ * Beside processes that keep writing: the branch is made in one commit that takes the timeline from its owner, whatever that has
+ * written meanwhile. A process that took it in the same moment is overruled with a fresh head.
+ */
+async function overrule(
+  kernel: Kernel,
+  where: Where,
+  fold: Fold<unknown>,
+  options: RollbackOptions,
+): Promise<Rollback & { readonly archive: TimelineId }> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await retryWithFreshHead(() => branchOff(kernel, null, where, fold, options))
+    } catch (error) {
+      if (attempt === attemptsMax || !isReprise(error, 'FENCED', 'CONFLICT')) throw error
+    }
+  }
+}
+
+/** A rollback with takeover tries so often before it is FENCED. */
+const attemptsMax = 100
+
+async function locateOnBranch(kernel: Kernel, where: Where): Promise<Located> {
+  const located = await retryWithFreshHead(() => locate(kernel, where))
+  if (located.head.timeline !== where.timeline) throw offBranch(where.timeline, where.seq)
+  return located
+}
+
+/**
+ * Looks for the point once more: under our own epoch nobody else can move the branch any more. `epoch` null: it is not ours, and
+ * may grow until the branch is made; the point stays where it is.
+ */
+async function branchOff(
+  kernel: Kernel,
+  epoch: number | null,
+  where: Where,
+  fold: Fold<unknown>,
+  { undo, consumed: force }: Pick<RollbackOptions, 'undo' | 'consumed'>,
+): Promise<Rollback & { readonly archive: TimelineId }> {
+  const before = await locateOnBranch(kernel, where)
+  const seen = epoch === null ? before.head : await headUnder(kernel, before.head.timeline, epoch)
+  const consumed = await consumersOf(kernel, seen, before.point.seq)
+  if (consumed.length > 0 && force !== 'force') throw consumedError(seen.timeline, where.seq, consumed)
+  // Both before anything is changed: the effects that would be undone, and that the target can be reached at all.
+  const { state, lineage } = await recover(kernel, seen, fold)
+  const target = await recover(kernel, seen, fold, { to: before.point.seq })
+  const planned = compensationPlan(state.ledger, where.seq, inheritedIn(kernel, lineage))
+  const effects = undo ? await withInherited(kernel, planned, seen.timeline) : planned
+  const copies = await restorePoints(kernel, seen, before.point.seq, fold)
+  const floor = floorFor(copies, before.lineage, fold, before.point)
+  const segments = await segmentCopies(kernel, before.lineage, floor)
+  const told = consumed.length > 0 || kernel.models.find(seen.timeline)?.tellsReaders === true
+  // The newest archive is what it rests on, if it was rolled back before.
+  const last = seen.base && isArchiveOf(seen.timeline, seen.base.timeline) ? archiveNumber(seen.base.timeline) : 0
+  const known = last || (await archivesOf(kernel, seen.timeline)).length
+  // The last thing before the commit: the less time passes, the less can happen to it.
+  const head = epoch === null ? await ofSameBranch(kernel, seen) : seen
+  for (let n = known; ; n++) {
+    const archive = timelineId(archiveOf(head.timeline, n + 1))
+    const marker = { archive, from: head.seq, to: before.point.seq, ...(consumed.length > 0 && { consumed }) }
+    const first = firstRun(kernel, head, before.point, [
+      ...effects.carry.map(settledOf),
+      ...(told ? [{ type: rolledBackType, data: marker }] : []),
+    ])
+    const outcome = await kernel.committer.submit({
+      operation: newOperation(kernel.random),
+      // An owner that keeps writing moves the head; entries of the branch's own need the whole guard all the same.
+      guard: epoch === null && !first ? epochGuardOf(head) : guardOf(head),
+      branch: { archive, seq: before.point.seq, digest: before.point.digest, floor },
+      ...(first && { run: first }),
+      publish: [...copies, ...segments],
+      ...fold.summary?.(target.state.value),
+      release: true,
+    })
+    if (outcome.ok) {
+      const to = {
+        timeline: head.timeline,
+        seq: before.point.seq,
+        epoch: outcome.epoch,
+        digest: toHex(before.point.digest),
+      }
+      const report = { timeline: head.timeline, archive, to, consumed }
+      if (epoch !== null) return { ...report, from: head.seq, effects }
+      const [archived] = await kernel.store.head([archive])
+      const end = await recover(kernel, archived!, fold)
+      const done = compensationPlan(end.state.ledger, where.seq, inheritedIn(kernel, end.lineage))
+      return { ...report, from: archived!.seq, effects: undo ? effects : done }
+    }
+    if (outcome.code !== 'EXISTS') throw refusalError(head.timeline, outcome)
+  }
+}
+
+/** The head as it is now; FENCED if it was rolled back since. */
+async function ofSameBranch(kernel: Kernel, { timeline, base }: Head): Promise<Head> {
+  const [head] = await kernel.store.head([timeline])
+  if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${timeline}`, { timeline })
+  refuseNotHere(head)
+  refuseHeld(kernel, head)
+  if (head.base?.timeline === base?.timeline && head.base?.seq === base?.seq) return head
+  throw new RepriseError('FENCED', `${timeline} was rolled back by another process`, { timeline })
+}
+
+/** The stretches of history that the ancestors of a fork wrote. */
+export function inheritedIn({ planted }: Pick<Kernel, 'planted'>, lineage: readonly Head[]): Inherited[] {
+  return planted.has('fork-inherits') ? [] : inheritedBy(lineage)
+}
+
+/** Then the plan of this timeline undoes what its original did. */
+async function withInherited(kernel: Kernel, plan: CompensationPlan, by: string): Promise<CompensationPlan> {
+  const claimed = await checkInherited(kernel, plan.inherited, by)
+  for (const effect of claimed) await claimUndo(kernel, effect, by)
+  const inherited = plan.inherited.filter((effect) => !claimed.includes(effect))
+  return { ...plan, compensate: [...plan.compensate, ...claimed], inherited }
+}
+
+/** Those that can be undone. ALREADY_UNDONE: one of them is; then none of them is to be undone. Changes nothing. */
+export async function checkInherited(
+  kernel: Kernel,
+  effects: readonly InheritedEffect[],
+  by: string,
+): Promise<readonly InheritedEffect[]> {
+  const inherited = effects.filter(({ reversal }) => reversal === 'compensate')
+  for (const effect of inherited) {
+    const owner = await existing(kernel, liveOwner(effect))
+    const { state } = await recover(kernel, owner, kernel.models.foldOf(owner.timeline) ?? ledgerOnly)
+    checkUndo(effect, state.ledger, by)
+  }
+  return inherited
+}
+
+/**
+ * Effects that were intended before the point and ended after it: the branch still holds their intent, so it gets their
+ * outcome instead of calling the outside again under the same key.
+ */
+function settledOf({ id, outcome, result }: Effect): { readonly type: string; readonly data: unknown } {
+  return { type: '$effect.settled', data: { id, outcome, by: 'rollback', ...(result !== undefined && { result }) } }
+}
+
+/** The first entries of the branch. Null: there are none. */
+function firstRun(
+  kernel: Kernel,
+  head: Head,
+  point: Point,
+  entries: readonly { readonly type: string; readonly data: unknown }[],
+): EntryRun | null {
+  if (entries.length === 0) return null
+  const drafts = entries.map(({ type, data }, i): EntryDraft => {
+    const draft = { type, version: 1, time: kernel.clock.now(), data: kernel.codec.encode(data) }
+    return sealEntry(kernel.sealer, draft, point.digest, i)
+  })
+  return packEntries(kernel.hash, { before: point.digest, first: point.seq + 1, epoch: head.epoch + 1 }, drafts)
+}

@@ -1,0 +1,26 @@
+// A projection whose events were undone by a rollback is stale: it is noted with its generation, shown in its status, and the
+// generation is built anew. A generation that began after the rollback has never seen the undone events.
+
+import type { FeedPosition } from '../../core/ports.ts'
+import { isBehind } from '../../core/shards.ts'
+import type { Host } from '../../engine/host.ts'
+import type { Entry } from '../../engine/recovery/history.ts'
+import { note, readBuilds } from '../../engine/tools/generations.ts'
+
+/** `position`: where the branch that the rollback made begins. */
+export async function noteStale(
+  engine: Host,
+  catalog: string,
+  version: string,
+  generation: number,
+  { timeline, data }: Entry,
+  position: FeedPosition,
+): Promise<void> {
+  const builds = await readBuilds(engine, catalog, version)
+  const began = builds.beganAt(generation)
+  const isAfter = began === null || isBehind(began, position)
+  if (!isAfter || builds.staleBy(generation) !== null) return
+  const { from, to } = data as { readonly from: number; readonly to: number }
+  const words = `${timeline} was rolled back from ${from} to ${to}`
+  await note(engine, catalog, { [`stale.${version}-${generation}`]: words })
+}

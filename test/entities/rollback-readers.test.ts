@@ -1,0 +1,157 @@
+// A rollback of an aggregate: it names who has read the events that it undoes, and projections correct themselves.
+
+import { expect, it } from 'vitest'
+import type { Reprise } from '../../src/engine/reprise.ts'
+import {
+  aggregate,
+  command,
+  processManager,
+  projection,
+  sqlProjection,
+  tableProjection,
+} from '../../src/layers/events/index.ts'
+import { table } from '../../src/layers/table/index.ts'
+import { onEveryStore } from '../support/worlds.ts'
+
+const account = aggregate('account', {
+  initial: () => ({ balance: 0 }),
+  evolve: { deposited: (s, e: { amount: number }) => ({ balance: s.balance + e.amount }) },
+  decide: { deposit: (_s, c: { amount: number }) => ({ type: 'deposited', amount: c.amount }) },
+})
+
+const place = { timeline: 'events/account/ann', seq: 1 }
+
+async function deposited(rp: Reprise): Promise<void> {
+  const ann = await rp.open(account, 'ann')
+  for (const amount of [10, 5, 100]) await ann.do('deposit', { amount })
+  await ann.close()
+}
+
+const totals = projection('totals', {
+  from: [account],
+  initial: () => ({ sum: 0 }),
+  on: {
+    deposited: (s, e) => {
+      s.sum += e.amount
+    },
+  },
+})
+
+onEveryStore('rollbacks and readers', (world) => {
+  it('G19: a projection has the undone events no more, and the rollback is refused unless it is forced', async () => {
+    const rp = await (await world()).engine()
+    await deposited(rp)
+    const p = await rp.open(totals)
+    expect((await p.catchUp()).sum).toBe(115)
+    const plan = await rp.planRollback(place.timeline, { seq: 2 })
+    expect(plan.undone.consumers).toMatchObject([{ kind: 'projection', timeline: 'projection/totals' }])
+    await expect(rp.rollback(place)).rejects.toMatchObject({ code: 'CONSUMED' })
+    expect((await rp.head(place.timeline))!.seq).toBe(3)
+    const { consumed } = await rp.rollback(place, { consumed: 'force' })
+    expect(consumed).toMatchObject([{ kind: 'projection', timeline: 'projection/totals' }])
+    expect((await p.catchUp()).sum).toBe(10)
+    expect(p.status[0]!.stale).toBeNull()
+    const ann = await rp.open(account, 'ann')
+    expect(ann.state.balance).toBe(10)
+    await ann.do('deposit', { amount: 1 })
+    expect((await p.catchUp()).sum).toBe(11)
+    expect((await rp.verify()).faults).toEqual([])
+  })
+
+  it('G19: also a projection that did not run during the rollback, and one that has to be asked for its status', async () => {
+    const w = await world()
+    const rp = await w.engine()
+    await deposited(rp)
+    const p = await rp.open(totals)
+    expect((await p.catchUp()).sum).toBe(115)
+    await p.checkpoint()
+    await p.close()
+    await rp.rollback(place, { consumed: 'force' })
+    const other = await w.engine()
+    const q = await other.open(totals)
+    expect((await q.catchUp()).sum).toBe(10)
+    expect(q.generation).toBe(2)
+    // Begun after the rollback: it has never seen the undone events, and is built once.
+    const fresh = await other.open(
+      projection('fresh', {
+        from: [account],
+        initial: () => [0],
+        on: { deposited: (s, e) => [s[0]! + e.amount] },
+      }),
+    )
+    expect((await fresh.catchUp())[0]).toBe(10)
+    expect(fresh.generation).toBe(1)
+  })
+
+  it('G19: a projection into a table', async () => {
+    const rp = await (await world()).engine()
+    await deposited(rp)
+    const sums = table<{ sum: number }>('sums')
+    const into = tableProjection('into', {
+      from: [account],
+      into: sums,
+      on: { deposited: (tx, e, at) => void tx.set(at.id, { sum: (tx.get(at.id)?.sum ?? 0) + e.amount }) },
+    })
+    const p = await rp.open(into)
+    const sumOf = async (handle: typeof p) =>
+      ((await handle.catchUp()) as unknown as { get(id: string): unknown }).get('ann')
+    expect(await sumOf(p)).toEqual({ sum: 115 })
+    await rp.rollback(place, { consumed: 'force' })
+    expect(await sumOf(p)).toEqual({ sum: 10 })
+  })
+
+  it('G19: a process manager is named: what it sent is not taken back', async () => {
+    const rp = await (await world()).engine()
+    await deposited(rp)
+    const manager = processManager('thanks', {
+      from: [account],
+      on: {
+        deposited: (_e, at) => (at.id === 'till' ? undefined : command(account, 'till', 'deposit', { amount: 1 })),
+      },
+    })
+    await (await rp.open(manager)).catchUp()
+    await expect(rp.rollback(place)).rejects.toMatchObject({
+      code: 'CONSUMED',
+      data: { consumers: [{ kind: 'process-manager', timeline: 'process/thanks' }] },
+    })
+  })
+
+  it('G19: a fork that was made from the undone part is named', async () => {
+    const rp = await (await world()).engine()
+    await deposited(rp)
+    await rp.fork({ ...place, seq: 3 }, 'later')
+    await rp.fork({ ...place, seq: 1 }, 'earlier')
+    const consumers = [{ kind: 'fork', timeline: 'events/account/later' }]
+    await expect(rp.rollback(place)).rejects.toMatchObject({ code: 'CONSUMED', data: { consumers } })
+    const { consumed } = await rp.rollback(place, { consumed: 'force' })
+    expect(consumed).toMatchObject(consumers)
+    expect((await rp.open(account, 'later')).state.balance).toBe(115)
+  })
+})
+
+onEveryStore('rollbacks and SQL projections', (world) => {
+  it('G19: a projection into SQL', async () => {
+    const w = await world()
+    if (w.kind === 'memory') return
+    const rp = await w.engine()
+    await deposited(rp)
+    const ledger = sqlProjection('ledger', {
+      from: [account],
+      setup: (sql, generation) => sql.run(`CREATE TABLE sums_${generation} (amount INTEGER)`),
+      on: {
+        deposited: (sql, e, at) => {
+          const mark = sql.dialect === 'postgres' ? '$1' : '?'
+          return sql.run(`INSERT INTO sums_${at.generation} VALUES (${mark})`, e.amount)
+        },
+      },
+    })
+    const sum = async () =>
+      Number((await rp.sql<{ sum: number }>`SELECT SUM(amount) AS sum FROM ${ledger.table('sums')}`)[0]!.sum)
+    const p = await rp.open(ledger)
+    await p.catchUp()
+    expect(await sum()).toBe(115)
+    await rp.rollback(place, { consumed: 'force' })
+    await p.catchUp()
+    expect(await sum()).toBe(10)
+  })
+})

@@ -98,7 +98,8 @@ export async function* legibleHeads(
       const [head] = await kernel.store.head([timelineId(name)])
       if (head) yield head
     } catch (error) {
-      if (!isReprise(error, 'STORE_DAMAGED')) throw error
+      // A damaged list may have names that none can have.
+      if (!isReprise(error, 'STORE_DAMAGED') && !isReprise(error, 'INVALID_ID')) throw error
       told(name, error)
     }
   }

@@ -127,8 +127,13 @@ async function openFor(spec: CommandSpec, options: Options): Promise<Reprise | n
     isDryRun: options['dry-run'] === true,
     areChunksLost: options['chunks-lost'] === true,
   })
-  await registerKnown(engine, options.module as string | undefined)
-  return engine
+  try {
+    await registerKnown(engine, options.module as string | undefined)
+    return engine
+  } catch (error) {
+    await engine.close().catch(() => undefined)
+    throw error
+  }
 }
 
 function parse(spec: CommandSpec, argv: readonly string[]): { values: Options; positionals: string[] } {

@@ -423,17 +423,12 @@ export class Timelines {
     }
   }
 
-  /** A damaged witness names a timeline that is sound, and has another name. */
-  #isOther(tid: number, name: TimelineId): boolean {
-    const row = this.#connection.get('SELECT * FROM reprise_timeline WHERE tid = ?', tid)
-    return row !== undefined && row.name !== name && isSealed(row, columnNames)
-  }
-
-  /** "Not there" is believed only when the second index says so too. */
+  /** "Not there" is believed only when the second index says so too. A damaged one may name a timeline that is sound otherwise. */
   #checkMissing(name: TimelineId): void {
     const sql = 'SELECT tid FROM reprise_witness WHERE space = ? AND name = ?'
     const witness = this.#connection.get(sql, this.#space, name)
-    if (!witness || this.#isOther(witness.tid as number, name)) return
+    const row = witness && this.#connection.get('SELECT * FROM reprise_timeline WHERE tid = ?', witness.tid!)
+    if (!witness || (row && row.name !== name && isSealed(row, columnNames))) return
     throw damaged(`timeline ${name} is missing from the index of names`, { timeline: name })
   }
 }

@@ -5,6 +5,8 @@
 import type { Digest, TimelineId } from '../../../core/coordinate.ts'
 import { chainDigest, originDigest, readStart } from '../../../core/entry-run.ts'
 import { RepriseError } from '../../../core/errors.ts'
+import { lostAttribute, lostStatus } from '../../../core/lost-head.ts'
+import { encodeAttribute } from '../attributes.ts'
 import { columnNames as manifestColumns } from '../catalog.ts'
 import type { Connection } from '../connection.ts'
 import type { SqlRow, SqlValue } from '../driver.ts'
@@ -153,13 +155,19 @@ function makeHead(work: Salvage, { tid, name }: Named, row: SqlRow): void {
   }
   const manifests = [...work.from.rows('reprise_manifest')].filter((each) => each.tid === tid)
   const chain = followLog(work, tid, name as TimelineId, manifests)
-  if (!chain || (row.parent !== null && chain.floor.seq === 0)) {
-    to.run('DELETE FROM reprise_timeline WHERE tid = ?', tid)
-    const what =
-      row.parent === null
-        ? 'nothing of its history is left to make it from'
-        : 'it is a fork, and where it left its parent is lost'
-    lose(`its head is lost, and ${what}: delete it is all that is left, or restore it from a backup`)
+  const end = lastRun(work, tid)
+  const isFork = row.parent !== null
+  if (!chain && !end && !isFork) {
+    // It has no entry.
+    const digest = originDigest(options.hash, name as TimelineId)
+    const made = { seq: 0, digest, position: 0, epoch: epochLeap, floor: 0, floorDigest: digest, base: null }
+    writeHead(to, tid, { ...made, owner, operation: null, updatedAt: options.now })
+    writeTimelineRow(to, { ...row, owner: null })
+    lose('its head is lost, and it has no entry in the log: it begins at 0 now')
+    return
+  }
+  if (!chain || (isFork && chain.floor.seq === 0) || (end && end.frame.last > chain.seq)) {
+    quarantine(work, { tid, name }, row, end)
     return
   }
   const { seq, digest, position, floor, epoch } = chain
@@ -170,6 +178,46 @@ function makeHead(work: Salvage, { tid, name }: Named, row: SqlRow): void {
   if (row.parent !== null)
     lose(`where it left its parent is lost with its head: its history begins at ${floor.seq} now`)
   work.rebuilt.push({ where: 'heads', what: `the head of ${name} was made from its history, which ends at ${seq}` })
+}
+
+/**
+ * The log has entries of it that do not follow from anything that is left, or it is a fork and its base is lost. Its head then says
+ * how far it came, so that nothing is acknowledged a second time, and has a digest that nothing leads to: it is refused by
+ * everything that reads it, named by verify, and its entries stay.
+ */
+function quarantine(
+  { to, options, lost }: Salvage,
+  { tid, name }: Pick<Named, 'tid' | 'name'>,
+  row: SqlRow,
+  end: { readonly position: number; readonly frame: Frame } | null,
+): void {
+  const none = new Uint8Array(32)
+  const seq = Math.max(end?.frame.last ?? 0, 1)
+  const made = {
+    seq,
+    digest: none,
+    position: end?.position ?? 0,
+    epoch: epochLeap,
+    floor: 0,
+    floorDigest: none,
+    base: null,
+  }
+  writeHead(to, tid, { ...made, owner: null, operation: null, updatedAt: options.now })
+  const attributes = JSON.stringify([...JSON.parse(String(row.attributes)), [lostAttribute, encodeAttribute(true)]])
+  writeTimelineRow(to, { ...row, owner: null, status: lostStatus, attributes })
+  const what = end
+    ? `its head is lost, and its entries up to ${end.frame.last} do not follow from what is left: they are kept, and it is refused`
+    : 'its head is lost, and with it where it left its parent: it is refused'
+  lost.push({ timeline: name, where: 'heads', what })
+}
+
+/** The run of a timeline that ends last. */
+function lastRun(work: Salvage, tid: number): { readonly position: number; readonly frame: Frame } | null {
+  let last: { readonly position: number; readonly frame: Frame } | null = null
+  for (const { position, frame } of allFrames(work)) {
+    if (frame.tid === tid && (!last || frame.last >= last.frame.last)) last = { position, frame: { ...frame } }
+  }
+  return last
 }
 
 interface Chain {

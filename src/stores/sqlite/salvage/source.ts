@@ -80,7 +80,8 @@ export class DamagedFile {
   #mended(table: string, columns: readonly string[], raw: RawRow, isSound: SoundRow): SqlRow | null {
     if ((this.#failed.get(table) ?? 0) >= failedMax) return null
     for (const variant of raw.variants()) {
-      const row = toRow(columns, variant)
+      // One with fewer columns has no checksum to fit.
+      const row = variant.values.length === columns.length ? toRow(columns, variant) : null
       if (!row || !isSound(row)) continue
       const rows = this.#mendedRows.get(table) ?? new Set()
       this.#mendedRows.set(table, rows.add(JSON.stringify([row.tid, row.id, row.name, row.number, row.position])))

@@ -5,8 +5,8 @@
 import type { Connection } from './connection.ts'
 
 /**
- * From version 1: nothing was counted. Since version 2 what newer indexes have is missing, and nobody asks for it; up to version 5
- * heads have no copy and witnesses no checksum.
+ * From version 1: nothing was counted. Since version 2 what newer indexes have is missing, and nobody asks for it. Up to
+ * version 5 heads have no copy and witnesses no checksum.
  */
 export function showAsNow(connection: Connection, version: number): void {
   connection.isOlder = true

@@ -423,7 +423,7 @@ export class Timelines {
     }
   }
 
-  /** "Not there" is believed only when the second index says so too. A damaged one may name a timeline that is sound otherwise. */
+  /** "Not there" is believed only when the second index says so too, unless that leads to a sound timeline of another name. */
   #checkMissing(name: TimelineId): void {
     const sql = 'SELECT tid FROM reprise_witness WHERE space = ? AND name = ?'
     const witness = this.#connection.get(sql, this.#space, name)

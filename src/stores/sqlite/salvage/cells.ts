@@ -1,5 +1,5 @@
-// The cells of a page: rows as SQLite packs them (sqlite.org/fileformat2.html, sections 1.6 and 2.1), as they are and with one bit
-// flipped back.
+// The cells of a page: rows as SQLite packs them (sqlite.org/fileformat2.html, sections 1.6 and 2.1), as they are and with
+// one bit flipped back.
 
 import type { SqlValue } from '../driver.ts'
 import type { PageFile } from './pages.ts'

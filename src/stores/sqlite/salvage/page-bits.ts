@@ -1,6 +1,6 @@
-// One flipped bit in the header of a page, or in its list of cells, hides rows or leads to bytes that are none. SQLite accounts for
-// every byte of such a page: header, cells, free blocks and fragments fill it without overlap. So a page whose account does
-// not balance is tried with each of these bits flipped back.
+// One flipped bit in the header of a page, or in its list of cells, hides rows or leads to bytes that are none. SQLite accounts
+// for every byte of such a page: header, cells, free blocks and fragments fill it without overlap. So a page whose account
+// does not balance is tried with each of these bits flipped back.
 
 import { cellBytes, indexInner, indexLeaf, tableInner, tableLeaf } from './cells.ts'
 import type { PageFile } from './pages.ts'

@@ -181,8 +181,8 @@ function makeHead(work: Salvage, { tid, name }: Named, row: SqlRow): void {
 }
 
 /**
- * The log has entries of it that do not follow from anything that is left, or it is a fork and its base is lost. Its head then says
- * how far it came, so that nothing is acknowledged a second time, and has a digest that nothing leads to: it is refused by
+ * The log has entries of it that do not follow from anything that is left, or it is a fork and its base is lost. Its head then
+ * says how far it came, so that nothing is acknowledged a second time, and has a digest that nothing leads to: it is refused by
  * everything that reads it, named by verify, and its entries stay.
  */
 function quarantine(

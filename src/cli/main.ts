@@ -140,8 +140,13 @@ async function openFor(spec: CommandSpec, options: Options): Promise<Reprise | n
     areChunksLost: options['chunks-lost'] === true,
     evenUnfinished: spec.evenUnfinished ?? false,
   })
-  await registerKnown(engine, options.module as string | undefined)
-  return engine
+  try {
+    await registerKnown(engine, options.module as string | undefined)
+    return engine
+  } catch (error) {
+    await engine.close().catch(() => undefined)
+    throw error
+  }
 }
 
 function parse(spec: CommandSpec, argv: readonly string[]): { values: Options; positionals: string[] } {

@@ -92,10 +92,16 @@ export async function openEngine(options: StoreOptions): Promise<Reprise> {
     { store: withTimeouts(store, timeoutMs), ...(namespace && { namespace }) },
     { worker, patience: file === undefined ? timeoutMs : busyMs, ...(keys && { keys }) },
   )
-  if (!isLater) await meet(hostOf(engine).kernel)
-  if (!readOnly && !options.isDryRun) keepLog(engine)
-  if (!readOnly && !options.isDryRun && !isMissing) await watchLostHeads(hostOf(engine).kernel)
-  return engine
+  try {
+    if (!isLater) await meet(hostOf(engine).kernel)
+    if (!readOnly && !options.isDryRun) keepLog(engine)
+    if (!readOnly && !options.isDryRun && !isMissing) await watchLostHeads(hostOf(engine).kernel)
+    return engine
+  } catch (error) {
+    // A repair that follows needs the file for itself.
+    await engine.close().catch(() => undefined)
+    throw error
+  }
 }
 
 /** The key ring that was named; null: none was. */

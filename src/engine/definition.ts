@@ -150,6 +150,8 @@ export interface Fold<State> {
   summary?(state: State): { readonly status?: string; readonly attributes?: Readonly<Record<string, Attribute | null>> }
   /** "state": the checkpoint is the truth and there is nothing to replay after it (A1.2). */
   readonly authority?: 'history' | 'state' | undefined
+  /** With "state": what came after a checkpoint is read again from its sources, so a restore from it loses nothing. */
+  readonly rereads?: boolean | undefined
 }
 
 /** Whether state of this version is today's, or can be made into it. */

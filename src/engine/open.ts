@@ -19,7 +19,7 @@ import { Models } from './models.ts'
 import { checkEngineOptions, checkOpenOptions, type EngineOptions, type Options } from './open-options.ts'
 import { openPlaced, shardsUrl } from './open-store.ts'
 import { identifyProcess, type ProcessIdentity, sha256, systemClock, systemRandom } from './platform.ts'
-import { watchLostHeads } from './recovery/lost-head.ts'
+import { watchLostHeads, watchQuarantine } from './recovery/lost-head.ts'
 import { meetRedundancy } from './redundancy/choice.ts'
 import { isRedundant, type RedundancyListener, withRedundancy } from './redundancy/store.ts'
 import { Reprise } from './reprise.ts'
@@ -85,6 +85,8 @@ export async function open(url?: string | Options, given: Options = {}): Promise
     await engine.close()
     throw error
   }
+  const stopWatching = watchQuarantine(hostOf(engine).kernel)
+  hostOf(engine).onClosed(async () => stopWatching())
   if (options.log !== false && !options.readOnly) keepLog(engine)
   if (mirror !== null && !options.readOnly && (options.mirror || options.housekeeping !== false)) {
     keepMirror(engine, mirror)

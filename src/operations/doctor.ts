@@ -1,12 +1,13 @@
 // What recovery rests on in a store, looked at from one process: for `reprise doctor` and for the dashboard.
 
+import { isReprise } from '../core/errors.ts'
 import { keptInterval } from '../engine/checkpoint/timing.ts'
 import { hostOf } from '../engine/host.ts'
 import { lostHeads } from '../engine/recovery/lost-head.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import { housekeepingState } from '../engine/tools/housekeeping.ts'
 import { changeWords } from '../engine/tools/store-change.ts'
-import { headsOf } from '../engine/tools/verify-structure.ts'
+import { legibleHeads } from '../engine/tools/verify-structure.ts'
 import { reportOf } from '../engine/worker.ts'
 import { failuresHealth } from './failures.ts'
 import {
@@ -107,7 +108,14 @@ async function checkWorkers(engine: Reprise, isWorker: boolean): Promise<Check[]
   const rows = (await workersNow(engine)).filter(({ id, isRetired }) => (isWorker || id !== own) && !isRetired)
   const facts: WorkerFacts[] = []
   for (const row of rows) {
-    const ownsSomething = (await engine.list({ owner: row.id, limit: 1 })).length > 0
+    // A damaged timeline of a worker is one that it owns.
+    const ownsSomething = await engine.list({ owner: row.id, limit: 1 }).then(
+      (owned) => owned.length > 0,
+      (error) => {
+        if (!isReprise(error, 'STORE_DAMAGED')) throw error
+        return true
+      },
+    )
     facts.push({ ...row, ...reportOf(row), ownsSomething })
   }
   const now = hostOf(engine).kernel.worker.now()
@@ -116,7 +124,8 @@ async function checkWorkers(engine: Reprise, isWorker: boolean): Promise<Check[]
 
 async function checkCheckpoints(engine: Reprise): Promise<Check[]> {
   const facts: TimelineFacts[] = []
-  for await (const head of headsOf(hostOf(engine).kernel)) {
+  const damaged: string[] = []
+  for await (const head of legibleHeads(hostOf(engine).kernel, undefined, (timeline) => damaged.push(timeline))) {
     if (facts.length === timelinesLookedAt) break
     const { timeline, seq, createdAt, updatedAt } = head
     const policy = hostOf(engine).checkpointPolicyOf(head)
@@ -126,5 +135,13 @@ async function checkCheckpoints(engine: Reprise): Promise<Check[]> {
     const interval = policy && keptInterval(policy, head.attributes, at).interval
     facts.push({ timeline, seq, start, createdAt, updatedAt, policy, interval, checkpoints })
   }
-  return checkpointsHealth(facts, hostOf(engine).kernel.worker.now())
+  return [...quarantineHealth(damaged), ...checkpointsHealth(facts, hostOf(engine).kernel.worker.now())]
+}
+
+/** Their rows are damaged: they are left alone, and the others work. */
+function quarantineHealth(damaged: readonly string[]): Check[] {
+  if (damaged.length === 0) return []
+  const names = `${damaged.slice(0, 5).join(', ')}${damaged.length > 5 ? `, … (${damaged.length})` : ''}`
+  const what = `${names} cannot be read, and nobody works on them [STORE_DAMAGED]`
+  return [{ name: 'quarantine', state: 'bad', what, cure: 'stop other programs, and run reprise verify --repair' }]
 }

@@ -229,7 +229,7 @@ describe('a process that was idle while its timeline went on without it', () => 
     const idle = new Idle(file)
     await idle.do('open', 'plain', 'a')
     await idle.do('append', 'plain/a', 1)
-    await sql(file, `UPDATE reprise_meta SET value = 99 WHERE key = 'schema_version'`)
+    await sql(file, `UPDATE reprise_meta SET value = 99 WHERE key IN ('schema_version', 'schema_copy')`)
     expect(await idle.ask('append', 'plain/a', 1)).toEqual({ ok: false, code: 'INCOMPATIBLE_VERSION' })
     expect(await idle.ask('open', 'plain', 'b')).toEqual({ ok: false, code: 'INCOMPATIBLE_VERSION' })
     expect(await idle.ask('look', 'plain/a')).toEqual({ ok: false, code: 'INCOMPATIBLE_VERSION' })

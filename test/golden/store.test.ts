@@ -137,7 +137,7 @@ describe('G16 what a newer version has made', () => {
     const path = copyOf('store-1')
     const driver = await loadDriver()
     const raw = driver.open(path, { isReadOnly: false })
-    raw.exec(`UPDATE reprise_meta SET value = 1000 WHERE key = 'schema_version'; PRAGMA wal_checkpoint(TRUNCATE)`)
+    raw.exec(`REPLACE INTO reprise_meta (key, value) VALUES ('schema_version', 1000), ('schema_copy', 1000); PRAGMA wal_checkpoint(TRUNCATE)`)
     raw.close()
     const before = contentOf(path)
     for (const readOnly of [false, true]) {

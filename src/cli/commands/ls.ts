@@ -1,8 +1,10 @@
 // reprise ls: what there is.
 
+import { isReprise } from '../../core/errors.ts'
 import type { Attribute, TimelineQuery } from '../../core/ports.ts'
 import { hostOf } from '../../engine/host.ts'
 import { isOfStore } from '../../engine/kinds.ts'
+import { legibleList } from '../../engine/tools/verify-structure.ts'
 import { reasonOf } from '../../operations/failures.ts'
 import { shownAttributes, shownHead } from '../../operations/heads.ts'
 import { type Command, text } from '../command.ts'
@@ -18,18 +20,31 @@ const ls: Command = async ({ engine, args, options, output }) => {
   const after = text(options, 'after')
   const attributes = attributesOf((options.attribute ?? []) as readonly string[])
   const prefix = args[0] === undefined ? undefined : await scopeOf(engine, args[0])
-  const listed = await engine.list({
+  const query = {
     limit,
     ...(prefix !== undefined && { prefix }),
     ...(status !== undefined && { status }),
     ...(queue !== undefined && { queue }),
     ...(after !== undefined && { after: after as NonNullable<TimelineQuery['after']> }),
     ...(attributes && { attributes }),
-  })
+  }
+  const { kernel } = hostOf(engine)
+  const { heads: listed, quarantined } = await engine.list(query).then(
+    (found) => ({ heads: found, quarantined: [] }),
+    async (error) => {
+      if (!isReprise(error, 'STORE_DAMAGED')) throw error
+      return await legibleList(kernel, query)
+    },
+  )
   // What the store notes about itself is shown to those who ask for it: ls reprise/
   const heads = prefix === undefined ? listed.filter(({ timeline }) => !isOfStore(timeline)) : listed
   const like = heads.length === 0 && prefix !== undefined ? await startingWith(engine, prefix, 1) : []
-  const now = hostOf(engine).kernel.worker.now()
+  const now = kernel.worker.now()
+  for (const { timeline, error } of quarantined) {
+    output.note(
+      output.errorColours.red(`quarantined: ${timeline}: ${error.message}; reprise verify --repair puts it right`),
+    )
+  }
   const reasons = heads.map((head) => reasonOf(engine, head, now))
   const hasReasons = reasons.some((reason) => reason !== '')
   output.result(
@@ -61,7 +76,7 @@ const ls: Command = async ({ engine, args, options, output }) => {
       return undefined
     },
   )
-  return exit.ok
+  return quarantined.length > 0 ? exit.damage : exit.ok
 }
 
 export default ls

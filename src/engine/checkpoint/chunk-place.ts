@@ -11,7 +11,7 @@ import { resolve } from 'node:path'
 import { isRedundancy } from '../../core/blobs.ts'
 import { type Digest, type OperationId, type TimelineId, timelineId, type WorkerId } from '../../core/coordinate.ts'
 import { originDigest } from '../../core/entry-run.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import { forwardBlobs, forwardStore } from '../../core/forward.ts'
 import type { Blobs, Hash, Store, StoreFacts } from '../../core/ports.ts'
 import type { TierRequests } from '../tiers/blobs.ts'
@@ -217,8 +217,14 @@ function ownerOf({ mark }: Note, { location }: StoreFacts): string {
   return `${mark} ${location}`
 }
 
+/** A damaged timeline is one. */
 async function hasTimelines(store: Store): Promise<boolean> {
-  return (await store.timelines({ limit: 1 })).length > 0
+  try {
+    return (await store.timelines({ limit: 1 })).length > 0
+  } catch (error) {
+    if (isReprise(error, 'STORE_DAMAGED')) return true
+    throw error
+  }
 }
 
 /** Two that open a new store at once: one of them notes it, and both found the same mark in the folder. */

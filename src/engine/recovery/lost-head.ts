@@ -11,6 +11,7 @@ import { heldAttribute } from '../group/held.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
 import type { HeadAgain, Model } from '../model.ts'
 import { movedAttribute, movedStatus } from '../tools/moved.ts'
+import { quarantined } from '../tools/verify-structure.ts'
 import { recover } from './recover.ts'
 
 const attemptsMax = 10
@@ -61,6 +62,22 @@ export async function watchLostHeads(kernel: Kernel): Promise<void> {
       if (head)
         await madeAgain(kernel, head).catch((error) => kernel.events.emit('problem', { where: timeline, error }))
     }
+  })
+}
+
+const lookAfterMs = 1000
+const lookedAtMax = 2000
+
+/** Soon after a store was opened: timelines that cannot be read are told. Returns how to stop. */
+export function watchQuarantine(kernel: Kernel): () => void {
+  if (!kernel.store.names) return () => undefined
+  return kernel.clock.after(lookAfterMs, () => {
+    quarantined(kernel, lookedAtMax).then(
+      (found) => {
+        for (const { timeline, error } of found) kernel.events.emit('problem', { where: timeline, error })
+      },
+      (error) => kernel.events.emit('problem', { where: 'timelines', error }),
+    )
   })
 }
 

@@ -187,7 +187,7 @@ async function recoverFrom<State>(
         entriesReplayed: entries,
         bytesRead: restored?.bytesRead ?? 0,
         healed: restored?.healed ?? 0,
-        entriesLost: fold.authority === 'state' ? to - from.seq : 0,
+        entriesLost: fold.authority === 'state' && !fold.rereads ? to - from.seq : 0,
         planMs: planned - started,
         restoreMs: restoredAt - began,
         replayMs: done - restoredAt,

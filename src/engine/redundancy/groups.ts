@@ -20,9 +20,11 @@ export function storedForm(hash: Hash, builder: ParityBuilder): { group: StoredG
   const encoded = encodeGroup(plain)
   const group = { ...plain, id: hash(encoded).slice(0, 24) }
   const [record, other] = keysOf(group)
+  // The list goes last, and first when they go: where a process was killed in between, a parity without a list is left, never a
+  // list that misses its parity.
   const chunks = [
-    { digest: record, bytes: withDigest(hash, encoded), stripe: stripeOfParity },
     { digest: other, bytes: withDigest(hash, parity), stripe: stripeOfParity },
+    { digest: record, bytes: withDigest(hash, encoded), stripe: stripeOfParity },
   ]
   return { group, chunks }
 }

@@ -9,6 +9,7 @@ import { createWorld, openMemory } from '../../stores/memory/index.ts'
 import { sha256 } from '../platform.ts'
 import { RedundantBlobs } from './blobs.ts'
 import { keysOf, loadGroups, readParity } from './groups.ts'
+import { inspectRedundancy } from './inspect.ts'
 import { idOf, kinds, listKind } from './keys.ts'
 
 const chunks = Array.from({ length: 40 }, (_, n) => {
@@ -92,6 +93,27 @@ function mortal(blobs: Blobs, dies: (call: number) => boolean): { blobs: Blobs; 
   return { blobs: proxy, calls: () => calls }
 }
 
+/** As folders do: one file after another. */
+function oneByOne(blobs: Blobs): Blobs {
+  return new Proxy(blobs, {
+    get(target, name) {
+      const member: unknown = Reflect.get(target, name, target)
+      if (typeof member !== 'function') return member
+      if (name === 'delete') {
+        return async (digests: readonly Digest[], before: number) => {
+          for (const digest of digests) await target.delete([digest], before)
+        }
+      }
+      if (name === 'put') {
+        return async (given: Parameters<Blobs['put']>[0]) => {
+          for (const chunk of given) await target.put([chunk])
+        }
+      }
+      return (...given: unknown[]) => Reflect.apply(member, target, given) as unknown
+    },
+  })
+}
+
 describe('what is swept', () => {
   test('is in no parity and in no copy', async () => {
     const inner = world()
@@ -101,6 +123,25 @@ describe('what is swept', () => {
     expect(await stale(inner)).toEqual([])
     for (const digest of secrets) expect(await redundant(inner).mend(digest)).toBeNull()
     await expectProtected(inner, kept)
+  })
+
+  test('leaves nothing behind that counts as damage, wherever the process was killed, also between two files', async () => {
+    let isOver = false
+    for (let at = 1; !isOver; at++) {
+      const inner = world()
+      for (let i = 0; i < chunks.length; i += 8) await redundant(inner).put(chunks.slice(i, i + 8))
+      const dying = mortal(oneByOne(inner), (call) => call === at)
+      isOver = await redundant(oneByOne(dying.blobs))
+        .delete(secrets, ever)
+        .then(
+          () => true,
+          () => false,
+        )
+      expect({ at, damaged: (await inspectRedundancy(inner, sha256)).map(({ what }) => what) }).toEqual({
+        at,
+        damaged: [],
+      })
+    }
   })
 
   test('is in none after the next sweep, wherever the process was killed in this one', async () => {

@@ -4,7 +4,8 @@
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Head, Inspection } from '../../core/ports.ts'
+import type { Head, Inspection, TimelineQuery } from '../../core/ports.ts'
+import { isWithin } from '../../core/scope.ts'
 import { Breath } from '../breath.ts'
 import type { Kernel } from '../kernel.ts'
 import type { Fault, HealedFault } from './verify-fault.ts'
@@ -76,6 +77,47 @@ export async function* headsOf(kernel: Kernel, only?: readonly string[]): AsyncG
   }
 }
 
+export interface Quarantined {
+  readonly timeline: string
+  readonly error: RepriseError
+}
+
+/** The timelines that cannot be read, among the first of a store. A damaged one does not keep others from being read. */
+export async function quarantined(kernel: Kernel, lookedAtMax: number): Promise<Quarantined[]> {
+  const found: Quarantined[] = []
+  let count = 0
+  for await (const _ of legibleHeads(kernel, undefined, (timeline, error) => found.push({ timeline, error }))) {
+    count += 1
+    if (count === lookedAtMax) break
+  }
+  return found
+}
+
+/** A list without the timelines that cannot be read, and those. */
+export async function legibleList(
+  kernel: Kernel,
+  query: Partial<TimelineQuery>,
+): Promise<{ readonly heads: Head[]; readonly quarantined: Quarantined[] }> {
+  const { prefix = '', status, queue, after, limit = Number.POSITIVE_INFINITY } = query
+  const isListed = (timeline: string) =>
+    (prefix === '' || isWithin(prefix, timeline)) && (after === undefined || timeline > after)
+  const attributes = Object.entries(query.attributes ?? {})
+  const heads: Head[] = []
+  const damaged: Quarantined[] = []
+  const told = (timeline: string, error: RepriseError) => {
+    if (isListed(timeline)) damaged.push({ timeline, error })
+  }
+  for await (const head of legibleHeads(kernel, undefined, told)) {
+    const isWanted =
+      isListed(head.timeline) &&
+      (status === undefined || head.status === status) &&
+      (queue === undefined || head.queue === queue) &&
+      attributes.every(([name, value]) => head.attributes[name] === value)
+    if (isWanted && heads.length < limit) heads.push(head)
+  }
+  return { heads, quarantined: damaged }
+}
+
 /** The same where lists are damaged: by whatever names can be read. `told` learns whose head cannot be. */
 export async function* legibleHeads(
   kernel: Kernel,
@@ -98,7 +140,8 @@ export async function* legibleHeads(
       const [head] = await kernel.store.head([timelineId(name)])
       if (head) yield head
     } catch (error) {
-      if (!isReprise(error, 'STORE_DAMAGED')) throw error
+      // A damaged list may have names that none can have.
+      if (!isReprise(error, 'STORE_DAMAGED') && !isReprise(error, 'INVALID_ID')) throw error
       told(name, error)
     }
   }

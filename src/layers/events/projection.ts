@@ -94,6 +94,7 @@ const memoryFold: Omit<Fold<unknown>, 'version'> = {
   apply: (state) => state,
   retain: memoryRetain,
   authority: 'state',
+  rereads: true,
 }
 
 const known = new Set([

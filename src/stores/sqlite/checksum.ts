@@ -4,7 +4,8 @@
 import { crc32 } from 'node:zlib'
 
 const shortBytes = 320
-const table = Int32Array.from({ length: 256 }, (_, byte) => {
+/** What one byte adds. */
+export const table = Int32Array.from({ length: 256 }, (_, byte) => {
   let value = byte
   for (let bit = 0; bit < 8; bit++) value = value & 1 ? (value >>> 1) ^ 0xedb88320 : value >>> 1
   return value

@@ -7,7 +7,9 @@ import { workerRetired } from '../refusals.ts'
 import type { SqlRow } from './driver.ts'
 import { damaged } from './failure.ts'
 import type { QuerySource } from './query-source.ts'
+import { isSealed } from './seal.ts'
 import { ownerKey, talliedOwners } from './tally.ts'
+import { columnNames } from './timeline-statements.ts'
 
 /** The order of claims: higher priority first, then the time since when it is due (mail: 0), then the name. */
 interface Due {
@@ -111,7 +113,10 @@ export class DueLook {
         ? start
         : [last.due as number, last.space as number, (last.queue as string | null) ?? '', last.tid as number]
     if (rows.length === 0) return
-    const lost = connection.get(missing, JSON.stringify(rows.map(({ tid }) => tid)))
+    // A row that is damaged itself is quarantined, and disagrees with its indexes.
+    const lost = connection
+      .all(missing, JSON.stringify(rows.map(({ tid }) => tid)))
+      .find(({ tid }) => isSealed(connection.get('SELECT * FROM reprise_timeline WHERE tid = ?', tid!)!, columnNames))
     if (lost) {
       throw damaged(`timeline ${lost.tid} is missing from the index of what is due in queue ${lost.queue}`, {
         queue: String(lost.queue),

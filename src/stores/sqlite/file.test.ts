@@ -195,7 +195,7 @@ describe('the version of the schema', () => {
   it('G16: a newer one is refused before any write', async () => {
     await (await open()).close()
     const connection = await connect()
-    connection.exec(`UPDATE reprise_meta SET value = 99 WHERE key = 'schema_version'`)
+    connection.exec(`UPDATE reprise_meta SET value = 99 WHERE key IN ('schema_version', 'schema_copy')`)
     connection.checkpoint()
     connection.close()
     const before = readFileSync(file)

@@ -72,6 +72,17 @@ export function decodeHead(tid: number, bytes: Uint8Array, timeline: string): He
   }
 }
 
+/** Null: these are not the bytes of a head, or not as they were written. */
+export function headOf(tid: unknown, state: unknown): HeadState | null {
+  if (!(state instanceof Uint8Array) || typeof tid !== 'number') return null
+  try {
+    return decodeHead(tid, state, `timeline ${tid}`)
+  } catch (error) {
+    if (error instanceof RepriseError) return null
+    throw error
+  }
+}
+
 function decode(reader: ByteReader): HeadState {
   const seq = reader.integer()
   const epoch = reader.integer()

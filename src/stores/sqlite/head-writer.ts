@@ -1,4 +1,4 @@
-// Writes heads, and the marks that are their witnesses, in few statements: this is on the path of every commit that is
+// Writes heads, and the marks with their copies, in few statements: this is on the path of every commit that is
 // more than an append, and of every so many appends.
 
 import type { Connection } from './connection.ts'
@@ -8,11 +8,11 @@ import { headCrc } from './witness.ts'
 
 /** Many heads go in few statements: these sizes cover every count. */
 const batches = [64, 16, 4, 1].map((size) => {
-  const values = `VALUES ${'(?, ?), '.repeat(size - 1)}(?, ?)`
+  const values = (one: string) => `VALUES ${`${one}, `.repeat(size - 1)}${one}`
   return {
     size,
-    heads: `REPLACE INTO reprise_head (tid, state) ${values}`,
-    marks: `REPLACE INTO reprise_head_mark (tid, crc) ${values}`,
+    heads: `REPLACE INTO reprise_head (tid, state) ${values('(?, ?)')}`,
+    marks: `REPLACE INTO reprise_head_mark (tid, crc, state) ${values('(?, ?, ?)')}`,
   }
 })
 
@@ -38,7 +38,7 @@ export class HeadWriter {
         for (let i = index; i < index + batch.size; i++) {
           const state = bytes.subarray(ends[i - 1] ?? 0, ends[i])
           values.push(tids[i]!, state)
-          marks.push(tids[i]!, headCrc(state))
+          marks.push(tids[i]!, headCrc(state), state)
         }
         this.#connection.run(batch.heads, ...values)
         this.#connection.run(batch.marks, ...marks)

@@ -16,7 +16,9 @@ import { readInbox } from './mail.ts'
 import { legibleNames } from './names.ts'
 import type { Reading } from './reading.ts'
 import { readVersion, schemaVersion } from './schema.ts'
+import { select } from './timeline-statements.ts'
 import type { Timeline } from './timelines.ts'
+import { checkWitness } from './witness.ts'
 
 type Read = <Result>(work: (reading: Reading) => Result) => Promise<Result>
 
@@ -257,7 +259,7 @@ async function inspectCounts(read: Read, faults: StoreFault[], slices: Slices, a
       attempt(faults, where, () => {
         if (answer && 'error' in answer) throw answer.error
         for (const row of answer?.rows ?? connection.all(limited[index]!)) {
-          faults.push({ where, what: `${what}: ${Object.values(row).join(' ')}` })
+          faults.push({ where, what: `${what}: ${Object.values(row).join(' ')}`, isOfFile: true })
         }
       }),
     )
@@ -356,6 +358,7 @@ function inspectByName(reading: Reading, faults: StoreFault[]): 0 {
 }
 
 function inspectTimeline({ connection, log, timelines }: Reading, timeline: Timeline): void {
+  checkWitness(connection, connection.get(`${select} WHERE t.tid = ?`, timeline.tid)!)
   timelines.find(timeline.name)
   timelines.forksOf(timeline)
   readInbox(connection, timeline, Number.MAX_SAFE_INTEGER)
@@ -369,8 +372,7 @@ function attempt(faults: StoreFault[], where: string, work: () => unknown): void
   } catch (error) {
     if (!(error instanceof RepriseError) && !isDamage(error)) throw error
     const { timeline } = error instanceof RepriseError ? error.data : {}
-    const isOfFile = !(error instanceof RepriseError)
     const whose = typeof timeline === 'string' && { timeline }
-    faults.push({ where, what: (error as Error).message, ...(isOfFile && { isOfFile }), ...whose })
+    faults.push({ where, what: (error as Error).message, isOfFile: true, ...whose })
   }
 }

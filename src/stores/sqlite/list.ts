@@ -149,10 +149,37 @@ export function pageOf({ connection, space, timelines }: NameSource, range: Name
     ORDER BY t.name LIMIT ?`
   const expected = connection.all(names, ...values, limit)
   const rows = connection.all(`${selectByWitness} WHERE ${where('w')} ORDER BY w.name LIMIT ?`, ...values, limit)
-  if (rows.length !== expected.length || rows.some(({ tid }, i) => tid !== expected[i]!.tid)) {
-    throw damaged('the two indexes of names disagree: a timeline is missing from one of them')
+  if (
+    rows.length === expected.length &&
+    rows.every(({ tid, name, w_name }, i) => tid === expected[i]!.tid && name === w_name)
+  ) {
+    return rows.map((row) => timelines.fromRow(row))
   }
-  return rows.map((row) => timelines.fromRow(row))
+  return pageFromRows({ connection, timelines }, range, limit)
+}
+
+/**
+ * The two indexes of names disagree, so one of them is damaged: the rows themselves are read, all of them, and each that an index
+ * names must be there.
+ */
+function pageFromRows(
+  { connection, timelines }: Pick<NameSource, 'connection' | 'timelines'>,
+  range: NameRange,
+  limit: number,
+): Timeline[] {
+  const lists = [
+    'SELECT tid FROM reprise_timeline NOT INDEXED',
+    'SELECT tid FROM reprise_witness',
+    'SELECT tid FROM reprise_timeline INDEXED BY sqlite_autoindex_reprise_timeline_1 WHERE space > -1',
+  ]
+  const tids = new Set(lists.flatMap((sql) => connection.all(sql).map(({ tid }) => tid as number)))
+  const found = [...tids].map((tid) => timelines.byTid(tid)).filter((timeline) => timeline !== null)
+  const { from, to, after } = range
+  const isWithinRange = ({ name }: Timeline) =>
+    compareBytes(name, from) >= 0 &&
+    (to === null || compareBytes(name, to) < 0) &&
+    (after === undefined || compareBytes(name, after) > 0)
+  return inOrder(found.filter(isWithinRange)).slice(0, limit)
 }
 
 /** By UTF-8 bytes, as SQLite orders them. */

@@ -157,6 +157,27 @@ export function* readFrames(position: number, body: Uint8Array): Generator<Frame
   while (reader.remaining > 0) yield readFrame(position, seed, reader.sized())
 }
 
+/** Every frame of the row can be read. */
+export function isWhole(position: number, body: unknown): boolean {
+  try {
+    for (const _ of readFrames(position, body as Uint8Array)) void _
+    return true
+  } catch (error) {
+    if (error instanceof RepriseError) return false
+    throw error
+  }
+}
+
+/** From what the checksums of its frames start; null: its first bytes are damaged. */
+export function frameSeed(position: number, body: Uint8Array): number | null {
+  try {
+    return openBody(position, body).seed
+  } catch (error) {
+    if (error instanceof RepriseError) return null
+    throw error
+  }
+}
+
 /** Those of a damaged row that can still be read. */
 export function soundFrames(position: number, body: unknown): Frame[] {
   if (!(body instanceof Uint8Array)) return []

@@ -55,12 +55,14 @@ function asVersion1(connection: Connection): void {
 }
 
 function asVersion3(connection: Connection): void {
-  connection.exec(`${takeBackOrder} DELETE FROM reprise_tally WHERE kind = 'status'; ${takeBackLives}`)
+  connection.exec(`${takeBackOrder} DELETE FROM reprise_tally WHERE kind = 'status'; ${takeBackLives}
+    ALTER TABLE reprise_head_mark DROP COLUMN state; ALTER TABLE reprise_witness DROP COLUMN crc;`)
   setVersion(connection, 3)
 }
 
 function setVersion(connection: Connection, version: number): void {
   connection.run(`UPDATE reprise_meta SET value = ? WHERE key = 'schema_version'`, version)
+  connection.run(`DELETE FROM reprise_meta WHERE key = 'schema_copy'`)
   const sql = `SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE tbl_name LIKE 'reprise\\_%' ESCAPE '\\'
     AND type IN ('table', 'index') ORDER BY type, name`
   const texts = connection.all(sql).flatMap(({ type, name, tbl_name, sql: text }) => [type!, name!, tbl_name!, text!])
@@ -115,15 +117,12 @@ describe('a store of schema version 1', () => {
 
   it.each([
     ['the row of a timeline', `DELETE FROM reprise_timeline WHERE name = 'many/3'`],
-    ['a head', `DELETE FROM reprise_head WHERE tid = (SELECT tid FROM reprise_timeline WHERE name = 'many/3')`],
     ['a value of an attribute', `DELETE FROM reprise_attribute WHERE tid = 5`],
     ['a message', `DELETE FROM reprise_inbox WHERE id = 'm3'`],
     ['a checkpoint', `DELETE FROM reprise_manifest WHERE id = 'c4'`],
     ['a cursor', `DELETE FROM reprise_cursor`],
     ['a worker', `DELETE FROM reprise_worker WHERE id = 'w1'`],
     ['the end of the log', `DELETE FROM reprise_log WHERE position = (SELECT max(position) FROM reprise_log)`],
-    ['a witness', `DELETE FROM reprise_witness WHERE name = 'many/3'`],
-    ['a mark of a head', `DELETE FROM reprise_head_mark WHERE tid = 4`],
     ['a tally', `DELETE FROM reprise_tally WHERE kind = 'attribute'`],
   ])('G7: misses %s from then on, and verify finds it', async (_, sql) => {
     await edit(asVersion1)
@@ -142,6 +141,23 @@ describe('a store of schema version 1', () => {
         }
       })(),
     ).rejects.toMatchObject({ code: 'STORE_DAMAGED' })
+  })
+
+  it.each([
+    ['a head', `DELETE FROM reprise_head WHERE tid = (SELECT tid FROM reprise_timeline WHERE name = 'many/3')`],
+    ['a witness', `DELETE FROM reprise_witness WHERE name = 'many/3'`],
+    ['a mark of a head', `DELETE FROM reprise_head_mark WHERE tid = 4`],
+  ])('G8: reads around %s that is missing from then on, and verify finds it', async (_, sql) => {
+    const before = await open()
+    const truth = await tell(before)
+    await before.close()
+    await edit(asVersion1)
+    await (await open()).close()
+    await edit((connection) => connection.exec(sql))
+    const store = await open()
+    expect(await store.inspect()).not.toEqual([])
+    expect(await tell(store)).toBe(truth)
+    await store.close()
   })
 
   it('keeps its checkpoints through the change', async () => {

@@ -4,17 +4,26 @@
 
 import type { Connection } from './connection.ts'
 
-/** From version 1: nothing was counted. Since version 2 only what newer indexes have is missing, and nobody asks for it. */
+/**
+ * From version 1: nothing was counted. Since version 2 what newer indexes have is missing, and nobody asks for it. Up to
+ * version 5 heads have no copy and witnesses no checksum.
+ */
 export function showAsNow(connection: Connection, version: number): void {
   connection.isOlder = true
-  if (version > 1) return
+  if (version > 1) {
+    if (version < 6) {
+      connection.exec(`CREATE TEMP VIEW reprise_witness AS SELECT *, NULL AS crc FROM main.reprise_witness;
+CREATE TEMP VIEW reprise_head_mark AS SELECT *, NULL AS state FROM main.reprise_head_mark;`)
+    }
+    return
+  }
   const sum = (table: string, where = '') =>
     `(SELECT coalesce(sum(crc), 0) & 4294967295 FROM main.reprise_${table} x WHERE x.tid = t.tid ${where})`
   connection.exec(`
 CREATE TEMP VIEW reprise_witness AS SELECT t.space, t.name, t.tid, t.crc AS row,
   ${sum('inbox', 'AND x.consumed_at IS NULL')} AS mail, ${sum('manifest')} AS checkpoints, ${sum('cursor')} AS cursors,
-  (SELECT count(*) FROM main.reprise_timeline x WHERE x.parent = t.tid) AS forks FROM main.reprise_timeline t;
-CREATE TEMP VIEW reprise_head_mark AS SELECT tid, ${firstWord} AS crc FROM main.reprise_head;
+  (SELECT count(*) FROM main.reprise_timeline x WHERE x.parent = t.tid) AS forks, NULL AS crc FROM main.reprise_timeline t;
+CREATE TEMP VIEW reprise_head_mark AS SELECT tid, ${firstWord} AS crc, NULL AS state FROM main.reprise_head;
 CREATE TEMP VIEW reprise_tally AS
   SELECT 'attribute' AS kind, key || value AS key, count(*) AS count, 0 AS sum FROM main.reprise_attribute GROUP BY key, value
   UNION ALL SELECT 'owner', space || '/' || owner, count(*), 0 FROM main.reprise_timeline

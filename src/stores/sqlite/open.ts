@@ -1,8 +1,8 @@
 // Opening the file, in this order: look through the write-ahead log, look (without writing) at the version and at what
 // was acknowledged, and only then open it for writing, which lets SQLite recover and clean up.
 
-import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, statSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, readdirSync, statSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
 import { RepriseError } from '../../core/errors.ts'
 import type { Hash, StoreFault } from '../../core/ports.ts'
 import { AckMark, type Mark } from './ack-mark.ts'
@@ -49,6 +49,7 @@ const logBytesKept = 16 * 2 ** 20
 
 export async function openFile(driver: Driver, location: string, options: OpenOptions): Promise<OpenedFile> {
   const file = realPath(location)
+  checkNames(file)
   const read = (how: OpenOptions) => retryBusy(options.busyMs, () => openToRead(driver, file, how))
   // A file that cannot be written opens all the same: reads work, writes say why not.
   const readAllTheSame = () => read({ ...options, refusesDamage: true })
@@ -65,6 +66,22 @@ export async function openFile(driver: Driver, location: string, options: OpenOp
     if (isUnopenable(error) && existsSync(file) && !canWrite(dirname(file))) return await readAllTheSame()
     throw toStoreError(error, 'open', file)
   }
+}
+
+/**
+ * SQLite keeps the write-ahead log beside the name under which a file was opened. Two processes that open it under two names
+ * have two logs, and each overwrites what the other has written. A symbolic link is followed to the one name.
+ */
+function checkNames(file: string): void {
+  const stats = statSync(file, { throwIfNoEntry: false })
+  if (!stats || stats.nlink < 2) return
+  // A repair that was killed leaves a second name: the damaged file, which nobody opens.
+  const isKept = (name: string) =>
+    name.startsWith(`${basename(file)}-damaged-`) &&
+    statSync(join(dirname(file), name), { throwIfNoEntry: false })?.ino === stats.ino
+  if (stats.nlink - readdirSync(dirname(file)).filter(isKept).length < 2) return
+  const what = `${file} has ${stats.nlink} names (hard links), and a commit under one of them is not seen under the others: remove the other names, or use a symbolic link or a copy`
+  throw new RepriseError('STORE_UNSUPPORTED', what, { file, links: stats.nlink })
 }
 
 /** A damaged file can be read as far as it goes, unless it is to be refused. */

@@ -1,20 +1,39 @@
 // Taking the timelines that want to run, and freeing those of workers that are gone. What a person asks for: list.ts.
 
+import { isReprise } from '../../core/errors.ts'
 import type { ClaimRequest, Head } from '../../core/ports.ts'
 import { workerRetired } from '../refusals.ts'
 import { findDue } from './due.ts'
 import { toHead } from './heads.ts'
+import type { Timeline } from './timelines.ts'
 import type { Workers } from './workers.ts'
 import type { Writing } from './writing.ts'
 
 export function claim(writing: Writing, request: ClaimRequest): Head[] {
   const { timelines, workers, now } = writing
   if (workers.isRetired(request.worker)) throw workerRetired(request.worker)
-  return findDue(writing, request).map((tid) => {
-    const { head, ...rest } = timelines.required(tid)
+  return dueAndSound(writing, request).map(({ head, ...rest }) => {
     timelines.put({ ...rest, head: { ...head, owner: request.worker, epoch: head.epoch + 1, updatedAt: now } })
-    return toHead(timelines.byTid(tid), workers, now)!
+    return toHead(timelines.byTid(rest.tid), workers, now)!
   })
+}
+
+/** A damaged timeline is quarantined: nobody gets it, and it takes no place of the others. */
+function dueAndSound(writing: Writing, request: ClaimRequest): Timeline[] {
+  for (let limit = request.limit; ; limit *= 2) {
+    const due = findDue(writing, { ...request, limit })
+    const sound = due.flatMap((tid) => unlessDamaged(() => writing.timelines.required(tid)) ?? [])
+    if (sound.length >= request.limit || due.length < limit) return sound.slice(0, request.limit)
+  }
+}
+
+function unlessDamaged<Result>(work: () => Result): Result | null {
+  try {
+    return work()
+  } catch (error) {
+    if (!isReprise(error, 'STORE_DAMAGED')) throw error
+    return null
+  }
 }
 
 export function retire(writing: Writing, workers: readonly string[]): void {
@@ -24,8 +43,8 @@ export function retire(writing: Writing, workers: readonly string[]): void {
     writing.hasAside = true
     const sql = 'SELECT tid FROM reprise_timeline WHERE space = ? AND owner = ?'
     for (const { tid } of connection.all(sql, space, worker)) {
-      const { head, ...rest } = timelines.required(tid as number)
-      timelines.put({ ...rest, head: { ...head, owner: null, updatedAt: now } })
+      const timeline = unlessDamaged(() => timelines.required(tid as number))
+      if (timeline) timelines.put({ ...timeline, head: { ...timeline.head, owner: null, updatedAt: now } })
     }
   }
   if (workers.length > 0) writing.workers.forgetOldest(now)

@@ -6,7 +6,8 @@
 //   anchor     where some runs lie (log.ts says which), so that reading need not start at the head
 //   head       the part of a timeline that every append changes, packed with a checksum (head-state.ts): written in place
 //   timeline   the rest of it (`key` was a second way to find it by name; witness is now)
-//   witness, head_mark   what a timeline must have, in a place of its own: damage to one page cannot hide it (witness.ts)
+//   witness, head_mark   what a timeline must have, in a place of its own: damage to one page cannot hide it (witness.ts); a
+//              copy of the head is there too
 //   tally      how many rows a list must have (tally.ts)
 //   chunk      which chunks there are; their bytes lie in a table for each stripe (blobs.ts), those of older versions in one
 //   identity   what a namespace is known by outside of the store (identity.ts)
@@ -23,7 +24,7 @@ import { identityTable } from './identity.ts'
 import { pastTable } from './past.ts'
 import { checkSeal, seal } from './seal.ts'
 import { tallyAll, tallyStatus } from './tally.ts'
-import { witnessAll } from './witness.ts'
+import { copyAndSeal, witnessAll } from './witness.ts'
 
 export const schemaVersion = 6
 
@@ -101,19 +102,28 @@ CREATE INDEX reprise_timeline_status ON reprise_timeline (space, status);
 ${tallyStatus}
 `
 
+/** A second copy of each head, beside its mark; a witness has a checksum, so that it is known which of two is wrong. */
+const version6 = `
+ALTER TABLE reprise_head_mark ADD COLUMN state BLOB;
+ALTER TABLE reprise_witness ADD COLUMN crc INTEGER;
+`
+
 /** From version to version; the first makes the tables. */
 const steps: readonly ((connection: Connection) => void)[] = [
   (connection) => connection.exec(version1),
   (connection) => {
     connection.exec(version2)
-    witnessAll(connection)
+    witnessAll(connection, true)
   },
   (connection) => connection.exec(version3),
   (connection) => connection.exec(version4),
   // Rows of the log that stand for several (empty-rows.ts): an older release would take it for damage.
   () => undefined,
-  // Heads have a life (head-state.ts), and the lives of forgotten ids are remembered.
-  (connection) => connection.exec(pastTable + identityTable),
+  // Heads have a life (head-state.ts) and a second copy, and the lives of forgotten ids are remembered.
+  (connection) => {
+    connection.exec(version6 + pastTable + identityTable)
+    copyAndSeal(connection)
+  },
 ]
 
 /** 0 for a file without our tables. A newer version is refused here, before anything is written. */
@@ -123,6 +133,11 @@ export function readVersion(connection: Connection): number {
   const version = connection.get(`SELECT value FROM reprise_meta WHERE key = 'schema_version'`)?.value
   if (typeof version !== 'number' || !Number.isSafeInteger(version) || version < 1) {
     throw damaged('the store does not say which version of the schema it has', { version: String(version) })
+  }
+  // Written twice since version 6: a flipped bit is not taken for a newer release, nor for an older one.
+  const copy = connection.get(`SELECT value FROM reprise_meta WHERE key = 'schema_copy'`)?.value
+  if ((copy ?? null) !== (version > 5 ? version : null)) {
+    throw damaged(`the store says that its schema has version ${version}, and ${copy}`, { version, copy: String(copy) })
   }
   if (version > schemaVersion) {
     throw new RepriseError(
@@ -154,6 +169,7 @@ export function migrate(connection: Connection): void {
   if (version < schemaVersion) {
     const set = 'INSERT OR REPLACE INTO reprise_meta (key, value) VALUES (?, ?)'
     connection.run(set, 'schema_version', schemaVersion)
+    connection.run(set, 'schema_copy', schemaVersion)
     connection.run(set, 'schema_crc', schemaCrc(connection))
   }
 }

@@ -8,6 +8,9 @@ export const columnNames = columns.split(',').map((name) => name.trim())
 const joined = `LEFT JOIN reprise_head h ON h.tid = t.tid LEFT JOIN reprise_head_mark m ON m.tid = t.tid`
 export const select = `SELECT t.*, h.state, ${witnessColumns} FROM reprise_timeline t ${joined}
   LEFT JOIN reprise_witness w ON w.space = t.space AND w.name = t.name`
+/** Both copies of a head. */
+export const headCopies = `SELECT (SELECT state FROM reprise_head WHERE tid = ?) AS state, m.crc AS w_head, m.state AS w_state
+  FROM (SELECT 1) LEFT JOIN reprise_head_mark m ON m.tid = ?`
 /** In the order of names, as the witnesses know them. */
 export const selectByWitness = `SELECT t.*, h.state, ${witnessColumns} FROM reprise_witness w
   LEFT JOIN reprise_timeline t ON t.tid = w.tid ${joined}`

@@ -9,9 +9,9 @@ import { type Attributes, decodeAttributes, encodeAttributes, searchValue } from
 import type { Connection } from './connection.ts'
 import type { SqlRow, SqlValue } from './driver.ts'
 import { damaged } from './failure.ts'
-import { decodeHead, type HeadState } from './head-state.ts'
+import type { HeadState } from './head-state.ts'
 import { HeadWriter } from './head-writer.ts'
-import { checkSeal, seal } from './seal.ts'
+import { checkSeal, isSealed, seal } from './seal.ts'
 import { attributeKey, ownerKey, statusKey, Tallies } from './tally.ts'
 import {
   atStatus,
@@ -19,13 +19,22 @@ import {
   changeWithoutStatus,
   columnNames,
   firstChanging,
+  headCopies,
   insert,
   lastGiven,
   select,
   update,
 } from './timeline-statements.ts'
 import type { UnsettledRuns } from './unsettled.ts'
-import { checkWitness, noSums, removeWitness, type Sums, sumsOf, writeWitness, writeWitnessSums } from './witness.ts'
+import {
+  noSums,
+  removeWitness,
+  type Sums,
+  witnessedHead,
+  witnessedSums,
+  writeWitness,
+  writeWitnessSums,
+} from './witness.ts'
 
 export interface TimelineRow {
   /** Not made yet: it only has mail waiting. */
@@ -305,9 +314,9 @@ export class Timelines {
         continue
       }
       // Of another namespace, or not looked at yet; none if it was forgotten in this transaction.
-      const state = this.#connection.get('SELECT state FROM reprise_head WHERE tid = ?', tid)?.state
-      if (!(state instanceof Uint8Array)) continue
-      const head = this.#unsettled.apply(tid, decodeHead(tid, state, `timeline ${tid}`))
+      const copies = this.#connection.get(headCopies, tid, tid)
+      if (!copies || (copies.state === null && copies.w_state === null)) continue
+      const head = this.#unsettled.apply(tid, witnessedHead({ ...copies, tid, name: `timeline ${tid}` }))
       this.#heads.write([tid], [head])
     }
   }
@@ -390,8 +399,8 @@ export class Timelines {
   #read(found: SqlRow): Timeline {
     const where = `timeline ${found.name}`
     checkSeal(found, columnNames, where)
-    checkWitness(found)
-    const head = decodeHead(found.tid as number, found.state as Uint8Array, String(found.name))
+    const sums = witnessedSums(this.#connection, found)
+    const head = witnessedHead(found)
     if (head.owner !== found.owner) throw damaged(`the head and the row of ${where} disagree about its owner`)
     return {
       tid: found.tid as number,
@@ -410,14 +419,16 @@ export class Timelines {
         attributes: decodeAttributes(found.attributes as string),
         createdAt: found.created_at as number,
       },
-      sums: sumsOf(found),
+      sums,
     }
   }
 
-  /** "Not there" is believed only when the second index says so too. */
+  /** "Not there" is believed only when the second index says so too, unless that leads to a sound timeline of another name. */
   #checkMissing(name: TimelineId): void {
-    const sql = 'SELECT 1 FROM reprise_witness WHERE space = ? AND name = ?'
-    if (!this.#connection.get(sql, this.#space, name)) return
+    const sql = 'SELECT tid FROM reprise_witness WHERE space = ? AND name = ?'
+    const witness = this.#connection.get(sql, this.#space, name)
+    const row = witness && this.#connection.get('SELECT * FROM reprise_timeline WHERE tid = ?', witness.tid!)
+    if (!witness || (row && row.name !== name && isSealed(row, columnNames))) return
     throw damaged(`timeline ${name} is missing from the index of names`, { timeline: name })
   }
 }

@@ -4,13 +4,18 @@
 //
 //   witness    by name: the number and the checksum of the timeline's row, and sums over what belongs to it. It is also
 //              the second index of names: a list must read the same from both, and "not there" is believed if both say so
-//   head_mark  by number: the checksum of the head. Small and dense, since every head that is written changes it
+//   head_mark  by number: the checksum of the head, and a copy of it
 //
-// Nothing here is sealed: whatever is wrong in it disagrees with what it is the witness of, and that is damage.
+// Where a row and its witness disagree, their checksums say which of them is damaged: a damaged witness is made again from the
+// rows that it is the witness of, a damaged head is read from its copy. Where both are sound, one of them is of an older state
+// of the file: of heads the newer one counts, since nothing in them ever goes back; of rows nobody can tell, and that is damage.
 
+import { equalBytes } from '../../core/coordinate.ts'
 import type { Connection } from './connection.ts'
 import type { SqlRow, SqlValue } from './driver.ts'
 import { damaged } from './failure.ts'
+import { type HeadState, headOf } from './head-state.ts'
+import { seal } from './seal.ts'
 
 /** Sums of the checksums of rows (mail: unread ones), and how many forks it has. */
 export interface Sums {
@@ -19,6 +24,9 @@ export interface Sums {
   readonly cursors: number
   readonly forks: number
 }
+
+/** Of a witness, in the order of its checksum. */
+export const sealedColumns = ['space', 'name', 'tid', 'row', 'mail', 'checkpoints', 'cursors', 'forks']
 
 export const noSums: Sums = { mail: 0, checkpoints: 0, cursors: 0, forks: 0 }
 
@@ -37,12 +45,10 @@ export function sumOf(rows: readonly SqlRow[]): number {
 
 /** To be joined to timeline `t`. */
 export const witnessColumns = `w.tid AS w_tid, w.name AS w_name, w.row AS w_row, w.mail AS w_mail, w.checkpoints AS w_checkpoints,
-  w.cursors AS w_cursors, w.forks AS w_forks, m.crc AS w_head`
+  w.cursors AS w_cursors, w.forks AS w_forks, w.space AS w_space, w.crc AS w_crc, m.crc AS w_head, m.state AS w_state`
 
-const write = `REPLACE INTO reprise_witness (space, name, tid, row, mail, checkpoints, cursors, forks)
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
-const writeSums = `UPDATE reprise_witness SET mail = ?, checkpoints = ?, cursors = ?, forks = ?
-  WHERE space = ? AND name = ? AND tid = ?`
+const write = `REPLACE INTO reprise_witness (space, name, tid, row, mail, checkpoints, cursors, forks, crc)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 export function writeWitness(
   connection: Connection,
@@ -50,17 +56,22 @@ export function writeWitness(
   { tid, name, sums }: { readonly tid: number; readonly name: string; readonly sums: Sums },
   rowCrc: number,
 ): void {
-  connection.run(write, space, name, tid, rowCrc, ...valuesOf(sums))
+  const values = [space, name, tid, rowCrc, ...valuesOf(sums)]
+  connection.run(write, ...values, seal(values))
 }
 
 /** Where the row itself stays as it is. */
 export function writeWitnessSums(
   connection: Connection,
   space: number,
-  { tid, name, sums }: { readonly tid: number; readonly name: string; readonly sums: Sums },
+  timeline: { readonly tid: number; readonly name: string; readonly sums: Sums },
 ): void {
-  const changed = connection.run(writeSums, ...valuesOf(sums), space, name, tid)
-  if (changed !== 1) throw damaged(`timeline ${name} has no witness`, { timeline: name })
+  const { tid, name } = timeline
+  const row =
+    connection.get('SELECT row FROM reprise_witness WHERE space = ? AND name = ? AND tid = ?', space, name, tid) ??
+    connection.get('SELECT crc AS row FROM reprise_timeline WHERE tid = ?', tid)
+  if (!row) throw damaged(`timeline ${name} is missing`, { timeline: name })
+  writeWitness(connection, space, timeline, row.row as number)
 }
 
 export function removeWitness(connection: Connection, space: number, tid: number, name: string): void {
@@ -68,19 +79,84 @@ export function removeWitness(connection: Connection, space: number, tid: number
   connection.run('DELETE FROM reprise_head_mark WHERE tid = ?', tid)
 }
 
-/** A row of a timeline with `witnessColumns`: what was written last is what is here. */
-export function checkWitness(row: SqlRow): void {
-  const isRow = row.w_tid === row.tid && row.w_name === row.name && row.w_row === row.crc
-  if (!isRow) throw damaged(`timeline ${row.name} is not as it was last written`, { timeline: row.name })
-  if (!(row.state instanceof Uint8Array) || row.state.length < 4) {
-    throw damaged(`timeline ${row.name} has no head`, { timeline: row.name })
+/**
+ * The sums of a row of a timeline with `witnessColumns`, whose own checksum fits: what was written last is what is here. Throws
+ * STORE_DAMAGED where the row is of an older state of the file.
+ */
+export function witnessedSums(connection: Connection, row: SqlRow): Sums {
+  const { w_tid, w_name, w_row } = row
+  if (w_tid === row.tid && w_name === row.name && w_row === row.crc && isWitnessSound(connection, row))
+    return sumsOf(row)
+  if (isWitnessSound(connection, row)) {
+    throw damaged(`timeline ${row.name} is not as it was last written`, { timeline: row.name })
   }
-  if (row.w_head !== headCrc(row.state)) {
-    throw damaged(`the head of ${row.name} is not as it was last written`, { timeline: row.name })
+  // The witness is damaged or missing. What was removed has no head either.
+  if (row.w_head === null && row.state === null) {
+    throw damaged(`timeline ${row.name} is not as it was last written`, { timeline: row.name })
+  }
+  return sumsOf(connection.get(`SELECT ${sumColumns} FROM reprise_timeline t WHERE t.tid = ?`, row.tid!)!)
+}
+
+/** A row with `witnessColumns`, and everything that is stored twice, is as it was written: what reading puts up with is told. */
+export function checkWitness(connection: Connection, row: SqlRow): void {
+  const { name, state, w_state, w_head } = row
+  const isRow = row.w_tid === row.tid && row.w_name === name && row.w_row === row.crc
+  if (!isRow || !isWitnessSound(connection, row)) {
+    throw damaged(`the witness of timeline ${name} is damaged`, { timeline: name })
+  }
+  const isSame = (bytes: unknown) =>
+    bytes instanceof Uint8Array && state instanceof Uint8Array && equalBytes(bytes, state)
+  if (!headOf(row.tid, state) || headCrc(state as Uint8Array) !== w_head || (w_state !== null && !isSame(w_state))) {
+    throw damaged(`the head of ${name}, or the copy of it, is not as it was last written`, { timeline: name })
   }
 }
 
-export function sumsOf(row: SqlRow): Sums {
+/** In a file of an older version it has no checksum, and is believed. */
+function isWitnessSound({ isOlder }: Connection, row: SqlRow): boolean {
+  const { w_space, w_name, w_tid, w_row, w_mail, w_checkpoints, w_cursors, w_forks, w_crc } = row
+  if (w_tid === null || w_tid === undefined) return false
+  if (isOlder && w_crc === null) return true
+  return seal([w_space!, w_name!, w_tid, w_row!, w_mail!, w_checkpoints!, w_cursors!, w_forks!]) === w_crc
+}
+
+/**
+ * The head of a row with `witnessColumns`, from whichever of its two copies is sound; of two, the newer. Throws STORE_DAMAGED
+ * where neither is, or nobody can tell.
+ */
+export function witnessedHead(row: SqlRow): HeadState {
+  const { tid, name, state, w_head, w_state } = row
+  if (state instanceof Uint8Array && state.length >= 4 && headCrc(state) === w_head) {
+    const head = headOf(tid, state)
+    if (head) return head
+  }
+  const copies = [headOf(tid, state), headOf(tid, w_state)]
+  const [first, second] = copies
+  const found = first && second ? newerOf(first, second) : (first ?? second)
+  // Without a copy in an older file, a mark that disagrees may be right.
+  const isAlone = first && !second && w_state === null && w_head !== null
+  if (found && !isAlone) return found
+  throw damaged(`the head of ${name} is not as it was last written`, { timeline: name })
+}
+
+/** Nothing in the head of a timeline ever goes back. Null: neither is newer, and they differ. */
+export function newerOf(a: HeadState, b: HeadState): HeadState | null {
+  const order = [
+    a.epoch - b.epoch,
+    a.seq - b.seq,
+    a.position - b.position,
+    a.floor - b.floor,
+    a.updatedAt - b.updatedAt,
+  ]
+  if (order.every((difference) => difference === 0)) return equalHeads(a, b) ? a : null
+  if (order.every((difference) => difference >= 0)) return a
+  return order.every((difference) => difference <= 0) ? b : null
+}
+
+function equalHeads(a: HeadState, b: HeadState): boolean {
+  return JSON.stringify(a) === JSON.stringify(b)
+}
+
+function sumsOf(row: SqlRow): Sums {
   return {
     mail: row.w_mail as number,
     checkpoints: row.w_checkpoints as number,
@@ -98,13 +174,15 @@ function valuesOf({ mail, checkpoints, cursors, forks }: Sums): SqlValue[] {
   return [mail, checkpoints, cursors, forks]
 }
 
-/** For a file of an older version: whatever is there now is taken for the truth. */
-export function witnessAll(connection: Connection): void {
-  const sum = (table: string, where = '') =>
-    `(SELECT coalesce(sum(crc), 0) & 4294967295 FROM reprise_${table} x WHERE x.tid = t.tid ${where})`
+const sumOfRows = (table: string, where = '') =>
+  `(SELECT coalesce(sum(crc), 0) & 4294967295 FROM reprise_${table} x WHERE x.tid = t.tid ${where})`
+const sumColumns = `${sumOfRows('inbox', 'AND x.consumed_at IS NULL')} AS w_mail, ${sumOfRows('manifest')} AS w_checkpoints,
+  ${sumOfRows('cursor')} AS w_cursors, (SELECT count(*) FROM reprise_timeline x WHERE x.parent = t.tid) AS w_forks`
+
+/** Whatever is there now is taken for the truth: for a file of an older version (as it was then), and for a new one. */
+export function witnessAll(connection: Connection, isOfVersion2 = false): void {
   connection.exec(`INSERT INTO reprise_witness (space, name, tid, row, mail, checkpoints, cursors, forks)
-    SELECT t.space, t.name, t.tid, t.crc, ${sum('inbox', 'AND x.consumed_at IS NULL')}, ${sum('manifest')}, ${sum('cursor')},
-      (SELECT count(*) FROM reprise_timeline x WHERE x.parent = t.tid) FROM reprise_timeline t`)
+    SELECT t.space, t.name, t.tid, t.crc, ${sumColumns} FROM reprise_timeline t`)
   const heads = 'SELECT tid, state FROM reprise_head WHERE tid > ? ORDER BY tid LIMIT 1000'
   for (let after = 0, rows = connection.all(heads, after); rows.length > 0; rows = connection.all(heads, after)) {
     for (const { tid, state } of rows) {
@@ -112,5 +190,22 @@ export function witnessAll(connection: Connection): void {
       connection.run('INSERT INTO reprise_head_mark (tid, crc) VALUES (?, ?)', tid!, headCrc(state))
       after = tid as number
     }
+  }
+  if (!isOfVersion2) copyAndSeal(connection)
+}
+
+/** Copies of heads and checksums of witnesses, which came with version 6. */
+export function copyAndSeal(connection: Connection): void {
+  connection.exec(
+    'UPDATE reprise_head_mark SET state = (SELECT h.state FROM reprise_head h WHERE h.tid = reprise_head_mark.tid)',
+  )
+  const sql = `SELECT ${sealedColumns.join(', ')} FROM reprise_witness WHERE (space, name) > (?, ?) ORDER BY space, name LIMIT 1000`
+  for (let rows = connection.all(sql, -1, ''); rows.length > 0; ) {
+    for (const row of rows) {
+      const crc = seal(sealedColumns.map((column) => row[column]!))
+      connection.run('UPDATE reprise_witness SET crc = ? WHERE space = ? AND name = ?', crc, row.space!, row.name!)
+    }
+    const { space, name } = rows.at(-1)!
+    rows = connection.all(sql, space!, name!)
   }
 }

@@ -94,4 +94,5 @@ export const pipelineFold: Fold<PipelineState> = {
   checkpoint: usualCheckpoint,
   retain: { checkpoints: 3, history: 'needed' },
   authority: 'state',
+  rereads: true,
 }

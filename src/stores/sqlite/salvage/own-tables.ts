@@ -125,7 +125,7 @@ function keepRows({ from, to, lost }: Salvage, root: number): void {
   lost.push({ timeline: null, where: 'list of tables', what })
 }
 
-function padded({ rowid, values }: RawRow, length: number): SqlValue[] {
+function padded({ rowid, values }: Pick<RawRow, 'rowid' | 'values'>, length: number): SqlValue[] {
   return Array.from({ length }, (_, i) => (i === 0 ? rowid : (values[i - 1] ?? null)))
 }
 

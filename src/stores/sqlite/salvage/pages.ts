@@ -21,6 +21,8 @@ export class PageFile {
   /** What the file's users may have noted in its header. */
   readonly userVersion: number
   readonly applicationId: number
+  /** Pages of which one bit was put right (page-bits.ts). */
+  readonly mended = new Set<number>()
   readonly #handle: number
   readonly #hasBackPointers: boolean
   #children: Map<number, number[]> | null = null

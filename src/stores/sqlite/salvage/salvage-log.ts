@@ -1,11 +1,10 @@
 // The log of a damaged file. A row that cannot be read wholly keeps the runs that can, and one that is gone keeps its
 // place, empty: whoever looks for a run there is told that it does not hold it, and a copy from elsewhere can be put there.
 
-import { RepriseError } from '../../../core/errors.ts'
-import type { SqlValue } from '../driver.ts'
 import { damaged } from '../failure.ts'
 import { isAnchor } from '../log.ts'
-import { compactedRow, type Frame, joinedBefore, RowEncoder, readFrames, soundFrames } from '../log-row.ts'
+import { compactedRow, type Frame, isWhole, joinedBefore, RowEncoder, readFrames, soundFrames } from '../log-row.ts'
+import { withBitFlippedBack } from './log-bits.ts'
 import type { Salvage } from './work.ts'
 
 export interface SalvagedLog {
@@ -22,9 +21,10 @@ export function salvageLog(work: Salvage): SalvagedLog {
   for (const { position, body } of from.rows('reprise_log')) {
     const at = position as number
     if (at < 1) continue
-    const isSound = isWhole(at, body)
-    if (!isSound) broken.add(at)
-    to.run(insert, at, isSound ? body! : compactedRow(at, soundFrames(at, body)))
+    const whole = isWhole(at, body) ? body! : body instanceof Uint8Array ? withBitFlippedBack(at, body) : null
+    if (!whole) broken.add(at)
+    else if (whole !== body) work.rebuilt.push({ where: `log row ${at}`, what: 'one bit of it was flipped' })
+    to.run(insert, at, whole ?? compactedRow(at, soundFrames(at, body)))
   }
   fillGaps(work, broken)
   for (const at of broken) {
@@ -59,13 +59,15 @@ export function* allFrames({ to }: Salvage): Generator<{ readonly position: numb
   }
 }
 
-/** Where the log starts is told apart from its rows. If that is lost too, it starts with the first that is there. */
+/** Where the log starts is told apart from its rows. If that is lost or damaged, it starts with the first that is there. */
 function fillGaps({ from, to, options }: Salvage, broken: Set<number>): void {
   const told = to.get(`SELECT value FROM reprise_meta WHERE key = 'log_start'`)?.value
   const first = Number(to.get('SELECT coalesce(min(position), 1) AS first FROM reprise_log')!.first)
-  const isLost = from.isBad('reprise_meta') && told === undefined
+  // No page of the log is damaged, and it begins elsewhere than is told: then what is told is damaged.
+  const isWrong = told !== first && !(told === undefined && first === 1) && !from.isBad('reprise_log')
+  const isLost = isWrong || (from.isBad('reprise_meta') && told === undefined)
   const start = isLost ? first : Number(told ?? 1)
-  if (isLost && start > 1) {
+  if (isLost) {
     to.run(`INSERT OR REPLACE INTO reprise_meta (key, value) VALUES ('log_start', ?)`, start)
   }
   let expected = start
@@ -91,13 +93,3 @@ function fillGaps({ from, to, options }: Salvage, broken: Set<number>): void {
 
 /** More rows than a page leads to: then a position is not to be believed. */
 const gapMax = 1_000_000
-
-function isWhole(position: number, body: SqlValue | undefined): boolean {
-  try {
-    for (const _ of readFrames(position, body as Uint8Array)) void _
-    return true
-  } catch (error) {
-    if (error instanceof RepriseError) return false
-    throw error
-  }
-}

@@ -5,18 +5,21 @@
 import type { Digest, TimelineId } from '../../../core/coordinate.ts'
 import { chainDigest, originDigest, readStart } from '../../../core/entry-run.ts'
 import { RepriseError } from '../../../core/errors.ts'
+import { lostAttribute, lostStatus } from '../../../core/lost-head.ts'
+import { encodeAttribute } from '../attributes.ts'
 import { columnNames as manifestColumns } from '../catalog.ts'
 import type { Connection } from '../connection.ts'
 import type { SqlRow, SqlValue } from '../driver.ts'
-import { decodeHead, encodeHead, encodeTail, type HeadState, headBytesMax } from '../head-state.ts'
+import { encodeHead, encodeTail, type HeadState, headBytesMax, headOf } from '../head-state.ts'
 import type { Frame } from '../log-row.ts'
 import { isSealed, seal } from '../seal.ts'
 import { columnNames } from '../timeline-statements.ts'
 import { nameKey } from '../timelines.ts'
 import { unsettledRowsMax } from '../unsettled.ts'
-import { headCrc } from '../witness.ts'
+import { headCrc, newerOf } from '../witness.ts'
 import { RowRemains } from './row-remains.ts'
 import { allFrames, type SalvagedLog } from './salvage-log.ts'
+import { isSoundWitness } from './sound-rows.ts'
 import type { Salvage } from './work.ts'
 
 /** More than anybody can have taken it without writing since. */
@@ -33,12 +36,12 @@ export function salvageTimelines(work: Salvage, log: SalvagedLog): Map<number, s
   const { from, to } = work
   const names = new Map<number, Named>()
   const remains = new RowRemains(from)
-  const marks = new Map<number, SqlValue>()
-  for (const { tid, crc } of from.rows('reprise_head_mark')) marks.set(tid as number, crc!)
   const written = new Map<number, SqlValue>()
-  for (const { space, name, tid, row } of from.rows('reprise_witness')) {
+  for (const row of from.rows('reprise_witness')) {
+    const { space, name, tid } = row
     remember(names, tid, space, name)
-    written.set(tid as number, row!)
+    // A damaged one is no witness against a row.
+    if (isSoundWitness(row)) written.set(tid as number, row.row!)
   }
   for (const { values } of from.raw('sqlite_autoindex_reprise_timeline_1')) {
     if (values.length === 3) remember(names, values[2], values[0], values[1])
@@ -53,12 +56,8 @@ export function salvageTimelines(work: Salvage, log: SalvagedLog): Map<number, s
     const what = 'its row is older than what was last written: its status, queue and wakeup are not known'
     work.lost.push({ timeline: String(name), where: 'timelines', what, isUntilHead: true })
   }
-  for (const { tid, state } of from.rows('reprise_head')) {
-    const isCurrent = !marks.has(tid as number) || isMarked(state, marks.get(tid as number)!)
-    if (isCurrent && readHead(tid as number, state)) {
-      to.run('INSERT OR IGNORE INTO reprise_head (tid, state) VALUES (?, ?)', tid!, state!)
-    }
-  }
+  for (const [tid, head] of soundHeads(work)) writeHead(to, tid, head)
+  dropPhantoms(work, names)
   const all = [...names.values()]
   for (const named of all) makeWhole(work, named, all, remains)
   settle(work, log, names)
@@ -76,18 +75,32 @@ function remember(
   names.set(tid as number, { tid: tid as number, space: space as number, name })
 }
 
-function isMarked(state: SqlValue | undefined, mark: SqlValue): boolean {
-  return state instanceof Uint8Array && state.length >= 4 && headCrc(state) === mark
+/** A damaged number or name in one list: the timeline is there under its own. */
+function dropPhantoms({ to }: Salvage, names: Map<number, Named>): void {
+  const isThere = (sql: string, ...values: SqlValue[]) => to.get(sql, ...values) !== undefined
+  for (const { tid, space, name } of [...names.values()]) {
+    if (isThere('SELECT 1 FROM reprise_timeline WHERE tid = ?', tid)) continue
+    if (isThere('SELECT 1 FROM reprise_timeline WHERE space = ? AND name = ?', space, name)) names.delete(tid)
+  }
 }
 
-function readHead(tid: number, state: SqlValue | undefined): HeadState | null {
-  if (!(state instanceof Uint8Array)) return null
-  try {
-    return decodeHead(tid, state, `timeline ${tid}`)
-  } catch (error) {
-    if (error instanceof RepriseError) return null
-    throw error
+/** By number, from whichever copy is sound. Of two that differ the newer; one that is older than its mark is none. */
+function soundHeads({ from }: Salvage): Map<number, HeadState> {
+  const copies = new Map([...from.rows('reprise_head_mark')].map((row) => [row.tid as number, row]))
+  const heads = new Map<number, HeadState>()
+  for (const [tid, { state }] of copies) {
+    const copy = headOf(tid, state)
+    if (copy) heads.set(tid, copy)
   }
+  for (const { tid, state } of from.rows('reprise_head')) {
+    const at = tid as number
+    const head = headOf(at, state)
+    const copy = heads.get(at)
+    const mark = copies.get(at)
+    const isCurrent = copy || !mark || mark.state !== undefined || headCrc(state as Uint8Array) === mark.crc
+    if (head && isCurrent) heads.set(at, copy ? (newerOf(head, copy) ?? head) : head)
+  }
+  return heads
 }
 
 /** It has a name: then it has a row and a head, or is told to be lost. */
@@ -95,7 +108,7 @@ function makeWhole(work: Salvage, named: Named, names: readonly Named[], remains
   const { to } = work
   const { tid, name } = named
   const row = to.get('SELECT * FROM reprise_timeline WHERE tid = ?', tid)
-  const head = readHead(tid, to.get('SELECT state FROM reprise_head WHERE tid = ?', tid)?.state)
+  const head = headOf(tid, to.get('SELECT state FROM reprise_head WHERE tid = ?', tid)?.state)
   if (row && head) return
   if (!row && !head) {
     work.lost.push({ timeline: name, where: 'timelines', what: 'its row and its head are lost' })
@@ -142,13 +155,19 @@ function makeHead(work: Salvage, { tid, name }: Named, row: SqlRow): void {
   }
   const manifests = [...work.from.rows('reprise_manifest')].filter((each) => each.tid === tid)
   const chain = followLog(work, tid, name as TimelineId, manifests)
-  if (!chain || (row.parent !== null && chain.floor.seq === 0)) {
-    to.run('DELETE FROM reprise_timeline WHERE tid = ?', tid)
-    const what =
-      row.parent === null
-        ? 'nothing of its history is left to make it from'
-        : 'it is a fork, and where it left its parent is lost'
-    lose(`its head is lost, and ${what}: delete it is all that is left, or restore it from a backup`)
+  const end = lastRun(work, tid)
+  const isFork = row.parent !== null
+  if (!chain && !end && !isFork) {
+    // It has no entry.
+    const digest = originDigest(options.hash, name as TimelineId)
+    const made = { seq: 0, digest, position: 0, epoch: epochLeap, floor: 0, floorDigest: digest, base: null }
+    writeHead(to, tid, { ...made, owner, operation: null, updatedAt: options.now })
+    writeTimelineRow(to, { ...row, owner: null })
+    lose('its head is lost, and it has no entry in the log: it begins at 0 now')
+    return
+  }
+  if (!chain || (isFork && chain.floor.seq === 0) || (end && end.frame.last > chain.seq)) {
+    quarantine(work, { tid, name }, row, end)
     return
   }
   const { seq, digest, position, floor, epoch } = chain
@@ -160,6 +179,46 @@ function makeHead(work: Salvage, { tid, name }: Named, row: SqlRow): void {
   if (row.parent !== null)
     lose(`where it left its parent is lost with its head: its history begins at ${floor.seq} now`)
   work.rebuilt.push({ where: 'heads', what: `the head of ${name} was made from its history, which ends at ${seq}` })
+}
+
+/**
+ * The log has entries of it that do not follow from anything that is left, or it is a fork and its base is lost. Its head then
+ * says how far it came, so that nothing is acknowledged a second time, and has a digest that nothing leads to: it is refused by
+ * everything that reads it, named by verify, and its entries stay.
+ */
+function quarantine(
+  { to, options, lost }: Salvage,
+  { tid, name }: Pick<Named, 'tid' | 'name'>,
+  row: SqlRow,
+  end: { readonly position: number; readonly frame: Frame } | null,
+): void {
+  const none = new Uint8Array(32)
+  const seq = Math.max(end?.frame.last ?? 0, 1)
+  const made = {
+    seq,
+    digest: none,
+    position: end?.position ?? 0,
+    epoch: epochLeap,
+    floor: 0,
+    floorDigest: none,
+    base: null,
+  }
+  writeHead(to, tid, { ...made, owner: null, operation: null, updatedAt: options.now })
+  const attributes = JSON.stringify([...JSON.parse(String(row.attributes)), [lostAttribute, encodeAttribute(true)]])
+  writeTimelineRow(to, { ...row, owner: null, status: lostStatus, attributes })
+  const what = end
+    ? `its head is lost, and its entries up to ${end.frame.last} do not follow from what is left: they are kept, and it is refused`
+    : 'its head is lost, and with it where it left its parent: it is refused'
+  lost.push({ timeline: name, where: 'heads', what })
+}
+
+/** The run of a timeline that ends last. */
+function lastRun(work: Salvage, tid: number): { readonly position: number; readonly frame: Frame } | null {
+  let last: { readonly position: number; readonly frame: Frame } | null = null
+  for (const { position, frame } of allFrames(work)) {
+    if (frame.tid === tid && (!last || frame.last >= last.frame.last)) last = { position, frame: { ...frame } }
+  }
+  return last
 }
 
 interface Chain {
@@ -214,14 +273,13 @@ function settle(work: Salvage, { damaged, end }: SalvagedLog, names: ReadonlyMap
   const { to, options } = work
   const from = end.position - 2 * unsettledRowsMax
   const heads = new Map<number, HeadState | null>()
-  const headOf = (tid: number) => {
-    if (!heads.has(tid))
-      heads.set(tid, readHead(tid, to.get('SELECT state FROM reprise_head WHERE tid = ?', tid)?.state))
+  const latest = (tid: number) => {
+    if (!heads.has(tid)) heads.set(tid, headOf(tid, to.get('SELECT state FROM reprise_head WHERE tid = ?', tid)?.state))
     return heads.get(tid)!
   }
   const cut = new Map<number, number>()
   for (const { position, frame } of allFrames(work)) {
-    const head = position >= from ? headOf(frame.tid) : null
+    const head = position >= from ? latest(frame.tid) : null
     if (!head || head.owner === null || frame.last <= head.seq) continue
     if (frame.first !== head.seq + 1) {
       cut.set(frame.tid, head.seq)
@@ -234,7 +292,7 @@ function settle(work: Salvage, { damaged, end }: SalvagedLog, names: ReadonlyMap
   }
   const recent = [...damaged].filter((position) => position >= from)
   for (const { tid, name } of recent.length > 0 ? names.values() : []) {
-    const head = headOf(tid)
+    const head = latest(tid)
     const reached =
       cut.get(tid) ?? (head && head.owner !== null && head.position < Math.max(...recent) ? head.seq : null)
     if (reached === null) continue

@@ -13,6 +13,7 @@ import { isSoundMessage } from '../mail.ts'
 import { columnNames as pastColumns } from '../past.ts'
 import { isSealed, seal } from '../seal.ts'
 import { tallyAll, tallyStatus } from '../tally.ts'
+import { columnNames as timelineColumns } from '../timeline-statements.ts'
 import { witnessAll } from '../witness.ts'
 import { columnNames as workerColumns } from '../workers.ts'
 import { copyOwnTables } from './own-tables.ts'
@@ -81,8 +82,7 @@ function salvageSpaces(work: Salvage): void {
     to.run('INSERT OR IGNORE INTO reprise_space (id, name, crc) VALUES (?, ?, ?)', row.id!, row.name!, row.crc!)
     known.add(row.id as number)
   }
-  const used = new Set([...from.rows('reprise_witness'), ...from.rows('reprise_timeline')].map(({ space }) => space))
-  const unknown = [...used].filter((space) => Number.isSafeInteger(space) && !known.has(space as number)) as number[]
+  const unknown = [...usedSpaces(from)].filter((space) => !known.has(space))
   if (unknown.length > 1 || (unknown.length === 1 && known.size > 0)) {
     throw damaged('the names of several namespaces are lost: restore a backup', { spaces: unknown.length })
   }
@@ -93,6 +93,15 @@ function salvageSpaces(work: Salvage): void {
   }
   const last = to.get('SELECT coalesce(max(id), 0) AS id FROM reprise_space')!.id as number
   if (last > 0) to.run(`INSERT OR REPLACE INTO reprise_meta (key, value) VALUES ('spaces', ?)`, last)
+}
+
+/** By rows that are sound; by those that are lost as well, if both lists of names agree. */
+function usedSpaces(from: DamagedFile): Set<number> {
+  const sound = [...from.rows('reprise_timeline')].filter((row) => isSealed(row, timelineColumns))
+  const indexed = new Set([...from.raw('sqlite_autoindex_reprise_timeline_1')].map(({ values }) => values[0]))
+  const witnessed = [...from.rows('reprise_witness')].filter(({ space }) => indexed.has(space!))
+  const spaces = [...sound, ...witnessed].map(({ space }) => space)
+  return new Set(spaces.filter((space): space is number => Number.isSafeInteger(space)))
 }
 
 /** With `keepsDamaged`, what does not match its checksum goes along: whoever reads it sees that, and knows that it was there. */
@@ -206,6 +215,15 @@ function tellPages({ from, rebuilt }: Salvage): void {
     'reprise_witness',
   ]) {
     for (const _ of from.raw(table)) void _
+  }
+  for (const page of from.mendedPages) {
+    rebuilt.push({ where: 'file', what: `one bit was flipped in the header of page ${page}, and was put right` })
+  }
+  for (const [table, rows] of from.mendedRows) {
+    rebuilt.push({
+      where: table,
+      what: `one bit was flipped in ${rows} of its rows, and was put right by its checksum`,
+    })
   }
   for (const [name, pages] of from.badPages) {
     if (pages.size > 0) rebuilt.push({ where: name, what: `page ${[...pages].join(', ')} could not be read` })

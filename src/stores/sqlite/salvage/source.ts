@@ -6,22 +6,30 @@ import type { SqlRow, SqlValue } from '../driver.ts'
 import { damaged } from '../failure.ts'
 import { layoutOf, type SchemaObject } from './layout.ts'
 import type { PageFile } from './pages.ts'
+import { type SoundRow, soundRows } from './sound-rows.ts'
 import { type RawRow, rowsOf } from './trees.ts'
 
 const schemaRoot = 1
+/** Columns that a later version added to one table. */
+const addedMax = 1
+/** A table with so many rows that no single bit puts right has other damage. */
+const failedMax = 32
 
 export class DamagedFile {
   readonly objects: readonly SchemaObject[]
   readonly #file: PageFile
   readonly #fresh: Connection
   readonly #isIncomplete: boolean
+  #oursRead: readonly SchemaObject[] | null = null
   readonly #bad = new Map<string, Set<number>>()
+  readonly #mendedRows = new Map<string, Set<string>>()
+  readonly #failed = new Map<string, number>()
 
   /** `fresh` is a new file with our tables in it: it tells their columns, and where their trees begin if this one does not. */
   constructor(file: PageFile, fresh: Connection) {
     this.#file = file
     this.#fresh = fresh
-    const found = [...rowsOf(file, schemaRoot, this.#badOf('schema'))].flatMap(toObject)
+    const found = [...rowsOf(file, schemaRoot, this.#badOf('schema'))].flatMap((row) => this.#toKnownObject(row))
     this.#isIncomplete = this.#isSchemaDamaged(found)
     this.objects = this.#isIncomplete ? this.#complete(found) : found
   }
@@ -35,22 +43,52 @@ export class DamagedFile {
     return (this.#bad.get(name)?.size ?? 0) > 0
   }
 
-  /** Rows of one of our tables, by their columns. Those of another shape are passed over. */
+  /**
+   * Rows of one of our tables, by their columns. Those of another shape are passed over. A row that its checksum calls damaged is
+   * given as it was before one of its bits flipped, if there is such a bit.
+   */
   *rows(table: string): Generator<SqlRow> {
     const columns = this.columnsOf(table)
-    for (const { rowid, values } of this.raw(table)) {
-      if (values.length !== columns.length) continue
-      const row: SqlRow = {}
-      for (const [i, column] of columns.entries()) row[column] = values[i]!
-      // The first column of each of our tables with row ids is the row id, which lies elsewhere.
-      if (rowid !== null) row[columns[0]!] = rowid
-      yield row
+    const isSound = soundRows[table]
+    for (const raw of this.#rawOf(table)) {
+      const row = toRow(columns, raw)
+      const mended = isSound && !(row && isSound(row)) ? this.#mended(table, columns, raw, isSound) : null
+      if (mended ?? row) yield (mended ?? row)!
     }
   }
 
+  /** Rows of a table or an index as they are. */
   *raw(name: string): Generator<RawRow> {
+    for (const row of this.#rawOf(name)) if (row.values.length > 0) yield row
+  }
+
+  /** Pages of which one bit was put right. */
+  get mendedPages(): ReadonlySet<number> {
+    return this.#file.mended
+  }
+
+  /** Rows of which one bit was put right, by table. */
+  get mendedRows(): ReadonlyMap<string, number> {
+    return new Map([...this.#mendedRows].map(([table, rows]) => [table, rows.size]))
+  }
+
+  *#rawOf(name: string): Generator<RawRow> {
     const object = this.objects.find((each) => each.name === name)
     if (object && object.root > 0) yield* rowsOf(this.#file, object.root, this.#badOf(name))
+  }
+
+  #mended(table: string, columns: readonly string[], raw: RawRow, isSound: SoundRow): SqlRow | null {
+    if ((this.#failed.get(table) ?? 0) >= failedMax) return null
+    for (const variant of raw.variants()) {
+      // One with fewer columns has no checksum to fit.
+      const row = variant.values.length === columns.length ? toRow(columns, variant) : null
+      if (!row || !isSound(row)) continue
+      const rows = this.#mendedRows.get(table) ?? new Set()
+      this.#mendedRows.set(table, rows.add(JSON.stringify([row.tid, row.id, row.name, row.number, row.position])))
+      return row
+    }
+    this.#failed.set(table, (this.#failed.get(table) ?? 0) + 1)
+    return null
   }
 
   columnsOf(table: string): string[] {
@@ -59,7 +97,9 @@ export class DamagedFile {
 
   /** Rows of a tree of which only the root is known. */
   *tree(root: number): Generator<RawRow> {
-    yield* rowsOf(this.#file, root, this.#badOf(`the tree at page ${root}`))
+    for (const row of rowsOf(this.#file, root, this.#badOf(`the tree at page ${root}`))) {
+      if (row.values.length > 0) yield row
+    }
   }
 
   /** Trees whose line in the list of tables is lost. */
@@ -73,6 +113,23 @@ export class DamagedFile {
     const known = this.#bad.get(name) ?? new Set<number>()
     this.#bad.set(name, known)
     return known
+  }
+
+  /** A line that differs by one bit from that of one of our tables is that line. */
+  #toKnownObject(raw: RawRow): SchemaObject[] {
+    const found = toObject(raw)
+    if (found.some((object) => this.#isKnown(object))) return found
+    for (const variant of raw.variants()) {
+      const object = toObject(variant).find((each) => this.#isKnown(each))
+      if (object) return [object]
+    }
+    return found
+  }
+
+  #isKnown({ type, name, table, sql }: SchemaObject): boolean {
+    return this.#ours().some(
+      (each) => each.type === type && each.name === name && each.table === table && each.sql === sql,
+    )
   }
 
   #isSchemaDamaged(found: readonly SchemaObject[]): boolean {
@@ -91,7 +148,12 @@ export class DamagedFile {
     return [...found, ...missing]
   }
 
-  #ours(): SchemaObject[] {
+  #ours(): readonly SchemaObject[] {
+    this.#oursRead ??= this.#readOurs()
+    return this.#oursRead
+  }
+
+  #readOurs(): SchemaObject[] {
     const sql = 'SELECT type, name, tbl_name, rootpage, sql FROM main.sqlite_schema ORDER BY rowid'
     return this.#fresh.all(sql).map(({ type, name, tbl_name, rootpage, sql: text }) => ({
       type: String(type),
@@ -103,7 +165,17 @@ export class DamagedFile {
   }
 }
 
-function toObject({ values }: RawRow): SchemaObject[] {
+function toRow(columns: readonly string[], { rowid, values }: Pick<RawRow, 'rowid' | 'values'>): SqlRow | null {
+  // A row of an older version ends before the columns that were added since.
+  if (values.length === 0 || values.length > columns.length || values.length < columns.length - addedMax) return null
+  const row: SqlRow = {}
+  for (const [i, value] of values.entries()) row[columns[i]!] = value
+  // The first column of each of our tables with row ids is the row id, which lies elsewhere.
+  if (rowid !== null) row[columns[0]!] = rowid
+  return row
+}
+
+function toObject({ values }: Pick<RawRow, 'values'>): SchemaObject[] {
   const [type, name, table, root, sql] = values as [SqlValue, SqlValue, SqlValue, SqlValue, SqlValue]
   const isShaped =
     ['table', 'index', 'view', 'trigger'].includes(type as string) &&

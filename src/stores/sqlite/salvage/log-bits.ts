@@ -1,0 +1,94 @@
+// One flipped bit in a row of the log. A checksum of 32 bits says which bit it was: what a flip adds to the checksum depends on
+// nothing but its distance from the end of the checked bytes, and no two distances add the same. So this needs no second
+// copy. The digests of the chain then prove what was put right.
+
+import { ByteReader, integerSize } from '../../../core/bytes.ts'
+import { RepriseError } from '../../../core/errors.ts'
+import { checksum, table } from '../checksum.ts'
+import { frameSeed, isWhole } from '../log-row.ts'
+
+const crcBytes = 4
+/** The kind of a row, its mark or time, and the size of its first frame. */
+const startBytes = 16
+const sizeBytesMax = 8
+
+/** The row with one bit flipped back; null: no bit makes it whole. */
+export function withBitFlippedBack(position: number, body: Uint8Array): Uint8Array | null {
+  const row = body.slice()
+  if (tryBits(row, 0, Math.min(startBytes, row.length), () => isWhole(position, row))) return row
+  const seed = frameSeed(position, row)
+  if (seed === null) return null
+  for (let at = startOfFrames(row); at < row.length; ) {
+    const size = sizeAt(row, at)
+    const start = at + (size === null ? 0 : integerSize(size))
+    const isFramed = size !== null && size >= crcBytes && start + size <= row.length
+    if (!isFramed || !isFrameSound(row, start, size, seed)) {
+      const isMended = isFramed && flipBack(row, start, size, seed)
+      if (isMended && isWhole(position, row)) return row
+      if (isMended) row.set(body)
+      const end = Math.min(at + sizeBytesMax, row.length)
+      return tryBits(row, at, end, () => isWhole(position, row)) ? row : null
+    }
+    at = start + size
+  }
+  return null
+}
+
+function tryBits(row: Uint8Array, start: number, end: number, isRight: () => boolean): boolean {
+  for (let i = start; i < end; i++) {
+    for (let bit = 0; bit < 8; bit++) {
+      row[i]! ^= 1 << bit
+      if (isRight()) return true
+      row[i]! ^= 1 << bit
+    }
+  }
+  return false
+}
+
+/** The kind, and a mark of four bytes or a time. */
+function startOfFrames(row: Uint8Array): number {
+  const unsettled = 12
+  if (row[0] !== unsettled) return 1 + crcBytes
+  return 1 + integerSize(sizeAt(row, 1) ?? 0)
+}
+
+function sizeAt(row: Uint8Array, at: number): number | null {
+  try {
+    return new ByteReader(row, at).integer()
+  } catch (error) {
+    if (error instanceof RepriseError) return null
+    throw error
+  }
+}
+
+function isFrameSound(row: Uint8Array, start: number, size: number, seed: number): boolean {
+  return syndromeOf(row, start, size, seed) === 0
+}
+
+/** What is stored, against what the bytes say: 0 where they agree. */
+function syndromeOf(row: Uint8Array, start: number, size: number, seed: number): number {
+  const stored = new DataView(row.buffer, row.byteOffset + start, crcBytes).getUint32(0, true)
+  return (stored ^ checksum(row, start + crcBytes, start + size, seed)) >>> 0
+}
+
+/** Whether a bit was found. */
+function flipBack(row: Uint8Array, start: number, size: number, seed: number): boolean {
+  const syndrome = syndromeOf(row, start, size, seed) | 0
+  for (let bit = 0; bit < 32; bit++) {
+    if (syndrome !== 1 << bit) continue
+    row[start + (bit >> 3)]! ^= 1 << (bit & 7)
+    return true
+  }
+  // What each bit of the last byte adds, then of the one before it, and so on.
+  const added = Array.from({ length: 8 }, (_, bit) => table[1 << bit]!)
+  for (let at = start + size - 1; at >= start + crcBytes; at--) {
+    for (let bit = 0; bit < 8; bit++) {
+      if (added[bit]! === syndrome) {
+        row[at]! ^= 1 << bit
+        return true
+      }
+      added[bit] = (added[bit]! >>> 8) ^ table[added[bit]! & 0xff]!
+    }
+  }
+  return false
+}

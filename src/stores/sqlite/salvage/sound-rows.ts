@@ -1,0 +1,37 @@
+// By what a row of one of our tables is known to be as it was written: its checksum. A row that fails it is tried again with each
+// of its bits flipped (source.ts): of a few thousand variants, one that fits a checksum of 32 bits is the row.
+
+import { columnNames as manifestColumns } from '../catalog.ts'
+import { columnNames as cursorColumns } from '../cursors.ts'
+import type { SqlRow } from '../driver.ts'
+import { headOf } from '../head-state.ts'
+import { isSoundMessage } from '../mail.ts'
+import { isSealed } from '../seal.ts'
+import { columnNames as timelineColumns } from '../timeline-statements.ts'
+import { sealedColumns } from '../witness.ts'
+import { columnNames as workerColumns } from '../workers.ts'
+
+export type SoundRow = (row: SqlRow) => boolean
+
+const sealedBy =
+  (columns: readonly string[]): SoundRow =>
+  (row) =>
+    isSealed(row, columns)
+
+/** One without that column is of an older version. */
+export function isSoundWitness(row: SqlRow): boolean {
+  return row.crc === undefined || isSealed(row, sealedColumns)
+}
+
+/** Tables without a checksum are derived from others, or their rows are known by a digest. */
+export const soundRows: Readonly<Record<string, SoundRow | undefined>> = {
+  reprise_space: sealedBy(['id', 'name']),
+  reprise_timeline: sealedBy(timelineColumns),
+  reprise_head: ({ tid, state }) => headOf(tid, state) !== null,
+  reprise_head_mark: ({ tid, state }) => state === undefined || headOf(tid, state) !== null,
+  reprise_witness: isSoundWitness,
+  reprise_manifest: sealedBy(manifestColumns),
+  reprise_inbox: isSoundMessage,
+  reprise_cursor: sealedBy(cursorColumns),
+  reprise_worker: sealedBy(workerColumns),
+}

@@ -1,0 +1,32 @@
+// A drill says what a recovery from each checkpoint would lose. Pipelines and projections read what came after a checkpoint
+// again from their sources, and lose nothing; an older save has lost the newer ones.
+
+import { join } from 'node:path'
+import { afterAll, expect, it } from 'vitest'
+import { open } from '../../src/index.ts'
+import { collect, pipeline, values } from '../../src/layers/pipeline/index.ts'
+import { newFolder, removeFolder } from '../crash/support.ts'
+import { fill } from '../entities/damage-world.ts'
+
+const folder = newFolder(true)
+afterAll(() => removeFolder(folder))
+
+const sums = pipeline('sums', (p) => {
+  p.from('numbers', values([1, 2, 3]))
+    .map((n) => n + 1)
+    .to('sums', collect<number>())
+})
+
+it('of pipelines and projections nothing, of an older save the newer ones', async () => {
+  const rp = await open(`sqlite:${join(folder, 'store.db')}`, { housekeeping: false })
+  await fill(rp)
+  await rp.run(sums, {}).result()
+  const { results } = await rp.drill()
+  const lostOf = (prefix: string) =>
+    results.filter(({ timeline }) => timeline.startsWith(prefix)).map(({ entriesLost }) => entriesLost)
+  expect(lostOf('projection/lengths').length).toBeGreaterThan(1)
+  expect(lostOf('pipeline/').length).toBeGreaterThan(0)
+  expect([...lostOf('projection/'), ...lostOf('pipeline/')].filter((lost) => lost > 0)).toEqual([])
+  expect(lostOf('save/saves')).toEqual([0, 1, 2])
+  await rp.close()
+})

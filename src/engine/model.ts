@@ -97,6 +97,8 @@ export interface Model {
   readonly entries?: ErasableEntries
   /** It goes back where it is executed: its rollback only asks for it, through its inbox. */
   readonly goesBackItself?: boolean
+  /** What is wrong with a message that a program sends it; null, or left out: nothing that is known. */
+  mailFault?(kind: string, data: unknown): string | null
   /** Undoes an unfinished change (tools/store-change.ts) that only this model knows, by the kind of the change. */
   readonly abandons?: Readonly<Record<string, (engine: Engine, of: string) => Promise<void>>>
   /** Seals what this kind keeps in plain text in the user's database, and says how many rows that were. Part of a rekey. */

@@ -1,12 +1,14 @@
 // What a person decides about a session that waits, written by whoever owns it, or sent to it by mail.
 
 import { type MessageId, type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
+import type { Shapes } from '../../core/data-shape.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head, Message } from '../../core/ports.ts'
 import type { Engine } from '../../engine/definition.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
 import { digestAt, entriesOf, floorOf, lineageOf, readHistory } from '../../engine/recovery/history.ts'
 import { entriesBelow, saidOtherwise, unreadOf, type Word } from '../../engine/said-before.ts'
+import { readShaped } from '../../engine/shaped-mail.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { entry, type SessionState } from './state.ts'
 
@@ -83,6 +85,8 @@ export async function sendDecision(rp: Engine, session: string, decision: Decisi
   if (first) agree(head, decision, first)
 }
 
+const mailShapes: Shapes = { [decisionKind]: { verdict: 'text', by: 'text', about: 'object?' } }
+
 /** What its owner takes next, and the mail that goes with it: later decisions were about the same wait, or an older one. */
 export async function nextDecision(
   engine: Host,
@@ -92,8 +96,8 @@ export async function nextDecision(
   const decisions = messages.filter(({ kind }) => kind === decisionKind)
   const consume = decisions.map(({ id }) => id)
   for (const message of decisions) {
-    const decision = engine.openMessage(message) as SentDecision
-    if (!(await isPast(engine, timeline, decision))) return { decision, consume }
+    const decision = readShaped(engine, message, mailShapes) as SentDecision | null
+    if (decision !== null && !(await isPast(engine, timeline, decision))) return { decision, consume }
   }
   return { decision: null, consume }
 }

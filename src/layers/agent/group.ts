@@ -12,6 +12,7 @@ import { groupLine } from '../../engine/group/plan.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
 import { newId } from '../../engine/kernel.ts'
 import { describes } from '../../engine/model.ts'
+import { readShaped } from '../../engine/shaped-mail.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import type { AgentSpec } from './spec.ts'
 import { entry, type SessionState } from './state.ts'
@@ -53,7 +54,12 @@ export async function receiveMail(group: Group): Promise<Received[]> {
         await open.write([], { consume: [message.id] })
         continue
       }
-      const { from, content } = engine.openMessage(message) as AgentMail
+      const mail = readShaped(engine, message, { 'agent-message': { from: 'text' } }) as AgentMail | null
+      if (mail === null) {
+        await open.write([], { consume: [message.id] })
+        continue
+      }
+      const { from, content } = mail
       await open.write([entry('received', { from, id: message.id, content })], { consume: [message.id] })
       received.push({ from: idBelow(prefix, from) ?? from, content })
     }

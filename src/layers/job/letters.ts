@@ -2,10 +2,12 @@
 // or discard them. Wishes travel as mail, so that they reach a job that is running as well as one that is not.
 
 import { timelineId } from '../../core/coordinate.ts'
+import type { Shapes } from '../../core/data-shape.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Engine } from '../../engine/definition.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
 import { recover } from '../../engine/recovery/recover.ts'
+import { readShaped } from '../../engine/shaped-mail.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { type EntryData, entry } from './entries.ts'
 import { type DeadLetter, type JobState, jobFold } from './state.ts'
@@ -58,6 +60,12 @@ export async function stopJob(rp: Engine, timeline: string, reason: string, key?
   await engine.send(timeline, stopKind, { reason }, idOf(key))
 }
 
+const mailShapes: Shapes = {
+  [redriveKind]: { keys: 'list', edits: 'object?' },
+  [discardKind]: { keys: 'list' },
+  [stopKind]: { reason: 'text' },
+}
+
 /** Moves waiting wishes into history, in the same commit that takes them out of the inbox. */
 export async function applyMail(
   engine: Host,
@@ -68,11 +76,12 @@ export async function applyMail(
     const messages = await open.inbox()
     if (messages.length === 0) return
     for (const message of messages) {
-      const data = engine.openMessage(message)
+      const data = readShaped(engine, message, mailShapes)
       const entries = []
-      if (message.kind === redriveKind) entries.push(entry('redriven', data as EntryData['redriven']))
-      else if (message.kind === discardKind) entries.push(entry('discarded', data as EntryData['discarded']))
-      else if (message.kind === stopKind) onStop((data as { reason: string }).reason)
+      if (data !== null && message.kind === redriveKind) entries.push(entry('redriven', data as EntryData['redriven']))
+      else if (data !== null && message.kind === discardKind)
+        entries.push(entry('discarded', data as EntryData['discarded']))
+      else if (data !== null && message.kind === stopKind) onStop((data as { reason: string }).reason)
       await open.write(entries, { consume: [message.id] })
     }
     await open.write([], { attributes: { dead: open.state.dead.size } })

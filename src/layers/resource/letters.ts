@@ -2,11 +2,13 @@
 // or to discard them travel as mail, so that they reach a process that is at work as well as one that starts later.
 
 import { timelineId } from '../../core/coordinate.ts'
+import type { Shapes } from '../../core/data-shape.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Engine } from '../../engine/definition.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
 import type { Target } from '../../engine/model.ts'
 import { recover } from '../../engine/recovery/recover.ts'
+import { readShaped } from '../../engine/shaped-mail.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
 import { type FollowerLetter, type FollowerState, followerFold } from './follower-state.ts'
 
@@ -52,13 +54,16 @@ export async function askFor(
   }
 }
 
+const mailShapes: Shapes = { [kinds.redrive]: { keys: 'list?' }, [kinds.discard]: { keys: 'list?' } }
+
 /** Moves wishes into history, in the commit that takes them out of the inbox. */
 export async function applyMail(engine: Host, open: OpenTimeline<FollowerState>): Promise<void> {
   for (;;) {
     const messages = await open.inbox()
     if (messages.length === 0) return
     for (const message of messages) {
-      const asked = (engine.openMessage(message) as { readonly keys: readonly string[] | null }).keys
+      const data = readShaped(engine, message, mailShapes) as { readonly keys: readonly string[] | null } | null
+      const asked = data === null ? [] : data.keys
       const keys = (asked ?? [...open.state.letters.keys()]).filter((key) => open.state.letters.has(key))
       const isRedrive = message.kind === kinds.redrive
       const entries: NewEntry[] =

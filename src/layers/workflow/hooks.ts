@@ -36,6 +36,7 @@ export interface ExecutedRun extends CommandRun, Pick<StepRun, 'attempts'> {
   /** Nothing is called before the mail was read. */
   readonly isLooking: boolean
   wasReplayed(): void
+  failed(error: unknown): void
   leave(left: { readonly because: 'diverged'; readonly error: unknown }): void
 }
 
@@ -60,12 +61,21 @@ export class Hooks implements ExecutionHooks {
   }
 
   soon(call: () => void): void {
-    leaveScope(() => this.#run.clock.soon(call))
+    leaveScope(() => this.#run.clock.soon(() => this.#guarded(call)))
   }
 
   /** Real time: what the code may be waiting for is real, whatever clock the engine has. */
   after(delayMs: number, call: () => void): void {
-    leaveScope(() => void setTimeout(call, delayMs))
+    leaveScope(() => void setTimeout(() => this.#guarded(call), delayMs))
+  }
+
+  /** No caller is left to learn of an exception here: it belongs to this run, not to the process. */
+  #guarded(call: () => void): void {
+    try {
+      call()
+    } catch (error) {
+      this.#run.failed(error)
+    }
   }
 
   get isDirect(): boolean {

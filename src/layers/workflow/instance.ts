@@ -3,7 +3,7 @@
 // It holds the parts of a run together; each of them says which of the others it needs (docs/decisions/workflow-house.md).
 
 import type { MessageId, TimelineId } from '../../core/coordinate.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Clock, Message, Sql } from '../../core/ports.ts'
 import type { CommitExtras } from '../../engine/commit/writer.ts'
 import type { Host } from '../../engine/host.ts'
@@ -41,9 +41,9 @@ export type Left =
   | { readonly because: 'ended' | 'waiting' | 'closed' }
   | { readonly because: 'lost' | 'diverged' | 'broken'; readonly error: unknown }
 
-/** An intent is written for a call that takes longer than this. */
 /** A checkpoint at a loop boundary after so many entries, if the workflow does not say when. */
 const loopCheckpointEvery = 1000
+/** An intent is written for a call that takes longer than this. */
 const slowMs = 1000
 
 /** What an instance needs of its timeline: a real one, or history alone when it is only read. */
@@ -142,7 +142,7 @@ export class Instance implements Parts {
       () => {
         if (!this.isLeaving) this.execution?.wake()
       },
-      (error) => this.leave({ because: 'lost', error }),
+      (error) => this.failed(error),
     )
     this.mail = new Mail(this)
     this.queries = new Queries(this)
@@ -286,6 +286,11 @@ export class Instance implements Parts {
     this.spawn(() => this.mail.read())
   }
 
+  /** A failure of the store or of the ownership ends this instance; anything else is this run's own, and sets it aside. */
+  failed(error: unknown): void {
+    this.leave({ because: isReprise(error) && error.code !== 'BUG' ? 'lost' : 'broken', error })
+  }
+
   readMessage(message: Message): unknown {
     return this.host.engine.openMessage(message)
   }
@@ -325,13 +330,12 @@ export class Instance implements Parts {
         this.ending.codeEnded(execution.blamed && !this.isDry ? { error: execution.blamed } : outcome)
         leaveScope(() => execution.over())
       }
-      enterScope(
-        execution.root,
-        async () => await this.definition.run(contextOf(this, execution.root), state.input),
-      ).then(
-        (value) => settle({ value }),
-        (error) => settle({ error }),
-      )
+      enterScope(execution.root, async () => await this.definition.run(contextOf(this, execution.root), state.input))
+        .then(
+          (value) => settle({ value }),
+          (error) => settle({ error }),
+        )
+        .catch((error) => this.failed(error))
     })
   }
 

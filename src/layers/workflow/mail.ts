@@ -2,6 +2,7 @@
 // commit that takes it out of the inbox, so each message counts once.
 
 import type { MessageId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
 import { type DatedMail, dateMail, nextFacts } from '../../core/order-of-facts.ts'
 import type { Message } from '../../core/ports.ts'
 import type { CommitExtras } from '../../engine/commit/writer.ts'
@@ -9,6 +10,7 @@ import type { Kernel } from '../../engine/kernel.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import type { CommandRun } from './asking.ts'
 import type { Recorder } from './recorder.ts'
+import { mailFault } from './shapes.ts'
 import { noCommand, own, type RunState } from './state.ts'
 
 type Dated = DatedMail<Message>['messages']
@@ -29,7 +31,7 @@ const waitsForRollback = new Set(['rollback', 'signal', 'update'])
 
 /** What mail needs of its run. */
 export interface MailedRun extends Pick<CommandRun, 'state' | 'execution' | 'alarms' | 'isLeaving' | 'now' | 'spawn'> {
-  readonly kernel: Pick<Kernel, 'clock' | 'planted'>
+  readonly kernel: Pick<Kernel, 'clock' | 'events' | 'planted'>
   readonly open: Pick<OpenTimeline<RunState>, 'mail'>
   readonly ending: { readonly isConcluding: boolean; readonly isEnding: boolean }
   readonly recorder: Pick<Recorder, 'noteTime'>
@@ -168,6 +170,11 @@ export class Mail {
     for (const message of messages) {
       const data = run.readMessage(message) as Data
       consume.push(message.id)
+      const fault = mailFault(message.kind, data)
+      if (fault !== null) {
+        run.kernel.events.emit('problem', { where: message.to, error: malformed(message, fault) })
+        continue
+      }
       // The first word on a step counts: the state does not have it yet.
       if (message.kind === 'settle' && settled.size === settled.add(data.id).size) continue
       drafts.push(...this.#entriesFor(message.kind, message.id, data))
@@ -245,6 +252,14 @@ function untilTurn(messages: Dated, waiting: ReadonlySet<Message>): Dated {
 
 function undoIn({ undo }: Data): { readonly undo?: string } {
   return undo === undefined ? {} : { undo }
+}
+
+/** It is taken out of the inbox, and nothing comes of it but this. */
+function malformed({ id, kind, to }: Message, fault: string): RepriseError {
+  return new RepriseError('MALFORMED', `${to}: the message ${id} of the kind ${kind} was dropped: ${fault}`, {
+    id,
+    kind,
+  })
 }
 
 function splitOnce(text: string): [string, string] {

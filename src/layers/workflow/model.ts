@@ -27,6 +27,7 @@ import { outsideOf } from './outside.ts'
 import { enterMessage, leaveMessages } from './queue.ts'
 import type { WorkflowRun } from './run.ts'
 import { readableId } from './scope.ts'
+import { mailFault } from './shapes.ts'
 import { type RunState, workflowFold } from './state.ts'
 import { inWords, summarizeWorkflow } from './summary.ts'
 import { attention, refuses, stands, statusNow, tells } from './tells.ts'
@@ -84,6 +85,7 @@ export const workflowKind: Model = {
   scope: 'workflow/',
   fold: workflowFold as Fold<unknown>,
   policy: 'fixed',
+  mailFault,
   usual: { ...(workflowFold.retain && { retain: workflowFold.retain }) },
   unfinished: [
     ...['queued', 'waiting', 'running', 'held', 'compensating', 'compensation-stuck'],

@@ -2,6 +2,7 @@
 // counts who is in, and everything between the two goes by mail, so that a crash neither loses nor doubles a place.
 
 import { type MessageId, timelineId } from '../../core/coordinate.ts'
+import type { Shapes } from '../../core/data-shape.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
 import type { Clock, Head, OutgoingMessage } from '../../core/ports.ts'
@@ -9,6 +10,7 @@ import { resolveRate } from '../../core/rate.ts'
 import { checkName, type Fold, type Workable, works } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
 import type { Model } from '../../engine/model.ts'
+import { readShaped } from '../../engine/shaped-mail.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { helperModel } from './helper-model.ts'
 import { nextTurns, type QueueOptions, type QueueState, queueFold, turnsAtOnce } from './queue-state.ts'
@@ -126,13 +128,15 @@ async function lookAfter(engine: Host, definition: QueueDefinition, head: Head, 
   }
 }
 
+const mailShapes: Shapes = { enter: { run: 'text', key: 'text?', priority: 'number?' }, leave: { run: 'text' } }
+
 async function takeMail(engine: Host, open: OpenTimeline<QueueState>): Promise<boolean> {
   const messages = await open.inbox(500)
-  const entries = messages.map((message) => ({
-    type: message.kind === 'enter' ? 'entered' : 'left',
-    data: engine.openMessage(message),
-  }))
-  if (entries.length === 0) return false
+  const entries = messages.flatMap((message) => {
+    const data = readShaped(engine, message, mailShapes)
+    return data === null ? [] : [{ type: message.kind === 'enter' ? 'entered' : 'left', data }]
+  })
+  if (messages.length === 0) return false
   // Due from now on, until everybody who has a turn was told.
   const consume = messages.map((message) => message.id as MessageId)
   await open.write(entries, { consume, wakeup: engine.kernel.worker.now(open.id) })

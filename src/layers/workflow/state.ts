@@ -8,6 +8,7 @@ import type { Entry } from '../../engine/recovery/history.ts'
 import type { End, Item, NotedWait, Standing, Started } from './entries.ts'
 import type { Failure } from './failure.ts'
 import { appended, itemsOf, type Journal, journalOf, journalUpTo } from './journal.ts'
+import { checkEntry } from './shapes.ts'
 
 /** A command that began and has no outcome yet. */
 export interface OpenCommand {
@@ -113,6 +114,7 @@ type Data = any
 
 function apply(state: RunState, entry: Entry): RunState {
   const data = entry.data as Data
+  checkEntry(entry.type, data)
   const lastAt = Math.max(state.lastAt, entry.time)
   const next: Writable<RunState> = { ...state }
   next.lastAt = lastAt

@@ -1,9 +1,11 @@
 // Wishes to a running pipeline from other processes (the command line, above all) travel as mail, as they do to jobs: stop,
 // cancel, send letters back or forget them. A wish that changes state is taken out of the inbox once a checkpoint has it.
 
+import type { Shapes } from '../../../core/data-shape.ts'
 import { isReprise } from '../../../core/errors.ts'
 import type { StateTimeline } from '../../../engine/checkpoint/state-timeline.ts'
 import type { Host } from '../../../engine/host.ts'
+import { readShaped } from '../../../engine/shaped-mail.ts'
 
 export const stopKind = 'pipeline.stop'
 export const redriveKind = 'pipeline.redrive'
@@ -64,12 +66,22 @@ export function listenForMail(
   }
 }
 
+const mailShapes: Shapes = {
+  [redriveKind]: { ids: 'list?' },
+  [discardKind]: { ids: 'list?' },
+  [stopKind]: { how: 'text', epoch: 'number?' },
+}
+
 async function readMail(engine: Host, taken: StateTimeline, run: Asked): Promise<void> {
   const [head] = await engine.kernel.store.head([taken.id])
   if (!head || head.mail === 0) return
   for (const message of (await engine.kernel.store.inbox(taken.id, 100)).messages) {
-    const data = engine.openMessage(message)
+    const data = readShaped(engine, message, mailShapes)
     const consume = () => taken.write({ consume: [message.id] })
+    if (data === null) {
+      await consume()
+      continue
+    }
     if (message.kind === redriveKind || message.kind === discardKind) {
       const { ids } = data as LettersWish
       await (message.kind === redriveKind ? run.redrive(ids) : run.discard(ids))

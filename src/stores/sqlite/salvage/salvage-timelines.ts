@@ -160,7 +160,7 @@ function makeHead(work: Salvage, { tid, name }: Named, row: SqlRow): void {
   if (!chain && !end && !isFork) {
     // It has no entry.
     const digest = originDigest(options.hash, name as TimelineId)
-    const made = { seq: 0, digest, position: 0, epoch: epochLeap, floor: 0, floorDigest: digest, base: null }
+    const made = { seq: 0, life: 1, digest, position: 0, epoch: epochLeap, floor: 0, floorDigest: digest, base: null }
     writeHead(to, tid, { ...made, owner, operation: null, updatedAt: options.now })
     writeTimelineRow(to, { ...row, owner: null })
     lose('its head is lost, and it has no entry in the log: it begins at 0 now')
@@ -198,6 +198,7 @@ function quarantine(
     seq,
     digest: none,
     position: end?.position ?? 0,
+    life: 1,
     epoch: epochLeap,
     floor: 0,
     floorDigest: none,

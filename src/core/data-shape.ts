@@ -1,0 +1,55 @@
+// The shape of data that any program may have written: of entries that were imported, and of mail. Fields that are not named
+// may have any value; a field with a question mark may be absent or null.
+
+export type Field = 'text' | 'number' | 'object' | 'list' | 'text?' | 'number?' | 'object?' | 'list?'
+export type Shape = Readonly<Record<string, Field>>
+/** By the type of the entry, or the kind of the message. */
+export type Shapes = Readonly<Record<string, Shape>>
+
+/** What is wrong with it, in words; null: nothing. @example faultIn({ id: 5 }, { id: 'text' }) // 'its id must be text (got number)' */
+export function faultIn(data: unknown, shape: Shape): string | null {
+  if (!isObject(data)) return `it must be an object (got ${nameOf(data)})`
+  for (const name in shape) {
+    const field = shape[name]!
+    const value = (data as Readonly<Record<string, unknown>>)[name]
+    if (!fits(field, value)) return `its ${name} must be ${words[field]} (got ${nameOf(value)})`
+  }
+  return null
+}
+
+const words: Readonly<Record<Field, string>> = {
+  text: 'text',
+  'text?': 'text or absent',
+  number: 'a number',
+  'number?': 'a number or absent',
+  object: 'an object',
+  'object?': 'an object or absent',
+  list: 'a list',
+  'list?': 'a list or absent',
+}
+
+function fits(field: Field, value: unknown): boolean {
+  if (value === undefined || value === null) return field.endsWith('?')
+  switch (field) {
+    case 'text':
+    case 'text?':
+      return typeof value === 'string'
+    case 'number':
+    case 'number?':
+      return typeof value === 'number'
+    case 'list':
+    case 'list?':
+      return Array.isArray(value)
+    case 'object':
+    case 'object?':
+      return isObject(value)
+  }
+}
+
+function isObject(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function nameOf(value: unknown): string {
+  return value === null ? 'null' : Array.isArray(value) ? 'a list' : typeof value
+}

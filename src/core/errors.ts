@@ -53,6 +53,10 @@ const kinds = {
     remedy: 'fix',
     hint: 'A broker gave up a transaction that a checkpoint counts on. Go back to an older checkpoint with { from }, or say that its results may be lost.',
   },
+  PARTITIONS_CHANGED: {
+    remedy: 'fix',
+    hint: 'Keys may lie in another partition than before, and their state stays with the old one. Give the topic its former number of partitions, or stop the pipeline and run it under a new name from the beginning of a topic that was written anew by key.',
+  },
   BROKER_AWAY: {
     remedy: 'retry',
     hint: 'No broker answered for as long as the options allow. Nothing is lost: check that it runs, and run the pipeline again; it goes on from its last checkpoint.',

@@ -58,29 +58,32 @@ function gated(gate: Gate): Source<Item> {
   }
 }
 
-function draw(gate: Gate) {
+function draw(gate: Gate, isKeyed = true) {
   return pipeline(
     'shared',
     (p) => {
-      p.from('items', gated(gate), { keyed: true })
-        .keyBy(({ key }) => key)
-        .process('numbered', {
-          emits: carries<{ key: string; nth: number; n: number }>(),
-          state: { count: valueState<number>() },
-          onRecord({ key, n }: Item, { state, emit }) {
-            const nth = (state.count.get() ?? 0) + 1
-            state.count.set(nth)
-            emit({ key, nth, n })
-          },
-        })
-        .to(
-          'out',
-          rows({
-            table: 'numbered',
-            row: ({ key, nth, n }) => ({ name: key, nth, n }),
-            setup: 'CREATE TABLE IF NOT EXISTS numbered (name TEXT, nth BIGINT, n BIGINT)',
-          }),
-        )
+      const items = p.from('items', gated(gate), { keyed: isKeyed })
+      const numbered = isKeyed
+        ? items
+            .keyBy(({ key }) => key)
+            .process('numbered', {
+              emits: carries<{ key: string; nth: number; n: number }>(),
+              state: { count: valueState<number>() },
+              onRecord({ key, n }: Item, { state, emit }) {
+                const nth = (state.count.get() ?? 0) + 1
+                state.count.set(nth)
+                emit({ key, nth, n })
+              },
+            })
+        : items.map(({ key, n }) => ({ key, nth: n, n }))
+      numbered.to(
+        'out',
+        rows({
+          table: 'numbered',
+          row: ({ key, nth, n }) => ({ name: key, nth, n }),
+          setup: 'CREATE TABLE IF NOT EXISTS numbered (name TEXT, nth BIGINT, n BIGINT)',
+        }),
+      )
     },
     { checkpoint: { every: '20ms' } },
   )
@@ -152,11 +155,59 @@ it('B7: two processes share partitions, one that comes gets its share, one that 
   }
 })
 
+it('a keyed pipeline refuses another number of partitions, before and while it runs, and its tasks stop', async () => {
+  const { url, query } = newStore()
+  const gate: Gate = { limit: 10, count: 20, partitions: 2 }
+  const first = await open(url)
+  const problems: unknown[] = []
+  const note = ({ error }: { readonly error: unknown }) => void problems.push(error)
+  const refusal = expect.objectContaining({
+    code: 'PARTITIONS_CHANGED',
+    data: { timeline: 'pipeline/shared', before: 2, now: 3 },
+  })
+  first.events.on('problem', note)
+  first.work([draw(gate)])
+  await until(
+    () =>
+      query("SELECT count(*) AS n FROM sqlite_master WHERE name = 'numbered'")[0]!.n === 1 &&
+      query('SELECT count(*) AS n FROM numbered')[0]!.n,
+    (n) => n === 20,
+  )
+  gate.partitions = 3
+  await until(
+    () => problems.length,
+    (count) => count > 0,
+  )
+  expect(problems).toEqual([refusal])
+  await until(
+    () => first.head('pipeline/shared/@0'),
+    (head) => head?.status === 'suspended',
+  )
+  await first.close()
+  problems.length = 0
+  const second = await open(url)
+  second.events.on('problem', note)
+  second.work([draw(gate)])
+  await until(
+    () => problems.length,
+    (count) => count > 0,
+  )
+  expect(problems).toEqual([refusal])
+  expect(await second.head('pipeline/shared/@2')).toBeNull()
+  gate.partitions = 2
+  gate.limit = 20
+  await until(
+    () => query('SELECT count(*) AS n FROM numbered')[0]!.n,
+    (n) => n === 40,
+  )
+  await second.close()
+})
+
 it('B7: a partition that appears becomes a task', async () => {
   const { url, query } = newStore()
   const gate: Gate = { limit: 10, count: 20, partitions: 1 }
   const rp = await open(url)
-  rp.work([draw(gate)])
+  rp.work([draw(gate, false)])
   await until(
     () => rp.head('pipeline/shared/@0'),
     (head) => (head?.seq ?? 0) > 0,

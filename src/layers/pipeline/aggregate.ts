@@ -14,6 +14,11 @@ export interface Aggregation<T, Accumulator, Result> {
    * then throw before it changes anything: a record that throws becomes a dead letter, and must leave no trace.
    */
   copy?(accumulator: Accumulator): Accumulator
+  /**
+   * What the accumulator means, with a version: 'revenue/2'. It is part of the identity of an operator's state: a pipeline does
+   * not continue with an accumulator of another kind. Default: 'custom', the same for all.
+   */
+  readonly kind?: string
 }
 
 /** Of an aggregation of ours whose functions throw for no value: it needs no copy to be undone. */
@@ -40,12 +45,14 @@ export function aggregateAtOnce<T, A, R>(given: Aggregation<T, A, R>, name: stri
 
 /** @example orders.keyBy((o) => o.customer).window('daily', tumbling('1d')).aggregate(count()) */
 export function count<T>(): Aggregation<T, number, number> {
-  return { initial: () => 0, add: (total) => total + 1, merge: (a, b) => a + b, result: (total) => total }
+  const add = (total: number) => total + 1
+  return { kind: 'count', initial: () => 0, add, merge: (a, b) => a + b, result: (total) => total }
 }
 
 export function sum<T>(given: (value: T) => number): Aggregation<T, number, number> {
   const of = atOnce(given, 'the function of sum()')
   return {
+    kind: 'sum',
     initial: () => 0,
     add: (total, value) => total + of(value),
     merge: (a, b) => a + b,
@@ -56,6 +63,7 @@ export function sum<T>(given: (value: T) => number): Aggregation<T, number, numb
 export function min<T>(given: (value: T) => number): Aggregation<T, number, number> {
   const of = atOnce(given, 'the function of min()')
   return {
+    kind: 'min',
     initial: () => Number.POSITIVE_INFINITY,
     add: (least, value) => Math.min(least, of(value)),
     merge: Math.min,
@@ -66,6 +74,7 @@ export function min<T>(given: (value: T) => number): Aggregation<T, number, numb
 export function max<T>(given: (value: T) => number): Aggregation<T, number, number> {
   const of = atOnce(given, 'the function of max()')
   return {
+    kind: 'max',
     initial: () => Number.NEGATIVE_INFINITY,
     add: (greatest, value) => Math.max(greatest, of(value)),
     merge: Math.max,
@@ -76,6 +85,7 @@ export function max<T>(given: (value: T) => number): Aggregation<T, number, numb
 export function average<T>(given: (value: T) => number): Aggregation<T, readonly [number, number], number> {
   const of = atOnce(given, 'the function of average()')
   return {
+    kind: 'average',
     initial: () => [0, 0],
     add: ([total, records], value) => [total + of(value), records + 1],
     merge: (a, b) => [a[0] + b[0], a[1] + b[1]],
@@ -87,6 +97,7 @@ export function average<T>(given: (value: T) => number): Aggregation<T, readonly
 export function list<T>(): Aggregation<T, T[], readonly T[]> {
   const made: Aggregation<T, T[], readonly T[]> & { readonly [total]: true } = {
     [total]: true,
+    kind: 'list',
     initial: () => [],
     add: (values, value) => {
       values.push(value)
@@ -103,6 +114,7 @@ export function list<T>(): Aggregation<T, T[], readonly T[]> {
 export function reduce<T>(given: (a: T, b: T) => T): Aggregation<T, { readonly value: T } | null, T> {
   const combine = atOnce(given, 'the function of reduce()')
   return {
+    kind: 'reduce',
     initial: () => null,
     add: (before, value) => ({ value: before === null ? value : combine(before.value, value) }),
     merge: (a, b) => (a === null ? b : b === null ? a : { value: combine(a.value, b.value) }),

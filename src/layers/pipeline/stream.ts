@@ -149,7 +149,8 @@ export class Stream<T> {
     join: (value: T, told: V | undefined) => Synchronous<R>,
   ): Stream<R> {
     const make = broadcast(aggregateAtOnce(aggregation, name), atOnce(join, name))
-    const outlet = draw(this, [told], this.graph.name('operator', name), 'broadcast', make, [], { isSingle: true })
+    const kind = kindOf('broadcast', aggregation)
+    const outlet = draw(this, [told], this.graph.name('operator', name), kind, make, [], { isSingle: true })
     return new Stream<R>(this.graph, outlet, this.hasTime)
   }
 
@@ -207,7 +208,7 @@ export class Stream<T> {
 export class KeyedStream<T> extends Stream<T> {
   /** A result for every record: the aggregate of its key so far. */
   aggregate<A, R>(name: string, aggregation: Aggregation<T, A, R>): KeyedStream<KeyedResult<R>> {
-    return this.#state(name, 'running', running(aggregateAtOnce(aggregation, name)))
+    return this.#state(name, kindOf('running', aggregation), running(aggregateAtOnce(aggregation, name)))
   }
 
   /** Records of a key, gathered by time or by number. */
@@ -224,7 +225,7 @@ export class KeyedStream<T> extends Stream<T> {
       const { within } = given as CountWindowOptions
       const withinMs = within === undefined ? null : toMs(within, 'within')
       return new CountedStream<T>((each) =>
-        this.#state(name, 'count', counted(windows.size, withinMs, aggregateAtOnce(each, name))),
+        this.#state(name, kindOf('count', each), counted(windows.size, withinMs, aggregateAtOnce(each, name))),
       )
     }
     this.#needsTime(name)
@@ -238,7 +239,7 @@ export class KeyedStream<T> extends Stream<T> {
         windows.kind === 'session'
           ? sessions(windows, { lateMs, earlyMs }, aggregation)
           : windowed({ windows, lateMs, earlyMs }, aggregation)
-      const kind = windows.kind === 'session' ? 'sessions' : 'windows'
+      const kind = windows.kind === 'session' ? kindOf('sessions', given) : kindOf('windows', given, windows)
       const outlet = draw(this, [], this.graph.name('operator', name), kind, make, [late])
       options.lateTo?.(new Stream<T>(this.graph, late, true))
       return new KeyedStream(this.graph, outlet, true)
@@ -277,7 +278,7 @@ export class KeyedStream<T> extends Stream<T> {
     join: (left: T, right: B, window: { readonly start: number; readonly end: number }) => Synchronous<R>,
   ): KeyedStream<R> {
     this.#needsTime(name, other)
-    return this.#state(name, 'window join', windowJoined(windows, atOnce(join, name)), [other])
+    return this.#state(name, kindOf('window join', null, windows), windowJoined(windows, atOnce(join, name)), [other])
   }
 
   /** Every pair of the same key whose times lie near: `right` from `from` to `to` after `left` (before it, if negative). */
@@ -372,6 +373,16 @@ function decoderOf(
   const checked = second && atOnce(second, `decode of ${source}`)
   if (!first || !checked) return first ?? checked ?? null
   return (value) => checked(first(value) as never)
+}
+
+/**
+ * The identity of an operator's state: what it is, the windows by whose start it lies, and what its aggregation keeps. Another
+ * one under the same name is another state (see changes.ts).
+ */
+function kindOf(what: string, aggregation: { readonly kind?: string } | null, windows?: FixedWindows): string {
+  const fixed = windows ? [`${windows.lengthMs}/${windows.stepMs}+${windows.offsetMs}`] : []
+  const kept = aggregation ? [aggregation.kind ?? 'custom'] : []
+  return `${what}(${[...fixed, ...kept].join(', ')})`
 }
 
 /** A function of a stream that must not be async. */

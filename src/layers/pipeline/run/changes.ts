@@ -27,7 +27,7 @@ export function matchNames(graph: Graph, stored: PipelineState, changes: Pipelin
     const gone = new Map(before)
     for (const [name, kind] of now) {
       const old = oldOf.get(name) ?? name
-      if (before.get(old) === kind) {
+      if (isSameKind(before.get(old), kind)) {
         gone.delete(old)
         names.set(name, old)
       } else if (add.includes(name)) {
@@ -53,6 +53,11 @@ export function matchNames(graph: Graph, stored: PipelineState, changes: Pipelin
     throw new RepriseError('INVALID_ARGUMENT', what, { faults })
   }
   return names
+}
+
+/** Checkpoints of earlier versions have the kind without what its aggregation keeps: they are taken as they are. */
+function isSameKind(before: string | undefined, now: string): boolean {
+  return before === now || (before !== undefined && !before.includes('(') && now.startsWith(`${before}(`))
 }
 
 /** A name that neither the code nor the checkpoint knows would be passed over in silence. */

@@ -74,6 +74,9 @@ export const emptyState: PipelineState = {
 /** On the pipeline's own timeline: its tasks have timelines of their own, and it is never run whole. */
 export const sharedAttribute = 'shared'
 
+/** Beside it: how many partitions a keyed pipeline had when it was first shared. Its keys lie by this number, for good. */
+export const partitionsAttribute = 'partitions'
+
 export function sharedError(timeline: string): RepriseError {
   const what = `${timeline} is shared by partitions, each of which has a timeline and state of its own: work on it with rp.work(), or run it under another id`
   return new RepriseError('CONFLICT', what, { timeline })

@@ -15,9 +15,11 @@ import type { Graph } from '../graph.ts'
 import { liveRuns } from './live.ts'
 import type { ResolvedPipelineOptions } from './options.ts'
 import { PipelineRun } from './run.ts'
-import { sharedAttribute } from './state.ts'
+import { partitionsAttribute, sharedAttribute } from './state.ts'
 import { taskPartition, taskTimeline } from './task-name.ts'
 
+/** Partitions may come and go. */
+const noKeys = 0
 const lookMs = 250
 const markWaitMs = 2000
 const firstPauseMs = 100
@@ -66,7 +68,9 @@ export class PipelineTasks {
   readonly #stopLooking: () => void
   /** Those of runs that have ended. */
   #records = 0
-  #isMarked = false
+  /** How many partitions the keys of this pipeline lie in; null: not known yet. */
+  #keyedPartitions: number | null = null
+  #isRefused = false
   #isEnded: () => void = () => undefined
   /** Every partition has come to its end, here or elsewhere. */
   readonly ended: Promise<void> = new Promise((resolve) => {
@@ -108,7 +112,8 @@ export class PipelineTasks {
     await kernel.worker.retireGone()
     const partitions = await this.#partitions()
     await this.#announce(partitions.length)
-    if (!this.#isMarked) await this.#markShared()
+    this.#keyedPartitions ??= await this.#markShared(partitions.length)
+    if (await this.#isRepartitioned(partitions.length)) return
     const share = await fairShare(kernel, this.#key, partitions.length)
     await this.#giveUp(share)
     if (partitions.length > 0 && partitions.every((partition) => this.#done.has(partition))) this.#isEnded()
@@ -136,24 +141,50 @@ export class PipelineTasks {
   }
 
   /** In the pipeline's own timeline, under its ownership: nobody runs it whole meanwhile, and nobody will. */
-  async #markShared(): Promise<void> {
+  async #markShared(partitions: number): Promise<number> {
     const { engine, timeline, name } = this.#of
-    const [head] = await engine.kernel.store.head([timelineId(timeline)])
-    if (head?.attributes[sharedAttribute] !== true) {
+    const attributesNow = async () => (await engine.kernel.store.head([timelineId(timeline)]))[0]?.attributes ?? {}
+    const before = await attributesNow()
+    const stored = before[partitionsAttribute]
+    if (typeof stored === 'number') return stored
+    const isKeyed = this.#graph.sources.some((source) => source.isKeyed)
+    if (before[sharedAttribute] !== true || isKeyed) {
       // Whoever starts in the same moment marks it too; one that runs it whole keeps it for longer, and that is told.
       const options = { wait: markWaitMs, signal: this.#abort.signal }
       const taken = await StateTimeline.take(engine.kernel, timelineId(timeline), options)
       try {
+        // Another process may have been quicker.
+        const noted = (await attributesNow())[partitionsAttribute]
+        if (typeof noted === 'number') return noted
         if (taken.head.seq > 0) {
           const what = `${timeline} was run whole by one process, so its state is not divided by partitions: go on with rp.run(), or give the pipeline ${name} another name to share it`
           throw new RepriseError('CONFLICT', what, { timeline })
         }
-        await taken.write({ status: 'shared', attributes: { [sharedAttribute]: true } })
+        const attributes = { [sharedAttribute]: true, ...(isKeyed && { [partitionsAttribute]: partitions }) }
+        await taken.write({ status: 'shared', attributes })
       } finally {
         await taken.release()
       }
     }
-    this.#isMarked = true
+    return isKeyed ? partitions : noKeys
+  }
+
+  /**
+   * With another number of partitions, producers send keys elsewhere: a task would begin a key anew that another one has
+   * counted. No task runs then; each of them stops with a savepoint.
+   */
+  async #isRepartitioned(partitions: number): Promise<boolean> {
+    const before = this.#keyedPartitions
+    if (before === noKeys || before === partitions) {
+      this.#isRefused = false
+      return false
+    }
+    for (const run of [...this.#running.values()]) await run.stop().catch(() => undefined)
+    if (this.#isRefused) return true
+    this.#isRefused = true
+    const { timeline } = this.#of
+    const what = `${timeline} has keys in ${before} partitions, and its sources now have ${partitions}: records of one key may come in another partition than the state of that key`
+    throw new RepriseError('PARTITIONS_CHANGED', what, { timeline, before, now: partitions })
   }
 
   async #partitions(): Promise<readonly string[]> {

@@ -134,6 +134,7 @@ async function openFor(spec: CommandSpec, options: Options): Promise<Reprise | n
     namespace: options.namespace as string | undefined,
     blobs: options.blobs as string | undefined,
     keys: options.keys as string | undefined,
+    patience: options['away-for'] as string | undefined,
     create: spec.store === 'create',
     readOnly: spec.store === 'reading' && !spec.writesWith?.some((name) => options[name] !== undefined),
     isDryRun: options['dry-run'] === true,

@@ -34,6 +34,8 @@ export interface StoreOptions {
   readonly areChunksLost?: boolean
   readonly timeoutMs?: number
   readonly worker?: string
+  /** How long work goes on without the store, as 5m. Default: as long as an answer may take. */
+  readonly patience?: string | undefined
 }
 
 const answerWithinMs = 10_000
@@ -85,9 +87,14 @@ export async function openEngine(options: StoreOptions): Promise<Reprise> {
   const worker = options.worker ?? 'cli'
   const engine: Reprise = createEngine(
     { store: withTimeouts(store, timeoutMs), ...(namespace && { namespace }) },
-    { worker, patience: file === undefined ? timeoutMs : busyMs, ...(keys && { keys }) },
+    { worker, patience: options.patience ?? (file === undefined ? timeoutMs : busyMs), ...(keys && { keys }) },
   )
-  if (!isLater) await meet(hostOf(engine).kernel)
+  if (!isLater) {
+    await meet(hostOf(engine).kernel).catch(async (error) => {
+      await engine.close()
+      throw error
+    })
+  }
   if (!readOnly && !options.isDryRun) keepLog(engine)
   if (!readOnly && !options.isDryRun && !isMissing) await watchLostHeads(hostOf(engine).kernel)
   return engine

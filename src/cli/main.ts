@@ -28,7 +28,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   endSoon()
 }
 
-/** The command has ended: whatever still holds the process (a connection that does not close) has a moment, once all is printed. */
+/** The command has ended: a connection that does not close holds the process for a moment at most, once all is printed. */
 function endSoon(): void {
   setInterval(() => {
     if (process.stdout.writableLength === 0 && process.stderr.writableLength === 0) process.exit()
@@ -134,6 +134,7 @@ async function openFor(spec: CommandSpec, options: Options): Promise<Reprise | n
     namespace: options.namespace as string | undefined,
     blobs: options.blobs as string | undefined,
     keys: options.keys as string | undefined,
+    patience: options['away-for'] as string | undefined,
     create: spec.store === 'create',
     readOnly: spec.store === 'reading' && !spec.writesWith?.some((name) => options[name] !== undefined),
     isDryRun: options['dry-run'] === true,

@@ -44,6 +44,11 @@ export const rollbackOptions = {
 const report = { type: 'string', value: 'KIND', help: 'auto, bar, lines, json or none' } as const
 /** How a pipeline begins (run-flags.ts). */
 export const workOptions = {
+  'away-for': {
+    type: 'string',
+    value: 'TIME',
+    help: 'go on for this long while the store does not answer (default: 10s, a file 5s)',
+  },
   from: {
     type: 'string',
     value: 'CHECKPOINT',

@@ -38,6 +38,8 @@ export interface StoreOptions {
   readonly evenUnfinished?: boolean
   readonly timeoutMs?: number
   readonly worker?: string
+  /** How long work goes on without the store, as 5m. Default: as long as an answer may take. */
+  readonly patience?: string | undefined
 }
 
 const answerWithinMs = 10_000
@@ -90,7 +92,7 @@ export async function openEngine(options: StoreOptions): Promise<Reprise> {
   const worker = options.worker ?? 'cli'
   const engine: Reprise = createEngine(
     { store: withTimeouts(store, timeoutMs), ...(namespace && { namespace }) },
-    { worker, patience: file === undefined ? timeoutMs : busyMs, ...(keys && { keys }) },
+    { worker, patience: options.patience ?? (file === undefined ? timeoutMs : busyMs), ...(keys && { keys }) },
   )
   try {
     if (!isLater) await meet(hostOf(engine).kernel)

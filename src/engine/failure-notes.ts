@@ -1,9 +1,9 @@
 // Why work does not advance, in the head of its timeline: the reason, since when, and how often in a row it failed. One mechanism
-// for every model; whoever lists or shows timelines, the doctor and the metrics read it. The process that works on a timeline
+// for every model; lists, `show`, the doctor and the metrics read it. The process that works on a timeline
 // writes the note beside its history, under the epoch that it reads, and removes it with the first success.
 //
-// The note is two attributes: `$failing` (true), by which the store finds it, and `$failure`, JSON with the fields of FailureNote.
-// With an encryption key, the reason is sealed (`sealed`, base64), bound to the timeline.
+// The note is two attributes: `$failing` (true), by which the store finds it, and `$failure`, JSON with the fields of
+// FailureNote. With an encryption key, the reason is sealed (`sealed`, base64), bound to the timeline.
 
 import { type TimelineId, timelineId } from '../core/coordinate.ts'
 import { isReprise } from '../core/errors.ts'

@@ -65,9 +65,8 @@ export async function open(url?: string | Options, given: Options = {}): Promise
   checkOpenOptions(options)
   const location = locationOf(typeof url === 'object' ? undefined : url, options.shards)
   const { store, isAlone, requests } = await openPlaced(location, options)
-  const engine = createEngine(
-    { store, namespace: options.namespace ?? 'default', ...(requests && { requests }) },
-    options,
+  const engine = await orClosed(store, () =>
+    createEngine({ store, namespace: options.namespace ?? 'default', ...(requests && { requests }) }, options),
   )
   let mirror: string | null = null
   try {
@@ -95,6 +94,16 @@ export async function open(url?: string | Options, given: Options = {}): Promise
     keepHouse(hostOf(engine), { collect: isAlone, ...options.housekeeping })
   }
   return engine
+}
+
+/** An open that fails leaves nothing open. */
+async function orClosed<T>(store: Store, make: () => T): Promise<T> {
+  try {
+    return make()
+  } catch (error) {
+    await store.close()
+    throw error
+  }
 }
 
 function locationOf(url: string | undefined, shards: Options['shards']): string {

@@ -87,7 +87,7 @@ const resume: Command = async ({ engine, args, options, output }) => {
     return id === null ? given : { ...given, id }
   }
 
-  /** Each is executed here until it ends, or waits for something that does not come by itself; Ctrl-C leaves them where they are. */
+  /** Each is executed here until it ends, or waits for what does not come by itself; Ctrl-C leaves them where they are. */
   async function goOn(runs: readonly Head[]): Promise<number> {
     const first = await Promise.race([
       Promise.allSettled(runs.map((head) => told.one(() => goOnWith(head)))),

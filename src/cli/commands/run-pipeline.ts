@@ -69,8 +69,8 @@ export async function runThreads(
   if (text(options, 'id') !== undefined) {
     throw new UsageError('--id names a run of its own; threads share the partitions of the pipeline itself')
   }
-  const { url, namespace, blobs, keys } = options as Readonly<Record<string, string | undefined>>
-  const store = { url, namespace, blobs, keys, create: true }
+  const { url, namespace, blobs, keys, 'away-for': patience } = options as Readonly<Record<string, string | undefined>>
+  const store = { url, namespace, blobs, keys, patience, create: true }
   if (urlOf(store).startsWith('memory:'))
     throw new UsageError('threads share nothing but a store: memory: is of one alone')
   const { name } = definition

@@ -26,7 +26,12 @@ export class Connection {
 
   constructor(driver: Driver, file: string, isReadOnly: boolean) {
     this.#database = driver.open(file, { isReadOnly })
-    this.#database.exec(`PRAGMA busy_timeout = ${blockingWaitMs}`)
+    try {
+      this.#database.exec(`PRAGMA busy_timeout = ${blockingWaitMs}`)
+    } catch (error) {
+      this.#database.close()
+      throw error
+    }
   }
 
   exec(sql: string): void {

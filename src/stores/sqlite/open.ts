@@ -84,6 +84,24 @@ function checkNames(file: string): void {
   throw new RepriseError('STORE_UNSUPPORTED', what, { file, links: stats.nlink })
 }
 
+/** What was opened is closed if no store comes of it: a lock that stays would keep a repair out. */
+export async function closedOnFailure<S extends { close(): Promise<void> }>(
+  opened: OpenedFile,
+  make: () => S,
+  check: (store: S) => Promise<void>,
+): Promise<S> {
+  let store: S | null = null
+  try {
+    store = make()
+    await check(store)
+    return store
+  } catch (error) {
+    if (store) await store.close()
+    else opened.writer?.connection.close()
+    throw error
+  }
+}
+
 /** A damaged file can be read as far as it goes, unless it is to be refused. */
 function openToRead(driver: Driver, file: string, { hash, refusesDamage }: OpenOptions): OpenedFile {
   if (!existsSync(file))

@@ -53,7 +53,7 @@ import { findTimelines } from './list.ts'
 import { Listeners } from './listeners.ts'
 import { consumedIds, readInbox, rewriteMail } from './mail.ts'
 import { legibleNames } from './names.ts'
-import { connectReader, inspectEnd, type OpenedFile, openFile } from './open.ts'
+import { closedOnFailure, connectReader, inspectEnd, type OpenedFile, openFile } from './open.ts'
 import { listPasts, pastOf, recall } from './past.ts'
 import { claim, retire } from './query.ts'
 import { Reader, type Reading } from './reading.ts'
@@ -92,9 +92,10 @@ export async function openSqlite(location: string, options: SqliteOptions): Prom
   const { refusesDamage = false } = options
   const open = () => openFile(driver, location, { namespace, hash, isReadOnly, refusesDamage, busyMs })
   const isStrict = !isReadOnly || refusesDamage
-  const store = new SqliteStore(driver, await open(), open, { namespace, hash, busyMs, clock, isReadOnly, isStrict })
-  if (isReadOnly) await store.facts()
-  return store
+  const opened = await open()
+  const settings = { namespace, hash, busyMs, clock, isReadOnly, isStrict }
+  const make = () => new SqliteStore(driver, opened, open, settings)
+  return await closedOnFailure(opened, make, async (store) => void (isReadOnly && (await store.facts())))
 }
 
 /**

@@ -5,6 +5,7 @@
 // whether everything that lies in a store can still be read.
 
 import { isReprise, RepriseError } from './errors.ts'
+import { refuseThenable } from './synchronous.ts'
 
 /** Makes data of the next version out of data of this one. */
 export type Upcast = (data: unknown) => unknown
@@ -54,8 +55,9 @@ export function upcast<E extends Versioned>(entry: E, upcasters: Upcasters): E {
     const step = typeof link === 'function' ? link : link.data
     try {
       if (step !== undefined) data = step(data)
+      refuseThenable(data, `the upcaster of ${type} from version ${version}`, 'compute the new data from the old alone')
     } catch (cause) {
-      if (isReprise(cause, 'MIGRATION_MISSING')) throw cause
+      if (isReprise(cause, 'MIGRATION_MISSING', 'ASYNC_CALLBACK')) throw cause
       throw new RepriseError(
         'FOLD_FAILED',
         `the upcaster of ${type} from version ${version} threw`,

@@ -8,6 +8,7 @@ import { type Duration, toMs } from './duration.ts'
 import { isReprise, RepriseError } from './errors.ts'
 import { checkOptions } from './options.ts'
 import { isPermanent, retryAfterOf } from './retry-after.ts'
+import { refuseThenable } from './synchronous.ts'
 
 export interface RetryPolicy {
   /** Calls in all, the first included; 3 if left out. */
@@ -146,7 +147,13 @@ function isUseless(error: unknown): boolean {
 
 function namedTest(list: RetryPolicy['giveUpOn']): (error: unknown) => boolean {
   if (list === undefined) return () => false
-  if (typeof list === 'function') return list
+  if (typeof list === 'function') {
+    return (error) => {
+      const isFinal = list(error)
+      refuseThenable(isFinal, 'giveUpOn', 'decide from the error alone')
+      return isFinal
+    }
+  }
   return (error) =>
     error instanceof Error &&
     list.some((one) =>

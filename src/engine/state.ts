@@ -20,6 +20,7 @@ import { Keyed } from '../core/keyed/keyed.ts'
 import type { Unread } from '../core/keyed/page.ts'
 import type { Hash } from '../core/ports.ts'
 import { erasedType } from '../core/redact.ts'
+import { refuseThenable } from '../core/synchronous.ts'
 import type { ReplayMeter } from './checkpoint/replay-meter.ts'
 import type { Follower } from './commit/writer.ts'
 import { type Erased, type Fold, systemPrefix } from './definition.ts'
@@ -228,7 +229,7 @@ export class TimelineState<State> implements Follower {
     }
     try {
       const next = isGone ? this.#fold.erased!(value, goneOf(entry)) : this.#apply(value, entry)
-      if (next instanceof Promise) throw new TypeError('apply returned a promise: a fold cannot wait')
+      refuseThenable(next, 'apply', 'wait before the entry is appended, and put the result into its data')
       zone?.check()
       return next === undefined ? value : (next as State)
     } catch (thrown) {

@@ -5,6 +5,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type { RepriseError } from '../../core/errors.ts'
 import type { Sql } from '../../core/ports.ts'
+import { refuseThenable } from '../../core/synchronous.ts'
 
 export interface Zone {
   /** Who it is, for the message: "workflow code", "apply of counter/visits@3 (added)". */
@@ -103,7 +104,14 @@ export class PureZone implements Zone {
 
 /** Runs the user's pure function in a zone of its own, where folds are guarded. */
 export function callPure<T>(isGuarded: boolean, what: string, call: () => T, place: Place | null = null): T {
-  if (!isGuarded) return call()
+  const value = isGuarded ? callGuarded(what, call, place) : call()
+  refuseThenable(value, what, waitElsewhere)
+  return value
+}
+
+const waitElsewhere = 'what waits belongs into a step, a job or a handler with SQL, and its result into the event'
+
+function callGuarded<T>(what: string, call: () => T, place: Place | null): T {
   const zone = new PureZone(what, place)
   const before = enterPure(zone)
   try {

@@ -2,6 +2,7 @@
 // data, so that neither is misread; a migration makes data of an older version into today's, in both.
 
 import { RepriseError } from '../../core/errors.ts'
+import { refuseThenable } from '../../core/synchronous.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
 import type { Entries, SessionState } from './state.ts'
@@ -40,7 +41,15 @@ export function dataVersions<Data>(
       // Written before versions were noted: without migrations there is nothing to tell it from today's.
       if (from === version || (edit.of === undefined && !migrations)) return entry
       const run = migrations && Object.hasOwn(migrations, from) ? migrations[from] : undefined
-      if (run) return { ...entry, data: { data: run(edit.data as never) } }
+      if (run) {
+        const data = run(edit.data as never)
+        refuseThenable(
+          data,
+          `the migration of agent ${name} from version ${from}`,
+          'compute the new data from the old alone',
+        )
+        return { ...entry, data: { data } }
+      }
       const { timeline, seq } = entry
       const what = `${timeline}@${seq} holds data of version ${from}, and agent ${name} (version ${version}) has no migration from it`
       throw new RepriseError('MIGRATION_MISSING', what, { timeline, seq, from, to: version })

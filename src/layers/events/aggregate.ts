@@ -10,6 +10,7 @@ import { checkUpcasters, type Upcasters, upcast } from '../../core/fold.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Sql } from '../../core/ports.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
+import { refuseThenable } from '../../core/synchronous.ts'
 import type { Validity } from '../../core/validity.ts'
 import type { Engine, StateAt } from '../../engine/definition.ts'
 import {
@@ -197,7 +198,13 @@ function modelOf<State>(name: string, prefix: string, options: PlainOptions<Stat
     const evolution = Object.hasOwn(evolve, entry.type) ? evolve[entry.type] : undefined
     if (!evolution)
       throw new RepriseError('FOLD_FAILED', `${name} does not know events of type ${entry.type}`, { type: entry.type })
-    return (evolution(state, event(entry) as never, infoOf(entry, prefix)) ?? state) as State
+    const next = evolution(state, event(entry) as never, infoOf(entry, prefix))
+    refuseThenable(
+      next,
+      `evolve.${entry.type} of ${name}`,
+      'wait before the command, and put the result into the event',
+    )
+    return (next ?? state) as State
   }
   // Upcast fields are the author's, and may be a constant of his; all others were decoded for this fold.
   const isUpcast = options.upcasters !== undefined

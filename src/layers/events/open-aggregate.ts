@@ -8,6 +8,7 @@ import { toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
 import type { Head } from '../../core/ports.ts'
+import { refuseThenable } from '../../core/synchronous.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
 import { isLost } from '../../engine/commit/contest.ts'
 import type { TurnTimeline } from '../../engine/commit/turn-timeline.ts'
@@ -385,10 +386,7 @@ function aborted(timeline: string, signal: AbortSignal): RepriseError {
 
 function listOf(decision: unknown, name: string): readonly unknown[] {
   if (decision === undefined) return []
-  if (decision instanceof Promise) {
-    decision.catch(() => undefined)
-    throw new RepriseError('INVALID_ARGUMENT', `decide.${name} returned a promise: it must be pure and cannot wait`)
-  }
+  refuseThenable(decision, `decide.${name}`, 'wait before the command, and pass the result as its input')
   return Array.isArray(decision) ? decision : [decision]
 }
 

@@ -7,6 +7,7 @@ import { RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
 import type { Sql } from '../../core/ports.ts'
 import { type RetryPolicy, resolveRetry } from '../../core/retry.ts'
+import type { Nothing } from '../../core/synchronous.ts'
 import type { Validity } from '../../core/validity.ts'
 import { checkName, type Engine, type Entity, type Fold, opens, type Workable, works } from '../../engine/definition.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
@@ -267,7 +268,7 @@ export function sqlProjection<
 export function tableProjection<
   Tx extends OffsetTx,
   Sources extends readonly EventSource[],
-  On extends Handlers<Tx, Sources, void>,
+  On extends Handlers<Tx, Sources, Nothing>,
 >(name: string, options: TableProjectionOptions<Tx, Sources, On>): ProjectionDefinition<TableTarget<Tx> | null> {
   return intoTables(name, options as unknown as AnyTableOptions<Tx>, null, (sinks) => sinks[0]!.table)
 }
@@ -276,7 +277,7 @@ export function tableProjection<
 export function partitionedTableProjection<
   Tx extends OffsetTx,
   Sources extends readonly EventSource[],
-  On extends Handlers<Tx, Sources, void>,
+  On extends Handlers<Tx, Sources, Nothing>,
 >(
   name: string,
   options: TableProjectionOptions<Tx, Sources, On> & { readonly partitions: number },

@@ -1,6 +1,7 @@
 // The key of an item: what the user's function says, else the source's own, else the item itself if it is text or a number.
 
 import { RepriseError } from '../../core/errors.ts'
+import { refuseThenable } from '../../core/synchronous.ts'
 
 const keyLengthMax = 4096
 
@@ -10,6 +11,7 @@ export function identify<T>(
   own: string | undefined,
 ): string {
   const given: unknown = job.key ? job.key(item) : (own ?? item)
+  refuseThenable(given, 'key of a job', 'compute it from the item alone, or give the item its key in the source')
   if (typeof given === 'string') {
     if (given.length > 0 && given.length <= keyLengthMax) return given
     throw refuse(`the key of an item must have 1 to ${keyLengthMax} characters (got ${given.length})`)

@@ -9,6 +9,7 @@ import { checkOptions } from '../../core/options.ts'
 import { type RatePolicy, type RateSettings, resolveRate } from '../../core/rate.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
 import { type ResolvedRetry, resolveRetry } from '../../core/retry.ts'
+import { refuseThenable } from '../../core/synchronous.ts'
 import type { BatchContext, ItemContext } from './context.ts'
 import { type Source, type SourceLike, toSource } from './source.ts'
 
@@ -126,7 +127,7 @@ export function resolveJob<T>(name: string, options: JobOptions<T>): ResolvedJob
       version === undefined
         ? null
         : typeof version === 'function'
-          ? (item) => String(version(item))
+          ? (item) => versionOf(version, item)
           : () => String(version),
     each: options.each ?? null,
     eachBatch: options.eachBatch ?? null,
@@ -148,4 +149,11 @@ export function resolveJob<T>(name: string, options: JobOptions<T>): ResolvedJob
 
 function isCount(value: number, max: number): boolean {
   return Number.isSafeInteger(value) && value >= 1 && value <= max
+}
+
+/** As text, so a promise would be the same version for every item. */
+function versionOf<T>(version: (item: T) => string | number, item: T): string {
+  const given = version(item)
+  refuseThenable(given, 'version of a job', 'compute it from the item alone')
+  return String(given)
 }

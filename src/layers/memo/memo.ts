@@ -6,6 +6,7 @@ import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import { callOnce, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
+import { refuseThenable } from '../../core/synchronous.ts'
 import { Caller } from '../../engine/caller.ts'
 import type { ByteSource } from '../../engine/checkpoint/chunk-writer.ts'
 import type { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
@@ -105,7 +106,7 @@ export function memo<Args extends readonly unknown[], Result>(
     name,
     prefix: model.scope,
     [recalls]: {
-      print: (host, args) => argsPrint((host as Host).kernel, name, options.key ? options.key(...args) : args),
+      print: (host, args) => argsPrint((host as Host).kernel, name, keyedBy(options, args)),
       async recall(host, args, { signal, asker }) {
         const handle = await definition[opens](host as Host, undefined, {})
         const { result, from, entry, provenance } = await handle.recall(args, { signal, asker })
@@ -120,6 +121,16 @@ export function memo<Args extends readonly unknown[], Result>(
     },
   }
   return definition
+}
+
+/** What the result is remembered by. */
+function keyedBy<Args extends readonly unknown[]>(
+  options: Pick<MemoOptions<Args, unknown>, 'key'>,
+  args: Args,
+): unknown {
+  const key = options.key ? options.key(...args) : args
+  refuseThenable(key, 'key of a memo', 'wait before the call, and pass the result as an argument')
+  return key
 }
 
 function checkMemo(name: string, options: MemoOptions<never, unknown>): void {
@@ -305,6 +316,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
   #key(args: Args): Key | Promise<Key> {
     const { inputs } = this.#options
     const patterns = typeof inputs === 'function' ? inputs(...args) : inputs
+    refuseThenable(patterns, `inputs of memo ${this.name}`, 'name the files from the arguments alone')
     if (patterns !== undefined && !Array.isArray(patterns)) {
       throw new RepriseError('INVALID_ARGUMENT', `memo ${this.name}: inputs must be a list of patterns`, {
         name: this.name,
@@ -320,11 +332,11 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
   }
 
   #keyOf(args: Args, look: Look | null): Key {
-    const { key, version, env } = this.#options
+    const { version, env } = this.#options
     return keyOf(this.#kernel, {
       name: this.name,
       version: String(version),
-      args: key ? key(...args) : args,
+      args: keyedBy(this.#options, args),
       files: look,
       look: look?.signature ?? '',
       env: env ? Object.fromEntries(env.map((name) => [name, process.env[name]])) : noEnv,

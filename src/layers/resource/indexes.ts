@@ -3,6 +3,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { ResourceObject } from '../../core/resource/object.ts'
+import { refuseThenable } from '../../core/synchronous.ts'
 import type { SharedResource } from './shared-resource.ts'
 
 export type ResourceIndex<Spec = unknown, Status = unknown> = (
@@ -54,6 +55,7 @@ export class ResourceIndexes {
   #note(object: ResourceObject, how: 'add' | 'delete'): void {
     for (const [index, valuesOf] of Object.entries(this.#indexes)) {
       const given = valuesOf(object)
+      refuseThenable(given, `index ${index}`, 'compute the values from the object alone')
       const values = given === undefined ? [] : typeof given === 'string' ? [given] : given
       for (const value of values) {
         const byValue = this.#names.get(index) ?? new Map<string, Set<string>>()

@@ -3,6 +3,7 @@
 import { toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { ResourceObject, StatusChange } from '../../core/resource/object.ts'
+import { refuseThenable } from '../../core/synchronous.ts'
 import type { EffectCall, EffectOptions } from '../../engine/effects.ts'
 import type { Host } from '../../engine/host.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
@@ -105,7 +106,9 @@ export class Reconciling implements Session {
     const { concerns } = this.#options.watched[i]!
     const { kind } = this.#primary
     const owners = () => object.owners.flatMap((owner) => (owner.kind === kind ? [owner.name] : []))
-    for (const name of concerns ? concerns(object) : owners()) this.#runner.add(name)
+    const names = concerns ? concerns(object) : owners()
+    refuseThenable(names, 'concerns', 'name the objects from the changed one alone; reconcile may wait')
+    for (const name of names) this.#runner.add(name)
   }
 
   async #reconcile(name: string, attempt: number, signal: AbortSignal): Promise<number | null> {

@@ -5,6 +5,7 @@ import { type ManifestId, type TimelineId, toHex } from '../../core/coordinate.t
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { ChunkRef } from '../../core/manifest.ts'
 import type { ManifestRecord } from '../../core/ports.ts'
+import { refuseThenable } from '../../core/synchronous.ts'
 import { type Validity, whyInvalid } from '../../core/validity.ts'
 import { readStream, readValue } from '../../engine/checkpoint/stored-value.ts'
 import { callPure } from '../../engine/guard/zone.ts'
@@ -230,6 +231,11 @@ export class SaveReader<T> {
         throw new RepriseError('UPCAST_MISSING', `no upcaster of ${this.model.name} from format ${at}`, { format, at })
       }
       current = step(current)
+      refuseThenable(
+        current,
+        `the upcaster of ${this.model.name} from format ${at}`,
+        'compute the new value from the old alone',
+      )
     }
     return current
   }

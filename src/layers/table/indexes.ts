@@ -5,6 +5,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import { Keyed, type KeyedRange } from '../../core/keyed/keyed.ts'
+import { refuseThenable } from '../../core/synchronous.ts'
 
 export type Term = string | number
 
@@ -60,6 +61,11 @@ export class Index<V> {
 
   #each(value: V, key: string, call: (place: string) => void): void {
     const terms = this.#terms(value, key)
+    refuseThenable(
+      terms,
+      'the function of an index',
+      'compute the term before the row is written, and keep it in the row',
+    )
     if (terms === undefined) return
     for (const term of Array.isArray(terms) ? (terms as readonly Term[]) : [terms as Term]) {
       call(`${encodeTerm(term)}\u0000${key}`)

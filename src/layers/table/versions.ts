@@ -5,6 +5,7 @@
 import { RepriseError } from '../../core/errors.ts'
 import type { Upcasters } from '../../core/fold.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
+import { refuseThenable } from '../../core/synchronous.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Ops, TableState } from './state.ts'
 
@@ -62,12 +63,14 @@ function check(name: string, version: number, migrations: object): void {
 function guarded<V>(name: string, from: number, run: (row: never, key: string) => V): MigrateRow<V> {
   return (row, key) => {
     let reason = 'returned undefined'
+    let next: V | undefined
     try {
-      const next = run(row as never, key)
-      if (next !== undefined) return next
+      next = run(row as never, key)
     } catch (error) {
       reason = `threw: ${error instanceof Error ? error.message : String(error)}`
     }
+    refuseThenable(next, `table ${name}: the migration from version ${from}`, 'compute the new row from the old alone')
+    if (next !== undefined) return next
     const what = `table ${name}: the migration of row ${JSON.stringify(key)} from version ${from} ${reason}`
     throw new RepriseError('FOLD_FAILED', what, { name, key, from })
   }

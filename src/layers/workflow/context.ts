@@ -5,6 +5,7 @@ import type { CallPolicy } from '../../core/call-policy.ts'
 import type { Duration } from '../../core/duration.ts'
 import type { Attribute, Sql } from '../../core/ports.ts'
 import type { RetryPolicy } from '../../core/retry.ts'
+import type { Nothing } from '../../core/synchronous.ts'
 import type { Recallable } from '../../engine/recall.ts'
 import type { QueryDefinition, SignalDefinition, UpdateDefinition } from './messages.ts'
 import type { WorkflowOptions } from './options.ts'
@@ -177,12 +178,12 @@ export interface WorkflowContext {
   onUpdate<Args, Result>(
     update: UpdateDefinition<Args, Result>,
     handler: (args: NoInfer<Args>) => Promise<NoInfer<Result>> | NoInfer<Result>,
-    options?: { readonly validate?: (args: NoInfer<Args>) => void },
+    options?: { readonly validate?: (args: NoInfer<Args>) => Nothing },
   ): void
   onUpdate<Args, Result>(
     name: string,
     handler: (args: Args) => Promise<Result> | Result,
-    options?: { readonly validate?: (args: Args) => void },
+    options?: { readonly validate?: (args: Args) => Nothing },
   ): void
   /** Inside the call of a step: says that it is alive. */
   heartbeat(details?: unknown): Promise<void>

@@ -7,6 +7,7 @@ import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
 import type { Head } from '../../core/ports.ts'
+import { refuseThenable } from '../../core/synchronous.ts'
 import { checkName, type Fold, type Workable, works } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
 import type { WorkflowCode } from './context.ts'
@@ -175,13 +176,9 @@ async function fire(engine: Host, definition: ScheduleDefinition, head: Head): P
       const run = `${definition.name}.${new Date(at.time).toISOString()}`
       if (verdict === 'start') {
         const input = typeof options.input === 'function' ? options.input(new Date(at.time)) : options.input
-        await hostOf(engine).start(
-          options.workflow,
-          run,
-          input,
-          { attributes: { [scheduleAttribute]: definition.name } },
-          null,
-        )
+        refuseThenable(input, `input of schedule ${definition.name}`, 'wait in a step of the workflow')
+        const attributes = { [scheduleAttribute]: definition.name }
+        await hostOf(engine).start(options.workflow, run, input, { attributes }, null)
       }
       await open.write([{ type: verdict === 'start' ? 'fired' : 'skipped', data: { at: at.time, run } }])
     }

@@ -344,10 +344,10 @@ const shipping = await rp.run(ship, undefined, { id: order })
 const picking = await rp.run(pick, { sku: 'A-1', order }, { id: order })
 // Both at one moment, with the mail between them; rp.groups.restore({ cut }) takes them back there together.
 const members = [\`workflow/advised-ship/\${order}\`, \`workflow/advised-pick/\${order}\`]
-const { name, members: at } = await rp.groups.capture(\`advised-\${order}\`, members)
+const { name, places } = await rp.groups.capture(\`advised-\${order}\`, members)
 await picking.signal('go')
 console.log(await picking.result(), await shipping.result())
-console.log('cut', name, at.map(({ timeline, seq }) => \`\${timeline}@\${seq}\`))
+console.log('cut', name, places.map(({ timeline, seq }) => \`\${timeline}@\${seq}\`))
 await rp.groups.release(name)
 await rp.close()
 `,

@@ -372,3 +372,15 @@ async function engineThatDies(
 function bound(store: Store): Store {
   return faultyStore(store, () => 'ok')
 }
+
+onEveryStore('runs that leave memory while they are captured', (world) => {
+  it('are part of the cut', async () => {
+    const rp = await (await world()).engine()
+    const waits = workflow('waits-for-mail', async (ctx) => await ctx.signal('go'))
+    for (let i = 0; i < 20; i++) {
+      await rp.run(waits, undefined, { id: String(i) })
+      const { status, places } = await rp.groups.capture(`cut-${i}`, [`workflow/waits-for-mail/${i}`])
+      expect([status, places.length]).toEqual(['complete', 1])
+    }
+  })
+})

@@ -373,14 +373,24 @@ function bound(store: Store): Store {
   return faultyStore(store, () => 'ok')
 }
 
-onEveryStore('runs that leave memory while they are captured', (world) => {
-  it('are part of the cut', async () => {
+onEveryStore('a timeline that leaves memory while it is captured', (world) => {
+  it('is captured aside, at whichever moment it leaves', async () => {
     const rp = await (await world()).engine()
-    const waits = workflow('waits-for-mail', async (ctx) => await ctx.signal('go'))
-    for (let i = 0; i < 20; i++) {
-      await rp.run(waits, undefined, { id: String(i) })
-      const { status, places } = await rp.groups.capture(`cut-${i}`, [`workflow/waits-for-mail/${i}`])
-      expect([status, places.length]).toEqual(['complete', 1])
+    const host = hostOf(rp)
+    for (let turns = 0; turns < 30; turns++) {
+      const id = timelineId(`counted/${turns}`)
+      const handle = await rp.open(counted, String(turns))
+      await handle.append({ type: 'added' })
+      const open = (await host.opened(id))!
+      const made = host.savepoint(handle.coordinate, {})
+      for (let i = 0; i < turns; i++) await Promise.resolve()
+      open.break(new RepriseError('CLOSED', 'it left memory'))
+      expect((await made).coordinate, `after ${turns} turns`).toMatchObject({ timeline: id, seq: 1 })
     }
   })
+})
+
+const counted = timeline('counted', {
+  initial: () => ({ count: 0 }),
+  apply: (state, _entry: { type: 'added' }) => ({ count: state.count + 1 }),
 })

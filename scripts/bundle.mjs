@@ -82,7 +82,8 @@ function markPlaces(code, path) {
 function namePlaces(code, { fileName }) {
   return code.replaceAll(/__placeInPackage\("([^"]+)"\)/g, (_, place) => {
     const from = relative(dirname(fileName), place).replaceAll('\\', '/')
-    return `new URL(${JSON.stringify(from)}, import.meta.url).href`
+    // Not `new URL('…', import.meta.url)`: webpack takes that for a file which it must find, and no such file is shipped.
+    return `((path, from) => new URL(path, from).href)(${JSON.stringify(from)}, import.meta.url)`
   })
 }
 

@@ -326,19 +326,29 @@ await rp.close()
       'a slow participant holds the others up',
       'independent checkpoints without durable messages can cascade (the domino effect)',
     ],
-    code: `import { open, timeline } from 'reprise'
+    code: `import { randomUUID } from 'node:crypto'
+import { open } from 'reprise'
+import { workflow, workflows } from 'reprise/workflow'
 
-export const part = timeline('part', {
-  initial: () => ({ received: 0 }),
-  apply: (state) => ({ received: state.received + 1 }),
-  checkpoint: { recoverWithin: 'BUDGET' },
-})
+const checkpoint = { recoverWithin: 'BUDGET' }
+export const ship = workflow('advised-ship', async (ctx) => \`shipped \${await ctx.signal('picked')}\`, { checkpoint })
+export const pick = workflow('advised-pick', async (ctx, { sku, order }) => {
+  await ctx.signal('go')
+  await ctx.step('tell', () => workflows(rp).of(ship).get(order).signal('picked', sku))
+  return \`picked \${sku}\`
+}, { checkpoint })
 
 const rp = await open()
-await rp.send('part/b', 'greeting', { from: 'a' }, { key: 'a-1' })
-const b = await rp.open(part, 'b')
-await b.append({ type: 'received' }, { key: 'a-1' })
-console.log(b.state, b.coordinate)
+const order = randomUUID()
+const shipping = await rp.run(ship, undefined, { id: order })
+const picking = await rp.run(pick, { sku: 'A-1', order }, { id: order })
+// Both at one moment, with the mail between them; rp.groups.restore({ cut }) takes them back there together.
+const members = [\`workflow/advised-ship/\${order}\`, \`workflow/advised-pick/\${order}\`]
+const { name, places } = await rp.groups.capture(\`advised-\${order}\`, members)
+await picking.signal('go')
+console.log(await picking.result(), await shipping.result())
+console.log('cut', name, places.map(({ timeline, seq }) => \`\${timeline}@\${seq}\`))
+await rp.groups.release(name)
 await rp.close()
 `,
   },

@@ -208,7 +208,7 @@ export function textBytesMax(text: string): number {
  */
 export class Slab {
   readonly #size: number
-  bytes = new Uint8Array(0)
+  bytes: Uint8Array = new Uint8Array(0)
   #start = 0
 
   constructor(size: number) {

@@ -3,7 +3,7 @@
 
 import type { CheckpointPolicy } from '../core/checkpoint-policy.ts'
 import { type Coordinate, type TimelineId, timelineId } from '../core/coordinate.ts'
-import { RepriseError } from '../core/errors.ts'
+import { isReprise, RepriseError } from '../core/errors.ts'
 import { checkOptions } from '../core/options.ts'
 import type { Commit, Head, Outcome, OutgoingMessage, TimelineQuery } from '../core/ports.ts'
 import { Breath } from './breath.ts'
@@ -169,8 +169,14 @@ export class Host implements Engine, LayerHost {
     const id = timelineId(where.timeline)
     const open = await this.opened(id)
     if (open && open.seq === where.seq) {
-      const made = await open.checkpoint({ trigger: 'savepoint', pin: true, full: true, ...options })
-      return { id: made.id, coordinate: made.coordinate, label: options.label ?? null, bytes: made.totalBytes }
+      try {
+        const made = await open.checkpoint({ trigger: 'savepoint', pin: true, full: true, ...options })
+        return { id: made.id, coordinate: made.coordinate, label: options.label ?? null, bytes: made.totalBytes }
+      } catch (error) {
+        // A run that waits leaves memory, at any moment: its state is then captured aside.
+        if (!isReprise(error, 'CLOSED') || !(open.broken || open.closing)) throw error
+        this.check()
+      }
     }
     return await savepointAside(this.kernel, where, this.models.mustFold(id), options)
   }

@@ -57,6 +57,11 @@ describe('advice', () => {
     for (const answers of every) expect(advise(answers).watch.length).toBeGreaterThan(1)
   })
 
+  /** What the code must have done to be the answer that its title gives. */
+  const printed: Readonly<Record<string, readonly RegExp[]>> = {
+    B7: [/picked A-1 shipped A-1/, /cut advised-/, /workflow\/advised-ship\/\S+@\d/, /workflow\/advised-pick\/\S+@\d/],
+  }
+
   it.each(advices.map((advice) => [advice.id, advice.title] as const))('%s: the code for %s runs', (id) => {
     const answers = every.find((each) => advise(each).id === id)!
     const file = join(folder.path, `${id}.mjs`)
@@ -65,6 +70,7 @@ describe('advice', () => {
     expect(ran.stderr).toBe('')
     expect(ran.status).toBe(0)
     expect(ran.stdout.trim()).not.toBe('')
+    for (const text of printed[id] ?? []) expect(ran.stdout).toMatch(text)
   })
 })
 

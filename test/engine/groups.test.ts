@@ -372,3 +372,25 @@ async function engineThatDies(
 function bound(store: Store): Store {
   return faultyStore(store, () => 'ok')
 }
+
+onEveryStore('a timeline that leaves memory while it is captured', (world) => {
+  it('is captured aside, at whichever moment it leaves', async () => {
+    const rp = await (await world()).engine()
+    const host = hostOf(rp)
+    for (let turns = 0; turns < 30; turns++) {
+      const id = timelineId(`counted/${turns}`)
+      const handle = await rp.open(counted, String(turns))
+      await handle.append({ type: 'added' })
+      const open = (await host.opened(id))!
+      const made = host.savepoint(handle.coordinate, {})
+      for (let i = 0; i < turns; i++) await Promise.resolve()
+      open.break(new RepriseError('CLOSED', 'it left memory'))
+      expect((await made).coordinate, `after ${turns} turns`).toMatchObject({ timeline: id, seq: 1 })
+    }
+  })
+})
+
+const counted = timeline('counted', {
+  initial: () => ({ count: 0 }),
+  apply: (state, _entry: { type: 'added' }) => ({ count: state.count + 1 }),
+})

@@ -99,6 +99,27 @@ async function unchecked(ctx: WorkflowContext, run: WorkflowRun<number>): Promis
   return [wrong, missing, right, none]
 }
 
+const plain = workflow('plain-child', async () => 1)
+
+it('a child without input is started without one, and the runs of a definition know its result', async () => {
+  const parent = workflow('plain-parent', async (ctx) => {
+    const id = await ctx.start(plain)
+    return { id, result: await ctx.child(plain) }
+  })
+  const kit = kitWith()
+  const run = await kit.run(parent, undefined, { id: '1' })
+  await kit.settle()
+  expect(await kit.until(run.result())).toMatchObject({ result: 1 })
+  const typed = (rp: Parameters<typeof workflows>[0]) => workflows(rp).of(order).get('1').result()
+  expectTypeOf(typed).returns.resolves.toEqualTypeOf<number>()
+  const given = (ctx: WorkflowContext) => {
+    // @ts-expect-error this workflow needs its input
+    void ctx.child(order)
+    return ctx.child(order, 'ann')
+  }
+  expectTypeOf(given).returns.resolves.toEqualTypeOf<number>()
+})
+
 it('lines that must not compile are looked at by the compiler', () => {
   expect(typeof unchecked).toBe('function')
 })

@@ -3,7 +3,7 @@
 import type { Attribute, Head } from '../../core/ports.ts'
 import type { Engine } from '../../engine/definition.ts'
 import { hostOf as engineHostOf, type Host } from '../../engine/host.ts'
-import type { AnyWorkflow } from './context.ts'
+import type { AnyWorkflow, WorkflowCode } from './context.ts'
 import { hostOf } from './host.ts'
 import { type Carried, messageName, type SignalDefinition } from './messages.ts'
 import { workflowKind } from './model.ts'
@@ -51,8 +51,8 @@ export class Workflows {
     return (await find(this.#engine, workflowPrefix, query)).map(summaryOf)
   }
 
-  of<Output = unknown>(definition: AnyWorkflow): WorkflowRuns<Output> {
-    return new WorkflowRuns<Output>(this.#engine, definition)
+  of<Output = unknown>(definition: WorkflowCode<never, Output>): WorkflowRuns<Output> {
+    return new WorkflowRuns<Output>(this.#engine, definition as AnyWorkflow)
   }
 }
 

@@ -139,9 +139,9 @@ export interface WorkflowContext {
   ): Promise<T | O>
   signal<T = unknown>(name: string, options?: { readonly timeout?: Duration; readonly otherwise?: T }): Promise<T>
   /** Starts a child and waits for its result. */
-  child<Input, Output>(definition: WorkflowCode<Input, Output>, input: Input, options?: ChildOptions): Promise<Output>
+  child<Input, Output>(definition: WorkflowCode<Input, Output>, ...given: ChildArguments<Input>): Promise<Output>
   /** Starts a child that lives on its own; gives its id. */
-  start<Input, Output>(definition: WorkflowCode<Input, Output>, input: Input, options?: ChildOptions): Promise<string>
+  start<Input, Output>(definition: WorkflowCode<Input, Output>, ...given: ChildArguments<Input>): Promise<string>
   /** Branches with a scope each: they interleave as they like, now and in every replay. */
   parallel<const B extends readonly Branch<unknown>[]>(
     branches: B,
@@ -190,6 +190,11 @@ export interface WorkflowContext {
   /** Searchable attributes; null removes one. Written with the next entry. */
   attributes(values: Readonly<Record<string, Attribute | null>>): void
 }
+
+/** The input must be given where its type says so. */
+export type ChildArguments<Input> = undefined extends Input
+  ? [input?: Input, options?: ChildOptions]
+  : [input: Input, options?: ChildOptions]
 
 export type WorkflowFunction<Input, Output> = (ctx: WorkflowContext, input: Input) => Promise<Output> | Output
 

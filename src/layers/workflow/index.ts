@@ -10,6 +10,7 @@ export { type CheckedRun, type CheckOptions, type CheckReport, checkDefinitions 
 export type {
   AnyWorkflow,
   Branch,
+  ChildArguments,
   ChildOptions,
   LoopContext,
   Probed,

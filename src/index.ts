@@ -17,10 +17,11 @@ export type {
 } from './core/coordinate.ts'
 export type { MeasuredCosts } from './core/costs.ts'
 export type { Duration } from './core/duration.ts'
-export type { CompensationPlan, Effect, EffectState, Reversal } from './core/effects.ts'
+export type { CompensationPlan, Effect, EffectState, InheritedEffect, Reversal } from './core/effects.ts'
 export type { Remedy } from './core/errors.ts'
 export { type ErrorCode, errorCodes, explain, isReprise, RepriseError } from './core/errors.ts'
 export type { Renamed, Upcast, Upcasters } from './core/fold.ts'
+export type { Inherited } from './core/inheritance.ts'
 export type { KeyedRange } from './core/keyed/keyed.ts'
 export { Keyed, keyed } from './core/keyed/keyed.ts'
 export type { Owner, Page, PageWrite, StoredPage, Unread } from './core/keyed/page.ts'
@@ -68,7 +69,7 @@ export type {
   StateMigrations,
   Workable,
 } from './engine/definition.ts'
-export type { EffectCall, EffectOptions, Effects, Probed } from './engine/effects.ts'
+export type { CompensateOptions, EffectCall, EffectOptions, Effects, Probed } from './engine/effects.ts'
 export type { NewEntry } from './engine/entry.ts'
 export type { EngineEvents, EventName, Events, Listener } from './engine/events.ts'
 export type { FollowOptions, Replica } from './engine/feed/follow.ts'
@@ -162,7 +163,8 @@ export {
 export type { Imported, ImportOptions } from './engine/tools/import.ts'
 export type { Moved, MoveOptions } from './engine/tools/move.ts'
 export type { Report, ReportFilter } from './engine/tools/report-log.ts'
-export type { Rollback } from './engine/tools/rollback-report.ts'
+export type { RollbackOptions } from './engine/tools/rollback.ts'
+export type { Consumer, Rollback } from './engine/tools/rollback-report.ts'
 export type { StoreTools } from './engine/tools/store-tools.ts'
 export type { ExportOptions } from './engine/tools/transfer.ts'
 export type {

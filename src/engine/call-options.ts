@@ -39,7 +39,10 @@ const found = namesOf<TimelineQuery>({
 })
 
 const known = {
-  rollback: new Set([...openOptions, ...namesOf<Omit<RollbackOptions, keyof OpenOptions>>({ undo: true, consumed: true })]),
+  rollback: new Set([
+    ...openOptions,
+    ...namesOf<Omit<RollbackOptions, keyof OpenOptions>>({ undo: true, consumed: true }),
+  ]),
   fork: namesOf<ForkOptions>({ set: true, unset: true, input: true, by: true, key: true }),
   savepoint: namesOf<SavepointOptions>({ label: true, id: true }),
   export: namesOf<ExportOptions>({ stateOnly: true, onlyNew: true }),

@@ -60,7 +60,7 @@ export function hideRelatives<Shown extends { readonly base: { readonly timeline
   return { ...shown, base: null }
 }
 
-/** Effects of an original that the principal does not reach: that they are inherited is shown, and neither its id nor its keys. */
+/** Effects of an original that the principal does not reach are shown as inherited, without its id and its keys. */
 export function withoutUnreached<Shown extends { readonly inheritedFrom?: string; readonly key: string }>(
   principal: Principal,
   effects: readonly Shown[],

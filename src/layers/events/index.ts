@@ -40,7 +40,7 @@ export {
   sqlProjection,
   tableProjection,
 } from './projection.ts'
-export type { ProjectionHandle, RebuildOptions } from './projection-handle.ts'
+export type { ProjectionHandle, ProjectionStatus, RebuildOptions } from './projection-handle.ts'
 export { Refused } from './refused.ts'
 export { type Rewritten, rewrite } from './rewrite.ts'
 export type { SchemaResult, WithSchema } from './schema.ts'

@@ -148,7 +148,7 @@ function childIdOf(run: Pick<ParentRun, 'definition' | 'state'>, command: string
   return `${workflow}${parent}${generation}.${own}`
 }
 
-/** The timelines of children whose start or end was recorded after a sequence. Those with an id of their own choice are named by it. */
+/** The timelines of children whose start or end was recorded after a sequence. */
 export function childrenAfter(state: RunState, timeline: string, seq: number): string[] {
   const name = nameOf(timeline)
   const run = { definition: { name, prefix: `${workflowPrefix}${name}/` }, state }

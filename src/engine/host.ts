@@ -11,6 +11,7 @@ import { type Savepoint, type SavepointOptions, savepointAside } from './checkpo
 import { Dispatcher, type Handler, type ServeOptions } from './commit/dispatcher.ts'
 import { TurnTimeline } from './commit/turn-timeline.ts'
 import type { CommitExtras } from './commit/writer.ts'
+import type { FirstEntries } from './create.ts'
 import { declarationOf } from './declaration.ts'
 import {
   behind,
@@ -33,7 +34,7 @@ import type { Models } from './models.ts'
 import { OpenTimelines } from './open-timelines.ts'
 import type { Recovered } from './recovery/recover.ts'
 import { whileAwaited } from './stay-alive.ts'
-import type { NewEntry, OpenTimeline } from './timeline.ts'
+import type { OpenTimeline } from './timeline.ts'
 import { checkWhere, existing, type ForkStart, fork, rollback, type Where } from './tools/fork.ts'
 import type { Rollback } from './tools/rollback-report.ts'
 
@@ -133,7 +134,7 @@ export class Host implements Engine, LayerHost {
   create<State>(
     id: TimelineId,
     fold: Fold<State>,
-    entries: readonly NewEntry[],
+    entries: FirstEntries,
     along: CommitExtras = {},
   ): Promise<OpenTimeline<State> | 'released' | null> {
     this.check()

@@ -29,7 +29,7 @@ const effects: Command = async ({ engine, args, options, output, env }) => {
         String(effect.attempts ?? 1),
         'reversal' in effect ? effect.reversal : '',
         'intendedSeq' in effect ? `@${effect.intendedSeq}` : '',
-        effect.key,
+        effect.key ?? '',
       ]),
     )
     if (shown.some((effect) => effect.outcome === null && needsPerson(effect)))

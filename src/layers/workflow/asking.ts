@@ -20,8 +20,6 @@ export interface CommandRun {
   now(): number
   /** From 0 up to 1: for pauses between attempts. */
   chance(): number
-  /** The idempotency key of a command. */
-  keyOf(id: string): string
   /** What code is told of a command that was cancelled. */
   cancelError(): RepriseError
   /** Work on behalf of the run: it stays in memory until that is done. */

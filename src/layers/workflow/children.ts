@@ -63,7 +63,7 @@ export function askChild(
     onItem: (command, item) => {
       if (undoes && item.kind === 'child' && !item.error) {
         const call = () => run.host.undoChild(definition, childId, `its parent ${run.id} is undone`)
-        run.saga.add({ id, result: undefined, call, retry: undefined })
+        run.saga.add({ command, result: undefined, call, retry: undefined })
       }
       if (command.isSettled) return
       if (item.kind === 'failed') command.reject(fromFailure(item.error))

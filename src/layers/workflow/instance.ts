@@ -21,7 +21,7 @@ import { Execution } from './execution.ts'
 import { cancelledError } from './failure.ts'
 import { type ExecutedRun, Hooks } from './hooks.ts'
 import { itemsOf } from './journal.ts'
-import { keyOf } from './key.ts'
+import { undoKeyOf } from './key.ts'
 import { Latch } from './latch.ts'
 import { Mail, type MailedRun } from './mail.ts'
 import type { WatchedRun } from './mail-watch.ts'
@@ -216,8 +216,8 @@ export class Instance implements Parts {
     return this.kernel.random.number()
   }
 
-  keyOf(id: string): string {
-    return keyOf(this.state, id, this.kernel.hash)
+  undoKeyOf({ id, key }: { readonly id: string; readonly key: string }): string {
+    return undoKeyOf(this.state, id, key, this.kernel.hash)
   }
 
   cancelError(): RepriseError {
@@ -309,7 +309,7 @@ export class Instance implements Parts {
     this.queries.clear()
     this.ending = new Ending(this)
     this.#hooks.begin()
-    const execution = new Execution(this.#hooks, itemsOf(state.journal), state.startedAt)
+    const execution = new Execution(this.#hooks, itemsOf(state.journal), state.startedAt, state.input)
     this.execution = execution
     execution.begin(() => {
       const settle = (outcome: Outcome) => {
@@ -356,7 +356,10 @@ export class Instance implements Parts {
     for (const [id, attempt] of this.attempts) {
       if (attempt.isNoted || attempt.startedAt > since) continue
       attempt.isNoted = true
-      if (!own(this.state.open, id, noCommand).began) this.spawn(() => this.record('began', { id }))
+      if (!own(this.state.open, id, noCommand).began) {
+        const { keyUsed } = attempt
+        this.spawn(() => this.record('began', { id, ...(keyUsed !== null && { key: keyUsed }) }))
+      }
     }
   }
 

@@ -4,30 +4,33 @@
 import type { Hash } from '../../core/ports.ts'
 import type { ModelEffect } from '../../engine/model.ts'
 import { itemsOf } from './journal.ts'
-import { keyOf } from './key.ts'
+import { plainKey } from './key.ts'
 import { readableId } from './scope.ts'
 import { own, type RunState } from './state.ts'
 
 export function outsideOf(state: RunState, hash: Hash): ModelEffect[] {
   const { journal, open, undone, undos } = state
-  const effect = (id: string, how: Omit<ModelEffect, 'id' | 'name' | 'key'>): ModelEffect => ({
+  const effect = (id: string, key: string | undefined, how: Omit<ModelEffect, 'id' | 'name' | 'key'>): ModelEffect => ({
     id: readableId(id),
     name: readableId(id),
-    key: keyOf(state, id, hash),
+    // A step that never asked for its key gave none to the outside.
+    key: key ?? (state.identity ? null : plainKey(state, id, hash)),
     ...how,
   })
   const ended = itemsOf(journal).flatMap((item) => {
     if ((item.kind !== 'done' && item.kind !== 'failed') || /~(child|start):/.test(item.id)) return []
-    const { id, kind, seq } = item
+    const { id, kind, seq, key } = item
     const undo = own(undos, id, null)
     const error = item.kind === 'failed' ? item.error.message : (undo?.error?.message ?? null)
     if (own(undone, id, null) !== null)
-      return [effect(id, { state: 'compensated', outcome: 'compensated', seq, error })]
+      return [effect(id, key, { state: 'compensated', outcome: 'compensated', seq, error })]
     const isStuck = undo?.isStuck === true
-    return [effect(id, { state: isStuck ? 'compensation-stuck' : kind, outcome: isStuck ? null : kind, seq, error })]
+    return [
+      effect(id, key, { state: isStuck ? 'compensation-stuck' : kind, outcome: isStuck ? null : kind, seq, error }),
+    ]
   })
-  const going = Object.entries(open).map(([id, { held, failures, error }]) =>
-    effect(id, {
+  const going = Object.entries(open).map(([id, { held, failures, error, key }]) =>
+    effect(id, key, {
       state: held ? 'held' : failures > 0 ? 'retrying' : 'intended',
       outcome: null,
       seq: null,

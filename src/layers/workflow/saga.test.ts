@@ -25,7 +25,7 @@ class FakeRun {
 
   now = () => this.time
   chance = () => 0.5
-  keyOf = (id: string) => `key:${id}`
+  undoKeyOf = ({ key }: { readonly key: string }) => `${key}~undo`
   spawn = (work: () => unknown) => {
     this.work = Promise.resolve(work())
   }
@@ -38,7 +38,12 @@ class FakeRun {
   saga(ids: readonly string[], undo: (id: string) => unknown): Saga {
     const saga = new Saga(this as unknown as SagaRun)
     for (const id of ids)
-      saga.add({ id, result: `of ${id}`, call: () => undo(id), retry: { attempts: 2, backoff: '1s' } })
+      saga.add({
+        command: { id, key: `key:${id}` },
+        result: `of ${id}`,
+        call: () => undo(id),
+        retry: { attempts: 2, backoff: '1s' },
+      })
     return saga
   }
 }

@@ -12,7 +12,8 @@ import { enterStep, readableId } from './scope.ts'
 import { noUndo, own } from './state.ts'
 
 export interface Compensation {
-  readonly id: string
+  /** What it undoes. */
+  readonly command: { readonly id: string; readonly key: string }
   readonly result: unknown
   readonly call: (result: unknown, step: StepCall) => unknown
   readonly retry: RetryPolicy | undefined
@@ -21,6 +22,7 @@ export interface Compensation {
 /** What a saga needs of its run. */
 export interface SagaRun extends CommandRun {
   readonly definition: { readonly options: { readonly whenUndoFails?: 'hold' | 'restore' } }
+  undoKeyOf(command: Compensation['command']): string
   /** Fires when this process must let go of the run… */
   readonly stopSignal: AbortSignal
   /** …and then this rejects. It never resolves. */
@@ -45,7 +47,7 @@ export class Saga {
 
   /** An iteration that has ended stands; so does what it did. */
   settle(path: string): void {
-    this.#done = this.#done.filter(({ id }) => !id.startsWith(path))
+    this.#done = this.#done.filter(({ command }) => !command.id.startsWith(path))
   }
 
   clear(): void {
@@ -72,10 +74,10 @@ export class Saga {
   /** True when nothing is left to undo; otherwise the next one is under way, waits for its time, or for a person. */
   advance(isTarget: (id: string) => boolean = () => true): boolean {
     const { undone, undos } = this.#run.state
-    const next = this.#done.findLast(({ id }) => isTarget(id) && !Object.hasOwn(undone, id))
+    const next = this.#done.findLast(({ command: { id } }) => isTarget(id) && !Object.hasOwn(undone, id))
     if (!next) return true
     if (this.#isWorking) return false
-    const { isStuck, notBefore, failures } = own(undos, next.id, noUndo)
+    const { isStuck, notBefore, failures } = own(undos, next.command.id, noUndo)
     if (isStuck) return false
     if (notBefore > this.#run.now()) {
       this.#run.alarms.setPassing('~undo', notBefore, () => void this.#run.execution.wake())
@@ -94,9 +96,9 @@ export class Saga {
 
   async #undo(one: Compensation, failures: number): Promise<void> {
     const run = this.#run
-    const { id } = one
+    const { id } = one.command
     try {
-      const step = this.#call(id, failures + 1)
+      const step = this.#call(one, failures + 1)
       const place = { ...step, name: readableId(id), isUndo: true as const }
       await Promise.race([enterStep(place, () => one.call(one.result, step)), run.leaving])
     } catch (error) {
@@ -117,26 +119,27 @@ export class Saga {
   async #restore(failed: Compensation, error: Failure): Promise<void> {
     const run = this.#run
     const { undone, journal } = run.state
-    const to = this.#done[0]!.id
+    const to = this.#done[0]!.command.id
     const items = itemsOf(journal)
     const since = items.slice(items.findIndex((item) => 'id' in item && item.id === to))
-    const registered = new Set(this.#done.map(({ id }) => id))
+    const registered = new Set(this.#done.map(({ command }) => command.id))
     const stands = since.flatMap((item): Standing[] => {
       if (item.kind !== 'done' || Object.hasOwn(undone, item.id)) return []
-      const isFailed = item.id === failed.id
+      const isFailed = item.id === failed.command.id
       const why = isFailed ? error.message : registered.has(item.id) ? 'not undone' : 'it says of no way to undo it'
       return [{ step: readableId(item.id), why }]
     })
     // A step that failed here may have happened outside: its undo was due as well.
-    if (!stands.some(({ step }) => step === readableId(failed.id))) {
-      stands.push({ step: readableId(failed.id), why: error.message })
+    if (!stands.some(({ step }) => step === readableId(failed.command.id))) {
+      stands.push({ step: readableId(failed.command.id), why: error.message })
     }
     const data = { to, stands, undone: Object.keys(undone).map(readableId), error }
     await run.record('restored', data, { status: 'held' })
   }
 
-  #call(id: string, attempt: number): StepCall {
+  #call({ command }: Compensation, attempt: number): StepCall {
     const heartbeat = async () => undefined
-    return { key: this.#run.keyOf(`${id}~undo`), attempt, signal: this.#run.stopSignal, details: undefined, heartbeat }
+    const key = this.#run.undoKeyOf(command)
+    return { key, attempt, signal: this.#run.stopSignal, details: undefined, heartbeat }
   }
 }

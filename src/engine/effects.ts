@@ -1,20 +1,20 @@
 // External effects of one timeline: markers in history around every call to the outside. The intent is durable before
-// the call, the outcome after it; the idempotency key comes from the coordinate of the intent, so whoever repeats the call
-// after a crash repeats it with the same key. An effect in doubt is resolved by its declared policy, never by guessing.
+// the call, the outcome after it; the intent has the idempotency key, so every call after a crash repeats it with the same
+// key. The key is derived from the effect's id and declared input, else from the history before it (core/identity.ts). An effect in doubt is resolved by its declared policy, never by guessing.
 
 import { isDeepStrictEqual } from 'node:util'
-import type { TimelineId } from '../core/coordinate.ts'
+import { type Coordinate, type TimelineId, toHex } from '../core/coordinate.ts'
 import {
   compensationKey,
   type Effect,
   type EffectLedger,
-  effectKey,
   getEffect,
   inDoubt,
   listEffects,
   type Reversal,
 } from '../core/effects.ts'
 import { RepriseError } from '../core/errors.ts'
+import { intentKey } from '../core/identity.ts'
 import { checkOptions, namesOf } from '../core/options.ts'
 import type { Hash } from '../core/ports.ts'
 import type { NewEntry } from './entry.ts'
@@ -22,6 +22,7 @@ import type { Kernel } from './kernel.ts'
 import type { Planted } from './planted.ts'
 import { entryAt } from './recovery/history.ts'
 import { saidOtherwise } from './said-before.ts'
+import type { Origin } from './store-identity.ts'
 import type { Worker } from './worker.ts'
 
 export interface EffectCall {
@@ -38,6 +39,7 @@ export type Probed<T> = { readonly happened: true; readonly result: T } | { read
 export interface EffectOptions<T> {
   /** Identity within the timeline; the name if left out. The same id is done once: later calls get the recorded result. */
   readonly id?: string
+  /** What is to be done, as a plain value. Two effects with the same id and input have the same key, also after a restore. */
   readonly input?: unknown
   readonly reversal?: Reversal
   /** When a crash left the outcome unknown: call again with the same key, leave it to a person, or ask the outside. */
@@ -56,7 +58,8 @@ const knownOptions = namesOf<EffectOptions<unknown>>({
 /** What it needs of the timeline that it belongs to. */
 interface EffectsTimeline {
   readonly id: TimelineId
-  readonly seq: number
+  readonly coordinate: Coordinate
+  readonly origin: Origin
   readonly ledger: EffectLedger
   checkWritable(): void
   write(entries: readonly NewEntry[]): Promise<unknown>
@@ -67,18 +70,15 @@ export class Effects {
   readonly #kernel: Kernel
   readonly #hash: Hash
   readonly #worker: Pick<Worker, 'begin'>
-  readonly #branch: string | undefined
   readonly #planted: Planted
   readonly #running = new Set<string>()
 
-  /** `branch` keeps the keys of a branch apart from those of the history it left. */
-  constructor(timeline: EffectsTimeline, kernel: Kernel, branch: string | undefined) {
+  constructor(timeline: EffectsTimeline, kernel: Kernel) {
     this.#timeline = timeline
     this.#kernel = kernel
     this.#planted = kernel.planted
     this.#hash = kernel.hash
     this.#worker = kernel.worker
-    this.#branch = branch
   }
 
   list(): readonly Effect[] {
@@ -95,7 +95,13 @@ export class Effects {
   }
 
   /** @example await c.effects.run('charge', ({ key }) => bank.charge(100, { idempotencyKey: key })) */
-  async run<T>(name: string, call: (effect: EffectCall) => Promise<T> | T, options: EffectOptions<T> = {}): Promise<T> {
+  async run<T>(
+    name: string,
+    call: (effect: EffectCall) => Promise<T> | T,
+    options: EffectOptions<T> = {},
+    /** @internal Where the layer derives it. */
+    key?: string,
+  ): Promise<T> {
     checkOptions('effect', options, knownOptions)
     const id = options.id ?? name
     const known = this.get(id)
@@ -105,7 +111,7 @@ export class Effects {
     if (this.#running.has(id)) throw new RepriseError('CONFLICT', `effect ${id} is being called already`, { id })
     this.#running.add(id)
     try {
-      const attempt = known ? await this.#resume(known, options) : await this.#intend(id, name, options)
+      const attempt = known ? await this.#resume(known, options) : await this.#intend(id, name, options, key)
       return typeof attempt === 'object' ? attempt.result : await this.#call(id, call, attempt, options.signal)
     } finally {
       this.#running.delete(id)
@@ -146,15 +152,22 @@ export class Effects {
     await this.#timeline.write([{ type: '$effect.compensated', data: { id } }])
   }
 
-  async #intend<T>(id: string, name: string, options: EffectOptions<T>): Promise<number> {
-    // By id: two effects of one name may be intended in the same moment.
-    const at = { timeline: this.#timeline.id, seq: this.#timeline.seq + 1, name: id }
-    const key = effectKey(this.#branch === undefined ? at : { ...at, branch: this.#branch }, this.#hash)
+  async #intend<T>(id: string, name: string, options: EffectOptions<T>, given?: string): Promise<number> {
     const { input, reversal = 'none' } = options
+    const key = given ?? (await this.#keyOf(id, name, input))
     await this.#timeline.write([
       { type: '$effect.intended', data: { id, name, key, reversal, ...(input !== undefined && { input }) } },
     ])
     return 1
+  }
+
+  async #keyOf(id: string, name: string, input: unknown): Promise<string> {
+    const { identity, codec } = this.#kernel
+    await identity.load()
+    const { origin, coordinate } = this.#timeline
+    const what =
+      input === undefined ? ['history', coordinate.digest] : ['input', toHex(this.#hash(codec.encode(input)))]
+    return intentKey(this.#hash, { ...origin, model: 'effect', name, parts: [id, ...what] })
   }
 
   /** An attempt number to go on with, or the result that was found out. */

@@ -137,7 +137,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
   const kernel: Kernel = {
     store,
     namespace,
-    identity: new Identity({ store, namespace, hash, random }),
+    identity: new Identity({ store, namespace, hash, random, planted: ports.planted ?? new Set() }),
     clock,
     random,
     hash,

@@ -25,6 +25,7 @@ import type { Point } from './recovery/history.ts'
 import type { Recovered } from './recovery/recover.ts'
 import type { RecoveryReport } from './recovery/report.ts'
 import type { TimelineState } from './state.ts'
+import type { Origin } from './store-identity.ts'
 
 export type { NewEntry } from './entry.ts'
 
@@ -57,7 +58,7 @@ export class OpenTimeline<State> {
   #checkpointer: Checkpointer<State> | null = null
   readonly #recovered: Recovered<State>
   readonly #onClosed: () => void
-  readonly #parent: TimelineId | undefined
+  readonly #head: Pick<Head, 'timeline' | 'life' | 'base'>
   readonly #sharing: Sharing | null
   /** The last erasure when its state was read. */
   readonly #erasure: string | null
@@ -68,7 +69,7 @@ export class OpenTimeline<State> {
 
   constructor(
     kernel: Kernel,
-    head: Pick<Head, 'timeline' | 'epoch' | 'base'> & Partial<Pick<Head, 'attributes'>>,
+    head: Pick<Head, 'timeline' | 'life' | 'epoch' | 'base'> & Partial<Pick<Head, 'attributes'>>,
     fold: Fold<State>,
     recovered: Recovered<State>,
     onClosed: () => void,
@@ -97,7 +98,7 @@ export class OpenTimeline<State> {
       if (this.isOwner) this.#checkpoints.start()
       else this.#checkpoints.startReading()
     }
-    this.#parent = head.base?.timeline
+    this.#head = { timeline: head.timeline, life: head.life, base: head.base }
     this.#erasure = erasureOf(head)
   }
 
@@ -115,13 +116,18 @@ export class OpenTimeline<State> {
 
   /** Made when somebody asks for it: most timelines call nothing outside. */
   get effects(): Effects {
-    this.#effects ??= new Effects(this, this.#kernel, this.#parent)
+    this.#effects ??= new Effects(this, this.#kernel)
     return this.#effects
   }
 
   /** Its history began as that of another one. */
   get isFork(): boolean {
-    return this.#parent !== undefined
+    return this.#head.base !== null
+  }
+
+  /** What its keys are derived from; needs the identity of the store. */
+  get origin(): Origin {
+    return this.#kernel.identity.origin(this.#head)
   }
 
   /** Whether this process owns it, as far as it knows. */

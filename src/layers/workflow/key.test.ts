@@ -2,11 +2,12 @@ import { readdirSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
+import { formerStepKey } from '../../core/identity.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
 import { sha256 } from '../../engine/platform.ts'
 import { open } from '../../index.ts'
 import { loadHistory, stateOf } from './export.ts'
-import { keyOf, plainKey } from './key.ts'
+import { keyOf } from './key.ts'
 import { Observed } from './observed.ts'
 import { outsideOf } from './outside.ts'
 
@@ -26,7 +27,7 @@ it('runs that recorded no identity keep the keys they had', async () => {
     const step = { id: 'charge', input: null, observed: nothing }
     expect(keyOf(state, step, sha256)).toBe(`${history.timeline}:charge`)
   }
-  expect(plainKey({ keyBase: 'workflow/a/b', generation: 2 }, 'charge#2', sha256)).toBe('workflow/a/b.2:charge#2')
+  expect(formerStepKey(sha256, 'workflow/a/b', 2, 'charge#2')).toBe('workflow/a/b.2:charge#2')
   await engine.close()
 })
 

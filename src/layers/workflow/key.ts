@@ -5,7 +5,7 @@
 
 import { toHex } from '../../core/coordinate.ts'
 import { compensationKey } from '../../core/effects.ts'
-import { intentKey } from '../../core/identity.ts'
+import { formerStepKey, intentKey } from '../../core/identity.ts'
 import type { Hash } from '../../core/ports.ts'
 import { type Digester, digestOf, type Position } from './observed.ts'
 import { stepName } from './scope.ts'
@@ -22,29 +22,18 @@ export interface KeyedStep {
 type KeyState = Pick<RunState, 'keyBase' | 'generation' | 'identity'>
 
 export function keyOf(state: KeyState, { id, input, observed }: KeyedStep, hash: Hash): string {
-  const { identity, generation } = state
-  if (!identity) return plainKey(state, id, hash)
+  const { identity, generation, keyBase } = state
+  if (!identity) return formerStepKey(hash, keyBase, generation, id)
   const parts = input === null ? [id, 'observed', observed.digest()] : [id, 'input', input]
   return intentKey(hash, { identity, generation, model: 'workflow', name: stepName(id), parts })
 }
 
 /** Of the compensation of the step with this key. */
 export function undoKeyOf(state: KeyState, id: string, key: string, hash: Hash): string {
-  return state.identity ? compensationKey(key, hash) : plainKey(state, `${id}~undo`, hash)
+  if (state.identity) return compensationKey(key, hash)
+  return formerStepKey(hash, state.keyBase, state.generation, `${id}~undo`)
 }
 
 export function inputDigest(digester: Digester, input: unknown): string {
   return toHex(digestOf(digester, input))
-}
-
-const lengthMax = 255
-
-/** @example plainKey(state, 'charge', hash) // 'workflow/checkout/order-42:charge' */
-export function plainKey(state: Pick<RunState, 'keyBase' | 'generation'>, id: string, hash: Hash): string {
-  const generation = state.generation === 0 ? '' : `.${state.generation}`
-  const text = `${state.keyBase.replaceAll('%', '%25').replaceAll(':', '%3A')}${generation}:${id}`
-  // Visible ASCII and not too long: fit for a header.
-  if (text.length <= lengthMax && /^[\x21-\x7e]+$/.test(text)) return text
-  const tail = `#${toHex(hash(new TextEncoder().encode(text)))}`
-  return text.replace(/[^\x21-\x7e]/g, '_').slice(0, lengthMax - tail.length) + tail
 }

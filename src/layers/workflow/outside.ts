@@ -1,10 +1,10 @@
 // What a run did to the outside, from its history alone: its steps. Those of a loop are forgotten with their iteration, as
 // everything is that a replay no longer needs.
 
+import { formerStepKey } from '../../core/identity.ts'
 import type { Hash } from '../../core/ports.ts'
 import type { ModelEffect } from '../../engine/model.ts'
 import { itemsOf } from './journal.ts'
-import { plainKey } from './key.ts'
 import { readableId } from './scope.ts'
 import { own, type RunState } from './state.ts'
 
@@ -14,7 +14,7 @@ export function outsideOf(state: RunState, hash: Hash): ModelEffect[] {
     id: readableId(id),
     name: readableId(id),
     // A step that never asked for its key gave none to the outside.
-    key: key ?? (state.identity ? null : plainKey(state, id, hash)),
+    key: key ?? (state.identity ? null : formerStepKey(hash, state.keyBase, state.generation, id)),
     ...how,
   })
   const ended = itemsOf(journal).flatMap((item) => {

@@ -31,7 +31,7 @@ export type Reversal = 'compensate' | 'none' | 'irreversible'
 export interface EffectIntended {
   readonly id: string
   readonly name: string
-  /** The idempotency key for the outside system: effectKey(). */
+  /** The idempotency key for the outside system (identity.ts). */
   readonly key: string
   readonly reversal?: Reversal
   readonly input?: unknown
@@ -210,23 +210,6 @@ export function withOwners(
     const owner = ownerOf(inherited, effect.intendedSeq)
     return owner === null ? effect : { ...effect, inheritedFrom: owner }
   })
-}
-
-/**
- * The idempotency key of an effect, from the place of its intent: the same for every attempt and every owner.
- * After a roll back the same sequence comes again with another effect: `branch` keeps them apart. Anything that is
- * stable for the intent and differs between branches will do, such as the epoch that the intent entry carries.
- * Visible ASCII, at most 255 characters: fit for a header.
- * @example effectKey({ timeline: 'order/42', seq: 8, name: 'charge', branch: 3 }, sha256) // 'order/42@8.3:charge'
- */
-export function effectKey(
-  at: { readonly timeline: string; readonly seq: number; readonly name: string; readonly branch?: string | number },
-  hash: Hash,
-): string {
-  // With '@' and ':' escaped where they could confuse, the text can be read in one way only.
-  const timeline = at.timeline.replaceAll('%', '%25').replaceAll('@', '%40')
-  const branch = at.branch === undefined ? '' : `.${String(at.branch).replaceAll('%', '%25').replaceAll(':', '%3A')}`
-  return shorten(`${timeline}@${at.seq}${branch}:${at.name}`, hash)
 }
 
 /** The idempotency key for undoing the effect with this key. */

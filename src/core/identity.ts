@@ -93,6 +93,25 @@ export function intentKey(hash: Hash, { identity, generation, model, name, parts
   return `${shown}-${toHex(digest).slice(0, keyDigits)}`
 }
 
+const formerLength = 255
+
+/**
+ * The key of a step in a run that recorded no identity: such runs keep the keys they had.
+ * @example formerStepKey(sha256, 'workflow/checkout/order-42', 0, 'charge') // 'workflow/checkout/order-42:charge'
+ */
+export function formerStepKey(hash: Hash, run: string, generation: number, step: string): string {
+  const text = `${run.replaceAll('%', '%25').replaceAll(':', '%3A')}${generation === 0 ? '' : `.${generation}`}:${step}`
+  // Visible ASCII and not too long: fit for a header.
+  if (text.length <= formerLength && /^[\x21-\x7e]+$/.test(text)) return text
+  const tail = `#${toHex(hash(encoder.encode(text)))}`
+  return text.replace(/[^\x21-\x7e]/g, '_').slice(0, formerLength - tail.length) + tail
+}
+
+/** The key of an item in a job that recorded no identity. */
+export function formerItemKey(hash: Hash, job: string, item: string, version: string): string {
+  return toHex(hash(encoder.encode(JSON.stringify([job, item, version])))).slice(0, keyDigits)
+}
+
 /** Each part behind its length: two lists never read alike. */
 function digestOf(hash: Hash, parts: readonly string[]): Digest {
   return hash(encoder.encode(parts.map((part) => `${part.length}:${part}`).join('')))

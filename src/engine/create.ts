@@ -17,7 +17,7 @@ import { guards, TimelineState } from './state.ts'
 import type { NewEntry } from './timeline.ts'
 
 /** Entries that name the identity of the timeline (core/identity.ts) are made once its life is known. */
-export type FirstEntries = readonly NewEntry[] | ((identity: string) => readonly NewEntry[])
+export type FirstEntries = readonly NewEntry[] | ((identity: string, life: number) => readonly NewEntry[])
 
 export interface Created<State> {
   readonly head: Head
@@ -45,7 +45,7 @@ export function createTimeline<State, Result>(
     const digest = originDigest(kernel.hash, id)
     const life = past.life + 1
     const epoch = past.epoch + 1
-    const given = typeof entries === 'function' ? entries(kernel.identity.of(id, life)) : entries
+    const given = typeof entries === 'function' ? entries(kernel.identity.of(id, life), life) : entries
     const copies = given.map((entry) => kernel.codec.copy(entry.data))
     const drafts = given.map((entry, i) => ({
       type: entry.type,

@@ -1,14 +1,13 @@
 // External effects of one timeline: markers in history around every call to the outside. The intent is durable before
-// the call, the outcome after it; the idempotency key comes from the coordinate of the intent, so whoever repeats the call
-// after a crash repeats it with the same key. An effect in doubt is resolved by its declared policy, never by guessing.
+// the call, the outcome after it; the intent has the idempotency key, so every call after a crash repeats it with the same
+// key. The key is derived from the effect's id and declared input, else from the history before it (core/identity.ts). An effect in doubt is resolved by its declared policy, never by guessing.
 
 import { isDeepStrictEqual } from 'node:util'
-import type { TimelineId } from '../core/coordinate.ts'
+import { type Coordinate, type TimelineId, toHex } from '../core/coordinate.ts'
 import {
   compensationKey,
   type Effect,
   type EffectLedger,
-  effectKey,
   getEffect,
   type InheritedEffect,
   inDoubt,
@@ -17,6 +16,7 @@ import {
   withOwners,
 } from '../core/effects.ts'
 import { RepriseError } from '../core/errors.ts'
+import { intentKey } from '../core/identity.ts'
 import { type Inherited, ownerOf } from '../core/inheritance.ts'
 import { checkOptions, namesOf } from '../core/options.ts'
 import type { Hash } from '../core/ports.ts'
@@ -26,6 +26,7 @@ import type { Kernel } from './kernel.ts'
 import type { Planted } from './planted.ts'
 import { entryAt } from './recovery/history.ts'
 import { saidOtherwise } from './said-before.ts'
+import type { Origin } from './store-identity.ts'
 import type { Worker } from './worker.ts'
 
 export interface EffectCall {
@@ -42,6 +43,7 @@ export type Probed<T> = { readonly happened: true; readonly result: T } | { read
 export interface EffectOptions<T> {
   /** Identity within the timeline; the name if left out. The same id is done once: later calls get the recorded result. */
   readonly id?: string
+  /** What is to be done, as a plain value. Two effects with the same id and input have the same key, also after a restore. */
   readonly input?: unknown
   readonly reversal?: Reversal
   /** When a crash left the outcome unknown: call again with the same key, leave it to a person, or ask the outside. */
@@ -64,11 +66,18 @@ export interface CompensateOptions {
 
 const compensateOptions = namesOf<CompensateOptions>({ undo: true })
 
+/** `key`: where the layer derives it. `anew`: a fork makes a call of its own. */
+interface Intending {
+  readonly key?: string | undefined
+  readonly anew?: true
+}
+
 /** What it needs of the timeline that it belongs to. */
 interface EffectsTimeline {
   readonly id: TimelineId
   readonly inherited: readonly Inherited[]
-  readonly seq: number
+  readonly coordinate: Coordinate
+  readonly origin: Origin
   readonly ledger: EffectLedger
   checkWritable(): void
   write(entries: readonly NewEntry[]): Promise<unknown>
@@ -79,18 +88,15 @@ export class Effects {
   readonly #kernel: Kernel
   readonly #hash: Hash
   readonly #worker: Pick<Worker, 'begin'>
-  readonly #branch: string | undefined
   readonly #planted: Planted
   readonly #running = new Set<string>()
 
-  /** `branch` keeps the keys of a branch apart from those of the history it left. */
-  constructor(timeline: EffectsTimeline, kernel: Kernel, branch: string | undefined) {
+  constructor(timeline: EffectsTimeline, kernel: Kernel) {
     this.#timeline = timeline
     this.#kernel = kernel
     this.#planted = kernel.planted
     this.#hash = kernel.hash
     this.#worker = kernel.worker
-    this.#branch = branch
   }
 
   /** Those that the original of a fork did name it as `inheritedFrom`. */
@@ -108,7 +114,13 @@ export class Effects {
   }
 
   /** @example await c.effects.run('charge', ({ key }) => bank.charge(100, { idempotencyKey: key })) */
-  async run<T>(name: string, call: (effect: EffectCall) => Promise<T> | T, options: EffectOptions<T> = {}): Promise<T> {
+  async run<T>(
+    name: string,
+    call: (effect: EffectCall) => Promise<T> | T,
+    options: EffectOptions<T> = {},
+    /** @internal Where the layer derives it. */
+    key?: string,
+  ): Promise<T> {
     checkOptions('effect', options, knownOptions)
     const id = options.id ?? name
     const known = this.get(id)
@@ -118,7 +130,7 @@ export class Effects {
     if (this.#running.has(id)) throw new RepriseError('CONFLICT', `effect ${id} is being called already`, { id })
     this.#running.add(id)
     try {
-      const attempt = known ? await this.#resume(known, options) : await this.#intend(id, name, options)
+      const attempt = known ? await this.#resume(known, options) : await this.#intend(id, name, options, { key })
       return typeof attempt === 'object' ? attempt.result : await this.#call(id, call, attempt, options.signal)
     } finally {
       this.#running.delete(id)
@@ -181,14 +193,22 @@ export class Effects {
     await claimUndo(this.#kernel, effect, this.#timeline.id)
   }
 
-  async #intend<T>(id: string, name: string, options: EffectOptions<T>, anew?: true): Promise<number> {
-    // By id: two effects of one name may be intended in the same moment.
-    const at = { timeline: this.#timeline.id, seq: this.#timeline.seq + 1, name: id }
-    const key = effectKey(this.#branch === undefined ? at : { ...at, branch: this.#branch }, this.#hash)
+  async #intend<T>(id: string, name: string, options: EffectOptions<T>, more: Intending = {}): Promise<number> {
     const { input, reversal = 'none' } = options
+    const { anew } = more
+    const key = more.key ?? (await this.#keyOf(id, name, input))
     const data = { id, name, key, reversal, ...(input !== undefined && { input }), ...(anew && { anew }) }
     await this.#timeline.write([{ type: '$effect.intended', data }])
     return 1
+  }
+
+  async #keyOf(id: string, name: string, input: unknown): Promise<string> {
+    const { identity, codec } = this.#kernel
+    await identity.load()
+    const { origin, coordinate } = this.#timeline
+    const what =
+      input === undefined ? ['history', coordinate.digest] : ['input', toHex(this.#hash(codec.encode(input)))]
+    return intentKey(this.#hash, { ...origin, model: 'effect', name, parts: [id, ...what] })
   }
 
   /** An attempt number to go on with, or the result that was found out. */
@@ -196,7 +216,7 @@ export class Effects {
     const { id, name, key, reversal, input } = known
     // In doubt, or failed, in the original: the fork knows nothing of that call, and makes one of its own.
     const isOpen = known.outcome === null || known.outcome === 'failed'
-    if (isOpen && this.#ownerOf(known) !== null) return await this.#intend(id, name, options, true)
+    if (isOpen && this.#ownerOf(known) !== null) return await this.#intend(id, name, options, { anew: true })
     if (known.outcome === 'failed') {
       await this.#timeline.write([
         { type: '$effect.intended', data: { id, name, key, reversal, ...(input !== undefined && { input }) } },

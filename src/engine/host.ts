@@ -11,6 +11,7 @@ import { type Savepoint, type SavepointOptions, savepointAside } from './checkpo
 import { Dispatcher, type Handler, type ServeOptions } from './commit/dispatcher.ts'
 import { TurnTimeline } from './commit/turn-timeline.ts'
 import type { CommitExtras } from './commit/writer.ts'
+import type { FirstEntries } from './create.ts'
 import { declarationOf } from './declaration.ts'
 import {
   behind,
@@ -34,7 +35,7 @@ import type { Models } from './models.ts'
 import { OpenTimelines } from './open-timelines.ts'
 import type { Recovered } from './recovery/recover.ts'
 import { whileAwaited } from './stay-alive.ts'
-import type { NewEntry, OpenTimeline } from './timeline.ts'
+import type { OpenTimeline } from './timeline.ts'
 import { checkWhere, existing, type ForkStart, fork, type Where } from './tools/fork.ts'
 import { type RollbackOptions, rollback } from './tools/rollback.ts'
 import type { Rollback } from './tools/rollback-report.ts'
@@ -138,7 +139,7 @@ export class Host implements Engine, LayerHost {
   create<State>(
     id: TimelineId,
     fold: Fold<State>,
-    entries: readonly NewEntry[],
+    entries: FirstEntries,
     along: CommitExtras = {},
   ): Promise<OpenTimeline<State> | 'released' | null> {
     this.check()

@@ -133,7 +133,8 @@ export interface ModelEffect {
   /** As the model's own verbs name it. */
   readonly id: string
   readonly name: string
-  readonly key: string
+  /** Null: it has none, or its call never asked for it. */
+  readonly key: string | null
   /** intended, retrying, held, done, failed, compensated, compensation-stuck. */
   readonly state: string
   /** What is known about it: null while it is under way or in doubt. */

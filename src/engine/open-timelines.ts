@@ -71,7 +71,7 @@ export class OpenTimelines {
 
   /** Read, and written in turns with other processes (commit/turn-timeline.ts): held here only while this process owns it. */
   share<State>(
-    head: Pick<Head, 'timeline' | 'epoch' | 'base'>,
+    head: Pick<Head, 'timeline' | 'life' | 'epoch' | 'base'>,
     fold: Fold<State>,
     recovered: Recovered<State>,
   ): OpenTimeline<State> {

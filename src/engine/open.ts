@@ -166,7 +166,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
   const kernel: Kernel = {
     store,
     namespace,
-    identity: new Identity({ store, namespace, hash, random, now: () => clock.now() }),
+    identity: new Identity({ store, namespace, hash, random, planted, now: () => clock.now() }),
     clock,
     random,
     hash,

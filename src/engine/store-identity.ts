@@ -2,8 +2,10 @@
 // start from. Keys, positions and random values are derived from it (core/identity.ts).
 
 import { type TimelineId, toHex } from '../core/coordinate.ts'
-import { identityOf, nextEra, type StoreIdentity } from '../core/identity.ts'
-import type { Hash, PastLife, Random, Store } from '../core/ports.ts'
+import { type Intent, identityOf, nextEra, type StoreIdentity } from '../core/identity.ts'
+import type { Hash, Head, PastLife, Random, Store } from '../core/ports.ts'
+import { archiveNumber, isArchiveOf } from '../core/scope.ts'
+import type { Planted } from './planted.ts'
 
 const idBytes = 16
 const incarnationBytes = 8
@@ -19,7 +21,10 @@ interface Ports {
   readonly random: Random
   /** The clock. Default: that of this machine. */
   readonly now?: () => number
+  readonly planted?: Planted
 }
+
+export type Origin = Pick<Intent, 'identity' | 'generation'>
 
 export class Identity {
   readonly #ports: Ports
@@ -70,8 +75,18 @@ export class Identity {
 
   /** Of one life of a timeline; needs `load`. */
   of(timeline: TimelineId, life: number): string {
-    const { hash, namespace } = this.#ports
-    return identityOf(hash, this.#known ?? nobody, namespace, timeline, life)
+    const { hash, namespace, planted } = this.#ports
+    const known = this.#known ?? nobody
+    if (!planted?.size) return identityOf(hash, known, namespace, timeline, life)
+    const store = planted.has('incarnation-in-key') ? { id: known.id + known.incarnation } : known
+    const name = planted.has('namespace-left-out') ? '' : namespace
+    return identityOf(hash, store, name, timeline, planted.has('life-left-out') ? 1 : life)
+  }
+
+  /** What the keys of a timeline are derived from; needs `load`. Each rollback leaves an archive with the next number. */
+  origin({ timeline, life, base }: Pick<Head, 'timeline' | 'life' | 'base'>): Origin {
+    const isRolledBack = base !== null && isArchiveOf(timeline, base.timeline)
+    return { identity: this.of(timeline, life), generation: isRolledBack ? archiveNumber(base.timeline) : 0 }
   }
 
   /** What this id starts from. */

@@ -26,6 +26,7 @@ import type { Point } from './recovery/history.ts'
 import type { Recovered } from './recovery/recover.ts'
 import type { RecoveryReport } from './recovery/report.ts'
 import type { TimelineState } from './state.ts'
+import type { Origin } from './store-identity.ts'
 
 export type { NewEntry } from './entry.ts'
 
@@ -58,7 +59,7 @@ export class OpenTimeline<State> {
   #checkpointer: Checkpointer<State> | null = null
   readonly #recovered: Recovered<State>
   readonly #onClosed: () => void
-  readonly #parent: TimelineId | undefined
+  readonly #head: Pick<Head, 'timeline' | 'life' | 'base'>
   /** The stretches of its history that the timelines wrote that it was forked from. */
   readonly inherited: readonly Inherited[]
   readonly #sharing: Sharing | null
@@ -71,7 +72,7 @@ export class OpenTimeline<State> {
 
   constructor(
     kernel: Kernel,
-    head: Pick<Head, 'timeline' | 'epoch' | 'base'> & Partial<Pick<Head, 'attributes'>>,
+    head: Pick<Head, 'timeline' | 'life' | 'epoch' | 'base'> & Partial<Pick<Head, 'attributes'>>,
     fold: Fold<State>,
     recovered: Recovered<State>,
     onClosed: () => void,
@@ -100,7 +101,7 @@ export class OpenTimeline<State> {
       if (this.isOwner) this.#checkpoints.start()
       else this.#checkpoints.startReading()
     }
-    this.#parent = head.base?.timeline
+    this.#head = { timeline: head.timeline, life: head.life, base: head.base }
     const lineage = recovered.lineage.length > 0 ? recovered.lineage : [head]
     this.inherited = kernel.planted.has('fork-inherits') ? [] : inheritedBy(lineage)
     this.#erasure = erasureOf(head)
@@ -120,13 +121,18 @@ export class OpenTimeline<State> {
 
   /** Made when somebody asks for it: most timelines call nothing outside. */
   get effects(): Effects {
-    this.#effects ??= new Effects(this, this.#kernel, this.#parent)
+    this.#effects ??= new Effects(this, this.#kernel)
     return this.#effects
   }
 
   /** Its history began as that of another one. */
   get isFork(): boolean {
-    return this.#parent !== undefined
+    return this.#head.base !== null
+  }
+
+  /** What its keys are derived from; needs the identity of the store. */
+  get origin(): Origin {
+    return this.#kernel.identity.origin(this.#head)
   }
 
   /** Whether this process owns it, as far as it knows. */

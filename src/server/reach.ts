@@ -61,7 +61,7 @@ export function hideRelatives<Shown extends { readonly base: { readonly timeline
 }
 
 /** Effects of an original that the principal does not reach are shown as inherited, without its id and its keys. */
-export function withoutUnreached<Shown extends { readonly inheritedFrom?: string; readonly key: string }>(
+export function withoutUnreached<Shown extends { readonly inheritedFrom?: string; readonly key: string | null }>(
   principal: Principal,
   effects: readonly Shown[],
 ): Shown[] {

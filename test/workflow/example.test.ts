@@ -15,8 +15,8 @@ it('the checkout ships one order and refunds the other', async () => {
     stopped: 'stopped by hand',
   })
   expect(seen.filter((line) => !line.startsWith('asked: '))).toEqual([
-    'charge 1999 (workflow/checkout/order-42:charge)',
-    'charge 500 (workflow/checkout/order-43:charge)',
+    expect.stringMatching(/^charge 1999 \(charge-[0-9a-f]{32}\)$/),
+    expect.stringMatching(/^charge 500 \(charge-[0-9a-f]{32}\)$/),
     'refund p-500',
   ])
   await rp.close()

@@ -30,7 +30,7 @@ const effects: Command = async ({ engine, args, options, output, env }) => {
         'reversal' in effect ? effect.reversal : '',
         'intendedSeq' in effect ? `@${effect.intendedSeq}` : '',
         effect.inheritedFrom ?? '',
-        effect.key,
+        effect.key ?? '',
       ]),
     )
     if (shown.some((effect) => effect.outcome === null && needsPerson(effect)))

@@ -7,7 +7,7 @@ import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { lastSeq, originDigest } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { isHeadLost } from '../../core/lost-head.ts'
-import type { Head } from '../../core/ports.ts'
+import type { Head, PastLife } from '../../core/ports.ts'
 import { declare } from '../declaration.ts'
 import type { Fold } from '../definition.ts'
 import { refuseHeld } from '../group/held.ts'
@@ -34,7 +34,7 @@ export class TurnTimeline<State> {
   #open: OpenTimeline<State>
   #head: Head | null
   /** The epoch that the timeline is made from, if it is not there. */
-  #before: number
+  #before: Loaded<State>['before']
   #wasOwner = false
   #readyAt = 0
   /** The state stopped half of the way to what others wrote. */
@@ -83,7 +83,7 @@ export class TurnTimeline<State> {
 
   /** False: there was no such timeline when it was last looked for. */
   get exists(): boolean {
-    return this.#head !== null || this.#open.epoch > this.#before
+    return this.#head !== null || this.#open.epoch > this.#before.epoch
   }
 
   /** Sees what others wrote. Called between two writes. */
@@ -99,7 +99,7 @@ export class TurnTimeline<State> {
     const head = await this.#look()
     const { open } = this
     if (open.broken || open.closing) return false
-    if (!head) return open.seq === 0 && open.epoch === this.#before
+    if (!head) return open.seq === 0 && open.epoch === this.#before.epoch
     return head.epoch === open.epoch && head.seq === open.seq && equalBytes(head.digest, open.digest)
   }
 
@@ -279,7 +279,7 @@ export class TurnTimeline<State> {
   }
 
   #make(recovered: Recovered<State>): OpenTimeline<State> {
-    const head = this.#head ?? { timeline: this.id, epoch: this.#before, base: null }
+    const head = this.#head ?? { timeline: this.id, life: this.#before.life + 1, epoch: this.#before.epoch, base: null }
     const open = this.#openTimelines.share(head, this.#fold, recovered)
     open.watch((entries) => this.#tell(entries))
     return open
@@ -293,8 +293,8 @@ export class TurnTimeline<State> {
 interface Loaded<State> {
   readonly head: Head | null
   readonly recovered: Recovered<State>
-  /** The epoch of an earlier life, where there is no timeline now. */
-  readonly before: number
+  /** An earlier life, where there is no timeline now. */
+  readonly before: Pick<PastLife, 'life' | 'epoch'>
 }
 
 async function load<State>(
@@ -311,7 +311,7 @@ async function load<State>(
     const recovered = head
       ? await recover(kernel, head, fold, { isPaged: true, mustBeValid })
       : nothingYet(kernel, id, fold)
-    const before = head ? 0 : (await kernel.identity.past(id)).epoch
+    const before = head ? { life: 0, epoch: 0 } : await kernel.identity.past(id)
     if (head) kernel.events.emit('recovered', { timeline: id, report: recovered.report })
     return { head, recovered, before }
   })

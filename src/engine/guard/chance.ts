@@ -60,6 +60,6 @@ const refused = [
 
 function fill<T extends ArrayBufferView>(values: ZoneValues, array: T): T {
   const bytes = new Uint8Array(array.buffer, array.byteOffset, array.byteLength)
-  for (let i = 0; i < bytes.length; i++) bytes[i] = Math.floor(values.random() * 256)
+  values.fill(bytes)
   return array
 }

@@ -22,6 +22,7 @@ export interface ZoneValues {
   readonly time: number
   random(): number
   uuid(): string
+  fill(bytes: Uint8Array): void
 }
 
 export type FindZone = () => Zone | null

@@ -151,9 +151,7 @@ export async function card(
     floor: retention.floor,
     checkpointing: checkpointingOf(kernel, head, fold, captured === null, open),
     settings: await settingsOf(kernel, head),
-    effects: plan.missing
-      ? null
-      : await effectsOf(kernel, head, recovered?.state ?? null, inheritedBy(lineage)),
+    effects: plan.missing ? null : await effectsOf(kernel, head, recovered?.state ?? null, inheritedBy(lineage)),
     recovery: recovered?.report ?? null,
     invalid: fold && recovered ? invalidityOf(kernel, fold, recovered.state.value, id) : null,
     missing: plan.missing,
@@ -214,7 +212,9 @@ async function effectsOf(
   if (!state) return null
   const { compensate, cannot } = compensationPlan(state.ledger, 0, inherited)
   const known = new Set(listEffects(state.ledger).map(({ id }) => id))
-  const outside = recovered ? (kernel.models.find(head.timeline)?.outside?.(recovered.value, kernel.hash, inherited) ?? []) : []
+  const outside = recovered
+    ? (kernel.models.find(head.timeline)?.outside?.(recovered.value, kernel.hash, inherited) ?? [])
+    : []
   const own = outside.filter(({ id }) => !known.has(id))
   const byDefinition = own.filter(({ outcome }) => outcome === 'done').length
   return {

@@ -100,6 +100,7 @@ export interface ForkStart {
   readonly begin?: (
     state: unknown,
     identity: string,
+    life: number,
   ) => { readonly entries: readonly NewEntry[]; readonly along?: CommitExtras }
   readonly mark?: ForkMark | null
 }
@@ -129,7 +130,8 @@ async function forkOnce(
   const id = timelineId(to.includes('/') ? to : siblingOf(head.timeline, to))
   await kernel.identity.load()
   const past = await kernel.identity.past(id)
-  const begun = start.begin?.(target?.state.value, kernel.identity.of(id, past.life + 1))
+  const life = past.life + 1
+  const begun = start.begin?.(target?.state.value, kernel.identity.of(id, life), life)
   const made = { timeline: id, epoch: past.epoch + 1 }
   const run = begun && begun.entries.length > 0 ? firstRun(kernel, made, point, begun.entries, fold, target) : null
   const summary = target && fold.summary?.(target.state.value)
@@ -144,7 +146,7 @@ async function forkOnce(
       from: 'free',
       create: {
         digest: point.digest,
-        life: past.life + 1,
+        life,
         base: baseAt(lineage, point),
         floor,
       },

@@ -3,8 +3,9 @@
 // resolved by what its tool declares; one that is almost a call that still stands is settled by policy, never in silence.
 
 import { toHex } from '../../core/coordinate.ts'
-import { effectKey, getEffect, type Reversal } from '../../core/effects.ts'
+import { getEffect, type Reversal } from '../../core/effects.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { intentKey } from '../../core/identity.ts'
 import { ownerOf } from '../../core/inheritance.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
@@ -18,8 +19,6 @@ import { CallWatch, pause } from './watch.ts'
 export interface CallHost {
   readonly kernel: Kernel
   readonly open: OpenTimeline<SessionState<unknown>>
-  /** The timeline this branch left, so that its keys differ. */
-  readonly branch: string | undefined
   readonly tools: Tools
   readonly guards: CallGuards
   /** Names of those that may be called now; all if undefined. */
@@ -264,7 +263,7 @@ export async function intend(
   made: CallRecord,
   reversal: Reversal,
 ): Promise<{ readonly key: string; readonly attempt: number }> {
-  const { open, kernel, branch } = host
+  const { open, kernel } = host
   const known = getEffect(open.ledger, made.id)
   const before = open.state.calls.get(made.id)
   const failures = before?.failures ? { failures: before.failures } : {}
@@ -275,9 +274,10 @@ export async function intend(
     await open.write([entry('called', call)])
     return { key: known.key, attempt: call.attempt }
   }
-  const at = { timeline: open.id, seq: open.seq + 1, name: call.id }
+  await kernel.identity.load()
+  const parts = [call.id, call.digest]
   const kept = isAnew ? undefined : known?.key
-  const key = kept ?? effectKey(branch === undefined ? at : { ...at, branch }, kernel.hash)
+  const key = kept ?? intentKey(kernel.hash, { ...open.origin, model: 'agent', name: call.tool, parts })
   const data = { id: call.id, name: call.tool, key, reversal, ...(isAnew && { anew: true }) }
   await open.write([{ type: '$effect.intended', data }, entry('called', call)])
   return { key, attempt: call.attempt }

@@ -32,7 +32,6 @@ export class SessionTimeline<Data> {
   readonly definition: AgentSpec<Data>
   readonly timeline: TimelineId
   #open: OpenTimeline<SessionState<Data>>
-  #branch: string | undefined
   #asked: RollbackAsked | null = null
 
   static async open<Data>(
@@ -76,11 +75,6 @@ export class SessionTimeline<Data> {
 
   get state(): SessionState<Data> {
     return this.#open.state
-  }
-
-  /** The timeline that this one left, so that its keys differ. */
-  get branch(): string | undefined {
-    return this.#branch
   }
 
   /** A rollback was finished, and the turn that is to be asked again was not begun yet. */
@@ -165,7 +159,6 @@ export class SessionTimeline<Data> {
   /** After opening: finishes a rollback that was decided or half done, and learns which branch this is. */
   async #settle(): Promise<void> {
     const head = await this.engine.head(this.timeline)
-    this.#branch = head?.base?.timeline
     const base = head?.base?.timeline
     const archive = base && isArchiveOf(this.timeline, base) ? base : null
     if (archive !== null && this.state.archive !== archive) {

@@ -297,7 +297,6 @@ export class Session<Data> {
       get open() {
         return line.anyOpen
       },
-      branch: line.branch,
       tools: options.tools ?? {},
       guards: this.definition.guards,
       allowed: settings.tools,

@@ -2,6 +2,7 @@
 // for meanwhile. The counterpart of ending.ts.
 
 import { type Attribute, feedStart } from '../../core/ports.ts'
+import { liveIdOf } from '../../core/scope.ts'
 import type { Host } from '../../engine/host.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import type { KeptTrace } from '../../engine/tracing.ts'
@@ -28,6 +29,7 @@ export async function beginShard<T>(
 ): Promise<void> {
   const { state } = open
   const { cursorName, shards } = job
+  await engine.kernel.identity.load()
   const given = input === undefined && wasLeft(state) ? state.input : input
   const data = {
     round,
@@ -35,6 +37,7 @@ export async function beginShard<T>(
     shard: index,
     ...(given !== undefined && { input: given }),
     ...(cursorName && { forgets: true }),
+    ...(needsIdentity(open) && { identity: open.origin.identity }),
     ...kept,
   }
   await open.write([entry('started', data)], {
@@ -46,6 +49,11 @@ export async function beginShard<T>(
     attributes: { ...attributes, job: name, round, shards, done: state.done, dead: state.dead.size },
   })
   await applyMail(engine, open)
+}
+
+/** It is new, or a fork of one that has one. Jobs that began without one keep their keys. */
+function needsIdentity({ id, state }: OpenTimeline<JobState>): boolean {
+  return state.identity ? state.identity.of !== liveIdOf(id) : state.round === 0
 }
 
 /** A round was begun and not finished. */

@@ -18,7 +18,7 @@ export interface ItemContext {
    * another owner.
    */
   readonly signal: AbortSignal
-  /** The same for every attempt at this item in this version: hand it to the outside system. */
+  /** The same for every attempt at this item in this version, also after a restore: hand it to the outside system. */
   readonly idempotencyKey: string
   /** Of this attempt, as W3C Trace Context writes it, where it is traced (reprise/otel): hand it to programs elsewhere. */
   readonly traceparent?: string | undefined
@@ -90,7 +90,8 @@ export class TaskContext<T> implements ItemContext {
     options: Omit<EffectOptions<R>, 'id'> = {},
   ): Promise<R> {
     const id = `${name}/${this.#task.version}/${this.#task.key}`
-    return this.#shard.open.effects.run(name, call, { signal: this.signal, ...options, id })
+    const key = this.#shard.effectKey(this.#task, name, options.input)
+    return this.#shard.open.effects.run(name, call, { signal: this.signal, ...options, id }, key)
   }
 
   async memo<Args extends readonly unknown[], Result>(

@@ -4,6 +4,7 @@
 
 import { toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { formerItemKey, intentKey } from '../../core/identity.ts'
 import type { Attribute, Sql } from '../../core/ports.ts'
 import { liveIdOf } from '../../core/scope.ts'
 import type { CommitExtras } from '../../engine/commit/writer.ts'
@@ -179,8 +180,23 @@ export class Shard<Item extends ShardItem> {
   }
 
   idempotencyKey(task: Item): string {
-    const text = JSON.stringify([liveIdOf(this.open.id), task.key, task.version])
-    return toHex(this.#kernel.hash(new TextEncoder().encode(text))).slice(0, 32)
+    const { hash } = this.#kernel
+    const key = this.#keyOf('item', [task.key, task.version])
+    return key ?? formerItemKey(hash, liveIdOf(this.open.id), task.key, task.version)
+  }
+
+  /** Of an effect of an item: the same whatever other items do. Undefined: the job began without an identity. */
+  effectKey(task: Item, name: string, input: unknown): string | undefined {
+    const { hash, codec } = this.#kernel
+    const declared = input === undefined ? [] : [toHex(hash(codec.encode(input)))]
+    return this.#keyOf(name, ['effect', task.key, task.version, ...declared])
+  }
+
+  #keyOf(name: string, parts: readonly string[]): string | undefined {
+    const { identity } = this.state
+    if (!identity) return
+    const { generation } = this.open.origin
+    return intentKey(this.#kernel.hash, { identity: identity.id, generation, model: 'job', name, parts })
   }
 
   #checkpointAfter(keys: number): void {

@@ -5,6 +5,7 @@ import { assert } from '../../core/assert.ts'
 import type { CheckpointPolicy } from '../../core/checkpoint-policy.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
 import type { RetentionPolicy } from '../../core/retention.ts'
+import { liveIdOf } from '../../core/scope.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
 import { fingerprint, fromHexText, versionPrint } from './digest.ts'
@@ -45,6 +46,8 @@ export interface JobState {
   /** Where keys behind the cursor are forgotten: those ahead of it. */
   ahead: Keyed<true>
   forgets: boolean
+  /** In every key, and the timeline that recorded it. Missing in jobs that began without one: they keep their keys. */
+  identity?: { readonly of: string; readonly id: string }
   status: JobStatus
   round: number
   shards: number
@@ -142,6 +145,7 @@ const appliers: Appliers = {
     state.shard = data.shard
     state.input = data.input
     state.forgets = data.forgets ?? false
+    if (data.identity !== undefined) state.identity = { of: liveIdOf(at.timeline), id: data.identity }
     keep(state, 'trace', data.trace)
     keep(state, 'span', data.span)
     state.pausedBecause = null

@@ -4,6 +4,7 @@
 import type { RepriseError } from '../../core/errors.ts'
 import type { CommitExtras } from '../../engine/commit/writer.ts'
 import type { Alarms } from './alarms.ts'
+import type { Command } from './command.ts'
 import type { Execution } from './execution.ts'
 import type { RunState } from './state.ts'
 import type { Working } from './work.ts'
@@ -21,7 +22,7 @@ export interface CommandRun {
   /** From 0 up to 1: for pauses between attempts. */
   chance(): number
   /** The idempotency key of a command; `state`: of the run that made it. Default: this run. */
-  keyOf(id: string, state?: RunState): string
+  keyOf(command: Command, state?: RunState): string
   /** What code is told of a command that was cancelled. */
   cancelError(): RepriseError
   /** Work on behalf of the run: it stays in memory until that is done. */

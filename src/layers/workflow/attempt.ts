@@ -6,13 +6,14 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Clock } from '../../core/ports.ts'
 import type { RunTrace } from '../../engine/tracing.ts'
 import type { CommandRun } from './asking.ts'
+import type { Command } from './command.ts'
 import type { StepCall, StepOptions } from './context.ts'
 import { enterStep } from './scope.ts'
 
 type Call = (step: StepCall) => unknown
 
 /** What an attempt needs of its run. */
-export interface CallingRun extends Pick<CommandRun, 'keyOf' | 'record'> {
+export interface CallingRun extends Pick<CommandRun, 'record'> {
   readonly clock: Clock
   /** The attempts in flight, by the id of their command. */
   readonly attempts: Map<string, Attempt>
@@ -29,8 +30,8 @@ export class Attempt implements StepCall {
   isNoted = false
   readonly #run: CallingRun
   readonly #id: string
+  readonly #command: Pick<Command, 'id' | 'key' | 'keyUsed'>
   traceparent: string | undefined = undefined
-  #key: string | null = null
   #heart: Heart | null = null
   #heartbeat: StepCall['heartbeat'] | null = null
   #controller: AbortController | null = null
@@ -38,9 +39,10 @@ export class Attempt implements StepCall {
   #fail: ((error: unknown) => void) | null = null
   #timers: (() => void)[] | null = null
 
-  constructor(run: CallingRun, id: string, number: number, details: unknown) {
+  constructor(run: CallingRun, command: Pick<Command, 'id' | 'key' | 'keyUsed'>, number: number, details: unknown) {
     this.#run = run
-    this.#id = id
+    this.#id = command.id
+    this.#command = command
     this.attempt = number
     this.startedAt = run.clock.elapsed()
     this.details = details
@@ -56,8 +58,12 @@ export class Attempt implements StepCall {
   }
 
   get key(): string {
-    this.#key ??= this.#run.keyOf(this.#id)
-    return this.#key
+    return this.#command.key
+  }
+
+  /** Null: the call did not ask for its key. */
+  get keyUsed(): string | null {
+    return this.#command.keyUsed
   }
 
   get signal(): AbortSignal {

@@ -32,7 +32,7 @@ import { askSleep, type Signals } from './waits.ts'
 /** What a context passes on to: all kinds of commands, and what is asked of the code. */
 export interface BoundRun extends SharingRun, TransactionRun, ParentRun, BranchingRun {
   readonly definition: AnyWorkflow
-  readonly kernel: TransactionRun['kernel'] & { readonly limits: Limits }
+  readonly kernel: TransactionRun['kernel'] & SharingRun['kernel'] & { readonly limits: Limits }
   readonly open: SharingRun['open'] & ParentRun['open']
   readonly host: SharingRun['host'] & TransactionRun['host'] & ParentRun['host']
   readonly saga: Saga

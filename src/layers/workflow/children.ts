@@ -69,7 +69,7 @@ export function askChild(
           const undone = options.id ?? childIdOf({ definition: run.definition, state }, id)
           return run.host.undoChild(definition, undone, `its parent ${run.id} is undone`)
         }
-        run.saga.add({ id, item, result: undefined, call, retry: undefined })
+        run.saga.add({ command, item, result: undefined, call, retry: undefined })
       }
       if (command.isSettled) return
       if (item.kind === 'failed') command.reject(fromFailure(item.error))

@@ -1,6 +1,8 @@
 // A command: something that code asked for and that has an outcome, now or later. It is settled once, whoever comes first.
 
 import type { Item } from './entries.ts'
+import type { KeyedStep } from './key.ts'
+import type { Position } from './observed.ts'
 import { leaveScope, type Scope } from './scope.ts'
 
 export type CommandKind = 'step' | 'timer' | 'signal' | 'child' | 'loop' | 'undo'
@@ -9,6 +11,8 @@ export type CommandKind = 'step' | 'timer' | 'signal' | 'child' | 'loop' | 'undo
 export interface Asked {
   readonly kind: CommandKind
   readonly hasUndo?: boolean
+  /** The digest of the input that a step declares. */
+  readonly input?: string | null
   /** When it is over whatever happens. */
   readonly until?: number
   start(command: Command): void
@@ -56,7 +60,7 @@ export function givenOf(isDirect: boolean, executor: ConstructorParameters<typeo
   return isDirect ? new DirectGiven(executor) : new Given(executor)
 }
 
-export class Command {
+export class Command implements KeyedStep {
   readonly id: string
   readonly kind: CommandKind
   readonly scope: Scope
@@ -75,6 +79,12 @@ export class Command {
   failure: { readonly error: unknown } | null = null
   /** What the code is given. */
   readonly promise: Given
+  readonly input: string | null
+  /** Up to the moment in which it was asked for. */
+  readonly observed: Position
+  /** Null until the call, or somebody else, asked for it. */
+  keyUsed: string | null = null
+  readonly #keyOf: (command: Command) => string
   readonly #asked: Asked
   readonly #settle: (command: Command) => boolean
   #resolve!: (value: unknown) => void
@@ -88,6 +98,7 @@ export class Command {
     settle: (command: Command) => boolean,
     isDirect: boolean,
     isNew: boolean,
+    keyOf: (command: Command) => string,
   ) {
     this.id = id
     this.kind = asked.kind
@@ -98,10 +109,19 @@ export class Command {
     this.#asked = asked
     this.#settle = settle
     this.isNew = isNew
+    this.input = asked.input ?? null
+    this.observed = scope.observed.here()
+    this.#keyOf = keyOf
     this.promise = givenOf(isDirect, (resolve, reject) => {
       this.#resolve = resolve
       this.#reject = reject
     })
+  }
+
+  /** The idempotency key of a step. */
+  get key(): string {
+    this.keyUsed ??= this.#keyOf(this)
+    return this.keyUsed
   }
 
   /** The code has awaited it, or handed it to something that does. */

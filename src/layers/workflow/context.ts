@@ -12,7 +12,7 @@ import type { WorkflowOptions } from './options.ts'
 
 /** What the call of a step is given. */
 export interface StepCall {
-  /** The same for every attempt, also after a crash or a takeover: hand it to the outside system. */
+  /** The same for every attempt, also after a crash, a takeover or a restore: hand it to the outside system. */
   readonly key: string
   /** 1 for the first attempt. */
   readonly attempt: number
@@ -44,6 +44,11 @@ export interface StepSettings<T> extends CallPolicy {
    * step), leave it to a person ('hold'), or ask the outside (a function). The last two record the intent first.
    */
   readonly inDoubt?: 'retry' | 'hold' | ((key: string) => Promise<Probed<T>> | Probed<T>)
+  /**
+   * What the call is about to do, as a plain value: its key is then derived from this and the step's name. Default: from the
+   * run's input and everything that the code observed before the step.
+   */
+  readonly input?: unknown
 }
 
 export interface WithCompensate<T> {

@@ -1,14 +1,15 @@
 // The entries of a run's history: all that a workflow leaves behind. Types and fields are short because a run has many of
 // them; this file is the format.
 //
-//   started    { input, seed, behaviour, parent?, deadline?, queue?, trace? }   the first entry
+//   started    { input, seed, identity, life?, behaviour, parent?, deadline?, queue?, trace? }   the first entry
+//                                           identity: of this life of the run (core/identity.ts), in every key
 //   waits      { for }                      what it waited for when it left memory: for people, see summary.ts
-//   began      { id }                       a step was about to be called (policies that ask first, and slow steps)
-//   retry      { id, n, error, at, details? }  an attempt failed; n of them by now; the next not before `at`
+//   began      { id, key? }                       a step was about to be called (policies that ask first, and slow steps)
+//   retry      { id, n, error, at, details?, key? }  an attempt failed; n of them by now; the next not before `at`
 //   beat       { id, details }              a heartbeat with details
-//   done       { id, result?, rode?, by?, replaces? }  a step, transaction or start of a child ended well; by: a person says so;
+//   done       { id, result?, rode?, by?, replaces?, key? }  a step, transaction or start of a child ended well; by: a person says so;
 //                                           replaces: in a fork, in place of what the parent has there
-//   failed     { id, error, by? }           ended badly for good; by: a person says so
+//   failed     { id, error, by?, key? }     ended badly for good; by: a person says so; key: as the outside was given it
 //   timer      { id }                       a sleep, or the timeout of a wait, is over
 //   signal     { name, value? }             mail became part of history
 //   update     { update, name, args }       an update was accepted
@@ -33,15 +34,16 @@
 //   undo       { reason, undo? }            compensate all that was done, then end as cancelled
 //   rolled     { to, input?, seq? }               and that was done
 //   retried    { ids }                      the run goes on after a failure: these outcomes are taken back
-//   forked     { from, owns, input?, by? }  this timeline is a fork; its commands have keys of their own; by: who edited it;
-//                                           owns: it has no place in a queue yet, no parent, and no call under way
+//   forked     { from, owns, input?, by?, identity, life?, seed, after }  this timeline is a fork, with keys and random values of
+//                                           its own; by: who edited it; owns: it has no place in a queue yet, no parent, and no
+//                                           call under way; after: the last outcome that it shares with its parent
 //   admitted   {}                           its queue let it in
 //   completed  { result? } · ended-badly { error, cancelled, undone? } · terminated { reason }     the end
 
 import type { Failure } from './failure.ts'
 
 /** Numbered behaviour of this engine, stored in `started`: code that changes what a replay does asks for the number. */
-export const behaviour = 5
+export const behaviour = 6
 
 /** From this behaviour on a run that is cancelled after its code has returned, and before its end is recorded, is undone. */
 export const cancelsReturned = 2
@@ -58,6 +60,12 @@ export const namesDetached = 4
 /** From this behaviour on an await of what a command gives takes one round of microtasks, not three. */
 export const awaitsDirectly = 5
 
+/**
+ * From this behaviour on `started` has the identity of the run and a seed of 128 bits. Runs without them, and forks of these
+ * before their fork point, keep their keys (key.ts) and their random values (chance.ts).
+ */
+export const keysOfIntents = 6
+
 export interface ParentLink {
   readonly timeline: string
   readonly command: string
@@ -67,7 +75,12 @@ export interface ParentLink {
 
 export interface Started {
   readonly input?: unknown
-  readonly seed: number
+  /** 32 hexadecimal digits; a number of 30 bits in older runs. */
+  readonly seed: string | number
+  /** Missing in older runs. */
+  readonly identity?: string
+  /** Of the run's id, where it is not the first. */
+  readonly life?: number
   readonly behaviour: number
   readonly parent?: ParentLink
   readonly deadline?: number
@@ -86,10 +99,19 @@ export type Item =
       readonly rode: string | null
       /** In a fork, where its result was edited: the sequence of the outcome that it has instead. Nobody did it. */
       readonly replaces?: number
+      /** The idempotency key, if the call asked for it. */
+      readonly key?: string
       readonly at: number
       readonly seq: number
     }
-  | { readonly kind: 'failed'; readonly id: string; readonly error: Failure; readonly at: number; readonly seq: number }
+  | {
+      readonly kind: 'failed'
+      readonly id: string
+      readonly error: Failure
+      readonly key?: string
+      readonly at: number
+      readonly seq: number
+    }
   | { readonly kind: 'timer'; readonly id: string; readonly at: number; readonly seq: number }
   | {
       readonly kind: 'child'

@@ -3,21 +3,24 @@
 // command starts before history is used up; if history holds an outcome that nobody asks for, the code has diverged.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Hash } from '../../core/ports.ts'
 import { whenDrained } from '../../engine/commit/drained.ts'
 import { thisTick } from '../../engine/event-loop-tick.ts'
 import { userLine } from '../../engine/guard/refusal.ts'
+import type { Seed } from './chance.ts'
 import { type Asked, Command, type CommandKind, givenOf, tolerated } from './command.ts'
 import { describeItem, divergence, type Expected } from './divergence.ts'
 import type { Item } from './entries.ts'
 import { cancelledError } from './failure.ts'
+import { type Digester, Observed } from './observed.ts'
 import { leaveScope, readableId, Scope } from './scope.ts'
 
 export interface ExecutionHooks {
-  readonly hash: Hash
+  readonly digester: Digester
   soon(call: () => void): void
   after(delayMs: number, call: () => void): void
-  seed(): string
+  /** Of values that are drawn after the outcome with this sequence was delivered. */
+  seed(seq: number): Seed
+  keyOf(command: Command): string
   /** What the code is given is awaited directly (command.ts). */
   readonly isDirect: boolean
   onSignal(item: Extract<Item, { kind: 'signal' }>): void
@@ -48,6 +51,8 @@ const canBeLost: ReadonlySet<CommandKind> = new Set(['step', 'child'])
 
 export class Execution {
   readonly root: Scope
+  readonly digester: Digester
+  readonly updates: Observed
   readonly #hooks: ExecutionHooks
   readonly #isDirect: boolean
   readonly #scopes = new Map<string, Scope>()
@@ -68,6 +73,8 @@ export class Execution {
   /** They failed before anybody looked at them. */
   #unseen: Unseen[] = []
   #time: number
+  /** Of the last outcome that was delivered. */
+  #seq = 0
   /** The turn in which the code last ran as far as it could. */
   #restedIn = -1
   #blamed: RepriseError | null = null
@@ -76,18 +83,25 @@ export class Execution {
   /** The code has returned or thrown. */
   isOver = false
 
-  constructor(hooks: ExecutionHooks, items: readonly Item[], startedAt: number) {
+  constructor(hooks: ExecutionHooks, items: readonly Item[], startedAt: number, input?: unknown) {
     this.#hooks = hooks
+    this.digester = hooks.digester
+    this.updates = new Observed(hooks.digester)
     this.#isDirect = hooks.isDirect
     this.#queue = items.length > 0 ? [...items] : []
     this.#time = startedAt
-    this.root = new Scope(this, '', null, () => hooks.seed(), hooks.hash)
+    this.root = new Scope(this, '', null)
+    this.root.observed.add('~input', input)
     this.#scopes.set('', this.root)
   }
 
   /** Workflow time: when the last delivered outcome was recorded. */
   get time(): number {
     return this.#time
+  }
+
+  seed(): Seed {
+    return this.#hooks.seed(this.#seq)
   }
 
   /** Commands asked for and not settled, in the order they were asked for. */
@@ -179,7 +193,9 @@ export class Execution {
     if (scope.abandoned) return tolerated(Promise.reject(cancelledError(scope.abandoned)))
     const late = this.blameIfLate()
     if (late) return tolerated(Promise.reject(late))
-    const command = new Command(scope, id, asked, this.#time, this.#settle, this.#isDirect, !this.isReplaying)
+    const { keyOf } = this.#hooks
+    const isNew = !this.isReplaying
+    const command = new Command(scope, id, asked, this.#time, this.#settle, this.#isDirect, isNew, keyOf)
     scope.commands.set(id, command)
     this.#waiting.add(command)
     asked.onAsked?.(command)
@@ -318,6 +334,8 @@ export class Execution {
     this.#suspicion = 0
     this.#at += 1
     this.#time = item.at
+    // Batched outcomes are delivered before they have one.
+    if (item.seq > this.#seq) this.#seq = item.seq
     this.#isDraining = true
     this.#deliver(item, command)
     this.#whenDrained()
@@ -337,6 +355,7 @@ export class Execution {
     else if (item.kind === 'cancel') this.#hooks.onCancel(item)
     else if (command) {
       this.#orphans?.delete(command)
+      if (!command.isSettled) observe(command, item)
       command.onItem(item)
     }
   }
@@ -407,6 +426,16 @@ export class Execution {
     if (this.#suspicion <= patienceTurns) this.#hooks.soon(again)
     else if (pause !== undefined) this.#hooks.after(pause, again)
     else this.#hooks.onDiverged(divergence(expected, this.#waiting, this.isOver))
+  }
+}
+
+/** The outcome of a command, as its code sees it. What the SQL of a transaction returned is observed there. */
+function observe({ scope, id }: Command, item: Item): void {
+  if (item.kind === 'done' && item.rode === null) scope.observed.add(id, item.result)
+  else if (item.kind === 'child' && !item.error) scope.observed.add(id, item.result)
+  else if ((item.kind === 'failed' || item.kind === 'child') && item.error) {
+    const { name, message, code } = item.error
+    scope.observed.add(id, [name, message, code ?? null])
   }
 }
 

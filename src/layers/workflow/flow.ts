@@ -4,6 +4,7 @@ import type { RepriseError } from '../../core/errors.ts'
 import type { CommandRun } from './asking.ts'
 import type { Branch, LoopContext, RaceOptions, WorkflowContext } from './context.ts'
 import type { Item } from './entries.ts'
+import type { Position } from './observed.ts'
 import type { Saga } from './saga.ts'
 import { commandName, enterScope, type Scope } from './scope.ts'
 import type { Signals } from './waits.ts'
@@ -25,8 +26,16 @@ export async function parallel(
   branches: Branches,
   contextOf: (scope: Scope) => WorkflowContext,
 ) {
-  const started = fanOut(run, scope, scope.next('~all'), branches, contextOf)
-  const values = await Promise.all(started.map(({ promise }) => promise))
+  const id = scope.next('~all')
+  const started = fanOut(run, scope, id, branches, contextOf)
+  let values: unknown[]
+  try {
+    values = await Promise.all(started.map(({ promise }) => promise))
+  } catch (error) {
+    scope.observed.join(id, endsOf(started.filter(({ isFailed }) => isFailed()).slice(0, 1)))
+    throw error
+  }
+  scope.observed.join(id, endsOf(started))
   return Array.isArray(branches) ? values : Object.fromEntries(started.map(({ name }, i) => [name, values[i]]))
 }
 
@@ -41,6 +50,7 @@ export async function race(
   const started = fanOut(run, scope, id, branches, contextOf)
   const losers: Scope[] = []
   const settled = await settle(run, started, losers)
+  scope.observed.join(`${id} ${settled.won.path}`, [settled.won.observed.here()])
   if (options.losers === 'undo') await undoLosers(run, scope, `${id}~undo`, losers)
   if ('error' in settled) throw settled.error
   const { winner, value } = settled.first
@@ -56,11 +66,11 @@ async function settle(run: BranchingRun, started: Started, losers: Scope[]) {
     promise.then(
       (value) => {
         won ??= own
-        return { first: { winner: name, value } }
+        return { won: own, first: { winner: name, value } }
       },
       (error: unknown) => {
         won ??= own
-        return { error }
+        return { won: own, error }
       },
     ),
   )
@@ -84,6 +94,11 @@ function undoLosers(run: BranchingRun, scope: Scope, id: string, losers: readonl
     onItem: (command) => command.resolve(undefined),
   })
 }
+
+function endsOf(branches: Started): Position[] {
+  return branches.map(({ scope }) => scope.observed.here())
+}
+
 function fanOut(
   run: BranchingRun,
   scope: Scope,
@@ -94,12 +109,16 @@ function fanOut(
   return Object.entries(branches).map(([name, branch]: [string, Branch<unknown>]) => {
     const own = run.execution.scope(scope, `${id}.${commandName(name)}`)
     let isSettled = false
+    let isFailed = false
     const promise = enterScope(own, async () => await branch(contextOf(own)))
     const settled = () => {
       isSettled = true
     }
-    promise.then(settled, settled)
-    return { name, scope: own, promise, isSettled: () => isSettled }
+    promise.then(settled, () => {
+      settled()
+      isFailed = true
+    })
+    return { name, scope: own, promise, isSettled: () => isSettled, isFailed: () => isFailed }
   })
 }
 
@@ -125,10 +144,15 @@ export async function loop(
   if (run.execution.expects('loop', id)) at = await boundary(run, scope, id, null)
   for (;;) {
     const own = run.execution.scope(scope, `${id}.${at.n}`)
+    // Earlier iterations are forgotten: all that this one knows of them is in the state.
+    if (at.n > 0) own.observed.add('~state', at.state)
     const context = Object.assign(contextOf(own), { stop: (result: unknown) => new Stopped(result) })
     const { state } = at
     const next = await enterScope(own, async () => await body(state as never, context as unknown as LoopContext))
-    if (next instanceof Stopped) return next.result
+    if (next instanceof Stopped) {
+      scope.observed.join(`${id}.${at.n}`, [own.observed.here()])
+      return next.result
+    }
     at = await boundary(run, scope, id, { n: at.n + 1, state: next })
   }
 }

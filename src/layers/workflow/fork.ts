@@ -15,7 +15,8 @@ import { itemsOf } from './journal.ts'
 import { nameOf, queueOf, scheduleAttribute } from './names.ts'
 import { enterMessage } from './queue.ts'
 import { readableId } from './scope.ts'
-import type { RunState } from './state.ts'
+import { seedOf } from './starting.ts'
+import { lastSeq, type RunState } from './state.ts'
 
 /** The result of one step, or of a child; and the input. */
 export const stepEdits = { names: 'step', inputSeq: 1, of: editStep } satisfies ForkEdits
@@ -40,17 +41,11 @@ export async function forkRun(engine: Host, fork: RunFork): Promise<Coordinate &
     const what = `a fork of ${timeline} is a run of the same workflow: its id starts with ${scope}`
     throw new RepriseError('INVALID_ARGUMENT', what, { timeline, to: fork.to })
   }
-  const forked = {
-    type: 'forked',
-    data: {
-      from: timeline,
-      owns: true,
-      ...('input' in fork && { input: fork.input }),
-      ...(by !== undefined && { by }),
-    },
-  }
-  const begin = (at: unknown) => {
-    const { started, lastAt } = at as RunState
+  const begin = (at: unknown, identity: string, life: number) => {
+    const { started, lastAt, journal } = at as RunState
+    const own = { identity, ...(life > 1 && { life }), seed: seedOf(engine.kernel), after: lastSeq(journal) }
+    const edited = { ...('input' in fork && { input: fork.input }), ...(by !== undefined && { by }) }
+    const forked = { type: 'forked', data: { from: timeline, owns: true, ...edited, ...own } }
     const now = engine.kernel.worker.now(timeline)
     const time = Math.max(now, lastAt)
     // It waits for a place of its own, wherever it begins.

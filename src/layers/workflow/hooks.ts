@@ -2,14 +2,17 @@
 // nothing moves any more, and what a cancellation does to everything the code has asked for.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Clock, Hash } from '../../core/ports.ts'
+import type { Clock } from '../../core/ports.ts'
 import type { CommandRun } from './asking.ts'
+import type { Seed } from './chance.ts'
 import type { Command, CommandKind } from './command.ts'
 import type { Ending } from './ending.ts'
 import { awaitsDirectly, type Item } from './entries.ts'
 import type { ExecutionHooks } from './execution.ts'
 import { cancelledError } from './failure.ts'
+import { keyOf } from './key.ts'
 import type { Mail } from './mail.ts'
+import type { Digester } from './observed.ts'
 import type { Queries } from './queries.ts'
 import type { Residency } from './residency.ts'
 import type { Saga } from './saga.ts'
@@ -23,7 +26,7 @@ const waits: ReadonlySet<CommandKind> = new Set(['timer', 'signal'])
 /** What an execution is part of. */
 export interface ExecutedRun extends CommandRun, Pick<StepRun, 'attempts'> {
   readonly open: { readonly id: string }
-  readonly kernel: { readonly hash: Hash }
+  readonly kernel: Digester
   readonly clock: Clock
   readonly ending: Ending
   readonly mail: Pick<Mail, 'readDeferred'>
@@ -41,13 +44,13 @@ export interface ExecutedRun extends CommandRun, Pick<StepRun, 'attempts'> {
 }
 
 export class Hooks implements ExecutionHooks {
-  readonly hash: Hash
+  readonly digester: Digester
   readonly #run: ExecutedRun
   #cancelled: RepriseError | null = null
 
   constructor(run: ExecutedRun) {
     this.#run = run
-    this.hash = run.kernel.hash
+    this.digester = run.kernel
   }
 
   /** What the code is told, if the run was cancelled or ran out of time. */
@@ -82,10 +85,14 @@ export class Hooks implements ExecutionHooks {
     return (this.#run.state.started?.behaviour ?? 0) >= awaitsDirectly
   }
 
-  seed(): string {
-    const { started, generation } = this.#run.state
-    return `${started?.seed ?? 0}.${generation}`
+  seed(seq: number): Seed {
+    const { started, generation, salts = [] } = this.#run.state
+    const mixed = salts.filter(({ after }) => after <= seq).map(({ salt }) => salt)
+    if (mixed.length > 0) return { text: mixed.join('.'), isShort: false }
+    return { text: `${started?.seed ?? 0}.${generation}`, isShort: true }
   }
+
+  readonly keyOf = (command: Command): string => keyOf(this.#run.state, command, this.digester.hash)
 
   mayStart(kind: CommandKind): boolean {
     const run = this.#run

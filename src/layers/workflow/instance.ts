@@ -15,6 +15,7 @@ import { Alarms } from './alarms.ts'
 import type { Attempt } from './attempt.ts'
 import { type BoundRun, contextOf } from './bind.ts'
 import type { ChildHost } from './children.ts'
+import type { Command } from './command.ts'
 import type { AnyWorkflow } from './context.ts'
 import { Ending, type EndingRun, type Outcome } from './ending.ts'
 import { Execution } from './execution.ts'
@@ -22,7 +23,7 @@ import { cancelledError } from './failure.ts'
 import { type ExecutedRun, Hooks } from './hooks.ts'
 import { type ClaimHost, claimUndo, type Outcome as StepOutcome } from './inherited.ts'
 import { itemsOf } from './journal.ts'
-import { keyOf } from './key.ts'
+import { keyOf, undoKeyOf } from './key.ts'
 import { Latch } from './latch.ts'
 import { Mail, type MailedRun } from './mail.ts'
 import type { WatchedRun } from './mail-watch.ts'
@@ -218,8 +219,13 @@ export class Instance implements Parts {
     return this.kernel.random.number()
   }
 
-  keyOf(id: string, state = this.state): string {
-    return keyOf(state, id, this.kernel.hash)
+  keyOf(command: Command, state = this.state): string {
+    if (state === this.state) return command.key
+    return command.keyUsed ?? keyOf(state, command, this.kernel.hash)
+  }
+
+  undoKeyOf(command: Command, state = this.state): string {
+    return undoKeyOf(state, command.id, this.keyOf(command, state), this.kernel.hash)
   }
 
   claimUndo(owner: string, step: StepOutcome): Promise<RunState> {
@@ -320,7 +326,7 @@ export class Instance implements Parts {
     this.queries.clear()
     this.ending = new Ending(this)
     this.#hooks.begin()
-    const execution = new Execution(this.#hooks, itemsOf(state.journal), state.startedAt)
+    const execution = new Execution(this.#hooks, itemsOf(state.journal), state.startedAt, state.input)
     this.execution = execution
     execution.begin(() => {
       const settle = (outcome: Outcome) => {
@@ -366,7 +372,10 @@ export class Instance implements Parts {
     for (const [id, attempt] of this.attempts) {
       if (attempt.isNoted || attempt.startedAt > since) continue
       attempt.isNoted = true
-      if (!own(this.state.open, id, noCommand).began) this.spawn(() => this.record('began', { id }))
+      if (!own(this.state.open, id, noCommand).began) {
+        const { keyUsed } = attempt
+        this.spawn(() => this.record('began', { id, ...(keyUsed !== null && { key: keyUsed }) }))
+      }
     }
   }
 

@@ -134,6 +134,7 @@ export class Queries {
   #handle(item: UpdateItem, handler: UpdateHandler): void {
     const { execution } = this.#run
     this.#taken.push(item.seq)
+    execution.updates.add(`${execution.updates.count} ${item.name}`, item.args ?? null)
     const scope = execution.scope(execution.root, `~update:${item.update}`)
     enterScope(scope, async () => {
       handler.validate?.(item.args as never)

@@ -3,6 +3,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Entry } from '../../engine/recovery/history.ts'
+import type { Command } from './command.ts'
 import { Saga, type SagaRun } from './saga.ts'
 import { type RunState, workflowFold } from './state.ts'
 
@@ -26,7 +27,7 @@ class FakeRun {
 
   now = () => this.time
   chance = () => 0.5
-  keyOf = (id: string) => `key:${id}`
+  undoKeyOf = ({ key }: { readonly key: string }) => `${key}~undo`
   spawn = (work: () => unknown) => {
     this.work = Promise.resolve(work())
   }
@@ -40,7 +41,7 @@ class FakeRun {
     const saga = new Saga(this as unknown as SagaRun)
     for (const id of ids)
       saga.add({
-        id,
+        command: { id, key: `key:${id}` } as Command,
         item: { seq: 1 },
         result: `of ${id}`,
         call: () => undo(id),

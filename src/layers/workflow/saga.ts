@@ -7,6 +7,7 @@ import { isReprise } from '../../core/errors.ts'
 import { type Inherited, ownerOf } from '../../core/inheritance.ts'
 import { decideRetry, patientRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import type { CommandRun } from './asking.ts'
+import type { Command } from './command.ts'
 import type { StepCall } from './context.ts'
 import type { Standing } from './entries.ts'
 import { type Failure, toFailure } from './failure.ts'
@@ -16,7 +17,8 @@ import { enterStep, readableId } from './scope.ts'
 import { noUndo, own, type RunState } from './state.ts'
 
 export interface Compensation {
-  readonly id: string
+  /** What it undoes. */
+  readonly command: Command
   /** The outcome in history. `replaces`: it was edited in a fork, so nobody did it. */
   readonly item: { readonly seq: number; readonly replaces?: number }
   readonly result: unknown
@@ -31,6 +33,8 @@ export interface SagaRun extends CommandRun {
   /** Records in the history of its original that this fork undoes a step; returns the original's state. */
   claimUndo(owner: string, step: Outcome): Promise<RunState>
   readonly definition: { readonly options: { readonly whenUndoFails?: 'hold' | 'restore' } }
+  /** `state`: that of the run that did it. */
+  undoKeyOf(command: Command, state: RunState): string
   /** Fires when this process must let go of the run… */
   readonly stopSignal: AbortSignal
   /** …and then this rejects. It never resolves. */
@@ -55,7 +59,7 @@ export class Saga {
 
   /** An iteration that has ended stands; so does what it did. */
   settle(path: string): void {
-    this.#done = this.#done.filter(({ id }) => !id.startsWith(path))
+    this.#done = this.#done.filter(({ command }) => !command.id.startsWith(path))
   }
 
   clear(): void {
@@ -91,10 +95,10 @@ export class Saga {
   /** True when nothing is left to undo; otherwise the next one is under way, waits for its time, or for a person. */
   advance(isTarget: (id: string) => boolean = () => true): boolean {
     const { undone, undos } = this.#run.state
-    const next = this.#due.findLast(({ id }) => isTarget(id) && !Object.hasOwn(undone, id))
+    const next = this.#due.findLast(({ command: { id } }) => isTarget(id) && !Object.hasOwn(undone, id))
     if (!next) return true
     if (this.#isWorking) return false
-    const { isStuck, notBefore, failures } = own(undos, next.id, noUndo)
+    const { isStuck, notBefore, failures } = own(undos, next.command.id, noUndo)
     if (isStuck) return false
     if (notBefore > this.#run.now()) {
       this.#run.alarms.setPassing('~undo', notBefore, () => void this.#run.execution.wake())
@@ -113,11 +117,11 @@ export class Saga {
 
   async #undo(one: Compensation, failures: number): Promise<void> {
     const run = this.#run
-    const { id } = one
+    const { id } = one.command
     try {
       const owner = ownerOf(run.open.inherited, one.item.seq)
       const state = owner === null ? run.state : await run.claimUndo(owner, { id, seq: one.item.seq })
-      const step = this.#call(id, failures + 1, state)
+      const step = this.#call(one, failures + 1, state)
       const place = { ...step, name: readableId(id), isUndo: true as const }
       await Promise.race([enterStep(place, () => one.call(one.result, step, state)), run.leaving])
     } catch (error) {
@@ -142,32 +146,27 @@ export class Saga {
     const run = this.#run
     const { undone, journal } = run.state
     const due = this.#due
-    const to = due[0]!.id
+    const to = due[0]!.command.id
     const items = itemsOf(journal)
     const since = items.slice(items.findIndex((item) => 'id' in item && item.id === to))
-    const registered = new Set(due.map(({ id }) => id))
+    const registered = new Set(due.map(({ command }) => command.id))
     const stands = since.flatMap((item): Standing[] => {
       if (item.kind !== 'done' || Object.hasOwn(undone, item.id)) return []
-      const isFailed = item.id === failed.id
+      const isFailed = item.id === failed.command.id
       const why = isFailed ? error.message : registered.has(item.id) ? 'not undone' : 'it says of no way to undo it'
       return [{ step: readableId(item.id), why }]
     })
     // A step that failed here may have happened outside: its undo was due as well.
-    if (!stands.some(({ step }) => step === readableId(failed.id))) {
-      stands.push({ step: readableId(failed.id), why: error.message })
+    if (!stands.some(({ step }) => step === readableId(failed.command.id))) {
+      stands.push({ step: readableId(failed.command.id), why: error.message })
     }
     const data = { to, stands, undone: Object.keys(undone).map(readableId), error }
     await run.record('restored', data, { status: 'held' })
   }
 
-  #call(id: string, attempt: number, state: RunState): StepCall {
+  #call({ command }: Compensation, attempt: number, state: RunState): StepCall {
     const heartbeat = async () => undefined
-    return {
-      key: this.#run.keyOf(`${id}~undo`, state),
-      attempt,
-      signal: this.#run.stopSignal,
-      details: undefined,
-      heartbeat,
-    }
+    const key = this.#run.undoKeyOf(command, state)
+    return { key, attempt, signal: this.#run.stopSignal, details: undefined, heartbeat }
   }
 }

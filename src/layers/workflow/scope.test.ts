@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { Observed } from './observed.ts'
 import {
   commandName,
   currentPlace,
@@ -14,8 +15,12 @@ import {
 } from './scope.ts'
 
 const hash = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update(bytes).digest())
-const running = { time: 0, blame: () => undefined }
-const rootOf = (seed: string) => new Scope(running, '', null, () => seed, hash)
+const digester = { hash, codec: { encode: (value: unknown) => new TextEncoder().encode(JSON.stringify(value)) } }
+const rootOf = (text: string, isShort = false) => {
+  const updates = new Observed(digester)
+  const running = { time: 0, blame: () => undefined, digester, updates, seed: () => ({ text, isShort }) }
+  return new Scope(running, '', null)
+}
 
 describe('a scope', () => {
   it('gives every command an id of its own, whatever its name and branch', () => {

@@ -3,8 +3,9 @@
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { RepriseError } from '../../core/errors.ts'
-import type { Hash } from '../../core/ports.ts'
 import type { Zone, ZoneValues } from '../../engine/guard/zone.ts'
+import { type Chance, chanceOf, type Seed } from './chance.ts'
+import { type Digester, Observed } from './observed.ts'
 
 /** Workflow code runs in a scope; the call of a step runs in no scope, but knows its step. */
 export interface Place {
@@ -50,6 +51,11 @@ const nameLengthMax = 200
 export interface Running {
   /** Workflow time. */
   readonly time: number
+  readonly digester: Digester
+  /** The payloads of updates that were handled so far. */
+  readonly updates: Observed
+  /** Of values that are drawn now. */
+  seed(): Seed
   blame(error: RepriseError): void
 }
 
@@ -60,22 +66,20 @@ export class Scope implements Zone, ZoneValues {
   readonly parent: Scope | null
   readonly commands = new Map<string, unknown>()
   readonly #counts = new Map<string, number>()
+  readonly observed: Observed
   #decisions: Map<string, boolean> | null = null
-  readonly #seed: () => string
-  readonly #hash: Hash
-  #next: (() => number) | null = null
+  #chance: { readonly seed: string; readonly source: Chance } | null = null
   abandoned: string | null = null
 
-  constructor(run: Running, path: string, parent: Scope | null, seed: () => string, hash: Hash) {
+  constructor(run: Running, path: string, parent: Scope | null) {
     this.run = run
     this.path = path
     this.parent = parent
-    this.#seed = seed
-    this.#hash = hash
+    this.observed = new Observed(run.digester, parent?.observed.here(), run.updates)
   }
 
   child(path: string): Scope {
-    const child = new Scope(this.run, path, this, this.#seed, this.#hash)
+    const child = new Scope(this.run, path, this)
     child.abandoned = this.abandoned
     return child
   }
@@ -114,18 +118,24 @@ export class Scope implements Zone, ZoneValues {
     this.run.blame(error)
   }
 
-  /** Version 4 in form; its chance comes from the branch, so it is the same in every replay. */
   uuid(): string {
-    let text = ''
-    for (let i = 0; i < 32; i++) text += Math.floor(this.random() * 16).toString(16)
-    const variant = (8 + Math.floor(this.random() * 4)).toString(16)
-    return `${text.slice(0, 8)}-${text.slice(8, 12)}-4${text.slice(13, 16)}-${variant}${text.slice(17, 20)}-${text.slice(20)}`
+    return this.#source.uuid()
   }
 
-  /** From 0 up to 1; the same sequence in every replay of this branch. */
   random(): number {
-    this.#next ??= generatorOf(this.#hash(new TextEncoder().encode(`${this.#seed()}\n${this.path}`)))
-    return this.#next()
+    return this.#source.number()
+  }
+
+  fill(bytes: Uint8Array): void {
+    this.#source.fill(bytes)
+  }
+
+  get #source(): Chance {
+    const seed = this.run.seed()
+    if (this.#chance?.seed !== seed.text) {
+      this.#chance = { seed: seed.text, source: chanceOf(this.run.digester.hash, seed, this.path) }
+    }
+    return this.#chance.source
   }
 }
 
@@ -147,18 +157,4 @@ export function readableId(id: string): string {
 /** The name that the code gave a step, from its id: without its branch and its occurrence. */
 export function stepName(id: string): string {
   return readableId(id.slice(id.lastIndexOf('/') + 1).replace(/#\d+$/, ''))
-}
-
-/** sfc32: small, fast, and good enough for what workflow code does with chance. */
-function generatorOf(bytes: Uint8Array): () => number {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, 16)
-  let [a, b, c, d] = [view.getUint32(0), view.getUint32(4), view.getUint32(8), view.getUint32(12)]
-  return () => {
-    const sum = (((a + b) | 0) + d) | 0
-    d = (d + 1) | 0
-    a = b ^ (b >>> 9)
-    b = (c + (c << 3)) | 0
-    c = ((c << 21) | (c >>> 11)) + sum
-    return (sum >>> 0) / 4294967296
-  }
 }

@@ -2,10 +2,11 @@
 // already, if it is the same that is asked for.
 
 import type { Codec } from '../../core/codec/codec.ts'
-import { equalBytes, timelineId } from '../../core/coordinate.ts'
+import { equalBytes, timelineId, toHex } from '../../core/coordinate.ts'
 import { toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Host } from '../../engine/host.ts'
+import type { Kernel } from '../../engine/kernel.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import type { AnyWorkflow, ChildOptions } from './context.ts'
 import { behaviour, type ParentLink } from './entries.ts'
@@ -46,16 +47,16 @@ function makeRun(
   id: string,
   { input, options, parent, isHere: mayBeHere }: Start,
 ): Promise<Opened> {
-  const { worker, random } = engine.kernel
+  const { worker } = engine.kernel
   const timeline = timelineId(definition.prefix + id)
   const now = worker.now(timeline)
   const timeout = options.timeout ?? definition.options.timeout
   const queued = definition.options.queue
   const trace = engine.kernel.tracing?.started({ timeline, kind: 'workflow', name: definition.name })
-  const data = {
+  const common = {
     ...(trace !== undefined && { trace }),
     ...(input !== undefined && { input }),
-    seed: Math.floor(random.number() * 0x40000000),
+    seed: seedOf(engine.kernel),
     behaviour,
     ...(parent && { parent }),
     ...(timeout !== undefined && { deadline: now + toMs(timeout, 'timeout') }),
@@ -63,7 +64,11 @@ function makeRun(
   }
   const delayMs = options.delay === undefined ? 0 : toMs(options.delay, 'delay')
   const isHere = mayBeHere && !queued && delayMs === 0
-  const opening = engine.create(timeline, foldOf(definition), [{ type: 'started', data, time: now }], {
+  const first = (identity: string, life: number) => {
+    const data = { ...common, identity, ...(life > 1 && { life }) }
+    return [{ type: 'started', data, time: now }]
+  }
+  const opening = engine.create(timeline, foldOf(definition), first, {
     queue: queueOf(definition),
     wakeup: queued ? null : now + delayMs,
     status: isHere ? 'running' : queued ? 'queued' : 'waiting',
@@ -80,6 +85,14 @@ function makeRun(
     }
     return opened
   })
+}
+
+const seedBytes = 16
+
+/** What random values of a run, or of a fork of one, start from (chance.ts). */
+export function seedOf({ random, planted }: Pick<Kernel, 'random' | 'planted'>): string {
+  const seed = toHex(random.bytes(seedBytes))
+  return planted.has('short-seed') ? seed.slice(0, 7) : seed
 }
 
 /** What becomes of a call that starts a run which is there already. */

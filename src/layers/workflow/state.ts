@@ -18,6 +18,14 @@ export interface OpenCommand {
   readonly error: Failure | null
   readonly details: unknown
   readonly held: boolean
+  /** The idempotency key, once it was recorded. */
+  readonly key?: string
+}
+
+/** Mixed into random values that are drawn once the outcome with this sequence was delivered. */
+export interface Salt {
+  readonly after: number
+  readonly salt: string
 }
 
 export interface Undo {
@@ -33,7 +41,11 @@ export interface RunState {
   readonly input: unknown
   /** Grows when commands are called anew after being undone: their keys must differ. */
   readonly generation: number
-  /** Timeline whose name is in the keys: the fork's own once it is one. */
+  /** Of this life of the run, or of the fork once it is one: in every key. Missing in runs that had none. */
+  readonly identity?: string
+  /** Missing in runs with a short seed (chance.ts). */
+  readonly salts?: readonly Salt[]
+  /** Its name, and its life where that is not the first: ids of children begin so. */
   readonly keyBase: string
   /** Its queue let it in, or it has none. */
   readonly isAdmitted: boolean
@@ -132,11 +144,12 @@ function apply(state: RunState, entry: Entry): RunState {
         started: data,
         startedAt: entry.time,
         input: data.input,
-        keyBase: entry.timeline,
+        ...identified(entry.timeline, data),
+        ...(typeof data.seed === 'string' && { salts: [{ after: 0, salt: data.seed }] }),
         isAdmitted: !data.queue,
       }
     case 'began':
-      return withOpen(next, data.id, { began: true })
+      return withOpen(next, data.id, { began: true, ...keyed(data) })
     case 'retry':
       return withOpen(next, data.id, {
         failures: data.n,
@@ -144,6 +157,7 @@ function apply(state: RunState, entry: Entry): RunState {
         error: data.error,
         began: false,
         ...(data.details !== undefined && { details: data.details }),
+        ...keyed(data),
       })
     case 'beat':
       return withOpen(next, data.id, { details: data.details })
@@ -220,7 +234,9 @@ function apply(state: RunState, entry: Entry): RunState {
     case 'forked':
       return {
         ...next,
-        keyBase: entry.timeline,
+        ...identified(entry.timeline, data),
+        ...(data.seed !== undefined && { salts: [...(state.salts ?? []), { after: data.after, salt: data.seed }] }),
+        open: withoutKeys(state.open),
         end: null,
         rolling: null,
         ...(data.owns && withoutOriginal(state)),
@@ -269,11 +285,20 @@ function undoOf(data: Data): { readonly undoesInherited?: true } {
 
 /** Back before that command, with keys of a new generation: what is called again is not taken for what was called before. */
 function atGeneration(state: RunState, to: string, seq?: number): RunState {
+  const generation = state.generation + 1
   const journal = journalUpTo(state.journal, to, seq)
   const kept = new Set(itemsOf(journal).map((item) => ('id' in item ? item.id : '')))
+  const after = lastSeq(journal)
   return {
     ...state,
-    generation: state.generation + 1,
+    generation,
+    // What is drawn again before that command is what was drawn there.
+    ...(state.salts && {
+      salts: [
+        ...state.salts.map((salt) => (salt.after > after ? { ...salt, after } : salt)),
+        { after, salt: String(generation) },
+      ],
+    }),
     journal,
     open: {},
     // Steps before it that are undone already stay so.
@@ -295,9 +320,16 @@ export function itemOf(entry: Pick<Entry, 'type' | 'data' | 'time' | 'seq'>): It
   const { time: at, seq } = entry
   switch (entry.type) {
     case 'done':
-      return { kind: 'done', id: data.id, result: data.result, rode: data.rode ?? null, ...replaced(data), at, seq }
+      return {
+        kind: 'done',
+        ...{ id: data.id, result: data.result, rode: data.rode ?? null },
+        ...replaced(data),
+        ...keyed(data),
+        at,
+        seq,
+      }
     case 'failed':
-      return { kind: 'failed', id: data.id, error: data.error, at, seq }
+      return { kind: 'failed', id: data.id, error: data.error, ...keyed(data), at, seq }
     case 'timer':
       return { kind: 'timer', id: data.id, at, seq }
     case 'child':
@@ -317,6 +349,25 @@ export function itemOf(entry: Pick<Entry, 'type' | 'data' | 'time' | 'seq'>): It
 
 function replaced({ replaces }: Data): { readonly replaces?: number } {
   return replaces === undefined ? {} : { replaces }
+}
+
+/** The sequence of its last outcome; 0 if it has none. */
+export function lastSeq(journal: Journal): number {
+  return journal.length === 0 ? 0 : journal.items[journal.length - 1]!.seq
+}
+
+function identified(timeline: string, { identity, life }: Data): Pick<RunState, 'identity' | 'keyBase'> {
+  return { keyBase: life === undefined ? timeline : `${timeline}@${life}`, ...(identity !== undefined && { identity }) }
+}
+
+function keyed({ key }: Data): { readonly key?: string } {
+  return key === undefined ? {} : { key }
+}
+
+/** A fork calls under keys of its own. */
+function withoutKeys(open: RunState['open']): RunState['open'] {
+  const kept = Object.entries(open).map(([id, { key: _gone, ...command }]) => [id, command] as const)
+  return Object.fromEntries(kept)
 }
 
 /** Names are users' text: what a record inherits is not in it. */
@@ -379,9 +430,12 @@ function dropInside<T>(
 }
 
 function afresh(state: RunState): RunState {
+  const generation = state.generation + 1
+  const salt = [...(state.salts ?? []).map((each) => each.salt), generation].join('.')
   return {
     ...state,
-    generation: state.generation + 1,
+    generation,
+    ...(state.salts && { salts: [{ after: 0, salt }] }),
     open: {},
     patches: {},
     undone: {},

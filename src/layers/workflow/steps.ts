@@ -13,6 +13,8 @@ import type { StepCall, StepOptions } from './context.ts'
 import type { Item } from './entries.ts'
 import { fromFailure, toFailure } from './failure.ts'
 import { gateOf } from './gates.ts'
+import { inputDigest } from './key.ts'
+import type { Digester } from './observed.ts'
 import type { Recorder } from './recorder.ts'
 import type { Saga } from './saga.ts'
 import { commandName, type Scope } from './scope.ts'
@@ -20,7 +22,7 @@ import { noCommand, type OpenCommand, own, type RunState } from './state.ts'
 import type { Working } from './work.ts'
 
 const known = new Set<string>([
-  ...['heartbeatTimeout', 'compensate', 'undo', 'compensateRetry', 'inDoubt'],
+  ...['heartbeatTimeout', 'compensate', 'undo', 'compensateRetry', 'inDoubt', 'input'],
   ...callPolicyNames,
 ])
 
@@ -40,6 +42,7 @@ export class SharedResult {
 /** What a step needs of its run. */
 export interface StepRun extends CommandRun, CallingRun {
   readonly definition: { readonly options: { readonly retry?: RetryPolicy } }
+  readonly kernel: Digester
   readonly saga: Pick<Saga, 'add'>
   readonly recorder: Pick<Recorder, 'recordLater'>
   /** Nobody has executed it before, or whoever did let it go with nothing under way. */
@@ -79,6 +82,7 @@ export function abandonStep(run: Pick<StepRun, 'alarms' | 'attempts'>, command: 
 class Step implements Asked {
   readonly kind = 'step'
   readonly hasUndo: boolean
+  readonly input: string | null
   readonly #run: StepRun
   readonly #id: string
   readonly #call: Call<unknown>
@@ -95,6 +99,7 @@ class Step implements Asked {
     gate: CallGate | null,
   ) {
     this.hasUndo = options.compensate !== undefined || options.undo !== undefined
+    this.input = options.input === undefined ? null : inputDigest(run.kernel, options.input)
     this.#run = run
     this.#id = id
     this.#call = call
@@ -109,29 +114,30 @@ class Step implements Asked {
 
   onItem(command: Command, item: Item): void {
     const run = this.#run
+    if ((item.kind === 'done' || item.kind === 'failed') && item.key !== undefined) command.keyUsed = item.key
     if (item.kind === 'failed') {
-      this.#addUndo(item, undefined)
+      this.#addUndo(command, item, undefined)
       command.reject(command.cancelled ? run.cancelError() : fromFailure(item.error))
     }
     if (item.kind !== 'done') return
     run.alarms.delete(this.#id)
     const { compensate, compensateRetry } = this.#options
-    this.#addUndo(item, item.result)
+    this.#addUndo(command, item, item.result)
     if (compensate) {
       const call = compensate as (result: unknown, step: StepCall) => unknown
-      run.saga.add({ id: this.#id, item, result: item.result, call, retry: compensateRetry })
+      run.saga.add({ command, item, result: item.result, call, retry: compensateRetry })
     }
     if (command.cancelled) command.reject(run.cancelError())
     else command.resolve(item.result)
   }
 
   /** Registered before the call: whatever came of it. */
-  #addUndo(item: Item, result: unknown): void {
+  #addUndo(command: Command, item: Item, result: unknown): void {
     const { undo, compensateRetry } = this.#options
     if (!undo) return
     const call = (_: unknown, step: StepCall, state: RunState) =>
-      undo({ ...step, stepKey: this.#run.keyOf(this.#id, state) }, result)
-    this.#run.saga.add({ id: this.#id, item, result, call, retry: compensateRetry })
+      undo({ ...step, stepKey: this.#run.keyOf(command, state) }, result)
+    this.#run.saga.add({ command, item, result, call, retry: compensateRetry })
   }
 
   onAbandon(command: Command): void {
@@ -142,7 +148,7 @@ class Step implements Asked {
     const run = this.#run
     const before = this.#before
     const isUnbegun = command.isNew || (run.isUntouched && before === noCommand)
-    if (command.cancelled && (isUnbegun || !command.hasUndo)) return this.#recordFailed(run.cancelError())
+    if (command.cancelled && (isUnbegun || !command.hasUndo)) return this.#recordFailed(command, run.cancelError())
     if (before.held) return undefined
     if (before.began && (this.#options.inDoubt ?? 'retry') !== 'retry') return this.#decideDoubt(command)
     return this.#attemptWhenDue(command, before)
@@ -159,8 +165,10 @@ class Step implements Asked {
     if (typeof inDoubt !== 'function') {
       return await this.#run.record('held', { id: this.#id }, { status: 'held' })
     }
-    const probed = await this.#run.callOutside(() => inDoubt(this.#run.keyOf(this.#id)))
-    return await (probed.happened ? this.#recordDone(probed.result) : this.#attemptWhenDue(command, this.#before))
+    const probed = await this.#run.callOutside(() => inDoubt(command.key))
+    return await (probed.happened
+      ? this.#recordDone(command, probed.result)
+      : this.#attemptWhenDue(command, this.#before))
   }
 
   #attemptWhenDue(command: Command, before: OpenCommand): Working {
@@ -185,13 +193,13 @@ class Step implements Asked {
     }
     const needsIntent = (this.#options.inDoubt ?? 'retry') !== 'retry' && !before.began
     if (!needsIntent) return this.#callOut(command, before)
-    return this.#run.record('began', { id: this.#id }).then(() => this.#callOut(command, before))
+    return this.#run.record('began', { id: this.#id, key: command.key }).then(() => this.#callOut(command, before))
   }
 
   #callOut(command: Command, { failures, details }: OpenCommand): Working {
     let result: unknown
     try {
-      result = new Attempt(this.#run, this.#id, failures + 1, details).call(this.#call, this.#options)
+      result = new Attempt(this.#run, command, failures + 1, details).call(this.#call, this.#options)
     } catch (error) {
       return this.#failed(command, failures, error)
     }
@@ -205,7 +213,7 @@ class Step implements Asked {
   #done(command: Command, result: unknown): Working {
     this.#gate?.succeeded()
     this.#gate?.left(this)
-    return command.isAbandoned && !command.hasUndo ? undefined : this.#recordDone(result)
+    return command.isAbandoned && !command.hasUndo ? undefined : this.#recordDone(command, result)
   }
 
   #failed(command: Command, failures: number, error: unknown): Working {
@@ -218,30 +226,35 @@ class Step implements Asked {
       chance: () => run.chance(),
       now,
     })
-    if (!again || command.cancelled || command.isAbandoned) return this.#recordFailed(error)
+    if (!again || command.cancelled || command.isAbandoned) return this.#recordFailed(command, error)
     const at = now + delayMs
     const n = counts ? failures + 1 : failures
     return run
-      .record('retry', { id: this.#id, n, error: toFailure(error), at })
+      .record('retry', { id: this.#id, n, error: toFailure(error), at, ...keyOf(command) })
       .then(() => this.#attemptAt(command, at))
   }
 
   /** A result that cannot be kept is a failure, and the code is told why. */
-  #recordDone(result: unknown): Working {
+  #recordDone(command: Command, result: unknown): Working {
     this.#run.trace?.ended(this.#id)
-    const data = doneOf(this.#id, result)
-    return this.#run.recorder.recordLater('done', data, this.#unstorable)
+    const data = doneOf(command, result)
+    return this.#run.recorder.recordLater('done', data, (error) => this.#recordFailed(command, error))
   }
 
-  readonly #unstorable = (error: unknown): Promise<unknown> => this.#recordFailed(error)
-
-  #recordFailed(error: unknown): Promise<unknown> {
+  #recordFailed(command: Command, error: unknown): Promise<unknown> {
     this.#run.trace?.ended(this.#id, error)
-    return this.#run.record('failed', { id: this.#id, error: toFailure(error) })
+    return this.#run.record('failed', { id: this.#id, error: toFailure(error), ...keyOf(command) })
   }
 }
 
-function doneOf(id: string, result: unknown): unknown {
-  if (result instanceof SharedResult) return { id, result: result.result, shared: result.shared }
+/** History has the key that the outside was given. */
+function keyOf({ keyUsed }: Command): { readonly key?: string } {
+  return keyUsed === null ? {} : { key: keyUsed }
+}
+
+function doneOf(command: Command, result: unknown): unknown {
+  const { id, keyUsed } = command
+  if (result instanceof SharedResult) return { id, result: result.result, shared: result.shared, ...keyOf(command) }
+  if (keyUsed !== null) return result === undefined ? { id, key: keyUsed } : { id, result, key: keyUsed }
   return result === undefined ? { id } : { id, result }
 }

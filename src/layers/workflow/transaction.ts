@@ -75,14 +75,17 @@ export function askTransaction<T>(
     hasUndo: options.compensate !== undefined,
     start: (command) => run.spawn(() => begin(command)),
     onItem(command, item) {
+      if ((item.kind === 'done' || item.kind === 'failed') && item.key !== undefined) command.keyUsed = item.key
       if (item.kind === 'failed') return command.reject(command.cancelled ? run.cancelError() : fromFailure(item.error))
       if (item.kind !== 'done') return
       const result = item.rode !== null ? run.sqlResults.results.get(id) : item.result
-      if (item.rode !== null)
+      if (item.rode !== null) {
+        if (!command.isSettled) scope.observed.add(id, result)
         run.recorder.alongNext({ type: 'rode', data: result === undefined ? { id } : { id, result } })
+      }
       if (options.compensate) {
         run.saga.add({
-          id,
+          command,
           item,
           result,
           call: options.compensate as (result: unknown, step: StepCall) => unknown,
@@ -101,7 +104,7 @@ export function askTransaction<T>(
     if (notBefore > run.now()) return beginAt(command, notBefore)
     const { failures } = own(run.state.open, id, noCommand)
     try {
-      await commitWithSql(run, id, call as Call<unknown>)
+      await commitWithSql(run, command, call as Call<unknown>)
     } catch (error) {
       if (!isReprise(error, 'RIDER_FAILED')) throw error
       const cause = error.cause ?? error
@@ -119,8 +122,8 @@ export function askTransaction<T>(
   }
 }
 
-async function commitWithSql(run: TransactionRun, id: string, call: Call<unknown>): Promise<void> {
-  const key = run.keyOf(id)
+async function commitWithSql(run: TransactionRun, command: Command, call: Call<unknown>): Promise<void> {
+  const { id, key } = command
   const rode = toHex(run.kernel.random.bytes(secretBytes))
   await run.host.results.prepare(run)
   await run.recorder.flush()
@@ -139,7 +142,7 @@ async function commitWithSql(run: TransactionRun, id: string, call: Call<unknown
     run.sqlResults.rows.splice(0, Number.POSITIVE_INFINITY, row)
     run.sqlResults.results.set(id, codec.decode(bytes))
   }
-  const commit = async () => void (await run.write([{ type: 'done', data: { id, rode } }], { userSql }))
+  const commit = async () => void (await run.write([{ type: 'done', data: { id, rode, key } }], { userSql }))
   try {
     await commit()
   } catch (error) {

@@ -26,7 +26,7 @@ class FakeRun {
       }
       const command = {
         id,
-        scope,
+        scope: { ...(scope as object), observed: { add: () => undefined } },
         askedAt: 0,
         get isSettled() {
           return state.isSettled

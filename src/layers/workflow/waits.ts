@@ -109,6 +109,7 @@ export class Signals {
   #give(command: Command, item: SignalItem): void {
     this.#run.alarms.delete(command.id)
     this.#taken.push({ seq: item.seq, path: command.scope.path })
+    command.scope.observed.add(command.id, item.value)
     command.resolve(item.value)
   }
 

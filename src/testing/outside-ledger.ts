@@ -1,0 +1,51 @@
+// The outside, as a service that honours idempotency keys: a key that it knows is answered with the first result and does
+// nothing. It remembers what each call intended, so that a test can ask whether keys and intents agree.
+
+import { isDeepStrictEqual } from 'node:util'
+
+export interface LedgerCall {
+  readonly key: string
+  readonly intent: unknown
+  /** False: the key was known, and the call was answered with the first result. */
+  readonly isDone: boolean
+}
+
+/**
+ * A receiver that honours keys.
+ * @example await ctx.step('charge', ({ key }) => bank.receive(key, { charge: 'ann', amount: 500 }))
+ */
+export class OutsideLedger {
+  readonly #first = new Map<string, { readonly intent: unknown; readonly answer: unknown }>()
+  readonly #calls: LedgerCall[] = []
+
+  /** Does what is intended, once per key. Default: the answer is the intent. */
+  receive<Intent>(key: string, intent: Intent): Intent
+  receive<Answer>(key: string, intent: unknown, answer: Answer): Answer
+  receive(key: string, intent: unknown, answer: unknown = intent): unknown {
+    const known = this.#first.get(key)
+    this.#calls.push({ key, intent, isDone: known === undefined })
+    if (known) return known.answer
+    this.#first.set(key, { intent, answer })
+    return answer
+  }
+
+  get calls(): readonly LedgerCall[] {
+    return this.#calls
+  }
+
+  /** The intents that were done, in their order. */
+  get done(): readonly unknown[] {
+    return this.#calls.filter(({ isDone }) => isDone).map(({ intent }) => intent)
+  }
+
+  /** Calls that were answered with the result of another intent. Must be empty: equal keys imply equal intents. */
+  get confused(): readonly LedgerCall[] {
+    return this.#calls.filter(({ key, intent }) => !isDeepStrictEqual(this.#first.get(key)!.intent, intent))
+  }
+
+  /** Intents that were done under several keys. Must be empty where each intent is meant to be done once. */
+  get repeated(): readonly unknown[] {
+    const { done } = this
+    return done.filter((intent, i) => done.findIndex((other) => isDeepStrictEqual(other, intent)) < i)
+  }
+}

@@ -1,0 +1,78 @@
+// Random values of workflow code: each run, fork and generation draws its own, and every replay draws them again.
+
+import { randomBytes, randomUUID } from 'node:crypto'
+import { expect, it } from 'vitest'
+import { sha256 } from '../../src/engine/platform.ts'
+import { chanceOf } from '../../src/layers/workflow/chance.ts'
+import { type WorkflowContext, workflow } from '../../src/layers/workflow/index.ts'
+import { kitWith } from './kits.ts'
+
+interface Drawn {
+  readonly before: readonly unknown[]
+  readonly after: readonly unknown[]
+}
+
+const draw = (ctx: WorkflowContext) => [ctx.uuid(), randomUUID(), randomBytes(16).toString('hex'), Math.random()]
+
+const drawing = workflow('drawing', async (ctx: WorkflowContext): Promise<Drawn> => {
+  const before = draw(ctx)
+  await ctx.step('middle', () => 1)
+  const after = draw(ctx)
+  await ctx.step('end', () => 2)
+  return { before, after }
+})
+
+it('a fork draws what its original drew before the fork point, and other values after it', async () => {
+  const kit = kitWith()
+  const run = await kit.run(drawing, undefined, { id: 'd' })
+  const original = await kit.result(run)
+  const late = await kit.result(await kit.survive(() => kit.handle(run).fork('end')))
+  expect(late.before).toEqual(original.before)
+  for (const [i, value] of late.after.entries()) expect(value).not.toBe(original.after[i])
+  const early = await kit.result(await kit.survive(() => kit.handle(run).fork('middle')))
+  for (const [i, value] of early.before.entries()) expect(value).not.toBe(original.before[i])
+  const twice = await kit.result(await kit.survive(() => kit.handle(run).fork('end', { id: 'twice' })))
+  expect(new Set([original, late, twice].map(({ after }) => after[0])).size).toBe(3)
+})
+
+it('a rollback keeps what was drawn before it, and draws other values after it', async () => {
+  const kit = kitWith()
+  const run = await kit.run(drawing, undefined, { id: 'd' })
+  const first = await kit.result(run)
+  await kit.survive(() => kit.handle(run).rollback('end'))
+  const second = await kit.result(run)
+  expect(second.before).toEqual(first.before)
+  expect(second.after).not.toEqual(first.after)
+})
+
+it('draws the same again after a crash anywhere', async () => {
+  for (let commit = 1; commit <= 4; commit++) {
+    const kit = kitWith({ crashAt: [{ commit, when: 'after' }] })
+    const seen: string[] = []
+    const twice = workflow('twice', async (ctx: WorkflowContext) => {
+      const id = ctx.uuid()
+      await ctx.step('a', () => void seen.push(id))
+      await ctx.step('b', () => void seen.push(id))
+      return id
+    })
+    const run = await kit.run(twice, undefined, { id: 't' })
+    const id = await kit.result(run)
+    expect(new Set(seen)).toEqual(new Set([id]))
+  }
+})
+
+/** Draws one id in each of so many runs, and counts those that were drawn before. */
+function collisions(runs: number, seedBytes: number): number {
+  const ids = new Set<string>()
+  const seeds = randomBytes(runs * seedBytes).toString('hex')
+  for (let i = 0; i < runs; i++) {
+    const text = seeds.slice(i * 2 * seedBytes, (i + 1) * 2 * seedBytes)
+    ids.add(chanceOf(sha256, { text, isShort: false }, '').uuid())
+  }
+  return runs - ids.size
+}
+
+it('a million runs draw a million ids; with a seed of 24 bits some of them would be the same', () => {
+  expect(collisions(1_000_000, 16)).toBe(0)
+  expect(collisions(200_000, 3)).toBeGreaterThan(0)
+})

@@ -151,7 +151,7 @@ class Walk {
     }
   }
 
-  /** The equal key of the other side. Objects are keys by identity there, and are looked for by what they hold, in their order. */
+  /** The equal key of the other side. Objects are keys by identity there, and are looked for by what they hold. */
   #twin(key: unknown, others: ReadonlyMap<unknown, unknown>, objects: Set<object>): { readonly key: unknown } | null {
     if (typeof key !== 'object' || key === null) return others.has(key) ? { key } : null
     for (const other of objects) {

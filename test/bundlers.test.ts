@@ -1,5 +1,5 @@
-// What bundlers make of the shipped files: webpack, and Next.js with it, takes `new URL('…', import.meta.url)` for a file that it must
-// find, and fails where there is none.
+// What bundlers make of the shipped files: webpack, and Next.js with it, takes `new URL('…', import.meta.url)` for a file that it
+// must find, and fails where there is none.
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'

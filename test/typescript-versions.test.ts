@@ -1,5 +1,5 @@
-// The types of the package with the least TypeScript that it states and with a newer one of that line: all entries and all examples
-// of the API compile. npm brings these versions; offline they are left out, with the reason.
+// The types of the package with the least TypeScript that it states and with a newer one of that line: all entries and all
+// examples of the API compile. npm brings these versions; offline they are left out, with the reason.
 
 import { spawnSync } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'

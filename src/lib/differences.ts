@@ -151,7 +151,7 @@ class Walk {
     }
   }
 
-  /** The equal key of the other side. Objects are keys by identity there, and are looked for by what they hold, the first left first. */
+  /** The equal key of the other side. Objects are keys by identity there, and are looked for by what they hold. */
   #twin(key: unknown, others: ReadonlyMap<unknown, unknown>, objects: Set<object>): { readonly key: unknown } | null {
     if (typeof key !== 'object' || key === null) return others.has(key) ? { key } : null
     for (const other of objects) {
@@ -162,7 +162,7 @@ class Walk {
     return null
   }
 
-  /** Reports nothing. Pairs that are being compared further out count as equal here too, or a set that holds itself never ends. */
+  /** Reports nothing. Pairs that are being compared further out count as equal, or a set that holds itself would never end. */
   #isEqualAside(a: object, b: object): boolean {
     const aside = new Walk({ most: 1, dataOf: this.#dataOf }, this)
     aside.compare(a, b, '')

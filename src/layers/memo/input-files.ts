@@ -1,5 +1,5 @@
-// The declared inputs of a command: files below its directory, and, for patterns that begin with `../`, files of folders above it,
-// such as the lock file of a workspace or a neighbour package. Each folder is looked at by itself, with its own memory.
+// The declared inputs of a command: files below its directory, and, for patterns that begin with `../`, files of folders above
+// it, such as the lock file of a workspace or a neighbour package. Each folder is looked at by itself, with its own memory.
 
 import { resolve } from 'node:path'
 import type { Kernel } from '../../engine/kernel.ts'

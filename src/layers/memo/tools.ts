@@ -1,5 +1,5 @@
-// Programs on the PATH as parts of a key: the file behind the name, with its links followed, and the manifest of the package that it
-// belongs to. Both change with the version of a tool. The tool itself is not run.
+// Programs on the PATH as parts of a key: the file behind the name, with its links followed, and the manifest of the package that
+// it belongs to. Both change with the version of a tool. The tool itself is not run.
 
 import { createHash } from 'node:crypto'
 import { accessSync, constants, existsSync, readFileSync, realpathSync, statSync } from 'node:fs'

@@ -165,7 +165,8 @@ function mayHold(patterns: readonly string[], folder: string): boolean {
     if (pattern.startsWith('!')) return false
     const wildcard = pattern.search(/[*?[\\]/)
     // Without wildcards only the folders on the way to it lead there.
-    if (wildcard < 0) return pattern.startsWith(`/${folder}/`)
+    const own = `/${folder}/`
+    if (wildcard < 0) return pattern.startsWith(own)
     const fixed = pattern.slice(0, wildcard)
     const start = fixed.slice(1, fixed.lastIndexOf('/') + 1)
     return `${folder}/`.startsWith(start) || start.startsWith(`${folder}/`)

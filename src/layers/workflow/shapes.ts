@@ -10,7 +10,10 @@ const tried: Shape = { id: 'text', n: 'number', at: 'number', error: 'object?' }
 const back: Shape = { to: 'text', seq: 'number?' }
 
 const entries: Shapes = {
-  started: { seed: 'number?', behaviour: 'number?', deadline: 'number?', queue: 'object?', parent: 'object?' },
+  started: {
+    ...{ behaviour: 'number?', deadline: 'number?', queue: 'object?', parent: 'object?' },
+    ...{ identity: 'text?', life: 'number?' },
+  },
   'started.queue': { name: 'text', key: 'text?' },
   'started.parent': { timeline: 'text', command: 'text' },
   waits: {},
@@ -41,7 +44,7 @@ const entries: Shapes = {
   undo: { reason: 'text' },
   rolled: back,
   retried: { ids: 'list' },
-  forked: {},
+  forked: { identity: 'text?', life: 'number?', seed: 'text?', after: 'number?' },
   admitted: {},
   completed: {},
   'ended-badly': { error: 'object' },
@@ -64,8 +67,9 @@ export function checkEntry(type: string, data: unknown): void {
   const shape = Object.hasOwn(entries, type) ? entries[type] : undefined
   let fault = shape ? faultIn(data, shape) : null
   if (fault === null && type === 'started') {
-    const { queue, parent } = data as { readonly queue?: unknown; readonly parent?: unknown }
-    if (queue !== undefined && queue !== null) fault = faultIn(queue, entries['started.queue']!)
+    const { queue, parent, seed } = data as Record<'queue' | 'parent' | 'seed', unknown>
+    if (!['number', 'string', 'undefined'].includes(typeof seed)) fault = 'its seed must be a number or a text'
+    if (queue !== undefined && queue !== null) fault ??= faultIn(queue, entries['started.queue']!)
     if (parent !== undefined && parent !== null) fault ??= faultIn(parent, entries['started.parent']!)
   }
   if (fault !== null) throw new RepriseError('MALFORMED', `an entry of the type ${type}: ${fault}`, { type })

@@ -30,6 +30,9 @@ export interface CheckpointPolicy {
   readonly on?: readonly string[]
 }
 
+/** Default of models whose entries are small facts: a history of any length is replayed from its last 10,000 entries. */
+export const usualPolicy: CheckpointPolicy = { every: 10_000 }
+
 const knownTriggers = namesOf<CheckpointPolicy>({
   every: true,
   first: true,

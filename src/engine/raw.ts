@@ -1,7 +1,7 @@
 // A raw timeline: the kernel for people who build on it. A definition says how entries fold into state; the handle
 // appends, and has the state, the coordinate and the report of how it came back.
 
-import { type CheckpointPolicy, checkPolicy } from '../core/checkpoint-policy.ts'
+import { type CheckpointPolicy, checkPolicy, usualPolicy } from '../core/checkpoint-policy.ts'
 import { type Coordinate, timelineId } from '../core/coordinate.ts'
 import { toMs } from '../core/duration.ts'
 import { isReprise, RepriseError } from '../core/errors.ts'
@@ -57,6 +57,7 @@ export interface TimelineOptions<State, E extends { readonly type: string }> {
   readonly immutable?: boolean
   /** Change it when `apply` changes its meaning: old checkpoints are then ignored and rebuilt from history. */
   readonly version?: string | number
+  /** Default: every 10,000 entries. An empty policy: only by hand. */
   readonly checkpoint?: CheckpointPolicy
   readonly retain?: RetentionPolicy
   readonly upcasters?: Upcasters
@@ -119,7 +120,7 @@ export function timeline<State, E extends { readonly type: string }>(
     upcasters: options.upcasters,
     immutable: options.immutable,
     migrations: options.migrations,
-    checkpoint: options.checkpoint,
+    checkpoint: options.checkpoint ?? usualPolicy,
     retain: options.retain,
     authority: options.authority,
     valid: options.valid,
@@ -131,7 +132,7 @@ export function timeline<State, E extends { readonly type: string }>(
     scope: prefix,
     fold: fold as Fold<unknown>,
     policy: 'declared',
-    usual: {},
+    usual: { checkpoint: usualPolicy },
     entries: { fields: (entry) => entry.data },
   }
   return {

@@ -109,6 +109,9 @@ describe('checkpoints', () => {
     ])
     expect(verdict({ seq: 10_001, checkpoints: [], policy: { recoverWithin: '2s' } })[0]).toBe('checkpoints warning')
     expect(verdict({ seq: 10_001, checkpoints: [], policy: {} })[0]).toBe('checkpoints ok')
+    // A workflow without a loop: nothing bounds what a recovery replays.
+    expect(verdict({ seq: 10_000, checkpoints: [] })[0]).toBe('checkpoints ok')
+    expect(verdict({ seq: 10_001, checkpoints: [] })[0]).toBe('checkpoints warning')
     expect(verdict({ seq: 20_001, start: 20_000, checkpoints: [], policy: { recoverWithin: '2s' } })[0]).toBe(
       'checkpoints ok',
     )

@@ -167,8 +167,10 @@ function whyBehind(
   if (budgetEntries !== null || budgetMs !== null) return null
   const usual = newest && before ? newest.seq - before.seq : 0
   if (usual > 0 && entries > Math.max(entriesBehindLeast, usual * patience)) return `${said}, and ${usual} were usual`
-  const isExpected = (policy !== null && Object.keys(policy).length > 0) || checkpoints.length > 0
-  return !newest && isExpected && entries > entriesBehindLeast ? said : null
+  if (newest || entries <= entriesBehindLeast) return null
+  const isByHand = policy !== null && Object.keys(policy).length === 0 && checkpoints.length === 0
+  if (isByHand) return null
+  return policy === null ? `${said}, nor a policy for one: every recovery replays all of them` : said
 }
 
 export function housekeepingHealth(state: HousekeepingState | null, now: number): Check {

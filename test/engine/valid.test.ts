@@ -192,7 +192,7 @@ onEveryStore('before a logical error', (world) => {
 onEveryStore(
   'the search by state',
   (world) => {
-    it('finds an entry that is valid before and not after, in any history with any checkpoints', async () => {
+    it('A4.7: finds an entry that is valid before and not after, in any history with any checkpoints', async () => {
       const rp = await (await world()).engine()
       let n = 0
       await fc.assert(

@@ -55,7 +55,7 @@ describe.each(ways)('with %s', (way) => {
     expect(sound).toMatchObject({ isHermetic: true, undeclaredInputs: [], undeclaredEnv: [], advice: [] })
   })
 
-  it('outputs that differ each time are named', async () => {
+  it('C9: outputs that differ each time are named', async () => {
     const found = await check(project(), 'mkdir -p dist; cp src/a dist/a; date +%N > dist/when')
     expect(found).toMatchObject({ isHermetic: false, unstableOutputs: ['dist/when'] })
   })

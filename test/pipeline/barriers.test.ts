@@ -4,7 +4,7 @@ import { type Plant, runBarriers } from './barrier-world.ts'
 const seeds = Number(process.env.REPRISE_BARRIER_SEEDS ?? 10_000)
 
 describe('barriers and their coordinator', () => {
-  it(`give consistent cuts and exactly-once output in ${seeds} worlds of crashes, delays and losses`, () => {
+  it(`A3.3: give consistent cuts and exactly-once output in ${seeds} worlds of crashes, delays and losses`, () => {
     let published = 0
     let crashes = 0
     let aborted = 0

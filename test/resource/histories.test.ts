@@ -14,7 +14,7 @@ const usual: Readonly<Record<string, number>> = { memory: 4, sqlite: 2, postgres
 const isLoud = process.env.REPRISE_HISTORIES !== undefined
 
 onEveryStore('B10 random histories', (world) => {
-  it('are seen by every reader, informer and controller as the reference has them', async () => {
+  it('C10: are seen by every reader, informer and controller as the reference has them', async () => {
     const { kind } = await world()
     const count = amount('REPRISE_HISTORIES', usual[kind]!)
     const total: Record<string, number> = {}

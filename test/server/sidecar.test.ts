@@ -16,7 +16,7 @@ onEveryStore(
     const notes = at('notes/ann')
     const entries = (...types: string[]) => ({ entries: types.map((type) => ({ type, data: { n: 1 } })) })
 
-    it('appends once per key, together or not at all, and only where it is expected', async () => {
+    it('D3: appends once per key, together or not at all, and only where it is expected', async () => {
       const [here, there] = await twoServers()
       const first = await here.ask(`${notes}/entries`, { body: entries('a', 'b'), key: 'k1' })
       expect(first.value).toEqual({ first: 1, seq: 2, isDuplicate: false })

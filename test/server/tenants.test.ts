@@ -1,5 +1,5 @@
 // Two tenants and every route: what belongs to one is, for the other, as if it were not there: not its content, not its name,
-// not even that it exists.
+// not even that it exists (G14).
 
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { config } from '../../src/layers/config/index.ts'
@@ -9,7 +9,7 @@ import type { AccessToken } from '../../src/server/index.ts'
 import type { Route } from '../../src/server/route.ts'
 import { routes } from '../../src/server/routes/index.ts'
 import type { Schema } from '../../src/server/schema.ts'
-import { at, startServer, type TestServer, tokens } from './support.ts'
+import { at, requestOf, startServer, type TestServer, tokens } from './support.ts'
 
 const notes = resource('notes', { api: { namespaced: true } })
 let here: TestServer
@@ -64,9 +64,9 @@ async function asked(route: Route, id: string, other: Readonly<Record<string, st
   return await here.ask(query === '' ? path : `${path}?${query}`, ask)
 }
 
-const streams = routes.filter(({ isStream }) => !isStream)
+const answering = routes.filter(({ isStream }) => !isStream)
 
-it.each(streams.filter(({ path }) => path.includes('{timeline}')).map((route) => [route.id, route] as const))(
+it.each(answering.filter(({ path }) => path.includes('{timeline}')).map((route) => [route.id, route] as const))(
   '%s tells the other tenant the same of what is there and of what is not',
   async (_, route) => {
     const [foreign, missing] = [await asked(route, 'bob/x', {}), await asked(route, 'bob/none', {})]
@@ -79,7 +79,7 @@ it.each(streams.filter(({ path }) => path.includes('{timeline}')).map((route) =>
 
 const object = { group: 'resources.reprise', version: 'v1', plural: 'notes' }
 
-it.each(streams.filter(({ path }) => path.includes('{plural}')).map((route) => [route.id, route] as const))(
+it.each(answering.filter(({ path }) => path.includes('{plural}')).map((route) => [route.id, route] as const))(
   '%s tells the other tenant the same of a namespace and an object that are there and of those that are not',
   async (_, route) => {
     const told = async (namespace: string, name: string) => {
@@ -93,7 +93,7 @@ it.each(streams.filter(({ path }) => path.includes('{plural}')).map((route) => [
   },
 )
 
-it.each(streams.filter(({ path }) => !path.includes('{timeline}')).map((route) => [route.id, route] as const))(
+it.each(answering.filter(({ path }) => !path.includes('{timeline}')).map((route) => [route.id, route] as const))(
   '%s says nothing of the other tenant',
   async (_, route) => {
     const names = { ...object, namespace: 'ann', queue: 'bob', job: 'bob', code: 'FENCED' }
@@ -106,3 +106,76 @@ it.each(streams.filter(({ path }) => !path.includes('{timeline}')).map((route) =
     expect(text.replaceAll('bob-config', 'NAME')).toBe(JSON.stringify(missing).replaceAll('bob-nothing', 'NAME'))
   },
 )
+
+/** Everything that Ann's stream says until it says `last`, which comes after all that Bob does meanwhile. */
+async function followed(path: string, last: string, meanwhile: () => Promise<unknown>): Promise<string> {
+  const response = await here.server(requestOf(path, { as: 'ann' }))
+  expect(response.status).toBe(200)
+  const reader = response.body!.getReader()
+  await meanwhile()
+  let text = ''
+  while (!text.includes(last)) {
+    const { done, value } = await reader.read()
+    if (done) throw new Error(`the stream ended without ${last}: ${text}`)
+    text += Buffer.from(value).toString('utf8')
+  }
+  await reader.cancel()
+  return text
+}
+
+const foreign = /only-bob-knows|bob\/|bob-label|bob-note|secret/
+let written = 0
+const bothWrite = async () => {
+  written += 1
+  const secrets = [{ type: 'secret', data: { text: 'only-bob-knows' } }]
+  await here.ask(`${at('bob/x')}/entries`, { body: { entries: secrets }, as: 'bob' })
+  await here.ask(`${at('bob/new')}/entries`, { body: { entries: secrets }, as: 'bob' })
+  await here.ask(`${at('ann/x')}/entries`, { body: { entries: [{ type: `mine-${written}` }] }, as: 'ann' })
+}
+
+it.each([['/v1/feed/stream?from=start'], ['/v1/feed/stream?from=now'], ['/v1/feed/stream?from=now&brief=true']])(
+  'G14: the stream %s says nothing of the other tenant',
+  async (path) => {
+    const text = await followed(path, `mine-${written + 1}`, bothWrite)
+    expect(text).not.toMatch(foreign)
+  },
+)
+
+it('G14: a stream of a prefix of the other tenant is as one of a prefix that nobody has', async () => {
+  const told = async (prefix: string) => {
+    const response = await here.server(requestOf(`/v1/feed/stream?from=start&prefix=${prefix}`, { as: 'ann' }))
+    const text = response.status === 200 ? '' : await response.text()
+    await response.body?.cancel().catch(() => undefined)
+    return [response.status, text.replaceAll(prefix, 'PREFIX')]
+  }
+  expect(await told('bob/')).toEqual(await told('carl/'))
+})
+
+it('G14: the stream of a configuration of the other tenant is as one that is not there', async () => {
+  const told = async (name: string) => {
+    const { status, value, headers } = await here.ask(`/v1/configs/${name}/clients/c/stream`, { as: 'ann' })
+    return [status, JSON.stringify(value).replaceAll(name, 'NAME'), ...headers.keys()]
+  }
+  const missing = await told('bob-nothing')
+  expect(missing[0]).toBe(404)
+  expect(await told('bob-config')).toEqual(missing)
+})
+
+it('G14: a watch says nothing of objects in the namespace of the other tenant', async () => {
+  const path = (namespace: string) => `/apis/resources.reprise/v1/namespaces/${namespace}/notes?watch=true`
+  const told = async (namespace: string) => {
+    const { status, value } = await here.ask(path(namespace), { as: 'ann' })
+    return [status, JSON.stringify(value).replaceAll(namespace, 'NAMESPACE')]
+  }
+  expect(await told('bob')).toEqual(await told('carl'))
+  const text = await followed(path('ann'), 'ann-note', async () => {
+    await (await here.rp.open(notes, 'bob')).create({ name: 'bob-note-2', spec: { text: 'only-bob-knows' } })
+    await (await here.rp.open(notes, 'ann')).create({ name: 'ann-note', spec: {} })
+  })
+  expect(text).not.toMatch(foreign)
+})
+
+it('G14: every route that streams is tried above', () => {
+  expect(routes.flatMap(({ id, isStream }) => (isStream ? [id] : [])).sort()).toEqual(['followConfig', 'followFeed'])
+  expect(new Set(routes.flatMap(({ path, mayStream }) => (mayStream ? [path] : []))).size).toBe(2)
+})

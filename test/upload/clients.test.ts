@@ -115,7 +115,7 @@ async function stored(url: string, path: string) {
 const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex')
 
 describe.each(['sqlite', 'postgres'])('uploads of tus-js-client (%s)', (kind) => {
-  test('arrive whole over connections that are cut and past servers that are killed', async () => {
+  test('C5: arrive whole over connections that are cut and past servers that are killed', async () => {
     const chance = seeded(kind.length)
     const server = await served(kind)
     const proxy = await cuttingProxy(server.place.port, () => Math.floor(chance() * 3_000_000))

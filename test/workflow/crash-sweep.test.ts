@@ -140,7 +140,7 @@ async function program(kit: WorkflowKit, fail: boolean) {
 }
 
 for (const fail of [false, true]) {
-  it(`a workflow with everything in it ${fail ? 'compensates' : 'completes'} alike wherever its process dies (G5)`, async () => {
+  it(`A2.4, C2: a workflow with everything in it ${fail ? 'compensates' : 'completes'} alike wherever its process dies (G5)`, async () => {
     const { undisturbed, crashes } = await crashEverywhere((kit) => program(kit, fail), {
       every: Number(process.env.REPRISE_SWEEP_EVERY ?? 3),
     })

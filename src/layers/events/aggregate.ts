@@ -3,7 +3,7 @@
 //
 // One timeline an aggregate: events/<name>/<id>. An event is an entry of its own type; see envelope.ts.
 
-import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint-policy.ts'
+import { type CheckpointPolicy, checkPolicy, usualPolicy } from '../../core/checkpoint-policy.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkUpcasters, type Upcasters, upcast } from '../../core/fold.ts'
@@ -57,6 +57,7 @@ export interface AggregateOptions<State, Evolve, Decide> {
   readonly erased?: (state: State, gone: Erased) => State
   /** Change it when `evolve` changes its meaning: old checkpoints are then ignored and rebuilt from history. */
   readonly version?: string | number
+  /** Default: every 10,000 events. An empty policy: only by hand. */
   readonly checkpoint?: CheckpointPolicy
   /**
    * `evolve` changes nothing of the state it is given, at no depth: a large state is then captured in slices while it
@@ -216,7 +217,7 @@ function modelOf<State>(name: string, prefix: string, options: PlainOptions<Stat
     ...(options.erased && { erased: options.erased }),
     upcasters,
     migrations: options.migrations,
-    checkpoint: options.checkpoint,
+    checkpoint: options.checkpoint ?? usualPolicy,
     immutable: options.immutable,
     retain: options.retain,
     valid: options.valid,

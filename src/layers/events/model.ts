@@ -1,5 +1,6 @@
 // What tools know of aggregates, projections, process managers and the keys of personal data.
 
+import { usualPolicy } from '../../core/checkpoint-policy.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import type { Head } from '../../core/ports.ts'
 import type { Fold } from '../../engine/definition.ts'
@@ -43,7 +44,7 @@ export function aggregateModel(name: string, scope: string, fold: Fold<never>): 
     name,
     scope,
     fold: fold as unknown as Fold<unknown>,
-    usual: {},
+    usual: { checkpoint: usualPolicy },
     entries: { fields: fieldsFor, inTurns: true },
   }
 }

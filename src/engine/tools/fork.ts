@@ -321,11 +321,13 @@ async function branchOff(
   // The last thing before the commit: the less time passes, the less can happen to it.
   const head = epoch === null ? await ofSameBranch(kernel, seen) : seen
   const carried = carry(kernel, head, before.point, effects.carry)
+  // Entries that are carried over follow from all that was written: then it must not have grown.
+  if (carried && head.seq !== seen.seq) throw new RepriseError('CONFLICT', `${head.timeline} grew meanwhile`)
   for (let n = known; ; n++) {
     const archive = timelineId(archiveOf(head.timeline, n + 1))
     const outcome = await kernel.committer.submit({
       operation: newOperation(kernel.random),
-      guard: epoch === null ? { timeline: head.timeline, epoch: head.epoch } : guardOf(head),
+      guard: epoch === null && !carried ? { timeline: head.timeline, epoch: head.epoch } : guardOf(head),
       branch: { archive, seq: before.point.seq, digest: before.point.digest, floor },
       ...(carried && { run: carried }),
       publish: [...copies, ...segments],

@@ -117,6 +117,10 @@ async function branchOff(
   const known = last || (await archivesOf(kernel, seen.timeline)).length
   // The last thing before the commit: the less time passes, the less can happen to it.
   const head = epoch === null ? await ofSameBranch(kernel, seen) : seen
+  // Outcomes that are carried over follow from all that was written: then it must not have grown.
+  if (effects.carry.length > 0 && head.seq !== seen.seq) {
+    throw new RepriseError('CONFLICT', `${head.timeline} grew meanwhile`, { timeline: head.timeline })
+  }
   for (let n = known; ; n++) {
     const archive = timelineId(archiveOf(head.timeline, n + 1))
     const marker = { archive, from: head.seq, to: before.point.seq, ...(consumed.length > 0 && { consumed }) }

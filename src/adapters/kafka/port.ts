@@ -88,5 +88,7 @@ export interface KafkaPort {
   end(transaction: TransactionId, how: 'commit' | 'abort'): Promise<'ended' | 'gone'>
   /** For tools that watch how far a group is behind; nothing here reads them. */
   commitOffsets(group: string, topic: string, offsets: ReadonlyMap<number, number>): Promise<void>
+  /** By partition: the offsets that a group has committed. A partition without one is left out. */
+  committedOffsets(group: string, topic: string, partitions: readonly number[]): Promise<ReadonlyMap<number, number>>
   close(): Promise<void>
 }

@@ -77,7 +77,8 @@ async function openFile(path: string): Promise<FileHandle> {
   try {
     return await open(path, 'r')
   } catch (error) {
-    throw new RepriseError('NOT_FOUND', `cannot read ${path}: ${(error as Error).message}`, { path }, error)
+    const hint = 'Check the path and whether this process may read the file.'
+    throw new RepriseError('NOT_FOUND', `cannot read ${path}: ${(error as Error).message}`, { path }, error, hint)
   }
 }
 
@@ -203,6 +204,8 @@ class FileReader implements SourceReader<string> {
     const { size } = await this.#file.stat()
     if (size >= this.#at) return
     const what = `${this.#path} has ${size} bytes, fewer than the ${this.#at} that were read: it was cut short or replaced`
-    throw new RepriseError('POSITION_GONE', what, { path: this.#path, size, position: this.#at })
+    const hint =
+      'Put the file back as it was, or run the pipeline under another id to read the new file from its beginning.'
+    throw new RepriseError('POSITION_GONE', what, { path: this.#path, size, position: this.#at }, undefined, hint)
   }
 }

@@ -19,6 +19,13 @@ export interface NexmarkQuery {
   sums?(result: Readonly<Record<string, unknown>>): readonly [key: unknown, value: number]
 }
 
+export interface NexmarkGenerator {
+  event(n: number): NexmarkEvent
+  events(count: number): NexmarkEvent[]
+}
+
+/** Events at so many per second of event time. Default: 10,000. */
+export function generator(perSecond?: number): NexmarkGenerator
 export function event(n: number): NexmarkEvent
 export function events(count: number): NexmarkEvent[]
 export const queries: Readonly<Record<string, NexmarkQuery>>

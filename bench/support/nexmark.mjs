@@ -1,51 +1,117 @@
-// Nexmark: people, their auctions and bids, in the published proportions (1 : 3 : 46 of 50), and its queries as pipelines beside
-// a plain evaluation in memory. Every event is a function of its number, so it is the same after every restart.
+// Nexmark: people, their auctions and bids, as the published generator makes them (github.com/nexmark/nexmark), and its queries
+// as pipelines beside a plain evaluation in memory. The proportions are those of its default configuration; the random numbers
+// are ours: every event is a function of its number, so it is the same after every restart.
 // `lib` is what `reprise/pipeline` exports: the test has it from the sources, the bench from the build.
 
-const states = ['OR', 'ID', 'CA', 'WA', 'AZ', 'WY']
-const cities = ['Portland', 'Boise', 'Palo Alto', 'Seattle', 'Phoenix', 'Cheyenne']
-const names = ['Ann', 'Bob', 'Cai', 'Dee', 'Eli', 'Fay']
-const msPerEvent = 10
-const auctionMs = 4000
-/** How far back a bid or a seller may lie, so that most of what refers to something finds it. */
-const recent = 20
+/** Of 50 events 1 is a person, 3 are auctions, 46 are bids. */
+const [personProportion, auctionProportion, totalProportion] = [1, 3, 50]
+const [firstPersonId, firstAuctionId, firstCategory, categories] = [1000, 1000, 10, 5]
+/** Auctions that are open at a time, and people who sell or bid. */
+const [auctionsInFlight, activePeople] = [100, 1000]
+/** So many auctions and people are named before they exist. */
+const [auctionLead, personLead] = [10, 10]
+/** 1 of so many names anyone; the others name the first of the last hundred. */
+const [hotAuctions, hotSellers, hotBidders, hotEvery] = [2, 4, 4, 100]
+/** Mean bytes of an event. */
+const [personBytes, auctionBytes, bidBytes] = [200, 500, 100]
+
+const states = ['AZ', 'CA', 'ID', 'OR', 'WA', 'WY']
+const cities = 'Phoenix,Los Angeles,San Francisco,Boise,Portland,Bend,Redmond,Seattle,Kent,Cheyenne'.split(',')
+const firstNames = 'Peter,Paul,Luke,John,Saul,Vicky,Kate,Julie,Sarah,Deiter,Walter'.split(',')
+const lastNames = 'Shultz,Abrams,Spencer,White,Bartels,Walton,Smith,Jones,Noris'.split(',')
+const letters = 'abcdefghijklmnopqrstuvwxyz '.repeat(30)
 
 /** 32 bits without a pattern. */
 function mix(n, salt) {
   let hash = Math.imul(n + 1, 0x9e3779b1) ^ Math.imul(salt + 1, 0x85ebca6b)
   hash = Math.imul(hash ^ (hash >>> 15), 0xc2b2ae35)
-  return (hash ^ (hash >>> 13)) >>> 0
+  hash = Math.imul(hash ^ (hash >>> 13), 0x27d4eb2f)
+  return (hash ^ (hash >>> 16)) >>> 0
 }
 
-const back = (newest, n, salt) => Math.max(0, newest - (mix(n, salt) % recent))
+const below = (limit, n, salt) => mix(n, salt) % limit
+const oneOf = (all, n, salt) => all[below(all.length, n, salt)]
+/** Most prices are low: from 100 to 100,000,000 cents, evenly by their digits. */
+const priceOf = (n, salt) => Math.round(10 ** ((mix(n, salt) / 2 ** 32) * 6) * 100)
+/** Fills an event up to its mean size, a fifth more or less. */
+function padding(bytes, used, n, salt) {
+  const wanted = Math.max(0, bytes - used)
+  return letters.slice(0, Math.round(wanted * 0.8) + below(Math.round(wanted * 0.4) + 1, n, salt))
+}
 
-export function event(n) {
-  const at = 1_000_000 + n * msPerEvent
-  const round = Math.floor(n / 50)
-  const place = n % 50
-  if (place === 0) {
-    const pick = mix(n, 1)
-    const [state, city] = [states[pick % 6], cities[pick % 6]]
-    return { kind: 'person', id: round, name: names[mix(n, 2) % 6], city, state, at }
-  }
-  if (place < 4) {
-    const id = round * 3 + place - 1
-    return {
-      kind: 'auction',
-      id,
-      seller: back(round, n, 3),
-      category: 10 + (mix(n, 4) % 5),
-      expires: at + auctionMs + id,
-      at,
+const lastPerson = (n) =>
+  Math.floor(n / totalProportion) * personProportion + Math.min(n % totalProportion, personProportion - 1)
+/** The newest auction; that of the round before while this round has none yet. */
+function lastAuction(n) {
+  const place = n % totalProportion
+  const own = Math.min(place - personProportion, auctionProportion - 1)
+  return Math.floor(n / totalProportion) * auctionProportion + (place < personProportion ? -1 : own)
+}
+
+function anyPerson(n, salt) {
+  const people = lastPerson(n) + 1
+  const active = Math.min(people, activePeople)
+  return people - active + below(active + personLead, n, salt)
+}
+
+function anyAuction(n, salt) {
+  const oldest = Math.max(lastAuction(n) - auctionsInFlight, 0)
+  return oldest + below(lastAuction(n) - oldest + 1 + auctionLead, n, salt)
+}
+
+const hot = (newest) => Math.floor(newest / hotEvery) * hotEvery
+
+/** Events at so many per second of event time: 10,000, as published, if left out. */
+export function generator(perSecond = 10_000) {
+  const timeOf = (n) => 1_000_000 + Math.floor((n * 1000) / perSecond)
+  const event = (n) => {
+    const at = timeOf(n)
+    const place = n % totalProportion
+    if (place < personProportion) return person(n, at)
+    if (place < personProportion + auctionProportion) {
+      // On average until as many auctions follow as are open at a time.
+      const horizonMs = timeOf(n + Math.floor((auctionsInFlight * totalProportion) / auctionProportion)) - at
+      return auction(n, at, at + 1 + below(Math.max(horizonMs * 2, 1), n, 10))
     }
+    return bid(n, at)
   }
-  const newest = round * 3 + 2
-  return { kind: 'bid', auction: back(newest, n, 5), bidder: back(round, n, 6), price: 100 + (mix(n, 7) % 10_000), at }
+  return { event, events: (count) => Array.from({ length: count }, (_, n) => event(n)) }
 }
 
-export function events(count) {
-  return Array.from({ length: count }, (_, n) => event(n))
+function person(n, at) {
+  const name = `${oneOf(firstNames, n, 1)} ${oneOf(lastNames, n, 2)}`
+  const email = `${letters.slice(below(20, n, 3), 27)}@example.com`
+  const extra = padding(personBytes, 60, n, 6)
+  const id = firstPersonId + lastPerson(n)
+  return { kind: 'person', id, name, email, city: oneOf(cities, n, 4), state: oneOf(states, n, 5), at, extra }
 }
+
+function auction(n, at, expires) {
+  const isHot = below(hotSellers, n, 11) > 0
+  const initial = priceOf(n, 14)
+  return {
+    ...{ kind: 'auction', id: firstAuctionId + lastAuction(n) },
+    seller: firstPersonId + (isHot ? hot(lastPerson(n)) : anyPerson(n, 12)),
+    category: firstCategory + below(categories, n, 13),
+    ...{ initial, reserve: initial + priceOf(n, 15), expires, at },
+    extra: padding(auctionBytes, 60, n, 16),
+  }
+}
+
+function bid(n, at) {
+  const isHotAuction = below(hotAuctions, n, 21) > 0
+  const isHotBidder = below(hotBidders, n, 23) > 0
+  return {
+    ...{ kind: 'bid', at },
+    auction: firstAuctionId + (isHotAuction ? hot(lastAuction(n)) : anyAuction(n, 22)),
+    // The second of the hundred, so that hot bidders are no hot sellers.
+    bidder: firstPersonId + (isHotBidder ? hot(lastPerson(n)) + 1 : anyPerson(n, 24)),
+    price: priceOf(n, 25),
+    extra: padding(bidBytes, 32, n, 26),
+  }
+}
+
+export const { event, events } = generator()
 
 const isPerson = (each) => each.kind === 'person'
 const isAuction = (each) => each.kind === 'auction'
@@ -71,11 +137,12 @@ function winning(lib, all) {
       onRecord(each, { state, setTimer }) {
         if (isAuction(each)) {
           state.auction.set(each)
-          setTimer(each.expires)
+          // A bid at that moment still counts.
+          setTimer(each.expires + 1)
           return
         }
         const auction = state.auction.get()
-        if (!auction || each.at < auction.at || each.at >= auction.expires) return
+        if (!auction || each.at < auction.at || each.at > auction.expires) return
         if (each.price > (state.highest.get() ?? 0)) state.highest.set(each.price)
       },
       onTimer(_, { state, emit }) {
@@ -94,7 +161,7 @@ function plainWinning(all) {
     if (isAuction(each)) open.set(each.id, { auction: each, price: 0 })
     else if (isBid(each)) {
       const held = open.get(each.auction)
-      if (!held || each.at < held.auction.at || each.at >= held.auction.expires) continue
+      if (!held || each.at < held.auction.at || each.at > held.auction.expires) continue
       if (each.price > held.price) held.price = each.price
     }
   }
@@ -131,9 +198,9 @@ export const queries = {
   },
   q2: {
     draw: (_, all) =>
-      all.filter((each) => isBid(each) && each.auction % 7 === 0).map(({ auction, price }) => ({ auction, price })),
+      all.filter((each) => isBid(each) && each.auction % 123 === 0).map(({ auction, price }) => ({ auction, price })),
     plain: (all) =>
-      all.filter((each) => isBid(each) && each.auction % 7 === 0).map(({ auction, price }) => ({ auction, price })),
+      all.filter((each) => isBid(each) && each.auction % 123 === 0).map(({ auction, price }) => ({ auction, price })),
   },
   q3: {
     draw: (lib, all) =>
@@ -226,35 +293,50 @@ export const queries = {
         })
       }),
   },
+  /** Every bid with the highest price of its window: there may be several. */
   q7: {
-    draw: (lib, all) =>
-      all
+    draw: (lib, all) => {
+      const highest = (best, bid) => {
+        if (best.length > 0 && bid.price < best[0].price) return best
+        return best.length > 0 && bid.price === best[0].price ? [...best, bid] : [bid]
+      }
+      return all
         .filter(isBid)
         .keyBy(() => 'all')
         .window('highest', lib.tumbling('10s'))
-        .aggregate(lib.reduce((a, b) => (b.price > a.price ? b : a)))
-        .map(({ value }) => value),
+        .aggregate({
+          ...{ kind: 'highest', initial: () => [], add: highest, result: (best) => best },
+          merge: (a, b) => b.reduce(highest, a),
+        })
+        .flatMap(({ value }) => value)
+    },
     plain: (all) =>
-      [...grouped(all.filter(isBid), ({ at }) => Math.floor(at / 10_000)).values()].map((own) =>
-        own.reduce((a, b) => (b.price > a.price ? b : a)),
-      ),
+      [...grouped(all.filter(isBid), ({ at }) => Math.floor(at / 10_000)).values()].flatMap((own) => {
+        const most = own.reduce((highest, { price }) => Math.max(highest, price), 0)
+        return own.filter(({ price }) => price === most)
+      }),
   },
+  /** People who came and sold within one window, each once per window however many auctions they have. */
   q8: {
     draw(lib, all) {
       const people = all.filter(isPerson).keyBy(({ id }) => id)
-      const sellers = all.filter(isAuction).keyBy(({ seller }) => seller)
-      return people.joinWindow('new', sellers, lib.tumbling('10s'), (person, auction, { start }) => ({
-        ...{ id: person.id, name: person.name, start, auction: auction.id },
+      const sellers = all
+        .filter(isAuction)
+        .keyBy(({ seller }) => seller)
+        .window('sellers', lib.tumbling('10s'))
+        .aggregate(lib.count())
+      return people.joinWindow('new', sellers, lib.tumbling('10s'), ({ id, name }, _, { start }) => ({
+        id,
+        name,
+        start,
       }))
     },
     plain(all) {
       const windowOf = ({ at }) => Math.floor(at / 10_000) * 10_000
-      const people = new Map(all.filter(isPerson).map((each) => [each.id, each]))
-      return all.filter(isAuction).flatMap((auction) => {
-        const person = people.get(auction.seller)
-        if (!person || windowOf(person) !== windowOf(auction)) return []
-        return [{ id: person.id, name: person.name, start: windowOf(auction), auction: auction.id }]
-      })
+      const sold = new Set(all.filter(isAuction).map((auction) => `${auction.seller}/${windowOf(auction)}`))
+      return all
+        .filter((each) => isPerson(each) && sold.has(`${each.id}/${windowOf(each)}`))
+        .map((each) => ({ id: each.id, name: each.name, start: windowOf(each) }))
     },
   },
   q11: {
@@ -262,15 +344,15 @@ export const queries = {
       all
         .filter(isBid)
         .keyBy(({ bidder }) => bidder)
-        .window('sessions', lib.session('1s'))
+        .window('sessions', lib.session('10s'))
         .aggregate(lib.count()),
     plain: (all) =>
       [...grouped(all.filter(isBid), ({ bidder }) => bidder)].flatMap(([key, own]) => {
         const sessions = []
         for (const { at } of own) {
           const last = sessions.at(-1)
-          if (last && at < last.end) Object.assign(last, { end: at + 1000, value: last.value + 1 })
-          else sessions.push({ key, start: at, end: at + 1000, value: 1 })
+          if (last && at <= last.end) Object.assign(last, { end: at + 10_000, value: last.value + 1 })
+          else sessions.push({ key, start: at, end: at + 10_000, value: 1 })
         }
         return sessions
       }),

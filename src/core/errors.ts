@@ -297,10 +297,17 @@ export class RepriseError extends Error {
   readonly data: Readonly<Record<string, unknown>>
 
   /** @example throw new RepriseError('NOT_FOUND', 'no timeline counter/visits', { timeline: 'counter/visits' }) */
-  constructor(code: ErrorCode, message: string, data: Readonly<Record<string, unknown>> = {}, cause?: unknown) {
+  constructor(
+    code: ErrorCode,
+    message: string,
+    data: Readonly<Record<string, unknown>> = {},
+    cause?: unknown,
+    /** Where the advice of the code does not fit the place that raises it. */
+    hint?: string,
+  ) {
     super(`${message} [${code}]`, cause === undefined ? undefined : { cause })
     this.code = code
-    this.hint = kinds[code].hint
+    this.hint = hint ?? kinds[code].hint
     this.remedy = kinds[code].remedy
     this.data = data
   }

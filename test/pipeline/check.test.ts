@@ -4,7 +4,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
-import { event, queries } from '../../bench/support/nexmark.mjs'
+import { generator, queries } from '../../bench/support/nexmark.mjs'
 import { timelineId } from '../../src/core/coordinate.ts'
 import type { Engine } from '../../src/engine/definition.ts'
 import { open } from '../../src/index.ts'
@@ -134,7 +134,7 @@ describe('the check', () => {
     const query = queries[name]!
     const rp = await open('memory:')
     const definition = pipeline(name, (p) => {
-      const all = p.from('events', lib.generated(event, { count: 400 }), {
+      const all = p.from('events', lib.generated(generator(100).event, { count: 400 }), {
         time: query.time?.bind(query) ?? (({ at }) => at),
         outOfOrder: query.time ? '1m' : 0,
       })

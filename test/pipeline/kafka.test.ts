@@ -6,7 +6,7 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { KafkaClient } from '@kafkats/client'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { kafka, kafkaSink } from '../../src/adapters/kafka/index.ts'
+import { type KafkaStart, kafka, kafkaSink } from '../../src/adapters/kafka/index.ts'
 import { connectTo } from '../../src/adapters/kafka/kafkats.ts'
 import type { KafkaPort } from '../../src/adapters/kafka/port.ts'
 import { open } from '../../src/index.ts'
@@ -249,11 +249,37 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
     await client.createTopics([{ name: topic, numPartitions: 1, replicationFactor: 1 }])
     await until(async () => (await port.partitions(topic).catch(() => [])).length === 1)
     await put(topic, 0, [9])
-    await expect(rp.run(define(), {}).result()).rejects.toMatchObject({ code: 'POSITION_GONE' })
+    await expect(rp.run(define(), {}).result()).rejects.toMatchObject({
+      code: 'POSITION_GONE',
+      hint: expect.stringContaining("{ gone: 'oldest' }"),
+    })
     const again = await rp.run(define('oldest'), {}, { checkpoint: { every: 1 } }).started()
     await until(() => out.values.length === 4, again.result())
     await again.stop()
     expect(out.values).toEqual([1, 2, 3, 9])
+    await rp.close()
+  })
+
+  it('begins at given offsets, or where a consumer group is, and refuses a start that it does not know', async () => {
+    const topic = await newTopic(2)
+    await put(topic, 0, [1, 2, 3])
+    await put(topic, 1, [4, 5])
+    await port.commitOffsets('legacy', topic, new Map([[0, 2]]))
+    const rp = await open('memory:')
+    const read = async (id: string, start: KafkaStart, count: number) => {
+      const out = collect<number>()
+      const drawn = pipeline('starts', (p) => {
+        p.from('in', kafka({ brokers, topic, start }), { decode: json<number>() }).to('out', out)
+      })
+      const run = await rp.run(drawn, {}, { id, checkpoint: { every: 1 } }).started()
+      await until(() => out.values.length >= count, run.result())
+      await run.stop()
+      return [...out.values].sort()
+    }
+    expect(await read('offsets', { offsets: { 0: 1, 1: 1 } }, 3)).toEqual([2, 3, 5])
+    expect(await read('some', { offsets: { 1: 1 } }, 4)).toEqual([1, 2, 3, 5])
+    expect(await read('group', { group: 'legacy' }, 3)).toEqual([3, 4, 5])
+    await expect(read('none', { offsets: { 7: 1 } }, 1)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
     await rp.close()
   })
 

@@ -103,7 +103,7 @@ const shapes: readonly Shape[] = [
     plain(all) {
       const results: unknown[] = []
       for (const [key, own] of byKey(all)) {
-        for (let i = 0; i + 3 <= own.length; i += 3) results.push({ key, value: own.slice(i, i + 3) })
+        for (let i = 0; i < own.length; i += 3) results.push({ key, value: own.slice(i, i + 3) })
       }
       return results
     },

@@ -159,7 +159,7 @@ it('a key that filled one window and began another has one result when both woul
   const given: unknown[] = []
   const output = { batch: ({ values }: Batch) => void given.push(...values), watermark() {}, idle() {} }
   const clock = { now: () => now, elapsed: () => now, after: () => () => undefined, soon() {}, next() {} }
-  const { inputs, tick } = counted(2, 1000, count())([output], { clock } as unknown as OperatorContext)
+  const { inputs, tick } = counted(2, 1000, count(), false)([output], { clock } as unknown as OperatorContext)
   const record = { values: ['x'], times: null, keys: ['a'] }
   for (now of [0, 10, 20]) inputs[0]!.batch(record)
   tick!(5000)

@@ -3,21 +3,16 @@
 
 import {
   type Broker,
-  createRecordBatch,
   ErrorCode,
-  encodeRecordBatchSync,
   getErrorName,
-  isControlBatch,
-  isTransactional,
   KafkaClient,
-  responses,
+  type responses,
   UnsupportedVersionError,
 } from '@kafkats/client'
 import { toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Fetched, KafkaConnecting, KafkaPort, KafkaRecord, OutBatch, TransactionId } from './port.ts'
-
-type PartitionResponse = responses.FetchPartitionResponse
+import type { Fetched, KafkaConnecting, KafkaPort, OutBatch, TransactionId } from './port.ts'
+import { committedOf, encode, type PartitionResponse } from './record-batches.ts'
 
 const readCommitted = 1
 const partitionBytes = 1024 * 1024
@@ -140,7 +135,8 @@ class KafkatsPort implements KafkaPort {
       const { topics } = await broker.metadata({ topics: [{ name: topic }], allowAutoTopicCreation: false })
       const found = topics.find(({ name }) => name === topic)
       if (!found || found.errorCode === ErrorCode.UnknownTopicOrPartition) {
-        throw new RepriseError('NOT_FOUND', `there is no topic ${topic}`, { topic })
+        const hint = 'Create the topic, or correct its name or the brokers. The client may lack the right to see it.'
+        throw new RepriseError('NOT_FOUND', `there is no topic ${topic}`, { topic }, undefined, hint)
       }
       await this.#check(`partitions of ${topic}`, found.errorCode, null)
       return found.partitions.map(({ partitionIndex }) => partitionIndex).sort((a, b) => a - b)
@@ -271,6 +267,27 @@ class KafkatsPort implements KafkaPort {
     return this.#silentSince.size === 0 ? null : Math.min(...this.#silentSince.values())
   }
 
+  async committedOffsets(
+    group: string,
+    topic: string,
+    partitions: readonly number[],
+  ): Promise<ReadonlyMap<number, number>> {
+    const what = `offsets of the group ${group}`
+    return await this.#again(what, null, async () => {
+      const coordinator = await this.#coordinator(group, 'GROUP')
+      const asked = [{ name: topic, partitions: partitions.map((partitionIndex) => ({ partitionIndex })) }]
+      // Stable ones: those of a transaction that is under way may still be aborted.
+      const answer = await coordinator.offsetFetch({ groupId: group, topics: asked, requireStable: true })
+      await this.#checkCoordinator(what, answer.errorCode, group, 'GROUP')
+      const committed = new Map<number, number>()
+      for (const { partitionIndex, committedOffset, errorCode } of answer.topics.flatMap((each) => each.partitions)) {
+        await this.#checkCoordinator(what, errorCode, group, 'GROUP')
+        if (committedOffset >= 0n) committed.set(partitionIndex, Number(committedOffset))
+      }
+      return committed
+    })
+  }
+
   async close(): Promise<void> {
     this.#isClosed = true
     await this.#client.disconnect().catch(() => undefined)
@@ -390,55 +407,4 @@ function isPassing(error: unknown): boolean {
   if (error instanceof UnsupportedVersionError) return error.supportedRange === undefined
   // Connections that broke, and answers that did not come.
   return retriable !== false || errorCode === undefined || passing.has(errorCode)
-}
-
-/**
- * Records up to the last stable offset without those of aborted transactions. A producer counts as aborted from the first offset
- * that the broker names until its abort marker; the broker names all that matter in each answer, so nothing is carried over.
- */
-async function committedOf(
-  topic: string,
-  response: PartitionResponse,
-  from: number,
-): Promise<Pick<Fetched, 'records' | 'next'>> {
-  const partition = response.partitionIndex
-  const batches = response.recordsData?.length ? await responses.decodePartitionRecordBatches(response) : []
-  const aborts = [...response.abortedTransactions].sort((a, b) => (a.firstOffset < b.firstOffset ? -1 : 1))
-  const aborted = new Set<bigint>()
-  const records: KafkaRecord[] = []
-  let next = from
-  for (const batch of batches) {
-    const last = batch.baseOffset + BigInt(batch.lastOffsetDelta)
-    while (aborts.length > 0 && aborts[0]!.firstOffset <= last) aborted.add(aborts.shift()!.producerId)
-    next = Math.max(next, Number(last) + 1)
-    if (isControlBatch(batch.attributes)) {
-      // Its key says what it is: 0 for an abort, in the second pair of bytes.
-      if (batch.records[0]?.key?.readInt16BE(2) === 0) aborted.delete(batch.producerId)
-      continue
-    }
-    if (isTransactional(batch.attributes) && aborted.has(batch.producerId)) continue
-    for (const { offset, timestamp, key, value, headers } of batch.records) {
-      if (Number(offset) < from) continue
-      records.push({
-        ...{ topic, partition, offset: Number(offset), time: Number(timestamp), key, value },
-        headers: headers.length === 0 ? noHeaders : Object.fromEntries(headers.map((each) => [each.key, each.value])),
-      })
-    }
-  }
-  return { records, next }
-}
-
-const noHeaders = {}
-
-function encode({ records, sequence }: OutBatch, { producerId, epoch }: TransactionId): Buffer {
-  const messages = records.map(({ key, value, headers, time }) => ({
-    ...{ key: bufferOf(key), value: bufferOf(value), headers: headers as Record<string, string>, timestamp: time },
-  }))
-  const batch = createRecordBatch(messages, 0n, BigInt(records[0]!.time), producerId, epoch, sequence)
-  return encodeRecordBatchSync(batch, { isTransactional: true })
-}
-
-function bufferOf(bytes: Uint8Array | null): Buffer | null {
-  if (bytes === null || Buffer.isBuffer(bytes)) return bytes
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 }

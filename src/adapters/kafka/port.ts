@@ -90,5 +90,7 @@ export interface KafkaPort {
   commitOffsets(group: string, topic: string, offsets: ReadonlyMap<number, number>): Promise<void>
   /** Since when (milliseconds since 1970) a broker that is read from has not answered; null: all of them do. */
   readonly silentSince?: number | null
+  /** By partition: the offsets that a group has committed. A partition without one is left out. */
+  committedOffsets(group: string, topic: string, partitions: readonly number[]): Promise<ReadonlyMap<number, number>>
   close(): Promise<void>
 }

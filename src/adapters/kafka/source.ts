@@ -14,8 +14,11 @@ import type { Fetched, KafkaConnecting, KafkaPort, KafkaRecord } from './port.ts
 
 export interface KafkaOptions extends KafkaConnecting {
   readonly topic: string
-  /** Where a first run begins; at the oldest record if left out. Partitions that appear later are read from their beginning. */
-  readonly start?: 'oldest' | 'newest' | { readonly time: number }
+  /**
+   * Where a first run begins: at these offsets by partition, or at those that a consumer group has committed, to take its
+   * work over. Partitions without an offset, and those that appear later, are read from their beginning. Default: 'oldest'.
+   */
+  readonly start?: KafkaStart
   /** What to do where the broker no longer has a position: an error (POSITION_GONE) if left out. */
   readonly gone?: 'fail' | 'oldest' | 'newest'
   /** How often to look for new partitions; every 10 seconds if left out. */
@@ -27,12 +30,22 @@ export interface KafkaOptions extends KafkaConnecting {
   readonly group?: string
 }
 
+export type KafkaStart =
+  | 'oldest'
+  | 'newest'
+  | { readonly time: number }
+  | { readonly offsets: Readonly<Record<number, number>> }
+  | { readonly group: string }
+
 const known = new Set(['brokers', 'clientId', 'awayFor', 'client', 'topic', 'start', 'gone', 'discover', 'group'])
 /** How long a request waits on the broker where nothing is there, and where others are only held back by us. */
 const waitMs = 250
 const heldWaitMs = 20
 /** How long the end of a run waits for the last offsets of the group. */
 const tellWithinMs = 2000
+const goneHint =
+  "Records may be missing. Run with { gone: 'oldest' } or { gone: 'newest' } at the source to continue with what the broker has, or from a savepoint with { from }."
+const noOffsets: ReadonlyMap<number, number> = new Map()
 /** Batches of one partition that are read ahead. */
 const aheadMax = 2
 
@@ -42,9 +55,7 @@ export function kafka(options: KafkaOptions): Source<KafkaRecord> {
   const { topic } = options
   if (typeof topic !== 'string' || topic === '') throw new RepriseError('INVALID_ARGUMENT', 'kafka needs { topic }')
   if (options.group === '') throw new RepriseError('INVALID_ARGUMENT', 'the group of kafka must have a name')
-  if (typeof options.start === 'object' && !Number.isFinite(options.start?.time)) {
-    throw new RepriseError('INVALID_ARGUMENT', 'the time at which kafka starts must be in milliseconds since 1970')
-  }
+  checkStart(options.start ?? 'oldest')
   awayMsOf(options)
   const discoverMs = toMs(options.discover ?? '10s', 'discover')
   return {
@@ -224,23 +235,38 @@ class KafkaReader implements SourceReader<KafkaRecord> {
     const { topic, start = 'oldest' } = this.#options
     this.#lookedAt = Date.now()
     const found = await this.#port.partitions(topic)
+    const given = isFirst ? await this.#offsetsOf(start, found) : noOffsets
     const added: Place[] = []
     for (const partition of found) {
       const name = String(partition)
       if (this.#names.includes(name) || (this.#given && !this.#given.includes(name))) continue
       const stored = this.#from?.get(name) as number | undefined
-      const at = !isFirst ? 'oldest' : typeof start === 'object' ? start.time : start
-      const next = stored ?? (await this.#port.offset(topic, partition, at))
+      const at = !isFirst ? 'oldest' : typeof start === 'string' ? start : 'time' in start ? start.time : 'oldest'
+      const next = stored ?? given.get(partition) ?? (await this.#port.offset(topic, partition, at))
       added.push({ partition, name, next, ahead: 0 })
     }
     const missing = [...(this.#from?.keys() ?? [])].filter((name) => !found.includes(Number(name)))
     if (missing.length > 0) {
       const what = `the topic ${topic} has no partition ${missing.join(', ')} any more: it is another topic of the same name`
-      throw new RepriseError('POSITION_GONE', what, { topic, partitions: missing })
+      const hint = 'Run the pipeline under another id to read the new topic from its beginning.'
+      throw new RepriseError('POSITION_GONE', what, { topic, partitions: missing }, undefined, hint)
     }
     if (added.length === 0) return
     this.#places = [...this.#places, ...added]
     this.#names = this.#places.map(({ name }) => name)
+  }
+
+  /** By partition, where the definition or a group names an offset. */
+  async #offsetsOf(start: KafkaStart, found: readonly number[]): Promise<ReadonlyMap<number, number>> {
+    const { topic } = this.#options
+    if (typeof start === 'string') return noOffsets
+    if ('group' in start) return await this.#port.committedOffsets(start.group, topic, found)
+    if (!('offsets' in start)) return noOffsets
+    const offsets = new Map(Object.entries(start.offsets).map(([name, offset]) => [Number(name), offset]))
+    const unknown = [...offsets.keys()].filter((partition) => !found.includes(partition))
+    if (unknown.length === 0) return offsets
+    const what = `start names partition ${unknown.join(', ')} of ${topic}, which has ${found.join(', ')}`
+    throw new RepriseError('INVALID_ARGUMENT', what, { topic, unknown })
   }
 
   async #whereGone({ partition, next }: Place): Promise<number> {
@@ -250,13 +276,34 @@ class KafkaReader implements SourceReader<KafkaRecord> {
       await this.#port.offset(topic, partition, 'oldest'),
       await this.#port.offset(topic, partition, 'newest'),
     ]
-    const what = `partition ${partition} of ${topic} has the offsets ${oldest} to ${newest}, not ${next}: the broker let it go, or the topic was made anew; give its source { gone: 'oldest' } or { gone: 'newest' }, or run it from a savepoint with { from }`
-    throw new RepriseError('POSITION_GONE', what, { topic, partition, position: next, oldest, newest })
+    const what = `partition ${partition} of ${topic} has the offsets ${oldest} to ${newest}, not ${next}: the broker let it go, or the topic was made anew`
+    const data = { topic, partition, position: next, oldest, newest }
+    throw new RepriseError('POSITION_GONE', what, data, undefined, goneHint)
   }
 }
 
+function checkStart(start: KafkaStart): void {
+  if (start === 'oldest' || start === 'newest') return
+  if (typeof start === 'object' && start !== null) {
+    checkOptions('start of kafka', start, new Set(['time', 'offsets', 'group']))
+    const [only, ...others] = Object.entries(start as Readonly<Record<string, unknown>>)
+    const isOne = only !== undefined && others.length === 0
+    const offsets = isOne && only[0] === 'offsets' && typeof only[1] === 'object' && only[1] !== null ? only[1] : null
+    if (isOne && only[0] === 'time' && Number.isFinite(only[1])) return
+    if (isOne && only[0] === 'group' && typeof only[1] === 'string' && only[1] !== '') return
+    if (offsets && Object.entries(offsets).every(([name, at]) => /^\d+$/.test(name) && isOffset(at))) return
+  }
+  const what =
+    "start of kafka must be 'oldest', 'newest', { time } in milliseconds since 1970, { offsets } by partition, or { group }"
+  throw new RepriseError('INVALID_ARGUMENT', what, { start })
+}
+
+function isOffset(value: unknown): boolean {
+  return Number.isSafeInteger(value) && (value as number) >= 0
+}
+
 function checkPosition(position: unknown): void {
-  if (Number.isSafeInteger(position) && (position as number) >= 0) return
+  if (isOffset(position)) return
   const what = 'the position of this source must be an offset: another source had its name before'
   throw new RepriseError('INVALID_ARGUMENT', what, { position })
 }

@@ -202,8 +202,10 @@ class NatsWriter<T> implements SinkWriter {
     if (state.last_seq <= after) return state.last_seq
     if (state.first_seq > after + 1 && unknown !== 'publish') {
       if (unknown === 'skip') return null
-      const what = `the stream ${stream} begins at ${state.first_seq}, and results that belong behind ${after} may have been in it and be gone: say { unknown: 'publish' } to publish them, perhaps again, or { unknown: 'skip' } to leave them out`
-      throw new RepriseError('POSITION_GONE', what, { stream, after })
+      const what = `the stream ${stream} begins at ${state.first_seq}, and results that belong behind ${after} may have been in it and be gone`
+      const hint =
+        "Give the sink { unknown: 'publish' } to publish them, perhaps again, or { unknown: 'skip' } to omit them."
+      throw new RepriseError('POSITION_GONE', what, { stream, after }, undefined, hint)
     }
     if (state.messages === 0) return state.last_seq
     const consumer = await this.#access.js.consumers.get(stream, {

@@ -59,6 +59,8 @@ export interface NatsReading {
 }
 
 const known = new Set([...connectingNames, 'stream', 'filter', 'partitions', 'start', 'gone'])
+const goneHint =
+  "Messages may be missing. Run with { gone: 'oldest' } or { gone: 'newest' } at the source to continue with what the stream has, or from a savepoint with { from }."
 /** How long one request for messages waits on the server. */
 const fetchMs = 1000
 const fetchMessages = 512
@@ -264,8 +266,8 @@ class NatsReader implements SourceReader<NatsRecord> {
     if (gone === 'newest') return state.last_seq
     const has =
       state.messages === 0 ? `is empty and at ${state.last_seq}` : `has ${state.first_seq} to ${state.last_seq}`
-    const what = `the stream ${stream} ${has}: what follows ${position} is gone; give its source { gone: 'oldest' } or { gone: 'newest' }, or run it from a savepoint with { from }`
-    throw new RepriseError('POSITION_GONE', what, { stream, partition, position })
+    const what = `the stream ${stream} ${has}: what follows ${position} is gone`
+    throw new RepriseError('POSITION_GONE', what, { stream, partition, position }, undefined, goneHint)
   }
 
   async #info() {
@@ -274,7 +276,8 @@ class NatsReader implements SourceReader<NatsRecord> {
       return await this.#access.manager.streams.info(stream)
     } catch (error) {
       if (codeOf(error) !== streamNotFound) throw error
-      throw new RepriseError('NOT_FOUND', `there is no stream ${stream}`, { stream }, error)
+      const hint = 'Create the stream, or correct its name or the servers.'
+      throw new RepriseError('NOT_FOUND', `there is no stream ${stream}`, { stream }, error, hint)
     }
   }
 }

@@ -77,8 +77,8 @@ export async function ensurePublication(
   const { rows } = await client.query('SELECT 1 FROM pg_publication WHERE pubname = $1', [publication])
   if (rows.length > 0) return
   if (!tables) {
-    const what = `there is no publication ${publication}: name its tables, or make it with CREATE PUBLICATION`
-    throw new RepriseError('NOT_FOUND', what, { publication })
+    const hint = 'Name its tables at the source, or make it with CREATE PUBLICATION.'
+    throw new RepriseError('NOT_FOUND', `there is no publication ${publication}`, { publication }, undefined, hint)
   }
   await client.query(`CREATE PUBLICATION ${quoted(publication)} FOR TABLE ${tables.map(quotedTable).join(', ')}`)
 }
@@ -101,7 +101,10 @@ export async function slotLag({ url, slot }: SlotLagOptions): Promise<SlotLag> {
       [slot],
     )
     const [found] = rows as { bytes: string | null; active: boolean; wal_status: string | null }[]
-    if (!found) throw new RepriseError('NOT_FOUND', `there is no replication slot ${slot}`, { slot })
+    if (!found) {
+      const hint = 'The first run of a pipeline makes its slot. Check the name and the server.'
+      throw new RepriseError('NOT_FOUND', `there is no replication slot ${slot}`, { slot }, undefined, hint)
+    }
     return { bytes: Number(found.bytes ?? 0), isActive: found.active, walStatus: found.wal_status }
   } finally {
     await client.end()

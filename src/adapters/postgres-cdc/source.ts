@@ -135,22 +135,24 @@ function isPosition(position: unknown): position is { readonly lsn: string } {
 
 async function checkThere(client: Client, slot: string, lsn: bigint): Promise<void> {
   const found = await findSlot(client, slot)
-  const again = 'run the pipeline under another id to begin with the rows that are there'
+  const hint = 'Run the pipeline under another id: it begins with the rows that the tables have now.'
   const data = { slot, position: lsnText(lsn) }
   if (!found) {
     throw new RepriseError(
       'POSITION_GONE',
-      `the replication slot ${slot} is gone, and with it the changes behind ${lsnText(lsn)}; ${again}`,
+      `the replication slot ${slot} is gone, and with it the changes behind ${lsnText(lsn)}`,
       data,
+      undefined,
+      hint,
     )
   }
   if (found.isLost) {
-    const what = `the server threw away changes that the slot ${slot} needed (max_slot_wal_keep_size): ${again}`
-    throw new RepriseError('POSITION_GONE', what, data)
+    const what = `the server threw away changes that the slot ${slot} needed (max_slot_wal_keep_size)`
+    throw new RepriseError('POSITION_GONE', what, data, undefined, hint)
   }
   if (found.confirmed !== null && found.confirmed > lsn) {
-    const what = `the slot ${slot} is at ${lsnText(found.confirmed)}, behind this position, and does not go back: go on from the newest checkpoint, or ${again}`
-    throw new RepriseError('POSITION_GONE', what, data)
+    const what = `the slot ${slot} is at ${lsnText(found.confirmed)}, behind this position, and does not go back`
+    throw new RepriseError('POSITION_GONE', what, data, undefined, `Resume from the newest checkpoint. Or: ${hint}`)
   }
 }
 
@@ -172,8 +174,9 @@ async function readRows(
       const { rows } = await client.query(`SELECT * FROM ${name} LIMIT ${rowsMax - all.length + 1}`)
       for (const row of rows) all.push({ kind: 'snapshot', schema, table, row, before: null, time })
       if (all.length <= rowsMax) continue
-      const what = `the tables of ${publication} have more than ${rowsMax} rows, which are handed on as one: raise rowsMax, or give its source { snapshot: false }`
-      throw new RepriseError('LIMIT_EXCEEDED', what, { publication, rowsMax })
+      const what = `the tables of ${publication} have more than ${rowsMax} rows, which are handed on as one`
+      const hint = 'Raise rowsMax at the source, or begin with { snapshot: false }.'
+      throw new RepriseError('LIMIT_EXCEEDED', what, { publication, rowsMax }, undefined, hint)
     }
   } finally {
     await client.query('ROLLBACK').catch(() => undefined)

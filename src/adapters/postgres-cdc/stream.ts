@@ -148,8 +148,8 @@ export class ReplicationStream {
       for (const change of decoded.changes) this.#changes.push({ ...change, time: this.#time })
       const { rowsMax } = this.#options
       if (this.#changes.length > rowsMax) {
-        const what = `a transaction has more than ${rowsMax} changes, which are handed on as one: raise rowsMax`
-        throw new RepriseError('LIMIT_EXCEEDED', what, { rowsMax })
+        const what = `a transaction has more than ${rowsMax} changes, which are handed on as one`
+        throw new RepriseError('LIMIT_EXCEEDED', what, { rowsMax }, undefined, 'Raise rowsMax at the source.')
       }
     } else if (decoded.is === 'commit') this.#commit(decoded.end)
   }

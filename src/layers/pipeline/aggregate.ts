@@ -1,6 +1,7 @@
 // Aggregations: how the records of a key, or of a key and window, become one value. They are values themselves, so that
 // they can be shared and tested alone. An accumulator must be replaced, never changed in place, unless `copy` is given.
 
+import { RepriseError } from '../../core/errors.ts'
 import { synchronous } from '../../core/synchronous.ts'
 
 export interface Aggregation<T, Accumulator, Result> {
@@ -34,6 +35,11 @@ function atOnce<F extends (a: never, b: never) => unknown>(work: F, place: strin
 
 /** The same aggregation, none of whose functions may be async. */
 export function aggregateAtOnce<T, A, R>(given: Aggregation<T, A, R>, name: string): Aggregation<T, A, R> {
+  for (const method of ['initial', 'add', 'merge', 'result'] as const) {
+    if (typeof given?.[method] === 'function') continue
+    const what = `${name} needs an aggregation such as count() or sum(): ${method} is missing`
+    throw new RepriseError('INVALID_ARGUMENT', what, { name, method })
+  }
   return {
     ...given,
     initial: atOnce(given.initial, `initial of ${name}`),

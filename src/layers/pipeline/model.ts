@@ -125,9 +125,10 @@ export const pipelineKind: Model = {
   actions,
   letters: {
     async read({ engine, head }) {
-      return (await readPipelineLetters(hostOf(engine), head)).map(({ id, value, error, at }) => {
+      return (await readPipelineLetters(hostOf(engine), head)).map(({ id, operator, value, error, at }) => {
         const [name = 'Error', ...rest] = error.split(': ')
-        return { key: String(id), item: value, attempts: 1, at, error: { name, message: rest.join(': ') } }
+        const message = `in ${operator}: ${rest.join(': ')}`
+        return { key: String(id), item: value, attempts: 1, at, error: { name, message } }
       })
     },
     final: (head) => (head.status === 'done' ? lettersStay(head.timeline) : null),

@@ -219,13 +219,18 @@ export class KeyedStream<T> extends Stream<T> {
     windows: Windows | CountWindows,
     given: WindowOptions<T> | CountWindowOptions = {},
   ): WindowedStream<T> | CountedStream<T> {
+    checkKind(`window ${name}`, windows, ['fixed', 'session', 'count'], 'tumbling(), sliding(), session() or every()')
     const known = windows.kind === 'count' ? ['within'] : ['late', 'early', 'lateTo']
     checkOptions(`window ${name}`, given, new Set(known))
     if (windows.kind === 'count') {
       const { within } = given as CountWindowOptions
       const withinMs = within === undefined ? null : toMs(within, 'within')
       return new CountedStream<T>((each) =>
-        this.#state(name, kindOf('count', each), counted(windows.size, withinMs, aggregateAtOnce(each, name))),
+        this.#state(
+          name,
+          kindOf('count', each),
+          counted(windows.size, withinMs, aggregateAtOnce(each, name), this.hasTime),
+        ),
       )
     }
     this.#needsTime(name)
@@ -277,6 +282,7 @@ export class KeyedStream<T> extends Stream<T> {
     windows: FixedWindows,
     join: (left: T, right: B, window: { readonly start: number; readonly end: number }) => Synchronous<R>,
   ): KeyedStream<R> {
+    checkKind(`joinWindow ${name}`, windows, ['fixed'], 'tumbling() or sliding()')
     this.#needsTime(name, other)
     return this.#state(name, kindOf('window join', null, windows), windowJoined(windows, atOnce(join, name)), [other])
   }
@@ -290,8 +296,14 @@ export class KeyedStream<T> extends Stream<T> {
   ): KeyedStream<R> {
     this.#needsTime(name, other)
     const { from, to } = interval
-    if (!(Number.isSafeInteger(from) && Number.isSafeInteger(to) && from <= to)) {
-      const what = `${name}: an interval is given in milliseconds, and \`from\` must not lie after \`to\``
+    checkOptions(`joinInterval ${name}`, interval, new Set(['from', 'to']))
+    for (const [side, ms] of Object.entries({ from, to })) {
+      if (Number.isSafeInteger(ms)) continue
+      const what = `joinInterval ${name}: ${side} must be a whole number of milliseconds (got ${show(ms)})`
+      throw new RepriseError('INVALID_ARGUMENT', what, { from, to })
+    }
+    if (from > to) {
+      const what = `joinInterval ${name}: from (${from}) must not be greater than to (${to})`
       throw new RepriseError('INVALID_ARGUMENT', what, { from, to })
     }
     return this.#state(name, 'interval join', intervalJoined({ fromMs: from, toMs: to }, atOnce(join, name)), [other])
@@ -312,8 +324,10 @@ export class KeyedStream<T> extends Stream<T> {
   }
 
   #needsTime(name: string, other?: Stream<unknown>): void {
-    if (this.hasTime && (other?.hasTime ?? true)) return
-    const what = `${name} needs the time of each record: give \`time\` to p.from()`
+    const isOther = this.hasTime && other?.hasTime === false
+    if (this.hasTime && !isOther) return
+    const which = other === undefined ? '' : isOther ? ' of the second stream' : ' of the first stream'
+    const what = `${name} needs the time of each record${which}: give \`time\` to p.from() of every source that it reads`
     throw new RepriseError('INVALID_ARGUMENT', what, { name })
   }
 }
@@ -388,6 +402,16 @@ function kindOf(what: string, aggregation: { readonly kind?: string } | null, wi
 /** A function of a stream that must not be async. */
 function atOnce<F extends (a: never, b: never, c: never) => unknown>(work: F, place: string): F {
   return synchronous(work, place, 'use call() to wait for something outside')
+}
+
+function checkKind(where: string, windows: unknown, kinds: readonly string[], such: string): void {
+  const kind = (windows as { readonly kind?: string } | null | undefined)?.kind
+  if (kind !== undefined && kinds.includes(kind)) return
+  throw new RepriseError('INVALID_ARGUMENT', `${where} needs windows such as ${such} (got ${kind ?? show(windows)})`)
+}
+
+function show(value: unknown): string {
+  return typeof value === 'string' ? `'${value}'` : String(value)
 }
 
 /** Adds an operator that these streams flow into, the first one first. Gives where its results go. */

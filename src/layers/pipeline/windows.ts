@@ -43,7 +43,7 @@ export function session(gap: Duration): SessionWindows {
   return windows
 }
 
-/** A window for every so many records of a key. @example every(100) */
+/** A window for every so many records of a key; the rest of each key when the source ends. @example every(100) */
 export function every(size: number): CountWindows {
   if (!Number.isSafeInteger(size) || size < 1) {
     throw new RepriseError('INVALID_ARGUMENT', `a window must hold at least 1 record (got ${String(size)})`, { size })

@@ -1,11 +1,11 @@
-// Windows of so many records of a key, whatever their times. What is not full stays state, and comes out when more comes, or
-// when its first record is older than `withinMs` by the clock.
+// Windows of so many records of a key, whatever their times. What is not full stays state, and comes out when more comes,
+// when its first record is older than `withinMs` by the clock, or when the source is at its end.
 
 import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
 import { TimeQueue } from '../../../core/pipeline/time-queue.ts'
-import { noWatermark } from '../../../core/pipeline/watermarks.ts'
+import { lastWatermark, noWatermark } from '../../../core/pipeline/watermarks.ts'
 import type { Aggregation } from '../aggregate.ts'
 import { type MakeOperator, recordOf, tablesOf } from '../operator.ts'
 import type { KeyedResult } from './running.ts'
@@ -21,6 +21,7 @@ export function counted<T, A, R>(
   size: number,
   withinMs: number | null,
   aggregation: Aggregation<T, A, R>,
+  hasTimes: boolean,
 ): MakeOperator {
   return ([next], context) => {
     const state = new StateTable<Counted<A>>()
@@ -28,8 +29,15 @@ export function counted<T, A, R>(
     const ending = new TimeQueue<PipelineKey>()
     /** The watermark is how old what ends by the clock is, so that it is not late for what follows. */
     let watermark: number = noWatermark
-    let hasTimes = false
     const schedule = (key: PipelineKey, since: number) => ending.add(since + withinMs!, key)
+    /** Windows that are not full. */
+    const giveRest = (over: readonly PipelineKey[], now: number) => {
+      if (over.length === 0) return
+      const time = Number.isFinite(watermark) ? watermark : now
+      const values = over.map((key) => ({ key, value: result(state.get(state.space(0), key)!.accumulator) }))
+      for (const key of over) state.delete(state.space(0), key)
+      next!.batch({ values, times: hasTimes ? over.map(() => time) : null, keys: over })
+    }
     return {
       tables: tablesOf({ keys: state }),
       inputs: [
@@ -41,7 +49,6 @@ export function counted<T, A, R>(
             const results: KeyedResult<R>[] = []
             const given: PipelineKey[] = []
             const at: number[] | null = times ? [] : null
-            hasTimes = times !== null
             for (let i = 0; i < values.length; i++) {
               const key = keys[i]!
               try {
@@ -66,6 +73,7 @@ export function counted<T, A, R>(
             if (results.length > 0) next!.batch({ values: results, times: at, keys: given })
           },
           watermark(time) {
+            if (time === lastWatermark) giveRest([...state.space(0).slots.keys()], context.clock.now())
             watermark = time
             next!.watermark(time)
           },
@@ -85,11 +93,7 @@ export function counted<T, A, R>(
             if (held?.since !== undefined && held.since + withinMs === due.time) over.push(key)
           }
         }
-        if (over.length === 0) return
-        const time = Number.isFinite(watermark) ? watermark : now
-        const values = over.map((key) => ({ key, value: result(state.get(state.space(0), key)!.accumulator) }))
-        for (const key of over) state.delete(state.space(0), key)
-        next!.batch({ values, times: hasTimes ? over.map(() => time) : null, keys: over })
+        giveRest(over, now)
       },
     }
   }

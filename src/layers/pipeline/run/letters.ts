@@ -78,7 +78,10 @@ export class Letters {
     }
     if (this.count >= this.#max) {
       const what = `more than ${this.#max} records failed (the last one in ${operator}: ${text}): mend the code, then run it again`
-      throw new RepriseError('LIMIT_EXCEEDED', what, { limit: 'deadLettersMax', max: this.#max, operator }, error)
+      const data = { limit: 'deadLettersMax', max: this.#max, operator }
+      const hint =
+        'Mend the operator or its input, then send the dead letters back. To keep more of them, raise deadLettersMax.'
+      throw new RepriseError('LIMIT_EXCEEDED', what, data, error, hint)
     }
     this.#keep(letter)
   }

@@ -2,6 +2,7 @@
 // exactly once, on SQLite and PostgreSQL, whatever happens to the process.
 
 import { RepriseError } from '../../../core/errors.ts'
+import { checkOptions } from '../../../core/options.ts'
 import type { Sql } from '../../../core/ports.ts'
 import { refuseThenable } from '../../../core/synchronous.ts'
 import type { Batch } from '../batch.ts'
@@ -16,6 +17,7 @@ export interface SqlSinkOptions<T> {
 
 /** @example sqlSink<Total>({ write: async (sql, totals) => { for (const t of totals) await sql.run('…', t.key) } }) */
 export function sqlSink<T>(options: SqlSinkOptions<T>): Sink<T> {
+  checkOptions('sqlSink', options, new Set(['setup', 'write']))
   const { setup } = options
   return {
     ...(setup !== undefined && { setup: (sql: Sql) => (typeof setup === 'string' ? sql.run(setup) : setup(sql)) }),
@@ -38,6 +40,7 @@ const valuesPerStatement = 900
 
 /** @example rows<Total>({ table: 'totals', row: (t) => ({ customer: t.key, cents: t.value }) }) */
 export function rows<T>(options: RowsOptions<T>): Sink<T> {
+  checkOptions('rows', options, new Set(['table', 'row', 'key', 'setup']))
   const { table, key = [] } = options
   for (const name of [table, ...key]) checkIdentifier(name)
   return sqlSink<T>({

@@ -78,7 +78,8 @@ async function reading<R>(path: string, act: () => Promise<R>): Promise<R> {
   try {
     return await act()
   } catch (error) {
-    throw new RepriseError('NOT_FOUND', `cannot read ${path}: ${(error as Error).message}`, { path }, error)
+    const hint = 'Check the path and whether this process may read the file.'
+    throw new RepriseError('NOT_FOUND', `cannot read ${path}: ${(error as Error).message}`, { path }, error, hint)
   }
 }
 
@@ -170,6 +171,8 @@ class FileReader implements SourceReader<string> {
     const [size, position] = [await this.#file.size(), this.#file.at]
     if (size >= position) return
     const what = `${this.#path} has ${size} bytes, fewer than the ${position} that were read: it was cut short or replaced`
-    throw new RepriseError('POSITION_GONE', what, { path: this.#path, size, position })
+    const hint =
+      'Put the file back as it was, or run the pipeline under another id to read the new file from its beginning.'
+    throw new RepriseError('POSITION_GONE', what, { path: this.#path, size, position }, undefined, hint)
   }
 }

@@ -2,6 +2,7 @@
 // is how many were given.
 
 import { RepriseError } from '../../../core/errors.ts'
+import { checkOptions } from '../../../core/options.ts'
 import { refuseThenable, type Synchronous } from '../../../core/synchronous.ts'
 import type { Positions, Source, SourceBatch, SourceReader } from '../source.ts'
 
@@ -21,6 +22,7 @@ export function generated<T>(
   make: (n: number, partition: number) => Synchronous<T>,
   options: GeneratedOptions = {},
 ): Source<T> {
+  checkOptions('generated', options, new Set(['count', 'partitions']))
   const { count = Number.POSITIVE_INFINITY, partitions = 1 } = options
   if (!Number.isSafeInteger(partitions) || partitions < 1) {
     throw new RepriseError('INVALID_ARGUMENT', `partitions must be at least 1 (got ${String(partitions)})`)

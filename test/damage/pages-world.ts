@@ -126,7 +126,15 @@ export function questionsOf(rp: Reprise): Question[] {
         const taken = await claim()
         // As a worker does, again and again: each claim looks at some of the index for what is missing, and all of it in turn.
         for (let again = 0; again < 5; again++) taken.push(...(await claim()))
-        return spell(taken.map(({ timeline }) => timeline))
+        // A timeline that cannot be read is quarantined: nobody gets it, and whoever asks for it is refused.
+        const quarantined: string[] = []
+        for (const id of names) {
+          await store.head([id]).catch((error) => {
+            if (!isReprise(error, 'STORE_DAMAGED')) throw error
+            quarantined.push(id)
+          })
+        }
+        return spell({ taken: taken.map(({ timeline }) => timeline), quarantined })
       },
     ],
   ]

@@ -114,8 +114,10 @@ export class DueLook {
         : [last.due as number, last.space as number, (last.queue as string | null) ?? '', last.tid as number]
     if (rows.length === 0) return
     // A row that is damaged itself is quarantined, and disagrees with its indexes.
+    const looked = JSON.stringify(rows.map(({ tid }) => tid))
+    if (!connection.get(missing, looked)) return
     const lost = connection
-      .all(missing, JSON.stringify(rows.map(({ tid }) => tid)))
+      .all(missing, looked)
       .find(({ tid }) => isSealed(connection.get('SELECT * FROM reprise_timeline WHERE tid = ?', tid!)!, columnNames))
     if (lost) {
       throw damaged(`timeline ${lost.tid} is missing from the index of what is due in queue ${lost.queue}`, {

@@ -38,6 +38,8 @@ export function readFeed(source: FeedSource, after: FeedPosition, filter: FeedFi
   if (limit > 0 && reached < last) {
     for (const row of source.connection.iterate(sql, reached)) {
       const at = row.position as number
+      // A page in the wrong place leads back, and would be read for ever.
+      if (at <= reached) throw damaged(`the log leads from row ${reached} back to ${at}`, { position: at })
       // One that stands for those before it may begin before the place where we are.
       if (at - joinedBefore(at, row.body) > reached + 1) throw missing(reached + 1)
       reached = at

@@ -219,6 +219,15 @@ export default [
     )
     await rp.close()
   }),
+  example(['StoreTools.changes', 'Reprise.resumeChange', 'StoreTools.abandonChange'], async (rp) => {
+    // After a crash in the middle of a restore or an import: continue it, or undo it.
+    for (const { id, kind, isRunning } of await rp.changes()) {
+      if (isRunning) continue
+      if (kind === 'restore') await rp.resumeChange(id)
+      else await rp.abandonChange(id)
+    }
+  }),
+
   example(['StoreTools.backup', 'StoreTools.restore'], async (rp, folder) => {
     await rp.open(counter, 'visits').append({ type: 'added', by: 1 })
     const file = join(folder, 'all.backup')

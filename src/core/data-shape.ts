@@ -6,7 +6,10 @@ export type Shape = Readonly<Record<string, Field>>
 /** By the type of the entry, or the kind of the message. */
 export type Shapes = Readonly<Record<string, Shape>>
 
-/** What is wrong with it, in words; null: nothing. @example faultIn({ id: 5 }, { id: 'text' }) // 'its id must be text (got number)' */
+/**
+ * What is wrong with it, in words; null: nothing.
+ * @example faultIn({ id: 5 }, { id: 'text' }) // 'its id must be text (got number)'
+ */
 export function faultIn(data: unknown, shape: Shape): string | null {
   if (!isObject(data)) return `it must be an object (got ${nameOf(data)})`
   for (const name in shape) {

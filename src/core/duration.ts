@@ -22,6 +22,27 @@ export function toMs(duration: Duration, what = 'duration'): number {
   return ms > 0 ? Math.max(1, Math.round(ms)) : 0
 }
 
+/** A moment: a Date, ISO text with a time zone or a date, or milliseconds since 1970. */
+export type Time = Date | string | number
+
+/** Milliseconds since 1970. @example toTime('2026-01-31T12:00:00Z', 'at') // 1769860800000 */
+export function toTime(time: Time, what = 'time'): number {
+  const ms =
+    typeof time === 'number'
+      ? time
+      : time instanceof Date
+        ? time.getTime()
+        : typeof time === 'string'
+          ? Date.parse(time)
+          : Number.NaN
+  if (Number.isFinite(ms)) return ms
+  throw new RepriseError(
+    'INVALID_ARGUMENT',
+    `${what} must be a time: a Date, text such as '2026-01-31T12:00:00Z', or milliseconds since 1970`,
+    { what, given: describe(time) },
+  )
+}
+
 /** For people: one unit, at most two decimals. @example formatMs(90_000) // '1.5m' */
 export function formatMs(ms: number): string {
   if (ms < 0) return `-${formatMs(-ms)}`

@@ -338,6 +338,22 @@ export function isReprise(error: unknown, ...codes: readonly ErrorCode[]): error
   return error instanceof RepriseError && (codes.length === 0 || codes.includes(error.code))
 }
 
+/** The store failed and may answer again: nothing is wrong with what it was asked for. */
+export function isPassingStoreFailure(error: unknown): boolean {
+  return isReprise(
+    error,
+    ...([
+      'STORE_UNREACHABLE',
+      'STORE_IO',
+      'STORE_BUSY',
+      'STORE_FULL',
+      'SHARD_AWAY',
+      'TIMEOUT',
+      'OUTCOME_UNKNOWN',
+    ] as const),
+  )
+}
+
 export function errorCodes(): readonly ErrorCode[] {
   return Object.keys(kinds) as ErrorCode[]
 }

@@ -239,9 +239,9 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
    * timeline is shared it is called again, on newer state, if another process wrote first.
    */
   append(entries: E | readonly E[] | Make<State, E>, options: AppendOptions = {}): Promise<Appended> {
-    const { key, signal, expect } = options
     try {
       checkOptions('append', options, knownAppend)
+      const { key, signal, expect } = options ?? {}
       const make = typeof entries === 'function' ? (entries as Make<State, E>) : null
       if (this.#shared) {
         const { writer } = this.#shared
@@ -249,10 +249,10 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
         // What others overtook is given in again: it must be what it was now.
         return writer.append(listOf(entries as E | readonly E[], key, true), { signal, expect }).then(toAppended)
       }
-      if (make) return this.#appendMade(make, options)
+      if (make) return this.#appendMade(make, options ?? {})
       const list = listOf(entries as E | readonly E[], key)
       if (list.length > 0) {
-        const asked = writeOptions(options)
+        const asked = writeOptions(options ?? {})
         return asked ? this.#open.write(list, asked).then(toAppended) : appendPlainly(this.#open, list)
       }
       const { seq } = this.#open
@@ -303,7 +303,8 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
       call(
         entries
           .filter((entry) => !entry.type.startsWith(systemPrefix))
-          .map((entry) => ({ ...infoOf(entry), ...eventOf<E>(entry) })),
+          // A copy: the state may hold the entry, and a listener must not change the state.
+          .map((entry) => ({ ...infoOf(entry), ...eventOf<E>({ ...entry, data: this.#open.copyOf(entry.data) }) })),
       ),
     )
   }
@@ -383,6 +384,13 @@ function toEntry(
 ): NewEntry {
   if (typeof entry !== 'object' || entry === null || typeof entry.type !== 'string') {
     throw new RepriseError('INVALID_ARGUMENT', 'an entry must be an object with a type')
+  }
+  // Only its own fields would be stored: an Error would come back without its message, an instance without its class.
+  const prototype: unknown = Object.getPrototypeOf(entry)
+  if (prototype !== Object.prototype && prototype !== null && Object.getPrototypeOf(prototype) !== null) {
+    const { name } = entry.constructor ?? { name: 'a class' }
+    const what = `an entry must be a plain object, not an instance of ${name}: store { type, ... } with its fields`
+    throw new RepriseError('UNSERIALIZABLE', what, { type: entry.type, class: name })
   }
   if (entry.type.startsWith(systemPrefix)) {
     throw new RepriseError('INVALID_ARGUMENT', `types that start with ${systemPrefix} belong to the engine`, {

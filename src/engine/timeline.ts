@@ -303,6 +303,11 @@ export class OpenTimeline<State> {
     return () => this.#watchers.delete(call)
   }
 
+  /** The same value again, as replay would read it. */
+  copyOf(value: unknown): unknown {
+    return this.#kernel.codec.decode(this.#kernel.codec.encode(value))
+  }
+
   /** One more holder in this process; each of them closes. */
   share(): this {
     this.#holders += 1

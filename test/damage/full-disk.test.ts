@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createEngine } from '../../src/engine/open.ts'
 import { isReprise, type Reprise } from '../../src/index.ts'
+import { workflow } from '../../src/layers/workflow/index.ts'
 import { Child, definitions, newFolder, openStore, removeFolder, type Where } from '../crash/support.ts'
 import { entry, expected, show } from '../programs/crash-model.mjs'
 import { hostOf } from '../support/host.ts'
@@ -189,6 +190,33 @@ describe.skipIf(reason)('a disk', () => {
       spawnSync('umount', ['-l', disk])
       mount('size=3m')
     }
+  })
+
+  it("that is full when SQL of the user's needs it: STORE_FULL, and the run resumes by itself", async () => {
+    remount('size=64m')
+    const rp = await engine(inStore)
+    const pay = workflow('pay', async (ctx, n: number) => {
+      await ctx.transaction('make', (sql) => sql.run('CREATE TABLE IF NOT EXISTS paid (n INTEGER, pad TEXT)'))
+      // More than SQLite keeps in memory until the COMMIT: a statement meets the full disk.
+      const pad = 'z'.repeat(1_000_000)
+      return await ctx.transaction('pay', async (sql) => {
+        for (let i = 0; i < (n === 1 ? 1 : 15); i++) await sql.run('INSERT INTO paid VALUES (?, ?)', n, pad)
+        return n
+      })
+    })
+    await (await rp.run(pay, 1, { id: 'first' })).result()
+    const codes = new Set<string>()
+    const hear = ({ error }: { readonly error: unknown }) => codes.add((error as { code: string }).code)
+    rp.events.on('problem', hear)
+    rp.events.on('store-retry', hear)
+    fill(4 * 1024 * 1024)
+    const run = await rp.run(pay, 2, { id: 'second' }).catch((error) => error)
+    expect(isReprise(run)).toBe(false)
+    for (let i = 0; i < 200 && !codes.has('STORE_FULL'); i++) await new Promise((resolve) => setTimeout(resolve, 50))
+    expect([...codes]).toEqual(['STORE_FULL'])
+    rmSync(join(disk, 'filler'))
+    expect(await run.result({ timeout: '30s' })).toBe(2)
+    expect(await rp.sql('SELECT count(*) AS many FROM paid')).toEqual([{ many: 16 }])
   })
 
   it('that is full of chunks: the checkpoint fails, history goes on, and the next one works', async () => {

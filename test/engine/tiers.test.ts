@@ -1,7 +1,7 @@
 // Colder places for the chunks of older checkpoints: what moves where, by which rule, and that nothing is lost on the way,
 // whoever is killed or writes meanwhile. Places are folders here; test/s3 has the same in an object store.
 
-import { mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
@@ -139,6 +139,30 @@ it('a place that is away is no damage: reading says so, and nothing is marked', 
   const again = await start()
   expect(await readAll(again)).toEqual([1, 2, 3])
   await again.close()
+})
+
+it('a place that is away is not reached by open: only by a request for a chunk that is there', async () => {
+  const tiers = { cold: { at: cold(), keep: 2 } }
+  const first = await start({ tiers })
+  await fill(first, 5)
+  await first.tiers(moving)
+  await first.close()
+  renameSync(cold(), `${cold()}-away`)
+  // A bucket that does not answer is stood for by a file in its place: whatever touches it fails.
+  writeFileSync(cold(), '')
+  const rp = await start({ tiers })
+  const saved = await rp.open(states)
+  expect((await saved.latest()).value.n).toBe(5)
+  await saved.put({ n: 6, text: textOf(6) })
+  const [oldest] = (await saved.list()).slice(-1)
+  await expect(saved.load(oldest!.id)).rejects.toThrow()
+  await saved.close()
+  await rp.close()
+  rmSync(cold())
+  renameSync(`${cold()}-away`, cold())
+  const back = await start({ tiers })
+  expect(await readAll(back)).toEqual([1, 2, 3, 4, 5, 6])
+  await back.close()
 })
 
 it('a place of another store is refused, and so are rules that say nothing', async () => {

@@ -4,7 +4,7 @@
 
 import { assert } from '../../core/assert.ts'
 import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
-import { isReprise } from '../../core/errors.ts'
+import { isPassingStoreFailure } from '../../core/errors.ts'
 import { guardOf } from '../../core/guard.ts'
 import type { Head } from '../../core/ports.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
@@ -28,7 +28,6 @@ interface Served {
 /** With a heartbeat now and then, an idle worker asks the store less than twice a second. */
 const pollMs = 1200
 const claimAtOnce = 200
-const storeFailures = ['STORE_UNREACHABLE', 'STORE_IO', 'STORE_BUSY', 'TIMEOUT', 'OUTCOME_UNKNOWN'] as const
 /** Calls of the store are heeded this often. */
 const heedMs = 10
 
@@ -178,7 +177,7 @@ export class Dispatcher {
       void this.#kernel.failures.failed(head.timeline, error)
       this.#kernel.events.emit('problem', { where: head.timeline, error })
       // The store failed before the handler had it open: it is ours, and nobody works on it.
-      if (isReprise(error, ...storeFailures)) this.#hasStrays = true
+      if (isPassingStoreFailure(error)) this.#hasStrays = true
     } finally {
       served.active -= 1
       this.#inHand.delete(head.timeline)

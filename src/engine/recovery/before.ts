@@ -6,6 +6,7 @@
 
 import { bisect } from '../../core/bisect.ts'
 import { timelineId } from '../../core/coordinate.ts'
+import { type Time, toTime } from '../../core/duration.ts'
 import { type CompensationPlan, compensationPlan } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { inheritedBy } from '../../core/inheritance.ts'
@@ -28,7 +29,7 @@ import { invalidState } from './validity.ts'
  */
 export type Before =
   | { readonly seq: number }
-  | { readonly time: number | Date }
+  | { readonly time: Time }
   | { readonly valid: Validity<never> | 'declared' }
 
 export interface RollbackPlan {
@@ -71,7 +72,7 @@ export async function planRollback(
   const found =
     'valid' in before
       ? await byState(kernel, head, mustKnow(timeline, fold), before.valid)
-      : await byEntry(kernel, head, before)
+      : await byEntry(kernel, head, 'seq' in before ? before : { time: toTime(before.time, 'time') })
   const to = found.found.seq - 1
   const { state, lineage } = await recover(kernel, head, fold ?? ledger)
   const types: Record<string, number> = {}
@@ -89,11 +90,11 @@ export async function planRollback(
   return { timeline: head.timeline, from: head.seq, to, ...found, undone }
 }
 
-async function byEntry(kernel: Kernel, head: Head, before: { seq: number } | { time: number | Date }): Promise<Found> {
+async function byEntry(kernel: Kernel, head: Head, before: { seq: number } | { time: number }): Promise<Found> {
   const [isIt, because] =
     'seq' in before
       ? [(entry: Entry) => entry.seq >= before.seq, `asked for: before ${before.seq}`]
-      : [(entry: Entry) => entry.time >= Number(before.time), `the first at or after ${iso(before.time)}`]
+      : [(entry: Entry) => entry.time >= before.time, `the first at or after ${iso(before.time)}`]
   const floor = (await reachOf(kernel, await lineageOf(kernel, head))).seq
   const from = 'seq' in before ? Math.max(floor, before.seq - 1) : floor
   for await (const entry of entriesAfter(kernel, head, Math.min(from, head.seq))) {
@@ -175,7 +176,7 @@ function placeOf({ seq, type, time }: Entry): RollbackPlan['found'] {
   return { seq, type, time }
 }
 
-function iso(time: number | Date): string {
+function iso(time: number): string {
   return new Date(time).toISOString()
 }
 

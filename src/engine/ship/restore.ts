@@ -5,12 +5,13 @@
 import { type FileHandle, open as openFile, rename } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { fromHex } from '../../core/coordinate.ts'
+import type { Time } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { PartRow, RecordHead } from '../../core/ship/record.ts'
 import { syncFolder } from '../tools/transfer-file.ts'
 import { type FoundRecord, readOr, type ShipLog, whyUnfit } from './log.ts'
 import { basesFrom } from './retention.ts'
-import { findTarget, type ShipPoint } from './target.ts'
+import { findTarget, pointOf, type ShipPoint } from './target.ts'
 
 export interface ShippedRestore {
   readonly file: string
@@ -32,8 +33,8 @@ export interface ShippedRestore {
 }
 
 export interface ShippedRestoreOptions {
-  /** The newest if left out. */
-  readonly at?: ShipPoint
+  /** A time (a Date, ISO text, or milliseconds since 1970), a position or a record. Default: the newest record. */
+  readonly at?: ShipPoint | Time
   readonly onProgress?: (progress: { readonly bytes: number; readonly bytesAll: number }) => void
 }
 
@@ -50,7 +51,7 @@ export async function restorePages(
   const newest = await log.newest(numbers)
   if (newest === 0) throw new RepriseError('NOT_FOUND', `nothing was shipped to ${log.objects.name}`, {})
   const oldest = numbers[0] ?? newest
-  const target = await findTarget(log, oldest, newest, options.at)
+  const target = await findTarget(log, oldest, newest, options.at === undefined ? undefined : pointOf(options.at))
   const skipped: { base: number; why: string }[] = []
   const part = `${file}.part`
   const handle = await openFile(part, 'r+').catch(() => openFile(part, 'w+'))

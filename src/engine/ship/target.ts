@@ -1,11 +1,24 @@
 // Which record a restore goes up to: the newest, or the last one of a time or of a position in the feed.
 
+import { type Time, toTime } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { RecordHead } from '../../core/ship/record.ts'
 import { readOr, type ShipLog } from './log.ts'
 
 /** A moment: by the clock of the shipper (milliseconds since 1970), by the feed, or by the number of a record. */
 export type ShipPoint = { readonly time: number } | { readonly position: number } | { readonly record: number }
+
+/** Throws INVALID_ARGUMENT. @example pointOf('2026-01-31T12:00:00Z') // { time: 1769860800000 } */
+export function pointOf(at: ShipPoint | Time): ShipPoint {
+  if (typeof at !== 'object' || at === null || at instanceof Date) return { time: toTime(at, 'at') }
+  for (const name of ['record', 'position'] as const) {
+    const given = (at as Readonly<Record<string, unknown>>)[name]
+    if (Number.isSafeInteger(given)) return at
+  }
+  if ('time' in at) return { time: toTime(at.time, 'at.time') }
+  const what = 'at must be a time, { time }, { position } or { record }, the last two as whole numbers'
+  throw new RepriseError('INVALID_ARGUMENT', what, { option: 'at' })
+}
 
 export interface Target {
   readonly number: number

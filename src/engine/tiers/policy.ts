@@ -124,9 +124,6 @@ async function note(kernel: Kernel, stored: Noted, wanted: TiersOptions | false)
 
 async function ruleOf(kernel: Kernel, name: string, options: TierOptions, stored: Noted): Promise<TierRule> {
   const at = isObjectStore(options.at) ? options.at : resolve(options.at.replace(/^file:(\/\/(?=\/))?/, ''))
-  const folder = await openChunkFolder(at, kernel.namespace)
-  const there = await folder.mark()
-  const isKnown = stored.tiers.some(({ mark }) => mark === there)
   const { afterMs, keep, over, history } = {
     afterMs: options.after === undefined ? undefined : toMs(options.after, `tiers.${name}.after`),
     ...options,
@@ -137,7 +134,12 @@ async function ruleOf(kernel: Kernel, name: string, options: TierOptions, stored
     ...(over !== undefined && { over }),
     ...(history && { history }),
   }
-  if (there !== null && isKnown) return { name, at, mark: there, rule }
+  // A place that the store knows is reached when a chunk there is requested: it may be away while nothing of it is needed.
+  const known = stored.tiers.find((tier) => tier.at === at)
+  if (known) return { name, at, mark: known.mark, rule }
+  const folder = await openChunkFolder(at, kernel.namespace)
+  const there = await folder.mark()
+  if (there !== null && stored.tiers.some(({ mark }) => mark === there)) return { name, at, mark: there, rule }
   // What lies there is somebody else's: they could not tell what we need.
   if (there !== null || (await folder.blobs.list(null, 1)).length > 0) {
     const what = `${shown(at)} holds chunks of another store: name an empty place for tiers.${name}`

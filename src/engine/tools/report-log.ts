@@ -6,6 +6,7 @@
 // and the oldest is forgotten: that is its bound, by count and by age.
 
 import { type TimelineId, timelineId, type WorkerId } from '../../core/coordinate.ts'
+import { type Time, toTime } from '../../core/duration.ts'
 import { originDigest, packEntries } from '../../core/entry-run.ts'
 import { isReprise } from '../../core/errors.ts'
 import { guardOf } from '../../core/guard.ts'
@@ -32,8 +33,8 @@ export interface Report {
 export interface ReportFilter {
   readonly timeline?: string
   readonly kind?: string
-  /** Milliseconds since 1970. */
-  readonly since?: number
+  /** A Date, ISO text, or milliseconds since 1970. */
+  readonly since?: Time
   /** The newest so many; 100 if left out. */
   readonly limit?: number
 }
@@ -152,7 +153,8 @@ export class ReportLog {
 
 /** The newest that match, oldest of them first. @example await rp.log({ kind: 'drill' }) */
 export async function readReports(kernel: Kernel, filter: ReportFilter = {}): Promise<Report[]> {
-  const { timeline, kind, since = 0, limit = 100 } = filter
+  const { timeline, kind, limit = 100 } = filter
+  const since = filter.since === undefined ? 0 : toTime(filter.since, 'since')
   const found: Report[] = []
   for (const segment of await segments(kernel)) {
     const lineage = await lineageOf(kernel, segment)

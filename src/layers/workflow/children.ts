@@ -1,7 +1,7 @@
 // Children: runs that a run starts. One that is waited for tells its parent how it ended, by mail; one that lives on its own
 // is only started.
 
-import { isReprise } from '../../core/errors.ts'
+import { isPassingStoreFailure } from '../../core/errors.ts'
 import type { Clock } from '../../core/ports.ts'
 import type { CommandRun } from './asking.ts'
 import type { AnyWorkflow, ChildOptions, StepCall } from './context.ts'
@@ -90,7 +90,7 @@ async function started(run: ParentRun, start: () => Promise<void>): Promise<bool
       await start()
       return true
     } catch (error) {
-      if (!isReprise(error, 'STORE_UNREACHABLE', 'STORE_IO', 'STORE_BUSY', 'TIMEOUT', 'OUTCOME_UNKNOWN')) throw error
+      if (!isPassingStoreFailure(error)) throw error
       if (run.isLeaving) return false
       await new Promise<void>((resolve) => run.clock.after(againMs, resolve))
       if (run.isLeaving) return false

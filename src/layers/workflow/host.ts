@@ -2,7 +2,7 @@
 // started, claimed, let go and found again. A run that cannot be loaded is set aside; the others go on.
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import { isPassingStoreFailure, isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
 import type { Head } from '../../core/ports.ts'
 import { Breath } from '../../engine/breath.ts'
@@ -291,7 +291,7 @@ export class Host implements InstanceHost, RunHost {
 
   /** Damaged or unreadable: the others go on. */
   async #setAside(head: Head, error: unknown): Promise<void> {
-    if (isReprise(error, 'FENCED', 'CLOSED', 'STORE_UNREACHABLE', 'STORE_IO', 'STORE_BUSY')) throw error
+    if (isReprise(error, 'FENCED', 'CLOSED') || isPassingStoreFailure(error)) throw error
     await setAside(this.kernel, head, error)
     this.#problem(head.timeline, error)
     this.notify(head.timeline)

@@ -8,7 +8,7 @@ import type { Commit, Head, Outcome } from '../../core/ports.ts'
 import { commitInside, riderOutcome, toOutcome } from './commit.ts'
 import type { RunSql } from './connect.ts'
 import { type DriverClient, ownTypes, type QueryResult } from './driver.ts'
-import { isConnectionLoss, isRetryable, toReprise } from './failure.ts'
+import { isConnectionLoss, isDiskFull, isRetryable, toReprise } from './failure.ts'
 import { functionName, riderStatement } from './functions.ts'
 import { ownTables, refuseChanges } from './own-tables.ts'
 import { transactionSql } from './transaction-sql.ts'
@@ -87,7 +87,8 @@ async function finish(run: RunSql, { schema }: CommitPort, xact: string, mark: s
     if (results.at(-1)!.command !== 'COMMIT') throw new UserSqlFailure(new Error('the transaction was rolled back'))
     return results.at(-2)!.rows[0]!.statements
   } catch (error) {
-    if (error instanceof UserSqlFailure || isConnectionLoss(error) || isRetryable(error)) throw error
+    if (error instanceof UserSqlFailure || isConnectionLoss(error) || isDiskFull(error) || isRetryable(error))
+      throw error
     const { code } = error as { code?: string }
     if (code === '25P02')
       throw new UserSqlFailure(new Error('a statement inside the commit failed, which ends its transaction'))
@@ -107,7 +108,7 @@ async function callUserSql(
   let isOver = false
   let loss: unknown
   const onFailure = (error: unknown) => {
-    if (isConnectionLoss(error)) loss = error
+    if (isConnectionLoss(error) || isDiskFull(error)) loss = error
   }
   const sql = transactionSql({ client, driver: connections.driver, schema, isOver: () => isOver, onFailure })
   try {
@@ -118,7 +119,8 @@ async function callUserSql(
   } finally {
     isOver = true
   }
-  // Whatever the user's SQL made of it: a connection that broke says nothing about the user's SQL. The commit is asked for again.
+  // Whatever the user's SQL made of it: a connection that broke, or a full disk, says nothing about the user's SQL. The commit
+  // is asked for again.
   throw loss
 }
 

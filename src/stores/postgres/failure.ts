@@ -50,6 +50,11 @@ export function isConnectionLoss(error: unknown): boolean {
   return toReprise(error, '').code === 'STORE_UNREACHABLE'
 }
 
+/** The disk of the server is full: no statement is to blame for it. */
+export function isDiskFull(error: unknown): boolean {
+  return toReprise(error, '').code === 'STORE_FULL'
+}
+
 function codeOf(state: string, message: string): ErrorCode {
   const exact = exactCodes[state]
   if (exact) return exact

@@ -44,6 +44,12 @@ export function isDamage(error: unknown): boolean {
   return (error instanceof RepriseError ? error.code : codeOf(error)) === 'STORE_DAMAGED'
 }
 
+/** The disk is full or failed: no statement is to blame for it. */
+export function isOfDisk(error: unknown): boolean {
+  const code = error instanceof RepriseError ? error.code : codeOf(error)
+  return code === 'STORE_FULL' || code === 'STORE_IO'
+}
+
 /** At a COMMIT: a deferred constraint of the user's own tables. Ours have none. */
 export function isConstraint(error: unknown): boolean {
   return resultCode(error) === sqlite.constraint

@@ -7,6 +7,7 @@ import type { Sql } from '../../core/ports.ts'
 import { withStatement } from '../../core/sql-error.ts'
 import type { Connection } from './connection.ts'
 import type { Statement } from './driver.ts'
+import { isOfDisk } from './failure.ts'
 import { checkSqlText, noTemporary, refused } from './sql-text.ts'
 import { fromSqlRow, toSqlValue, userStatement } from './user-values.ts'
 
@@ -18,6 +19,7 @@ export class TransactionSql implements Sql {
   readonly #connection: Connection
   #isOver = false
   #isLost = false
+  #diskFailure: unknown = null
 
   constructor(connection: Connection) {
     this.#connection = connection
@@ -26,6 +28,11 @@ export class TransactionSql implements Sql {
   /** SQLite rolled the transaction back: nothing of the batch is there any more. */
   get isLost(): boolean {
     return this.#isLost
+  }
+
+  /** Why the disk could not do what a statement needed; null: it could. */
+  get diskFailure(): unknown {
+    return this.#diskFailure
   }
 
   async run(text: string, ...values: readonly unknown[]): Promise<{ readonly changes: number }> {
@@ -61,6 +68,7 @@ export class TransactionSql implements Sql {
     } catch (error) {
       // A rule of the schema (ON CONFLICT ROLLBACK), or a disk that failed: what follows would stand outside the commit.
       this.#isLost = !this.#connection.isInTransaction()
+      if (isOfDisk(error)) this.#diskFailure = error
       throw withStatement(error, text)
     }
   }

@@ -343,6 +343,8 @@ export class Writer {
       applyChanges(writing, changes)
       return { ...outcome, sqlResult }
     } catch (error) {
+      // A disk that is full says nothing about the user's SQL: the batch failed, and may be repeated.
+      if (transactionSql.diskFailure !== null) throw transactionSql.diskFailure
       if (transactionSql.isLost) throw new TransactionLost(commit)
       if (!(error instanceof Refused)) throw error
       return this.#refusal(writing, commit, error)

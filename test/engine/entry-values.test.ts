@@ -1,0 +1,67 @@
+// What may be an entry: plain objects only. What a listener is given is its own.
+
+import { expect, it } from 'vitest'
+import { open, timeline } from '../../src/index.ts'
+
+const notes = timeline('notes', {
+  initial: () => ({ list: [] as unknown[] }),
+  apply: (state: { list: unknown[] }, entry: { type: string; items?: number[] }) => ({ list: [...state.list, entry] }),
+})
+
+class Paid {
+  readonly type = 'paid'
+  readonly amount = 5
+}
+
+it('instances of classes, Errors, Dates and lists are refused as entries', async () => {
+  const rp = await open('memory:')
+  const handle = await rp.open(notes, 'x')
+  const instances = [new Paid(), new Error('x'), new Date(), [], new Map()]
+  for (const entry of instances) {
+    const given = Array.isArray(entry) ? [Object.assign(entry, { type: 'odd' })] : Object.assign(entry, { type: 'odd' })
+    await expect(handle.append(given as never)).rejects.toMatchObject({ code: 'UNSERIALIZABLE' })
+  }
+  expect(handle.state.list).toEqual([])
+  await handle.append(Object.assign(Object.create(null), { type: 'bare' }))
+  await handle.append({ type: 'plain' }, null as never)
+  expect(handle.state.list).toHaveLength(2)
+  await rp.close()
+})
+
+it('a listener cannot change the state through what it is given', async () => {
+  const rp = await open('memory:')
+  for (const options of [{}, { shared: true }]) {
+    const handle = await rp.open(notes, options.shared ? 'shared' : 'own', options)
+    handle.watch((entries) => {
+      for (const entry of entries) entry.items?.push(99)
+    })
+    await handle.append({ type: 'noted', items: [1] })
+    expect(handle.state.list).toEqual([{ type: 'noted', items: [1] }])
+    await handle.close()
+  }
+  await rp.close()
+})
+
+it('one AbortSignal serves 10,000 waits without a warning, and keeps none of them', async () => {
+  const warnings: string[] = []
+  const hear = ({ message }: Error) => warnings.push(message)
+  process.on('warning', hear)
+  const rp = await open('memory:')
+  const handle = await rp.open(notes, 'x')
+  const { signal } = new AbortController()
+  let listeners = 0
+  const [add, remove] = [signal.addEventListener.bind(signal), signal.removeEventListener.bind(signal)]
+  signal.addEventListener = (...args: never) => {
+    listeners += 1
+    return add(...(args as Parameters<typeof add>))
+  }
+  signal.removeEventListener = (...args: never) => {
+    listeners -= 1
+    return remove(...(args as Parameters<typeof remove>))
+  }
+  await Promise.all(Array.from({ length: 10_000 }, () => handle.append({ type: 'a' }, { signal })))
+  await new Promise((resolve) => setImmediate(resolve))
+  process.off('warning', hear)
+  expect([warnings, listeners]).toEqual([[], 0])
+  await rp.close()
+})

@@ -1,6 +1,7 @@
 // External effects of one timeline: markers in history around every call to the outside. The intent is durable before
 // the call, the outcome after it; the intent has the idempotency key, so every call after a crash repeats it with the same
-// key. The key is derived from the effect's id and declared input, else from the history before it (core/identity.ts). An effect in doubt is resolved by its declared policy, never by guessing.
+// key, derived from the effect's id and declared input, else from the history before it (core/identity.ts). An effect in
+// doubt is resolved by its declared policy, never by guessing.
 
 import { isDeepStrictEqual } from 'node:util'
 import { type Coordinate, type TimelineId, toHex } from '../core/coordinate.ts'

@@ -7,6 +7,7 @@ import { assert } from '../../core/assert.ts'
 import type { Sql } from '../../core/ports.ts'
 import type { Engine } from '../../engine/definition.ts'
 import type { Batch } from './batch.ts'
+import type { Origins } from './run/origins.ts'
 
 /** Plain data. */
 export type Prepared = unknown
@@ -40,11 +41,15 @@ export interface SinkContext {
   readonly engine: Engine
   readonly pipeline: string
   readonly name: string
+  /** For sinks with keys (`isKeyed`). */
+  readonly origins?: Origins | null
 }
 
 export interface Sink<T> {
   /** For the compiler only. */
   readonly takes?: (value: T) => void
+  /** Each result has an idempotency key: records are followed from their source on. */
+  readonly isKeyed?: boolean
   /** Run in a commit of its own when a run begins: makes the tables that `apply` writes to. */
   setup?(sql: Sql): Promise<unknown> | unknown
   /** `listed` is what the newest checkpoint has of this sink: commit it. Whatever else is open outside is given up. */

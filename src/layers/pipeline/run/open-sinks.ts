@@ -8,6 +8,7 @@ import type { StateTimeline } from '../../../engine/checkpoint/state-timeline.ts
 import type { Engine } from '../../../engine/definition.ts'
 import type { Graph } from '../graph.ts'
 import type { SinkWriter } from '../sink.ts'
+import type { Origins } from './origins.ts'
 import type { PipelineState } from './state.ts'
 
 export interface SinksOf {
@@ -17,10 +18,11 @@ export interface SinksOf {
   readonly pipeline: string
   /** Fires when the run is cancelled. */
   readonly signal: AbortSignal
+  readonly origins: Origins | null
 }
 
 export async function openSinks(
-  { engine, graph, pipeline, signal }: SinksOf,
+  { engine, graph, pipeline, signal, origins }: SinksOf,
   taken: StateTimeline,
   state: PipelineState | null,
   names: { readonly storedAs: (name: string) => string; readonly isKnown: (name: string) => boolean },
@@ -30,7 +32,7 @@ export async function openSinks(
   try {
     for (const { name, sink } of graph.sinks) {
       const listed = names.isKnown(name) ? (state?.sinks[names.storedAs(name)] ?? null) : null
-      const opening = sink.open({ engine, pipeline, name }, listed)
+      const opening = sink.open({ engine, pipeline, name, origins }, listed)
       writers.set(name, await openedUnlessAborted(opening, signal, `opening the sink ${name}`))
     }
   } catch (error) {

@@ -100,8 +100,8 @@ export class Effects {
     name: string,
     call: (effect: EffectCall) => Promise<T> | T,
     options: EffectOptions<T> = {},
-    /** @internal Where the layer derives it. */
-    key?: string,
+    /** @internal The key, where the layer derives it; or the id alone says what is to be done. */
+    by?: { readonly key: string } | 'id',
   ): Promise<T> {
     checkOptions('effect', options, knownOptions)
     const id = options.id ?? name
@@ -112,7 +112,7 @@ export class Effects {
     if (this.#running.has(id)) throw new RepriseError('CONFLICT', `effect ${id} is being called already`, { id })
     this.#running.add(id)
     try {
-      const attempt = known ? await this.#resume(known, options) : await this.#intend(id, name, options, key)
+      const attempt = known ? await this.#resume(known, options) : await this.#intend(id, name, options, by)
       return typeof attempt === 'object' ? attempt.result : await this.#call(id, call, attempt, options.signal)
     } finally {
       this.#running.delete(id)
@@ -153,21 +153,26 @@ export class Effects {
     await this.#timeline.write([{ type: '$effect.compensated', data: { id } }])
   }
 
-  async #intend<T>(id: string, name: string, options: EffectOptions<T>, given?: string): Promise<number> {
+  async #intend<T>(
+    id: string,
+    name: string,
+    options: EffectOptions<T>,
+    by: { readonly key: string } | 'id' | undefined,
+  ): Promise<number> {
     const { input, reversal = 'none' } = options
-    const key = given ?? (await this.#keyOf(id, name, input))
+    const key = typeof by === 'object' ? by.key : await this.#keyOf(id, name, input, by)
     await this.#timeline.write([
       { type: '$effect.intended', data: { id, name, key, reversal, ...(input !== undefined && { input }) } },
     ])
     return 1
   }
 
-  async #keyOf(id: string, name: string, input: unknown): Promise<string> {
+  async #keyOf(id: string, name: string, input: unknown, by: 'id' | undefined): Promise<string> {
     const { identity, codec } = this.#kernel
     await identity.load()
     const { origin, coordinate } = this.#timeline
-    const what =
-      input === undefined ? ['history', coordinate.digest] : ['input', toHex(this.#hash(codec.encode(input)))]
+    const history = by === 'id' ? ['id'] : ['history', coordinate.digest]
+    const what = input === undefined ? history : ['input', toHex(this.#hash(codec.encode(input)))]
     return intentKey(this.#hash, { ...origin, model: 'effect', name, parts: [id, ...what] })
   }
 

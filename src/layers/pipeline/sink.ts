@@ -7,7 +7,6 @@ import { assert } from '../../core/assert.ts'
 import type { Sql } from '../../core/ports.ts'
 import type { Engine } from '../../engine/definition.ts'
 import type { Batch } from './batch.ts'
-import type { Origins } from './run/origins.ts'
 
 /** Plain data. */
 export type Prepared = unknown
@@ -41,8 +40,20 @@ export interface SinkContext {
   readonly engine: Engine
   readonly pipeline: string
   readonly name: string
-  /** For sinks with keys (`isKeyed`). */
-  readonly origins?: Origins | null
+  /** Of sinks with keys (`isKeyed`): derives the keys of records (run/origins.ts). */
+  readonly origins?: {
+    /** By source and partition: how many records came. What a checkpoint keeps, for `restore`. */
+    readonly counts: Readonly<Record<string, number>>
+    restore(counts: Readonly<Record<string, number>>): void
+    /** Of a record that arrives now. */
+    keyOf(
+      name: string,
+      record: { readonly value: unknown; readonly time: number | null; readonly key: string | number | null },
+    ): string
+    /** All that flows during the call comes from this record. */
+    from(record: string | null, call: () => void): void
+    published(checkpoint: number): void
+  } | null
 }
 
 export interface Sink<T> {

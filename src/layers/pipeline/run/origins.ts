@@ -13,10 +13,10 @@ import type { Kernel } from '../../../engine/kernel.ts'
 import type { Output } from '../batch.ts'
 import type { Graph, OperatorNode } from '../graph.ts'
 import type { PoisonRecord } from '../operator.ts'
+import type { SinkContext } from '../sink.ts'
 import type { SourceBatch, SourceReader } from '../source.ts'
 
-/** By source and partition: how many records were handed on. Plain data. */
-export type OriginCounts = Readonly<Record<string, number>>
+type Counts = Readonly<Record<string, number>>
 
 const timedKinds: ReadonlySet<string | null> = new Set(['windows', 'sessions', 'window join', 'interval join'])
 const seenMax = 10_000
@@ -37,7 +37,7 @@ export function watched(origins: Origins | null, source: string, next: Output): 
   return origins?.source(source, next) ?? next
 }
 
-export class Origins {
+export class Origins implements NonNullable<SinkContext['origins']> {
   readonly #ports: Ports
   readonly #of: Pick<Head, 'timeline' | 'life' | 'base'>
   /** For results that have neither a record nor a time: they are sent again under another key after a restart. */
@@ -50,8 +50,7 @@ export class Origins {
   #isTimed = false
   #seen = new Map<string, number>()
   #arrived = 0
-  /** The last one published: for a planted bug. */
-  checkpoint = 0
+  #checkpoint = 0
 
   constructor(ports: Ports, of: Pick<Head, 'timeline' | 'life' | 'base'>) {
     this.#ports = ports
@@ -59,12 +58,17 @@ export class Origins {
     this.#run = toHex(ports.random.bytes(8))
   }
 
-  get counts(): OriginCounts {
+  get counts(): Counts {
     return Object.fromEntries(this.#counts)
   }
 
+  /** No part of a key, unless that bug is planted. */
+  published(checkpoint: number): void {
+    this.#checkpoint = checkpoint
+  }
+
   /** What a checkpoint has of it. */
-  restore(counts: OriginCounts): void {
+  restore(counts: Counts): void {
     for (const [name, count] of Object.entries(counts)) {
       if (count > (this.#counts.get(name) ?? 0)) this.#counts.set(name, count)
     }
@@ -154,7 +158,7 @@ export class Origins {
     if (this.#seen.size >= seenMax) this.#seen.clear()
     this.#seen.set(seen, times + 1)
     if (planted.has('record-counter-in-key')) parts.splice(0, parts.length, String(++this.#arrived))
-    if (planted.has('checkpoint-in-key')) parts.push(String(this.checkpoint))
+    if (planted.has('checkpoint-in-key')) parts.push(String(this.#checkpoint))
     return intentKey(hash, { ...identity.origin(this.#of), model: 'pipeline', name, parts: [...parts, String(times)] })
   }
 

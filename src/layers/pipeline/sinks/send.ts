@@ -16,7 +16,7 @@ import { hostOf } from '../../../engine/host.ts'
 import type { Kernel } from '../../../engine/kernel.ts'
 import type { Batch } from '../batch.ts'
 import { recordOf } from '../operator.ts'
-import { type OriginCounts, Origins } from '../run/origins.ts'
+import { Origins } from '../run/origins.ts'
 import type { CutId, Prepared, Sink, SinkContext, SinkWriter } from '../sink.ts'
 
 export interface SendContext {
@@ -54,7 +54,7 @@ export function send<T>(
 }
 
 /** What a checkpoint has of it: its number alone, as long as keys were made of that. */
-type Listed = number | { readonly checkpoint: number; readonly counts: OriginCounts }
+type Listed = number | { readonly checkpoint: number; readonly counts: Readonly<Record<string, number>> }
 
 interface Waiting<T> {
   readonly value: T
@@ -67,7 +67,7 @@ class Sender<T> implements SinkWriter {
   readonly #caller: Caller
   readonly #kernel: Kernel
   readonly #name: string
-  readonly #origins: Origins
+  readonly #origins: NonNullable<SinkContext['origins']>
   readonly #place: Pick<SendContext, 'pipeline' | 'operator'>
   readonly #ending = new AbortController()
   readonly #waiting: Waiting<T>[] = []
@@ -131,7 +131,7 @@ class Sender<T> implements SinkWriter {
   async commit(prepared: Prepared): Promise<void> {
     const { checkpoint } = prepared as Exclude<Listed, number>
     if (!this.#isCut || checkpoint !== this.#cutFor) return
-    this.#origins.checkpoint = checkpoint
+    this.#origins.published(checkpoint)
     this.#release()
   }
 

@@ -112,6 +112,11 @@ export function formerItemKey(hash: Hash, job: string, item: string, version: st
   return toHex(hash(encoder.encode(JSON.stringify([job, item, version])))).slice(0, keyDigits)
 }
 
+/** The key of a call of a pipeline that was under way before keys were digests. */
+export function formerCallKey(pipeline: string, operator: string, record: number): string {
+  return `${pipeline}/${operator}/${record}`
+}
+
 /** Each part behind its length: two lists never read alike. */
 function digestOf(hash: Hash, parts: readonly string[]): Digest {
   return hash(encoder.encode(parts.map((part) => `${part.length}:${part}`).join('')))

@@ -1,6 +1,7 @@
 // External effects of one timeline: markers in history around every call to the outside. The intent is durable before
 // the call, the outcome after it; the intent has the idempotency key, so every call after a crash repeats it with the same
-// key. The key is derived from the effect's id and declared input, else from the history before it (core/identity.ts). An effect in doubt is resolved by its declared policy, never by guessing.
+// key, derived from the effect's id and declared input, else from the history before it (core/identity.ts). An effect in
+// doubt is resolved by its declared policy, never by guessing.
 
 import { isDeepStrictEqual } from 'node:util'
 import { type Coordinate, type TimelineId, toHex } from '../core/coordinate.ts'
@@ -66,9 +67,10 @@ export interface CompensateOptions {
 
 const compensateOptions = namesOf<CompensateOptions>({ undo: true })
 
-/** `key`: where the layer derives it. `anew`: a fork makes a call of its own. */
+/** `key`: where the layer derives it; `isById`: by the id alone. `anew`: a fork makes a call of its own. */
 interface Intending {
   readonly key?: string | undefined
+  readonly isById?: boolean
   readonly anew?: true
 }
 
@@ -118,8 +120,8 @@ export class Effects {
     name: string,
     call: (effect: EffectCall) => Promise<T> | T,
     options: EffectOptions<T> = {},
-    /** @internal Where the layer derives it. */
-    key?: string,
+    /** @internal The key, where the layer derives it; or the id alone says what is to be done. */
+    by?: { readonly key: string } | 'id',
   ): Promise<T> {
     checkOptions('effect', options, knownOptions)
     const id = options.id ?? name
@@ -130,7 +132,8 @@ export class Effects {
     if (this.#running.has(id)) throw new RepriseError('CONFLICT', `effect ${id} is being called already`, { id })
     this.#running.add(id)
     try {
-      const attempt = known ? await this.#resume(known, options) : await this.#intend(id, name, options, { key })
+      const how = typeof by === 'object' ? by : { isById: by === 'id' }
+      const attempt = known ? await this.#resume(known, options) : await this.#intend(id, name, options, how)
       return typeof attempt === 'object' ? attempt.result : await this.#call(id, call, attempt, options.signal)
     } finally {
       this.#running.delete(id)
@@ -193,21 +196,21 @@ export class Effects {
     await claimUndo(this.#kernel, effect, this.#timeline.id)
   }
 
-  async #intend<T>(id: string, name: string, options: EffectOptions<T>, more: Intending = {}): Promise<number> {
+  async #intend<T>(id: string, name: string, options: EffectOptions<T>, how: Intending): Promise<number> {
     const { input, reversal = 'none' } = options
-    const { anew } = more
-    const key = more.key ?? (await this.#keyOf(id, name, input))
+    const { anew } = how
+    const key = how.key ?? (await this.#keyOf(id, name, input, how.isById ? 'id' : undefined))
     const data = { id, name, key, reversal, ...(input !== undefined && { input }), ...(anew && { anew }) }
     await this.#timeline.write([{ type: '$effect.intended', data }])
     return 1
   }
 
-  async #keyOf(id: string, name: string, input: unknown): Promise<string> {
+  async #keyOf(id: string, name: string, input: unknown, by: 'id' | undefined): Promise<string> {
     const { identity, codec } = this.#kernel
     await identity.load()
     const { origin, coordinate } = this.#timeline
-    const what =
-      input === undefined ? ['history', coordinate.digest] : ['input', toHex(this.#hash(codec.encode(input)))]
+    const history = by === 'id' ? ['id'] : ['history', coordinate.digest]
+    const what = input === undefined ? history : ['input', toHex(this.#hash(codec.encode(input)))]
     return intentKey(this.#hash, { ...origin, model: 'effect', name, parts: [id, ...what] })
   }
 

@@ -51,6 +51,11 @@ export const contexts: Readonly<Record<string, readonly string[]>> = {
     'declare const cents: number',
     "declare const ctx: import('reprise/workflow').WorkflowContext",
   ],
+  'docs/guides/keys.md': [
+    'declare const bank: { charge(customer: string, cents: number, options: { idempotencyKey: string }): Promise<{ id: string }> }',
+    'declare const order: { customer: string; cents: number }',
+    "declare const ctx: import('reprise/workflow').WorkflowContext",
+  ],
   'docs/guides/uploads.md': [
     "declare const transcode: import('reprise/workflow').WorkflowDefinition<{ id: string }, void>",
     "declare const videos: import('reprise/upload').UploadDefinition",

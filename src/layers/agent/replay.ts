@@ -157,7 +157,8 @@ export async function evaluateSession<Data>(
         settings,
         tools: names,
         toolDefinitions: toolDefinitions(tools, names),
-        key: `evaluation ${definition.prefix}${id}@${step.seq}`,
+        // A question of its own: nobody asked it before, here or elsewhere.
+        key: `evaluation-${toHex(engine.kernel.random.bytes(16))}`,
         attempt: 1,
         partial: '',
         isContinued: false,

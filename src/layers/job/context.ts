@@ -91,7 +91,8 @@ export class TaskContext<T> implements ItemContext {
   ): Promise<R> {
     const id = `${name}/${this.#task.version}/${this.#task.key}`
     const key = this.#shard.effectKey(this.#task, name, options.input)
-    return this.#shard.open.effects.run(name, call, { signal: this.signal, ...options, id }, key)
+    const by = key === undefined ? 'id' : { key }
+    return this.#shard.open.effects.run(name, call, { signal: this.signal, ...options, id }, by)
   }
 
   async memo<Args extends readonly unknown[], Result>(

@@ -6,6 +6,7 @@ import type { StateTable } from '../../core/pipeline/state-table.ts'
 import type { Clock, Random } from '../../core/ports.ts'
 import type { RunTrace } from '../../engine/tracing.ts'
 import type { Batch, Output } from './batch.ts'
+import type { SinkContext } from './sink.ts'
 
 export interface Operator {
   /** One per stream that flows into it. Further ones only get records that are sent back. */
@@ -34,12 +35,14 @@ export type TimedOperator = Operator & Required<Pick<Operator, 'dueAbove'>>
 export interface OperatorContext {
   /** Of the operator: the identity of its state, and of its dead letters. */
   readonly name: string
-  /** Of the run: what effect keys begin with. */
+  /** Of the run. */
   readonly pipeline: string
   readonly clock: Clock
   readonly random: Random
   /** The run that it belongs to, where somebody traces. */
   readonly trace?: RunTrace | null
+  /** Where records come from, where the pipeline has operators or sinks with keys. */
+  readonly origins?: SinkContext['origins']
   /** What the operator's node opens; null: nothing. All instances share it. */
   readonly resource: OperatorResource | null
   /** A record that cannot be processed, or not now (`RetryLater`): kept aside with the reason, and the rest goes on. */

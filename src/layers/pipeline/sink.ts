@@ -40,11 +40,27 @@ export interface SinkContext {
   readonly engine: Engine
   readonly pipeline: string
   readonly name: string
+  /** Of sinks with keys (`isKeyed`): derives the keys of records (run/origins.ts). */
+  readonly origins?: {
+    /** By source and partition: how many records came. What a checkpoint keeps, for `restore`. */
+    readonly counts: Readonly<Record<string, number>>
+    restore(counts: Readonly<Record<string, number>>): void
+    /** Of a record that arrives now. */
+    keyOf(
+      name: string,
+      record: { readonly value: unknown; readonly time: number | null; readonly key: string | number | null },
+    ): string
+    /** All that flows during the call comes from this record. */
+    from(record: string | null, call: () => void): void
+    published(checkpoint: number): void
+  } | null
 }
 
 export interface Sink<T> {
   /** For the compiler only. */
   readonly takes?: (value: T) => void
+  /** Each result has an idempotency key: records are followed from their source on. */
+  readonly isKeyed?: boolean
   /** Run in a commit of its own when a run begins: makes the tables that `apply` writes to. */
   setup?(sql: Sql): Promise<unknown> | unknown
   /** `listed` is what the newest checkpoint has of this sink: commit it. Whatever else is open outside is given up. */

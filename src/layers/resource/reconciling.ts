@@ -144,7 +144,8 @@ export class Reconciling implements Session {
         return await primary.reportAs(fence, change)
       },
       effect: <T>(what: string, call: (effect: EffectCall) => Promise<T> | T, options: EffectOptions<T> = {}) =>
-        open.effects.run(what, call, { signal, ...options, id: `${place}/${options.id ?? what}` }),
+        // An object has another uid when it is made again, and another generation when it changes.
+        open.effects.run(what, call, { signal, ...options, id: `${place}/${options.id ?? what}` }, object && 'id'),
       event: async (reason, message, type = 'Normal') => {
         await open.write([{ type: 'event', data: { name, type, reason, message } }])
       },

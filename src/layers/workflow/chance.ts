@@ -4,7 +4,8 @@
 // value drawn from them, so secrets are made in a step.
 
 import { toHex } from '../../core/coordinate.ts'
-import type { Hash } from '../../core/ports.ts'
+import type { Hash, Random } from '../../core/ports.ts'
+import type { Planted } from '../../engine/planted.ts'
 
 /** Of one scope, from one seed. */
 export interface Chance {
@@ -22,6 +23,12 @@ export interface Seed {
 }
 
 const encoder = new TextEncoder()
+const seedBytes = 16
+
+/** What random values of a run, or of a fork of one, start from: 32 hexadecimal digits. */
+export function newSeed({ random, planted }: { readonly random: Random; readonly planted: Planted }): string {
+  return toHex(random.bytes(planted.has('short-seed') ? 3 : seedBytes))
+}
 
 export function chanceOf(hash: Hash, { text, isShort }: Seed, path: string): Chance {
   const start = `${text}\n${path}`

@@ -7,7 +7,8 @@
 //   began      { id, key? }                       a step was about to be called (policies that ask first, and slow steps)
 //   retry      { id, n, error, at, details?, key? }  an attempt failed; n of them by now; the next not before `at`
 //   beat       { id, details }              a heartbeat with details
-//   done       { id, result?, rode?, by?, replaces?, key? }  a step, transaction or start of a child ended well; by: a person says so;
+//   done       { id, result?, rode?, by?, replaces?, key? }  a step, transaction or start of a child ended well;
+//                                           by: a person says so;
 //                                           replaces: in a fork, in place of what the parent has there
 //   failed     { id, error, by?, key? }     ended badly for good; by: a person says so; key: as the outside was given it
 //   timer      { id }                       a sleep, or the timeout of a wait, is over

@@ -9,13 +9,13 @@ import { idBelow } from '../../core/scope.ts'
 import type { NewEntry } from '../../engine/entry.ts'
 import type { Host } from '../../engine/host.ts'
 import type { EditedFork, ForkEdit, ForkEdits, ForkMark } from '../../engine/tools/fork-edit.ts'
+import { newSeed } from './chance.ts'
 import type { Item } from './entries.ts'
 import { commandIdOf, hasName } from './find-step.ts'
 import { itemsOf } from './journal.ts'
 import { nameOf, queueOf, scheduleAttribute } from './names.ts'
 import { enterMessage } from './queue.ts'
 import { readableId } from './scope.ts'
-import { seedOf } from './starting.ts'
 import { lastSeq, type RunState } from './state.ts'
 
 /** The result of one step, or of a child; and the input. */
@@ -43,7 +43,7 @@ export async function forkRun(engine: Host, fork: RunFork): Promise<Coordinate &
   }
   const begin = (at: unknown, identity: string, life: number) => {
     const { started, lastAt, journal } = at as RunState
-    const own = { identity, ...(life > 1 && { life }), seed: seedOf(engine.kernel), after: lastSeq(journal) }
+    const own = { identity, ...(life > 1 && { life }), seed: newSeed(engine.kernel), after: lastSeq(journal) }
     const edited = { ...('input' in fork && { input: fork.input }), ...(by !== undefined && { by }) }
     const forked = { type: 'forked', data: { from: timeline, owns: true, ...edited, ...own } }
     const now = engine.kernel.worker.now(timeline)

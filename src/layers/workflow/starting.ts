@@ -2,12 +2,12 @@
 // already, if it is the same that is asked for.
 
 import type { Codec } from '../../core/codec/codec.ts'
-import { equalBytes, timelineId, toHex } from '../../core/coordinate.ts'
+import { equalBytes, timelineId } from '../../core/coordinate.ts'
 import { toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Host } from '../../engine/host.ts'
-import type { Kernel } from '../../engine/kernel.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
+import { newSeed } from './chance.ts'
 import type { AnyWorkflow, ChildOptions } from './context.ts'
 import { behaviour, type ParentLink } from './entries.ts'
 import { foldOf } from './fold-of.ts'
@@ -56,7 +56,7 @@ function makeRun(
   const common = {
     ...(trace !== undefined && { trace }),
     ...(input !== undefined && { input }),
-    seed: seedOf(engine.kernel),
+    seed: newSeed(engine.kernel),
     behaviour,
     ...(parent && { parent }),
     ...(timeout !== undefined && { deadline: now + toMs(timeout, 'timeout') }),
@@ -85,14 +85,6 @@ function makeRun(
     }
     return opened
   })
-}
-
-const seedBytes = 16
-
-/** What random values of a run, or of a fork of one, start from (chance.ts). */
-export function seedOf({ random, planted }: Pick<Kernel, 'random' | 'planted'>): string {
-  const seed = toHex(random.bytes(seedBytes))
-  return planted.has('short-seed') ? seed.slice(0, 7) : seed
 }
 
 /** What becomes of a call that starts a run which is there already. */

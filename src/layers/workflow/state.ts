@@ -22,12 +22,6 @@ export interface OpenCommand {
   readonly key?: string
 }
 
-/** Mixed into random values that are drawn once the outcome with this sequence was delivered. */
-export interface Salt {
-  readonly after: number
-  readonly salt: string
-}
-
 export interface Undo {
   readonly failures: number
   readonly notBefore: number
@@ -43,8 +37,8 @@ export interface RunState {
   readonly generation: number
   /** Of this life of the run, or of the fork once it is one: in every key. Missing in runs that had none. */
   readonly identity?: string
-  /** Missing in runs with a short seed (chance.ts). */
-  readonly salts?: readonly Salt[]
+  /** What is mixed into random values drawn once that outcome was delivered. Missing in runs with a short seed (chance.ts). */
+  readonly salts?: readonly { readonly after: number; readonly salt: string }[]
   /** Its name, and its life where that is not the first: ids of children begin so. */
   readonly keyBase: string
   /** Its queue let it in, or it has none. */

@@ -4,6 +4,7 @@
 import { assert } from '../../../core/assert.ts'
 import type { CallPolicy } from '../../../core/call-policy.ts'
 import { RepriseError } from '../../../core/errors.ts'
+import { formerCallKey } from '../../../core/identity.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
 import { Caller } from '../../../engine/caller.ts'
@@ -33,6 +34,7 @@ export interface CallContext {
 /** A record that is being called for. */
 interface Waiting {
   readonly number: number
+  readonly key: string
   readonly record: PoisonRecord
   outcome: { readonly value: unknown } | 'failed' | null
 }
@@ -43,8 +45,9 @@ type Item = Waiting | { readonly watermark: number }
 export function called<T, R>(call: (value: T, context: CallContext) => Promise<R>, options: CallOptions): MakeOperator {
   const { concurrency = 16, ordered = false } = options
   return ([next], context) => {
-    const state = new StateTable<PoisonRecord>()
-    /** How many records came: the number of each is part of its key, so it must go on after a restart. */
+    const { origins } = context
+    const state = new StateTable<PoisonRecord & { readonly id?: string }>()
+    /** How many records came, here and of each partition: their numbers must go on after a restart. */
     const counter = new StateTable<number>()
     const ending = new AbortController()
     const { clock, random, name, trace = null } = context
@@ -86,7 +89,9 @@ export function called<T, R>(call: (value: T, context: CallContext) => Promise<R
           const { time, key } = item.record
           if (item.outcome === 'failed') continue
           const { value } = item.outcome
-          next!.batch({ values: [value], times: time === null ? null : [time], keys: key === null ? null : [key] })
+          const batch = { values: [value], times: time === null ? null : [time], keys: key === null ? null : [key] }
+          if (origins) origins.from(`call ${item.key}`, () => next!.batch(batch))
+          else next!.batch(batch)
         }
       }
     }
@@ -98,8 +103,8 @@ export function called<T, R>(call: (value: T, context: CallContext) => Promise<R
       }
     }
     const make = async (waiting: Waiting) => {
+      const { key } = waiting
       const { value } = waiting.record
-      const key = `${context.pipeline}/${context.name}/${waiting.number}`
       try {
         const result = await caller.call(
           (attempt, signal, traceparent) => call(value as T, { key, attempt, ...place, signal, traceparent }),
@@ -113,8 +118,9 @@ export function called<T, R>(call: (value: T, context: CallContext) => Promise<R
         settle(waiting, 'failed')
       }
     }
-    const add = (record: PoisonRecord, own: number) => {
-      const waiting: Waiting = { number: own, record, outcome: null }
+    const add = (record: PoisonRecord, own: number, id: string | undefined) => {
+      const key = id ?? formerCallKey(context.pipeline, name, own)
+      const waiting: Waiting = { number: own, key, record, outcome: null }
       queue.push(waiting)
       toStart.push(waiting)
     }
@@ -131,10 +137,14 @@ export function called<T, R>(call: (value: T, context: CallContext) => Promise<R
                 key: (keys?.[i] ?? null) as PipelineKey | null,
               }
               number += 1
-              state.add(state.space(0), number, record)
-              add(record, number)
+              const id = origins?.keyOf(name, record)
+              state.add(state.space(0), number, id === undefined ? record : { ...record, id })
+              add(record, number, id)
             }
             counter.set(counter.space(0), 'records', number)
+            for (const [partition, count] of Object.entries(origins?.counts ?? {})) {
+              counter.set(counter.space(0), partition, count)
+            }
             start()
             if (inFlight() >= 2 * concurrency && room === null) {
               context.wait(
@@ -153,9 +163,14 @@ export function called<T, R>(call: (value: T, context: CallContext) => Promise<R
       ],
       restored() {
         const numbers = [...state.space(0).slots.keys()].map(Number).sort((a, b) => a - b)
-        for (const own of numbers) add(state.get(state.space(0), own)!, own)
+        for (const own of numbers) {
+          const { id, ...record } = state.get(state.space(0), own)!
+          add(record, own, id)
+        }
+        const { records: _, ...counts } = Object.fromEntries(counter.space(0).entries()) as Record<string, number>
+        origins?.restore(counts)
         number = counter.get(counter.space(0), 'records') ?? 0
-        assert((numbers.at(-1) ?? 0) <= number, 'a record that is called for was counted: its number is in its key')
+        assert((numbers.at(-1) ?? 0) <= number, 'a record that is called for was counted')
         start()
       },
       inFlight: () => queue.length,

@@ -20,6 +20,7 @@ import type { SourceReader } from '../source.ts'
 import { Busy, type Counts, newCounts } from './busy.ts'
 import { Figures, operatorFigures, type PartFigures, type Sample, sinkFigures, sourceFigures } from './figures.ts'
 import { Letters, lettersStay, type SetAside } from './letters.ts'
+import { type Origins, watched } from './origins.ts'
 import { type Neighbours, Pace } from './pace.ts'
 import { RunningSource } from './running-source.ts'
 import { Waits } from './waits.ts'
@@ -46,6 +47,7 @@ export interface FlowHooks {
   /** Null: nobody traces. */
   readonly trace: RunTrace | null
   readonly neighbours: Neighbours
+  readonly origins: Origins | null
   /** After each round of the loop: so many records were read. Waits that it asks for are the flow's. */
   onRecords(count: number): void
 }
@@ -118,7 +120,7 @@ export class Flow {
     this.#busy = new Busy(() => hooks.clock.elapsed())
     this.#figures = new Figures(graph, () => this.#sample())
     this.#wiring = new Wiring(graph, hooks.scale, {
-      make: (node, outputs) => node.make(outputs, this.#contextOf(node.name)),
+      make: (node, outputs) => node.make(hooks.origins?.through(node, outputs) ?? outputs, this.#contextOf(node.name)),
       gateOf: (name) => this.#gateOf(name),
       sinkInput: (node) => this.#sinkInput(node),
       counted: (input, counts) => this.#busy.counted(input, counts),
@@ -127,10 +129,8 @@ export class Flow {
 
   /** Everything that a checkpoint contains of state. */
   tables(): NamedTable[] {
-    const own = {
-      ...{ operator: lettersOperator, name: 'letters', index: null },
-      table: this.letters.table as StateTable<unknown>,
-    }
+    const table = this.letters.table as StateTable<unknown>
+    const own = { operator: lettersOperator, name: 'letters', index: null, table }
     const others = [...this.#wiring.instances()].flatMap(({ node, index, operator }) =>
       [...operator.tables].map(([name, table]) => ({ operator: node.name, name, index, table })),
     )
@@ -148,10 +148,11 @@ export class Flow {
     from: ReadonlyMap<string, ReadonlyMap<string, unknown>>,
   ): void {
     this.#sources = this.#graph.sources.map((node) => {
-      const reader = readers.get(node.name)!
-      this.#sourceCounts.set(node.name, newCounts())
-      const behind = { next: this.#wiring.outputOf(node.outlet), timed: this.#wiring.timedBehind(node.outlet) }
-      return new RunningSource(node, reader, behind, this.#contextOf(node.name), from.get(node.name) ?? null)
+      const { name, outlet } = node
+      this.#sourceCounts.set(name, newCounts())
+      const next = watched(this.#hooks.origins, name, this.#wiring.outputOf(outlet))
+      const behind = { next, timed: this.#wiring.timedBehind(outlet) }
+      return new RunningSource(node, readers.get(name)!, behind, this.#contextOf(name), from.get(name) ?? null)
     })
   }
 
@@ -427,9 +428,9 @@ export class Flow {
   }
 
   #contextOf(name: string): OperatorContext {
-    const { clock, random, pipeline, resources, trace } = this.#hooks
+    const { clock, random, pipeline, resources, trace, origins } = this.#hooks
     return {
-      ...{ name, clock, random, pipeline, trace, resource: resources.get(name) ?? null },
+      ...{ name, clock, random, pipeline, trace, origins, resource: resources.get(name) ?? null },
       poison: ({ value, time, key, input }, error) => {
         // Wrong for every record: the code is at fault, and none of them.
         if (isReprise(error, 'ASYNC_CALLBACK')) return this.fail(error)

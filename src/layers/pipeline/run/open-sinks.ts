@@ -9,6 +9,7 @@ import type { Engine } from '../../../engine/definition.ts'
 import { hostOf } from '../../../engine/host.ts'
 import type { Graph } from '../graph.ts'
 import type { SinkWriter } from '../sink.ts'
+import type { Origins } from './origins.ts'
 import type { PipelineState } from './state.ts'
 
 export interface SinksOf {
@@ -18,6 +19,7 @@ export interface SinksOf {
   readonly pipeline: string
   /** Fires when the run is cancelled. */
   readonly signal: AbortSignal
+  readonly origins: Origins | null
 }
 
 export async function openSinks(
@@ -26,13 +28,13 @@ export async function openSinks(
   state: PipelineState | null,
   names: { readonly storedAs: (name: string) => string; readonly isKnown: (name: string) => boolean },
 ): Promise<Map<string, SinkWriter>> {
-  const { engine, graph, pipeline } = of
+  const { engine, graph, pipeline, origins } = of
   await setUp(graph, taken)
   const writers = new Map<string, SinkWriter>()
   try {
     for (const { name, sink } of graph.sinks) {
       const listed = names.isKnown(name) ? (state?.sinks[names.storedAs(name)] ?? null) : null
-      const opening = sink.open({ engine, pipeline, name }, listed)
+      const opening = sink.open({ engine, pipeline, name, origins }, listed)
       writers.set(name, await openedUnlessAborted(opening, of, `opening the sink ${name}`))
     }
   } catch (error) {
@@ -75,7 +77,7 @@ export async function openedUnlessAborted<T extends { close(): Promise<void> }>(
 
 /** Whoever made the last checkpoint may have been killed before its sinks had committed. */
 export async function commitLast(of: SinksOf, { sinks }: PipelineState): Promise<void> {
-  const { engine, graph, pipeline } = of
+  const { engine, graph, pipeline, origins } = of
   for (const { name, sink } of graph.sinks) {
     const listed = sinks[name] ?? null
     if (listed === null) continue

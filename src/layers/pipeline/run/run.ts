@@ -24,6 +24,7 @@ import { liveRuns, neighboursOf, viewOf } from './live.ts'
 import { listenForMail } from './mail.ts'
 import { commitLast, openedUnlessAborted, openSinks, type SinksOf } from './open-sinks.ts'
 import { type ResolvedPipelineOptions, scaleOf } from './options.ts'
+import { originsOf } from './origins.ts'
 import { type PipelineReport, type PipelineStatus, type PipelineWaitOptions, statusOf } from './report.ts'
 import { type PipelineState, sharedAttribute, sharedError } from './state.ts'
 import { tracePipeline } from './trace.ts'
@@ -265,7 +266,7 @@ export class PipelineRun {
     const openMs = kernel.clock.elapsed() - askedMs
     this.#restored = candidate?.state ?? null
     if (candidate?.state.stage === 'done' && from === undefined) {
-      await commitLast(this.#sinksOf, candidate.state)
+      await commitLast(this.#sinksOf(null), candidate.state)
       this.#isReady()
       return this.#reportOf('done', candidate.state, candidate.record.id)
     }
@@ -278,7 +279,8 @@ export class PipelineRun {
     })
     this.#trace = traced.run
     const scale = scaleOf(this.#options, candidate?.state ?? null)
-    const writers = await openSinks(this.#sinksOf, taken, candidate?.state ?? null, { storedAs, isKnown })
+    const origins = await originsOf(kernel, this.#graph, head, taken.id)
+    const writers = await openSinks(this.#sinksOf(origins), taken, candidate?.state ?? null, { storedAs, isKnown })
     const readers = new Map<string, SourceReader<unknown>>()
     let resources: ReadonlyMap<string, OperatorResource> = new Map()
     try {
@@ -287,7 +289,7 @@ export class PipelineRun {
         pipeline: this.timeline,
         lettersMax: this.#options.lettersMax,
         ...{ clock: kernel.clock, random: kernel.random, scale, resources, trace: traced.run },
-        neighbours: neighboursOf(this.#engine),
+        ...{ neighbours: neighboursOf(this.#engine), origins },
         onRecords: (count) => this.#decide(timing, count),
       })
       const filledMs = kernel.clock.elapsed()
@@ -306,7 +308,8 @@ export class PipelineRun {
           ...{ signal: this.#abort.signal, partitions: this.#partitions },
         }
         const opening = source.open(positions.get(name) ?? null, context)
-        readers.set(name, await openedUnlessAborted(opening, this.#sinksOf, `opening the source ${name}`))
+        const reader = await openedUnlessAborted(opening, this.#sinksOf(origins), `opening the source ${name}`)
+        readers.set(name, origins?.reader(name, reader) ?? reader)
       }
       flow.start(readers, positions)
       const leftBy = candidate && isLeftBy(candidate) ? candidate.record.id : null
@@ -428,9 +431,9 @@ export class PipelineRun {
     else await this.cancel().catch(() => undefined)
   }
 
-  get #sinksOf(): SinksOf {
+  #sinksOf(origins: SinksOf['origins']): SinksOf {
     const { signal } = this.#abort
-    return { engine: this.#engine, graph: this.#graph, pipeline: this.timeline, signal }
+    return { engine: this.#engine, graph: this.#graph, pipeline: this.timeline, signal, origins }
   }
 
   #report(status: PipelineReport['status']): PipelineReport {

@@ -2,20 +2,21 @@
 // what came after the last checkpoint is sent again after a crash. Each send has a key that is the same both times, so a
 // receiver that knows keys has each result once.
 //
-// A key is made of the last checkpoint, the result and how often that result came since: records may come in another order
-// after a restart, and a key by number would then stand for another result, which a receiver would take for known. So that
-// the last checkpoint is the same both times, what comes after a cut is sent when its checkpoint is published.
+// A key is made of where the result came from (run/origins.ts): it stays the same over kills, other orders of arrival and other
+// checkpoints. A checkpoint keeps how many records of each partition came, since their numbers are part of keys.
 
 import { assert } from '../../../core/assert.ts'
 import type { CallPolicy } from '../../../core/call-policy.ts'
 import { checkCallPolicy } from '../../../core/call-policy.ts'
-import { type Digest, toHex } from '../../../core/coordinate.ts'
+import { timelineId } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
 import { Caller } from '../../../engine/caller.ts'
 import { hostOf } from '../../../engine/host.ts'
 import type { Kernel } from '../../../engine/kernel.ts'
 import type { Batch } from '../batch.ts'
+import { recordOf } from '../operator.ts'
+import { Origins } from '../run/origins.ts'
 import type { CutId, Prepared, Sink, SinkContext, SinkWriter } from '../sink.ts'
 
 export interface SendContext {
@@ -47,9 +48,13 @@ export function send<T>(
     throw new RepriseError('INVALID_ARGUMENT', `concurrency must be at least 1 (got ${String(concurrency)})`)
   }
   return {
-    open: async (context, listed) => new Sender<T>(call, concurrency, policy, context, (listed as number | null) ?? 0),
+    isKeyed: true,
+    open: async (context, listed) => new Sender<T>(call, concurrency, policy, context, listed as Listed | null),
   }
 }
+
+/** What a checkpoint has of it: its number alone, as long as keys were made of that. */
+type Listed = number | { readonly checkpoint: number; readonly counts: Readonly<Record<string, number>> }
 
 interface Waiting<T> {
   readonly value: T
@@ -61,28 +66,25 @@ class Sender<T> implements SinkWriter {
   readonly #concurrency: number
   readonly #caller: Caller
   readonly #kernel: Kernel
-  readonly #prefix: string
+  readonly #name: string
+  readonly #origins: NonNullable<SinkContext['origins']>
   readonly #place: Pick<SendContext, 'pipeline' | 'operator'>
   readonly #ending = new AbortController()
   readonly #waiting: Waiting<T>[] = []
   /** What came after a cut whose checkpoint is not published yet. */
-  #held: T[] = []
+  #held: Waiting<T>[] = []
   #isCut = false
   #cutFor = 0
   readonly #settled = new Set<() => void>()
   #underWay = 0
-  /** The last checkpoint that was published. */
-  #base: number
-  /** By digest: how often a result came since. */
-  #seen = new Map<string, number>()
   #failure: { readonly error: unknown } | null = null
 
   constructor(
     call: (value: T, context: SendContext) => Promise<unknown>,
     concurrency: number,
     policy: CallPolicy,
-    { engine, pipeline, name }: SinkContext,
-    base: number,
+    { engine, pipeline, name, origins }: SinkContext,
+    listed: Listed | null,
   ) {
     this.#kernel = hostOf(engine).kernel
     const { clock, random } = this.#kernel
@@ -90,9 +92,10 @@ class Sender<T> implements SinkWriter {
     this.#concurrency = concurrency
     const traced = { name, run: () => this.#kernel.tracing?.traceOf(pipeline) ?? null }
     this.#caller = new Caller(policy, { clock, random, ending: this.#ending.signal, traced })
-    this.#prefix = `${pipeline}/${name}`
+    this.#name = name
     this.#place = { pipeline, operator: name }
-    this.#base = base
+    this.#origins = origins ?? new Origins(this.#kernel, { timeline: timelineId(pipeline), life: 0, base: null })
+    if (typeof listed === 'object' && listed) this.#origins.restore(listed.counts)
   }
 
   /** What is held back waits for a checkpoint; all else is sent at once. */
@@ -101,34 +104,38 @@ class Sender<T> implements SinkWriter {
   }
 
   write(batch: Batch): void | Promise<void> {
+    const keyed = batch.values.map((value, i): Waiting<T> => {
+      return { value: value as T, key: this.#origins.keyOf(this.#name, recordOf(batch, i)) }
+    })
     if (this.#isCut) {
-      for (const value of batch.values) this.#held.push(value as T)
+      this.#held.push(...keyed)
       return
     }
-    this.#take(batch.values as readonly T[])
+    this.#take(keyed)
     if (this.#waiting.length > 0) return this.#until(() => this.#waiting.length === 0)
   }
 
   cut({ checkpoint }: CutId) {
-    assert(!this.#isCut && checkpoint > this.#base, 'one checkpoint is under way at a time, each behind the last')
+    assert(!this.#isCut, 'one checkpoint is under way at a time')
     this.#isCut = true
     this.#cutFor = checkpoint
+    const { counts } = this.#origins
     const done = this.#until(() => this.#underWay + this.#waiting.length === 0)
     done.catch(() => undefined)
     return async () => {
       await done
-      return checkpoint as Prepared
+      return { checkpoint, counts } satisfies Listed
     }
   }
 
   async commit(prepared: Prepared): Promise<void> {
-    if (!this.#isCut || prepared !== this.#cutFor) return
-    this.#base = this.#cutFor
-    this.#seen = new Map()
+    const { checkpoint } = prepared as Exclude<Listed, number>
+    if (!this.#isCut || checkpoint !== this.#cutFor) return
+    this.#origins.published(checkpoint)
     this.#release()
   }
 
-  /** Nothing was published: keys go on from the checkpoint before. */
+  /** Nothing was published. */
   rejoin(): void {
     this.#release()
   }
@@ -144,17 +151,9 @@ class Sender<T> implements SinkWriter {
     this.#take(held)
   }
 
-  #take(values: readonly T[]): void {
-    for (const value of values) this.#waiting.push({ value, key: this.#keyOf(value) })
+  #take(keyed: readonly Waiting<T>[]): void {
+    this.#waiting.push(...keyed)
     this.#start()
-  }
-
-  #keyOf(value: T): string {
-    const { codec, hash } = this.#kernel
-    const digest = toHex(hash(codec.encode(value)).subarray(0, 12) as Digest)
-    const times = this.#seen.get(digest) ?? 0
-    this.#seen.set(digest, times + 1)
-    return `${this.#prefix}/${this.#base}-${digest}-${times}`
   }
 
   #start(): void {

@@ -77,7 +77,7 @@ export async function openedUnlessAborted<T extends { close(): Promise<void> }>(
 
 /** Whoever made the last checkpoint may have been killed before its sinks had committed. */
 export async function commitLast(of: SinksOf, { sinks }: PipelineState): Promise<void> {
-  const { engine, graph, pipeline, origins } = of
+  const { engine, graph, pipeline } = of
   for (const { name, sink } of graph.sinks) {
     const listed = sinks[name] ?? null
     if (listed === null) continue

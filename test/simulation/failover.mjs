@@ -7,6 +7,7 @@
 
 import { timelineId } from '../../dist/core/coordinate.js'
 import { unpackEntries } from '../../dist/core/entry-run.js'
+import { guardOf } from '../../dist/core/guard.js'
 import { FeedReader } from '../../dist/engine/feed/reader.js'
 import { createEngine, isReprise, timeline } from '../../dist/index.js'
 import { createWorld, openMemory, snapshot } from '../../dist/stores/memory/index.js'
@@ -133,7 +134,7 @@ class FailoverSimulation {
     const drawn = Buffer.from(random.bytes(12)).toString('hex')
     const operation = /** @type {import('../../dist/core/coordinate.js').OperationId} */ (drawn)
     const forget = this.#random.chance(0.2) ? /** @type {const} */ ('erase') : true
-    const outcome = await committer.submit({ operation, guard: { timeline, epoch: head.epoch }, forget })
+    const outcome = await committer.submit({ operation, guard: guardOf(head), forget })
     if (!outcome.ok) throw new Violation('BUG', `${timeline} could not be forgotten: ${outcome.reason}`)
     for (const bytes of going) {
       const { n } = /** @type {{ readonly n: number }} */ (codec.decode(bytes.subarray(1)))

@@ -12,6 +12,8 @@ function hasDigest(digest, expected) {
 
 export class FileOracle {
   #timelines = new Map()
+  /** The last life of each name that was forgotten. */
+  #pasts = new Map()
   #rule = null
 
   find(space, name) {
@@ -29,7 +31,7 @@ export class FileOracle {
     const where = `${timeline} at epoch ${epoch}, sequence ${seq}`
     const isAllowed = known
       ? known.epoch === epoch && (seq === undefined || known.seq === seq) && hasDigest(known.digest, expected)
-      : Boolean(commit.take?.create)
+      : Boolean(commit.take?.create) && epoch === this.#pastOf(space, timeline).epoch
     if (!outcome.ok) {
       const code = known ? ['FENCED', 'CONFLICT'] : ['NOT_FOUND']
       if (isAllowed && code.includes(outcome.code)) throw new Violation('G3', `refused without reason: ${where}`)
@@ -38,17 +40,25 @@ export class FileOracle {
       }
       return
     }
-    if (commit.forget && !known) return
+    // Forgotten before, perhaps with another life of that name since.
+    if (commit.forget && (!known || commit.guard.life < known.life)) return
     if (!isAllowed) {
       const now = known ? `epoch ${known.epoch}, sequence ${known.seq}` : 'gone'
       throw new Violation('G3', `acknowledged although it is ${now} by now: ${where}`)
     }
-    this.#apply(space, known ?? born(digest), commit)
+    const { life, epoch: last } = this.#pastOf(space, timeline)
+    this.#apply(space, known ?? { ...born(digest), life: life + 1, epoch: last }, commit)
+  }
+
+  #pastOf(space, timeline) {
+    return this.#pasts.get(`${space}:${timeline}`) ?? { life: 0, epoch: 0 }
   }
 
   #apply(space, known, { guard: { timeline }, take, run, publish, trim, branch, forget }) {
     const put = (name, value) => this.#timelines.set(`${space}:${name}`, value)
     if (forget) {
+      const { life, epoch } = known
+      this.#pasts.set(`${space}:${timeline}`, { life, epoch })
       this.#timelines.delete(`${space}:${timeline}`)
       return
     }

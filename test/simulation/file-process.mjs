@@ -169,7 +169,8 @@ function ruleOf() {
 async function retake(timeline, operation, partsFor) {
   const [head] = await store.head([timeline])
   const digest = head?.digest ?? originDigest(sha256, timeline)
-  const guard = { timeline, epoch: head?.epoch ?? 0, seq: head?.seq ?? 0, digest }
+  const { epoch } = head ?? (await store.past([timeline]))[0]
+  const guard = { timeline, epoch, seq: head?.seq ?? 0, digest }
   const commit = { operation, guard, ...partsFor(head) }
   return { ...answerOf([commit], await store.commit([commit])), digest }
 }

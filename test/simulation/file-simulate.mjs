@@ -189,8 +189,11 @@ class FileRun {
         const archive = `${mine.timeline}~${operation}`
         return guarded({ branch: { archive, ...point, floor: { seq: mine.floor, digest: mine.floorDigest } } })
       }
-      case 'forget':
-        return guarded({ forget: true })
+      case 'forget': {
+        if (!mine) return null
+        const { timeline, life = 1, epoch, seq, digest } = mine
+        return guarded({ forget: true, guard: { timeline, life, epoch, seq, digest } })
+      }
       case 'release':
         return guarded({ release: true })
       case 'look':

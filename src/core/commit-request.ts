@@ -42,8 +42,8 @@ export interface Take {
    */
   readonly from: 'free' | 'dead' | 'anyone'
   /**
-   * Make the timeline if it is not there (epoch as in the guard, sequence that of the base, else of the floor, else 0; `digest` is the
-   * one there); without it a missing one is NOT_FOUND. Without `floor` a fork has its parent's, any other its own start.
+   * Make the timeline if it is not there (epoch as in the guard, sequence that of the base, else of the floor, else 0;
+   * `digest` is the one there); without it a missing one is NOT_FOUND. Without `floor` a fork has its parent's, any other its own start.
    * NOT_FOUND if the base's timeline is missing; OUT_OF_RANGE if the base is beyond its head, or the fork's floor above
    * the base, or below both the base and the parent's floor (what it needs is gone).
    */
@@ -75,8 +75,8 @@ export interface Take {
  * written under it.
  *
  * A shape that can never apply is a bug: the whole batch rejects with INVALID_ARGUMENT before anything is applied. Such are
- * no guard.seq with run, one of guard.seq and guard.digest without the other, forget without the whole guard, run.first not the next sequence, forget with
- * anything else, and no guard with anything but send.
+ * no guard.seq with run, one of guard.seq and guard.digest without the other, forget without the whole guard, run.first not
+ * the next sequence, forget with anything else, and no guard with anything but send.
  */
 export interface Commit {
   readonly operation: OperationId

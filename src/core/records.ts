@@ -130,7 +130,10 @@ export interface Inbox {
   readonly now: number
 }
 
-/** Inside the store and the engine: opaque, compares as text. Outside of it: engine/feed/outside-position.ts. `feedStart` is before everything. */
+/**
+ * Inside the store and the engine: opaque, compares as text. `feedStart` is before everything. How it leaves the store:
+ * engine/feed/outside-position.ts.
+ */
 export type FeedPosition = string
 export const feedStart: FeedPosition = ''
 

@@ -14,7 +14,20 @@ import { namespace } from './disk.mjs'
 import { guessed, torn } from './plants.mjs'
 import { sha256 } from './sha256.mjs'
 
-const reads = ['read', 'head', 'inbox', 'feed', 'timelines', 'checkpoints', 'cursors', 'workers', 'inspect', 'facts', 'past', 'pasts']
+const reads = [
+  'read',
+  'head',
+  'inbox',
+  'feed',
+  'timelines',
+  'checkpoints',
+  'cursors',
+  'workers',
+  'inspect',
+  'facts',
+  'past',
+  'pasts',
+]
 const writes = ['claim', 'beat', 'retire', 'tidy', 'scrub', 'recall', 'identity']
 
 /** @returns {import('../../dist/core/ports.js').Store} What one process has of the simulation `sim`. */

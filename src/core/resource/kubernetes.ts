@@ -24,7 +24,7 @@ export interface Collection {
   /** Undefined: the kind has none, or the objects of all of them are meant. */
   readonly namespace: string | undefined
   readonly kinds: KnownKinds
-  /** Of the store that serves the objects (core/identity.ts). Undefined: another server has them, and its versions are its own. */
+  /** Of the store that serves the objects (core/identity.ts). Undefined: another server has them, with versions of its own. */
   readonly era?: number
 }
 

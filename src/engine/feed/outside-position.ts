@@ -40,7 +40,8 @@ export class OutsidePositions {
   /** Throws POSITION_GONE: the position is of another history (a store that was restored since), or of another scope. */
   open(token: string): FeedPosition {
     if (token === feedStart) return feedStart
-    const bytes = token.startsWith(prefix) ? Buffer.from(token.slice(prefix.length), 'base64url') : Buffer.alloc(0)
+    const [, text = ''] = /^f1\.([\w-]+)$/.exec(token) ?? []
+    const bytes = Buffer.from(text, 'base64url')
     if (bytes.length <= ivBytes + tagBytes) throw gone()
     const decipher = createDecipheriv('aes-256-gcm', this.#key, bytes.subarray(0, ivBytes)).setAAD(this.#bound)
     decipher.setAuthTag(bytes.subarray(ivBytes, ivBytes + tagBytes))

@@ -21,9 +21,9 @@ import { Ending, type EndingRun, type Outcome } from './ending.ts'
 import { Execution } from './execution.ts'
 import { cancelledError } from './failure.ts'
 import { type ExecutedRun, Hooks } from './hooks.ts'
-import { type ClaimHost, claimUndo, type Outcome as StepOutcome } from './inherited.ts'
+import type { ClaimHost } from './inherited.ts'
 import { itemsOf } from './journal.ts'
-import { keyOf, undoKeyOf } from './key.ts'
+import { keyOf } from './key.ts'
 import { Latch } from './latch.ts'
 import { Mail, type MailedRun } from './mail.ts'
 import type { WatchedRun } from './mail-watch.ts'
@@ -205,7 +205,7 @@ export class Instance implements Parts {
     return this.#left.wait()
   }
 
-  /** The run was cancelled or ran out of time, and this is what its code is told. */
+  /** The run was cancelled or ran out of time. */
   get cancelled(): RepriseError | null {
     return this.#hooks.cancelled
   }
@@ -220,16 +220,7 @@ export class Instance implements Parts {
   }
 
   keyOf(command: Command, state = this.state): string {
-    if (state === this.state) return command.key
-    return command.keyUsed ?? keyOf(state, command, this.kernel.hash)
-  }
-
-  undoKeyOf(command: Command, state = this.state): string {
-    return undoKeyOf(state, command.id, this.keyOf(command, state), this.kernel.hash)
-  }
-
-  claimUndo(owner: string, step: StepOutcome): Promise<RunState> {
-    return claimUndo(this.host, owner, step, this.open.id)
+    return state === this.state ? command.key : (command.keyUsed ?? keyOf(state, command, this.kernel.hash))
   }
 
   cancelError(): RepriseError {
@@ -429,17 +420,13 @@ export class Instance implements Parts {
       if (this.#loaded.isSet && this.state.isAdmitted) leaveScope(() => this.begin())
       return
     }
-    if (entries.some(({ type }) => restarts.has(type))) {
-      leaveScope(() => this.begin())
-      return
-    }
+    if (entries.some(({ type }) => restarts.has(type))) return leaveScope(() => this.begin())
     const { on } = this.definition.options.checkpoint ?? {}
     for (const entry of entries) {
       const item = itemOf(entry)
       if (on && item?.kind === 'done' && on.includes(stepName(item.id))) this.#checkpoint('event')
-      if (item) {
-        if (!this.recorder.wasDelivered(entry)) this.execution.offer(item)
-      } else this.#noted(entry)
+      if (!item) this.#noted(entry)
+      else if (!this.recorder.wasDelivered(entry)) this.execution.offer(item)
     }
   }
 

@@ -6,13 +6,15 @@
 import { isReprise } from '../../core/errors.ts'
 import { type Inherited, ownerOf } from '../../core/inheritance.ts'
 import { decideRetry, patientRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
+import type { Kernel } from '../../engine/kernel.ts'
 import type { CommandRun } from './asking.ts'
 import type { Command } from './command.ts'
 import type { StepCall } from './context.ts'
 import type { Standing } from './entries.ts'
 import { type Failure, toFailure } from './failure.ts'
-import type { Outcome } from './inherited.ts'
+import { type ClaimHost, claimUndo } from './inherited.ts'
 import { itemsOf } from './journal.ts'
+import { undoKeyOf } from './key.ts'
 import { enterStep, readableId } from './scope.ts'
 import { noUndo, own, type RunState } from './state.ts'
 
@@ -30,11 +32,9 @@ export interface Compensation {
 /** What a saga needs of its run. */
 export interface SagaRun extends CommandRun {
   readonly open: { readonly id: string; readonly inherited: readonly Inherited[] }
-  /** Records in the history of its original that this fork undoes a step; returns the original's state. */
-  claimUndo(owner: string, step: Outcome): Promise<RunState>
+  readonly kernel: Pick<Kernel, 'hash'>
+  readonly host: ClaimHost
   readonly definition: { readonly options: { readonly whenUndoFails?: 'hold' | 'restore' } }
-  /** `state`: that of the run that did it. */
-  undoKeyOf(command: Command, state: RunState): string
   /** Fires when this process must let go of the run… */
   readonly stopSignal: AbortSignal
   /** …and then this rejects. It never resolves. */
@@ -120,7 +120,8 @@ export class Saga {
     const { id } = one.command
     try {
       const owner = ownerOf(run.open.inherited, one.item.seq)
-      const state = owner === null ? run.state : await run.claimUndo(owner, { id, seq: one.item.seq })
+      const state =
+        owner === null ? run.state : await claimUndo(run.host, owner, { id, seq: one.item.seq }, run.open.id)
       const step = this.#call(one, failures + 1, state)
       const place = { ...step, name: readableId(id), isUndo: true as const }
       await Promise.race([enterStep(place, () => one.call(one.result, step, state)), run.leaving])
@@ -166,7 +167,7 @@ export class Saga {
 
   #call({ command }: Compensation, attempt: number, state: RunState): StepCall {
     const heartbeat = async () => undefined
-    const key = this.#run.undoKeyOf(command, state)
+    const key = undoKeyOf(state, command.id, this.#run.keyOf(command, state), this.#run.kernel.hash)
     return { key, attempt, signal: this.#run.stopSignal, details: undefined, heartbeat }
   }
 }

@@ -284,8 +284,7 @@ function atGeneration(state: RunState, to: string, seq?: number): RunState {
   const kept = new Set(itemsOf(journal).map((item) => ('id' in item ? item.id : '')))
   const after = lastSeq(journal)
   return {
-    ...state,
-    generation,
+    ...{ ...state, generation },
     // What is drawn again before that command is what was drawn there.
     ...(state.salts && {
       salts: [
@@ -319,8 +318,7 @@ export function itemOf(entry: Pick<Entry, 'type' | 'data' | 'time' | 'seq'>): It
         ...{ id: data.id, result: data.result, rode: data.rode ?? null },
         ...replaced(data),
         ...keyed(data),
-        at,
-        seq,
+        ...{ at, seq },
       }
     case 'failed':
       return { kind: 'failed', id: data.id, error: data.error, ...keyed(data), at, seq }
@@ -360,8 +358,7 @@ function keyed({ key }: Data): { readonly key?: string } {
 
 /** A fork calls under keys of its own. */
 function withoutKeys(open: RunState['open']): RunState['open'] {
-  const kept = Object.entries(open).map(([id, { key: _gone, ...command }]) => [id, command] as const)
-  return Object.fromEntries(kept)
+  return Object.fromEntries(Object.entries(open).map(([id, { key: _gone, ...command }]) => [id, command]))
 }
 
 /** Names are users' text: what a record inherits is not in it. */

@@ -5,6 +5,7 @@ import { RepriseError } from '../../core/errors.ts'
 import { createCommitFunction } from './commit-function.ts'
 import type { Connections, RunSql } from './connect.ts'
 import { createFunctions, dropFunctions, nowMs } from './functions.ts'
+import { createLifeFunctions } from './life-functions.ts'
 import { createReadFunctions } from './read-functions.ts'
 import { createTables, schemaVersion, upgradeTables } from './tables.ts'
 
@@ -82,7 +83,7 @@ async function migrate(connections: Connections, s: string): Promise<void> {
       await retireAll(run, s)
       await run(upgradeTables(s, version) + dropFunctions(s, version))
     }
-    await run(createFunctions(s) + createReadFunctions(s) + createCommitFunction(s))
+    await run(createFunctions(s) + createReadFunctions(s) + createLifeFunctions(s) + createCommitFunction(s))
     await run(`UPDATE ${s}.meta SET version = ${schemaVersion}`)
   }
   await connections.transaction('making the schema', work, migrateTimeoutMs)

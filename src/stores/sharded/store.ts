@@ -47,6 +47,7 @@ import { Commits } from './commits.ts'
 import { readFeed } from './feed.ts'
 import { Growth, type ShardSource } from './growth.ts'
 import { Holds } from './holds.ts'
+import { highestPasts, identityOf } from './identity.ts'
 import { inspectShards } from './inspect.ts'
 import { changeInside } from './letter.ts'
 import { findTimelines, names, workers } from './list.ts'
@@ -151,24 +152,9 @@ export class ShardedStore implements Store {
     return highestPasts(found).slice(0, limit)
   }
 
-  /** The first shard decides; the others have copies, for when it is away. */
   async identity(proposed?: string, replaces = false): Promise<string | null> {
     this.#check()
-    const [first, ...others] = this.#places.shards
-    try {
-      const found = await first!.ask((store) => store.identity(proposed, replaces))
-      if (found !== null && proposed !== undefined) {
-        await Promise.allSettled(others.map((shard) => shard.askNow((store) => store.identity(found, true))))
-      }
-      return found
-    } catch (error) {
-      if (!isUnreachable(error) || replaces) throw error
-      for (const shard of others.filter((other) => !other.isAway)) {
-        const copy = await shard.askNow((store) => store.identity())
-        if (copy !== null) return copy
-      }
-      throw error
-    }
+    return await identityOf(this.#places.shards, proposed, replaces)
   }
 
   async recall(pasts: readonly PastLife[]): Promise<void> {
@@ -445,14 +431,4 @@ function guarded<Own extends Blobs>(blobs: Own, check: () => void): Blobs {
       }
     },
   })
-}
-
-/** One of each name, in their order. */
-function highestPasts(pasts: readonly PastLife[]): PastLife[] {
-  const highest = new Map<string, PastLife>()
-  for (const past of pasts) {
-    const known = highest.get(past.name)
-    if (!known || known.life < past.life) highest.set(past.name, past)
-  }
-  return [...highest.values()].sort((a, b) => (a.name < b.name ? -1 : 1))
 }

@@ -1,9 +1,10 @@
-// What a namespace is known by outside of the store, in two places: a line of `reprise_meta` and a table of its own. Damage to one
-// page leaves the other, and the next change of the store writes both.
+// What a namespace is known by outside of the store, in two places: a line of `reprise_meta` and a table of its own. Damage to
+// one page leaves the other, and the next change of the identity writes both.
 
 import type { Connection } from './connection.ts'
 import { damaged } from './failure.ts'
 import { seal } from './seal.ts'
+import type { Writing } from './writing.ts'
 
 export const identityTable = `
 CREATE TABLE reprise_identity (space INTEGER PRIMARY KEY, value TEXT NOT NULL);
@@ -27,6 +28,16 @@ export function writeIdentity(connection: Connection, space: number, identity: s
   const text = `${seal([space, identity])} ${identity}`
   connection.run('INSERT OR REPLACE INTO reprise_identity (space, value) VALUES (?, ?)', space, text)
   connection.run('INSERT OR REPLACE INTO reprise_meta (key, value) VALUES (?, ?)', nameOf(space), text)
+}
+
+/** The first proposal becomes it, and `replaces` any. */
+export function identify(writing: Writing, proposed: string, replaces: boolean): string {
+  const { connection, space } = writing
+  const there = readIdentity(connection, space)
+  if (there !== null && !replaces) return there
+  writeIdentity(connection, space, proposed)
+  writing.hasAside = true
+  return proposed
 }
 
 /** Null: damaged. */

@@ -1,3 +1,4 @@
 // The SQLite store, as others see it.
 
-export { openSqlite, renewSqlite, type SqliteOptions } from './store.ts'
+export { renewSqlite } from './renew-sqlite.ts'
+export { openSqlite, type SqliteOptions } from './store.ts'

@@ -1,7 +1,6 @@
 // The SQLite store: one file, no server, any number of processes of one machine. This file joins the parts to the Store
 // port; what each does is in the files beside it.
 
-import { unreachable } from '../../core/assert.ts'
 import type { MessageId, TimelineId, WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type {
@@ -46,7 +45,7 @@ import { toStoreError } from './failure.ts'
 import { readFeed } from './feed.ts'
 import { sizeOf } from './file-size.ts'
 import { toHead } from './heads.ts'
-import { readIdentity, writeIdentity } from './identity.ts'
+import { identify, readIdentity } from './identity.ts'
 import { InPlace } from './in-place.ts'
 import { inspect } from './inspect.ts'
 import { findTimelines } from './list.ts'
@@ -57,10 +56,9 @@ import { closedOnFailure, connectReader, inspectEnd, type OpenedFile, openFile }
 import { listPasts, pastOf, recall } from './past.ts'
 import { claim, retire } from './query.ts'
 import { Reader, type Reading } from './reading.ts'
-import { realPath } from './real-path.ts'
 import { retryBusy } from './retry.ts'
 import { replaceRuns, rewriteRuns } from './rewrite.ts'
-import { renewCopy, renewFile } from './salvage/renew.ts'
+import { renewFile } from './salvage/renew.ts'
 import { legibleRuns } from './scan-runs.ts'
 import { schemaVersion } from './schema.ts'
 import { scrub } from './scrub.ts'
@@ -96,25 +94,6 @@ export async function openSqlite(location: string, options: SqliteOptions): Prom
   const settings = { namespace, hash, busyMs, clock, isReadOnly, isStrict }
   const make = () => new SqliteStore(driver, opened, open, settings)
   return await closedOnFailure(opened, make, async (store) => void (isReadOnly && (await store.facts())))
-}
-
-/**
- * For a file that does not open any more (Store.renew); with `dryRun` to a copy of it.
- * @example await renewSqlite('.reprise/reprise.db', { namespace, hash })
- */
-export async function renewSqlite(
-  location: string,
-  options: SqliteOptions & { readonly dryRun?: boolean },
-): Promise<Renewal> {
-  const { namespace, hash, busyMs = 10_000, clock = Date.now } = options
-  const file = realPath(location)
-  const driver = options.driver ?? (await loadDriver())
-  const renew = options.dryRun ? renewCopy : renewFile
-  try {
-    return await renew(driver, file, { namespace, hash, busyMs, now: clock() })
-  } catch (error) {
-    throw toStoreError(error, 'renew', file)
-  }
 }
 
 interface StoreOptions {
@@ -212,14 +191,7 @@ class SqliteStore implements Store {
   async identity(proposed?: string, replaces = false): Promise<string | null> {
     const found = await this.#read(({ connection, space }) => readIdentity(connection, space))
     if (proposed === undefined || (found !== null && !replaces)) return found
-    return await this.#transact('identify', (writing) => {
-      const { connection, space } = writing
-      const there = readIdentity(connection, space)
-      if (there !== null && !replaces) return there
-      writeIdentity(connection, space, proposed)
-      writing.hasAside = true
-      return proposed
-    })
+    return await this.#transact('identify', (writing) => identify(writing, proposed, replaces))
   }
 
   async recall(pasts: readonly PastLife[]): Promise<void> {
@@ -314,16 +286,8 @@ class SqliteStore implements Store {
     return this.#transact('rewrite', (writing) => {
       // What is replaced is not left in free space.
       writing.connection.exec('PRAGMA secure_delete = ON')
-      switch (kind) {
-        case 'runs':
-          return rewriteRuns(writing, change, after, limit)
-        case 'checkpoints':
-          return rewriteBodies(writing, change, after, limit)
-        case 'messages':
-          return rewriteMail(writing, change, after, limit)
-        default:
-          return unreachable(kind)
-      }
+      const rewriting = { runs: rewriteRuns, checkpoints: rewriteBodies, messages: rewriteMail }
+      return rewriting[kind](writing, change, after, limit)
     })
   }
 

@@ -432,7 +432,6 @@ export class Flow {
     return {
       ...{ name, clock, random, pipeline, trace, origins, resource: resources.get(name) ?? null },
       poison: ({ value, time, key, input }, error) => {
-        // Wrong for every record: the code is at fault, and none of them.
         if (isReprise(error, 'ASYNC_CALLBACK')) return this.fail(error)
         try {
           this.letters.add(name, { value, time, key, ...(input !== undefined && { input }) }, error, clock.now())

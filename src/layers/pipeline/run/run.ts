@@ -432,13 +432,11 @@ export class PipelineRun {
   }
 
   #sinksOf(origins: SinksOf['origins']): SinksOf {
-    const { signal } = this.#abort
-    return { engine: this.#engine, graph: this.#graph, pipeline: this.timeline, signal, origins }
+    return { engine: this.#engine, graph: this.#graph, pipeline: this.timeline, signal: this.#abort.signal, origins }
   }
 
   #report(status: PipelineReport['status']): PipelineReport {
-    const state = this.#checkpoints?.state ?? this.#restored
-    return this.#reportOf(status, state, this.#checkpoints?.baseId ?? null)
+    return this.#reportOf(status, this.#checkpoints?.state ?? this.#restored, this.#checkpoints?.baseId ?? null)
   }
 
   #reportOf(status: PipelineReport['status'], state: PipelineState | null, checkpoint: string | null): PipelineReport {

@@ -43,7 +43,8 @@ export interface Take {
   readonly from: 'free' | 'dead' | 'anyone'
   /**
    * Make the timeline if it is not there (epoch as in the guard, sequence that of the base, else of the floor, else 0;
-   * `digest` is the one there); without it a missing one is NOT_FOUND. Without `floor` a fork has its parent's, any other its own start.
+   * `digest` is the one there); without it a missing one is NOT_FOUND. Without `floor` a fork has its parent's, any other its
+   * own start.
    * NOT_FOUND if the base's timeline is missing; OUT_OF_RANGE if the base is beyond its head, or the fork's floor above
    * the base, or below both the base and the parent's floor (what it needs is gone).
    */

@@ -9,7 +9,7 @@ import type { CommitExtras } from '../../engine/commit/writer.ts'
 import type { Host } from '../../engine/host.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
-import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
+import type { NewEntry } from '../../engine/timeline.ts'
 import type { RunTrace } from '../../engine/tracing.ts'
 import { Alarms } from './alarms.ts'
 import type { Attempt } from './attempt.ts'
@@ -30,6 +30,7 @@ import type { WatchedRun } from './mail-watch.ts'
 import { Queries } from './queries.ts'
 import { type RecordedRun, Recorder } from './recorder.ts'
 import { Residency, type ResidentRun } from './residency.ts'
+import type { RunTimeline } from './run-timeline.ts'
 import { Saga, type SagaRun } from './saga.ts'
 import { enterScope, leaveScope, stepName } from './scope.ts'
 import { itemOf, noCommand, own, type RunState } from './state.ts'
@@ -46,26 +47,6 @@ export type Left =
 const loopCheckpointEvery = 1000
 /** An intent is written for a call that takes longer than this. */
 const slowMs = 1000
-
-/** What an instance needs of its timeline: a real one, or history alone when it is only read. */
-export type RunTimeline = Pick<
-  OpenTimeline<RunState>,
-  | 'id'
-  | 'coordinate'
-  | 'inherited'
-  | 'isFork'
-  | 'state'
-  | 'seq'
-  | 'broken'
-  | 'recovery'
-  | 'watch'
-  | 'ask'
-  | 'write'
-  | 'mail'
-  | 'checkpoint'
-  | 'shut'
-  | 'break'
->
 
 /** What runs in memory need of the process they are in. */
 export interface InstanceHost extends ChildHost, ClaimHost {
@@ -420,7 +401,10 @@ export class Instance implements Parts {
       if (this.#loaded.isSet && this.state.isAdmitted) leaveScope(() => this.begin())
       return
     }
-    if (entries.some(({ type }) => restarts.has(type))) return leaveScope(() => this.begin())
+    if (entries.some(({ type }) => restarts.has(type))) {
+      leaveScope(() => this.begin())
+      return
+    }
     const { on } = this.definition.options.checkpoint ?? {}
     for (const entry of entries) {
       const item = itemOf(entry)

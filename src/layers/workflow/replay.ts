@@ -6,8 +6,9 @@ import { RepriseError } from '../../core/errors.ts'
 import type { RecoveryReport } from '../../engine/recovery/report.ts'
 import type { Command } from './command.ts'
 import type { AnyWorkflow } from './context.ts'
-import { Instance, type InstanceHost, type RunTimeline } from './instance.ts'
+import { Instance, type InstanceHost } from './instance.ts'
 import type { Queries } from './queries.ts'
+import type { RunTimeline } from './run-timeline.ts'
 import type { RunState } from './state.ts'
 
 export interface Replayed {

@@ -31,7 +31,7 @@ UPDATE ${s}.timeline t SET pos_base = n.pos_base FROM ${s}.namespace n WHERE n.i
   // Functions, and lives of timelines.
   9: (s) =>
     `ALTER TABLE ${s}.timeline ADD COLUMN life bigint NOT NULL DEFAULT 1;
-ALTER TABLE ${s}.namespace ADD COLUMN identity text;` + pastTable(s),
+ALTER TABLE ${s}.namespace ADD COLUMN identity text;${pastTable(s)}`,
 }
 
 /** Since when it is due; mail counts as always. */

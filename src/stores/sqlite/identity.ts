@@ -4,7 +4,6 @@
 import type { Connection } from './connection.ts'
 import { damaged } from './failure.ts'
 import { seal } from './seal.ts'
-import type { Writing } from './writing.ts'
 
 export const identityTable = `
 CREATE TABLE reprise_identity (space INTEGER PRIMARY KEY, value TEXT NOT NULL);
@@ -31,12 +30,10 @@ export function writeIdentity(connection: Connection, space: number, identity: s
 }
 
 /** The first proposal becomes it, and `replaces` any. */
-export function identify(writing: Writing, proposed: string, replaces: boolean): string {
-  const { connection, space } = writing
+export function identify(connection: Connection, space: number, proposed: string, replaces: boolean): string {
   const there = readIdentity(connection, space)
   if (there !== null && !replaces) return there
   writeIdentity(connection, space, proposed)
-  writing.hasAside = true
   return proposed
 }
 

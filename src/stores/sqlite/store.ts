@@ -191,7 +191,10 @@ class SqliteStore implements Store {
   async identity(proposed?: string, replaces = false): Promise<string | null> {
     const found = await this.#read(({ connection, space }) => readIdentity(connection, space))
     if (proposed === undefined || (found !== null && !replaces)) return found
-    return await this.#transact('identify', (writing) => identify(writing, proposed, replaces))
+    return await this.#transact('identify', (writing) => {
+      writing.hasAside = true
+      return identify(writing.connection, writing.space, proposed, replaces)
+    })
   }
 
   async recall(pasts: readonly PastLife[]): Promise<void> {

@@ -249,8 +249,9 @@ const operations: Readonly<Record<string, (store: Store) => unknown>> = {
     await change(store, 'many/0000061', { branch })
   },
   forget: async (store) => {
-    await store.commit([making('gone/1')])
-    await change(store, 'gone/1', { forget: true })
+    const id = `gone/${++number}`
+    await store.commit([making(id)])
+    await change(store, id, { forget: true })
   },
   claim: (store) => store.claim({ worker: asWorker('w-claims'), queues: ['q', 'other'], limit: 10 }),
   'claim where thousands are due': (store) =>

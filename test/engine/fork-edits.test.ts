@@ -62,10 +62,8 @@ onEveryStore('forks with edits', (world) => {
     // started, base; the outcome of rate is the third entry.
     expect(made).toMatchObject({ timeline: 'workflow/price/b', parent: 'workflow/price/a', seq: 2, epoch: 1 })
     expect(await workflows(rp).of(definition).get('b').result()).toBe(35)
-    expect(calls).toEqual([
-      ...['workflow/price/a:base', 'workflow/price/a:rate', 'workflow/price/a:sum'],
-      'workflow/price/b:sum',
-    ])
+    expect(calls.map((key) => key.split('-')[0])).toEqual(['base', 'rate', 'sum', 'sum'])
+    expect(new Set(calls).size).toBe(4)
     const after = (await rp.head('workflow/price/a'))!
     expect([after.seq, after.epoch, after.digest]).toEqual([before.seq, before.epoch, before.digest])
     expect((await own(rp, 'workflow/price/b')).slice(0, 2)).toMatchObject([
@@ -92,9 +90,11 @@ onEveryStore('forks with edits', (world) => {
     const fork = await run.fork('rate', { id: 'b', result: 3 })
     expect(await fork.result()).toBe(-15)
     const head = (await rp.head('workflow/price/a'))!
+    const made = calls.splice(0)
     await forkAt(rp, head, undefined, 'c', { input: 4 })
     expect(await workflows(rp).of(definition).get('c').result()).toBe(8)
-    expect(calls.filter((key) => key.includes('/c:'))).toHaveLength(3)
+    expect(calls.map((key) => key.split('-')[0])).toEqual(['base', 'rate', 'sum'])
+    expect(calls.filter((key) => made.includes(key))).toEqual([])
     const parent = workflow('parent', async (ctx) => ((await ctx.child(definition, 1)) as number) + 1)
     expect(await rp.run(parent, undefined, { id: 'p' }).result()).toBe(3)
     const child = (await rp.head('workflow/parent/p'))!

@@ -229,9 +229,10 @@ describe('a run', () => {
   it('is rolled back to a step: later ones are undone, and it goes on from there under new keys', async () => {
     const kit = kitWith()
     const log: string[] = []
+    const keys = new Set<string>()
     const trip = workflow('trip', async (ctx, to: string) => {
       for (const name of ['a', 'b', 'c']) {
-        const book = ({ key }: { key: string }) => log.push(`${name} ${to} ${key.split('/').at(-1)}`)
+        const book = ({ key }: { key: string }) => keys.add(key) && log.push(`${name} ${to}`)
         await ctx.step(name, book, { compensate: () => log.push(`undo ${name}`) })
       }
       await ctx.signal('go')
@@ -242,7 +243,8 @@ describe('a run', () => {
     await kit.survive(() => kit.handle(run).rollback('b', { input: 'oslo' }))
     await kit.survive(() => kit.handle(run).signal('go'))
     expect(await kit.result(run)).toBe('oslo')
-    expect(log).toEqual(['a rome t:a', 'b rome t:b', 'c rome t:c', 'undo c', 'undo b', 'b oslo t.1:b', 'c oslo t.1:c'])
+    expect(log).toEqual(['a rome', 'b rome', 'c rome', 'undo c', 'undo b', 'b oslo', 'c oslo'])
+    expect(keys.size).toBe(5)
   })
 
   it('gets what was sent after a rollback when that is done, also if it had to wait for a call in flight', async () => {
@@ -315,7 +317,8 @@ describe('a run', () => {
     const fork = await kit.survive(() => kit.handle(run).fork('second', { id: 'g2', input: 'bob' }))
     expect(await kit.result(fork)).toBe('1 bob')
     expect(await kit.result(run)).toBe('1 ann')
-    expect(calls).toEqual(['workflow/greet/g:first', 'workflow/greet/g:second', 'workflow/greet/g2:second'])
+    expect(calls.map((key) => key.split('-')[0])).toEqual(['first', 'second', 'second'])
+    expect(new Set(calls).size).toBe(3)
   })
 
   it('starts over with continueAsNew, keeps unread signals, and its steps get new keys', async () => {
@@ -329,7 +332,8 @@ describe('a run', () => {
     const run = await kit.run(again, 1, { id: 'a' })
     await kit.survive(() => kit.handle(run).signal('last', 'kept', { key: 'k' }))
     expect(await kit.result(run)).toBe('kept')
-    expect(keys.map((key) => key.split('/').at(-1))).toEqual(['a:count', 'a.1:count', 'a.2:count'])
+    expect(keys).toHaveLength(3)
+    expect(new Set(keys).size).toBe(3)
   })
 
   it('with an id that exists is given, refused or run again, as declared', async () => {

@@ -1,7 +1,7 @@
 // The entries of a run's history: all that a workflow leaves behind. Types and fields are short because a run has many of
 // them; this file is the format.
 //
-//   started    { input, seed, identity, life?, behaviour, parent?, deadline?, queue?, trace? }   the first entry
+//   started    { input, seed, identity, life?, isBatched?, behaviour, parent?, deadline?, queue?, trace? }   the first entry
 //                                           identity: of this life of the run (core/identity.ts), in every key
 //   waits      { for }                      what it waited for when it left memory: for people, see summary.ts
 //   began      { id, key? }                       a step was about to be called (policies that ask first, and slow steps)
@@ -61,11 +61,8 @@ export const namesDetached = 4
 /** From this behaviour on an await of what a command gives takes one round of microtasks, not three. */
 export const awaitsDirectly = 5
 
-/**
- * From this behaviour on `started` has the identity of the run and a seed of 128 bits. Runs without them, and forks of these
- * before their fork point, keep their keys (key.ts) and their random values (chance.ts).
- */
-export const keysOfIntents = 6
+// From behaviour 6 on `started` has the identity of the run and a seed of 128 bits. Runs without them keep their keys (key.ts)
+// and their random values (chance.ts); their forks have them from the fork point on.
 
 export interface ParentLink {
   readonly timeline: string
@@ -82,6 +79,8 @@ export interface Started {
   readonly identity?: string
   /** Of the run's id, where it is not the first. */
   readonly life?: number
+  /** Its outcomes become durable in batches: a crash repeats steps, so their results are no part of keys. */
+  readonly isBatched?: boolean
   readonly behaviour: number
   readonly parent?: ParentLink
   readonly deadline?: number

@@ -431,11 +431,11 @@ export class Execution {
 
 /** The outcome of a command, as its code sees it. What the SQL of a transaction returned is observed there. */
 function observe({ scope, id }: Command, item: Item): void {
-  if (item.kind === 'done' && item.rode === null) scope.observed.add(id, item.result)
+  if (item.kind === 'done' && item.rode === null) scope.observed.addResult(id, item.result)
   else if (item.kind === 'child' && !item.error) scope.observed.add(id, item.result)
   else if ((item.kind === 'failed' || item.kind === 'child') && item.error) {
     const { name, message, code } = item.error
-    scope.observed.add(id, [name, message, code ?? null])
+    scope.observed.addResult(id, [name, message, code ?? null])
   }
 }
 

@@ -145,7 +145,7 @@ export async function loop(
   for (;;) {
     const own = run.execution.scope(scope, `${id}.${at.n}`)
     // Earlier iterations are forgotten: all that this one knows of them is in the state.
-    if (at.n > 0) own.observed.add('~state', at.state)
+    if (at.n > 0) own.observed.addResult('~state', at.state)
     const context = Object.assign(contextOf(own), { stop: (result: unknown) => new Stopped(result) })
     const { state } = at
     const next = await enterScope(own, async () => await body(state as never, context as unknown as LoopContext))

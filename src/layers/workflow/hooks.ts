@@ -50,7 +50,8 @@ export class Hooks implements ExecutionHooks {
 
   constructor(run: ExecutedRun) {
     this.#run = run
-    this.digester = run.kernel
+    const { hash, codec } = run.kernel
+    this.digester = { hash, codec, skipsResults: run.state.started?.isBatched === true }
   }
 
   /** What the code is told, if the run was cancelled or ran out of time. */

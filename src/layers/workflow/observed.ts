@@ -11,6 +11,8 @@ import type { Hash } from '../../core/ports.ts'
 export interface Digester {
   readonly hash: Hash
   readonly codec: { encode(value: unknown): Uint8Array }
+  /** Results may be lost and made again: they are not counted. */
+  readonly skipsResults?: boolean
 }
 
 type Observation =
@@ -46,6 +48,11 @@ export class Observed {
 
   get count(): number {
     return this.#seen.length
+  }
+
+  /** The result of a command, or a state that is made of such. */
+  addResult(id: string, value: unknown): void {
+    if (!this.#digester.skipsResults) this.add(id, value)
   }
 
   add(id: string, value: unknown): void {

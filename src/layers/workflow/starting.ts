@@ -58,6 +58,7 @@ function makeRun(
     ...(input !== undefined && { input }),
     seed: newSeed(engine.kernel),
     behaviour,
+    ...(typeof definition.options.durability === 'object' && { isBatched: true }),
     ...(parent && { parent }),
     ...(timeout !== undefined && { deadline: now + toMs(timeout, 'timeout') }),
     ...(queued && { queue: { name: queued.name, ...(options.queueKey !== undefined && { key: options.queueKey }) } }),

@@ -80,7 +80,7 @@ export function askTransaction<T>(
       if (item.kind !== 'done') return
       const result = item.rode !== null ? run.sqlResults.results.get(id) : item.result
       if (item.rode !== null) {
-        if (!command.isSettled) scope.observed.add(id, result)
+        if (!command.isSettled) scope.observed.addResult(id, result)
         run.recorder.alongNext({ type: 'rode', data: result === undefined ? { id } : { id, result } })
       }
       if (options.compensate) {

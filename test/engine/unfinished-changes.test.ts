@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
 import type { Store } from '../../src/core/ports.ts'
-import type { EngineOptions } from '../../src/engine/open.ts'
+import { createEngine, type EngineOptions } from '../../src/engine/open.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { refuseUnfinished } from '../../src/engine/tools/store-change.ts'
 import { timeline } from '../../src/index.ts'
@@ -74,9 +74,12 @@ interface Change {
 async function killed(world: World, namespace: string, change: Change, n: number, fate: 'fail-before' | 'fail-after') {
   const { port, isDead } = dying(await world.store(namespace), n, fate)
   const ports = { store: port, identity: { host: 'here', process: 'dead' } }
-  const rp = await world.engine({ namespace, ports, patience: 20, ...change.options })
+  const rp = createEngine(ports, { worker: 'killed', patience: 20, ...change.options })
   await change.work(rp).catch(() => undefined)
-  return isDead()
+  const wasKilled = isDead()
+  // Only its connections: the store takes nothing from it any more.
+  await rp.close().catch(() => undefined)
+  return wasKilled
 }
 
 function dying(store: Store, at: number, fate: 'fail-before' | 'fail-after') {
@@ -92,11 +95,7 @@ function dying(store: Store, at: number, fate: 'fail-before' | 'fail-after') {
 
 async function next(world: World, namespace: string, change: Change): Promise<Reprise> {
   const isGone = ({ process }: { readonly process: string }) => process === 'dead'
-  const rp = await world.engine({
-    namespace,
-    ports: { store: await world.store(namespace), isGone },
-    ...change.options,
-  })
+  const rp = createEngine({ store: await world.store(namespace), isGone }, { worker: 'next', ...change.options })
   await hostOf(rp).kernel.worker.retireGone()
   return rp
 }

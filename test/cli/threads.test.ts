@@ -98,7 +98,7 @@ it('a second Ctrl-C ends threads at once, with 130 and no crash', async () => {
   for (let n = 0; n < 3; n++) {
     const run = live(['run', 'clicks.mjs', 'clicks', '--threads', '4', '--report', 'json'], {
       cwd,
-      env: { PAUSE: '1' },
+      env: { PAUSE: '300' },
     })
     await run.until(/"records":[1-9]/)
     run.signal('SIGINT')

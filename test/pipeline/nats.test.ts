@@ -252,7 +252,7 @@ describe.skipIf(binary === null)('on a real NATS server', () => {
       await manager.streams.purge(name, { seq: 9 })
       await expect(rp.run(define(), {}).result()).rejects.toMatchObject({
         code: 'POSITION_GONE',
-        message: expect.stringContaining("gone: 'oldest'"),
+        hint: expect.stringContaining("gone: 'oldest'"),
       })
       const again = await rp.run(define(gone), {}, { checkpoint: { every: 1 } }).started()
       await add(10)

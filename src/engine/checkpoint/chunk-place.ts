@@ -230,10 +230,11 @@ async function hasTimelines(store: Store): Promise<boolean> {
 /** Two that open a new store at once: one of them notes it, and both found the same mark in the folder. */
 async function write(store: Store, hash: Hash, epoch: number, note: Note): Promise<void> {
   const timeline = timelineId(storeTimeline) as TimelineId
+  const last = epoch > 0 ? epoch : (await store.past([timeline]))[0]!.epoch
   const [outcome] = await store.commit([
     {
       operation: randomUUID() as string as OperationId,
-      guard: { timeline, epoch },
+      guard: { timeline, epoch: last },
       take: { worker: 'opener' as WorkerId, from: 'free', create: { digest: originDigest(hash, timeline) } },
       attributes: { [chunksAttribute]: JSON.stringify(note) },
       release: true,

@@ -11,6 +11,7 @@ import { canRead, type Fold } from '../definition.ts'
 import { installGuard } from '../guard/install.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
 import { stateIo } from '../kernel-io.ts'
+import { isOfStore } from '../kinds.ts'
 import { floorOf, lineageOf } from '../recovery/history.ts'
 import {
   cannotTell,
@@ -75,8 +76,9 @@ async function drillAll(kernel: Kernel, foldOf: FoldOf, options: DrillOptions): 
   const unknown: string[] = []
   for await (const head of headsOf(kernel, options.timelines)) {
     const fold = foldOf(head)
-    if (!fold) unknown.push(head.timeline)
-    else results.push(...(await drillTimeline(kernel, head, fold, options.checkpoints ?? Number.POSITIVE_INFINITY)))
+    if (!fold) {
+      if (!isOfStore(head.timeline)) unknown.push(head.timeline)
+    } else results.push(...(await drillTimeline(kernel, head, fold, options.checkpoints ?? Number.POSITIVE_INFINITY)))
   }
   return { ok: results.every((result) => result.ok), results, unknown }
 }

@@ -10,6 +10,8 @@ CREATE TABLE reprise_identity (space INTEGER PRIMARY KEY, value TEXT NOT NULL);
 `
 
 export function readIdentity(connection: Connection, space: number): string | null {
+  // A file of an older version that is only read.
+  if (!connection.get(`SELECT 1 FROM sqlite_schema WHERE name = 'reprise_identity'`)) return null
   const texts = [
     connection.get('SELECT value FROM reprise_identity WHERE space = ?', space)?.value,
     connection.get('SELECT value FROM reprise_meta WHERE key = ?', nameOf(space))?.value,

@@ -25,6 +25,8 @@ export function pastOf(connection: Connection, space: number, timeline: Timeline
 }
 
 export function listPasts(connection: Connection, space: number, after: string | null, limit: number): PastLife[] {
+  // A file of an older version that is only read.
+  if (!connection.get(`SELECT 1 FROM sqlite_schema WHERE name = 'reprise_past'`)) return []
   const sql = 'SELECT * FROM reprise_past WHERE space = ? AND (? IS NULL OR name > ?) ORDER BY name LIMIT ?'
   return connection.all(sql, space, after, after, limit).map(toPast)
 }

@@ -70,6 +70,7 @@ const words: Readonly<Record<string, readonly (readonly string[])[]>> = {
   show: [['notes/a'], ['job/failing'], [`workflow/broken/${turned}`], [evil]],
   log: [['notes/a'], ['notes/a', '--full'], ['job/failing'], [`workflow/broken/${turned}`], [evil]],
   tail: [['--no-follow'], [evil, '--no-follow']],
+  changes: [[], [evil]],
   checkpoints: [['notes/a'], ['save/kept'], [evil]],
   at: [['notes/a'], ['notes/a@2'], [evil]],
   diff: [['notes/a@1', 'notes/a@3']],

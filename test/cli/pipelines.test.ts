@@ -47,7 +47,7 @@ it('stops with a savepoint at Ctrl-C, goes on where it stood, and shows its stat
   expect((await cli(diff, { cwd })).stderr).toContain('--before CHECKPOINT')
   const dead = await cli(['dead', '--json'], { cwd })
   expect(JSON.parse(dead.stdout)).toMatchObject([
-    { timeline: 'pipeline/minutes', item: 7, error: { message: 'seven' } },
+    { timeline: 'pipeline/minutes', item: 7, error: { message: 'in filter#1: seven' } },
   ])
   const rollback = await cli(['rollback', 'pipeline/minutes@0', '--yes'], { cwd })
   expect(rollback.stderr).toContain('{ from: CHECKPOINT }')

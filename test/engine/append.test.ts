@@ -110,7 +110,7 @@ onEveryStore('append', (world) => {
     const w = await world()
     const waiting = timeline('waiting', { initial: () => 0, apply: (async () => 1) as never })
     const s = await (await w.engine()).open(waiting, 'a')
-    await expect(s.append({ type: 'n' } as never)).rejects.toEqual(code('FOLD_FAILED'))
+    await expect(s.append({ type: 'n' } as never)).rejects.toEqual(code('ASYNC_CALLBACK'))
     expect(s.state).toBe(0)
     expect(s.coordinate.seq).toBe(0)
   })

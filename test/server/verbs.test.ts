@@ -46,6 +46,7 @@ const verbs: Readonly<Record<string, readonly string[] | string>> = {
   doctor: ['doctor'],
   upload: ['aboutUploads', 'createUpload', 'appendUpload', 'deleteUpload'],
   download: ['readUpload'],
+  changes: 'a server does not open a store whose restore has not finished; doctor and verify list the others',
   init: 'writes files for a person',
   demo: 'runs on a store of its own',
   work: 'is a process: reprise serve --work is one',

@@ -44,7 +44,7 @@ const heldWaitMs = 20
 /** How long the end of a run waits for the last offsets of the group. */
 const tellWithinMs = 2000
 const goneHint =
-  "Records may be missing. Run with { gone: 'oldest' } or { gone: 'newest' } at the source to continue with what the broker has, or from a savepoint with { from }."
+  "Records may be missing. Give its source { gone: 'oldest' } or { gone: 'newest' } to continue with what the broker has, or from a savepoint with { from }."
 const noOffsets: ReadonlyMap<number, number> = new Map()
 /** Batches of one partition that are read ahead. */
 const aheadMax = 2

@@ -60,7 +60,7 @@ export interface NatsReading {
 
 const known = new Set([...connectingNames, 'stream', 'filter', 'partitions', 'start', 'gone'])
 const goneHint =
-  "Messages may be missing. Run with { gone: 'oldest' } or { gone: 'newest' } at the source to continue with what the stream has, or from a savepoint with { from }."
+  "Messages may be missing. Give its source { gone: 'oldest' } or { gone: 'newest' } to continue with what the stream has, or from a savepoint with { from }."
 /** How long one request for messages waits on the server. */
 const fetchMs = 1000
 const fetchMessages = 512

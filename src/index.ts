@@ -51,7 +51,16 @@ export type { CascadeStep, Exchange } from './core/recovery-line.ts'
 export type { RetentionPlan, RetentionPolicy, Verdict } from './core/retention.ts'
 export { GiveUp, isGiveUp, isRetryLater, RetryLater, type RetryPolicy } from './core/retry.ts'
 export type { Grown, GrowProgress, GrowRequest, ShardRow } from './core/shards.ts'
-export type { Inspected, Inspection, Renewal, StoreFacts, StoreFault, StoreLoss } from './core/store-facts.ts'
+export type {
+  Inspected,
+  Inspection,
+  Renewal,
+  ShardClock,
+  StoreFacts,
+  StoreFault,
+  StoreLoss,
+} from './core/store-facts.ts'
+export type { Nothing } from './core/synchronous.ts'
 export type { Validity } from './core/validity.ts'
 export type { WorkerRecord } from './core/worker-row.ts'
 export type { CheckpointRequest, PublishedCheckpoint } from './engine/checkpoint/checkpointer.ts'

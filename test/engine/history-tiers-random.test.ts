@@ -84,7 +84,9 @@ it.each(lives)(
     for (const [name, has] of expected) {
       const head = await rp.head(`notes/${name}`)
       const found: number[] = []
-      if (head) for await (const { data } of entriesAfter(rp, head, 0)) found.push((data as Noted).n)
+      if (head)
+        for await (const { type, data } of entriesAfter(rp, head, 0))
+          if (type !== '$rolled-back') found.push((data as Noted).n)
       expect(found, `${name} after ${told.join(', ')}`).toEqual(has)
       if (!head) continue
       const opened = await rp.open(notes, name)

@@ -14,7 +14,7 @@ import { stateIo } from '../../engine/kernel-io.ts'
 import { openedAs } from '../../engine/model.ts'
 import { readManifest } from '../../engine/recovery/recover.ts'
 import { ChunkInput } from '../../engine/recovery/restore-input.ts'
-import { differences, type Difference as ValueDifference } from '../../lib/differences.ts'
+import { differences } from '../../lib/differences.ts'
 
 /** One line of the list of saves. */
 export interface SavedInfo {
@@ -44,7 +44,10 @@ export interface Loaded<T> extends SavedInfo {
 }
 
 /** A place in which two saved values differ. */
-export type Difference = Pick<ValueDifference, 'path' | 'kind'>
+export interface Difference {
+  readonly path: string
+  readonly kind: 'added' | 'removed' | 'changed'
+}
 
 const differencesMax = 100
 

@@ -299,10 +299,9 @@ export class User {
     try {
       const handle = await this.handle('tail/t')
       const { position } = handle.state
-      const page = await process.engine.feed(position, {
-        prefixes: ['doc/', 'map/', 'log/', 'led/', 'logbook/'],
-        limit,
-      })
+      // The store's own positions: a cursor holds those, and never a position that was sealed for the outside.
+      const prefixes = ['doc/', 'map/', 'log/', 'led/', 'logbook/']
+      const page = await hostOf(process.engine).kernel.store.feed(position, { prefixes }, limit)
       if (page.next === position) return false
       const runs = page.items.map((item) => toHex(item.run.digest))
       const numbers = page.items.map((item) => item.run.first)

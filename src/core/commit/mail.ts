@@ -22,7 +22,11 @@ export function checkConsume(view: CommitView, timeline: TimelineId, ids: readon
 /** A sender without a timeline of its own learns that nobody will read its message. */
 export function checkReceivers(view: CommitView, messages: readonly OutgoingMessage[]): void {
   const lost = messages.find((message) => !isReachable(view, message))
-  if (lost) throw new Refused('NOT_FOUND', `life ${lost.life} of ${lost.to} is over`)
+  if (lost) throw new Refused('NOT_FOUND', lifeOver(lost))
+}
+
+export function lifeOver({ life, to }: OutgoingMessage): string {
+  return `life ${life} of ${to} is over`
 }
 
 function isReachable(view: CommitView, { to, life }: OutgoingMessage): boolean {

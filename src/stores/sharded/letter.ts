@@ -7,9 +7,11 @@ import { outboxFor } from '../../core/shards.ts'
 const mark = [0x52, 0x53, 0x58, 0x01] as const
 const kind = '$letter'
 
+type Address = [to: TimelineId, id: MessageId, kind: string, life?: number]
+
 /** @example commit.send = [toOutbox(message, 2)] */
-export function toOutbox({ id, to, kind: inner, data }: OutgoingMessage, shard: number): OutgoingMessage {
-  const address = new TextEncoder().encode(JSON.stringify([to, id, inner]))
+export function toOutbox({ id, to, kind: inner, data, life }: OutgoingMessage, shard: number): OutgoingMessage {
+  const address = new TextEncoder().encode(JSON.stringify(life === undefined ? [to, id, inner] : [to, id, inner, life]))
   return {
     // The same message again is the same letter again.
     id: `${to.length}:${to}${id}` as MessageId,
@@ -21,8 +23,8 @@ export function toOutbox({ id, to, kind: inner, data }: OutgoingMessage, shard: 
 
 export function fromOutbox(letter: Pick<OutgoingMessage, 'data'>): OutgoingMessage {
   const { address, data } = takeApart(letter.data)
-  const [to, id, inner] = JSON.parse(new TextDecoder().decode(address)) as [TimelineId, MessageId, string]
-  return { id, to, kind: inner, data }
+  const [to, id, inner, life] = JSON.parse(new TextDecoder().decode(address)) as Address
+  return { id, to, kind: inner, data, ...(life !== undefined && { life }) }
 }
 
 /** Other bytes for a message also while it is on its way. */

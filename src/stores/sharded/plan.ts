@@ -1,6 +1,7 @@
 // What becomes of a commit before it goes to a shard: which shard that is, which messages leave it by an outbox, and what must be
 // put on other shards first. A commit that concerns one shard only is passed on as it is.
 
+import { lifeOver } from '../../core/commit/mail.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { Commit, FeedPosition, Head, Outcome, OutgoingMessage } from '../../core/ports.ts'
 import { cursorKey, cursorNames, goesBack, joinPositions, plainHead, splitPosition } from '../../core/shards.ts'
@@ -9,6 +10,7 @@ import { cursorTaken, type Holds } from './holds.ts'
 import { toOutbox } from './letter.ts'
 import { arrivingFork, isParentSame, moving, parentAtRest } from './moving.ts'
 import type { Places } from './places.ts'
+import { byReceiver, namesLife } from './receivers.ts'
 import { Remnants } from './remnants.ts'
 
 export interface Plan {
@@ -28,31 +30,17 @@ export interface Plan {
 
 /** Nothing has to be read or put elsewhere for it; null: something has. */
 export function planAtOnce(places: Places, commit: Commit): Plan | null {
+  if (namesLife(commit.send)) return null
+  return planLocally(places, commit)
+}
+
+function planLocally(places: Places, commit: Commit): Plan | null {
   const { guard, send } = commit
-  if (reachesOut(commit) || (places.hasGrown && commit.trim) || namesLife(commit)) return null
+  if (reachesOut(commit) || (places.hasGrown && commit.trim)) return null
   if (guard === null) return addressed(places, commit, places.guess(send![0]!.to))
   const shard =
     guard.epoch === 0 && !isMadeElsewhere(places, commit) ? places.guess(guard.timeline) : places.seen(guard.timeline)
   return shard === undefined ? null : addressed(places, commit, shard)
-}
-
-/** Mail for one life of a timeline: whether that is over is known where the timeline is. */
-function namesLife({ send }: Commit): boolean {
-  return send?.some(({ life }) => life !== undefined) ?? false
-}
-
-/**
- * The commit with the mail that still has a receiver, for whichever life by then; null: it has none, and that is all that is in
- * it. A receiver that is made again in the very moment in between gets mail of the life before.
- */
-async function withReceivers(places: Places, commit: Commit): Promise<Commit | null> {
-  const send: OutgoingMessage[] = []
-  for (const { life, ...message } of commit.send ?? []) {
-    const [found] = life === undefined ? [] : await places.find([message.to], 'askNow')
-    if (life === undefined || found?.head?.life === life) send.push(message)
-    else if (commit.guard === null) return null
-  }
-  return { ...commit, send }
 }
 
 /** A new family goes to a shard that was added later: its signpost is put first. */
@@ -67,18 +55,17 @@ export function reachesOut({ take, branch, cursors, forget }: Commit): boolean {
 }
 
 /** A refusal: there is nothing to ask the shard. */
-export async function plan(
-  places: Places,
-  holds: Holds,
-  commit: Commit,
-): Promise<Plan | { readonly refusal: Outcome }> {
-  const quick = planAtOnce(places, commit)
-  if (quick) return quick
-  if (namesLife(commit)) {
-    const reaching = await withReceivers(places, commit)
-    if (reaching) return await plan(places, holds, reaching)
-    return { refusal: { ok: false, code: 'NOT_FOUND', reason: 'the life that a message is for is over', head: null } }
+export async function plan(places: Places, holds: Holds, asked: Commit): Promise<Plan | { readonly refusal: Outcome }> {
+  let commit = asked
+  if (namesLife(asked.send)) {
+    const { reachable, lost } = await byReceiver(places, asked.send!)
+    if (lost.length > 0 && asked.guard === null) {
+      return { refusal: { ok: false, code: 'NOT_FOUND', reason: lifeOver(lost[0]!), head: null } }
+    }
+    commit = { ...asked, send: reachable }
   }
+  const quick = planLocally(places, commit)
+  if (quick) return quick
   const { timeline } = commit.guard!
   const [found] = await places.find([timeline], 'askNow')
   const { head } = found!

@@ -6,6 +6,7 @@ import type { Head, Store } from '../../core/ports.ts'
 import { isOfShards, outboxFor } from '../../core/shards.ts'
 import { fromOutbox } from './letter.ts'
 import type { Places } from './places.ts'
+import { byReceiver } from './receivers.ts'
 
 const atOnce = 500
 /** A sender waits so long for its messages to arrive; then they arrive later. */
@@ -132,9 +133,15 @@ export class Relay {
         ask((store) => store.inbox(timeline, atOnce)),
       ])
       if (!head || messages.length === 0) return
-      const send = messages.map(fromOutbox).filter((message) => !isOfShards(message.to))
-      if (send.length > 0)
-        await shards[to]!.askNow((store) => store.commit([{ operation: newOperation(), guard: null, send }]))
+      const letters = messages.map(fromOutbox).filter((message) => !isOfShards(message.to))
+      const { reachable: send } = await byReceiver(this.#places, letters)
+      if (send.length > 0) {
+        const [carried] = await shards[to]!.askNow((store) =>
+          store.commit([{ operation: newOperation(), guard: null, send }]),
+        )
+        // The life of a receiver ended since the look: the next look leaves that letter out.
+        if (!carried!.ok && carried!.code === 'NOT_FOUND') continue
+      }
       const consume = messages.map(({ id }) => id)
       // Refused: somebody else has carried some of them too. What is left is seen by the next look.
       await ask((store) =>

@@ -1,0 +1,30 @@
+// Mail for one life of a timeline. Only the shard that holds the timeline knows whether that life is over.
+
+import type { OutgoingMessage } from '../../core/ports.ts'
+import type { Places } from './places.ts'
+
+/** @example namesLife(commit.send) // true: a message is for one life of its receiver */
+export function namesLife(send: readonly OutgoingMessage[] = []): boolean {
+  return send.some(({ life }) => life !== undefined)
+}
+
+/**
+ * Divides messages by whether the life that they are for goes on. A message keeps its life, so the shard of its receiver checks
+ * it again in the commit. In a store that has grown a signpost may stand for the receiver, with a life of its own: there a
+ * message loses its life, and a receiver that is made again just after this look gets mail of the life before.
+ */
+export async function byReceiver(
+  places: Places,
+  send: readonly OutgoingMessage[],
+): Promise<{ readonly reachable: OutgoingMessage[]; readonly lost: OutgoingMessage[] }> {
+  const reachable: OutgoingMessage[] = []
+  const lost: OutgoingMessage[] = []
+  for (const message of send) {
+    const { life, ...anyLife } = message
+    const [found] = life === undefined ? [] : await places.find([message.to], 'askNow')
+    const isReachable = life === undefined || found?.head?.life === life
+    if (isReachable) reachable.push(places.hasGrown ? anyLife : message)
+    else lost.push(message)
+  }
+  return { reachable, lost }
+}

@@ -171,6 +171,23 @@ onEveryStore('forks of sessions', (world) => {
     expect(refunds.map(({ id }) => id)).toEqual(['c1', 'c0'])
   })
 
+  it.each([1, 2, 3])(
+    'G19: a call that a rollback cuts after %i of its entries is refunded by the next one',
+    async (at) => {
+      const rp = await (await world()).engine()
+      const { clerk, refunds } = bank()
+      const main = await rp.open(clerk, 'main')
+      await main.turn('one')
+      const { seq } = main.coordinate
+      await main.use('pay', { n: 1 })
+      expect(main.coordinate.seq).toBe(seq + 4)
+      await main.rollbackTo(seq + at)
+      expect(refunds).toEqual([])
+      await main.rollback(0)
+      expect(refunds.map(({ id }) => id)).toEqual(['c0'])
+    },
+  )
+
   it("G19: { undo: 'inherited' } refunds it once, whoever comes first", async () => {
     const rp = await (await world()).engine()
     const { clerk, refunds } = bank()

@@ -4,11 +4,12 @@
 // does not do it a second time. A fork undoes what it did itself; the calls of its original only by choice.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import { compensationPlan, type Effect, type EffectLedger } from '../../core/effects.ts'
+import { compensationPlan, type Effect, type EffectLedger, listEffects } from '../../core/effects.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Inherited } from '../../core/inheritance.ts'
 import { decideRetry, patientRetry, resolveRetry } from '../../core/retry.ts'
 import type { CompensateOptions } from '../../engine/effects.ts'
+import type { NewEntry } from '../../engine/entry.ts'
 import type { Host } from '../../engine/host.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { recover } from '../../engine/recovery/recover.ts'
@@ -186,8 +187,19 @@ export async function finishBranch<Data>(
   const standing = standingAfter(past, state.ledger, seq)
   const settings = asked?.settings ?? {}
   const spent = spending(past, open.state, asked)
-  await open.write([entry('rolled-back', { archive, rollbacks, standing, settings, ...spent })], { status: 'idle' })
+  const rolledBack = entry('rolled-back', { archive, rollbacks, standing, settings, ...spent })
+  await open.write([...lateAnswers(past, open), rolledBack], { status: 'idle' })
   return asked
+}
+
+/** A call that began before the point and returned after it stays done: without its answer nobody could undo it later. */
+function lateAnswers(past: SessionState<unknown>, { state, ledger }: OpenTimeline<SessionState<unknown>>): NewEntry[] {
+  return listEffects(ledger).flatMap(({ id, outcome }) => {
+    const [before, now] = [past.calls.get(id), state.calls.get(id)]
+    if (outcome !== 'done' || before?.state !== 'done' || !matters(before) || now?.state === 'done') return []
+    const { result, ...call } = before
+    return [...(now ? [] : [entry('called', { ...call, state: 'intended' })]), entry('returned', { id, result })]
+  })
 }
 
 /** Money is not undone: what the archive spent after the point stays on the bill, and on that of a turn asked again. */

@@ -75,6 +75,19 @@ export async function importTimelines(
   return filled.map(({ imported }) => imported)
 }
 
+/** Throws NOT_A_SAVEPOINT, before anything is written: the file is no export. */
+export async function checkExport(path: string): Promise<void> {
+  const frames = readTransfer(path)
+  await firstOf(frames)
+  await frames.return(undefined)
+}
+
+async function firstOf(frames: AsyncGenerator<Frame>): Promise<IteratorResult<Frame>> {
+  const first = await frames.next()
+  if (!first.done && first.value.kind === 'header') return first
+  throw new RepriseError('NOT_A_SAVEPOINT', 'the file does not start with a header')
+}
+
 async function fillAll(
   kernel: Kernel,
   path: string,
@@ -84,9 +97,7 @@ async function fillAll(
   filled: Filled[],
 ): Promise<void> {
   const frames = readTransfer(path)
-  let next = await frames.next()
-  if (next.done || next.value.kind !== 'header')
-    throw new RepriseError('NOT_A_SAVEPOINT', 'the file does not start with a header')
+  let next = await firstOf(frames)
   while (!next.done) {
     const header = headerOf(kernel.codec.decode(next.value.bytes))
     checkAttributes(header.attributes, kernel.limits)

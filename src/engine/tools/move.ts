@@ -26,7 +26,7 @@ import type { Model } from '../model.ts'
 import { takeTimeline } from '../ownership.ts'
 import { recover } from '../recovery/recover.ts'
 import { existing } from './fork.ts'
-import { type Arrival, type Imported, type ImportOptions, importTimelines } from './import.ts'
+import { type Arrival, checkExport, type Imported, type ImportOptions, importTimelines } from './import.ts'
 import { type Mark, markOf, movedAttribute, movedStatus } from './moved.ts'
 import { endNote, importedBy, underNote } from './store-change.ts'
 import { exportFamily, type Standing } from './transfer.ts'
@@ -98,6 +98,7 @@ export async function importHere(
   const arrive: Arrival = async (head) =>
     (await host.models.find(head.timeline)?.transfer?.arrives?.({ engine: host, head })) ?? []
   const detail = options.as === undefined ? {} : { as: options.as }
+  await checkExport(path)
   const made = await underNote(host.kernel, { kind: 'import', of, detail }, async (note) => {
     const admitted = (id: TimelineId, isSameAs: (head: Head) => Promise<boolean>) => admit(host, id, isSameAs)
     return await importTimelines(host.kernel, path, options, arrive, admitted, note.id).catch(async (error) => {

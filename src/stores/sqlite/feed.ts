@@ -9,7 +9,7 @@ import { fromPosition, toPosition } from './cursors.ts'
 import { damaged } from './failure.ts'
 import { fewWithin, type NameSource } from './list.ts'
 import type { Log } from './log.ts'
-import { type Frame, joinedBefore, type PlacedRun, readFrames } from './log-row.ts'
+import { joinedBefore, type PlacedRun, readFrames } from './log-row.ts'
 
 const bytesMax = 8 * 1024 * 1024
 const rowsMax = 4096
@@ -41,7 +41,7 @@ export function readFeed(source: FeedSource, after: FeedPosition, filter: FeedFi
       // A page in the wrong place leads back, and would be read for ever.
       if (at <= reached) throw damaged(`the log leads from row ${reached} back to ${at}`, { position: at })
       // One that stands for those before it may begin before the place where we are.
-      if (at - joinedBefore(at, row.body) > reached + 1) throw missing(reached + 1)
+      if (at - intact(at, () => joinedBefore(at, row.body)) > reached + 1) throw missing(reached + 1)
       reached = at
       for (const item of itemsOf(source, reached, row.body as Uint8Array, filter, tids)) {
         items.push(item)
@@ -64,7 +64,7 @@ function itemsOf(
   tids: ReadonlySet<number> | null,
 ): FeedItem[] {
   const items: FeedItem[] = []
-  for (const frame of framesOf(position, body)) {
+  for (const frame of intact(position, () => [...readFrames(position, body)])) {
     if (tids && !tids.has(frame.tid)) continue
     const timeline = source.timelines.byTid(frame.tid)
     // What was forgotten or trimmed is gone from the feed too, and other namespaces do not show.
@@ -77,9 +77,10 @@ function itemsOf(
   return items
 }
 
-function framesOf(position: number, body: Uint8Array): Frame[] {
+/** What is read of one row; STORE_DAMAGED where the row is not what was written. */
+function intact<T>(position: number, read: () => T): T {
   try {
-    return [...readFrames(position, body)]
+    return read()
   } catch (cause) {
     if (!(cause instanceof RepriseError)) throw cause
     throw new RepriseError('STORE_DAMAGED', `the feed is damaged at ${position}: ${cause.message}`, { position }, cause)

@@ -60,7 +60,7 @@ it('C12: a shell loop that says when its files are complete', async () => {
 })
 
 it.runIf(hasPython)('C12: a plain Python script', async () => {
-  const command = ['python3', join(examples, 'pi.py'), 'ckpt', '160']
+  const command = ['python3', join(examples, 'pi.py'), 'ckpt', '480']
   const whole = await runExample('pi', command, 'rename')
   expect(whole).toMatch(/^pi is about 3\.14\d+$/)
   expect(await runExample('pi', command, 'rename', 'SIGTERM')).toBe(whole)

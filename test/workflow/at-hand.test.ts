@@ -37,7 +37,7 @@ it('a heartbeat counts before its timeout', async () => {
         await heartbeat()
         return await new Promise((resolve) => stat(process.cwd(), () => resolve('alive')))
       },
-      { heartbeatTimeout: '20ms', retry: { attempts: 1 } },
+      { heartbeatTimeout: '100ms', retry: { attempts: 1 } },
     ),
   )
   expect(await (await rp.run(beating, undefined, { id: '1' })).result()).toBe('alive')

@@ -2,6 +2,7 @@
 
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { sha256 } from '../../engine/platform.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
 import type { Command } from './command.ts'
 import { Saga, type SagaRun } from './saga.ts'
@@ -15,6 +16,7 @@ class FakeRun {
   readonly leaving = new Promise<never>(() => undefined)
   readonly stopSignal = new AbortController().signal
   readonly isLeaving = false
+  readonly kernel = { hash: sha256 }
   readonly open = { id: 'workflow/w/r', inherited: [] }
   readonly waits: number[] = []
   time = 0
@@ -27,7 +29,7 @@ class FakeRun {
 
   now = () => this.time
   chance = () => 0.5
-  undoKeyOf = ({ key }: { readonly key: string }) => `${key}~undo`
+  keyOf = ({ id }: { readonly id: string }) => `key:${id}`
   spawn = (work: () => unknown) => {
     this.work = Promise.resolve(work())
   }

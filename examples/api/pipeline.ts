@@ -129,11 +129,13 @@ export default [
   }),
   example(['logOf'], async (rp) => {
     const told: object[] = []
+    const keys: string[] = []
     const keep = (message: string, fields?: object) => void told.push({ message, ...fields })
     const log = { debug: keep, info: keep, warn: keep, error: keep }
     const logged = pipeline('logged', (p) => {
       p.from('orders', values(orders.slice(0, 1)))
         .call('price', async (order, call) => {
+          keys.push(call.key)
           logOf(call, log).info('asked', { cents: order.cents })
           return order
         })
@@ -144,7 +146,7 @@ export default [
     await rp.run(logged, {}).result()
     const of = { pipeline: 'pipeline/logged' }
     assert.deepEqual(told, [
-      { message: 'asked', ...of, operator: 'price', key: 'pipeline/logged/price/1', attempt: 1, cents: 500 },
+      { message: 'asked', ...of, operator: 'price', key: keys[0], attempt: 1, cents: 500 },
       { message: 'seen', ...of, operator: 'seen', key: 'ann' },
     ])
   }),

@@ -76,7 +76,7 @@ export interface Take {
  * written under it.
  *
  * A shape that can never apply is a bug: the whole batch rejects with INVALID_ARGUMENT before anything is applied. Such are
- * no guard.seq with run, one of guard.seq and guard.digest without the other, forget without the whole guard, run.first not
+ * run without guard.seq or branch, one of guard.seq and guard.digest without the other, forget without the whole guard, run.first not
  * the next sequence, forget with anything else, and no guard with anything but send.
  */
 export interface Commit {

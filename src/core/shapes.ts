@@ -73,8 +73,9 @@ export function checkCommit(commit: Commit): void {
     refuse('a commit that forgets must hold nothing else')
   }
   if (run !== undefined) {
-    if (guard.seq === undefined) refuse('an append must have guard.seq')
-    const next = (commit.branch?.seq ?? guard.seq) + 1
+    const last = commit.branch?.seq ?? guard.seq
+    if (last === undefined) refuse('an append must have guard.seq, or follow a branch')
+    const next = last + 1
     if (run.first !== next) refuse(`the run must start at ${next}, the next sequence (got ${run.first})`)
     if (!Number.isSafeInteger(run.count) || run.count < 1) refuse('a run must have at least one entry')
   }

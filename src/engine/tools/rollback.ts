@@ -123,15 +123,15 @@ async function branchOff(
   }
   for (let n = known; ; n++) {
     const archive = timelineId(archiveOf(head.timeline, n + 1))
-    const marker = { archive, from: head.seq, to: before.point.seq, ...(consumed.length > 0 && { consumed }) }
+    const marker = { archive, to: before.point.seq, ...(consumed.length > 0 && { consumed }) }
     const first = firstRun(kernel, head, before.point, [
       ...effects.carry.map(settledOf),
       ...(told ? [{ type: rolledBackType, data: marker }] : []),
     ])
     const outcome = await kernel.committer.submit({
       operation: newOperation(kernel.random),
-      // An owner that keeps writing moves the head; entries of the branch's own need the whole guard all the same.
-      guard: epoch === null && !first ? epochGuardOf(head) : guardOf(head),
+      // An owner that keeps writing moves the head, and the branch leaves it where it does all the same.
+      guard: epoch === null && effects.carry.length === 0 ? epochGuardOf(head) : guardOf(head),
       branch: { archive, seq: before.point.seq, digest: before.point.digest, floor },
       ...(first && { run: first }),
       publish: [...copies, ...segments],

@@ -213,6 +213,18 @@ function branching(test: Test): void {
     assert.equal((await kit.head('old')).epoch, 1)
   })
 
+  test('a roll back can append without a sequence in the guard, whatever was written since', async (kit) => {
+    const writer = await kit.create('a')
+    const origin = writer.twin()
+    await writer.append('one')
+    const { timeline, epoch } = writer.guard
+    await writer.append('two')
+    const commit = { guard: { timeline, epoch }, branch: rollBack(origin, 'old', 0), run: origin.run('other') }
+    const [outcome] = await kit.store.commit([{ operation: kit.operation(), ...commit }])
+    assert.deepEqual([expectOk(outcome!).epoch, expectOk(outcome!).seq], [2, 1])
+    assert.equal((await kit.head('old')).seq, 2)
+  })
+
   test('messages consumed before a roll back stay consumed', async (kit) => {
     const writer = await kit.create('a')
     await kit.send('a', 'm1')

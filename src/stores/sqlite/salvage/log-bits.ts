@@ -1,6 +1,7 @@
-// One flipped bit in a row of the log. A checksum of 32 bits says which bit it was: what a flip adds to the checksum depends on
-// nothing but its distance from the end of the checked bytes, and no two distances add the same. So this needs no second
-// copy. The digests of the chain then prove what was put right.
+// One flipped bit in a row of the log. A checksum of 32 bits names the bit: the change of the checksum depends on nothing but
+// the distance of the bit from the end of the checked bytes, and no two distances change it alike. So a row needs no second
+// copy. The checksums of an unsettled row start from its time, and there a bit of the time may change them as a bit of the
+// first frame does: all rows that may have been meant are given, and their neighbours decide (row-neighbours.ts).
 
 import { ByteReader, integerSize } from '../../../core/bytes.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -12,37 +13,38 @@ const crcBytes = 4
 const startBytes = 16
 const sizeBytesMax = 8
 
-/** The row with one bit flipped back; null: no bit makes it whole. */
-export function withBitFlippedBack(position: number, body: Uint8Array): Uint8Array | null {
+/** Every whole row that differs from this one in a single bit. */
+export function wholeRowsNear(position: number, body: Uint8Array): Uint8Array[] {
   const row = body.slice()
-  if (tryBits(row, 0, Math.min(startBytes, row.length), () => isWhole(position, row))) return row
+  const found = new Map<string, Uint8Array>()
+  const note = () => {
+    if (isWhole(position, row)) found.set(Buffer.from(row).toString('base64'), row.slice())
+  }
+  tryBits(row, 0, Math.min(startBytes, row.length), note)
   const seed = frameSeed(position, row)
-  if (seed === null) return null
-  for (let at = startOfFrames(row); at < row.length; ) {
+  for (let at = startOfFrames(row); seed !== null && at < row.length; ) {
     const size = sizeAt(row, at)
     const start = at + (size === null ? 0 : integerSize(size))
     const isFramed = size !== null && size >= crcBytes && start + size <= row.length
     if (!isFramed || !isFrameSound(row, start, size, seed)) {
-      const isMended = isFramed && flipBack(row, start, size, seed)
-      if (isMended && isWhole(position, row)) return row
-      if (isMended) row.set(body)
-      const end = Math.min(at + sizeBytesMax, row.length)
-      return tryBits(row, at, end, () => isWhole(position, row)) ? row : null
+      if (isFramed && flipBack(row, start, size, seed)) note()
+      row.set(body)
+      tryBits(row, at, Math.min(at + sizeBytesMax, row.length), note)
+      break
     }
     at = start + size
   }
-  return null
+  return [...found.values()]
 }
 
-function tryBits(row: Uint8Array, start: number, end: number, isRight: () => boolean): boolean {
+function tryBits(row: Uint8Array, start: number, end: number, note: () => void): void {
   for (let i = start; i < end; i++) {
     for (let bit = 0; bit < 8; bit++) {
       row[i]! ^= 1 << bit
-      if (isRight()) return true
+      note()
       row[i]! ^= 1 << bit
     }
   }
-  return false
 }
 
 /** The kind, and a mark of four bytes or a time. */

@@ -4,7 +4,8 @@
 import { damaged } from '../failure.ts'
 import { isAnchor } from '../log.ts'
 import { compactedRow, type Frame, isWhole, joinedBefore, RowEncoder, readFrames, soundFrames } from '../log-row.ts'
-import { withBitFlippedBack } from './log-bits.ts'
+import { wholeRowsNear } from './log-bits.ts'
+import { RowNeighbours } from './row-neighbours.ts'
 import type { Salvage } from './work.ts'
 
 export interface SalvagedLog {
@@ -18,13 +19,23 @@ const insert = 'INSERT OR IGNORE INTO reprise_log (position, body) VALUES (?, ?)
 export function salvageLog(work: Salvage): SalvagedLog {
   const { from, to } = work
   const broken = new Set<number>()
+  const unsure = new Map<number, { readonly body: Uint8Array; readonly near: readonly Uint8Array[] }>()
+  const keep = (at: number, body: unknown, mended: Uint8Array | null) => {
+    if (!mended) broken.add(at)
+    else work.rebuilt.push({ where: `log row ${at}`, what: 'one bit of it was flipped' })
+    to.run(insert, at, mended ?? compactedRow(at, soundFrames(at, body)))
+  }
   for (const { position, body } of from.rows('reprise_log')) {
     const at = position as number
     if (at < 1) continue
-    const whole = isWhole(at, body) ? body! : body instanceof Uint8Array ? withBitFlippedBack(at, body) : null
-    if (!whole) broken.add(at)
-    else if (whole !== body) work.rebuilt.push({ where: `log row ${at}`, what: 'one bit of it was flipped' })
-    to.run(insert, at, whole ?? compactedRow(at, soundFrames(at, body)))
+    const near = isWhole(at, body) || !(body instanceof Uint8Array) ? [] : wholeRowsNear(at, body)
+    if (isWhole(at, body)) to.run(insert, at, body!)
+    else if (near.length > 1) unsure.set(at, { body: body as Uint8Array, near })
+    else keep(at, body, near[0] ?? null)
+  }
+  if (unsure.size > 0) {
+    const neighbours = new RowNeighbours(to, knownTids(work), allFrames(work))
+    for (const [at, { body, near }] of unsure) keep(at, body, neighbours.only(at, near))
   }
   fillGaps(work, broken)
   for (const at of broken) {
@@ -44,6 +55,11 @@ export function salvageLog(work: Salvage): SalvagedLog {
   const body = new RowEncoder().encode(position, [], { unsettledAt: null, needsDigest: () => true }).slice()
   to.run(insert, position, body)
   return { damaged: broken, end: { position, body } }
+}
+
+function knownTids({ from }: Salvage): Set<number> {
+  const tables = ['reprise_timeline', 'reprise_head', 'reprise_witness']
+  return new Set(tables.flatMap((table) => [...from.rows(table)].map(({ tid }) => tid as number)))
 }
 
 /** Every run that can be read, in the order of the log. */

@@ -1,0 +1,75 @@
+// The rows around a damaged row of the log: each run leads back to the run before it, and each row has the time of its commit.
+// Among several rows that a damaged one may have been, at most one agrees with both.
+
+import { unpackEntries } from '../../../core/entry-run.ts'
+import { RepriseError } from '../../../core/errors.ts'
+import type { Connection } from '../connection.ts'
+import { type Frame, isWhole, readFrames, unsettledTime } from '../log-row.ts'
+
+/** Two clocks of one machine are closer; the other bit that a time may have lost is worth 24 days or more. */
+const dayMs = 24 * 60 * 60 * 1000
+/** So many rows before and after are asked for their time. */
+const reach = 64
+
+export class RowNeighbours {
+  readonly #to: Connection
+  readonly #tids: ReadonlySet<number>
+  readonly #followers: ReadonlyMap<number, readonly Frame[]>
+
+  /** `frames`: all that can be read; `tids`: the timelines that are known. */
+  constructor(to: Connection, tids: ReadonlySet<number>, frames: Iterable<{ readonly frame: Frame }>) {
+    this.#to = to
+    this.#tids = tids
+    const followers = new Map<number, Frame[]>()
+    for (const { frame } of frames) {
+      const known = followers.get(frame.previous)
+      if (known) known.push(frame)
+      else followers.set(frame.previous, [frame])
+    }
+    this.#followers = followers
+  }
+
+  /** The only one of these rows that agrees with its neighbours; null: none does, or several do. */
+  only(position: number, rows: readonly Uint8Array[]): Uint8Array | null {
+    const fitting = rows.filter((row) => this.#fits(position, row))
+    return fitting.length === 1 ? fitting[0]! : null
+  }
+
+  #fits(position: number, row: Uint8Array): boolean {
+    const frames = [...readFrames(position, row)]
+    const followers = this.#followers.get(position) ?? []
+    return (
+      frames.every((frame) => this.#tids.has(frame.tid) && isCounted(frame) && this.#followsPrevious(frame)) &&
+      followers.every(({ tid, first }) => frames.some((frame) => frame.tid === tid && frame.last === first - 1)) &&
+      this.#isInTime(position, unsettledTime(position, row))
+    )
+  }
+
+  #followsPrevious({ tid, first, previous }: Frame): boolean {
+    const body = this.#to.get('SELECT body FROM reprise_log WHERE position = ?', previous)?.body
+    // The row before may be gone or damaged as well.
+    if (!(body instanceof Uint8Array) || !isWhole(previous, body)) return true
+    return [...readFrames(previous, body)].some((frame) => frame.tid === tid && frame.last === first - 1)
+  }
+
+  #isInTime(position: number, time: number | null): boolean {
+    if (time === null) return true
+    const sql = 'SELECT position, body FROM reprise_log WHERE position BETWEEN ? AND ? AND position <> ?'
+    const times = this.#to.all(sql, position - reach, position + reach, position).flatMap((row) => {
+      const at = row.position as number
+      const body = row.body as Uint8Array
+      const known = isWhole(at, body) ? unsettledTime(at, body) : null
+      return known === null ? [] : [known]
+    })
+    return times.length === 0 || times.some((known) => Math.abs(known - time) < dayMs)
+  }
+}
+
+function isCounted({ first, last, bytes }: Frame): boolean {
+  try {
+    return unpackEntries({ first, count: last - first + 1, digest: new Uint8Array(32), bytes }).length > 0
+  } catch (error) {
+    if (error instanceof RepriseError) return false
+    throw error
+  }
+}

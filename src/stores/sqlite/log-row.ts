@@ -319,6 +319,7 @@ function readFrame(position: number, seed: number, content: Uint8Array): Frame {
   const digest = countAndFlags & hasDigest ? reader.raw(digestBytes) : null
   const operation = countAndFlags & hasOperation ? (reader.text() as OperationId) : null
   const last = first + Math.floor(countAndFlags / 4) - 1
+  if (back > position) throw malformed(position, 'leads back to before the log')
   const previous = back === 0 ? 0 : position - back + 1
   return { tid, first, last, previous, digest, operation, bytes: reader.raw(reader.remaining) }
 }

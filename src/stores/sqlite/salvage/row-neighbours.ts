@@ -11,22 +11,27 @@ const dayMs = 24 * 60 * 60 * 1000
 /** So many rows before and after are asked for their time. */
 const reach = 64
 
+/** Damaged rows of the log, each with the whole rows that it may have been. */
+export type Unsure = ReadonlyMap<number, readonly Uint8Array[]>
+
 export class RowNeighbours {
   readonly #to: Connection
   readonly #tids: ReadonlySet<number>
-  readonly #followers: ReadonlyMap<number, readonly Frame[]>
+  readonly #followers = new Map<number, Frame[]>()
+  /** Where runs of the timelines in question end. */
+  readonly #ends = new Set<string>()
 
   /** `frames`: all that can be read; `tids`: the timelines that are known. */
-  constructor(to: Connection, tids: ReadonlySet<number>, frames: Iterable<{ readonly frame: Frame }>) {
+  constructor(to: Connection, tids: ReadonlySet<number>, unsure: Unsure, frames: Iterable<{ readonly frame: Frame }>) {
     this.#to = to
     this.#tids = tids
-    const followers = new Map<number, Frame[]>()
+    const asked = new Set<number>()
+    for (const [at, rows] of unsure) for (const row of rows) for (const { tid } of readFrames(at, row)) asked.add(tid)
+    for (const at of unsure.keys()) this.#followers.set(at, [])
     for (const { frame } of frames) {
-      const known = followers.get(frame.previous)
-      if (known) known.push(frame)
-      else followers.set(frame.previous, [frame])
+      this.#followers.get(frame.previous)?.push(frame)
+      if (asked.has(frame.tid)) this.#ends.add(`${frame.tid} ${frame.last}`)
     }
-    this.#followers = followers
   }
 
   /** The only one of these rows that agrees with its neighbours; null: none does, or several do. */
@@ -39,13 +44,15 @@ export class RowNeighbours {
     const frames = [...readFrames(position, row)]
     const followers = this.#followers.get(position) ?? []
     return (
-      frames.every((frame) => this.#tids.has(frame.tid) && isCounted(frame) && this.#followsPrevious(frame)) &&
+      frames.every((frame) => this.#tids.has(frame.tid) && isCounted(frame) && this.#follows(position, frame)) &&
       followers.every(({ tid, first }) => frames.some((frame) => frame.tid === tid && frame.last === first - 1)) &&
       this.#isInTime(position, unsettledTime(position, row))
     )
   }
 
-  #followsPrevious({ tid, first, previous }: Frame): boolean {
+  #follows(position: number, { tid, first, previous }: Frame): boolean {
+    if (previous >= position) return false
+    if (previous === 0) return !this.#ends.has(`${tid} ${first - 1}`)
     const body = this.#to.get('SELECT body FROM reprise_log WHERE position = ?', previous)?.body
     // The row before may be gone or damaged as well.
     if (!(body instanceof Uint8Array) || !isWhole(previous, body)) return true

@@ -19,7 +19,8 @@ const insert = 'INSERT OR IGNORE INTO reprise_log (position, body) VALUES (?, ?)
 export function salvageLog(work: Salvage): SalvagedLog {
   const { from, to } = work
   const broken = new Set<number>()
-  const unsure = new Map<number, { readonly body: Uint8Array; readonly near: readonly Uint8Array[] }>()
+  const unsure = new Map<number, readonly Uint8Array[]>()
+  const unread = new Map<number, Uint8Array>()
   const keep = (at: number, body: unknown, mended: Uint8Array | null) => {
     if (!mended) broken.add(at)
     else work.rebuilt.push({ where: `log row ${at}`, what: 'one bit of it was flipped' })
@@ -30,12 +31,14 @@ export function salvageLog(work: Salvage): SalvagedLog {
     if (at < 1) continue
     const near = isWhole(at, body) || !(body instanceof Uint8Array) ? [] : wholeRowsNear(at, body)
     if (isWhole(at, body)) to.run(insert, at, body!)
-    else if (near.length > 1) unsure.set(at, { body: body as Uint8Array, near })
-    else keep(at, body, near[0] ?? null)
+    else if (near.length > 1) {
+      unsure.set(at, near)
+      unread.set(at, body as Uint8Array)
+    } else keep(at, body, near[0] ?? null)
   }
   if (unsure.size > 0) {
-    const neighbours = new RowNeighbours(to, knownTids(work), allFrames(work))
-    for (const [at, { body, near }] of unsure) keep(at, body, neighbours.only(at, near))
+    const neighbours = new RowNeighbours(to, knownTids(work), unsure, allFrames(work))
+    for (const [at, near] of unsure) keep(at, unread.get(at), neighbours.only(at, near))
   }
   fillGaps(work, broken)
   for (const at of broken) {

@@ -40,6 +40,10 @@ export async function openStore(url: string, options: StoreOptions): Promise<Sto
 export async function openPlaced(url: string, options: StoreOptions): Promise<PlacedStore> {
   // What is refused leaves nothing behind, so the store is opened last.
   const namespace = checkNamespace(options.namespace ?? 'default')
+  if (/[?&]namespace=/.test(url)) {
+    const what = 'a store URL does not name a namespace: give it as an option, { namespace } or --namespace'
+    throw new RepriseError('INVALID_ARGUMENT', what, {})
+  }
   const scheme = schemeOf(url)
   const folder = options.blobs ? await openChunkFolder(options.blobs, namespace) : null
   const store = await openByScheme(scheme, url, namespace, options)

@@ -43,6 +43,13 @@ describe('wrong arguments', () => {
     },
   )
 
+  it.each(['memory:?namespace=red', 'sqlite:x.db?namespace=red', 'postgres://h/d?schema=s&namespace=red'])(
+    'a namespace in the address is refused, and not taken for the default one: %s',
+    async (url) => {
+      await expect(open(url)).rejects.toEqual(wrong(/\{ namespace \} or --namespace/))
+    },
+  )
+
   it('what is no definition is neither opened nor run', async () => {
     const rp = await open('memory:', { housekeeping: false })
     engines.push(rp)

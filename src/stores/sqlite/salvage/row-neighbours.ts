@@ -18,7 +18,8 @@ export class RowNeighbours {
   readonly #to: Connection
   readonly #tids: ReadonlySet<number>
   readonly #followers = new Map<number, Frame[]>()
-  /** Where runs of the timelines in question end. */
+  /** Where runs of the timelines in question begin and end. */
+  readonly #starts = new Set<string>()
   readonly #ends = new Set<string>()
 
   /** `frames`: all that can be read; `tids`: the timelines that are known. */
@@ -30,7 +31,9 @@ export class RowNeighbours {
     for (const at of unsure.keys()) this.#followers.set(at, [])
     for (const { frame } of frames) {
       this.#followers.get(frame.previous)?.push(frame)
-      if (asked.has(frame.tid)) this.#ends.add(`${frame.tid} ${frame.last}`)
+      if (!asked.has(frame.tid)) continue
+      this.#starts.add(`${frame.tid} ${frame.first}`)
+      this.#ends.add(`${frame.tid} ${frame.last}`)
     }
   }
 
@@ -51,7 +54,7 @@ export class RowNeighbours {
   }
 
   #follows(position: number, { tid, first, previous }: Frame): boolean {
-    if (previous >= position) return false
+    if (previous >= position || this.#starts.has(`${tid} ${first}`)) return false
     if (previous === 0) return !this.#ends.has(`${tid} ${first - 1}`)
     const body = this.#to.get('SELECT body FROM reprise_log WHERE position = ?', previous)?.body
     // The row before may be gone or damaged as well.

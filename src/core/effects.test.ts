@@ -3,6 +3,7 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import {
   applyEffect,
+  carriedMarkers,
   compensationKey,
   compensationPlan,
   type Effect,
@@ -141,6 +142,21 @@ test('A9.2, G5: a roll back undoes in reverse order of completion, and no effect
         expect(effect.changedSeq <= afterSeq || (effect.intendedSeq > afterSeq && leftNoTrace)).toBe(true)
       }
     }),
+  )
+})
+
+test('A9.2: the branch of a roll back takes over every outcome, also of an effect that had failed or was being undone', () => {
+  fc.assert(
+    fc.property(histories, fc.nat(80), (markers, afterSeq) => {
+      const { carry } = compensationPlan(ledgerFrom(markers), afterSeq)
+      let branch = ledgerFrom(markers.slice(0, afterSeq))
+      carriedMarkers(carry, branch).forEach((entry, i) => {
+        branch = applyEffect(branch, { seq: afterSeq + i + 1, ...entry })
+      })
+      for (const { id, key, outcome, result } of carry)
+        expect(getEffect(branch, id)).toMatchObject({ key, outcome, result })
+    }),
+    { numRuns: 1000 },
   )
 })
 

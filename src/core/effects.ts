@@ -201,6 +201,27 @@ export function compensationPlan(
   }
 }
 
+/**
+ * The first entries of a branch: what became of effects after the point that it starts from, so that it does not call the outside
+ * again under the same key. `at`: the ledger at that point. An effect that had failed there is intended once more first; one
+ * whose outcome is the same there needs nothing.
+ */
+export function carriedMarkers(
+  carry: readonly Effect[],
+  at: EffectLedger,
+): { readonly type: EffectType; readonly data: unknown }[] {
+  return carry.flatMap(({ id, name, key, reversal, input, outcome, result }) => {
+    const known = getEffect(at, id)?.outcome ?? null
+    if (known === outcome) return []
+    const intended = { id, name, key, reversal, ...(input !== undefined && { input }) }
+    const settled = { id, outcome, by: 'rollback', ...(result !== undefined && { result }) }
+    return [
+      ...(known === 'failed' ? [{ type: '$effect.intended' as const, data: intended }] : []),
+      { type: '$effect.settled' as const, data: settled },
+    ]
+  })
+}
+
 /** The same effects, those of an inherited part of history with the timeline that did them. */
 export function withOwners(
   effects: readonly Effect[],

@@ -112,6 +112,32 @@ onEveryStore('branches', (world) => {
     expect(calls).toBe(1)
   })
 
+  it('A9.2: an effect that had failed at the point, or was being undone after it, leaves a branch that opens', async () => {
+    const rp = await (await world()).engine()
+    const c = await rp.open(counter, 'x')
+    let calls = 0
+    const outside = () => {
+      calls += 1
+      if (calls === 1) throw new Error('no answer')
+      return calls
+    }
+    const closed = () => {
+      throw new Error('the bank is closed')
+    }
+    await c.effects.run('book', () => 'booked', { reversal: 'compensate' })
+    await expect(c.effects.run('charge', outside)).rejects.toThrow('no answer')
+    const failed = c.coordinate
+    expect(await c.effects.run('charge', outside)).toBe(2)
+    await expect(c.effects.compensate('book', closed)).rejects.toThrow('closed')
+    const keys = c.effects.list().map(({ key }) => key)
+    const back = await rp.rollback(failed)
+    expect(back.effects.carry.map(({ name }) => name)).toEqual(['book', 'charge'])
+    const again = await rp.open(counter, 'x')
+    expect(await again.effects.run('charge', outside)).toBe(2)
+    expect(calls).toBe(2)
+    expect(again.effects.list().map(({ outcome, key }) => [outcome, key])).toEqual(keys.map((key) => ['done', key]))
+  })
+
   it('A9.3: a savepoint is kept until released, also below the floor of everything else', async () => {
     const w = await world()
     const rp = await w.engine()

@@ -7,6 +7,7 @@ import { sliceEntries, unpackEntries } from '../../dist/core/entry-run.js'
 import { defaultLimits } from '../../dist/core/limits.js'
 import { entryContext } from '../../dist/engine/seal/entries.js'
 import { Sealer } from '../../dist/engine/seal/seal.js'
+import { OutsideLedger } from '../../dist/testing/outside-ledger.js'
 import { modelOf } from './models.mjs'
 import { sha256 } from './sha256.mjs'
 
@@ -30,6 +31,9 @@ export class Oracle {
   #seen = new Set()
   #intents = new Map()
   #calls = new Map()
+  /** A receiver that honours keys: every effect of every process goes through it. */
+  outside = new OutsideLedger()
+  #keyOfIntent = new Map()
 
   constructor(models, fail) {
     this.#models = models
@@ -291,6 +295,7 @@ export class Oracle {
   #learnEffect(branch, entry, where) {
     const { type, id, effectKey } = entry
     if (type === '$effect.intended') {
+      this.#learnIntent(branch, entry)
       const known = this.#intents.get(effectKey)
       if (!known) this.#intents.set(effectKey, { serial: branch.serial, seq: entry.seq, id, done: [] })
       else if (known.id !== id || !this.#isAbove(branch, known)) {
@@ -301,10 +306,45 @@ export class Oracle {
         if (intent.id === id && this.#isAbove(branch, intent))
           intent.done.push({ serial: branch.serial, seq: entry.seq })
       }
+      this.#checkDone(branch, entry, where)
     }
   }
 
-  /** The outside world is being called: never without a durable intent, never again once the outcome was known. */
+  /**
+   * The intent in the oracle's own words, without the engine's key: where it was first intended, or what was declared. Repeated
+   * after a failure it is the same; a fork and a rollback below it have their own.
+   */
+  #learnIntent(branch, entry) {
+    const { id, seq, input } = entry
+    const before = this.#lastIntended(branch, id, seq - 1)
+    const isRepeated = before && this.branches.get(before.serial).id === branch.id
+    entry.intent = isRepeated ? before.intent : `${branch.serial} ${id} ${input ? `for ${input.amount}` : `at ${seq}`}`
+    branch.intended ??= new Map()
+    branch.intended.set(id, [...(branch.intended.get(id) ?? []), entry])
+  }
+
+  #lastIntended(branch, id, seqMax) {
+    for (let at = branch; at; at = this.branches.get(at.parent)) {
+      const found = at.intended?.get(id)?.findLast(({ seq }) => seq <= seqMax)
+      if (found) return found
+      seqMax = Math.min(seqMax, at.baseSeq)
+    }
+    return null
+  }
+
+  /** What history calls done was done in the ledger, once, and with the recorded answer. */
+  #checkDone(branch, { id, seq, result }, where) {
+    const { intent } = this.#lastIntended(branch, id, seq)
+    const done = this.outside.done.filter((one) => one === intent)
+    if (done.length !== 1) this.#fail('G5', `${where}: effect ${id} is done in history, outside ${done.length} times`)
+    if (result.paid !== this.#keyOfIntent.get(intent))
+      this.#fail('G5', `${where}: effect ${id} has the answer to another intent`)
+  }
+
+  /**
+   * The outside world is being called: never without a durable intent, never again once the outcome was known, by equal keys for
+   * equal intents only. Returns the answer of the ledger.
+   */
   called(handle, id, key) {
     const where = `${handle.id} (epoch ${handle.epoch})`
     const intent = this.#intents.get(key)
@@ -318,5 +358,28 @@ export class Oracle {
     const count = (this.#calls.get(call) ?? 0) + 1
     this.#calls.set(call, count)
     if (count > 1) this.#fail('G5', `${where}: effect ${id} was called twice by one owner`)
+    return this.#receive(handle, id, key, where)
+  }
+
+  /** The outside did it, and its answer was lost: the owner may call again. */
+  answerLost(handle, key) {
+    this.#calls.delete(`${handle.id} ${handle.epoch} ${key}`)
+  }
+
+  #receive({ id: timeline, coordinate }, id, key, where) {
+    const place = this.#byDigest.get(coordinate.digest)
+    const intended = this.#lastIntended(this.branches.get(place.serial), id, place.seq)
+    const owner = this.branches.get(intended.serial).id
+    if (owner !== timeline)
+      this.#fail('G5', `${where}: effect ${id} was intended by ${owner}, and is called by its fork`)
+    const { intent } = intended
+    const known = this.#keyOfIntent.get(intent)
+    if (known !== undefined && known !== key)
+      this.#fail('G5', `${where}: intent ${intent} has the keys ${known} and ${key}`)
+    this.#keyOfIntent.set(intent, key)
+    const answer = this.outside.receive(key, intent, { intent, paid: key })
+    if (answer.intent !== intent)
+      this.#fail('G5', `${where}: intent ${intent} was answered with the result of ${answer.intent}`)
+    return { paid: answer.paid }
   }
 }

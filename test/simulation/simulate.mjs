@@ -96,6 +96,8 @@ class Simulation {
     // In these, whoever has put chunks may be stopped before it can publish them, while somebody else collects. Drawn
     // apart, so that what other seeds do stays as it was.
     this.pausesOfSavers = seed % 4 === 1 ? new SeededRandom(0x5a5e + seed) : null
+    // In these, the answer of the outside may be lost after it did what was intended. Drawn apart, too.
+    this.flaky = seed % 3 === 1 ? new SeededRandom(0x1ed6e4 + seed) : null
     this.timelines = isNarrow ? [this.random.pick(['log/a', 'led/a']), 'tail/t'] : this.#drawTimelines()
     // Most of the work goes to the stranger: a policy that reaches too far shows only where there is something to lose.
     if (this.hasStranger) this.timelines.push('logbook/a', 'logbook/a', 'logbook/a', 'logbook/a')

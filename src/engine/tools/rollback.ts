@@ -2,7 +2,7 @@
 // Nothing is erased; the plan names the effects that were done since, and whose they are.
 
 import { type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
-import { type CompensationPlan, compensationPlan, type Effect, type InheritedEffect } from '../../core/effects.ts'
+import { type CompensationPlan, carriedMarkers, compensationPlan, type InheritedEffect } from '../../core/effects.ts'
 import { type EntryDraft, packEntries } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { epochGuardOf, guardOf } from '../../core/guard.ts'
@@ -125,7 +125,7 @@ async function branchOff(
     const archive = timelineId(archiveOf(head.timeline, n + 1))
     const marker = { archive, to: before.point.seq, ...(consumed.length > 0 && { consumed }) }
     const first = firstRun(kernel, head, before.point, [
-      ...effects.carry.map(settledOf),
+      ...carriedMarkers(effects.carry, target.state.ledger),
       ...(told ? [{ type: rolledBackType, data: marker }] : []),
     ])
     const outcome = await kernel.committer.submit({
@@ -192,14 +192,6 @@ export async function checkInherited(
     checkUndo(effect, state.ledger, by)
   }
   return inherited
-}
-
-/**
- * Effects that were intended before the point and ended after it: the branch still holds their intent, so it gets their
- * outcome instead of calling the outside again under the same key.
- */
-function settledOf({ id, outcome, result }: Effect): { readonly type: string; readonly data: unknown } {
-  return { type: '$effect.settled', data: { id, outcome, by: 'rollback', ...(result !== undefined && { result }) } }
 }
 
 /** The first entries of the branch. Null: there are none. */

@@ -2,15 +2,18 @@
 // remember, as after a failover to a replica that lagged. What was acknowledged after the copy was made is gone, and
 // rightly so; what must hold is that history is whole, that it holds everything else that was acknowledged, and that
 // nothing is in it twice. A reader of the feed keeps what it read, and must have exactly what is there whenever it is told
-// that it has read all. Even seeds: the user's code rides in some of the commits. Odd seeds: timelines are forgotten, so that
+// that it has read all. The outside goes back to nothing: a ledger that honours keys must see the same intent under the same key
+// on every copy, and no other intent under it, neither of another life of an id nor of a fork or a neighbour namespace (every third
+// seed). Even seeds: the user's code rides in some of the commits. Odd seeds: timelines are forgotten, so that
 // one that is missing may be either forgotten or of another copy.
 
 import { timelineId } from '../../dist/core/coordinate.js'
 import { unpackEntries } from '../../dist/core/entry-run.js'
 import { guardOf } from '../../dist/core/guard.js'
 import { FeedReader } from '../../dist/engine/feed/reader.js'
-import { createEngine, isReprise, timeline } from '../../dist/index.js'
+import { createEngine, isReprise, RepriseError, timeline } from '../../dist/index.js'
 import { createWorld, openMemory, snapshot } from '../../dist/stores/memory/index.js'
+import { OutsideLedger } from '../../dist/testing/outside-ledger.js'
 import { hostOf } from '../support/host.mjs'
 import { namespace } from './disk.mjs'
 import { plantedPort } from './plants.mjs'
@@ -27,7 +30,17 @@ const log = timeline('log', {
 const ids = ['a', 'b']
 const steps = 60
 /** What a process may be told that goes on with a past that is gone. @type {import('../../dist/index.js').ErrorCode[]} */
-const expected = ['FENCED', 'CONFLICT', 'CLOSED', 'NOT_FOUND', 'OUT_OF_RANGE', 'BASE_GONE', 'WORKER_RETIRED']
+const expected = [
+  'FENCED',
+  'CONFLICT',
+  'CLOSED',
+  'NOT_FOUND',
+  'OUT_OF_RANGE',
+  'BASE_GONE',
+  'WORKER_RETIRED',
+  'NOT_ON_BRANCH',
+  'TIMEOUT',
+]
 
 /**
  * @param {number} seed @param {{ readonly plant?: string | null, readonly print?: ((line: string) => void) | null }} options
@@ -52,6 +65,8 @@ class FailoverSimulation {
   #plant
   #print
   #isForgetful
+  #isPaying
+  #nextFork = 1
   #world = createWorld()
   #store
   #now = 1_800_000_000_000
@@ -65,12 +80,19 @@ class FailoverSimulation {
   #acknowledged = new Map(ids.map((id) => [id, /** @type {number[]} */ ([])]))
   /** Numbers of timelines that were forgotten on this copy: a reader may have them. */
   #forgotten = new Set()
+  /** Which life of its id each timeline has on this copy. */
+  #lives = new Map(ids.map((id) => [id, 1]))
+  #outside = new OutsideLedger()
+  #keyOfIntent = new Map()
+  /** Another namespace, which was restored from a backup of this store: the same store id and the same ids of timelines. */
+  #neighbour
 
   constructor(seed, plant, print) {
     this.#random = new SeededRandom(seed)
     this.#plant = plant
     this.#print = print
     this.#isForgetful = seed % 2 === 1
+    this.#isPaying = seed % 3 === 0
     this.#open()
   }
 
@@ -78,12 +100,16 @@ class FailoverSimulation {
     for (let i = 0; i < 3; i++) this.#processes.push(this.#start())
     const engine = this.#engineOver(this.#door(), 'follower')
     this.#follower = { reader: new FeedReader(hostOf(engine).kernel, ['log/']), position: '', numbers: [] }
+    if (this.#isPaying) this.#neighbour = await this.#startNeighbour()
     for (let step = 0; step < steps; step++) {
       this.#now += 1
       const action = this.#random.weighted({
         open: 8,
         append: 14,
         change: 2,
+        effect: this.#isPaying ? 14 : 0,
+        neighbour: this.#isPaying ? 2 : 0,
+        fork: this.#isPaying && !this.#isForgetful ? 2 : 0,
         userSql: this.#isForgetful ? 0 : 3,
         forget: this.#isForgetful ? 2 : 0,
         checkpoint: 2,
@@ -93,6 +119,7 @@ class FailoverSimulation {
       this.#note(action)
       if (action === 'copy') this.#copy()
       else if (action === 'back') await this.#goBack()
+      else if (action === 'neighbour') await this.#pay('blue', this.#neighbour, this.#random.pick(ids))
       else if (action === 'forget') await this.#forget(this.#random.pick(this.#processes), this.#random.pick(ids))
       else await this.#act(action, this.#random.pick(this.#processes), this.#random.pick(ids))
       if (step % 4 === 3) await this.#follow()
@@ -109,6 +136,8 @@ class FailoverSimulation {
       }
       const handle = process.handles.get(id)
       if (action === 'checkpoint') return await handle.checkpoint({ trigger: 'asked' })
+      if (action === 'effect') return await this.#pay('red', process, id)
+      if (action === 'fork') return await this.#payInFork(process, id, handle)
       if (action === 'change') return await handle.write([], { status: this.#random.pick(['x', 'y']) })
       const n = this.#nextNumber++
       const userSql = action === 'userSql' && { userSql: () => n }
@@ -123,6 +152,58 @@ class FailoverSimulation {
       await process.engine.close().catch(() => undefined)
       this.#processes[this.#processes.indexOf(process)] = this.#start()
     }
+  }
+
+  /** The intent in the simulation's own words. The process may die, or get no answer, once the outside has done it. */
+  async #pay(space, process, id, mayDie = space === 'red') {
+    const handle = process.handles.get(id)
+    const effect = `pay${this.#random.int(2)}`
+    const known = handle.effects.get(effect)
+    // What is in doubt is finished; else chance decides what is wanted at this place.
+    const { amount } = known?.input ?? { amount: this.#random.pick([500, 900]) }
+    const intent = `${space} log/${id} life ${space === 'red' ? (this.#lives.get(id) ?? 1) : 1} ${effect} ${amount}`
+    const isFatal = mayDie && this.#random.chance(0.2)
+    const isUnanswered = mayDie && this.#random.chance(0.2)
+    /** @type {(value?: unknown) => void} */
+    let die = () => undefined
+    const death = new Promise((resolve) => {
+      die = resolve
+    })
+    const call = async ({ key }) => {
+      const answer = this.#outside.receive(key, intent)
+      this.#note(`${intent}: ${key}`)
+      if (answer !== intent) throw new Violation('G5', `${intent} was answered with the result of ${answer}`)
+      const before = this.#keyOfIntent.get(intent)
+      if (before !== undefined && before !== key)
+        throw new Violation('G5', `${intent} has the keys ${before} and ${key}`)
+      this.#keyOfIntent.set(intent, key)
+      if (isFatal) die()
+      else if (isUnanswered) throw new RepriseError('TIMEOUT', 'the outside did it and did not answer')
+      return isFatal ? await new Promise(() => undefined) : answer
+    }
+    const running = handle.effects.run('pay', call, { id: effect, input: { amount } })
+    await Promise.race([running, death])
+    if (!isFatal || known?.outcome === 'done') return
+    this.#note(`${process.name} dies`)
+    this.#processes[this.#processes.indexOf(process)] = this.#start()
+  }
+
+  /** A fork pays for itself, also what its original has in doubt. */
+  async #payInFork(process, id, { coordinate }) {
+    const name = `${id}-${this.#nextFork++}`
+    await process.engine.fork(coordinate, name)
+    const handles = new Map([[name, await process.engine.open(log, name)]])
+    for (let i = 0; i < 3; i++) await this.#pay('red', { ...process, handles }, name, false)
+  }
+
+  async #startNeighbour() {
+    const { id } = await hostOf(this.#processes[0].engine).kernel.identity.load()
+    const store = openMemory({ namespace: 'blue', hash: sha256, clock: () => this.#now, world: createWorld() })
+    const engine = this.#engineOver(store, 'neighbour', 'blue')
+    await hostOf(engine).kernel.identity.reincarnate({ id })
+    const handles = new Map()
+    for (const each of ids) handles.set(each, await engine.open(log, each))
+    return { name: 'neighbour', engine, handles }
   }
 
   async #forget(process, id) {
@@ -141,6 +222,7 @@ class FailoverSimulation {
       this.#forgotten.add(n)
     }
     this.#acknowledged.set(id, [])
+    this.#lives.set(id, (this.#lives.get(id) ?? 1) + 1)
   }
 
   async #follow() {
@@ -184,17 +266,26 @@ class FailoverSimulation {
 
   #copy() {
     const acknowledged = new Map([...this.#acknowledged].map(([id, numbers]) => [id, [...numbers]]))
-    this.#copies.push({ world: snapshot(this.#world), acknowledged, forgotten: new Set(this.#forgotten) })
+    this.#copies.push({
+      world: snapshot(this.#world),
+      acknowledged,
+      forgotten: new Set(this.#forgotten),
+      lives: new Map(this.#lives),
+    })
   }
 
   /** Everybody keeps what they remember. */
   async #goBack() {
     if (this.#copies.length === 0) return
-    const { world, acknowledged, forgotten } = this.#random.pick(this.#copies)
+    const { world, acknowledged, forgotten, lives } = this.#random.pick(this.#copies)
     this.#world = snapshot(world)
     this.#acknowledged = new Map([...acknowledged].map(([id, numbers]) => [id, [...numbers]]))
     this.#forgotten = new Set(forgotten)
+    this.#lives = new Map(lives)
     this.#open()
+    // A restore says so; a failover does not.
+    if (this.#isPaying && this.#random.chance(0.5))
+      await hostOf(this.#random.pick(this.#processes).engine).kernel.identity.reincarnate()
     if (this.#random.chance(0.3)) await this.#audit()
   }
 
@@ -241,7 +332,7 @@ class FailoverSimulation {
     return { ...commit, guard: { ...commit.guard, digest: row.digest } }
   }
 
-  #engineOver(store, name) {
+  #engineOver(store, name, space = namespace) {
     const clock = {
       now: () => this.#now,
       elapsed: () => this.#now,
@@ -252,6 +343,7 @@ class FailoverSimulation {
     const identity = { host: 'host', process: name }
     const ports = {
       store,
+      namespace: space,
       clock,
       random: this.#random,
       hash: sha256,

@@ -30,8 +30,11 @@ export function rememberForgotten(
   now: number,
 ): void {
   if (how === 'moved') return
-  if (how === 'erase') recall(space, { name: anyName, life, epoch: 0, forgottenAt: now })
-  else recall(space, { name: pastName(hash, timeline), life, epoch, forgottenAt: now })
+  const name = pastName(hash, timeline)
+  if (how === true) return recall(space, { name, life, epoch, forgottenAt: now })
+  // Also that of an earlier life.
+  space.pasts.delete(name)
+  recall(space, { name: anyName, life, epoch: 0, forgottenAt: now })
 }
 
 export function tidyPasts(space: Space, before: number): void {

@@ -48,6 +48,8 @@ BEGIN
   DELETE FROM ${s}.cursor WHERE tid = t.tid;
   DELETE FROM ${s}.timeline WHERE tid = t.tid;
   IF p_how = 'moved' THEN RETURN; END IF;
+  -- An erased id leaves no digest, also not that of an earlier life.
+  IF p_how = 'erase' THEN DELETE FROM ${s}.past WHERE ns = t.ns AND name = ${pastName('t.id')}; END IF;
   INSERT INTO ${s}.past AS p (ns, name, life, epoch, forgotten_at)
   VALUES (t.ns, CASE p_how WHEN 'erase' THEN '' ELSE ${pastName('t.id')} END, t.life,
     CASE p_how WHEN 'erase' THEN 0 ELSE t.epoch END, p_now)

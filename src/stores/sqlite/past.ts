@@ -51,8 +51,11 @@ export function rememberForgotten(
   forgottenAt: number,
 ): void {
   if (how === 'moved') return
-  if (how === 'erase') recall(connection, space, { name: anyName, life, epoch: 0, forgottenAt })
-  else recall(connection, space, { name: pastName(sha256, timeline), life, epoch, forgottenAt })
+  const name = pastName(sha256, timeline)
+  if (how === true) return recall(connection, space, { name, life, epoch, forgottenAt })
+  // Also that of an earlier life.
+  connection.run('DELETE FROM reprise_past WHERE space = ? AND name = ?', space, name)
+  recall(connection, space, { name: anyName, life, epoch: 0, forgottenAt })
 }
 
 /** Says how many went. */

@@ -108,6 +108,17 @@ export function lifeTests(test: Test): void {
     assert.equal((await kit.head('a')).life, 2)
   })
 
+  test('an id that was forgotten and then erased leaves no name either, and starts above both lives', async (kit) => {
+    expectOk(await (await kit.create('a')).commit({ forget: true }))
+    expectOk(await (await kit.create('a')).commit({ forget: 'erase' }))
+    assert.deepEqual(
+      (await kit.store.pasts(null, 100)).map((past) => past.name),
+      [''],
+    )
+    await kit.create('a')
+    assert.equal((await kit.head('a')).life, 3)
+  })
+
   test('a copy takes over life and epoch', async (kit) => {
     const { id, worker, digest } = kit.writerOf('a')
     const copyOf = { life: 5, epoch: 7 }

@@ -31,7 +31,10 @@ export function rememberForgotten(
 ): void {
   if (how === 'moved') return
   const name = pastName(hash, timeline)
-  if (how === true) return recall(space, { name, life, epoch, forgottenAt: now })
+  if (how === true) {
+    recall(space, { name, life, epoch, forgottenAt: now })
+    return
+  }
   // Also that of an earlier life.
   space.pasts.delete(name)
   recall(space, { name: anyName, life, epoch: 0, forgottenAt: now })

@@ -52,7 +52,10 @@ export function rememberForgotten(
 ): void {
   if (how === 'moved') return
   const name = pastName(sha256, timeline)
-  if (how === true) return recall(connection, space, { name, life, epoch, forgottenAt })
+  if (how === true) {
+    recall(connection, space, { name, life, epoch, forgottenAt })
+    return
+  }
   // Also that of an earlier life.
   connection.run('DELETE FROM reprise_past WHERE space = ? AND name = ?', space, name)
   recall(connection, space, { name: anyName, life, epoch: 0, forgottenAt })

@@ -47,6 +47,17 @@ describe('the sources', () => {
       'src/layers/workflow/key.ts',
       'src/layers/workflow/outside.ts',
     ])
+    // One place per model derives its keys, and one the identities that they start from.
+    const deriving = (name: RegExp) =>
+      sources.filter(({ text }) => importsOfIdentity(text).some((each) => name.test(each))).map(({ path }) => path)
+    expect(deriving(/^intentKey$/)).toEqual([
+      'src/engine/effects.ts',
+      'src/layers/agent/calls.ts',
+      'src/layers/job/shard.ts',
+      'src/layers/pipeline/run/origins.ts',
+      'src/layers/workflow/key.ts',
+    ])
+    expect(deriving(/^identityOf$/)).toEqual(['src/engine/store-identity.ts'])
   })
 
   it('have every import seen: no line that starts one is missed', () => {
@@ -64,14 +75,31 @@ describe('the sources', () => {
   })
 })
 
-/** Keys that never leave the store: of an entry that a pipeline writes, once for each checkpoint. */
-const insideTheStore = ['src/layers/pipeline/sinks/store.ts: ${pipeline}/${name}/${checkpoint}/${at}']
+/** Ids that never leave the store: of mail and entries that are to be there once, and the name of a session's fork. */
+const insideTheStore = [
+  'src/layers/agent/session.ts: ${this.id}-similar-${n}',
+  'src/layers/events/process-manager.ts: ${this.#name}:${at.timeline}@${at.seq}.${at.epoch}#${index}',
+  'src/layers/pipeline/sinks/store.ts: ${pipeline}/${name}/${checkpoint}/${at}',
+  'src/layers/workflow/child-mail.ts: child:${this.#timeline}:${first + end.generation}',
+  'src/layers/workflow/ending.ts: child:${open.id}:${state.generation}',
+]
 
-/** Texts made of the name of a timeline, run or pipeline and called a key. */
+/** Texts made of the name, life or epoch of a timeline, run or pipeline and called a key, an id, a position or a revision. */
 function handMadeKeys(path: string, text: string): string[] {
-  const made = /\b(?:key|\w+Key)\b(?:\(.*\))?\s*(?::|=|\?\?=|=>)\s*(?:\w+ \?\? )?`([^`]*)`/g
-  const names = /\$\{[^}]*\b(?:timeline|keyBase|pipeline|open\.id|run\.id)\b[^}]*\}/
-  return [...text.matchAll(made)].flatMap(([, key]) => (names.test(key!) ? [`${path}: ${key}`] : []))
+  const called = '(?:key|\\w+Key|id|\\w+Id|position|\\w+Position|cursor|revision|operation)'
+  const made = new RegExp(`\\b${called}\\b(?:\\(.*\\))?\\s*(?::|=|\\?\\?=|=>)\\s*(?:\\w+ \\?\\? )?\`([^\`]*)\``, 'g')
+  const names = /\$\{[^}]*\b(?:timeline|keyBase|pipeline|open\.id|run\.id|this\.id|life|epoch|incarnation)\b[^}]*\}/
+  const joined = /\b(?:timeline|keyBase|open\.id|run\.id)\s*\+\s*['"`][:/].*/g
+  return [
+    ...[...text.matchAll(made)].flatMap(([, key]) => (names.test(key!) ? [`${path}: ${key}`] : [])),
+    ...[...text.matchAll(joined)].map(([found]) => `${path}: ${found}`),
+  ]
+}
+
+/** What a source takes from core/identity.ts. */
+function importsOfIdentity(text: string): string[] {
+  const lists = [...text.matchAll(/import (?:type )?\{([^}]*)\} from '[./]*core\/identity\.ts'/g)]
+  return lists.flatMap(([, list]) => list!.split(',').map((name) => name.trim().replace(/ as .*/, '')))
 }
 
 function faultsOf(path: string, code: string): string[] {
@@ -82,6 +110,10 @@ it('a key that is made by hand is found', () => {
   expect(handMadeKeys('a.ts', 'const key = `${open.id}:${step}`')).toEqual(['a.ts: ${open.id}:${step}'])
   expect(handMadeKeys('a.ts', 'send({ key: `${context.pipeline}/${number}` })')).toHaveLength(1)
   expect(handMadeKeys('a.ts', 'const key = `${name} ${version}`')).toEqual([])
+  expect(handMadeKeys('a.ts', "const outside = head.timeline + ':' + step")).toHaveLength(1)
+  expect(handMadeKeys('a.ts', 'return { position: `${head.life}-${seq}` }')).toHaveLength(1)
+  expect(handMadeKeys('a.ts', 'const callId = `${run.id}:${n}`')).toHaveLength(1)
+  expect(importsOfIdentity("import { formerItemKey, intentKey } from '../../core/identity.ts'")).toContain('intentKey')
 })
 
 describe('the checker refuses', () => {

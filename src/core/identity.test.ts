@@ -43,3 +43,20 @@ test('a million keys of one run are a million keys', () => {
   for (let i = 0; i < 1_000_000; i++) keys.add(intentKey(sha256, { ...common, parts: [String(i)] }))
   expect(keys.size).toBe(1_000_000)
 })
+
+test('a million runs, and the first key of each, are two million ids', () => {
+  const runs = 1_000_000
+  const store = { id: 'f'.repeat(32) }
+  // The first 64 bits: two of two million are the same by chance once in nine million times.
+  const starts = new BigUint64Array(2 * runs)
+  for (let i = 0; i < runs; i++) {
+    const identity = identityOf(sha256, store, 'shop', timelineId(`workflow/pay/order-${i}`), 1)
+    const key = intentKey(sha256, { identity, generation: 0, model: 'workflow', name: 'charge', parts: ['charge'] })
+    starts[2 * i] = BigInt(`0x${identity.slice(0, 16)}`)
+    starts[2 * i + 1] = BigInt(`0x${key.slice('charge-'.length, 'charge-'.length + 16)}`)
+  }
+  starts.sort()
+  let collisions = 0
+  for (let i = 1; i < starts.length; i++) if (starts[i] === starts[i - 1]) collisions += 1
+  expect(collisions).toBe(0)
+}, 120_000)

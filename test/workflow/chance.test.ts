@@ -2,9 +2,11 @@
 
 import { randomBytes, randomUUID } from 'node:crypto'
 import { expect, it } from 'vitest'
+import { createEngine, type Ports } from '../../src/engine/open.ts'
 import { sha256 } from '../../src/engine/platform.ts'
 import { chanceOf } from '../../src/layers/workflow/chance.ts'
 import { type WorkflowContext, workflow } from '../../src/layers/workflow/index.ts'
+import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
 import { kitWith } from './kits.ts'
 
 interface Drawn {
@@ -75,4 +77,23 @@ function collisions(runs: number, seedBytes: number): number {
 it('a million runs draw a million ids; with a seed of 24 bits some of them would be the same', () => {
   expect(collisions(1_000_000, 16)).toBe(0)
   expect(collisions(200_000, 3)).toBeGreaterThan(0)
+})
+
+it('runs whose first 24 random bits are the same draw different ids; a seed of 24 bits is found', async () => {
+  const drawOf = async (...planted: string[]) => {
+    let count = 0
+    // What the platform gives begins alike each time.
+    const random = {
+      bytes: (length: number) => Uint8Array.from({ length }, (_, i) => (i < 3 ? 7 : (++count * 31) >> (i % 4))),
+      number: () => 0.5,
+    }
+    const store = openMemory({ namespace: 'test', hash: sha256, world: createWorld() })
+    await using rp = createEngine({ store, random, planted: new Set(planted) } as Ports, { worker: 'test' })
+    const [one, two] = [await rp.run(drawing, undefined, { id: 'a' }), await rp.run(drawing, undefined, { id: 'b' })]
+    return [(await one.result()).before[0], (await two.result()).before[0]]
+  }
+  const [a, b] = await drawOf()
+  expect(a).not.toBe(b)
+  const [short, again] = await drawOf('short-seed')
+  expect(short).toBe(again)
 })

@@ -15,9 +15,9 @@ import { isReprise } from '../../src/index.ts'
 import { agent, tool } from '../../src/layers/agent/index.ts'
 import { job } from '../../src/layers/job/index.ts'
 import { type WorkflowContext, workflow } from '../../src/layers/workflow/index.ts'
-import { OutsideLedger } from '../../src/testing/index.ts'
 import { counter } from '../support/definitions.ts'
 import { hostOf } from '../support/host.ts'
+import { Outside } from '../support/outside.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 
 const models = ['effect', 'workflow', 'job', 'tool'] as const
@@ -293,22 +293,6 @@ function timelineOf(model: Model, id: string): string {
   if (model === 'effect') return `counter/${id}`
   if (model === 'workflow') return `workflow/pay/${id}`
   return model === 'job' ? 'job/items' : `agent/clerk/${id}`
-}
-
-/** The receiver, and what the test expects of it. */
-class Outside {
-  readonly ledger = new OutsideLedger()
-  readonly #keys = new Map<string, string>()
-  wrong: string | null = null
-
-  receive(key: string, intent: string): string {
-    const answer = this.ledger.receive(key, intent)
-    const before = this.#keys.get(intent) ?? key
-    this.#keys.set(intent, before)
-    if (answer !== intent) this.wrong ??= `"${intent}" is answered with the result of "${answer}"`
-    if (before !== key) this.wrong ??= `"${intent}" has the keys ${before} and ${key}`
-    return answer
-  }
 }
 
 /** A store that answers nothing more once its process was killed. */

@@ -1,0 +1,19 @@
+// The outside as tests of keys see it: a receiver that honours keys, called with each intent in the test's own words, and what is
+// wrong as soon as keys and intents do not agree.
+
+import { OutsideLedger } from '../../src/testing/index.ts'
+
+export class Outside {
+  readonly ledger = new OutsideLedger()
+  readonly #keys = new Map<string, string>()
+  wrong: string | null = null
+
+  receive(key: string, intent: string): string {
+    const answer = this.ledger.receive(key, intent)
+    const before = this.#keys.get(intent) ?? key
+    this.#keys.set(intent, before)
+    if (answer !== intent) this.wrong ??= `"${intent}" is answered with the result of "${answer}"`
+    if (before !== key) this.wrong ??= `"${intent}" has the keys ${before} and ${key}`
+    return answer
+  }
+}

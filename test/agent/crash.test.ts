@@ -31,7 +31,10 @@ function standing(report: Report, kind: Kind): string[] {
 }
 
 function define(run: string) {
-  const call = async (kind: Kind, key: string) => (await service.ask(run, 'call', { kind, key })) as { id: string }
+  const call = async (kind: Kind, args: object, key: string) => {
+    const intent = `${kind} ${JSON.stringify(args)}`
+    return (await service.ask(run, 'call', { kind, key, intent })) as { id: string }
+  }
   return agent('swept', {
     model: ({ messages }: ModelCall<null>) => {
       const last = messages.at(-1)!
@@ -42,21 +45,21 @@ function define(run: string) {
     },
     similarCalls: 'new',
     tools: {
-      look: tool({ kind: 'read-only', run: (_args: object, { key }) => call('look', key) }),
-      set: tool({ kind: 'idempotent', run: (_args: object, { key }) => call('set', key) }),
+      look: tool({ kind: 'read-only', run: (args: object, { key }) => call('look', args, key) }),
+      set: tool({ kind: 'idempotent', run: (args: object, { key }) => call('set', args, key) }),
       pay: tool({
         kind: 'compensatable',
         inDoubt: 'retry',
-        run: (_args: object, { key }) => call('pay', key),
+        run: (args: object, { key }) => call('pay', args, key),
         compensate: (_args, result) => service.ask(run, 'undo', result),
       }),
       mail: tool({
         kind: 'irreversible',
-        run: (_args: object, { key }) => call('mail', key),
+        run: (args: object, { key }) => call('mail', args, key),
         probe: async (key) => (await service.ask(run, 'probe', { key })) as Probed,
       }),
       // Nobody can ask what became of it: it is held for a person.
-      gift: tool({ kind: 'irreversible', run: (_args: object, { key }) => call('gift', key) }),
+      gift: tool({ kind: 'irreversible', run: (args: object, { key }) => call('gift', args, key) }),
     },
   })
 }
@@ -156,6 +159,7 @@ function inFlight(steps: readonly Step[]): number {
 
 function compare(outside: Report, expected: Report, steps: readonly Step[]): void {
   const most = inFlight(steps)
+  expect(outside.confused, 'a key stands for one call').toEqual([])
   for (const [key, call] of Object.entries(outside.calls)) {
     expect(call.count, `${key} was called ${call.count} times`).toBeLessThanOrEqual(2)
     if (call.kind === 'mail' || call.kind === 'gift') expect(call.count, key).toBe(1)

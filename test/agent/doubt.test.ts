@@ -61,6 +61,7 @@ describe('G5 sessions killed with SIGKILL, counted from outside', () => {
       for (const kind of ['set', 'pay', 'mail', 'gift'])
         expect(countOf(report, kind), kind).toBe(countOf(expected, kind))
       expect(report.undoOrder).toHaveLength(2)
+      expect(report.confused).toEqual([])
       for (const id of report.undoOrder) expect(report.calls[id]!.kind).toBe('pay')
       expect(repeatsOf(report), `killed at commit ${at}`).toBeLessThanOrEqual(1)
       for (const { kind, count } of Object.values(report.calls)) {

@@ -8,6 +8,8 @@ export type Kind = 'look' | 'set' | 'pay' | 'mail' | 'gift'
 /** What the service knows of one run. */
 export interface Report {
   readonly calls: Readonly<Record<string, { readonly kind: Kind; readonly count: number }>>
+  /** Calls whose key stands for another intent. */
+  readonly confused: readonly { readonly key: string; readonly intent: string; readonly first: string }[]
   /** Keys, in the order of the calls. */
   readonly order: readonly string[]
   readonly undone: Readonly<Record<string, number>>

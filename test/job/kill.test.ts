@@ -31,6 +31,7 @@ async function sweep(url: () => string, processes: number, shards: number, wante
     const report = await killSweep({ url: url(), namespace, items, kills, processes, shards, concurrency })
     expect(report.failures).toEqual([])
     expect(report.skipped).toEqual([])
+    expect(report.wrong).toBeNull()
     expect(report.afterAcknowledgement).toEqual([])
     expect(report.repeated).toBeLessThanOrEqual(report.kills * concurrency)
     left -= Math.max(1, report.kills)

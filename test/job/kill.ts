@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { open } from '../../src/index.ts'
 import { exportProgress } from '../../src/layers/job/index.ts'
+import { wrongIn } from '../support/outside.ts'
 import { programPath } from '../support/programs.ts'
 
 const program = programPath('job-worker')
@@ -27,6 +28,8 @@ export interface KillReport {
   /** Items begun again after the store had said that they are done. */
   readonly afterAcknowledgement: readonly string[]
   readonly failures: readonly string[]
+  /** Of keys, as a receiver that honours them sees it. */
+  readonly wrong: string | null
 }
 
 export async function killSweep(plan: KillPlan): Promise<KillReport> {
@@ -83,7 +86,14 @@ export async function killSweep(plan: KillPlan): Promise<KillReport> {
     const skipped = Array.from({ length: plan.items }, (_, i) => `item-${i}`).filter((key) => !distinct.has(key))
     const finished = new Set(await finishedKeys(plan, job))
     for (const key of distinct) if (!finished.has(key)) skipped.push(key)
-    return { kills, skipped, repeated: begun.length - distinct.size, afterAcknowledgement, failures }
+    return {
+      kills,
+      skipped,
+      repeated: begun.length - distinct.size,
+      afterAcknowledgement,
+      failures,
+      wrong: wrongIn(`${ledger}.calls`),
+    }
   } finally {
     for (const worker of workers) worker.child.kill('SIGKILL')
     rmSync(folder, { recursive: true, force: true })

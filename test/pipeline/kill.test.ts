@@ -2,12 +2,14 @@
 // comes next goes on. In the end the user's tables are counted by plain SQL: no record is missing, none is there twice, and every
 // window has its sum. REPRISE_PIPELINE_KILLS=200 or 1000 processes for a long run.
 
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from '@photostructure/sqlite'
 import pg from 'pg'
 import { describe, expect, inject, it } from 'vitest'
 import { amount, Child, newFolder, removeFolder } from '../crash/support.ts'
 import { randomFrom } from '../programs/crash-model.mjs'
+import { wrongIn } from '../support/outside.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 
 /** Of processes; a start costs most of a cycle, so each has several pipelines at work, and a kill meets each somewhere else. */
@@ -49,19 +51,27 @@ async function audit(query: Query, number: number): Promise<void> {
 
 async function killAndAudit(where: Where, query: Query): Promise<void> {
   const random = randomFrom(seed)
+  const folder = newFolder()
+  const given = { ...where, records, pipelines, sent: join(folder, 'sent') }
   for (let kill = 0; kill < kills; kill++) {
-    const child = new Child('pipeline-killed', { ...where, records, pipelines })
+    const child = new Child('pipeline-killed', given)
     // Some die while they restore, most while records flow and checkpoints are written.
     if (kill % 4 !== 1) await child.until(() => child.lines.includes('READY'))
     await new Promise((resolve) => setTimeout(resolve, random.below(160)))
     await child.kill()
     expect(child.errors).toBe('')
   }
-  const last = new Child('pipeline-killed', { ...where, records, pipelines })
+  const last = new Child('pipeline-killed', given)
   await last.ended
   expect(last.errors).toBe('')
   expect(last.lines.at(-1)).toBe(`DONE ${JSON.stringify(Array(pipelines).fill('done'))}`)
   for (let number = 0; number < pipelines; number++) await audit(query, number)
+  // A receiver that honours keys has each record once, whatever was sent again.
+  const sent = readFileSync(given.sent, 'utf8').split('\n').slice(0, -1)
+  expect(new Set(sent).size).toBe(records / 5)
+  expect(sent.length).toBeGreaterThan(records / 5)
+  expect(wrongIn(given.sent)).toBeNull()
+  removeFolder(folder)
 }
 
 describe.concurrent('B7: a pipeline that is killed again and again', () => {

@@ -1,4 +1,5 @@
-// A process on a job that is killed from outside. Every start of an item is one line in a file outside the store.
+// A process on a job that is killed from outside. Every start of an item is one line in a file outside the store,
+// and one with its key in another.
 // node job-worker.mjs URL NAMESPACE JOB ITEMS SHARDS CONCURRENCY LEDGER [POISON]
 
 import { openSync, writeSync } from 'node:fs'
@@ -8,6 +9,7 @@ import { job } from '../../dist/layers/job/index.js'
 
 const [url, namespace, name, items, shards, concurrency, ledger, poison] = process.argv.slice(2)
 const file = openSync(ledger, 'a')
+const calls = openSync(`${ledger}.calls`, 'a')
 
 const work = job(name, {
   source: (cursor = 0) => {
@@ -19,8 +21,9 @@ const work = job(name, {
   concurrency: Number(concurrency),
   retry: { attempts: 3, backoff: 1 },
   crashesMax: poison ? 3 : 1000,
-  each: async (key) => {
+  each: async (key, ctx) => {
     writeSync(file, `${key}\n`)
+    writeSync(calls, `${ctx.idempotencyKey} ${key}\n`)
     if (key === poison) process.kill(process.pid, 'SIGKILL')
     await sleep(Math.random() * 2)
   },

@@ -2,11 +2,15 @@
 // tables. It says READY when records flow in all of them, and DONE when all came to their end.
 // node pipeline-killed.mjs '{"url": "sqlite:file.db", "records": 10000, "pipelines": 5}'
 
+import { openSync, writeSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { open } from '../../dist/index.js'
-import { generated, pipeline, rows, sum, tumbling } from '../../dist/layers/pipeline/index.js'
+import { generated, pipeline, rows, send, sum, tumbling } from '../../dist/layers/pipeline/index.js'
 
-const { url, tables: suffix = '', records, pipelines } = JSON.parse(process.argv[2])
+const { url, tables: suffix = '', records, pipelines, sent } = JSON.parse(process.argv[2])
+
+/** Where calls to the outside are noted, with their keys: the first pipeline sends some of its records, too. */
+const calls = sent ? openSync(sent, 'a') : null
 
 /** A few records at a time, so that a kill finds it at work. */
 function slowly(source) {
@@ -46,6 +50,14 @@ const audited = (number) =>
         setup: `CREATE TABLE IF NOT EXISTS seen${tables} (n BIGINT)`,
       }),
     )
+    if (calls !== null && number === 0) {
+      numbers
+        .filter(({ n }) => n % 5 === 0)
+        .to(
+          'sent',
+          send(({ n }, { key }) => void writeSync(calls, `${key} ${n}\n`)),
+        )
+    }
     numbers
       .keyBy(({ n }) => `key-${n % 13}`)
       .window('per-second', tumbling('1s'))

@@ -1,13 +1,13 @@
-// A worker process for kill tests: executes the orders of a store, and writes each call it makes to a file, so that the
-// test can count them. Arguments: store URL, file, and how long a step takes in ms.
+// A worker process for kill tests: executes the orders of a store, and writes each call it makes to a file, with its key and what
+// it is for, so that the test can count them. Arguments: store URL, file, and how long a step takes in ms.
 
 import { appendFileSync } from 'node:fs'
 import { open } from '../../dist/index.js'
 import { workflow } from '../../dist/layers/workflow/index.js'
 
 const [, , url, file, stepMs] = process.argv
-const call = async (key) => {
-  appendFileSync(file, `${key}\n`)
+const call = async (key, intent) => {
+  appendFileSync(file, `${key} ${intent}\n`)
   await new Promise((resolve) => setTimeout(resolve, Number(stepMs)))
   return key.length
 }
@@ -15,7 +15,7 @@ const call = async (key) => {
 export const order = workflow('order', async (ctx, n) => {
   let sum = 0
   for (let i = 0; i < n; i++) {
-    sum += await ctx.step(`step ${i}`, ({ key }) => call(key))
+    sum += await ctx.step(`step ${i}`, ({ key }) => call(key, `${ctx.id} step ${i}`))
     if (i === 1) await ctx.sleep(50)
   }
   return sum

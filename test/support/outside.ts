@@ -1,6 +1,7 @@
 // The outside as tests of keys see it: a receiver that honours keys, called with each intent in the test's own words, and what is
 // wrong as soon as keys and intents do not agree.
 
+import { readFileSync } from 'node:fs'
 import { OutsideLedger } from '../../src/testing/index.ts'
 
 export class Outside {
@@ -16,4 +17,18 @@ export class Outside {
     if (before !== key) this.wrong ??= `"${intent}" has the keys ${before} and ${key}`
     return answer
   }
+}
+
+/**
+ * Null, or what is wrong with the calls that processes noted in a file before they made them: a line each, with the key and the
+ * intent. A process that was killed may leave half a line at the end.
+ */
+export function wrongIn(file: string): string | null {
+  const text = readFileSync(file, 'utf8')
+  const outside = new Outside()
+  for (const line of text.slice(0, text.lastIndexOf('\n')).split('\n')) {
+    const at = line.indexOf(' ')
+    outside.receive(line.slice(0, at), line.slice(at + 1))
+  }
+  return outside.wrong
 }

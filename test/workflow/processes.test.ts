@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
 import { open } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
+import { wrongIn } from '../support/outside.ts'
 import { programPath } from '../support/programs.ts'
 import { startWorker } from '../support/worker-process.ts'
 
@@ -56,6 +57,7 @@ describe('workers in processes of their own', () => {
     expect(results).toHaveLength(12)
     const made = calls()
     expect(new Set(made).size).toBe(12 * 5)
+    expect(wrongIn(join(folder, 'calls'))).toBeNull()
     // Each kill repeats at most the call in flight of each run.
     expect(made.length).toBeLessThanOrEqual(12 * 5 + 3 * 12)
     await rp.close()
@@ -76,6 +78,7 @@ describe('workers in processes of their own', () => {
     await new Promise((resolve) => setTimeout(resolve, 600))
     const keys = calls()
     expect(new Set(keys).size).toBe(6)
+    expect(wrongIn(join(folder, 'calls'))).toBeNull()
     // The zombie may have made one more call before it learned that its result is refused.
     expect(keys.length).toBeLessThanOrEqual(before + 6 + 1)
     expect((await run.status()).status).toBe('completed')

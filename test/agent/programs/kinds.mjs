@@ -11,8 +11,8 @@ const ask = async (act, body) =>
   await (await fetch(`${service}/${run}/${act}`, { method: 'POST', body: JSON.stringify(body) })).json()
 const call =
   (kind) =>
-  (_args, { key }) =>
-    ask('call', { kind, key })
+  (args, { key }) =>
+    ask('call', { kind, key, intent: `${kind} ${JSON.stringify(args)}` })
 
 const definition = agent('kinds', {
   model: ({ messages }) => {

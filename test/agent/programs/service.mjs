@@ -5,13 +5,15 @@ import { createServer } from 'node:http'
 
 const runs = new Map()
 const runOf = (name) => {
-  if (!runs.has(name)) runs.set(name, { calls: {}, order: [], undone: {}, undoOrder: [], models: [] })
+  if (!runs.has(name)) runs.set(name, { calls: {}, confused: [], order: [], undone: {}, undoOrder: [], models: [] })
   return runs.get(name)
 }
 
 const acts = {
-  call(run, { kind, key }) {
-    run.calls[key] ??= { kind, count: 0 }
+  /** A known key is answered with the first result; one that comes with another intent is noted. */
+  call(run, { kind, key, intent = kind }) {
+    run.calls[key] ??= { kind, count: 0, intent }
+    if (run.calls[key].intent !== intent) run.confused.push({ key, intent, first: run.calls[key].intent })
     run.calls[key].count += 1
     run.order.push(key)
     return { id: key }

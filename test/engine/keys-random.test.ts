@@ -1,7 +1,7 @@
-// Keys of effects, steps, items and tools at random, before one receiver that honours them (G5, SPEC A6.5): two namespaces and two
-// stores share it; stores are restored from backups; timelines are forked, rolled back, deleted, erased and used again; processes
-// die once the outside has done it. The test names each intent in its own words, without a key: an equal key must stand for an
-// equal intent, and an intent must keep its key. Bugs that are planted in the derivation are found.
+// Keys of effects, steps, items and tools at random, before one receiver that honours them (G5, SPEC A6.5): two namespaces and
+// two stores share it; stores are restored from backups; timelines are forked, rolled back, deleted, erased and used again;
+// processes die once the outside has done it. The test names each intent in its own words, without a key: an equal key must stand
+// for an equal intent, and an intent must keep its key. Bugs that are planted in the derivation are found.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -2,10 +2,10 @@
 // remember, as after a failover to a replica that lagged. What was acknowledged after the copy was made is gone, and
 // rightly so; what must hold is that history is whole, that it holds everything else that was acknowledged, and that
 // nothing is in it twice. A reader of the feed keeps what it read, and must have exactly what is there whenever it is told
-// that it has read all. The outside goes back to nothing: a ledger that honours keys must see the same intent under the same key
-// on every copy, and no other intent under it, neither of another life of an id nor of a fork or a neighbour namespace (every third
-// seed). Even seeds: the user's code rides in some of the commits. Odd seeds: timelines are forgotten, so that
-// one that is missing may be either forgotten or of another copy.
+// that it has read all. The outside never goes back: a ledger that honours keys must see the same intent under the same key on
+// every copy, and no other intent under it, neither of another life of an id nor of a fork or a neighbour namespace (every
+// third seed). Even seeds: the user's code rides in some of the commits. Odd seeds: timelines are forgotten, so that one that is
+// missing may be either forgotten or of another copy.
 
 import { timelineId } from '../../dist/core/coordinate.js'
 import { unpackEntries } from '../../dist/core/entry-run.js'

@@ -142,7 +142,7 @@ export interface Commit {
   readonly cursors?: Readonly<Record<string, FeedPosition | null>>
   /**
    * Remove the timeline and everything of it: runs, catalog, mail, cursors. PINNED while a fork needs it (its floor is below
-   * its base's seq) or a checkpoint is pinned. Nothing else goes in such a commit. One that is not there is already
+   * its base's seq) or a checkpoint is pinned. Nothing but `unlessMail` goes with it. One that is not there is already
    * forgotten: ok with `isDuplicate`. The store remembers life and epoch for the next use of the id (Store.past). 'erase':
    * bytes are overwritten where the store can do that, `scrub` finishes it, and the id leaves no digest: instead, every id
    * without a past starts above this life. 'moved': the same for one that lives on elsewhere; nothing is remembered.

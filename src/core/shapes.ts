@@ -69,7 +69,7 @@ export function checkCommit(commit: Commit): void {
   if (commit.forget && (guard.life === undefined || guard.seq === undefined)) {
     refuse('a commit that forgets must have guard.life, guard.seq and guard.digest')
   }
-  if (commit.forget && present.some((field) => !['operation', 'guard', 'forget'].includes(field))) {
+  if (commit.forget && present.some((field) => !['operation', 'guard', 'forget', 'unlessMail'].includes(field))) {
     refuse('a commit that forgets must hold nothing else')
   }
   if (run !== undefined) {

@@ -34,6 +34,26 @@ const reserved: Readonly<Record<string, string>> = {
   'workflow-schedule': 'schedules',
 }
 
+/**
+ * The statuses in which nothing is left to do, of kinds whose work ends or stands. An expiry reads them here: its process may
+ * not have loaded the model. 'open': a fork that was never run.
+ */
+const ended: Readonly<Record<string, readonly string[]>> = {
+  agent: ['', 'open', 'idle'],
+  exec: ['open', 'done'],
+  job: ['open', 'finished'],
+  migrate: ['open', 'finished'],
+  pipeline: ['open', 'done', 'cancelled'],
+  upload: ['completed', 'ended'],
+  workflow: ['completed', 'failed', 'cancelled', 'terminated'],
+}
+
+/** True: timelines of this kind have statuses in which something is left to do, and this is one of them. */
+export function isUnfinishedKind(id: string, status: string): boolean {
+  const kind = firstSegment(id)
+  return Object.hasOwn(ended, kind) && !ended[kind]!.includes(status)
+}
+
 /** A name that becomes the first segment of ids. `own`: the one that this kind has by default. */
 export function checkFirstSegment(kind: string, name: string, own?: string): string {
   checkName(kind, name)

@@ -3,9 +3,12 @@
 import { sha256, systemClock } from '../../dist/engine/platform.js'
 import { createEngine } from '../../dist/index.js'
 
-/** Where: { kind: 'sqlite', file, chunks? } or { kind: 'postgres', url, schema }. Clocks are off by skewMs. */
-export async function openEngine(where, { skewMs = 0, ...options } = {}) {
-  const store = await openStore(where, skewMs)
+/**
+ * Where: { kind: 'sqlite', file, chunks? } or { kind: 'postgres', url, schema }. Clocks are off by skewMs; `wrap` puts a store
+ * of the program's own around the one that was opened.
+ */
+export async function openEngine(where, { skewMs = 0, ...options } = {}, wrap = (store) => store) {
+  const store = wrap(await openStore(where, skewMs))
   const clock = { ...systemClock, now: () => Date.now() + skewMs }
   return createEngine({ store, clock }, { lease: '15s', ...options })
 }

@@ -9,7 +9,7 @@ import type { Head } from '../../core/ports.ts'
 import { archivesStart, isAmongArchives, liveIdOf } from '../../core/scope.ts'
 import { refusalError } from '../commit/refusal-error.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
-import { refuseOfStore } from '../kinds.ts'
+import { isUnfinishedKind, refuseOfStore } from '../kinds.ts'
 
 export interface DeleteOptions {
   /** Only say what would go. */
@@ -80,7 +80,7 @@ export async function deleteTimeline(kernel: Kernel, id: string, options: Deleti
   // 2. Forks first: what they were forked from is needed until they are gone.
   for (const { head: gone } of members) {
     const { savepoints } = timelines.find((each) => each.timeline === gone.timeline)!
-    await forget(kernel, gone, savepoints, options.erase ? 'erase' : true)
+    await forget(kernel, gone, savepoints, options.erase ? 'erase' : true, options.seen !== undefined)
   }
   return { isDryRun: false, timelines, refusals: [] }
 }
@@ -128,15 +128,15 @@ function refusalsOf(
   kernel: Kernel,
   head: Head,
   described: DeletedTimeline,
-  options: DeleteOptions,
+  options: Deletion,
 ): DeleteReport['refusals'] {
   const { timeline } = head
   const refusals: DeleteReport['refusals'][number][] = []
   if (head.owner !== null && head.isOwnerAlive) {
     refusals.push({ timeline, code: 'OWNED', why: `${head.owner} works on it: close or stop it first` })
   }
-  const isUnfinished = kernel.models.find(timeline)?.unfinished?.includes(head.status) ?? false
-  if ((head.wakeup !== null || isUnfinished) && head.status !== 'archived' && !options.unfinished) {
+  const isUnfinished = head.wakeup !== null || isUnfinishedStatus(kernel, head, options)
+  if (isUnfinished && head.status !== 'archived' && !options.unfinished) {
     refusals.push({
       timeline,
       code: 'CONFLICT',
@@ -148,6 +148,13 @@ function refusalsOf(
     refusals.push({ timeline, code: 'PINNED', why })
   }
   return refusals
+}
+
+/** An expiry never goes by the models of its process: those of another one may be at work. */
+function isUnfinishedStatus({ models }: Kernel, { timeline, status }: Head, { seen }: Deletion): boolean {
+  const model = models.find(timeline)
+  if (model?.unfinished?.includes(status)) return true
+  return (seen !== undefined || !model) && isUnfinishedKind(timeline, status)
 }
 
 /** Forks that stay and need the history of one that goes. */
@@ -176,7 +183,13 @@ export async function forgetTimeline(kernel: Kernel, head: Head): Promise<void> 
   )
 }
 
-async function forget(kernel: Kernel, head: Head, savepoints: readonly string[], how: true | 'erase'): Promise<void> {
+async function forget(
+  kernel: Kernel,
+  head: Head,
+  savepoints: readonly string[],
+  how: true | 'erase',
+  isExpiry = false,
+): Promise<void> {
   const sizes = (await kernel.store.checkpoints(head.timeline)).map((record) => record.addedBytes)
   const guard = guardOf(head)
   if (savepoints.length > 0) {
@@ -184,7 +197,10 @@ async function forget(kernel: Kernel, head: Head, savepoints: readonly string[],
     const released = await kernel.committer.submit({ operation: newOperation(kernel.random), guard, marks })
     if (!released.ok) throw refusalError(head.timeline, released)
   }
-  const outcome = await kernel.committer.submit({ operation: newOperation(kernel.random), guard, forget: how })
+  // Mail moves no sequence: an expiry that saw none is refused once there is some.
+  const unlessMail = isExpiry && head.mail === 0 && kernel.store.guardsMail === true
+  const operation = newOperation(kernel.random)
+  const outcome = await kernel.committer.submit({ operation, guard, forget: how, ...(unlessMail && { unlessMail }) })
   if (!outcome.ok) throw refusalError(head.timeline, outcome)
   const freedBytes = sizes.reduce((sum, bytes) => sum + bytes, 0)
   kernel.events.emit('deleted', { timeline: head.timeline, freedBytes, isErased: how === 'erase' })

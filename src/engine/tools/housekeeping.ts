@@ -365,7 +365,7 @@ class Round {
     } catch (error) {
       // Somebody needs it, or it is back at work: it stays, and the report says why. One that is gone went with another.
       if (isReprise(error, 'NOT_FOUND')) return { gone: [] }
-      if (!isReprise(error, 'OWNED', 'PINNED', 'CONFLICT', 'FENCED')) throw error
+      if (!isReprise(error, 'OWNED', 'PINNED', 'CONFLICT', 'FENCED', 'MAIL_WAITING')) throw error
       return { gone: [], because: `${timeline}: ${error.message}` }
     }
   }

@@ -58,6 +58,24 @@ export function lifeTests(test: Test): void {
     assert.equal((await kit.head('a')).seq, 1)
   })
 
+  test('A6.5: a forget may be refused while there is unread mail', async (kit) => {
+    if (!kit.store.guardsMail) return
+    const writer = await kit.create('a')
+    const { life } = await kit.head('a')
+    expectOk((await kit.store.commit([{ operation: kit.operation(), guard: null, send: [message('a', 'm1')] }]))[0])
+    const forget = () => ({
+      operation: kit.operation(),
+      guard: { ...writer.guard, life },
+      forget: true,
+      unlessMail: true,
+    })
+    expectRefused((await kit.store.commit([forget()]))[0]!, 'MAIL_WAITING')
+    assert.deepEqual(await kit.inboxIds('a'), ['m1'])
+    expectOk(await writer.commit({ consume: [message('a', 'm1').id] }))
+    expectOk((await kit.store.commit([forget()]))[0])
+    assert.equal(await kit.isThere('a'), false)
+  })
+
   test('a guard with another life is FENCED', async (kit) => {
     const writer = await kit.create('a')
     const commit = (life: number) => ({ operation: kit.operation(), guard: { ...writer.guard, life }, status: 'x' })

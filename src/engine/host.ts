@@ -6,7 +6,6 @@ import { type Coordinate, type TimelineId, timelineId } from '../core/coordinate
 import { isReprise, RepriseError } from '../core/errors.ts'
 import { checkOptions } from '../core/options.ts'
 import type { Commit, Head, Outcome, OutgoingMessage, TimelineQuery } from '../core/ports.ts'
-import { Breath } from './breath.ts'
 import { type Savepoint, type SavepointOptions, savepointAside } from './checkpoint/savepoint.ts'
 import { Dispatcher, type Handler, type ServeOptions } from './commit/dispatcher.ts'
 import { TurnTimeline } from './commit/turn-timeline.ts'
@@ -39,6 +38,7 @@ import type { OpenTimeline } from './timeline.ts'
 import { checkWhere, existing, type ForkStart, fork, type Where } from './tools/fork.ts'
 import { type RollbackOptions, rollback } from './tools/rollback.ts'
 import type { Rollback } from './tools/rollback-report.ts'
+import { soundHeads } from './tools/verify-structure.ts'
 import { writeTo } from './write-to.ts'
 
 /** What a commit may change of a head beside its history. */
@@ -61,6 +61,12 @@ export class Host implements Engine, LayerHost {
   readonly #finishing: (() => Promise<void>)[] = []
   readonly #shut: () => Promise<void>
   #closed: Promise<void> | null = null
+  readonly #named = new Set<string>()
+  readonly #quarantined = (timeline: string, error: RepriseError): void => {
+    if (this.#named.has(timeline)) return
+    this.#named.add(timeline)
+    this.kernel.events.emit('problem', { where: timeline, error })
+  }
 
   constructor(kernel: Kernel, shut: () => Promise<void>) {
     this.kernel = kernel
@@ -232,15 +238,16 @@ export class Host implements Engine, LayerHost {
     return head ?? null
   }
 
-  /** All that match, in id order; with `limit` the first so many. Too many to hold at once: LIMIT_EXCEEDED, use `each`. */
-  async list(query: Partial<TimelineQuery> = {}): Promise<Head[]> {
+  /**
+   * All that match, in id order; with `limit` the first so many. Too many to hold at once: LIMIT_EXCEEDED, use `each`. `told`
+   * learns which timelines cannot be read. Default: a `problem` event for each, the first time that a list meets it.
+   */
+  async list(query: Partial<TimelineQuery> = {}, told = this.#quarantined): Promise<Head[]> {
     this.check()
-    const { limit } = query
-    if (limit !== undefined) return await this.kernel.store.timelines({ ...query, limit })
     const { listedTimelines } = this.kernel.limits
     const heads: Head[] = []
-    for await (const head of this.each(query)) {
-      if (heads.length === listedTimelines) {
+    for await (const head of this.each(query, told)) {
+      if (query.limit === undefined && heads.length === listedTimelines) {
         const what = `more than ${listedTimelines} timelines match: give a limit, or go through them with each()`
         throw new RepriseError('LIMIT_EXCEEDED', what, { listedTimelines })
       }
@@ -249,19 +256,10 @@ export class Host implements Engine, LayerHost {
     return heads
   }
 
-  /** All that match, one after another, however many there are. */
-  async *each(query: Omit<Partial<TimelineQuery>, 'limit'> = {}): AsyncGenerator<Head> {
+  /** All that match, one after another, however many there are; `told` as in `list`. */
+  async *each(query: Partial<TimelineQuery> = {}, told = this.#quarantined): AsyncGenerator<Head> {
     this.check()
-    const breath = new Breath(this.kernel.clock)
-    for (let after = query.after; ; ) {
-      const page = await this.kernel.store.timelines({ ...query, ...(after !== undefined && { after }), limit: 500 })
-      for (const head of page) {
-        if (breath.isDue) await breath.take()
-        yield head
-      }
-      if (page.length < 500) return
-      after = page[page.length - 1]!.timeline
-    }
+    yield* soundHeads(this.kernel, query, told)
   }
 
   /** A message to a timeline's inbox, also before it exists. The same id is delivered once. */

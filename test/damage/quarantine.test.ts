@@ -5,9 +5,11 @@ import { execFile } from 'node:child_process'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterEach, beforeEach, expect, it } from 'vitest'
+import { housekeepingRound } from '../../src/engine/tools/housekeeping.ts'
 import { open, type Reprise, timeline } from '../../src/index.ts'
 import { workflow, workflows } from '../../src/layers/workflow/index.ts'
 import { checkStore } from '../../src/operations/doctor.ts'
+import { declareKinds } from '../../src/operations/models.ts'
 import { loadDriver } from '../../src/stores/sqlite/driver.ts'
 import { bin } from '../cli/support.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
@@ -57,8 +59,8 @@ const damages = [
   ['its queue', `UPDATE reprise_timeline SET queue = 'x' WHERE name LIKE 'workflow/%/b'`],
   [
     'both copies of its head',
-    `UPDATE reprise_head SET state = x'0102030405' WHERE tid = (SELECT tid FROM reprise_timeline WHERE name LIKE 'workflow/%/b');
-     UPDATE reprise_head_mark SET state = x'0102030405' WHERE tid = (SELECT tid FROM reprise_timeline WHERE name LIKE 'workflow/%/b')`,
+    `UPDATE reprise_head SET state = x'0102030405' WHERE tid IN (SELECT tid FROM reprise_timeline WHERE name LIKE 'workflow/%/b');
+     UPDATE reprise_head_mark SET state = x'0102030405' WHERE tid IN (SELECT tid FROM reprise_timeline WHERE name LIKE 'workflow/%/b')`,
   ],
 ] as const
 
@@ -86,4 +88,78 @@ it.each(damages)('%s is damaged: the others work, and every tool names it', asyn
     names: true,
   })
   expect(listed.stdout).toContain('counter/a')
+})
+
+const ended = workflow('ended', async (ctx) => await ctx.step('do', () => 1))
+
+it.each(damages)('%s is damaged: lists, expiry and collection pass over it, and name it', async (_, sql) => {
+  const before = await at()
+  for (const id of ['x', 'b', 'y']) await (await before.run(ended, undefined, { id })).result()
+  await before.close()
+  await edit(sql)
+  const rp = await at()
+  const named = new Set<string>()
+  rp.events.on('problem', ({ where }) => named.add(where))
+  const sound = ['counter/a', 'counter/b', 'counter/c', 'workflow/ended/x', 'workflow/ended/y']
+  const all = [...sound, 'workflow/waiting/a', 'workflow/waiting/c']
+  const ids = (heads: readonly { readonly timeline: string }[]) =>
+    heads.map(({ timeline: id }) => id).filter((id) => !id.startsWith('reprise/'))
+  expect(ids(await rp.list())).toEqual(all)
+  expect([...named].sort()).toEqual(['workflow/ended/b', 'workflow/waiting/b'])
+  const each: { timeline: string }[] = []
+  for await (const head of rp.each({ prefix: 'workflow/' })) each.push(head)
+  expect(ids(each)).toEqual(all.slice(3))
+  expect(ids(await rp.list({ prefix: 'counter/', limit: 2 }))).toEqual(['counter/a', 'counter/b'])
+  expect(ids(await rp.list({ prefix: 'workflow/', limit: 3 }))).toEqual(all.slice(3, 6))
+  expect(ids(await rp.list({ status: 'completed' }))).toEqual(['workflow/ended/x', 'workflow/ended/y'])
+  // A collection of chunks spares what a timeline that cannot be read may need, and names it.
+  await declareKinds(rp)
+  const { timelines, unknown, chunks } = await rp.collect()
+  expect(ids(unknown)).toEqual(expect.arrayContaining(['workflow/ended/b', 'workflow/waiting/b']))
+  expect(ids(timelines)).toEqual(all.slice(3))
+  expect(chunks).toMatchObject({ swept: 0, unreadable: [{ timeline: 'workflow/ended/b' }, expect.anything()] })
+  await new Promise((resolve) => setTimeout(resolve, 50))
+  const expire = { ended: { 'workflow/': 20 } }
+  const round = await housekeepingRound(rp, { every: 1, drill: 1, expire })
+  expect(round!.expired).toEqual(['workflow/ended/x', 'workflow/ended/y'])
+  await rp.close()
+})
+
+it('a damaged catalog of an ended run keeps that run, and others expire', async () => {
+  const before = await at()
+  for (const id of ['x', 'b', 'y']) await (await before.run(ended, undefined, { id })).result()
+  for (const id of ['x', 'b', 'y']) await before.savepoint({ timeline: `workflow/ended/${id}`, seq: 1 })
+  await before.close()
+  await edit(
+    `DELETE FROM reprise_manifest WHERE tid = (SELECT tid FROM reprise_timeline WHERE name LIKE 'workflow/ended%/b')`,
+  )
+  const rp = await at()
+  for (const id of ['x', 'y']) {
+    const [savepoint] = await rp.checkpoints(`workflow/ended/${id}`)
+    await rp.release(`workflow/ended/${id}`, savepoint!.id)
+  }
+  await new Promise((resolve) => setTimeout(resolve, 50))
+  const round = await housekeepingRound(rp, { every: 1, drill: 1, expire: { ended: { 'workflow/': 20 } } })
+  expect(round!.expired).toEqual(['workflow/ended/x', 'workflow/ended/y'])
+  expect(round!.kept).toEqual([expect.stringContaining('workflow/ended/b')])
+  await declareKinds(rp)
+  const { timelines, unknown, chunks } = await rp.collect()
+  expect(unknown.map(({ timeline: id }) => id)).toContain('workflow/ended/b')
+  expect(timelines.map(({ timeline: id }) => id)).toContain('workflow/waiting/a')
+  expect(chunks).toMatchObject({ swept: 0, unreadable: [{ timeline: 'workflow/ended/b' }] })
+  await rp.close()
+})
+
+it('a damaged neighbour keeps nobody from a rollback or a delete', async () => {
+  await edit(`UPDATE reprise_timeline SET status = 'x' WHERE name = 'counter/b'`)
+  const rp = await at()
+  await (await rp.open(counter, 'a')).append({ type: 'add', by: 7 })
+  await (await rp.open(counter, 'a')).close()
+  await rp.rollback({ timeline: 'counter/a', seq: 1 }, { takeover: true })
+  expect((await rp.open(counter, 'a', { takeover: true })).state).toBe(5)
+  await (await rp.open(counter, 'c')).close()
+  await rp.delete('counter/c')
+  expect(await rp.head('counter/c')).toBeNull()
+  await expect(rp.delete('counter/b')).rejects.toMatchObject({ code: 'STORE_DAMAGED' })
+  await rp.close()
 })

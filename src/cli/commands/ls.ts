@@ -1,10 +1,9 @@
 // reprise ls: what there is.
 
-import { isReprise } from '../../core/errors.ts'
 import type { Attribute, TimelineQuery } from '../../core/ports.ts'
 import { hostOf } from '../../engine/host.ts'
 import { isOfStore } from '../../engine/kinds.ts'
-import { legibleList } from '../../engine/tools/verify-structure.ts'
+import type { Quarantined } from '../../engine/tools/verify-structure.ts'
 import { reasonOf } from '../../operations/failures.ts'
 import { shownAttributes, shownHead } from '../../operations/heads.ts'
 import { type Command, text } from '../command.ts'
@@ -29,13 +28,8 @@ const ls: Command = async ({ engine, args, options, output }) => {
     ...(attributes && { attributes }),
   }
   const { kernel } = hostOf(engine)
-  const { heads: listed, quarantined } = await engine.list(query).then(
-    (found) => ({ heads: found, quarantined: [] }),
-    async (error) => {
-      if (!isReprise(error, 'STORE_DAMAGED')) throw error
-      return await legibleList(kernel, query)
-    },
-  )
+  const quarantined: Quarantined[] = []
+  const listed = await hostOf(engine).list(query, (timeline, error) => quarantined.push({ timeline, error }))
   // What the store notes about itself is shown to those who ask for it: ls reprise/
   const heads = prefix === undefined ? listed.filter(({ timeline }) => !isOfStore(timeline)) : listed
   const like = heads.length === 0 && prefix !== undefined ? await startingWith(engine, prefix, 1) : []

@@ -8,7 +8,7 @@ import { isPassingStoreFailure } from '../../core/errors.ts'
 import { guardOf } from '../../core/guard.ts'
 import type { Head } from '../../core/ports.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
-
+import { soundHeads } from '../tools/verify-structure.ts'
 import { Wakeups } from './wakeups.ts'
 
 /** Executes one claimed timeline and lets go of it (or keeps it open). Throwing is reported and leaves it for later. */
@@ -146,7 +146,8 @@ export class Dispatcher {
     this.#hasStrays = false
     try {
       for (const queue of this.#queues.keys()) {
-        for (const head of await store.timelines({ owner: worker, queue, limit: 1000 })) {
+        // One that cannot be read is nobody's to release; the store's lists name it.
+        for await (const head of soundHeads(this.#kernel, { owner: worker, queue, limit: 1000 }, () => undefined)) {
           const { timeline } = head
           if (this.#inHand.has(timeline) || this.#isHeld(timeline) || this.#releasing.has(timeline)) continue
           // Not waited for: it may lie on a database that is away just now, and the others have work to do.

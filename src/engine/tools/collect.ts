@@ -7,8 +7,8 @@
 // docs/decisions/collection.md has the whole argument.
 
 import { timelineId, toHex } from '../../core/coordinate.ts'
-import { isReprise } from '../../core/errors.ts'
-import type { ChunkRow, Head } from '../../core/ports.ts'
+import { isReprise, type RepriseError } from '../../core/errors.ts'
+import type { ChunkRow, Head, ManifestRecord } from '../../core/ports.ts'
 import type { RetentionPlan, RetentionPolicy } from '../../core/retention.ts'
 import { capturesKey } from '../checkpoint/captures.ts'
 import { carryOut, planFor } from '../checkpoint/retain.ts'
@@ -22,7 +22,7 @@ import { liveChunks } from '../recovery/restore.ts'
 import { followRedundancy } from '../redundancy/choice.ts'
 import { lacking, lackingKeys } from '../seal/key-notes.ts'
 import { type ExpiredForks, expireForks } from './fork-expiry.ts'
-import { headsOf } from './verify-structure.ts'
+import { headsOf, isDamageOfOne, soundHeads } from './verify-structure.ts'
 
 export interface CollectOptions {
   /** Say what would go and why; change nothing. */
@@ -82,24 +82,31 @@ export async function collect(kernel: Kernel, options: CollectOptions = {}): Pro
   const unknown: CollectReport['unknown'][number][] = []
   const expired: string[] = []
   const kept: CollectReport['forks']['kept'][number][] = []
-  const heads = options.chunksOnly ? noHeads() : headsOf(kernel, options.timelines)
-  for await (const head of heads) {
+  // A timeline that is damaged is left as it is, and the others have their turn.
+  const leave = (timeline: string, { message }: RepriseError) => unknown.push({ timeline, because: message })
+  const all = () => (options.timelines ? headsOf(kernel, options.timelines) : soundHeads(kernel, {}, leave))
+  for await (const head of options.chunksOnly ? noHeads() : all()) {
     // The store sees to its own.
     if (isOfStore(head.timeline)) continue
-    const known = await policyOf(kernel, head)
-    if (typeof known === 'string') {
-      unknown.push({ timeline: head.timeline, because: known })
-      continue
+    try {
+      const known = await policyOf(kernel, head)
+      if (typeof known === 'string') {
+        unknown.push({ timeline: head.timeline, because: known })
+        continue
+      }
+      const { policy, foldVersion } = known
+      // First, so that the history they held goes in the same round.
+      const forks = await expireForks(kernel, head, policy, now, options.dryRun ?? false)
+      expired.push(...forks.expired)
+      kept.push(...forks.kept)
+      const plan = await planBesideCursors(kernel, head, policy, foldVersion)
+      const { refused } = options.dryRun ? { refused: [] } : await carryOut(kernel, head, plan)
+      const { drop, keep, floor } = plan
+      timelines.push({ timeline: head.timeline, drop, keep, floor, floorBefore: head.floor, refused })
+    } catch (error) {
+      if (!isDamageOfOne(error)) throw error
+      leave(head.timeline, error)
     }
-    const { policy, foldVersion } = known
-    // First, so that the history they held goes in the same round.
-    const forks = await expireForks(kernel, head, policy, now, options.dryRun ?? false)
-    expired.push(...forks.expired)
-    kept.push(...forks.kept)
-    const plan = await planBesideCursors(kernel, head, policy, foldVersion)
-    const { refused } = options.dryRun ? { refused: [] } : await carryOut(kernel, head, plan)
-    const { drop, keep, floor } = plan
-    timelines.push({ timeline: head.timeline, drop, keep, floor, floorBefore: head.floor, refused })
   }
   const chunks = await sweep(kernel, options, options.dryRun ? now : kernel.worker.earliest())
   if (!options.dryRun) {
@@ -218,9 +225,14 @@ async function mark(kernel: Kernel): Promise<{ live: ReadonlySet<string>; unread
   const live = new Set<string>()
   const unreadable: Unreadable[] = []
   const marked = new Set<string>()
+  // Nobody knows which chunks it needs.
+  const quarantine = (timeline: string, { message }: RepriseError) => {
+    if (!marked.has(timeline)) unreadable.push({ timeline, seq: 0, because: message })
+    marked.add(timeline)
+  }
   for (let before = -1; before < marked.size; ) {
     before = marked.size
-    for await (const head of headsOf(kernel)) {
+    for await (const head of soundHeads(kernel, {}, quarantine)) {
       if (marked.has(head.timeline)) continue
       marked.add(head.timeline)
       if (kernel.planted.has('collect-ignores-forks') && head.base) continue
@@ -233,15 +245,23 @@ async function mark(kernel: Kernel): Promise<{ live: ReadonlySet<string>; unread
 /** Says which could not be read: their chunk may be away for a moment, and back with what it leads to. */
 async function markTimeline(kernel: Kernel, head: Head, live: Set<string>): Promise<Unreadable[]> {
   const io = stateIo(kernel)
+  const { timeline } = head
   const unreadable: Unreadable[] = []
+  let records: readonly ManifestRecord[]
+  try {
+    records = await kernel.segments.all(timeline)
+  } catch (error) {
+    if (!isReprise(error, 'STORE_DAMAGED')) throw error
+    return [{ timeline, seq: 0, because: error.message }]
+  }
   // Segments of history too: what they name is needed as much as what a checkpoint names.
-  for (const record of await kernel.segments.all(head.timeline)) {
+  for (const record of records) {
     try {
       for (const digest of await liveChunks(readManifest(kernel, record), io)) live.add(toHex(digest))
     } catch (error) {
       // Verify tells about it. Anything else must stop the sweep.
       if (!isReprise(error, 'CHECKPOINT_DAMAGED', 'CHUNK_MISSING', 'CHUNK_DAMAGED', 'MALFORMED')) throw error
-      unreadable.push({ timeline: head.timeline, seq: record.seq, because: error.message })
+      unreadable.push({ timeline, seq: record.seq, because: error.message })
     }
   }
   return unreadable

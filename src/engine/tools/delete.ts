@@ -10,6 +10,7 @@ import { archivesStart, isAmongArchives, liveIdOf } from '../../core/scope.ts'
 import { refusalError } from '../commit/refusal-error.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
 import { isUnfinishedKind, refuseOfStore } from '../kinds.ts'
+import { soundPage } from './verify-structure.ts'
 
 export interface DeleteOptions {
   /** Only say what would go. */
@@ -208,13 +209,16 @@ async function forget(
 
 const archivesPage = 200
 
-/** All of them, also those of archives that were themselves rolled back. */
+/** All of them, also those of archives that were themselves rolled back. A damaged neighbour is none of its concern. */
 export async function archivesOf(kernel: Kernel, id: TimelineId): Promise<Head[]> {
   const found: Head[] = []
+  const unlessOurs = (timeline: string, error: RepriseError) => {
+    if (liveIdOf(timeline) === id) throw error
+  }
   let after = archivesStart(id) as TimelineId
   // Most have none, and what comes after them is nobody's business here: one row says so.
   for (let limit = 1; ; limit = archivesPage) {
-    const page = await kernel.store.timelines({ after, limit })
+    const page = await soundPage(kernel, { after, limit }, unlessOurs)
     found.push(...page.filter((head) => liveIdOf(head.timeline) === id))
     const last = page.at(-1)
     if (!last || page.length < limit || !isAmongArchives(id, last.timeline)) return found

@@ -30,6 +30,7 @@ import { invalidityOf, invalidState } from '../recovery/validity.ts'
 import { sealEntry } from '../seal/entries.ts'
 import { segmentsBelow } from '../segments/read.ts'
 import { type ForkMark, markAttribute } from './fork-edit.ts'
+import { soundPage } from './verify-structure.ts'
 
 /** Where: a whole coordinate, or a sequence on the current branch. */
 export type Where = Coordinate | { readonly timeline: string; readonly seq: number }
@@ -309,8 +310,11 @@ const pageOfArchives = 32
 /** Not by scope: the timelines below this id, of which there may be many, are none of them. */
 export async function archivesOf(kernel: Kernel, id: TimelineId): Promise<Head[]> {
   const found: Head[] = []
+  const unlessOurs = (timeline: string, error: RepriseError) => {
+    if (isArchiveOf(id, timeline)) throw error
+  }
   for (let after = archivesStart(id) as TimelineId; ; ) {
-    const page = await kernel.store.timelines({ after, limit: pageOfArchives })
+    const page = await soundPage(kernel, { after, limit: pageOfArchives }, unlessOurs)
     found.push(...page.filter((head) => isArchiveOf(id, head.timeline)))
     const last = page.at(-1)
     if (!last || page.length < pageOfArchives || !isAmongArchives(id, last.timeline)) return found

@@ -20,6 +20,7 @@ import { collect } from './collect.ts'
 import { deleteTimeline } from './delete.ts'
 import { drill } from './drill.ts'
 import { watchGarbage } from './sweeper.ts'
+import { isDamageOfOne } from './verify-structure.ts'
 
 export interface HousekeepingOptions {
   /** How often a round is due; 1 hour if left out. Whoever comes first does it for all. */
@@ -102,6 +103,10 @@ const roundsBehind = 10
 const firstAfterMs = 60_000
 
 const endings = ['completed', 'failed', 'cancelled', 'terminated', 'finished']
+
+const unlessDamaged = (error: unknown) => {
+  if (!isDamageOfOne(error)) throw error
+}
 
 type Did = HousekeepingReport & { readonly at: number; readonly sweptAt: number; readonly drillAfter: string | null }
 /** Chunks only, between two rounds, because enough of them had become garbage. */
@@ -365,7 +370,8 @@ class Round {
     } catch (error) {
       // Somebody needs it, or it is back at work: it stays, and the report says why. One that is gone went with another.
       if (isReprise(error, 'NOT_FOUND')) return { gone: [] }
-      if (!isReprise(error, 'OWNED', 'PINNED', 'CONFLICT', 'FENCED', 'MAIL_WAITING')) throw error
+      const isKept = isReprise(error, 'OWNED', 'PINNED', 'CONFLICT', 'FENCED', 'MAIL_WAITING') || isDamageOfOne(error)
+      if (!isKept) throw error
       return { gone: [], because: `${timeline}: ${error.message}` }
     }
   }
@@ -400,7 +406,7 @@ class Round {
     for (const head of page) {
       if (this.#signal.aborted || drilled >= drillsMax) return { drilled, drillsFailed: failed, drillAfter: at }
       at = head.timeline
-      if (!(await this.#wantsDrill(head))) continue
+      if (!(await this.#wantsDrill(head).catch(unlessDamaged))) continue
       drilled += 1
       const practice = { timelines: [head.timeline], checkpoints: 1 }
       const { results } = await this.#resting(() =>

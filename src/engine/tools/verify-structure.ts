@@ -6,6 +6,7 @@ import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head, Inspection, TimelineQuery } from '../../core/ports.ts'
 import { isWithin } from '../../core/scope.ts'
+import { compareText } from '../../core/text-order.ts'
 import { Breath } from '../breath.ts'
 import type { Kernel } from '../kernel.ts'
 import type { Fault, HealedFault } from './verify-fault.ts'
@@ -93,36 +94,68 @@ export async function quarantined(kernel: Kernel, lookedAtMax: number): Promise<
   return found
 }
 
-/** A list without the timelines that cannot be read, and those. */
-export async function legibleList(
-  kernel: Kernel,
-  query: Partial<TimelineQuery>,
-): Promise<{ readonly heads: Head[]; readonly quarantined: Quarantined[] }> {
-  const { prefix = '', status, queue, after, limit = Number.POSITIVE_INFINITY } = query
-  const isListed = (timeline: string) =>
-    (prefix === '' || isWithin(prefix, timeline)) && (after === undefined || timeline > after)
-  const attributes = Object.entries(query.attributes ?? {})
+/** Damage of one timeline: work that goes through many leaves that one, says so, and proceeds with the next. */
+export function isDamageOfOne(error: unknown): error is RepriseError {
+  return isReprise(error, 'STORE_DAMAGED', 'HISTORY_DAMAGED', 'CHECKPOINT_DAMAGED', 'HEAD_LOST', 'MALFORMED')
+}
+
+type Told = (timeline: string, error: RepriseError) => void
+
+const listPage = 500
+
+/**
+ * All that match, in id order. `told` learns which timelines cannot be read, where a list meets one: they are left out, and the
+ * others are found by their names. Without names (Store.names) it rejects, as the store does.
+ */
+export async function* soundHeads(kernel: Kernel, query: Partial<TimelineQuery>, told: Told): AsyncGenerator<Head> {
+  const { limit = listPage } = query
+  const breath = new Breath(kernel.clock)
+  for (let after = query.after; ; ) {
+    const page = await soundPage(kernel, { ...query, limit, ...(after !== undefined && { after }) }, told)
+    for (const head of page) {
+      if (breath.isDue) await breath.take()
+      yield head
+    }
+    if (query.limit !== undefined || page.length < limit) return
+    after = page.at(-1)!.timeline
+  }
+}
+
+/** One page of it. */
+export async function soundPage(kernel: Kernel, query: TimelineQuery, told: Told): Promise<Head[]> {
+  try {
+    return await kernel.store.timelines(query)
+  } catch (error) {
+    if (!isReprise(error, 'STORE_DAMAGED') || !kernel.store.names) throw error
+  }
+  const { prefix = '', after, limit } = query
+  const names = (await kernel.store.names())
+    .filter(
+      (name) => (prefix === '' || isWithin(prefix, name)) && (after === undefined || compareText(name, after) > 0),
+    )
+    .sort(compareText)
   const heads: Head[] = []
-  const damaged: Quarantined[] = []
-  const told = (timeline: string, error: RepriseError) => {
-    if (isListed(timeline)) damaged.push({ timeline, error })
+  for await (const head of readEach(kernel, names, told)) {
+    if (!matches(query, head)) continue
+    heads.push(head)
+    if (heads.length === limit) break
   }
-  for await (const head of legibleHeads(kernel, undefined, told)) {
-    const isWanted =
-      isListed(head.timeline) &&
-      (status === undefined || head.status === status) &&
-      (queue === undefined || head.queue === queue) &&
-      attributes.every(([name, value]) => head.attributes[name] === value)
-    if (isWanted && heads.length < limit) heads.push(head)
-  }
-  return { heads, quarantined: damaged }
+  return heads
+}
+
+function matches({ status, queue, owner, parent, attributes = {} }: TimelineQuery, head: Head): boolean {
+  if (status !== undefined && head.status !== status) return false
+  if (queue !== undefined && head.queue !== queue) return false
+  if (owner !== undefined && head.owner !== owner) return false
+  if (parent !== undefined && head.base?.timeline !== parent) return false
+  return Object.entries(attributes).every(([name, value]) => head.attributes[name] === value)
 }
 
 /** The same where lists are damaged: by whatever names can be read. `told` learns whose head cannot be. */
 export async function* legibleHeads(
   kernel: Kernel,
   only: readonly string[] | undefined,
-  told: (timeline: string, error: RepriseError) => void,
+  told: Told,
 ): AsyncGenerator<Head> {
   const given = new Set<string>()
   try {
@@ -134,8 +167,14 @@ export async function* legibleHeads(
   } catch (error) {
     if (!isReprise(error, 'STORE_DAMAGED') || !kernel.store.names) throw error
   }
-  for (const name of only ?? (await kernel.store.names())) {
-    if (given.has(name)) continue
+  const left = (only ?? (await kernel.store.names())).filter((name) => !given.has(name))
+  yield* readEach(kernel, left, told)
+}
+
+async function* readEach(kernel: Kernel, names: readonly string[], told: Told): AsyncGenerator<Head> {
+  const breath = new Breath(kernel.clock)
+  for (const name of names) {
+    if (breath.isDue) await breath.take()
     try {
       const [head] = await kernel.store.head([timelineId(name)])
       if (head) yield head

@@ -34,7 +34,7 @@ export async function reviveAside(engine: Host, definition: { readonly prefix: s
 
 async function revive(engine: Host, definition: { readonly prefix: string }): Promise<void> {
   for (const status of ['diverged', 'quarantined']) {
-    const heads = await engine.kernel.store.timelines({ prefix: definition.prefix, status, limit: 1000 })
+    const heads = await engine.list({ prefix: definition.prefix, status, limit: 1000 })
     for (const head of heads) {
       const queue = queueOf({ name: nameOf(head.timeline) })
       await change(engine.kernel, head, {

@@ -76,8 +76,9 @@ export interface Take {
  * written under it.
  *
  * A shape that can never apply is a bug: the whole batch rejects with INVALID_ARGUMENT before anything is applied. Such are
- * run without guard.seq or branch, one of guard.seq and guard.digest without the other, forget without the whole guard, run.first not
- * the next sequence, forget with anything else, and no guard with anything but send.
+ * run without guard.seq or branch, one of guard.seq and guard.digest without the other, forget without the whole guard,
+ * run.first not the next sequence, forget with anything else, aside with more than attributes, publish, marks, drop and trim,
+ * and no guard with anything but send.
  */
 export interface Commit {
   readonly operation: OperationId
@@ -86,6 +87,11 @@ export interface Commit {
    * refused with NOT_FOUND if a message is for a life that is over; a commit with a guard drops such a message.
    */
   readonly guard: Guard | null
+  /**
+   * A change beside the owner, of attributes and the catalog alone: the timeline's `operation` stays as it is, so that a commit
+   * of the owner whose answer was lost is still recognised. This one is not: repeated, it is applied again.
+   */
+  readonly aside?: boolean
   /** Only while the timeline has no unread mail, else MAIL_WAITING. For stores that say `guardsMail`. */
   readonly unlessMail?: boolean
   readonly take?: Take

@@ -11,6 +11,7 @@ type QueryField = keyof TimelineQuery
 const commitFields: Readonly<Record<CommitField, true>> = {
   operation: true,
   guard: true,
+  aside: true,
   unlessMail: true,
   take: true,
   release: true,
@@ -30,6 +31,17 @@ const commitFields: Readonly<Record<CommitField, true>> = {
   cursors: true,
   forget: true,
   userSql: true,
+}
+
+const asideFields: readonly CommitField[] = [
+  ...(['operation', 'guard', 'aside', 'attributes'] as const),
+  ...(['publish', 'marks', 'drop', 'trim'] as const),
+]
+
+/** Whether it may be made beside the owner (Commit.aside): applied a second time, it makes no difference. */
+export function mayBeAside(change: Partial<Commit>): boolean {
+  const isAbsent = (field: string) => change[field as CommitField] === undefined
+  return Object.keys(change).every((field) => isAbsent(field) || asideFields.includes(field as CommitField))
 }
 
 const queryFields: Readonly<Record<QueryField, true>> = {
@@ -71,6 +83,9 @@ export function checkCommit(commit: Commit): void {
   }
   if (commit.forget && present.some((field) => !['operation', 'guard', 'forget', 'unlessMail'].includes(field))) {
     refuse('a commit that forgets must hold nothing else')
+  }
+  if (commit.aside && !mayBeAside(commit)) {
+    refuse('a commit beside the owner must hold only attributes and changes of the catalog')
   }
   if (run !== undefined) {
     const last = commit.branch?.seq ?? guard.seq

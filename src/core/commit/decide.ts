@@ -73,7 +73,7 @@ export function decide(view: CommitView, commit: Commit): Decision {
   assert(isNew || head.floor >= before.floor, 'the floor only rises')
   if (commit.release) head.owner = null
   head.epoch = epoch
-  head.operation = operation
+  if (!commit.aside) head.operation = operation
   head.updatedAt = view.now
   return {
     outcome: { ok: true, epoch, seq: head.seq, isDuplicate: false },

@@ -75,6 +75,7 @@ export async function carryOut(kernel: Kernel, head: Head, plan: RetentionPlan):
     const outcome = await kernel.committer.submit({
       operation: newOperation(kernel.random),
       guard: epochGuardOf(head),
+      aside: true,
       trim: { ...to, restsOn: plan.restsOn },
     })
     if (outcome.ok) floor = to.seq
@@ -87,6 +88,7 @@ export async function carryOut(kernel: Kernel, head: Head, plan: RetentionPlan):
     const outcome = await kernel.committer.submit({
       operation: newOperation(kernel.random),
       guard: epochGuardOf(head),
+      aside: true,
       drop: [id],
     })
     if (outcome.ok) {

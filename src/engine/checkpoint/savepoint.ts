@@ -98,6 +98,7 @@ async function pinState(
   const outcome = await kernel.committer.submit({
     operation: newOperation(kernel.random),
     guard: epochGuardOf(head),
+    aside: true,
     marks: [{ id: record.id, isPinned: true, ...(options.label !== undefined && { label: options.label }) }],
   })
   if (!outcome.ok) throw refusalError(head.timeline, outcome)
@@ -146,7 +147,7 @@ async function publishUnder(
   }
   const guard = { timeline: head.timeline, epoch: head.epoch }
   const commit = async (part: Pick<Commit, 'publish' | 'marks'>) => {
-    const outcome = await kernel.committer.submit({ operation: newOperation(kernel.random), guard, ...part })
+    const outcome = await kernel.committer.submit({ operation: newOperation(kernel.random), guard, aside: true, ...part })
     if (!outcome.ok) throw refusalError(head.timeline, outcome)
   }
   await hold.publish(written.addedChunks, (chunksSince) => commit({ publish: [{ ...record, chunksSince }] }))
@@ -173,6 +174,7 @@ export async function releaseSavepoint(kernel: Kernel, timeline: string, id: str
   const outcome = await kernel.committer.submit({
     operation: newOperation(kernel.random),
     guard: epochGuardOf(head),
+    aside: true,
     marks: [{ id: record.id, isPinned: false }],
   })
   if (!outcome.ok) throw refusalError(head.timeline, outcome)

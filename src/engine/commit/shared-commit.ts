@@ -4,6 +4,7 @@
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { ManifestRecord, NewManifest } from '../../core/ports.ts'
+import { mayBeAside } from '../../core/shapes.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
 import { erasingFrom, erasureOf } from '../recovery/erasures.ts'
 import { digestAt, lineageOf, offBranch } from '../recovery/history.ts'
@@ -43,7 +44,9 @@ export async function commitAside(
       throw new RepriseError('FENCED', `${id}: entries were erased since its state was read`, { timeline: id })
     }
     const guard = { timeline: id, epoch: head.epoch }
-    const outcome = await kernel.committer.submit({ ...along, operation: newOperation(kernel.random), guard })
+    const aside = mayBeAside(along)
+    const operation = newOperation(kernel.random)
+    const outcome = await kernel.committer.submit({ ...along, operation, guard, ...(aside && { aside }) })
     if (outcome.ok) return
     if (outcome.code !== 'FENCED' || attempt >= attemptsMax) throw refusalError(id, outcome)
   }

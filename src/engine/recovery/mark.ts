@@ -51,6 +51,7 @@ async function mark(
     const outcome = await kernel.committer.submit({
       operation: newOperation(kernel.random),
       guard: epochGuardOf(head),
+      aside: true,
       marks: [change(record)],
     })
     if (outcome.ok) return

@@ -139,6 +139,7 @@ async function moveStretch(
       const outcome: Outcome = await kernel.committer.submit({
         operation: newOperation(kernel.random),
         guard: epochGuardOf(head),
+        aside: true,
         publish: [{ ...record, chunksSince }],
         ...(replaced.length > 0 && { drop: replaced }),
         ...(to.seq > head.floor && { trim: { ...to, restsOn } }),

@@ -260,6 +260,7 @@ async function note(kernel: Kernel, head: Head, marks: readonly ManifestMark[]):
   await kernel.committer.submit({
     operation: newOperation(kernel.random),
     guard: epochGuardOf(head),
+    aside: true,
     marks,
   })
 }

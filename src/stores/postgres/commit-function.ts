@@ -189,7 +189,7 @@ BEGIN
   UPDATE ${s}.timeline SET
     seq = t.seq, life = t.life, epoch = t.epoch, digest = t.digest, last_pos = t.last_pos, floor = t.floor, floor_digest = t.floor_digest,
     base_tid = t.base_tid, base_id = t.base_id, base_seq = t.base_seq, base_digest = t.base_digest, is_stub = false,
-    owner = t.owner, operation = c->>'op', queue = t.queue, priority = t.priority, status = t.status, wakeup = t.wakeup,
+    owner = t.owner, operation = CASE WHEN c ? 'aside' THEN t.operation ELSE c->>'op' END, queue = t.queue, priority = t.priority, status = t.status, wakeup = t.wakeup,
     mail = t.mail, attributes = t.attributes, created_at = t.created_at, updated_at = v_now
   WHERE tid = t.tid;
   IF c ? 'send' THEN

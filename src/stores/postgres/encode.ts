@@ -82,6 +82,7 @@ function encodeCommit(commit: Commit, blob: BlobWriter): Json {
   }
   Object.assign(json, encodeFields(commit))
   if (commit.forget) json.forget = commit.forget
+  if (commit.aside) json.aside = true
   if (isRefusedLate(commit)) json.late = true
   return json
 }

@@ -68,6 +68,38 @@ export function operationTests(test: Test): void {
     })
   }
 
+  for (const [kind, parts] of Object.entries(commitKinds)) {
+    if (kind === 'forget') continue
+    test(`G4: ${kind} repeated after a commit beside the owner is applied once and says so`, async (kit) => {
+      const writer = await prepareForKinds(kit)
+      const commit = writer.plan(parts(writer))
+      const first = expectOk((await kit.store.commit([commit]))[0])
+      const beside: Partial<Commit>[] = [{ attributes: { note: 'x' } }]
+      if (kind !== 'branch') beside.push({ publish: [writer.manifest('c8')] })
+      if (kind !== 'branch' && kind !== 'drop') beside.push({ marks: [{ id: asManifest('c1'), drill: 'ok' }] })
+      for (const change of beside) {
+        const guard = { timeline: writer.id, epoch: (await kit.head('a')).epoch }
+        const outcome = await kit.store.commit([{ operation: kit.operation(), guard, aside: true, ...change }])
+        assert.equal(expectOk(outcome[0]).isDuplicate, false)
+      }
+      const before = await kit.head('a')
+      assert.deepEqual(before.attributes.note, 'x')
+      const again = expectOk((await kit.store.commit([commit]))[0])
+      assert.deepEqual([again.isDuplicate, again.epoch, again.seq], [true, first.epoch, first.seq])
+      assertSame(await kit.head('a'), before, 'nothing changed')
+    })
+  }
+
+  test('a commit beside the owner holds only what can be applied a second time', async (kit) => {
+    const writer = await kit.create('a')
+    const { operation, guard } = writer.plan({})
+    for (const more of [{ status: 'x' }, { release: true }, { run: writer.run('one') }, { cursors: { c: '' } }]) {
+      await assert.rejects(async () => await kit.store.commit([{ operation, guard, aside: true, ...more }]), {
+        code: 'INVALID_ARGUMENT',
+      })
+    }
+  })
+
   test('G4: the creation of a timeline repeated with the same operation id is applied once', async (kit) => {
     const commit: Commit = {
       operation: kit.operation(),

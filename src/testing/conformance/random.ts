@@ -14,6 +14,7 @@ import {
   type Outcome,
   type Store,
 } from '../../core/ports.ts'
+import { mayBeAside } from '../../core/shapes.ts'
 import type { Writable } from '../../core/writable.ts'
 import { openMemory } from '../../stores/memory/index.ts'
 import {
@@ -75,7 +76,9 @@ async function play(kit: Kit, model: Store, seed: number): Promise<void> {
         ? random.pick(made.slice(-4))
         : await randomCommit(random, model, `${seed}-${made.length}`, kit.capabilities.isSharded ?? false)
       const isGuarded = kit.store.guardsMail && !isRepeat && fresh.guard && !fresh.forget && random.chance(0.2)
-      const commit = isGuarded ? { ...fresh, unlessMail: true } : fresh
+      // By the number of the step, so that a seed draws what it always drew.
+      const aside = !isRepeat && fresh.guard && mayBeAside(fresh) && step % 2 === 0
+      const commit = { ...fresh, ...(isGuarded ? { unlessMail: true } : aside && { aside }) }
       made.push(commit)
       batch.push(commit)
     }

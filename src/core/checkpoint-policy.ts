@@ -50,6 +50,8 @@ export interface SinceCheckpoint {
   readonly replayMs?: number
   /** Types of the entries since then, or at least of the last append; looked at only if the policy has `on`. */
   readonly types?: Iterable<string>
+  /** How many entries came while the last one was written. */
+  readonly during?: number
   /** There is none yet: since the beginning. */
   readonly isFirst?: boolean
   /** For `failureEvery: 'observed'`: what was observed. */
@@ -167,6 +169,14 @@ export function checkPolicy(policy: CheckpointPolicy): void {
   }
 }
 
+/**
+ * So many entries after the last checkpoint the next one begins, so that no more than `every` lie behind it when it is
+ * published: those that came while the last one was written are expected again. Never before half of them.
+ */
+export function beginsAt(every: number, during: number): number {
+  return Math.max(every - during, Math.ceil(every / 2))
+}
+
 interface TriggerLimit {
   readonly trigger: CheckpointTrigger
   readonly entries?: number
@@ -184,7 +194,7 @@ function limitsOf(policy: CheckpointPolicy, costs: MeasuredCosts, since: SinceCh
   if (policy.every !== undefined) {
     const first = since.isFirst ? (policy.first ?? 0) : 0
     const because = () => (first > policy.every! ? `the first after ${first} entries` : `every ${policy.every} entries`)
-    limits.push({ trigger: 'count', entries: Math.max(policy.every, first), because })
+    limits.push({ trigger: 'count', entries: Math.max(beginsAt(policy.every, since.during ?? 0), first), because })
   }
   if (policy.each !== undefined) {
     const ms = toMs(policy.each, 'checkpoint.each')

@@ -147,7 +147,12 @@ async function publishUnder(
   }
   const guard = { timeline: head.timeline, epoch: head.epoch }
   const commit = async (part: Pick<Commit, 'publish' | 'marks'>) => {
-    const outcome = await kernel.committer.submit({ operation: newOperation(kernel.random), guard, aside: true, ...part })
+    const outcome = await kernel.committer.submit({
+      operation: newOperation(kernel.random),
+      guard,
+      aside: true,
+      ...part,
+    })
     if (!outcome.ok) throw refusalError(head.timeline, outcome)
   }
   await hold.publish(written.addedChunks, (chunksSince) => commit({ publish: [{ ...record, chunksSince }] }))

@@ -3,6 +3,7 @@
 // What was measured is kept with the timeline, in one attribute: a new process starts with it, and so does the card.
 
 import {
+  beginsAt,
   type CheckpointDecision,
   type CheckpointInterval,
   type CheckpointPolicy,
@@ -45,6 +46,8 @@ export class CheckpointTiming {
   #replayMs = 0
   #bytes = 0
   #isFirst = true
+  /** Entries that came while the last checkpoint was written. */
+  #during = 0
   /** When the last checkpoint was made, by whatever process. */
   #lastAt: number
   /** Since when arrivals and load are counted in this process, and what came since. */
@@ -144,7 +147,7 @@ export class CheckpointTiming {
     const decision = this.#decision
     if (decision === null) return this.#entries > 0
     const { every = Number.POSITIVE_INFINITY, first = 0 } = this.policy
-    if (this.#entries >= Math.max(every, this.#isFirst ? first : 0)) return true
+    if (this.#entries >= Math.max(beginsAt(every, this.#during), this.#isFirst ? first : 0)) return true
     return decision.replayMs !== null && this.#replayMs >= decision.replayMs
   }
 
@@ -180,7 +183,8 @@ export class CheckpointTiming {
       const arrived = { ms: sinceMs, entries: this.#arrived, bytes: this.#bytes }
       this.#costs = observe(this.#costs, { kind: 'arrivals', ...arrived })
     }
-    this.standsAt(this.#entries - mark.entries, Math.max(0, this.#replayMs - mark.replayMs))
+    this.#during = this.#entries - mark.entries
+    this.standsAt(this.#during, Math.max(0, this.#replayMs - mark.replayMs))
   }
 
   /** There is a checkpoint so many entries back, whoever made it. */
@@ -223,7 +227,8 @@ export class CheckpointTiming {
 
   get #standing(): SinceCheckpoint {
     const failureEveryMs = this.failureEveryMs
-    return { entries: 0, ms: 0, isFirst: this.#isFirst, ...(failureEveryMs !== null && { failureEveryMs }) }
+    const standing = { entries: 0, ms: 0, isFirst: this.#isFirst, during: this.#during }
+    return { ...standing, ...(failureEveryMs !== null && { failureEveryMs }) }
   }
 
   get #activeMs(): number {

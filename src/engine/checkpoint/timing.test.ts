@@ -1,0 +1,39 @@
+import { expect, test } from 'vitest'
+import { systemClock } from '../platform.ts'
+import { CheckpointTiming } from './timing.ts'
+
+/** One append after another; each checkpoint is published so many appends after it was captured. The most that lay behind. */
+function mostBehind(every: number, during: number): number {
+  const timing = new CheckpointTiming(systemClock, { every }, {}, Date.now)
+  timing.recovered({ openMs: null, restore: null, entries: 0, replayMs: null, ageMs: 0 })
+  let capture: { readonly mark: ReturnType<CheckpointTiming['mark']>; readonly readyAt: number } | null = null
+  let most = 0
+  for (let n = 1; n <= 20 * every; n++) {
+    const isNear = timing.wrote(1, 100)
+    // A crash here replays these. The first checkpoint tells how many entries come while one is written.
+    if (n > 2 * every) most = Math.max(most, timing.entries)
+    if (capture?.readyAt === n) {
+      timing.published(capture.mark, { ms: 1, bytes: 1, stallMs: 0 })
+      capture = null
+    } else if (!capture && isNear && timing.decide().isDue) {
+      capture = { mark: timing.mark(), readyAt: n + during }
+    }
+  }
+  return most
+}
+
+test.each([
+  [12, 1],
+  [12, 4],
+  [100, 30],
+  [100, 45],
+])(
+  'G9: every %i entries, %i of which come while a checkpoint is written: no more than one interval is replayed',
+  (every, during) => {
+    expect(mostBehind(every, during)).toBeLessThanOrEqual(every)
+  },
+)
+
+test('G9: where more than half an interval comes meanwhile, one checkpoint follows the other', () => {
+  expect(mostBehind(100, 80)).toBeLessThanOrEqual(2 * 80 + 1)
+})

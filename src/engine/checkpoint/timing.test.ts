@@ -6,17 +6,19 @@ import { CheckpointTiming } from './timing.ts'
 function mostBehind(every: number, during: number): number {
   const timing = new CheckpointTiming(systemClock, { every }, {}, Date.now)
   timing.recovered({ openMs: null, restore: null, entries: 0, replayMs: null, ageMs: 0 })
-  let capture: { readonly mark: ReturnType<CheckpointTiming['mark']>; readonly readyAt: number } | null = null
+  let capture: ReturnType<CheckpointTiming['mark']> | null = null
+  let readyAt = 0
   let most = 0
   for (let n = 1; n <= 20 * every; n++) {
     const isNear = timing.wrote(1, 100)
     // A crash here replays these. The first checkpoint tells how many entries come while one is written.
     if (n > 2 * every) most = Math.max(most, timing.entries)
-    if (capture?.readyAt === n) {
-      timing.published(capture.mark, { ms: 1, bytes: 1, stallMs: 0 })
+    if (capture && readyAt === n) {
+      timing.published(capture, { ms: 1, bytes: 1, stallMs: 0 })
       capture = null
     } else if (!capture && isNear && timing.decide().isDue) {
-      capture = { mark: timing.mark(), readyAt: n + during }
+      capture = timing.mark()
+      readyAt = n + during
     }
   }
   return most

@@ -6,7 +6,7 @@
 
 import { assert } from '../../core/assert.ts'
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
-import { isReprise } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import { type FeedPosition, feedStart } from '../../core/ports.ts'
 import type { CommitExtras } from '../commit/writer.ts'
 import type { Fold } from '../definition.ts'
@@ -30,13 +30,31 @@ export const progressFold: Fold<Progress> = {
   version: 'progress/1',
   initial: () => ({ position: feedStart, events: 0, seen: {}, quarantine: [] }),
   apply(state, { type, data }) {
-    if (type === 'advanced') return { ...state, ...(data as { position: string; events: number }), seen: {} }
-    if (type === 'partly') return { ...state, ...(data as { seen: Record<string, number> }) }
-    if (type === 'redriven') return { ...state, quarantine: without(state.quarantine, data as Quarantined) }
-    return { ...state, quarantine: [...state.quarantine, data as Quarantined].slice(-lettersMax) }
+    const { position, events, seen, timeline, seq } = (data ?? {}) as Partial<Progress & Quarantined>
+    switch (type) {
+      case 'advanced':
+        if (typeof position !== 'string' || typeof events !== 'number') throw misshapen(type)
+        return { ...state, position, events, seen: {} }
+      case 'partly':
+        if (typeof seen !== 'object' || seen === null) throw misshapen(type)
+        return { ...state, seen }
+      case 'aside':
+      case 'redriven': {
+        if (typeof timeline !== 'string' || typeof seq !== 'number') throw misshapen(type)
+        const others = without(state.quarantine, { timeline, seq })
+        if (type === 'redriven') return { ...state, quarantine: others }
+        return { ...state, quarantine: [...state.quarantine, data as Quarantined].slice(-lettersMax) }
+      }
+      default:
+        return state
+    }
   },
   checkpoint: { every: 500 },
   retain: { checkpoints: 2, history: 'needed' },
+}
+
+function misshapen(type: string): RepriseError {
+  return new RepriseError('MALFORMED', `the data of an entry of type ${type} is not that of a position`, { type })
 }
 
 /** What a sink needs of the engine. */

@@ -12,7 +12,7 @@ import type { Kernel } from '../../engine/kernel.ts'
 import { type Entry, entryAt } from '../../engine/recovery/history.ts'
 import type { Reading } from '../../engine/subscription/subscription.ts'
 import { rolledBackType } from '../../engine/tools/consumers.ts'
-import { fieldsOf, layerPrefix, metaOf, refusedType } from './envelope.ts'
+import { layerPrefix, metaOf, refusedType } from './envelope.ts'
 import type { EventInfo, EventOf, Model } from './types.ts'
 
 /** What a projection needs of an aggregate's definition. */
@@ -112,10 +112,7 @@ export class Events implements Reading<Occurrence> {
       const { type, version, data, seq, epoch, time, key } = current
       if (!this.#wantsType(type)) continue
       const at: EventAt = { timeline, id, seq, epoch, time, version, key, meta: metaOf(entry), aggregate: source.name }
-      const fields = fieldsOf({ type, data }) as object
-      // Fields that were decoded for us alone may take the type; those of an upcaster are the author's.
-      const event = current === entry ? Object.assign(fields, { type }) : { ...fields, type }
-      const occurrence = { type, event, at }
+      const occurrence = occurrenceOf({ type, data }, at, current === entry)
       if (this.#wants(occurrence)) items.push(occurrence)
     }
     return items
@@ -128,6 +125,22 @@ export class Events implements Reading<Occurrence> {
 
   reset(): void {
     this.#reader.reset()
+  }
+}
+
+/** Fields that were decoded for us alone may take the type; those of an upcaster are the author's. */
+function occurrenceOf({ type, data }: Pick<Entry, 'type' | 'data'>, at: EventAt, isOwn: boolean): Occurrence {
+  const fields = Array.isArray(data) ? (data[0] as unknown) : null
+  if (typeof fields === 'object' && fields !== null) {
+    return { type, event: isOwn ? Object.assign(fields, { type }) : { ...fields, type }, at }
+  }
+  // An entry of another shape is poison for whoever handles it; the events beside it are read.
+  return {
+    type,
+    at,
+    get event(): never {
+      throw new RepriseError('MALFORMED', `the entry at ${at.timeline}@${at.seq} (${type}) is not an event`, { ...at })
+    },
   }
 }
 

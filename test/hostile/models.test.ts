@@ -1,0 +1,316 @@
+// Imported entries and mail of any shape, for every model (workflows have a test of their own: test/workflow/malformed.test.ts). A real
+// history is cut at an entry of each of its types, and an entry with data of another shape takes its place. Whoever works
+// with it meets a refusal with a code, or finds that the entry does no harm; the process and the other timelines work on.
+
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { originDigest, packEntries } from '../../src/core/entry-run.ts'
+import { isReprise } from '../../src/core/errors.ts'
+import type { Head } from '../../src/core/ports.ts'
+import type { Entry } from '../../src/engine/recovery/history.ts'
+import type { Reprise } from '../../src/engine/reprise.ts'
+import { sealEntry } from '../../src/engine/seal/entries.ts'
+import { agent, tool } from '../../src/layers/agent/index.ts'
+import { config } from '../../src/layers/config/index.ts'
+import { aggregate, command, processManager, projection } from '../../src/layers/events/index.ts'
+import { consumer, job } from '../../src/layers/job/index.ts'
+import { collect, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
+import { informer, resource } from '../../src/layers/resource/index.ts'
+import { save } from '../../src/layers/save/index.ts'
+import { stateStore, table } from '../../src/layers/table/index.ts'
+import { upload } from '../../src/layers/upload/index.ts'
+import { entriesAfter } from '../../src/operations/history.ts'
+import { hostOf } from '../support/host.ts'
+import { onEveryStore, type World } from '../support/worlds.ts'
+
+/** Works with the thing of this name as its users do. Each starts and continues where it was. */
+type Play = (rp: Reprise, name: string) => Promise<unknown>
+
+const account = aggregate('account', {
+  initial: () => ({ balance: 0 }),
+  evolve: { deposited: (s, e: { amount: number }) => ({ balance: s.balance + e.amount }) },
+  decide: { deposit: (_s, c: { amount: number }) => ({ type: 'deposited', amount: c.amount }) },
+})
+const sums = projection('sums', {
+  from: [account],
+  initial: () => ({ sum: 0 }),
+  on: { deposited: (s, e) => ({ sum: s.sum + e.amount }) },
+  poison: 'quarantine',
+})
+
+const plays: Record<string, Play> = {
+  async job(rp, name) {
+    const papers = job(name, { source: ['a', 'b', 'c'], each: () => undefined, retry: { attempts: 1 } })
+    await (await rp.run(papers)).result()
+  },
+  async aggregate(rp, name) {
+    const one = await rp.open(account, name)
+    await one.do('deposit', { amount: 5 })
+    await one.close()
+  },
+  async projection(rp, name) {
+    const one = await rp.open(account, name)
+    await one.do('deposit', { amount: 5 })
+    await one.close()
+    const handle = await rp.open(sums)
+    try {
+      await handle.catchUp()
+    } finally {
+      await handle.close()
+    }
+  },
+  async consumer(rp, name) {
+    await plays.aggregate!(rp, name)
+    await (await rp.run(consumer(`reads-${name}`, { from: [account], follow: false, each: () => undefined }))).result()
+  },
+  async 'process manager'(rp, name) {
+    await plays.aggregate!(rp, name)
+    const manager = processManager(`after-${name}`, {
+      from: [account],
+      on: { deposited: (e) => (e.amount > 3 ? [command(account, `${name}-fee`, 'deposit', { amount: 1 })] : []) },
+      poison: 'quarantine',
+    })
+    await (await rp.open(manager)).catchUp()
+  },
+  async informer(rp, name) {
+    await plays.resource!(rp, name)
+    let handled: () => void = () => undefined
+    const first = new Promise<void>((resolve) => (handled = resolve))
+    const of = resource<{ n: number }>(name)
+    const opened = await rp.open(informer(`sees-${name}`, { of, handle: async () => handled() }))
+    await Promise.race([first, new Promise((resolve) => setTimeout(resolve, 50))])
+    await opened.close()
+  },
+  async table(rp, name) {
+    const rows = await rp.open(table<number>(name))
+    await rows.set('a', 1)
+    await rows.transaction((tx) => tx.set('b', 2))
+    await rows.delete('a')
+    await rows.close()
+  },
+  async 'state store'(rp, name) {
+    const rows = await rp.open(stateStore<number>(name, { partitions: 2 }))
+    for (let n = 0; n < 4; n++) await rows.set(`k${n}`, n)
+    await rows.close()
+  },
+  async pipeline(rp, name) {
+    const items: Source<number> = {
+      async open(from) {
+        let at = Number(from?.get('0') ?? 0)
+        return {
+          partitions: () => ['0'],
+          close: async () => undefined,
+          read: async () => (at < 5 ? { partition: '0', values: [++at], position: at } : null),
+        }
+      },
+    }
+    const flow = pipeline(name, (p) => void p.from('items', items).to('out', collect<number>()))
+    await (await rp.run(flow, {})).result()
+  },
+  async agent(rp, name) {
+    const add = tool({ kind: 'read-only', run: () => 3 })
+    let asked = 0
+    const helper = agent('helper', {
+      tools: { add },
+      model: () => (asked++ === 0 ? { content: '', requests: [{ tool: 'add', args: 1 }] } : { content: 'yes' }),
+    })
+    const session = await rp.open(helper, name)
+    await session.turn('hello')
+    await session.close()
+  },
+  async resource(rp, name) {
+    const objects = await rp.open(resource<{ n: number }>(name))
+    if (!(await objects.get(name))) await objects.create({ name, spec: { n: 1 } })
+    await objects.update({ name, spec: { n: 2 }, revision: 'any' })
+    await objects.close()
+  },
+  async config(rp, name) {
+    const push = await rp.open(config<number>(name))
+    await push.set(1)
+    const client = await push.client('edge')
+    const { nonce } = (await client.next())!
+    await client.ack(nonce)
+    client.detach()
+    await push.set(2)
+    await push.close()
+  },
+  async save(rp, name) {
+    const saves = await rp.open(save<number[]>(name))
+    await saves.put([1, 2, 3])
+    await saves.latest()
+    await saves.close()
+  },
+  async upload(rp, name) {
+    const files = upload(name)
+    const handler = files.handler(rp, { path: '/f', authorize: () => true })
+    const ask = (method: string, path: string, headers: Record<string, string>, body?: string) =>
+      handler(
+        new Request(`http://localhost${path}`, {
+          method,
+          headers: { 'tus-resumable': '1.0.0', ...headers },
+          ...(body && { body }),
+        }),
+      )
+    for (const head of await rp.list({ prefix: `upload/${name}/` })) {
+      const path = `/f/${head.timeline.slice(`upload/${name}/`.length)}`
+      const answer = await ask('HEAD', path, {})
+      if (answer.status >= 500)
+        expect(((await answer.json().catch(() => ({ code: 'none' }))) as { code: string }).code).not.toBe('INTERNAL')
+    }
+    const made = await ask('POST', '/f', { 'upload-length': '5' })
+    const path = made.headers.get('location')!
+    const type = { 'content-type': 'application/offset+octet-stream' }
+    await ask('PATCH', path, { ...type, 'upload-offset': '0' }, 'hello')
+  },
+}
+
+const shapes: readonly unknown[] = [
+  ...[null, undefined, 0, -1, 'x', true, [], [null], {}, new Uint8Array(3), new Map(), 12n],
+  ...[{ id: null }, { id: {} }, { name: 5 }, { keys: 5 }, { key: null }, { at: 'x' }, { value: null }, { seq: 'x' }],
+]
+
+interface History {
+  readonly head: Head
+  readonly entries: readonly Entry[]
+}
+
+async function historiesOf(rp: Reprise): Promise<History[]> {
+  const found: History[] = []
+  for (const head of await rp.list()) {
+    if (head.timeline.startsWith('reprise/') || head.seq === head.floor) continue
+    const entries: Entry[] = []
+    for await (const entry of entriesAfter(rp, head, head.floor)) entries.push(entry)
+    found.push({ head, entries })
+  }
+  return found
+}
+
+/** As an import would leave it: whatever the entries are, they were read by nobody. */
+async function store(rp: Reprise, { head, entries }: History): Promise<void> {
+  const { timeline, status, queue, wakeup, attributes } = head
+  const { kernel } = hostOf(rp)
+  const digest = originDigest(kernel.hash, timeline)
+  const packed = entries.map(({ type, version, data, time }, i) =>
+    sealEntry(kernel.sealer, { type, version, time, data: kernel.codec.encode(data) }, digest, i),
+  )
+  const [outcome] = await kernel.store.commit([
+    {
+      operation: `import ${timeline}` as never,
+      guard: { timeline, epoch: 0, seq: 0, digest },
+      take: { worker: await kernel.worker.register(), from: 'free', create: { digest } },
+      run: packEntries(kernel.hash, { before: digest, first: 1, epoch: 1 }, packed),
+      ...{ status, queue, wakeup, attributes, release: true },
+    },
+  ])
+  expect(outcome).toMatchObject({ ok: true })
+}
+
+/** Each type that the history has, and one that it has not, with data of another shape. */
+function* malformed(histories: readonly History[]): Generator<{ what: string; histories: readonly History[] }> {
+  for (const one of histories) {
+    const types = new Set(one.entries.map(({ type }) => type))
+    for (const type of [...types, 'no-such-type']) {
+      const at = one.entries.findIndex((entry) => entry.type === type)
+      const before = at < 0 ? one.entries : one.entries.slice(0, at)
+      const like = one.entries[Math.max(at, 0)]
+      if (!like) continue
+      for (const [n, data] of shapes.entries()) {
+        const bad = { ...one, entries: [...before, { ...like, type, data }] }
+        const others = histories.filter((each) => each !== one)
+        yield { what: `${one.head.timeline} ${type} shape ${n}`, histories: [...others, bad as History] }
+      }
+    }
+  }
+}
+
+async function settled(work: Promise<unknown>): Promise<unknown> {
+  const late = new Promise((resolve) => setTimeout(resolve, 20_000, 'it never ended').unref())
+  return await Promise.race([
+    work.then(
+      () => null,
+      (error) => error,
+    ),
+    late,
+  ])
+}
+
+const uncaught: unknown[] = []
+const hear = (error: unknown) => void uncaught.push(error)
+beforeAll(() => void process.on('uncaughtException', hear).on('unhandledRejection', hear))
+afterAll(() => void process.off('uncaughtException', hear).off('unhandledRejection', hear))
+
+const kinds = [
+  ...['agent-message', 'decision', 'command', 'rollout', 'no such kind', 'job.redrive', 'job.discard', 'job.stop'],
+  ...['pipeline.stop', 'pipeline.redrive', 'pipeline.discard', 'enter', 'leave', 'admit', 'child'],
+]
+
+/** Mail of every kind and shape waits for the thing when it is worked with; another one has none. */
+async function flood(world: World, play: Play): Promise<void> {
+  const first = await world.engine({ namespace: 'first' })
+  await play(first, 'a')
+  const ids = (await historiesOf(first)).map(({ head }) => head.timeline)
+  await first.close()
+  const wrong: string[] = []
+  for (const kind of kinds) {
+    const rp = await world.engine({ namespace: `mail-${kind}` })
+    await play(rp, 'a')
+    for (const id of ids) {
+      for (const data of shapes) {
+        await rp.send(id, kind, data).catch((error) => expect(error).toMatchObject({ code: 'INVALID_ARGUMENT' }))
+      }
+    }
+    const error = await settled(play(rp, 'a'))
+    if (error !== null && !isReprise(error)) wrong.push(`${kind}: ${(error as Error).stack?.slice(0, 300) ?? error}`)
+    const other = await settled(play(rp, 'b'))
+    if (other !== null) wrong.push(`${kind}: the other: ${(other as Error).stack?.slice(0, 300) ?? other}`)
+    const closed = await settled(rp.close())
+    if (closed !== null) wrong.push(`${kind}: close: ${String(closed)}`)
+    for (const each of uncaught.splice(0)) wrong.push(`${kind}: uncaught ${(each as Error).stack?.slice(0, 300)}`)
+  }
+  expect(wrong).toEqual([])
+}
+
+async function fuzz(world: World, play: Play): Promise<{ cases: number; refused: number }> {
+  const first = await world.engine({ namespace: 'first' })
+  await play(first, 'a')
+  const histories = await historiesOf(first)
+  await first.close()
+  const wrong: string[] = []
+  let [cases, refused] = [0, 0]
+  for (const { what, histories: all } of malformed(histories)) {
+    const namespace = `case-${cases++}`
+    const writer = await world.engine({ namespace })
+    for (const each of all) await store(writer, each)
+    await writer.close()
+    const rp = await world.engine({ namespace })
+    const error = await settled(play(rp, 'a'))
+    if (error !== null) refused += 1
+    if (error !== null && !isReprise(error)) wrong.push(`${what}: ${(error as Error).stack?.slice(0, 300) ?? error}`)
+    const other = await settled(play(rp, 'b'))
+    // Another consumer of the same feed stands on the same entry, with the reason; what writes the feed works.
+    const isSame = play === plays.consumer && isReprise(other, 'MALFORMED')
+    if (isSame) await plays.aggregate!(rp, 'c')
+    if (other !== null && !isSame) wrong.push(`${what}: the other: ${(other as Error).stack?.slice(0, 300) ?? other}`)
+    const closed = await settled(rp.close())
+    if (closed !== null) wrong.push(`${what}: close: ${String(closed)}`)
+    for (const each of uncaught.splice(0)) wrong.push(`${what}: uncaught ${(each as Error).stack?.slice(0, 300)}`)
+  }
+  expect(wrong).toEqual([])
+  return { cases, refused }
+}
+
+describe('malformed entries and mail', () => {
+  for (const [model, play] of Object.entries(plays)) {
+    onEveryStore(
+      `of a ${model}`,
+      (world) => {
+        it('belong to their timeline', { timeout: 300_000 }, async () => {
+          const { cases } = await fuzz(await world(), play)
+          expect(cases).toBeGreaterThan(shapes.length)
+        })
+
+        it('do not come by mail either', { timeout: 300_000 }, async () => flood(await world(), play))
+      },
+      ['memory'],
+    )
+  }
+})

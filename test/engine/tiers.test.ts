@@ -213,8 +213,10 @@ it('killed at every call to a place, the next round goes on, and every save is w
     )
     await rp.close()
     const again = await open(file, { housekeeping: false })
+    expect(await again.verify(), `killed at call ${k}`).toMatchObject({ ok: true, faults: [] })
     expect(await readAll(again), `killed at call ${k}`).toEqual([1, 2, 3])
     await again.tiers(moving)
+    expect(await again.verify(), `killed at call ${k}`).toMatchObject({ ok: true, faults: [] })
     expect(await readAll(again), `killed at call ${k}`).toEqual([1, 2, 3])
     await again.close()
     if (isWhole) break

@@ -1,5 +1,5 @@
-// Invariant 6 beside a live owner: the answer of the owner's commit is lost, and before it asks again somebody writes a note, a mark
-// or a trim to the same head. The owner's commit was applied, and is told so: neither refused nor applied a second time.
+// Invariant 6 beside a live owner: the answer of the owner's commit is lost, and before the retry another process writes a note,
+// a mark or a trim to the same head. The retry succeeds as a duplicate: it is neither refused nor applied a second time.
 
 import { expect, it } from 'vitest'
 import { forwardStore } from '../../src/core/forward.ts'

@@ -1,5 +1,5 @@
-// G10: a collection is killed at every call that writes to the store, before the write and after it. Then verify finds nothing wrong,
-// every state is there, and the next collection ends what was begun.
+// G10: a collection is killed at every call that writes to the store, before the write and after it. Then verify finds nothing
+// wrong, every state is there, and the next collection ends what was begun.
 
 import { expect, it } from 'vitest'
 import { blobMethods, storeMethods } from '../../src/core/forward.ts'

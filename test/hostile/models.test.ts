@@ -1,6 +1,6 @@
-// Imported entries and mail of any shape, for every model (workflows have a test of their own: test/workflow/malformed.test.ts). A real
-// history is cut at an entry of each of its types, and an entry with data of another shape takes its place. Whoever works
-// with it meets a refusal with a code, or finds that the entry does no harm; the process and the other timelines work on.
+// Imported entries and mail of any shape, for every model (workflows: test/workflow/malformed.test.ts). A real history is cut at
+// an entry of each of its types, and an entry with data of another shape takes its place. Work with it is refused with a code,
+// or the entry does no harm; the process and the other timelines work on.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { originDigest, packEntries } from '../../src/core/entry-run.ts'

@@ -100,6 +100,41 @@ async function windows(records, keys) {
   })
 }
 
+/** Two branches of one source that meet again: their records keep the order in which they came. */
+async function branches(records, isJoin) {
+  const started = process.cpuUsage()
+  bareBranches(records, isJoin)
+  const baseline = perSecond(records, process.cpuUsage(started))
+  return await inFolder(async (url) => {
+    const rp = await open(url)
+    const drawn = pipeline('branches', (p) => {
+      const all = p.from(
+        'numbers',
+        generated((n) => keyOf(n, 1_000_000), { count: records }),
+      )
+      const of = (rest) => all.filter((n) => n % 2 === rest).keyBy((n) => n % 1000)
+      const met = isJoin ? of(0).joinLatest('latest', of(1), (a, b) => a - (b ?? 0)) : of(0).union(of(1))
+      met.filter((n) => n < -1_000_000).to('out', collect())
+    })
+    const cpu = process.cpuUsage()
+    await rp.run(drawn, {}, { checkpoint: { every: '1s' } }).result()
+    const value = perSecond(records, process.cpuUsage(cpu))
+    await rp.close()
+    return { value, baseline }
+  })
+}
+
+function bareBranches(records, isJoin) {
+  const newest = new Map()
+  let given = 0
+  for (let i = 0; i < records; i++) {
+    const n = keyOf(i, 1_000_000)
+    if (isJoin && n % 2 === 1) newest.set(n % 1000, n)
+    else if (n - (isJoin ? (newest.get((n % 1000) + 1) ?? 0) : 0) < -1_000_000) given += 1
+  }
+  return given
+}
+
 /** With a watermark: a window is given out and forgotten when it is over. */
 function bareWindows(records, keys) {
   const open = new Map()
@@ -320,6 +355,12 @@ export default [
     note: 'one-minute windows over 10,000 keys; baseline: a bare loop with a watermark',
     run: () => windows(10_000_000, 10_000),
   },
+  ...['union', 'join'].map((name) => ({
+    name: `branches-${name}`,
+    unit: 'records per CPU-second',
+    note: 'two branches of one source that meet again, in the order of the source; baseline: a bare loop',
+    run: () => branches(5_000_000, name === 'join'),
+  })),
   {
     name: 'checkpoint-stall-1m',
     unit: 'ms of processor time',

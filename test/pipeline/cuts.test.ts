@@ -171,6 +171,57 @@ const shapes: Readonly<Record<string, (parts: Parts) => Stream<unknown>[]>> = {
         },
       }),
   ],
+  'three branches that meet one after the other': ({ all }) => [
+    all
+      .flatMap((each) => [each.n, each.n + 0.5])
+      .union(all.map((each) => each.n * 100))
+      .map((each) => -each)
+      .union(all.filter((each) => each.n > 4).flatMap((each) => [each.n * 1000, each.n * 2000])),
+  ],
+  'branches with state that meet': ({ keyed, prices }) => {
+    const seen = keyed.process('seen', {
+      emits: carries<number>(),
+      onRecord(each: Event, { emit }) {
+        emit(each.n)
+        emit(poison(each) + 0.5)
+      },
+    })
+    const running = keyed.aggregate('running', sum(poison)).map(({ value }) => value)
+    const deduped = prices.dedupe('d', { within: 12 }).map((each) => each.n * 100)
+    return [seen.union(running, deduped), running.map((each) => -each)]
+  },
+  'joins that meet': ({ orders, prices }) => [
+    orders
+      .joinLatest('latest', prices, (a, b) => [a.key, a.n, b?.n ?? null] as const)
+      .union(prices.map((each) => [each.key, each.n] as const))
+      .keyBy(([key]) => key)
+      .aggregate('met', list()),
+  ],
+  'branches that meet behind a place where branches met': ({ orders, prices }) => {
+    const met = orders.joinLatest('latest', prices, (a, b) => ({ key: a.key, n: a.n * 10 + (b?.n ?? 0) }))
+    const sums = met
+      .aggregate(
+        'sums',
+        sum(({ n }) => n),
+      )
+      .map(({ key, value }) => ({ key, n: value }))
+    return [
+      met
+        .union(sums)
+        .keyBy(({ key }) => key)
+        .aggregate('met', list()),
+    ]
+  },
+  'a branch that goes around the place where the others meet': ({ orders, prices }) => {
+    const left = orders.map((each) => ({ key: each.key, n: -each.n })).keyBy(({ key }) => key)
+    const joined = left.joinLatest('latest', prices, (a, b) => ({ key: a.key, n: a.n * 10 - (b?.n ?? 0) }))
+    return [
+      joined
+        .union(left)
+        .keyBy(({ key }) => key)
+        .aggregate('met', list()),
+    ]
+  },
   joinWindow: ({ orders, prices }) => [orders.joinWindow('j', prices, tumbling(20), (a, b) => [a.n, b.n])],
   joinInterval: ({ orders, prices }) => [
     orders.joinInterval('j', prices, { from: -10, to: 10 }, (a, b) => [poison(a), b.n]),

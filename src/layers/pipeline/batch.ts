@@ -8,6 +8,8 @@ export interface Batch {
   readonly times: readonly number[] | null
   /** Null before the first `keyBy`. */
   readonly keys: readonly PipelineKey[] | null
+  /** Between a stream with several readers and the place where they meet: the place of each record, rising. */
+  readonly order?: readonly number[]
 }
 
 /** What follows in the chain. It does not wait: whoever must wait keeps what it has and says so to the flow. */
@@ -53,18 +55,20 @@ export function oneByOne(output: Output): Output {
 
 /** The records of a batch from one place to another, as `Array.slice`. */
 export function slice(batch: Batch, from: number, to: number): Batch {
-  const { values, times, keys } = batch
+  const { values, times, keys, order } = batch
   if (from === 0 && to === values.length) return batch
   const cut = <T>(column: readonly T[]) => column.slice(from, to)
-  return { values: cut(values), times: times && cut(times), keys: keys && cut(keys) }
+  if (!order) return { values: cut(values), times: times && cut(times), keys: keys && cut(keys) }
+  return { values: cut(values), times: times && cut(times), keys: keys && cut(keys), order: cut(order) }
 }
 
 /** Some records of a batch. */
-export function pick({ values, times, keys }: Batch, indexes: readonly number[]): Batch {
+export function pick({ values, times, keys, order }: Batch, indexes: readonly number[]): Batch {
   return {
     values: indexes.map((i) => values[i]),
     times: times && indexes.map((i) => times[i]!),
     keys: keys && indexes.map((i) => keys[i]!),
+    ...(order && { order: indexes.map((i) => order[i]!) }),
   }
 }
 

@@ -11,6 +11,8 @@ import type { SinkContext } from './sink.ts'
 export interface Operator {
   /** One per stream that flows into it. Further ones only get records that are sent back. */
   readonly inputs: readonly Output[]
+  /** Takes records of several inputs in one batch, with the input of each. Left out: each input gets its own batches. */
+  mixed?(batch: Batch, inputs: readonly number[]): void
   /** By name within the operator. Empty: it keeps nothing. */
   readonly tables: ReadonlyMap<string, StateTable<unknown>>
   /**
@@ -76,7 +78,16 @@ export function recordOf({ values, times, keys }: Batch, i: number, input = 0): 
 }
 
 /** The first output is that of the stream, further ones are side outputs. */
-export type MakeOperator = (outputs: readonly Output[], context: OperatorContext) => Operator
+export interface MakeOperator {
+  (outputs: readonly Output[], context: OperatorContext): Operator
+  /** Results that it gives during a batch have the `order` of the records that they come from. Default: false. */
+  readonly keepsOrder?: boolean
+}
+
+/** Branches with this operator get whole batches although they meet again (branches.ts). */
+export function keepsOrder(make: MakeOperator): MakeOperator {
+  return Object.assign(make, { keepsOrder: true })
+}
 
 const noTables: ReadonlyMap<string, StateTable<unknown>> = new Map()
 

@@ -9,7 +9,7 @@ import type { FixedWindows } from '../../core/pipeline/windows.ts'
 import { type Synchronous, synchronous } from '../../core/synchronous.ts'
 import { type Aggregation, aggregateAtOnce } from './aggregate.ts'
 import type { Edge, Graph, OperatorNode, Outlet } from './graph.ts'
-import type { MakeOperator } from './operator.ts'
+import { keepsOrder, type MakeOperator } from './operator.ts'
 import { broadcast } from './operators/broadcast.ts'
 import { type CallContext, type CallOptions, called } from './operators/calls.ts'
 import { counted } from './operators/count-window.ts'
@@ -240,10 +240,12 @@ export class KeyedStream<T> extends Stream<T> {
     return new WindowedStream<T>((given) => {
       const late: Outlet = []
       const aggregation = aggregateAtOnce(given, name)
-      const make =
+      const made =
         windows.kind === 'session'
           ? sessions(windows, { lateMs, earlyMs }, aggregation)
           : windowed({ windows, lateMs, earlyMs }, aggregation)
+      // Without late records, results come with watermarks only.
+      const make = lateMs === 0 ? keepsOrder(made) : made
       const kind = windows.kind === 'session' ? kindOf('sessions', given) : kindOf('windows', given, windows)
       const outlet = draw(this, [], this.graph.name('operator', name), kind, make, [late])
       options.lateTo?.(new Stream<T>(this.graph, late, true))

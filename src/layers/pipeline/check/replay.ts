@@ -132,7 +132,8 @@ class Replay {
       // No record is tried again.
       gateOf: () => new WatermarkGate(() => false),
       sinkInput: () => nowhere,
-      counted: (input) => input,
+      busy: { counted: (input) => input, spend: (_, work) => work() },
+      isOneByOne: true,
     })
     return new Stage(graph, wiring)
   }

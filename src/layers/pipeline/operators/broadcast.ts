@@ -4,7 +4,7 @@
 import { StateTable } from '../../../core/pipeline/state-table.ts'
 import type { Aggregation } from '../aggregate.ts'
 import { type Batch, without } from '../batch.ts'
-import { type MakeOperator, recordOf, tablesOf } from '../operator.ts'
+import { keepsOrder, type MakeOperator, recordOf, tablesOf } from '../operator.ts'
 
 const only = 'told'
 
@@ -12,7 +12,7 @@ export function broadcast<T, B, A, V, R>(
   aggregation: Aggregation<B, A, V>,
   join: (value: T, told: V | undefined) => R,
 ): MakeOperator {
-  return ([next], context) => {
+  return keepsOrder(([next], context) => {
     const state = new StateTable<A>()
     const { initial, add, result, copy } = aggregation
     const tell = (batch: Batch) => {
@@ -51,5 +51,5 @@ export function broadcast<T, B, A, V, R>(
         { batch: tell, watermark() {}, idle() {} },
       ],
     }
-  }
+  })
 }

@@ -8,7 +8,7 @@ import { StateTable } from '../../../core/pipeline/state-table.ts'
 import { TimeQueue } from '../../../core/pipeline/time-queue.ts'
 import { lastWatermark } from '../../../core/pipeline/watermarks.ts'
 import { pick } from '../batch.ts'
-import { type MakeOperator, tablesOf } from '../operator.ts'
+import { keepsOrder, type MakeOperator, tablesOf } from '../operator.ts'
 import { Progress } from './window.ts'
 
 /** The time of a record that passed, and until when it is remembered. */
@@ -18,7 +18,7 @@ type Passed = readonly [time: number, until: number]
 type Held = number | readonly Passed[]
 
 export function deduped(withinMs: number, hasTimes: boolean): MakeOperator {
-  return ([next], context) => {
+  return keepsOrder(([next], context) => {
     const seen = new StateTable<Held>()
     const progress = new Progress()
     const forgetting = new TimeQueue<PipelineKey>()
@@ -80,5 +80,5 @@ export function deduped(withinMs: number, hasTimes: boolean): MakeOperator {
         if (!hasTimes) forget(now)
       },
     }
-  }
+  })
 }

@@ -8,7 +8,7 @@ import { TimeQueue } from '../../../core/pipeline/time-queue.ts'
 import { lastWatermark } from '../../../core/pipeline/watermarks.ts'
 import { type FixedWindows, isForgotten, nextEnd, startsOf } from '../../../core/pipeline/windows.ts'
 import type { Batch, Output } from '../batch.ts'
-import { type MakeOperator, type OperatorContext, recordOf, tablesOf } from '../operator.ts'
+import { keepsOrder, type MakeOperator, type OperatorContext, recordOf, tablesOf } from '../operator.ts'
 import { mergedInputs } from './union.ts'
 import { Progress } from './window.ts'
 
@@ -27,7 +27,7 @@ export function windowJoined<A, B, R>(
   windows: FixedWindows,
   join: (left: A, right: B, window: { readonly start: number; readonly end: number }) => R,
 ): MakeOperator {
-  return ([next], context) => {
+  return keepsOrder(([next], context) => {
     const state = new StateTable<Sides<A, B>>()
     const progress = new Progress()
     const take = (isLeft: boolean) => (batch: Batch) => {
@@ -80,7 +80,7 @@ export function windowJoined<A, B, R>(
       restored: () => progress.restored(),
       dueAbove: (watermark) => nextEnd(windows, 0, watermark),
     }
-  }
+  })
 }
 
 interface Timed {
@@ -94,7 +94,7 @@ export function intervalJoined<A, B, R>(
   join: (left: A, right: B) => R,
 ): MakeOperator {
   const { fromMs, toMs } = interval
-  return ([next], context) => {
+  return keepsOrder(([next], context) => {
     const tables = { left: new StateTable<Timed[]>(), right: new StateTable<Timed[]>() }
     const progress = new Progress()
     const forgetting = { left: new TimeQueue<PipelineKey>(), right: new TimeQueue<PipelineKey>() }
@@ -104,7 +104,7 @@ export function intervalJoined<A, B, R>(
     const schedule = (side: 'left' | 'right', key: PipelineKey, time: number) =>
       forgetting[side].add(Math.ceil((lastOf(side, time) + 1) / width) * width, key)
     const take = (side: 'left' | 'right', other: 'left' | 'right') => (batch: Batch) => {
-      const { values, times, keys } = batch
+      const { values, times, keys, order } = batch
       assert(times !== null && keys !== null, 'a join of intervals has keys and times')
       const given = new Joined(next!, context)
       let late = 0
@@ -119,7 +119,7 @@ export function intervalJoined<A, B, R>(
           const difference = right.time - left.time
           if (difference < fromMs || difference > toMs) continue
           const at = Math.max(left.time, right.time)
-          given.add(() => join(left.value as A, right.value as B), [left.value, right.value], key, at)
+          given.add(() => join(left.value as A, right.value as B), [left.value, right.value], key, at, order?.[i])
         }
         const own = tables[side]
         const slot = own.space(0).slots.get(key)
@@ -167,21 +167,26 @@ export function intervalJoined<A, B, R>(
         }
       },
     }
-  }
+  })
 }
 
 /** Each record of the left with the newest of the right of its key, as it is then; undefined if there is none. */
 export function latestJoined<A, B, R>(join: (left: A, right: B | undefined) => R): MakeOperator {
-  return ([next], context) => {
+  return keepsOrder(([next], context) => {
     const newest = new StateTable<{ readonly value: B }>()
-    const left = (batch: Batch) => {
-      const { values, times, keys } = batch
+    const left = (batch: Batch, inputs?: readonly number[]) => {
+      const { values, times, keys, order } = batch
       assert(keys !== null, 'a join has keys')
       const given = new Joined(next!, context)
+      const space = newest.space(0)
       for (let i = 0; i < values.length; i++) {
-        const right = newest.get(newest.space(0), keys[i]!)?.value
+        if (inputs?.[i] === 1) {
+          newest.set(space, keys[i]!, { value: values[i] as B })
+          continue
+        }
+        const right = newest.get(space, keys[i]!)?.value
         try {
-          given.push(join(values[i] as A, right), keys[i]!, times ? times[i]! : null)
+          given.push(join(values[i] as A, right), keys[i]!, times ? times[i]! : null, order?.[i])
         } catch (error) {
           context.poison(recordOf(batch, i), error)
         }
@@ -194,11 +199,11 @@ export function latestJoined<A, B, R>(join: (left: A, right: B | undefined) => R
     }
     // Event time is that of the records; what describes them does not hold windows back.
     const inputs: readonly Output[] = [
-      { batch: left, watermark: (time) => next!.watermark(time), idle: () => next!.idle() },
+      { batch: (batch) => left(batch), watermark: (time) => next!.watermark(time), idle: () => next!.idle() },
       { batch: right, watermark() {}, idle() {} },
     ]
-    return { tables: tablesOf({ newest }), inputs }
-  }
+    return { tables: tablesOf({ newest }), inputs, mixed: left }
+  })
 }
 
 /** The input behind those of the two streams: pairs that went aside. */
@@ -231,29 +236,32 @@ class Joined {
   readonly #values: unknown[] = []
   readonly #keys: PipelineKey[] = []
   readonly #times: (number | null)[] = []
+  readonly #order: number[] = []
 
   constructor(next: Output, context: OperatorContext) {
     this.#next = next
     this.#context = context
   }
 
-  add(make: () => unknown, pair: readonly unknown[], key: PipelineKey, time: number): void {
+  add(make: () => unknown, pair: readonly unknown[], key: PipelineKey, time: number, order?: number): void {
     try {
-      this.push(make(), key, time)
+      this.push(make(), key, time, order)
     } catch (error) {
       this.#context.poison({ value: pair, time, key, input: pairInput }, error)
     }
   }
 
-  push(value: unknown, key: PipelineKey, time: number | null): void {
+  push(value: unknown, key: PipelineKey, time: number | null, order?: number): void {
     this.#values.push(value)
     this.#keys.push(key)
     this.#times.push(time)
+    if (order !== undefined) this.#order.push(order)
   }
 
   flush(): void {
     if (this.#values.length === 0) return
     const times = this.#times[0] === null ? null : (this.#times as number[])
-    this.#next.batch({ values: this.#values, times, keys: this.#keys })
+    const [values, keys, order] = [this.#values, this.#keys, this.#order]
+    this.#next.batch(order.length > 0 ? { values, times, keys, order } : { values, times, keys })
   }
 }

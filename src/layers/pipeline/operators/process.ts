@@ -6,7 +6,7 @@ import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { lastWatermark } from '../../../core/pipeline/watermarks.ts'
 import { type Nothing, refuseThenable } from '../../../core/synchronous.ts'
 import type { Output } from '../batch.ts'
-import { type MakeOperator, recordOf, tablesOf } from '../operator.ts'
+import { keepsOrder, type MakeOperator, recordOf, tablesOf } from '../operator.ts'
 import { StateCell, type StateSpec } from './keyed-state.ts'
 import { Timers } from './timers.ts'
 import { checkKey } from './transform.ts'
@@ -72,7 +72,7 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
   options: ProcessOptions<T, R, S, O>,
   hasTimes: boolean,
 ): MakeOperator {
-  return ([next, ...sides], context) => {
+  return keepsOrder(([next, ...sides], context) => {
     const { clock } = context
     const cells = new Map(
       Object.entries(options.state ?? {}).map(([name, { ttlMs }]) => [name, new StateCell(ttlMs, () => clock.now())]),
@@ -86,7 +86,7 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
     const progress = new Progress()
     const main = new Emitter(next!)
     const emitters = new Map([...sideOutputs].map(([name, output]) => [name, new Emitter(output)]))
-    const at: { key: PipelineKey; time: number | null } = { key: '', time: null }
+    const at: Place = { key: '', time: null, order: undefined }
     const given: ProcessContext<R, S, O> = {
       pipeline: context.pipeline,
       operator: context.name,
@@ -100,11 +100,11 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
         return progress.watermark
       },
       state: handles,
-      emit: (value) => main.add(value, at.time, at.key),
+      emit: (value) => main.add(value, at),
       side: (name, value) => {
         const emitter = emitters.get(name)
         assert(emitter !== undefined, 'a side output is declared in `sides`')
-        emitter.add(value, at.time, at.key)
+        emitter.add(value, at)
       },
       setTimer: (time) => eventTimers.set(at.key, checkTimer(time)),
       deleteTimer: (time) => eventTimers.delete(at.key, time),
@@ -112,9 +112,10 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
       deleteClockTimer: (time) => clockTimers.delete(at.key, time),
       now: () => clock.now(),
     }
-    const lookAt = (key: PipelineKey, time: number | null) => {
+    const lookAt = (key: PipelineKey, time: number | null, order?: number) => {
       at.key = key
       at.time = time
+      at.order = order
       for (const cell of cells.values()) cell.at(key)
     }
     const parts: readonly Attempted[] = [...cells.values(), eventTimers, clockTimers, main, ...emitters.values()]
@@ -149,10 +150,10 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
     }
     const input: Output = {
       batch(batch) {
-        const { values, times, keys } = batch
+        const { values, times, keys, order } = batch
         assert(keys !== null, 'process has keys')
         for (let i = 0; i < values.length; i++) {
-          lookAt(keys[i]!, times ? times[i]! : null)
+          lookAt(keys[i]!, times ? times[i]! : null, order?.[i])
           try {
             attempt('onRecord', () => options.onRecord(values[i] as T, given))
           } catch (error) {
@@ -193,7 +194,14 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
         for (const cell of cells.values()) cell.expire(now)
       },
     }
-  }
+  })
+}
+
+/** The record or timer whose function is called. */
+interface Place {
+  key: PipelineKey
+  time: number | null
+  order: number | undefined
 }
 
 /** What a function changes: kept when it returns, dropped when it throws. */
@@ -213,6 +221,8 @@ class Emitter implements Attempted {
   #values: unknown[] = []
   #times: (number | null)[] = []
   #keys: PipelineKey[] = []
+  /** Empty where records have none. */
+  #order: number[] = []
   /** Of functions that have returned. */
   #kept = 0
 
@@ -220,10 +230,11 @@ class Emitter implements Attempted {
     this.#output = output
   }
 
-  add(value: unknown, time: number | null, key: PipelineKey): void {
+  add(value: unknown, { time, key, order }: Place): void {
     this.#values.push(value)
     this.#times.push(time)
     this.#keys.push(checkKey(key))
+    if (order !== undefined) this.#order.push(order)
   }
 
   commit(): void {
@@ -234,13 +245,15 @@ class Emitter implements Attempted {
     this.#values.length = this.#kept
     this.#times.length = this.#kept
     this.#keys.length = this.#kept
+    if (this.#order.length > this.#kept) this.#order.length = this.#kept
   }
 
   flush(): void {
     if (this.#values.length === 0) return
     this.#kept = 0
-    const [values, times, keys] = [this.#values, this.#times, this.#keys]
-    ;[this.#values, this.#times, this.#keys] = [[], [], []]
-    this.#output.batch({ values, times: times[0] === null ? null : (times as number[]), keys })
+    const [values, times, keys, order] = [this.#values, this.#times, this.#keys, this.#order]
+    ;[this.#values, this.#times, this.#keys, this.#order] = [[], [], [], []]
+    const given = times[0] === null ? null : (times as number[])
+    this.#output.batch(order.length > 0 ? { values, times: given, keys, order } : { values, times: given, keys })
   }
 }

@@ -6,7 +6,7 @@ import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
 import type { Aggregation } from '../aggregate.ts'
 import { without } from '../batch.ts'
-import { type MakeOperator, recordOf, tablesOf } from '../operator.ts'
+import { keepsOrder, type MakeOperator, recordOf, tablesOf } from '../operator.ts'
 
 export interface KeyedResult<Value> {
   readonly key: PipelineKey
@@ -14,7 +14,7 @@ export interface KeyedResult<Value> {
 }
 
 export function running<T, A, R>(aggregation: Aggregation<T, A, R>): MakeOperator {
-  return ([next], context) => {
+  return keepsOrder(([next], context) => {
     const state = new StateTable<A>()
     const { initial, add, result, copy } = aggregation
     return {
@@ -22,7 +22,7 @@ export function running<T, A, R>(aggregation: Aggregation<T, A, R>): MakeOperato
       inputs: [
         {
           batch(batch) {
-            const { values, times, keys } = batch
+            const { values, keys } = batch
             assert(keys !== null, 'a running aggregation has keys')
             const space = state.space(0)
             const results: KeyedResult<R>[] = []
@@ -48,7 +48,7 @@ export function running<T, A, R>(aggregation: Aggregation<T, A, R>): MakeOperato
               }
             }
             if (results.length === 0) return
-            if (poisoned.length === 0) next!.batch({ values: results, times, keys })
+            if (poisoned.length === 0) next!.batch({ ...batch, values: results })
             else next!.batch({ ...without(batch, poisoned), values: results })
           },
           watermark: (time) => next!.watermark(time),
@@ -56,5 +56,5 @@ export function running<T, A, R>(aggregation: Aggregation<T, A, R>): MakeOperato
         },
       ],
     }
-  }
+  })
 }

@@ -3,7 +3,7 @@
 
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import type { Batch, Output } from '../batch.ts'
-import { type MakeOperator, type OperatorContext, recordOf, stateless } from '../operator.ts'
+import { keepsOrder, type MakeOperator, type OperatorContext, recordOf, stateless } from '../operator.ts'
 
 export function map<T, R>(change: (value: T) => R): MakeOperator {
   return transform((batch, into) => {
@@ -35,7 +35,7 @@ export function flatMap<T, R>(change: (value: T) => Iterable<R>): MakeOperator {
 
 /** Values and times stay the arrays they are. */
 export function keyBy<T>(keyOf: (value: T) => PipelineKey): MakeOperator {
-  return ([next], context) => {
+  return keepsOrder(([next], context) => {
     const slow = transform((batch, into) => {
       for (let i = into.from; i < batch.values.length; i++) {
         into.from = i
@@ -44,7 +44,7 @@ export function keyBy<T>(keyOf: (value: T) => PipelineKey): MakeOperator {
     })([next!], context).inputs[0]!
     return stateless({
       batch(batch) {
-        const { values, times } = batch
+        const { values, times, order } = batch
         const keys = new Array<PipelineKey>(values.length)
         try {
           for (let i = 0; i < values.length; i++) keys[i] = checkKey(keyOf(values[i] as T))
@@ -53,12 +53,12 @@ export function keyBy<T>(keyOf: (value: T) => PipelineKey): MakeOperator {
           slow.batch(batch)
           return
         }
-        next!.batch({ values, times, keys })
+        next!.batch(order ? { values, times, keys, order } : { values, times, keys })
       },
       watermark: (time) => next!.watermark(time),
       idle: () => next!.idle(),
     })
-  }
+  })
 }
 
 export function checkKey(key: unknown): PipelineKey {
@@ -74,16 +74,18 @@ class Columns {
   readonly values: unknown[] = []
   readonly times: number[] = []
   readonly keys: PipelineKey[] = []
+  readonly order: number[] = []
 
   push(value: unknown, batch: Batch, i: number, key = batch.keys?.[i]): void {
     this.values.push(value)
     if (batch.times) this.times.push(batch.times[i]!)
     if (key !== undefined) this.keys.push(key)
+    if (batch.order) this.order.push(batch.order[i]!)
   }
 }
 
 function transform(work: (batch: Batch, into: Columns) => void): MakeOperator {
-  return ([next], context) => stateless(transformer(next!, context, work))
+  return keepsOrder(([next], context) => stateless(transformer(next!, context, work)))
 }
 
 function transformer(next: Output, context: OperatorContext, work: (batch: Batch, into: Columns) => void): Output {
@@ -99,9 +101,11 @@ function transformer(next: Output, context: OperatorContext, work: (batch: Batch
           into.from += 1
         }
       }
-      const { values, times, keys } = into
+      const { values, order } = into
       if (values.length === 0) return
-      next.batch({ values, times: batch.times ? times : null, keys: keys.length > 0 ? keys : null })
+      const times = batch.times ? into.times : null
+      const keys = into.keys.length > 0 ? into.keys : null
+      next.batch(batch.order ? { values, times, keys, order } : { values, times, keys })
     },
     watermark: (time) => next.watermark(time),
     idle: () => next.idle(),

@@ -3,7 +3,7 @@
 
 import { WatermarkMerge } from '../../../core/pipeline/watermarks.ts'
 import type { Output } from '../batch.ts'
-import { type MakeOperator, stateless } from '../operator.ts'
+import { keepsOrder, type MakeOperator, stateless } from '../operator.ts'
 
 /** The inputs of an operator that has several, with one watermark for all of them. */
 export function mergedInputs(
@@ -29,8 +29,8 @@ export function mergedInputs(
 }
 
 export function union(inputs: number): MakeOperator {
-  return ([next]) => {
+  return keepsOrder(([next]) => {
     const batches = Array.from({ length: inputs }, () => (batch: Parameters<Output['batch']>[0]) => next!.batch(batch))
-    return { ...stateless(next!), inputs: mergedInputs(batches, next!) }
-  }
+    return { ...stateless(next!), inputs: mergedInputs(batches, next!), mixed: (batch) => next!.batch(batch) }
+  })
 }

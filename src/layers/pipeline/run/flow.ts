@@ -123,7 +123,7 @@ export class Flow {
       make: (node, outputs) => node.make(hooks.origins?.through(node, outputs) ?? outputs, this.#contextOf(node.name)),
       gateOf: (name) => this.#gateOf(name),
       sinkInput: (node) => this.#sinkInput(node),
-      counted: (input, counts) => this.#busy.counted(input, counts),
+      ...{ busy: this.#busy, isOneByOne: hooks.origins !== null },
     })
   }
 

@@ -6,12 +6,13 @@
 // batches is aligned on every channel at once: nothing is in flight.
 
 import { groupOf, ownerOf, type PipelineKey } from '../../../core/pipeline/key-groups.ts'
-import { type Batch, type Output, oneByOne } from '../batch.ts'
-import { doOutletsMeet, fanOut, reachOf } from '../branches.ts'
+import { type Batch, type Output, oneByOne, toAll } from '../batch.ts'
+import { branchesOf, doOutletsMeet, meetingsOf, reachOf } from '../branches.ts'
 import type { Edge, Graph, OperatorNode, SinkNode } from '../graph.ts'
 import type { Operator, TimedOperator } from '../operator.ts'
 import { mergedInputs } from '../operators/union.ts'
-import { type Counts, newCounts } from './busy.ts'
+import { type Busy, type Counts, newCounts } from './busy.ts'
+import { Meeting, throughBranches } from './meeting.ts'
 import type { WatermarkGate } from './watermark-gate.ts'
 
 export interface Scale {
@@ -41,7 +42,9 @@ export interface WiringPorts {
   make(node: OperatorNode, outputs: readonly Output[]): Operator
   gateOf(name: string): WatermarkGate
   sinkInput(node: SinkNode): Output
-  counted(input: Output, counts: Counts): Output
+  readonly busy: Pick<Busy, 'counted' | 'spend'>
+  /** Whatever flows during a call comes from one record of a source. */
+  readonly isOneByOne: boolean
 }
 
 export class Wiring {
@@ -49,6 +52,7 @@ export class Wiring {
   readonly #ports: WiringPorts
   readonly #widths: ReadonlyMap<OperatorNode, number>
   readonly #built = new Map<OperatorNode, Built>()
+  readonly #meetings: ReadonlyMap<OperatorNode, Meeting>
   /** By node, input and instance: one per channel that feeds it. */
   readonly #inputs = new Map<OperatorNode, Map<string, readonly Output[]>>()
 
@@ -56,6 +60,7 @@ export class Wiring {
     this.#scale = scale
     this.#ports = ports
     this.#widths = widthsOf(graph, scale.parallelism)
+    this.#meetings = this.#findMeetings(graph)
     for (const node of graph.operators) this.#build(node)
   }
 
@@ -70,7 +75,7 @@ export class Wiring {
 
   /** Where a source gives its records. */
   outputOf(outlet: readonly Edge[]): Output {
-    return fanOut(outlet, (edge) => this.#inputOf(edge, { index: 0, width: 1, isExchange: false }))
+    return this.#fanOut(outlet, { index: 0, width: 1, isExchange: false })
   }
 
   /** The operators behind a source whose results depend on where watermarks fall between its records. */
@@ -95,13 +100,45 @@ export class Wiring {
     const instances = Array.from({ length: width }, (_, index): OperatorInstance => {
       const from = { index, width, isExchange: node.isExchange }
       const gate = this.#ports.gateOf(node.name)
-      const outputs = node.outlets.map((outlet) => gate.behind(fanOut(outlet, (edge) => this.#inputOf(edge, from))))
+      const meeting = this.#meetings.get(node)
+      const outputs = node.outlets.map((outlet) => {
+        const next = gate.behind(this.#fanOut(outlet, from))
+        return meeting?.behind(next) ?? next
+      })
       const operator = this.#ports.make(node, outputs)
       return { node, index: width === 1 ? null : index, operator }
     })
     const built = { instances, counts: newCounts() }
     this.#built.set(node, built)
     return built
+  }
+
+  /** What several readers of one stream get: those that meet again get their records as if one came after the other. */
+  #fanOut(outlet: readonly Edge[], from: Feed & { readonly index: number }): Output {
+    return toAll(
+      branchesOf(outlet).map((branches) => {
+        const outputs = branches.map((edge) => this.#inputOf(edge, from))
+        if (branches.length === 1) return outputs[0]!
+        const meetings = this.#ports.isOneByOne ? null : meetingsOf(branches)
+        if (meetings === null) return oneByOne(toAll(outputs))
+        return throughBranches(
+          outputs,
+          meetings.map((node) => this.#meetings.get(node)!),
+        )
+      }),
+    )
+  }
+
+  #findMeetings({ sources, operators }: Graph): Map<OperatorNode, Meeting> {
+    const meetings = new Map<OperatorNode, Meeting>()
+    if (this.#ports.isOneByOne) return meetings
+    const outlets = [...sources.map(({ outlet }) => outlet), ...operators.flatMap((node) => node.outlets)]
+    for (const branches of outlets.flatMap(branchesOf)) {
+      for (const node of (branches.length > 1 && meetingsOf(branches)) || []) {
+        meetings.set(node, new Meeting((work) => this.#ports.busy.spend(this.#build(node).counts, work)))
+      }
+    }
+    return meetings
   }
 
   #inputOf({ to, input }: Edge, from: Feed & { readonly index: number }): Output {
@@ -123,8 +160,9 @@ export class Wiring {
     const name = `${input}/${instance}`
     let inputs = known.get(name)
     if (!inputs) {
-      const gated = this.#ports.gateOf(node.name).before(instances[instance]!.operator.inputs[input]!)
-      const whole = this.#ports.counted(gated, counts)
+      const { operator } = instances[instance]!
+      const gated = this.#ports.gateOf(node.name).before(operator.inputs[input]!)
+      const whole = this.#ports.busy.counted(this.#meetings.get(node)?.before(operator, input, gated) ?? gated, counts)
       const counted = doOutletsMeet(node) ? oneByOne(whole) : whole
       const batches = Array.from({ length: channels }, () => (batch: Batch) => counted.batch(batch))
       inputs = channels === 1 ? [counted] : mergedInputs(batches, counted)
@@ -155,18 +193,23 @@ function widthsOf(graph: Graph, parallelism: number): Map<OperatorNode, number> 
 function split(outputs: readonly Output[], { keyGroups }: Scale): Output {
   const count = outputs.length
   return {
-    batch({ values, times, keys }) {
-      const parts = outputs.map(() => ({ values: [] as unknown[], times: [] as number[], keys: [] as PipelineKey[] }))
+    batch({ values, times, keys, order }) {
+      const parts = outputs.map(() => ({
+        ...{ values: [] as unknown[], times: [] as number[], keys: [] as PipelineKey[] },
+        order: [] as number[],
+      }))
       for (let i = 0; i < values.length; i++) {
         const key = keys![i]!
         const part = parts[ownerOf(groupOf(key, keyGroups), count, keyGroups)]!
         part.values.push(values[i])
         part.keys.push(key)
         if (times) part.times.push(times[i]!)
+        if (order) part.order.push(order[i]!)
       }
       for (let i = 0; i < count; i++) {
-        const part = parts[i]!
-        if (part.values.length > 0) outputs[i]!.batch({ ...part, times: times ? part.times : null })
+        const { order: own, ...part } = parts[i]!
+        if (part.values.length === 0) continue
+        outputs[i]!.batch({ ...part, times: times ? part.times : null, ...(order && { order: own }) })
       }
     },
     watermark(time) {

@@ -1,5 +1,6 @@
 // What a command is: its words, its options, and the module that does it, loaded when it is called.
 
+import type { Duration } from '../core/duration.ts'
 import type { Renewal } from '../core/ports.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import type { Output } from './output.ts'
@@ -64,6 +65,11 @@ export type Command = (invocation: Invocation) => Promise<number> | number
 export function text(options: Options, name: string): string | undefined {
   const value = options[name]
   return typeof value === 'string' ? value : undefined
+}
+
+/** An option that takes a duration. Its text is checked where it is used. */
+export function duration(options: Options, name: string): Duration | undefined {
+  return text(options, name) as Duration | undefined
 }
 
 /** An option that may be given several times. */

@@ -2,6 +2,7 @@
 // clear message and an exit code. Loads nothing that the command at hand does not need.
 
 import { parseArgs } from 'node:util'
+import type { Duration } from '../core/duration.ts'
 import { isReprise } from '../core/errors.ts'
 import type { Renewal } from '../core/ports.ts'
 import type { Reprise } from '../engine/reprise.ts'
@@ -134,7 +135,7 @@ async function openFor(spec: CommandSpec, options: Options): Promise<Reprise | n
     namespace: options.namespace as string | undefined,
     blobs: options.blobs as string | undefined,
     keys: options.keys as string | undefined,
-    patience: options['away-for'] as string | undefined,
+    patience: options['away-for'] as Duration | undefined,
     create: spec.store === 'create',
     readOnly: spec.store === 'reading' && !spec.writesWith?.some((name) => options[name] !== undefined),
     isDryRun: options['dry-run'] === true,

@@ -2,14 +2,14 @@
 
 import { toMs } from '../core/duration.ts'
 import type { PipelineOptions, PipelineWorkOptions } from '../layers/pipeline/index.ts'
-import { flag, type Options, text } from './command.ts'
+import { duration, flag, type Options, text } from './command.ts'
 import { parseJson, UsageError } from './exit.ts'
 
 const beginning = ['from', 'changes', 'takeover', 'wait'] as const
 
 /** What was given of them, as options of rp.run(). @example pipelineFlags({ takeover: true }) // { takeover: true } */
 export function pipelineFlags(options: Options): Pick<PipelineOptions, (typeof beginning)[number]> {
-  const [from, changes, wait] = [text(options, 'from'), text(options, 'changes'), text(options, 'wait')]
+  const [from, changes, wait] = [text(options, 'from'), text(options, 'changes'), duration(options, 'wait')]
   if (wait !== undefined) toMs(wait, '--wait')
   return {
     ...(from !== undefined && { from: placeOf(from) }),

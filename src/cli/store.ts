@@ -3,6 +3,7 @@
 
 import { existsSync, readFileSync } from 'node:fs'
 import type { TimelineId } from '../core/coordinate.ts'
+import type { Duration } from '../core/duration.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { SynchronousOf } from '../core/forward.ts'
 import type { Commit, Renewal, Store } from '../core/ports.ts'
@@ -39,7 +40,7 @@ export interface StoreOptions {
   readonly timeoutMs?: number
   readonly worker?: string
   /** How long work goes on without the store, as 5m. Default: as long as an answer may take. */
-  readonly patience?: string | undefined
+  readonly patience?: Duration | undefined
 }
 
 const answerWithinMs = 10_000

@@ -265,7 +265,7 @@ test('a policy that makes no sense is refused', () => {
     { each: 'observed' },
   ]) {
     try {
-      checkPolicy(policy)
+      checkPolicy(policy as CheckpointPolicy)
       expect.unreachable()
     } catch (error) {
       expect(isReprise(error, 'INVALID_ARGUMENT')).toBe(true)

@@ -3,14 +3,14 @@
 
 import { RepriseError } from './errors.ts'
 
-/** Milliseconds, or a number with a unit: ms, s, m, h, d, w. */
-export type Duration = number | string
+/** Milliseconds, or a number with a unit: ms, s, m, h, d, w. Text of a variable is checked when it is used: `as Duration`. */
+export type Duration = number | `${number}${'' | ' '}${keyof typeof unitMs}`
 
 const unitMs = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 } as const
 const pattern = /^(\d+(?:\.\d+)?|\.\d+) ?(ms|s|m|h|d|w)$/
 
 /** @example toMs('1.5h', 'timeout') // 5400000 */
-export function toMs(duration: Duration, what = 'duration'): number {
+export function toMs(duration: Duration | string, what = 'duration'): number {
   const ms = typeof duration === 'number' ? duration : typeof duration === 'string' ? parse(duration) : Number.NaN
   if (!(ms >= 0 && ms <= Number.MAX_SAFE_INTEGER)) {
     throw new RepriseError(

@@ -48,12 +48,18 @@ const situation: fc.Arbitrary<RetentionInput> = fc
     policy: fc.record(
       {
         checkpoints: fc.integer({ min: 1, max: 4 }),
-        for: fc.constantFrom(50, '1h'),
+        for: fc.constantFrom(50, '1h' as const),
         hourly: fc.nat(3),
         daily: fc.nat(3),
         weekly: fc.nat(2),
-        history: fc.constantFrom('all' as const, 'needed' as const, 'needed' as const, { for: 40 }, { for: '2h' }),
-        otherVersions: fc.constantFrom(0, 100, '7d'),
+        history: fc.constantFrom(
+          'all' as const,
+          'needed' as const,
+          'needed' as const,
+          { for: 40 },
+          { for: '2h' as const },
+        ),
+        otherVersions: fc.constantFrom(0, 100, '7d' as const),
       },
       { requiredKeys: ['history'] },
     ),
@@ -344,7 +350,7 @@ test('a policy that makes no sense is refused', () => {
   const bad = [{ checkpoints: 0 }, { checkpoints: 1.5 }, { hourly: -1 }, { for: 'soon' }, { history: 'some' as never }]
   for (const policy of bad) {
     try {
-      resolveRetention(policy)
+      resolveRetention(policy as never)
       expect.unreachable()
     } catch (error) {
       expect(isReprise(error, 'INVALID_ARGUMENT')).toBe(true)

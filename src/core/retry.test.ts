@@ -71,7 +71,7 @@ describe('RetryLater and GiveUp', () => {
   })
 
   it('is refused with a pause that is none', () => {
-    expect(() => new RetryLater('soon')).toThrow(/INVALID_ARGUMENT/)
+    expect(() => new RetryLater('soon' as never)).toThrow(/INVALID_ARGUMENT/)
   })
 })
 
@@ -122,7 +122,7 @@ it('gives up on errors that are named, by name, code, class or function, and on 
 })
 
 it.each([{ attempts: 0 }, { jitter: 2 }, { factor: 0.5 }, { backoff: 'soon' }])('refuses %o', (policy) => {
-  expect(() => resolveRetry(policy)).toThrow(/INVALID_ARGUMENT/)
+  expect(() => resolveRetry(policy as RetryPolicy)).toThrow(/INVALID_ARGUMENT/)
 })
 
 it.each([

@@ -3,6 +3,7 @@
 
 import type { CheckpointPolicy } from '../core/checkpoint-policy.ts'
 import type { Coordinate } from '../core/coordinate.ts'
+import type { Duration } from '../core/duration.ts'
 import { RepriseError } from '../core/errors.ts'
 import type { Upcasters } from '../core/fold.ts'
 import { namesOf } from '../core/options.ts'
@@ -36,7 +37,7 @@ export interface OpenOptions {
   /** Take it over from a live owner too; its further writes are refused. */
   readonly takeover?: boolean
   /** How long to wait for a live owner to let go, in ms or as '10s'. */
-  readonly wait?: number | string
+  readonly wait?: Duration
   /**
    * Written in turns with other processes, and not owned by this one: no OWNED, no FENCED. For timelines; aggregates always are.
    * `wait` is then how long a write tries to get its turn, 30 seconds if left out.

@@ -123,7 +123,7 @@ describe('checkpoints', () => {
     expect(verdict({ ...every, seq: 2501 })[0]).toBe('checkpoints warning')
     expect(verdict({ policy: { every: 50, first: 500 }, seq: 5000, checkpoints: [] })[0]).toBe('checkpoints ok')
     expect(verdict({ policy: { every: 50, first: 500 }, seq: 5001, checkpoints: [] })[0]).toBe('checkpoints warning')
-    const each = { policy: { each: '1h' }, checkpoints: [sound] }
+    const each = { policy: { each: '1h' } as const, checkpoints: [sound] }
     expect(verdict({ ...each, updatedAt: now })[0]).toBe('checkpoints warning')
     expect(verdict({ ...each, updatedAt: sound.createdAt + 1000 })[0]).toBe('checkpoints ok')
     const [check] = checkpointsHealth([{ ...facts, ...each }], now)
@@ -131,12 +131,12 @@ describe('checkpoints', () => {
   })
 
   it('no longer advance when ten times the interval went by that its budget asks for, by what was measured', () => {
-    const budget = { policy: { recoverWithin: '200ms' }, checkpoints: [sound] }
+    const budget = { policy: { recoverWithin: '200ms' } as const, checkpoints: [sound] }
     const interval = { entries: 40, ms: null }
     expect(verdict({ ...budget, seq: sound.seq + 400, interval })[0]).toBe('checkpoints ok')
     expect(verdict({ ...budget, seq: sound.seq + 401, interval })[0]).toBe('checkpoints warning')
     // Before the first one, as long as the policy waits for it.
-    const first = { seq: 1000, start: 0, checkpoints: [], policy: { recoverWithin: '200ms', first: 1000 } }
+    const first = { seq: 1000, start: 0, checkpoints: [], policy: { recoverWithin: '200ms', first: 1000 } as const }
     expect(verdict({ ...first, interval })[0]).toBe('checkpoints ok')
     // Where it is measured that more may lie between two, what was usual counts no longer.
     expect(

@@ -1,6 +1,7 @@
 // Given, when, then: a workflow told as a story. Steps answer as the story says, everything else is real: the engine, its
 // compensations, its timers in virtual time. What happened is a list that a test compares.
 
+import type { Duration } from '../core/duration.ts'
 import type { Branch, LoopContext, StepCall, StepOptions, WorkflowContext } from '../layers/workflow/context.ts'
 import { type WorkflowDefinition, workflow } from '../layers/workflow/definition.ts'
 import { type KitOptions, WorkflowKit } from './workflow.ts'
@@ -30,7 +31,7 @@ export class Story<Input, Output> {
   readonly #definition: WorkflowDefinition<Input, Output>
   readonly #input: Input
   readonly #events: {
-    readonly after: number | string
+    readonly after: Duration
     readonly act: 'signal' | 'cancel'
     readonly name: string
     readonly value: unknown
@@ -49,12 +50,12 @@ export class Story<Input, Output> {
   }
 
   /** A signal comes, after that much time. */
-  signal(name: string, value?: unknown, after: number | string = 0): this {
+  signal(name: string, value?: unknown, after: Duration = 0): this {
     this.#events.push({ after, act: 'signal', name, value })
     return this
   }
 
-  cancelled(reason = 'cancelled', after: number | string = 0): this {
+  cancelled(reason = 'cancelled', after: Duration = 0): this {
     this.#events.push({ after, act: 'cancel', name: reason, value: undefined })
     return this
   }

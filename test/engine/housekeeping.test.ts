@@ -60,7 +60,7 @@ onEveryStore('housekeeping', (world) => {
     await (await engine.run(greet, 'x', { id: 'one' })).result()
     await (await engine.run(other, undefined, { id: 'one' })).result()
     await new Promise((resolve) => setTimeout(resolve, 150))
-    const ended = { '': 50, 'workflow/': 50, 'workflow/greet/': '2d' }
+    const ended = { '': 50, 'workflow/': 50, 'workflow/greet/': '2d' } as const
     expect((await housekeepingRound(engine, { expire: { ended } }))!.expired).toEqual(['workflow/other/one'])
     for (const odd of ['/', 'workflow//', '\0/', 'workflow/greet']) {
       expect(() => checkHousekeeping({ expire: { ended: { [odd]: 50 } } })).toThrow('must name scopes')

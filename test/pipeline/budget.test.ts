@@ -24,7 +24,7 @@ it('recoverWithin makes checkpoints by the budget, and measures what decides whe
       .filter(() => false)
       .to('out', collect())
   })
-  const policy = { recoverWithin: '200ms' }
+  const policy = { recoverWithin: '200ms' } as const
   const run = await rp.run(counted, {}, { checkpoint: policy }).started()
   const attributes = async () => (await hostOf(rp).kernel.store.head([timelineId('pipeline/counted')]))[0]!.attributes
   await until(async () => '$costs' in (await attributes()), run.result())

@@ -192,7 +192,7 @@ const shapes: Readonly<Record<string, (parts: Parts) => Stream<unknown>[]>> = {
   },
   'joins that meet': ({ orders, prices }) => [
     orders
-      .joinLatest('latest', prices, (a, b) => [a.key, a.n, b?.n ?? null] as const)
+      .joinLatest('latest', prices, (a, b) => [a.key, a.n * 10 + (b?.n ?? 0)] as const)
       .union(prices.map((each) => [each.key, each.n] as const))
       .keyBy(([key]) => key)
       .aggregate('met', list()),
@@ -204,7 +204,7 @@ const shapes: Readonly<Record<string, (parts: Parts) => Stream<unknown>[]>> = {
         'sums',
         sum(({ n }) => n),
       )
-      .map(({ key, value }) => ({ key, n: value }))
+      .map(({ key, value }) => ({ key: String(key), n: value }))
     return [
       met
         .union(sums)

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { kafka, kafkaSink } from '../../src/adapters/kafka/index.ts'
 import { connectTo } from '../../src/adapters/kafka/kafkats.ts'
 import type { KafkaPort } from '../../src/adapters/kafka/port.ts'
+import type { Duration } from '../../src/core/duration.ts'
 import { open } from '../../src/index.ts'
 import { count, json, type KeyedResult, pipeline, type Sink, type SinkWriter } from '../../src/layers/pipeline/index.ts'
 import { createTopic } from '../support/kafka-topics.ts'
@@ -86,7 +87,7 @@ describe.skipIf(jars === null)('a Kafka broker that is killed and comes back', (
   const counted = (
     name: string,
     before: { write?: () => Promise<void>; commit?: () => Promise<void> },
-    awayFor: string,
+    awayFor: Duration,
   ) =>
     pipeline(name, (p) => {
       p.from('numbers', kafka({ brokers, topic: `${name}-in`, awayFor }), { decode: json<number>() })

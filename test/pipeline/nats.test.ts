@@ -4,6 +4,7 @@ import { type JetStreamManager, jetstream, jetstreamManager, RetentionPolicy, St
 import { connect, type NatsConnection } from '@nats-io/transport-node'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { nats, natsSink } from '../../src/adapters/nats/index.ts'
+import type { Duration } from '../../src/core/duration.ts'
 import { open } from '../../src/index.ts'
 import { collect, json, pipeline, type Source, values } from '../../src/layers/pipeline/index.ts'
 import { sinkConformance, sourceConformance } from '../../src/testing/index.ts'
@@ -203,7 +204,7 @@ describe.skipIf(binary === null)('on a real NATS server', () => {
     await other.close()
     const rp = await open('memory:')
     const out = collect<number>()
-    const copying = (awayFor: string) =>
+    const copying = (awayFor: Duration) =>
       pipeline('copying', (p) => {
         const numbers = p.from('in', nats({ servers, stream: 'GONE', filter: 'in', awayFor }), {
           decode: json<number>(),

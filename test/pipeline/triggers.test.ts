@@ -61,7 +61,7 @@ it.each([
         .aggregate(count())
         .to('out', out)
     })
-    const options = { checkpoint: { every: '5ms' } }
+    const options = { checkpoint: { every: '5ms' } } as const
     const run = await rp.run(drawn, {}, options).started()
     source.all.push(1100)
     await until(() => out.values.length === 1)
@@ -97,7 +97,7 @@ it('a window of so many records ends with what it has when its first one is too 
       .aggregate(sum((n) => n))
       .to('out', out)
   })
-  const options = { checkpoint: { every: '5ms' } }
+  const options = { checkpoint: { every: '5ms' } } as const
   const run = await rp.run(drawn, {}, options).started()
   source.all.push(1, 3, 5, 7)
   await until(() => out.values.length === 2)
@@ -136,7 +136,7 @@ it('every record meets what another stream has told, whatever its key, also over
       .dedupe('once', { within: '1h' })
       .to('out', out)
   })
-  const options = (parallelism: number) => ({ parallelism, checkpoint: { every: '5ms' } })
+  const options = (parallelism: number) => ({ parallelism, checkpoint: { every: '5ms' as const } })
   const run = await rp.run(drawn, {}, options(2)).started()
   orders.all.push({ currency: 'eur', cents: 1 })
   await until(() => out.values.length === 1)

@@ -40,7 +40,7 @@ async function workerRow(rp: Reprise) {
   return (await store.workers()).find(({ id }) => id === worker.id)!
 }
 
-it.each([{ every: '20ms' }, { every: 100 }])(
+it.each([{ every: '20ms' as const }, { every: 100 }])(
   'windows that are final because their input is idle are shown without another record, with %o',
   async (checkpoint) => {
     const rp = await open('memory:')

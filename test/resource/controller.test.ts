@@ -2,6 +2,7 @@
 // overtaken reports nothing any more.
 
 import { expect, it } from 'vitest'
+import type { Duration } from '../../src/core/duration.ts'
 import { createEngine } from '../../src/engine/open.ts'
 import { sha256 } from '../../src/engine/platform.ts'
 import { GiveUp } from '../../src/index.ts'
@@ -148,7 +149,7 @@ onEveryStore('controllers', (world) => {
     const wanted = await rp.open(deployments)
     for (let i = 0; i < 5; i++) await wanted.create({ name: `d${i}`, spec: { replicas: 1 } })
     const seen: string[] = []
-    const limited = (rate?: { max: number; per: string }) =>
+    const limited = (rate?: { max: number; per: Duration }) =>
       controller('limited', {
         watch: [deployments],
         concurrency: 5,

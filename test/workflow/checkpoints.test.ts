@@ -74,7 +74,7 @@ it('keeps as many as it is told', async () => {
 
 it('a policy that makes no sense is refused where it is declared', () => {
   expect(() => workflow('bad', steps, { checkpoint: { every: 0 } })).toThrow(/every/)
-  expect(() => workflow('bad', steps, { checkpoint: { each: 'soon' } })).toThrow(/each/)
+  expect(() => workflow('bad', steps, { checkpoint: { each: 'soon' as never } })).toThrow(/each/)
 })
 
 it('is stored with the run, so that tools without the code keep to it', async () => {

@@ -12,7 +12,7 @@ import { programs } from './golden-programs.ts'
 it('a year of sleeps takes no time (D7)', async () => {
   const yearly = workflow('yearly', async (ctx) => {
     const seen: number[] = []
-    for (const pause of ['31d', '28d', '200d', '106d']) {
+    for (const pause of ['31d', '28d', '200d', '106d'] as const) {
       await ctx.sleep(pause)
       seen.push(ctx.now())
     }

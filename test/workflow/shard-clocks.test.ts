@@ -2,6 +2,7 @@
 // Virtual time decides what is right; each shard's own clock is shifted against it.
 
 import { afterEach, describe, expect, it } from 'vitest'
+import type { Duration } from '../../src/core/duration.ts'
 import { hostOf } from '../../src/engine/host.ts'
 import { createEngine } from '../../src/engine/open.ts'
 import { sha256 } from '../../src/engine/platform.ts'
@@ -103,7 +104,7 @@ async function outcome<T>(
   code: (ctx: WorkflowContext, world: Shifted) => Promise<T>,
   {
     sent = [] as readonly { readonly name: string; readonly atMs: number }[],
-    start = {} as { delay?: string; timeout?: string },
+    start = {} as { delay?: Duration; timeout?: Duration },
   } = {},
 ) {
   const world = await shifted()
@@ -159,7 +160,7 @@ describe.each(places)('shard %i of three whose clocks are 2 s apart', (place) =>
   })
 
   it('a run that was given three seconds', async () => {
-    const start = { timeout: '3s' }
+    const start = { timeout: '3s' } as const
     const wait = (ctx: WorkflowContext) => ctx.signal('s')
     expect((await outcome(place, wait, { start, sent: early })).got).toBe('s at 1500')
     const { got, ms } = await outcome(place, wait, { start, sent: late })

@@ -10,7 +10,7 @@ import type { Reprise } from '../../engine/reprise.ts'
 import { artifactCache } from '../../layers/artifact/index.ts'
 import { memoCache } from '../../layers/memo/entry.ts'
 import { type CommandCheck, type CommandHandle, command, type RemoteCache } from '../../layers/memo/index.ts'
-import { type Command, flag, type Invocation, list, text } from '../command.ts'
+import { type Command, duration, flag, type Invocation, list, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { bytes, count, ms, relative } from '../format.ts'
 import { nameOfWords } from '../name-of-words.ts'
@@ -152,7 +152,7 @@ const ls: Verb = async ({ engine, output }, [name]) => {
 }
 
 const prune: Verb = async ({ engine, options, output }, [name]) => {
-  const [unused, size] = [text(options, 'unused'), text(options, 'bytes')]
+  const [unused, size] = [duration(options, 'unused'), text(options, 'bytes')]
   if (unused === undefined && size === undefined)
     throw new UsageError('say what may go: --unused 30d, --bytes 2GB, or both')
   const keep = {
@@ -231,9 +231,8 @@ async function opened(
   if (inputs.length === 0 && !flag(options, 'no-inputs')) {
     throw new UsageError("say what it reads, such as --input 'src/**', or --no-inputs if it reads no files")
   }
-  const [name, directory, ttl, errors, scope] = ['name', 'directory', 'ttl', 'errors', 'scope'].map((each) =>
-    text(options, each),
-  )
+  const [name, directory, scope] = ['name', 'directory', 'scope'].map((each) => text(options, each))
+  const [ttl, errors] = [duration(options, 'ttl'), duration(options, 'errors')]
   const remote = remotesOf(options)
   const definition = command(name ?? nameOfWords(words), {
     // One word is a line for the shell, as quoted: reprise cache run -- 'tsc && cp a b'.
@@ -257,7 +256,7 @@ function remotesOf(options: Invocation['options']): RemoteCache[] {
   const given = list(options, 'remote')
   const urls = given.length > 0 ? given : (process.env.REPRISE_CACHE_URL ?? '').split(',').map((url) => url.trim())
   const token = process.env.REPRISE_CACHE_TOKEN
-  const timeout = text(options, 'remote-timeout')
+  const timeout = duration(options, 'remote-timeout')
   const isServer = (url: string) => !/^s3:/i.test(url)
   if (token && urls.filter(isServer).length > 1) {
     throw new UsageError('REPRISE_CACHE_TOKEN is for one server: name at most one with --remote, and buckets beside it')

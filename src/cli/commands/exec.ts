@@ -11,7 +11,7 @@ import type { Reprise } from '../../engine/reprise.ts'
 import { type ExecEntries, startedAttribute } from '../../layers/exec/entries.ts'
 import { type ExecEvent, type ExecOptions, type ExecRun, exec } from '../../layers/exec/index.ts'
 import { say } from '../../layers/exec/words.ts'
-import { type Command, flag, type Invocation, list, type Options, text } from '../command.ts'
+import { type Command, duration, flag, type Invocation, list, type Options, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { bytes, count as counted, ms } from '../format.ts'
 import { LiveLine } from '../live-line.ts'
@@ -25,7 +25,7 @@ const run: Command = async (invocation) => {
   const { name, settings } = await chosen(invocation)
   const report = new ExecReport(output, name, text(options, 'report') ?? 'lines')
   const definition = exec(name, settings)
-  const [wait, takeover] = [text(options, 'wait'), flag(options, 'takeover')]
+  const [wait, takeover] = [duration(options, 'wait'), flag(options, 'takeover')]
   const running = await engine.run(definition, undefined, {
     fresh: flag(options, 'fresh'),
     replace: flag(options, 'replace'),
@@ -86,9 +86,8 @@ async function chosen({ engine, args, options }: Invocation): Promise<{ name: st
 
 /** What was said on the command line. */
 function given(options: Options): Partial<ExecOptions> {
-  const [when, quiet, marker, every, grace, backoff] = ['when', 'quiet', 'marker', 'every', 'grace', 'backoff'].map(
-    (each) => text(options, each),
-  )
+  const [when, marker] = [text(options, 'when'), text(options, 'marker')]
+  const [quiet, every, grace, backoff] = ['quiet', 'every', 'grace', 'backoff'].map((each) => duration(options, each))
   const ignore = list(options, 'ignore')
   return {
     ...(when !== undefined && { when: when as 'quiet' }),

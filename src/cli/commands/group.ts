@@ -7,7 +7,7 @@ import { inWords } from '../../engine/group/plan.ts'
 import type { GroupPlan, GroupTarget } from '../../engine/group/records.ts'
 import type { GroupRestored } from '../../engine/group/restore.ts'
 import { mayRestore } from '../../operations/act.ts'
-import { type Command, flag, type Invocation, text } from '../command.ts'
+import { type Command, duration, flag, type Invocation, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { findTimeline } from '../find.ts'
 import { count, when } from '../format.ts'
@@ -85,7 +85,7 @@ async function restore(invocation: Invocation, args: readonly string[]): Promise
   const target = await targetOf(invocation, args)
   const plan = await engine.groups.plan(target)
   const takeover = flag(options, 'takeover')
-  const wait = text(options, 'timeout') ?? '10s'
+  const wait = duration(options, 'timeout') ?? '10s'
   if (!flag(options, 'yes')) {
     tellPlan(output, plan)
     const members = plan.members.map(({ timeline }) => timeline)

@@ -8,7 +8,7 @@ import { draws, type PipelineDefinition } from '../../layers/pipeline/definition
 import type { PipelineReport, PipelineRun, PipelineStatus } from '../../layers/pipeline/index.ts'
 import { reportOfTasks, type TasksStatus } from '../../layers/pipeline/run/tasks.ts'
 import { checkShareable } from '../../layers/pipeline/shareable.ts'
-import { type Options, text } from '../command.ts'
+import { duration, type Options, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { bytes, count, ms } from '../format.ts'
 import { inHand, onInterrupt } from '../interrupt.ts'
@@ -69,8 +69,8 @@ export async function runThreads(
   if (text(options, 'id') !== undefined) {
     throw new UsageError('--id names a run of its own; threads share the partitions of the pipeline itself')
   }
-  const { url, namespace, blobs, keys, 'away-for': patience } = options as Readonly<Record<string, string | undefined>>
-  const store = { url, namespace, blobs, keys, patience, create: true }
+  const { url, namespace, blobs, keys } = options as Readonly<Record<string, string | undefined>>
+  const store = { url, namespace, blobs, keys, patience: duration(options, 'away-for'), create: true }
   if (urlOf(store).startsWith('memory:'))
     throw new UsageError('threads share nothing but a store: memory: is of one alone')
   const { name } = definition

@@ -1,6 +1,7 @@
 // reprise serve: the HTTP API of a store, until it is interrupted. Loads the server, and what it needs, only here.
 
 import { spawn } from 'node:child_process'
+import type { Duration } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { hostOf } from '../../engine/host.ts'
 import type { Reprise } from '../../engine/reprise.ts'
@@ -8,7 +9,7 @@ import { keepHouse } from '../../engine/tools/housekeeping.ts'
 import { makeDue } from '../../layers/workflow/due.ts'
 import { checkDefinitions, type WorkflowDefinition } from '../../layers/workflow/index.ts'
 import type { Command, Options } from '../command.ts'
-import { flag, text } from '../command.ts'
+import { duration, flag, text } from '../command.ts'
 import { devChannel } from '../dev-channel.ts'
 import { exit, UsageError } from '../exit.ts'
 import { onInterrupt } from '../interrupt.ts'
@@ -96,8 +97,8 @@ const serve: Command = async ({ options, output }) => {
 
 export default serve
 
-function cacheKeepOf(options: Options): { readonly unused?: string; readonly bytes?: number } {
-  const [unused, size] = [text(options, 'cache-unused'), text(options, 'cache-bytes')]
+function cacheKeepOf(options: Options): { readonly unused?: Duration; readonly bytes?: number } {
+  const [unused, size] = [duration(options, 'cache-unused'), text(options, 'cache-bytes')]
   return {
     ...(unused !== undefined && { unused }),
     ...(size !== undefined && { bytes: sizeOf(size, '--cache-bytes') }),

@@ -1,7 +1,7 @@
 // reprise shards: the databases that a store is made of; reprise shards add: one more, with its share of the timelines.
 
 import type { GrowProgress } from '../../core/shards.ts'
-import { type Command, text } from '../command.ts'
+import { type Command, duration } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { count } from '../format.ts'
 import { onInterrupt } from '../interrupt.ts'
@@ -33,7 +33,7 @@ const shards: Command = async (given) => {
 }
 
 async function add({ engine, options, output }: Parameters<Command>[0], url: string): Promise<number> {
-  const wait = text(options, 'wait')
+  const wait = duration(options, 'wait')
   const interruption = onInterrupt(output, 'stopping after the timeline that is being moved')
   const stop = new AbortController()
   void interruption.asked.then(() => stop.abort())

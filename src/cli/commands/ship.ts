@@ -4,7 +4,7 @@ import { hostOf } from '../../engine/host.ts'
 import { shipStore, verifyPlace } from '../../engine/ship/ship.ts'
 import type { ShipStatus } from '../../engine/ship/status.ts'
 import { notedTiers, shown } from '../../engine/tiers/policy.ts'
-import { type Command, flag, type Invocation, text } from '../command.ts'
+import { type Command, duration, flag, type Invocation, text } from '../command.ts'
 import { exit } from '../exit.ts'
 import { bytes, count } from '../format.ts'
 import { onInterrupt } from '../interrupt.ts'
@@ -14,7 +14,7 @@ const ship: Command = async (invocation) => {
   const { engine, args, options, output } = invocation
   if (flag(options, 'verify')) return await verify(invocation)
   await tellElsewhere(invocation)
-  const [every, base, keep] = ['every', 'base', 'keep'].map((name) => text(options, name))
+  const [every, base, keep] = ['every', 'base', 'keep'].map((name) => duration(options, name))
   const end = new AbortController()
   const interruption = onInterrupt(output, 'shipping what was committed')
   void interruption.asked.then(() => end.abort())

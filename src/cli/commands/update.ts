@@ -1,6 +1,6 @@
 // reprise update: changes a run through its handler, and waits for what the handler gives.
 
-import { type Command, text } from '../command.ts'
+import { type Command, duration, text } from '../command.ts'
 import { exit, parseJson } from '../exit.ts'
 import { toJson } from '../output.ts'
 import { findRunOrCode } from '../runs.ts'
@@ -11,7 +11,7 @@ const update: Command = async ({ engine, args, options, output }) => {
   const value = json === undefined ? undefined : parseJson(json, 'the argument')
   const key = text(options, 'key')
   const result = await run.update(name, value, {
-    timeout: text(options, 'timeout') ?? '10s',
+    timeout: duration(options, 'timeout') ?? '10s',
     ...(key !== undefined && { key }),
   })
   output.result({ timeline: head.timeline, update: name, result: result ?? null }, () =>

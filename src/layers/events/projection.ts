@@ -158,7 +158,7 @@ function inMemory<State, Shown>(
   }
   if (options.checkpoint) checkPolicy(options.checkpoint)
   const version = String(options.version ?? 1)
-  const checkpoint = { every: 10_000, each: '5s', ...options.checkpoint }
+  const checkpoint = { every: 10_000, each: '5s' as const, ...options.checkpoint }
   const model = {
     version,
     initial: options.initial,

@@ -2,6 +2,7 @@
 // that fails. The next run goes on with that step.
 
 import { type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
+import type { Duration } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Attribute, Sql } from '../../core/ports.ts'
@@ -20,7 +21,7 @@ export interface MigrateOptions {
   /** Say what would be done; change nothing. */
   readonly dryRun?: boolean
   /** How long to wait for another process that migrates; 1 minute if left out. */
-  readonly wait?: number | string
+  readonly wait?: Duration
   /** Handed to the steps; once it fires, no further step is begun. */
   readonly signal?: AbortSignal
   /** Searchable, on the timeline of the migrations. */

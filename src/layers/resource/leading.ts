@@ -87,7 +87,7 @@ export class Leading {
     const { clock, events } = this.#engine.kernel
     for (let failures = 0; !this.#stopping.signal.aborted; ) {
       try {
-        const options = { wait: '1s', takeover: this.#takeover && failures === 0, signal: this.#stopping.signal }
+        const options = { wait: 1000, takeover: this.#takeover && failures === 0, signal: this.#stopping.signal }
         const open = await this.#engine.openTimeline(this.timeline, followerFold, options)
         try {
           failures = 0

@@ -11,7 +11,7 @@ import type { Attribute } from '../../../core/ports.ts'
 /** When a checkpoint is made. Results become visible with it, so this is also how old they are at most. */
 export interface PipelineCheckpointPolicy extends Omit<CheckpointPolicy, 'every' | 'first' | 'on'> {
   /** After so many records (a number), or so much time ('1s'). */
-  readonly every?: number | string
+  readonly every?: Duration
 }
 
 /** How what a checkpoint has is brought together with code that has changed. */

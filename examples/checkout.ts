@@ -1,7 +1,7 @@
 // A checkout as a durable workflow: it survives crashes at any point, undoes what it did when it fails, and waits for days
 // without costing anything. The services are stand-ins; `runExample` plays a customer.
 
-import { open, type Reprise } from 'reprise'
+import { type Duration, open, type Reprise } from 'reprise'
 import { workflow } from 'reprise/workflow'
 
 interface Payment {
@@ -32,7 +32,7 @@ const mail = {
   },
 }
 
-export const checkout = workflow('checkout', async (ctx, order: { id: string; cents: number; pause?: string }) => {
+export const checkout = workflow('checkout', async (ctx, order: { id: string; cents: number; pause?: Duration }) => {
   const payment = await ctx.step('charge', ({ key }) => bank.charge(order.cents, { idempotencyKey: key }), {
     retry: { attempts: 5, backoff: '200ms' },
     timeout: '30s',

@@ -3,6 +3,44 @@
 import { RepriseError } from '../core/errors.ts'
 import type { Clock } from '../core/ports.ts'
 
+/** What waits for a signal: one listener for all of it. Node.js warns of a leak where a signal has more than ten. */
+class AbortWaiters {
+  readonly #signal: AbortSignal
+  readonly #all = new Set<() => void>()
+
+  constructor(signal: AbortSignal) {
+    this.#signal = signal
+  }
+
+  add(waiter: () => void): void {
+    if (this.#all.size === 0) this.#signal.addEventListener('abort', this.#fire)
+    this.#all.add(waiter)
+  }
+
+  delete(waiter: () => void): void {
+    if (this.#all.delete(waiter) && this.#all.size === 0) this.#signal.removeEventListener('abort', this.#fire)
+  }
+
+  readonly #fire = () => {
+    for (const waiter of [...this.#all]) {
+      this.delete(waiter)
+      waiter()
+    }
+  }
+}
+
+const waitersOf = new WeakMap<AbortSignal, AbortWaiters>()
+
+/** Calls once when the signal fires. Returns the function that stops listening. */
+export function onAbort(signal: AbortSignal, listener: () => void): () => void {
+  const waiters = waitersOf.get(signal) ?? new AbortWaiters(signal)
+  waitersOf.set(signal, waiters)
+  // Another function each time: the same listener may wait twice.
+  const waiter = () => listener()
+  waiters.add(waiter)
+  return () => waiters.delete(waiter)
+}
+
 export function throwIfAborted(signal: AbortSignal | undefined, what: string): void {
   if (signal?.aborted) throw aborted(signal, what)
 }
@@ -11,14 +49,10 @@ export function throwIfAborted(signal: AbortSignal | undefined, what: string): v
 export function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined, what: string): Promise<T> {
   if (!signal) return work
   return new Promise<T>((resolve, reject) => {
-    const end = () => signal.removeEventListener('abort', abort)
-    const abort = () => {
-      end()
-      reject(aborted(signal, what))
-    }
-    signal.addEventListener('abort', abort)
+    const abort = () => reject(aborted(signal, what))
+    const forget = signal.aborted ? abort : onAbort(signal, abort)
     if (signal.aborted) abort()
-    work.then(resolve, reject).finally(end)
+    work.then(resolve, reject).finally(forget)
   })
 }
 
@@ -27,11 +61,11 @@ export function restUnlessAborted(clock: Clock, ms: number, signal: AbortSignal)
   return new Promise<void>((resolve) => {
     const done = () => {
       cancel()
-      signal.removeEventListener('abort', done)
+      forget()
       resolve()
     }
     const cancel = clock.after(ms, done)
-    signal.addEventListener('abort', done, { once: true })
+    const forget = onAbort(signal, done)
     if (signal.aborted) done()
   })
 }

@@ -2,6 +2,7 @@
 
 import { expect, it } from 'vitest'
 import { open, timeline } from '../../src/index.ts'
+import { workflow } from '../../src/layers/workflow/index.ts'
 
 const notes = timeline('notes', {
   initial: () => ({ list: [] as unknown[] }),
@@ -63,5 +64,23 @@ it('one AbortSignal serves 10,000 waits without a warning, and keeps none of the
   await new Promise((resolve) => setImmediate(resolve))
   process.off('warning', hear)
   expect([warnings, listeners]).toEqual([[], 0])
+  await rp.close()
+})
+
+it('one AbortSignal ends the waits for the results of 1,000 runs, without a warning', async () => {
+  const warnings: string[] = []
+  const hear = ({ message }: Error) => warnings.push(message)
+  process.on('warning', hear)
+  const rp = await open('memory:')
+  const waiting = workflow('waiting', async (ctx) => await ctx.signal('never'))
+  rp.work([waiting])
+  const runs = await Promise.all(Array.from({ length: 1000 }, (_, i) => rp.run(waiting, undefined, { id: `r${i}` })))
+  const stop = new AbortController()
+  const results = runs.map((run) => run.result({ signal: stop.signal }).catch(({ code }) => code))
+  await new Promise((resolve) => setImmediate(resolve))
+  stop.abort()
+  expect(new Set(await Promise.all(results))).toEqual(new Set(['ABORTED']))
+  process.off('warning', hear)
+  expect(warnings).toEqual([])
   await rp.close()
 })

@@ -9,6 +9,7 @@ import { agent, type Tool, tool } from '../../src/layers/agent/index.ts'
 import { aggregate, command, projection, send } from '../../src/layers/events/index.ts'
 import { consumer, type JobOptions, job } from '../../src/layers/job/index.ts'
 import { migrations } from '../../src/layers/migrate/index.ts'
+import { csv, generated, lines } from '../../src/layers/pipeline/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { table } from '../../src/layers/table/index.ts'
 import { type ScheduleOptions, schedule, workflow } from '../../src/layers/workflow/index.ts'
@@ -42,6 +43,17 @@ async function unchecked(rp: Reprise): Promise<void> {
   await c.append({ type: 'added' })
   // @ts-expect-error an event of the wrong shape
   await c.append((n) => ({ type: 'added', by: `${n}` }))
+  // @ts-expect-error options are an object
+  await c.append({ type: 'reset' }, null)
+  await rp.open(counter, 'b', { wait: '1.5 h' })
+  // @ts-expect-error no such unit
+  await rp.open(counter, 'b', { wait: '1 hourrr' })
+  // @ts-expect-error it is called count
+  generated((n) => n, { cuont: 5 })
+  // @ts-expect-error it is called follow
+  lines('numbers.txt', { folow: true })
+  // @ts-expect-error it is called separator
+  csv('numbers.csv', { seperator: ';' })
   // @ts-expect-error a key is text
   await c.append({ type: 'reset' }, { key: 7 })
   expectTypeOf(c.state).toEqualTypeOf<number>()

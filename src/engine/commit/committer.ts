@@ -9,6 +9,7 @@ import type { Limits } from '../../core/limits.ts'
 import { growingPause } from '../../core/pause.ts'
 import type { Clock, Commit, EntryRun, Head, Outcome, Random, Store } from '../../core/ports.ts'
 import { checkAttributes } from '../../core/shapes.ts'
+import { onAbort } from '../aborting.ts'
 import type { Events } from '../events.ts'
 import { Batches, type BatchKeeper, type CommitSource, type PreparedCommit } from './batches.ts'
 import { UserCode } from './user-code.ts'
@@ -77,7 +78,7 @@ export class Committer {
     if (this.tryEnter()) return
     await new Promise<void>((resolve, reject) => {
       const waiter = () => {
-        signal?.removeEventListener('abort', abort)
+        forget?.()
         resolve()
       }
       const abort = () => {
@@ -85,7 +86,7 @@ export class Committer {
         reject(new RepriseError('ABORTED', 'aborted while waiting for room in the commit queue', {}, signal?.reason))
       }
       if (signal?.aborted) return abort()
-      signal?.addEventListener('abort', abort, { once: true })
+      const forget = signal && onAbort(signal, abort)
       this.#waiting.add(waiter)
     })
   }

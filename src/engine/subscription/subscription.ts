@@ -8,6 +8,7 @@ import { isReprise, RepriseError } from '../../core/errors.ts'
 import { growingPause } from '../../core/pause.ts'
 import type { FeedPosition } from '../../core/ports.ts'
 import { decideRetry, type ResolvedRetry } from '../../core/retry.ts'
+import { onAbort } from '../aborting.ts'
 import type { Kernel } from '../kernel.ts'
 import { whileAwaited } from '../stay-alive.ts'
 import type { UnderWay } from '../worker.ts'
@@ -156,11 +157,11 @@ export class Subscription<Item extends Occurred = Occurred> {
       }
       const end = (settle: () => void) => {
         cancel()
-        signal?.removeEventListener('abort', abort)
+        forget?.()
         this.#waiters = this.#waiters.filter((one) => one !== waiter)
         settle()
       }
-      signal?.addEventListener('abort', abort, { once: true })
+      const forget = signal && onAbort(signal, abort)
       this.#waiters = [...this.#waiters, waiter]
       this.#news.ring()
     })

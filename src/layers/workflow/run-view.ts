@@ -7,6 +7,7 @@ import { RepriseError } from '../../core/errors.ts'
 import { isHeadLost } from '../../core/lost-head.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Head } from '../../core/ports.ts'
+import { onAbort } from '../../engine/aborting.ts'
 import type { Breath } from '../../engine/breath.ts'
 import type { Host } from '../../engine/host.ts'
 import type { Kernel } from '../../engine/kernel.ts'
@@ -209,14 +210,14 @@ export class RunView {
         unwatch()
         unlook?.()
         cancel?.()
-        signal?.removeEventListener('abort', stop)
+        forget?.()
         resolve(head)
       }
       const stop = () => done()
       const unwatch = this.host.watch(this.timeline, stop)
       const unlook = isLookedAt ? this.host.looks.next(timelineId(this.timeline), done) : undefined
       const cancel = Number.isFinite(ms) ? this.host.kernel.clock.after(Math.max(0, ms), stop) : undefined
-      signal?.addEventListener('abort', stop, { once: true })
+      const forget = signal && onAbort(signal, stop)
     })
   }
 

@@ -32,6 +32,8 @@ export interface CommandSpec {
   readonly renewsWith?: string
   /** Options with which a command that reads writes after all. */
   readonly writesWith?: readonly string[]
+  /** Without a store it works on an empty one, unless one is named. */
+  readonly mayLackStore?: true
   /** It also takes a store whose restore has not finished. */
   readonly evenUnfinished?: true
   readonly load: () => Promise<{ readonly default: Command }>

@@ -367,6 +367,7 @@ export const commands: readonly CommandSpec[] = [
     },
     arguments: [1, 1],
     store: 'reading',
+    mayLackStore: true,
     load: () => import('./commands/check.ts'),
   },
   {

@@ -30,7 +30,8 @@ export async function findTimeline(engine: Reprise, given: string): Promise<Head
   if (exact) return exact
   const named = await byName(engine, given)
   if (named.length === 1) return named[0]!
-  const matches = named.length > 0 ? named : await startingWith(engine, given, 6)
+  const begun = named.length > 0 ? named : await startingWith(engine, given, 6)
+  const matches = begun.length > 0 ? begun : await belowName(engine, given)
   if (matches.length === 1) return matches[0]!
   if (matches.length === 0) throw new RepriseError('NOT_FOUND', `there is no timeline ${given}`, { timeline: given })
   const some = matches.map((head) => head.timeline)
@@ -46,6 +47,15 @@ async function byName(engine: Reprise, given: string): Promise<Head[]> {
     .filter((model) => model.name === null)
   const heads = await hostOf(engine).kernel.store.head(kinds.map((model) => timelineId(model.scope + given)))
   return heads.filter((head) => head !== null)
+}
+
+/** Runs of a definition by its name without its kind: `checkout` is every `workflow/checkout/…`. */
+async function belowName(engine: Reprise, given: string): Promise<Head[]> {
+  const kinds = hostOf(engine)
+    .models.all()
+    .filter((model) => model.name === null)
+  const found = await Promise.all(kinds.map(({ scope }) => engine.list({ prefix: `${scope}${given}/`, limit: 6 })))
+  return found.flat()
 }
 
 /** What to list: the scope as given, or, where nothing lies there, the one kind that has something of this name. */

@@ -128,10 +128,12 @@ async function openOrRenew(
 
 async function openFor(spec: CommandSpec, options: Options): Promise<Reprise | null> {
   if (spec.store === 'none') return null
-  const { openEngine } = await import('./store.ts')
+  const { isMissingStore, openEngine } = await import('./store.ts')
   const { registerKnown } = await import('./models.ts')
+  const url = (options.into ?? options.url) as string | undefined
+  const isEmpty = spec.mayLackStore && url === undefined && isMissingStore()
   const engine = await openEngine({
-    url: (options.into ?? options.url) as string | undefined,
+    url: isEmpty ? 'memory:' : url,
     namespace: options.namespace as string | undefined,
     blobs: options.blobs as string | undefined,
     keys: options.keys as string | undefined,

@@ -56,6 +56,11 @@ export function shownUrl(url: string): string {
   return url.replace(/(:\/\/[^:/@]*):[^/?#]*@/g, '$1:***@')
 }
 
+/** No store is named, and there is none where one would be by default. */
+export function isMissingStore(): boolean {
+  return !process.env.REPRISE_URL && filesIn(urlOf({ url: undefined })).some((file) => !existsSync(file))
+}
+
 export async function openEngine(options: StoreOptions): Promise<Reprise> {
   const named = urlOf(options)
   const files = filesIn(named)

@@ -1,7 +1,7 @@
 // How an error looks to a person: its code, what happened, where in the user's files, why, and the cure in the words of
 // the command line. The same go into the JSON.
 
-import { RepriseError } from '../core/errors.ts'
+import { explain, RepriseError } from '../core/errors.ts'
 import { isWithin } from '../core/scope.ts'
 import type { CommandSpec } from './command.ts'
 import { UsageError } from './exit.ts'
@@ -98,6 +98,8 @@ function inFlags(trouble: Trouble, error: unknown, options: NonNullable<CommandS
 
 /** The hints of the library speak of its functions; here people have commands and flags. */
 function cureOf(error: RepriseError): string {
+  // The place that raised it knows better.
+  if (error.hint !== explain(error.code).hint) return error.hint
   if (error.code === 'NOT_FOUND') {
     if ('file' in error.data) return 'Check the name of the file, and what it exports.'
     if ('url' in error.data) return 'Run something first, or name the store with --url or $REPRISE_URL.'

@@ -159,6 +159,41 @@ it.each([
   expect(kinds().filter((kind) => kind === 'charge')).toHaveLength(1)
 })
 
+it('reprise show takes the name of a workflow: its only run, or the ids that there are', async () => {
+  await waitingRun()
+  expect((await json<{ timeline: string }>(['show', 'pay'], at())).value).toMatchObject({ timeline: 'workflow/pay/o1' })
+  await withEngine((rp, definition) => rp.run(definition, { cents: 1 } as never, { id: 'o2' } as never))
+  const several = await cli(['show', 'pay'], at())
+  expect([several.code, several.stdout]).toEqual([2, ''])
+  expect(several.stderr).toContain('pay could be workflow/pay/o1, workflow/pay/o2')
+  expect((await cli(['show', 'pa'], at())).code).toBe(4)
+})
+
+it('reprise check needs no store for a module that never ran, but finds one that is named', async () => {
+  writeFileSync(
+    join(folder.path, 'flow.mjs'),
+    `import { collect, pipeline, values } from 'reprise/pipeline'
+     export const flow = pipeline('flow', (p) => void p.from('in', values([1, 2])).map((n) => n + 1).to('out', collect()))`,
+  )
+  for (const file of ['pay.mjs', 'flow.mjs']) {
+    const checked = await json<{ ok: boolean }>(['check', file], at())
+    expect([checked.code, checked.value.ok]).toEqual([0, true])
+  }
+  expect(existsSync(join(folder.path, '.reprise'))).toBe(false)
+  expect((await cli(['check', 'pay.mjs', '--url', 'sqlite:none.db'], at())).code).toBe(4)
+})
+
+it('the cure of an error is that of the place which raised it', async () => {
+  writeFileSync(
+    join(folder.path, 'flow.mjs'),
+    `import { collect, lines, pipeline } from 'reprise/pipeline'
+     export const flow = pipeline('flow', (p) => void p.from('in', lines('none.txt')).to('out', collect()))`,
+  )
+  const ran = await cli(['run', 'flow.mjs'], at())
+  expect([ran.code, ran.stderr]).toEqual([4, expect.stringContaining('cure Check the path')])
+  expect(ran.stderr).not.toContain('reprise ls')
+})
+
 it('group restore looks who owns a member before it asks', async () => {
   writeFileSync(
     join(folder.path, 'tally.mjs'),
@@ -207,11 +242,13 @@ it('terminate and settle reach a run, and verbs that a model lacks name the righ
   expect(await refused('decide', 'pay/o1', 'approve')).toContain('signal')
   expect(await refused('settle', 'pay/o1', 'charge', 'nonsense')).toContain('done, failed, retry, compensated')
   // Nothing waits for a person: what is said about a step does not count, and is not said to.
-  for (const step of ['charge', 'nonexistent']) {
-    const ran = await cli(['settle', 'pay/o1', step, 'done'], at())
-    expect([ran.code, ran.stdout]).toEqual([6, ''])
-    expect(ran.stderr).toContain('is not held')
-  }
+  const settled = await cli(['settle', 'pay/o1', 'charge', 'done'], at())
+  expect([settled.code, settled.stdout]).toEqual([6, ''])
+  expect(settled.stderr).toContain('is not held')
+  const unknown = await cli(['settle', 'pay/o1', 'nonexistent', 'done'], at())
+  expect([unknown.code, unknown.stdout]).toEqual([4, ''])
+  expect(unknown.stderr).toContain('has no step nonexistent; it has charge')
+  expect(unknown.stderr).not.toContain('reprise ls')
   expect((await cli(['terminate', 'pay/o1', '--yes'], at())).code).toBe(0)
   const shown = await json<{ kind: string; status: string; summary: { end: { kind: string } } }>(
     ['show', 'pay/o1'],

@@ -39,7 +39,7 @@ export async function settleOnce(
   if (first) agree(engine, timeline, said, first)
 }
 
-/** Throws CONFLICT where the step is neither held nor an undo that is stuck, or where that cannot be said of it. */
+/** Throws NOT_FOUND where the run has steps but not this one, and CONFLICT where the step is neither held nor an undo that is stuck, or where that cannot be said of it. */
 export async function checkSettleable(
   engine: Host,
   timeline: TimelineId,
@@ -57,9 +57,33 @@ export async function checkSettleable(
     const what = `it is the undo of ${step} of ${timeline} that is stuck: it was done by hand (compensated), or is to be tried again (retry)`
     throw refuse(what, waiting)
   }
+  const known = await stepsOf(engine, timeline)
+  if (known.size > 0 && !known.has(id)) {
+    const some = [...known].slice(0, 10).map(readableId)
+    const what = `${timeline} has no step ${step}; it has ${some.join(', ')}${known.size > 10 ? ', …' : ''}`
+    throw new RepriseError(
+      'NOT_FOUND',
+      what,
+      { timeline, step, steps: some },
+      undefined,
+      'Name a step that the run has.',
+    )
+  }
   const hint =
     waiting.length > 0 ? `these wait for a person: ${waiting.join(', ')}` : 'nothing of it waits for a person'
   throw refuse(`${step} of ${timeline} is not held, and is not settled; ${hint}`, waiting)
+}
+
+/** The ids of all steps in the history of a run, whatever became of them. */
+async function stepsOf(engine: Host, timeline: TimelineId): Promise<Set<string>> {
+  const head = await engine.head(timeline)
+  const ids = new Set<string>()
+  if (!head) return ids
+  for await (const { data } of entriesBelow(engine.kernel, head)) {
+    const { id } = (data ?? {}) as { readonly id?: unknown }
+    if (typeof id === 'string') ids.add(id)
+  }
+  return ids
 }
 
 /** The first word in the mail; if nothing waits for one any more, the one that counted. */

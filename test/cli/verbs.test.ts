@@ -2,7 +2,7 @@
 // does not have is refused with the one that is meant.
 
 import { spawn } from 'node:child_process'
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { copyFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { afterEach, beforeEach, expect, it } from 'vitest'
@@ -167,6 +167,20 @@ it('reprise show takes the name of a workflow: its only run, or the ids that the
   expect([several.code, several.stdout]).toEqual([2, ''])
   expect(several.stderr).toContain('pay could be workflow/pay/o1, workflow/pay/o2')
   expect((await cli(['show', 'pa'], at())).code).toBe(4)
+})
+
+it('A8.1: without a server or a setting, everything lies in one SQLite file', async () => {
+  writeFileSync(
+    join(folder.path, 'night.mjs'),
+    `import { job } from 'reprise/job'
+     export const night = job('night', { source: ['1', '2'], key: (item) => item, each: () => undefined })`,
+  )
+  expect((await cli(['run', 'night.mjs'], at())).code).toBe(0)
+  // The files beside it are second copies.
+  copyFileSync(join(folder.path, '.reprise/reprise.db'), join(folder.path, 'only.db'))
+  expect(readFileSync(join(folder.path, 'only.db')).subarray(0, 15).toString()).toBe('SQLite format 3')
+  const { value } = await json<{ summary: { finished: number } }>(['show', 'night', '--url', 'sqlite:only.db'], at())
+  expect(value.summary.finished).toBe(2)
 })
 
 it('reprise check needs no store for a module that never ran, but finds one that is named', async () => {

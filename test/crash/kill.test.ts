@@ -61,7 +61,7 @@ describe('SIGKILL at random moments', () => {
     await killRepeatedly({ kind: 'sqlite', file: `${folder}/store.db` }, amount('REPRISE_KILLS', 8))
   })
 
-  it('G2: with chunks in a directory no checkpoint is ever half there', async () => {
+  it('G2, A6.2: with chunks in a directory no checkpoint is ever half there', async () => {
     const where = { kind: 'sqlite', file: `${folder}/other.db`, chunks: `${folder}/chunks` } as const
     await killRepeatedly(where, amount('REPRISE_KILLS', 6))
   })

@@ -76,6 +76,21 @@ onEveryStore('checkpoints', (world) => {
     expect((await rp.head('frugal/x'))!.floor).toBe(5)
   })
 
+  it('A3.1: a checkpoint captures one timeline, and nothing of another that is written to meanwhile', async () => {
+    const w = await world()
+    const rp = await w.engine()
+    const [one, other] = [await rp.open(counter, 'one'), await rp.open(counter, 'other')]
+    await Promise.all([one.append(added(2)), other.append(added(5)), one.append(added(3))])
+    await one.checkpoint()
+    await Promise.all([one.append(added(1)), other.append(added(1))])
+    expect((await rp.checkpoints('counter/one')).map((each) => each.seq)).toEqual([2])
+    expect(await rp.checkpoints('counter/other')).toEqual([])
+    await Promise.all([one.close(), other.close()])
+    const [again, beside] = [await rp.open(counter, 'one'), await rp.open(counter, 'other')]
+    expect([again.recovery.checkpoint?.seq, again.recovery.entriesReplayed]).toEqual([2, 1])
+    expect([beside.recovery.checkpoint, beside.recovery.entriesReplayed]).toEqual([null, 2])
+  })
+
   it('A4.5: the collector drops what nobody needs, says why first, and every live checkpoint still restores', async () => {
     const w = await world()
     const rp = await w.engine()

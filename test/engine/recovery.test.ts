@@ -54,7 +54,7 @@ function noise(seed: number): string {
 }
 
 onEveryStore('recovery', (world) => {
-  it('A2.3, A7.1: starts from the newest checkpoint, replays what follows, and says so', async () => {
+  it('A2.3, A3.2, A7.1: starts from the newest checkpoint, replays what follows, and says so', async () => {
     const w = await world()
     const first = await w.engine()
     const c = await first.open(counter, 'x')

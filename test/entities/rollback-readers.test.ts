@@ -38,7 +38,7 @@ const totals = projection('totals', {
 })
 
 onEveryStore('rollbacks and readers', (world) => {
-  it('G19: a projection has the undone events no more, and the rollback is refused unless it is forced', async () => {
+  it('G19, A6.7: a projection has the undone events no more, and the rollback is refused unless it is forced', async () => {
     const rp = await (await world()).engine()
     await deposited(rp)
     const p = await rp.open(totals)
@@ -100,7 +100,7 @@ onEveryStore('rollbacks and readers', (world) => {
     expect(await sumOf(p)).toEqual({ sum: 10 })
   })
 
-  it('G19: a process manager is named: what it sent is not taken back', async () => {
+  it('G19, A6.7: a process manager is named: what it sent is not taken back', async () => {
     const rp = await (await world()).engine()
     await deposited(rp)
     const manager = processManager('thanks', {

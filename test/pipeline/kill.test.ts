@@ -74,7 +74,7 @@ async function killAndAudit(where: Where, query: Query): Promise<void> {
   removeFolder(folder)
 }
 
-describe.concurrent('B7: a pipeline that is killed again and again', () => {
+describe.concurrent('B7, C8 (exactly once): a pipeline that is killed again and again', () => {
   it('has every record exactly once in SQLite', async () => {
     const folder = newFolder()
     try {

@@ -8,7 +8,7 @@ import { at, secret } from './support.ts'
 
 let board: Dashboard
 
-describe.skipIf('missing' in found)('the dashboard', () => {
+describe.skipIf('missing' in found)('D2: the dashboard', () => {
   beforeAll(async () => {
     board = await Dashboard.open()
   })

@@ -50,7 +50,7 @@ async function trial(kit: WorkflowKit, run: WorkflowRun, to: string): Promise<Wo
   return fork
 }
 
-describe('G19: a fork of a run', () => {
+describe('G19, A6.6: a fork of a run', () => {
   it('leaves the payment of its original alone when it is cancelled; both cancelled, it is refunded once', async () => {
     const kit = kitWith()
     const { buy, charges, ids } = shop()
@@ -116,7 +116,7 @@ describe('G19: a fork of a run', () => {
   })
 })
 
-describe("G19: { undo: 'inherited' }", () => {
+describe("G19, A6.6: { undo: 'inherited' }", () => {
   it('undoes what the original did, under the key of the original, and says so in its history', async () => {
     const kit = kitWith()
     const { buy, charges, refunds } = shop()

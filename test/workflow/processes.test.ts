@@ -34,7 +34,7 @@ function calls(): string[] {
   return readFileSync(join(folder, 'calls'), 'utf8').split('\n').filter(Boolean)
 }
 
-describe('workers in processes of their own', () => {
+describe('A8.2: workers in processes of their own', () => {
   const urls: [string, () => string][] = [
     ['sqlite', () => `sqlite:${join(folder, 'test.db')}`],
     ['postgres', () => inject('postgresUrl')],

@@ -363,26 +363,76 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
       await last.ended
       expect(last.errors).toBe('')
       expect(last.lines.at(-1)).toBe('DONE')
-      // Each record adds one to the count of its key: every count from 1 up is there once.
-      const counts = new Map<number, number[]>()
-      for (const partition of [0, 1]) {
-        for (const both of await numbersIn(to, partition)) {
-          const [key, count] = [Math.floor(both / 10_000_000), both % 10_000_000]
-          const of = counts.get(key) ?? []
-          of.push(count)
-          counts.set(key, of)
-        }
-      }
-      expect(counts.size).toBe(7)
-      for (const [key, found] of counts) {
-        const wanted = Array.from({ length: total }, (_, n) => n).filter((n) => n % 7 === key).length
-        expect(found).toEqual(Array.from({ length: wanted }, (_, i) => i + 1))
-      }
+      await expectCounts(to, total)
     } finally {
       removeFolder(folder)
     }
   }, 3_600_000)
+
+  it('a process that was stopped and replaced is FENCED, ends, and nothing is doubled', async () => {
+    const [from, to] = [await newTopic(2), await newTopic(2)]
+    const total = 4000
+    for (const partition of [0, 1]) {
+      const half = Array.from({ length: total / 2 }, (_, i) => 2 * i + partition)
+      await put(from, partition, half)
+    }
+    const folder = newFolder()
+    try {
+      const plan = { url: `sqlite:${folder}/counted.db`, brokers, from, to, total, every: '200ms' }
+      const paused = new Child('kafka-killed', plan)
+      await paused.until(() => paused.lines.includes('MADE'))
+      paused.signal('SIGSTOP')
+      const other = new Child('kafka-killed', plan)
+      // A process that was stopped while it writes to the file keeps the others out: it is stopped a moment later then.
+      const nudge = setInterval(() => {
+        paused.signal('SIGCONT')
+        setTimeout(() => paused.signal('SIGSTOP'), 20)
+      }, 15_000)
+      await other.until(() => other.lines.includes('MADE'))
+      clearInterval(nudge)
+      paused.signal('SIGCONT')
+      await paused.ended
+      expect(paused.lines.find((line) => line.startsWith('FAILED'))).toContain('[FENCED]')
+      expect([paused.process.exitCode, paused.errors]).toEqual([1, ''])
+      await other.ended
+      expect([other.lines.at(-1), other.errors]).toEqual(['DONE', ''])
+      await expectCounts(to, total)
+    } finally {
+      removeFolder(folder)
+    }
+  }, 600_000)
+
+  it('a topic that is not there is named, with advice about topics', async () => {
+    const rp = await open('memory:')
+    const reading = pipeline('reading', (p) => {
+      p.from('in', kafka({ brokers, topic: 'nobody-made-it' })).to('out', collect())
+    })
+    await expect(rp.run(reading, {}).result()).rejects.toMatchObject({
+      code: 'NOT_FOUND',
+      message: expect.stringContaining('there is no topic nobody-made-it'),
+      hint: expect.stringContaining('Create the topic'),
+    })
+    await rp.close()
+  })
 })
+
+/** Each record adds one to the count of its key: every count from 1 up is there once. */
+async function expectCounts(topic: string, total: number): Promise<void> {
+  const counts = new Map<number, number[]>()
+  for (const partition of [0, 1]) {
+    for (const both of await numbersIn(topic, partition)) {
+      const [key, count] = [Math.floor(both / 10_000_000), both % 10_000_000]
+      const of = counts.get(key) ?? []
+      of.push(count)
+      counts.set(key, of)
+    }
+  }
+  expect(counts.size).toBe(7)
+  for (const [key, found] of counts) {
+    const wanted = Array.from({ length: total }, (_, n) => n).filter((n) => n % 7 === key).length
+    expect(found).toEqual(Array.from({ length: wanted }, (_, i) => i + 1))
+  }
+}
 
 /** The client cannot: one request by hand (CreatePartitions, version 0). */
 async function createPartitions(topic: string, count: number): Promise<void> {

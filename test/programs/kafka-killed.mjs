@@ -7,7 +7,7 @@ import { kafka, kafkaSink } from '../../dist/adapters/kafka/index.js'
 import { open } from '../../dist/index.js'
 import { count, json, pipeline } from '../../dist/layers/pipeline/index.js'
 
-const { url, brokers, from, to, total } = JSON.parse(process.argv[2])
+const { url, brokers, from, to, total, every = '20ms' } = JSON.parse(process.argv[2])
 
 /** A few records at a time, so that a kill finds it at work; and it ends when all of them were read. */
 function slowly(source) {
@@ -45,7 +45,7 @@ const counted = pipeline('counted', (p) => {
 })
 
 const rp = await open(url, { lease: '2s' })
-const run = await rp.run(counted, {}, { checkpoint: { every: '20ms' }, wait: '20s' })
+const run = await rp.run(counted, {}, { checkpoint: { every }, wait: '2m' })
 await run.started()
 process.stdout.write('READY\n')
 // Those of earlier processes are known as well.

@@ -26,6 +26,7 @@ import {
   type WrittenState,
   writeState,
 } from './checkpoint-writer.ts'
+import { whyEnded } from './displaced.ts'
 import type { Flow, FlowCut } from './flow.ts'
 import type { Neighbours } from './pace.ts'
 import {
@@ -436,7 +437,7 @@ export class Checkpoints {
     const actions = tell(why)
     const failuresInARow = this.failures
     this.#pausedUntil = this.#now + Math.min(60_000, 100 * 2 ** failuresInARow)
-    void kernel.failures.failed(taken.id, error)
+    void whyEnded(kernel, taken, error).then((known) => kernel.failures.failed(taken.id, known))
     kernel.events.emit('checkpoint-failed', { timeline: taken.id, error, failuresInARow })
     if (isReprise(error, 'RIDER_FAILED')) this.#sqlFailures += 1
     const isFinal = isReprise(error, 'RIDER_FAILED')

@@ -1,25 +1,11 @@
-// The end of a run: why it really ended, and resources that are closed without waiting for one that hangs.
+// The end of a run: the last checkpoint, and resources that are closed without waiting for one that hangs.
 
-import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { isReprise } from '../../../core/errors.ts'
 import type { Clock } from '../../../core/ports.ts'
-import type { StateTimeline } from '../../../engine/checkpoint/state-timeline.ts'
-import type { Kernel } from '../../../engine/kernel.ts'
 import type { Checkpoints, MadeCheckpoint } from './checkpoints.ts'
 
 const closeWithinMs = 5000
 const attemptsMax = 10
-
-/**
- * A run that was paused and replaced meets the effects of that first: a transaction that a broker ended, a slot that another
- * consumer has. The truth is FENCED; what it met is the cause. Advice for what it met would make results twice.
- */
-export async function whyEnded({ store }: Kernel, taken: StateTimeline, error: unknown): Promise<unknown> {
-  if (isReprise(error, 'FENCED', 'CANCELLED', 'ABORTED', 'CLOSED')) return error
-  const [head] = await Promise.resolve(store.head([taken.id])).catch(() => [])
-  if (!head || head.epoch === taken.head.epoch) return error
-  const what = `another process took ${taken.id} over while this one did not answer: its results are with the other process`
-  return new RepriseError('FENCED', what, { timeline: taken.id, epoch: taken.head.epoch, current: head.epoch }, error)
-}
 
 /** One that does not close in time is left alone: whoever opens it next must bear that anyway. */
 export async function closeAll(clock: Clock, closing: readonly Promise<void>[]): Promise<void> {

@@ -17,7 +17,8 @@ import type { SourceReader } from '../source.ts'
 import { matchNames } from './changes.ts'
 import { Checkpoints, type MadeCheckpoint } from './checkpoints.ts'
 import { chooseCheckpoint, fillTables, isLeftBy } from './choose.ts'
-import { closeAll, insist, whyEnded } from './ending.ts'
+import { whyEnded } from './displaced.ts'
+import { closeAll, insist } from './ending.ts'
 import { Flow } from './flow.ts'
 import type { PipelineLetter } from './letters.ts'
 import { liveRuns, neighboursOf, viewOf } from './live.ts'
@@ -221,9 +222,8 @@ export class PipelineRun {
     signal?.addEventListener('abort', onAbort, { once: true })
     if (signal?.aborted) queueMicrotask(onAbort)
     try {
-      const id = timelineId(this.timeline)
-      const { signal: own } = this.#abort
-      this.#taken = await StateTimeline.take(kernel, id, { takeover, signal: own, ...(wait !== undefined && { wait }) })
+      const how = { takeover, signal: this.#abort.signal, ...(wait !== undefined && { wait }) }
+      this.#taken = await StateTimeline.take(kernel, timelineId(this.timeline), how)
       const report = await this.#runTaken(this.#taken).catch(async (thrown) => {
         const error = await whyEnded(kernel, this.#taken!, thrown)
         const ending = this.#endedBy(error)

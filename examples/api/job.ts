@@ -38,9 +38,9 @@ const counter = timeline('counter', {
 })
 
 export default [
-  example(['job', 'JobRun.result', 'JobRun.watch'], async (rp) => {
+  example(['job', 'JobRun.started', 'JobRun.result', 'JobRun.watch'], async (rp) => {
     const papers = job('papers', { source: ['a', 'b'], key: (paper) => paper, each: (paper) => paper.toUpperCase() })
-    const run = await rp.run(papers)
+    const run = await rp.run(papers).started()
     const stop = run.watch((event) => event.type === 'failure' && console.error(event.key, event.error.message))
     assert.equal((await run.result()).done, 2)
     stop()

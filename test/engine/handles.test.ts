@@ -1,13 +1,16 @@
 // Handles of all models have the same verbs for the same things: one of each is opened and held against the table in
 // docs/decisions/handles.md, which says why one is missing.
 
-import { readFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { Effects } from '../../src/engine/effects.ts'
 import { timeline } from '../../src/engine/raw.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
 import { agent } from '../../src/layers/agent/index.ts'
 import { aggregate, projection } from '../../src/layers/events/index.ts'
+import { exec } from '../../src/layers/exec/index.ts'
 import { job } from '../../src/layers/job/index.ts'
 import { command, memo } from '../../src/layers/memo/index.ts'
 import { migrations } from '../../src/layers/migrate/index.ts'
@@ -15,7 +18,7 @@ import { collect, pipeline, values } from '../../src/layers/pipeline/index.ts'
 import { controller, informer, resource } from '../../src/layers/resource/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { pagedTable, stateStore, table } from '../../src/layers/table/index.ts'
-import { workflow } from '../../src/layers/workflow/index.ts'
+import { workflow, workflows } from '../../src/layers/workflow/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const verbs = ['id', 'timeline', 'coordinate', 'effects', 'checkpoint', 'close'] as const
@@ -122,6 +125,61 @@ onEveryStore(
         for (const cell of says) if (cell !== 'yes') expect(page).toContain(`\n${/^no \((\d)\)$/.exec(cell)?.[1]}. `)
       }
       await held.close()
+    })
+
+    it('started() of everything that runs gives its handle when the work has begun', async () => {
+      const rp = await (await world()).engine()
+      const folder = mkdtempSync(join(tmpdir(), 'reprise-started-'))
+      let isDone: () => void = () => undefined
+      const done = new Promise<void>((resolve) => {
+        isDone = resolve
+      })
+      const program = exec('sleeper', { command: ['sleep', '60'], state: folder })
+      const running = {
+        job: rp.run(job('papers', { source: ['a'], key: (each) => each, each: () => done })),
+        migrations: rp.run(migrations('schema', { steps: [{ id: '1', run: () => done }] })),
+        workflow: rp.run(
+          workflow('order', (ctx) => ctx.step('wait', () => done)),
+          undefined,
+          { id: 'o-1' },
+        ),
+        pipeline: rp.run(
+          pipeline('flow', (p) => p.from('numbers', values([1])).to('out', collect())),
+          {},
+        ),
+        exec: rp.run(program),
+      }
+      for (const [kind, run] of Object.entries(running)) expect([kind, await run.started()]).toEqual([kind, await run])
+      // None of them only began because it ended: those that wait still do.
+      expect((await running.job).progress.status).toBe('running')
+      expect(await rp.head('migrate/schema')).toMatchObject({ status: 'running' })
+      await (await running.exec).stop('SIGKILL')
+      isDone()
+      await Promise.all([running.job.result(), running.migrations.result(), running.workflow.result()])
+      const none = workflows(rp)
+        .of(workflow('order', () => done))
+        .get('o-2')
+      await expect(none.started()).rejects.toMatchObject({ code: 'NOT_FOUND' })
+      rmSync(folder, { recursive: true })
+    })
+
+    it('started() rejects with the reason where the work cannot begin, and stops waiting when its signal fires', async () => {
+      const w = await world()
+      const [rp, other] = [await w.engine(), await w.engine()]
+      let isDone: () => void = () => undefined
+      const done = new Promise<void>((resolve) => {
+        isDone = resolve
+      })
+      const definition = migrations('schema', { steps: [{ id: '1', run: () => done }] })
+      const first = await rp.run(definition).started()
+      await expect(other.run(definition, undefined, { wait: 0 }).started()).rejects.toMatchObject({ code: 'OWNED' })
+      const waiting = await other.run(definition)
+      const stop = new AbortController()
+      const begun = waiting.started({ signal: stop.signal })
+      stop.abort()
+      await expect(begun).rejects.toMatchObject({ code: 'ABORTED' })
+      isDone()
+      expect([(await first.result()).status, (await waiting.result()).status]).toEqual(['finished', 'finished'])
     })
   },
   ['memory'],

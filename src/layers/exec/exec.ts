@@ -66,6 +66,12 @@ export class ExecRun {
     this.#ended.then(forget, forget)
   }
 
+  /** Settles when its files are restored and its process runs; rejects if it failed before. */
+  async started(options: { readonly signal?: AbortSignal } = {}): Promise<this> {
+    await this.#execution.beginning.wait(this.#ended, options.signal, this.id)
+    return this
+  }
+
   /** When it has ended, and what is complete was captured. */
   result(): Promise<ExecResult> {
     return this.#ended

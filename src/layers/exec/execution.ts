@@ -5,6 +5,7 @@ import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import { decideRetry } from '../../core/retry.ts'
+import { Beginning } from '../../engine/beginning.ts'
 import { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
 import type { OpenOptions } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
@@ -35,6 +36,7 @@ const orphanWaitMs = 10_000
 const foldersMax = 16
 
 export class Execution {
+  readonly beginning = new Beginning()
   readonly #host: Host
   readonly #spec: ExecSpec
   readonly #options: ExecRunOptions
@@ -93,6 +95,7 @@ export class Execution {
 
   #report(event: ExecEvent): void {
     if (event.kind === 'captured') this.#noteCapture(event)
+    if (event.kind === 'started') this.beginning.begun()
     this.#options.onEvent?.(event)
   }
 

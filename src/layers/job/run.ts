@@ -8,6 +8,7 @@ import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Attribute, Head } from '../../core/ports.ts'
 import { allotment } from '../../core/rate.ts'
 import { unlessAborted } from '../../engine/aborting.ts'
+import { Beginning } from '../../engine/beginning.ts'
 import type { Fold } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
 import type { RecoveryReport } from '../../engine/recovery/report.ts'
@@ -68,6 +69,7 @@ export class JobRun<T = unknown> {
   #claimed: Head[] = []
   #round = 0
   #resumedFrom: Coordinate | null = null
+  readonly #beginning = new Beginning()
   #status: JobProgress['status'] = 'starting'
   #fatal: unknown = null
   /** Items done when a success was last noted. */
@@ -115,6 +117,13 @@ export class JobRun<T = unknown> {
   async result(options: { readonly signal?: AbortSignal } = {}): Promise<JobReport> {
     checkOptions('result', options, knownResult)
     return await whileAwaited(unlessAborted(this.#result, options.signal, `waiting for job ${this.name}`))
+  }
+
+  /** Settles when it has a timeline of its own and goes on from there; rejects if it failed before. */
+  async started(options: { readonly signal?: AbortSignal } = {}): Promise<this> {
+    checkOptions('started', options, knownResult)
+    await this.#beginning.wait(this.#result, options.signal, `job ${this.name}`)
+    return this
   }
 
   get progress(): JobProgress {
@@ -337,6 +346,7 @@ export class JobRun<T = unknown> {
     const { state } = open
     if (wasLeft(state)) this.#resumedFrom ??= open.coordinate
     this.#recoveries.push(open.recovery)
+    this.#beginning.begun()
     const shard: Shard<Task<T>> = new Shard(kernel, open, index, this.#job, () => {
       this.#shards.delete(index)
       this.#bench.lost(shard)

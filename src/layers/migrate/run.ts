@@ -8,6 +8,7 @@ import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Attribute, Sql } from '../../core/ports.ts'
 import { callOnce, decideRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import { unlessAborted } from '../../engine/aborting.ts'
+import { Beginning } from '../../engine/beginning.ts'
 import type { Host } from '../../engine/host.ts'
 import { recover } from '../../engine/recovery/recover.ts'
 import { stayAlive, whileAwaited } from '../../engine/stay-alive.ts'
@@ -67,6 +68,7 @@ export class MigrateRun {
   readonly #result: Promise<MigrateReport>
   readonly #watchers = new Set<(event: MigrateEvent) => void>()
 
+  readonly #beginning = new Beginning()
   readonly #waiting = new AbortController()
   readonly #calls = new AbortController()
   #isStopping = false
@@ -87,6 +89,12 @@ export class MigrateRun {
     this.#retry = retry
     this.#result = options.dryRun ? this.#plan() : this.#run()
     this.#result.catch(() => undefined)
+  }
+
+  /** Settles when no other process migrates and its own work begins; rejects if it failed before. */
+  async started(options: { readonly signal?: AbortSignal } = {}): Promise<this> {
+    await this.#beginning.wait(this.#result, options.signal, this.timeline)
+    return this
   }
 
   /**
@@ -177,6 +185,7 @@ export class MigrateRun {
     const { signal, attributes = {} } = this.#options
     const options = { wait: this.#options.wait ?? '1m', signal: this.#waiting.signal }
     const open = await whileAwaited(this.#engine.openTimeline(this.timeline, migrateFold, options))
+    this.#beginning.begun()
     let status = open.state.current ? 'failed' : 'finished'
     try {
       const before = open.state.applied.length

@@ -78,6 +78,12 @@ export class WorkflowRun<Output = unknown> {
     }
   }
 
+  /** Settles when it is in the store, from where any process can execute it; NOT_FOUND if there is no such run. */
+  async started(): Promise<this> {
+    await this.#view.status()
+    return this
+  }
+
   async status(): Promise<RunStatus> {
     return await this.#view.status()
   }

@@ -7,7 +7,7 @@ import { exec } from 'reprise/exec'
 import { example } from './example.ts'
 
 export default [
-  example(['exec', 'ExecRun.result'], async (rp, folder) => {
+  example(['exec', 'ExecRun.started', 'ExecRun.result'], async (rp, folder) => {
     const script = 'n=$(cat n 2>/dev/null || echo 0); echo $((n + 1)) > n.tmp; mv n.tmp n; [ "$n" -ge 1 ]'
     const state = join(folder, 'ckpt')
     const counter = exec('counter', {
@@ -18,7 +18,7 @@ export default [
       backoff: '10ms',
     })
     // It fails the first time, is put back to what was captured, and started again.
-    const { exitCode, runs } = await (await rp.run(counter)).result()
+    const { exitCode, runs } = await (await rp.run(counter).started()).result()
     assert.equal(exitCode, 0)
     assert.deepEqual(
       runs.map((run) => run.exitCode),

@@ -8,7 +8,14 @@ import { example } from './example.ts'
 
 export default [
   example(
-    ['migrations', 'MigrateRun.result', 'MigrateRun.watch', 'StepContext.save', 'StepContext.commit'],
+    [
+      'migrations',
+      'MigrateRun.started',
+      'MigrateRun.result',
+      'MigrateRun.watch',
+      'StepContext.save',
+      'StepContext.commit',
+    ],
     async (rp) => {
       const schema = migrations('schema', {
         steps: [
@@ -22,7 +29,7 @@ export default [
           },
         ],
       })
-      const run = await rp.run(schema)
+      const run = await rp.run(schema).started()
       const stop = run.watch(({ step, state }) => console.assert(step !== '' && state !== 'failed'))
       assert.equal((await run.result()).applied.length, 2)
       stop()

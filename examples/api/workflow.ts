@@ -157,16 +157,19 @@ export default [
       assert.equal(await run.result(), 5)
     },
   ),
-  example(['WorkflowRun.cancel', 'WorkflowRun.terminate', 'WorkflowRun.status', 'WorkflowRun.state'], async (rp) => {
-    const one = await rp.run(waiting, undefined, { id: 'w1' })
-    await one.cancel('nobody pays')
-    await assert.rejects(one.result())
-    const two = await rp.run(waiting, undefined, { id: 'w2' })
-    await two.terminate('wrong input')
-    await assert.rejects(two.result())
-    assert.equal((await two.status()).status, 'terminated')
-    console.assert((await two.state()).journal !== undefined)
-  }),
+  example(
+    ['WorkflowRun.started', 'WorkflowRun.cancel', 'WorkflowRun.terminate', 'WorkflowRun.status', 'WorkflowRun.state'],
+    async (rp) => {
+      const one = await rp.run(waiting, undefined, { id: 'w1' }).started()
+      await one.cancel('nobody pays')
+      await assert.rejects(one.result())
+      const two = await rp.run(waiting, undefined, { id: 'w2' })
+      await two.terminate('wrong input')
+      await assert.rejects(two.result())
+      assert.equal((await two.status()).status, 'terminated')
+      console.assert((await two.state()).journal !== undefined)
+    },
+  ),
   example(['WorkflowRun.retry', 'WorkflowRun.fork', 'WorkflowRun.rollback'], async (rp) => {
     let isUp = false
     const fetching = workflow('fetching', async (ctx) => {

@@ -1,4 +1,4 @@
-// The beginning of a run that executes in this process: who waits for it learns that it has its timeline, or why it never got it.
+// The beginning of a run that executes in this process: a waiter learns that the run has its timeline, or why it never got one.
 
 import { unlessAborted } from './aborting.ts'
 

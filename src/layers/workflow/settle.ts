@@ -39,7 +39,10 @@ export async function settleOnce(
   if (first) agree(engine, timeline, said, first)
 }
 
-/** Throws NOT_FOUND where the run has steps but not this one, and CONFLICT where the step is neither held nor an undo that is stuck, or where that cannot be said of it. */
+/**
+ * Throws NOT_FOUND where the run has steps but not this one, and CONFLICT where the step is neither held nor an undo that is
+ * stuck, or where that cannot be said of it.
+ */
 export async function checkSettleable(
   engine: Host,
   timeline: TimelineId,

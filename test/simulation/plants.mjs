@@ -13,9 +13,9 @@ import { sha256 } from './sha256.mjs'
  */
 export const plants = {
   'no-fence': { in: 'store', seedsMax: 200, foundAt: 13 },
-  'unfenced-publish': { in: 'store', seedsMax: 500, foundAt: 13 },
+  'unfenced-publish': { in: 'store', seedsMax: 500, foundAt: 21 },
   'ack-before-sync': { in: 'store', seedsMax: 100, foundAt: 2 },
-  'split-publish': { in: 'store', seedsMax: 1000, foundAt: 74 },
+  'split-publish': { in: 'store', seedsMax: 1000, foundAt: 62 },
   'double-consume': { in: 'store', seedsMax: 500, foundAt: 31 },
   'ignore-cursors': { in: 'store', seedsMax: 500, foundAt: 41 },
   'no-checksum': { in: 'engine', seedsMax: 1000, foundAt: 35 },

@@ -348,6 +348,14 @@ export const operating: readonly CommandSpec[] = [
     load: () => import('./commands/rekey.ts'),
   },
   {
+    name: 'incarnate',
+    usage: 'incarnate',
+    summary: 'after the database itself was put back to an earlier state: refuse positions and revisions from before',
+    arguments: [0, 0],
+    store: 'existing',
+    load: () => import('./commands/incarnate.ts'),
+  },
+  {
     name: 'delete',
     usage: 'delete TIMELINE',
     summary: 'say what deleting a timeline would remove; with --yes, delete it permanently',

@@ -31,6 +31,7 @@ export const storeMethods: Readonly<Record<MethodOf<Store>, Access>> = {
   pasts: 'reads',
   recall: 'writes',
   identity: 'writes',
+  namespaces: 'reads',
   inbox: 'reads',
   consumed: 'reads',
   claim: 'writes',

@@ -188,6 +188,9 @@ export interface Store {
    */
   identity(proposed?: string, replaces?: boolean): Promise<string | null>
 
+  /** The names of all namespaces in the same database, this one included once it was written to. */
+  namespaces(): Promise<readonly string[]>
+
   /** Unread messages, oldest first, and the store's time at which the reading began. */
   inbox(timeline: TimelineId, limit: number): Promise<Inbox>
 

@@ -6,6 +6,7 @@ import { RepriseError } from '../core/errors.ts'
 import { defaultLimits, type Limits } from '../core/limits.ts'
 import type { Clock, Hash, Random, Store } from '../core/ports.ts'
 import { Committer } from './commit/committer.ts'
+import { DurableMarks, watchDurable } from './durable-marks.ts'
 import { Events } from './events.ts'
 import { FailureNotes } from './failure-notes.ts'
 import { notingForgotten } from './feed/forgotten.ts'
@@ -149,8 +150,10 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
   const folds = foldGuard(options.guardFolds ?? process.env.NODE_ENV !== 'production')
   const planted = ports.planted ?? new Set<string>()
   const namespace = ports.namespace ?? 'default'
+  const marks = new DurableMarks({ store, hash, planted })
   const committer = new Committer({
     ...{ store, clock, random, events, limits },
+    onDurable: (commit) => marks.committed(commit),
     patienceMs: toMs(options.patience ?? '30s', 'patience'),
   })
   const worker = new Worker({
@@ -186,6 +189,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
     restoring: new Set(),
     graceMs: toMs(options.grace ?? '1h', 'grace'),
   }
+  watchDurable(kernel.identity, marks, worker, events)
   return new Reprise(
     new Host(kernel, async () => {
       folds.letGo()

@@ -3,7 +3,7 @@
 
 import { type TimelineId, toHex } from '../core/coordinate.ts'
 import { type Intent, identityOf, nextEra, type StoreIdentity } from '../core/identity.ts'
-import type { Hash, Head, PastLife, Random, Store } from '../core/ports.ts'
+import type { FeedItem, Hash, Head, PastLife, Random, Store } from '../core/ports.ts'
 import { archiveNumber, isArchiveOf } from '../core/scope.ts'
 import type { Planted } from './planted.ts'
 
@@ -30,6 +30,14 @@ export class Identity {
   readonly #ports: Ports
   #known: StoreIdentity | null = null
   #loading: Promise<StoreIdentity> | null = null
+  #last: Promise<unknown> = Promise.resolve()
+  #isReadOnly = false
+  /** False: the store lacks something that this process knows to be durable. Set by the engine. */
+  isWhole: () => Promise<boolean> = async () => true
+  /** The newest entries of the feed were read up to here: the store must have them from now on. Set by the engine. */
+  saw: (last: Pick<FeedItem, 'timeline' | 'run'>) => void = () => undefined
+  /** Called with each incarnation that this process began because the store went back. Set by the engine. */
+  onWentBack: (now: StoreIdentity) => void = () => undefined
   /** What an id that was never used starts from, as far as this process has seen. */
   usual: Pick<PastLife, 'life' | 'epoch'> = { life: 0, epoch: 0 }
 
@@ -52,10 +60,36 @@ export class Identity {
   }
 
   async #load(isReadOnly: boolean): Promise<StoreIdentity> {
+    this.#isReadOnly = isReadOnly
     const found = parse(await this.#ports.store.identity())
     if (!found && isReadOnly) return nobody
     this.#known = found ?? (await this.#change({ ...newIdentity(this.#ports.random), era: 0 }, false))
     return this.#known
+  }
+
+  /**
+   * The identity as the store has it now. A store that went back to an older copy of itself (a failover to a replica that
+   * lagged) begins a new incarnation here; of several processes that notice it, one is enough.
+   */
+  current(): Promise<StoreIdentity> {
+    // One after another: an answer never rests on a look that began before it was asked for.
+    const looked = this.#last.then(() => this.#look())
+    this.#last = looked.catch(() => undefined)
+    return looked
+  }
+
+  async #look(): Promise<StoreIdentity> {
+    const known = await this.load(this.#isReadOnly)
+    const isWhole = await this.isWhole()
+    const now = parse(await this.#ports.store.identity())
+    if (!now || this.#isReadOnly) return now ?? known
+    if (now.era > known.era || (isWhole && now.era === known.era)) {
+      this.#known = now
+      return now
+    }
+    const fresh = await this.reincarnate()
+    this.onWentBack(fresh)
+    return fresh
   }
 
   /**
@@ -67,8 +101,9 @@ export class Identity {
   ): Promise<StoreIdentity> {
     const fresh = newIdentity(this.#ports.random)
     const before = await this.load()
+    const there = parse(await this.#ports.store.identity()) ?? before
     const { id = before.id, secret = before.secret } = as
-    const era = nextEra(before.era, this.#ports.now?.() ?? Date.now())
+    const era = nextEra(Math.max(before.era, there.era), this.#ports.now?.() ?? Date.now())
     this.#known = await this.#change(as.isCopy ? { ...fresh, era } : { ...fresh, id, secret, era }, true)
     return this.#known
   }

@@ -71,6 +71,8 @@ export class Worker {
   readonly #options: WorkerOptions
   readonly #info = new Map<string, Attribute>()
   readonly #onRetired = new Set<(id: WorkerId) => void>()
+  /** Called after each heartbeat that the store took. */
+  onBeat: () => void = () => undefined
   readonly #underWay = new Set<() => Iterable<UnderWay>>()
   readonly #failing = new Set<() => Iterable<Failing>>()
   #id: WorkerId
@@ -262,6 +264,7 @@ export class Worker {
     this.#leastOffsetMs = answer.now - clock.elapsed()
     if (!answer.ok) this.#renew()
     else this.#scheduleBeat()
+    this.onBeat()
   }
 
   /** The oldest first, in database time; nothing where there is nothing to tell. */

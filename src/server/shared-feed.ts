@@ -67,6 +67,7 @@ export class SharedFeed {
     const read = async () => {
       try {
         const page = await stream.next()
+        if (page) await positions.confirm(this.#kernel.identity)
         return page && new Page(page, positions)
       } catch (error) {
         // Not kept: whoever asks next is told anew.

@@ -22,6 +22,8 @@ export interface CommitterOptions {
   readonly limits: Limits
   /** How long a batch without an answer is asked for again before its callers are told OUTCOME_UNKNOWN. */
   readonly patienceMs: number
+  /** Called with each commit that the store has acknowledged. */
+  readonly onDurable?: (commit: Commit) => void
 }
 
 const firstPauseMs = 20
@@ -177,7 +179,10 @@ export class Committer {
       if (outcome instanceof RepriseError) batch[i]!.fail(outcome)
       // A part of the store did not answer: it is asked for alone, and nobody else waits.
       else if (isAway(outcome)) void this.#commitAside(batch[i]!, { error: outcome.cause })
-      else batch[i]!.settle(outcome)
+      else {
+        if (outcome.ok) this.#options.onDurable?.(batch[i]!.commit)
+        batch[i]!.settle(outcome)
+      }
     }
   }
 

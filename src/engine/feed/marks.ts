@@ -21,15 +21,17 @@ interface Mark {
   readonly forgotten: ForgottenPoint
 }
 
+type Ports = Pick<Kernel, 'store' | 'hash' | 'planted'>
+
 export class FeedMarks {
-  readonly #kernel: Kernel
+  readonly #kernel: Ports
   /** The newest last. */
   readonly #marks = new Map<TimelineId, Mark>()
   /** What was forgotten as of the last look, and before the page that is being read; null until it was first asked. */
   #forgotten: ForgottenPoint | null = null
   #forgottenBefore: ForgottenPoint = { count: 0, last: '' }
 
-  constructor(kernel: Kernel) {
+  constructor(kernel: Ports) {
     this.#kernel = kernel
   }
 
@@ -37,6 +39,10 @@ export class FeedMarks {
   async begin(): Promise<void> {
     this.#forgotten ??= forgottenPoint((await this.#kernel.store.head([forgottenTimeline]))[0] ?? null)
     this.#forgottenBefore = this.#forgotten
+  }
+
+  get isEmpty(): boolean {
+    return this.#marks.size === 0
   }
 
   note(timeline: TimelineId, point: Point): void {

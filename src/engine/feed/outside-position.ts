@@ -9,6 +9,7 @@ import { createCipheriv, createDecipheriv, createHmac } from 'node:crypto'
 import { RepriseError } from '../../core/errors.ts'
 import type { StoreIdentity } from '../../core/identity.ts'
 import { type FeedPosition, feedStart } from '../../core/ports.ts'
+import type { Identity } from '../store-identity.ts'
 
 const prefix = 'f1.'
 const ivBytes = 12
@@ -17,6 +18,7 @@ const tagBytes = 16
 export class OutsidePositions {
   readonly #key: Buffer
   readonly #bound: Buffer
+  readonly #incarnation: string
   /** What its positions are bound to, as text. */
   readonly bound: string
 
@@ -25,6 +27,29 @@ export class OutsidePositions {
     this.#key = createHmac('sha256', Buffer.from(secret, 'hex')).update('feed positions').digest()
     this.bound = JSON.stringify([incarnation, scopes ?? null])
     this.#bound = Buffer.from(this.bound)
+    this.#incarnation = incarnation
+  }
+
+  /** The positions of these scopes in this store, and the place that a token names. Throws POSITION_GONE. */
+  static async opened(
+    identity: Identity,
+    scopes: readonly string[] | undefined,
+    token: string,
+  ): Promise<{ readonly positions: OutsidePositions; readonly at: FeedPosition }> {
+    const known = new OutsidePositions(await identity.load(), scopes)
+    try {
+      return { positions: known, at: known.open(token) }
+    } catch (error) {
+      // Perhaps of an incarnation that another process has begun.
+      const positions = new OutsidePositions(await identity.current(), scopes)
+      if (positions.bound === known.bound) throw error
+      return { positions, at: positions.open(token) }
+    }
+  }
+
+  /** Throws POSITION_GONE: the store went back since these positions were made. Asked after a page was read. */
+  async confirm(identity: Identity): Promise<void> {
+    if ((await identity.current()).incarnation !== this.#incarnation) throw gone()
   }
 
   /** @example positions.seal(page.next) // 'f1.…' */

@@ -91,6 +91,8 @@ export class FeedReader {
     const { items, next, isEnd } = await this.#kernel.store.feed(after, filter, limit)
     // After the page was read: what it holds is then of the same store, or will be missed by the next look.
     await this.#marks.check(after)
+    const last = items.at(-1)
+    if (last && isEnd) this.#kernel.identity.saw(last)
     const runs: FeedRun[] = []
     for (const item of items) {
       if (this.#breath.isDue) await this.#breath.take()

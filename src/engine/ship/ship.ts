@@ -6,11 +6,12 @@ import { dirname, resolve } from 'node:path'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Kernel } from '../kernel.ts'
-import { fileOf, openPages, openShipPlace, openStore } from '../open-store.ts'
+import { fileOf, openPages, openShipPlace } from '../open-store.ts'
 import { sha256, systemRandom } from '../platform.ts'
 import { requireWriterKeys } from '../seal/key-notes.ts'
 import { type KeyRing, Sealer } from '../seal/seal.ts'
 import { Identity } from '../store-identity.ts'
+import { inEachNamespace } from '../tools/incarnate.ts'
 import { ShipLog } from './log.ts'
 import { restorePages, type ShippedRestore, type ShippedRestoreOptions } from './restore.ts'
 import { runShipper } from './run.ts'
@@ -105,14 +106,11 @@ export async function restoreShipped(
 
 async function freeOwned(url: string): Promise<void> {
   // Each shard of a set is shipped and restored by itself.
-  const store = await openStore(url, { mayBeShard: true })
-  try {
+  await inEachNamespace(url, async (store, namespace) => {
     const alive = (await store.workers()).filter(({ isRetired }) => !isRetired)
     await store.retire(alive.map(({ id }) => id))
-    await new Identity({ store, namespace: 'default', hash: sha256, random: systemRandom }).reincarnate()
-  } finally {
-    await store.close()
-  }
+    await new Identity({ store, namespace, hash: sha256, random: systemRandom }).reincarnate()
+  })
 }
 
 /** Everything that was shipped, looked at where it lies. */

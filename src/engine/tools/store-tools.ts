@@ -292,8 +292,12 @@ export class StoreTools implements Engine {
     // Whoever reads page after page from a store that answers at once gives others their turn here.
     this.#breath ??= new Breath(this.#kernel.clock)
     await this.#breath.take()
-    const positions = new OutsidePositions(await this.#kernel.identity.load())
-    const page = await this.#kernel.store.feed(positions.open(after), prefixes ? { prefixes } : {}, limit)
+    const { identity, store } = this.#kernel
+    const { positions, at } = await OutsidePositions.opened(identity, undefined, after)
+    const page = await store.feed(at, prefixes ? { prefixes } : {}, limit)
+    await positions.confirm(identity)
+    const last = page.items.at(-1)
+    if (last && page.isEnd) identity.saw(last)
     const items = page.items.map((item) => ({ ...item, position: positions.seal(item.position) }))
     return { ...page, items, next: positions.seal(page.next) }
   }

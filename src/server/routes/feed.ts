@@ -35,10 +35,14 @@ export const feedRoutes: readonly Route[] = [
     async call(call) {
       const scopes = scopesOf(call)
       const at = call.query.text('after') ?? feedStart
-      const positions = await positionsFor(call)
       if (scopes !== undefined && scopes.length === 0) return { items: [], next: at, isEnd: true }
-      const reader = new FeedReader(hostOf(call.engine).kernel, scopes, { mayBeTrimmed: true })
-      const page = await reader.page(positions.open(at), call.query.number('limit') ?? 100)
+      const { kernel } = hostOf(call.engine)
+      const { positions, at: after } = await positionsFor(call, at)
+      const page = await new FeedReader(kernel, scopes, { mayBeTrimmed: true }).page(
+        after,
+        call.query.number('limit') ?? 100,
+      )
+      await positions.confirm(kernel.identity)
       const items = together(page).filter(({ entries }) => entries.length > 0)
       return {
         items: items.map(({ position, entries }) => {
@@ -81,9 +85,9 @@ export const feedRoutes: readonly Route[] = [
 async function follow(call: Call): Promise<Reply> {
   const { engine, server, asked, query, signal } = call
   const given = asked.header('last-event-id') ?? query.text('after')
-  const positions = await positionsFor(call)
+  const { positions, at } = await positionsFor(call, given ?? feedStart)
   const start = query.text('from') === 'start' ? feedStart : await feedEnd(engine)
-  const after = given === undefined ? start : positions.open(given)
+  const after = given === undefined ? start : at
   const isBrief = query.flag('brief')
   const source = server.feed.follow({ scopes: scopesOf(call), positions, after, isBrief, signal })
   return new Reply(source, { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' })
@@ -98,7 +102,6 @@ function scopesOf({ principal, query }: Call): readonly string[] | undefined {
 }
 
 /** Positions are good for those who may see the same timelines. */
-async function positionsFor({ engine, principal }: Call): Promise<OutsidePositions> {
-  const { identity } = hostOf(engine).kernel
-  return new OutsidePositions(await identity.load(), principal.scopes ?? undefined)
+async function positionsFor({ engine, principal }: Call, token: string) {
+  return await OutsidePositions.opened(hostOf(engine).kernel.identity, principal.scopes ?? undefined, token)
 }

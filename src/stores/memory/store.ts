@@ -147,6 +147,10 @@ class MemoryStore implements Store {
     })
   }
 
+  async namespaces(): Promise<string[]> {
+    return [...this.#world.spaces.keys()]
+  }
+
   async recall(pasts: readonly PastLife[]): Promise<void> {
     const space = this.#space()
     await this.#world.writeLock.run(() => {

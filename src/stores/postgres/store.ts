@@ -253,6 +253,11 @@ export class PostgresStore implements Store {
     return now?.identity ?? null
   }
 
+  async namespaces(): Promise<string[]> {
+    const text = `SELECT name FROM ${this.#s}.namespace ORDER BY id`
+    return (await this.#connections.rows<{ name: string }>(text, [], 'safe')).map(({ name }) => name)
+  }
+
   async recall(pasts: readonly PastLife[]): Promise<void> {
     await recall(this.#connections, this.#s, this.#ns, pasts)
   }

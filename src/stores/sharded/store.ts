@@ -152,6 +152,10 @@ export class ShardedStore implements Store {
     return highestPasts(found).slice(0, limit)
   }
 
+  async namespaces(): Promise<readonly string[]> {
+    return await this.#places.shards[0]!.ask((store) => store.namespaces())
+  }
+
   async identity(proposed?: string, replaces = false): Promise<string | null> {
     this.#check()
     return await identityOf(this.#places.shards, proposed, replaces)

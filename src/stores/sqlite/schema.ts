@@ -188,6 +188,10 @@ export function findSpace(connection: Connection, namespace: string): number | n
   return row ? (row.id as number) : null
 }
 
+export function listSpaces(connection: Connection): string[] {
+  return connection.all('SELECT name FROM reprise_space ORDER BY id').map(({ name }) => String(name))
+}
+
 /** Inside a write transaction. */
 export function makeSpace(connection: Connection, namespace: string): number {
   const found = findSpace(connection, namespace)

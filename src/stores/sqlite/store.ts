@@ -60,7 +60,7 @@ import { retryBusy } from './retry.ts'
 import { replaceRuns, rewriteRuns } from './rewrite.ts'
 import { renewFile } from './salvage/renew.ts'
 import { legibleRuns } from './scan-runs.ts'
-import { schemaVersion } from './schema.ts'
+import { listSpaces, schemaVersion } from './schema.ts'
 import { scrub } from './scrub.ts'
 import { raiseSweepMark, readSweepMark } from './sweep-mark.ts'
 import { tidy } from './tidy.ts'
@@ -196,6 +196,8 @@ class SqliteStore implements Store {
       return identify(writing.connection, writing.space, proposed, replaces)
     })
   }
+
+  readonly namespaces = async () => this.#read(({ connection }) => listSpaces(connection))
 
   async recall(pasts: readonly PastLife[]): Promise<void> {
     await this.#transact('remember lives in', (writing) => {

@@ -1,0 +1,120 @@
+// Readers outside of the store, which keep a position, a revision, a version or a stream of theirs while the store becomes
+// another history: a restore from a backup, a failover to an older copy, an id that is deleted and made again. None of them
+// takes the other history for its own; each is told, and begins anew.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { incarnate } from '../../src/engine/tools/incarnate.ts'
+import { feedStart, open, type Reprise } from '../../src/index.ts'
+import { added, counter } from '../support/definitions.ts'
+import { startPostgres, type TestPostgres } from '../support/postgres.ts'
+
+const gone = expect.objectContaining({ code: 'POSITION_GONE' })
+
+/** Reads to the end of the feed. */
+async function readAll(rp: Reprise, after = feedStart) {
+  const ids: string[] = []
+  for (let at = after; ; ) {
+    const page = await rp.feed(at)
+    ids.push(...page.items.map(({ timeline }) => timeline))
+    at = page.next
+    if (page.isEnd) return { ids, at }
+  }
+}
+
+async function write(rp: Reprise, id: string, times: number): Promise<void> {
+  const handle = await rp.open(counter, id)
+  for (let n = 0; n < times; n++) await handle.append(added(1))
+  await handle.close()
+}
+
+describe('a failover of PostgreSQL to an older copy', () => {
+  let server: TestPostgres
+  const engines: Reprise[] = []
+  beforeAll(async () => {
+    server = await startPostgres()
+  })
+  afterAll(async () => {
+    await Promise.allSettled(engines.splice(0).map((engine) => engine.close()))
+    await server.stop()
+  })
+
+  async function engine(namespace: string): Promise<Reprise> {
+    const opened = await open(server.url, { namespace, lease: 60_000, housekeeping: false })
+    engines.push(opened)
+    return opened
+  }
+
+  it('a position of what is gone is refused although the feed has grown past it, and the reader begins anew', async () => {
+    const rp = await engine('feed')
+    await write(rp, 'red', 2)
+    const failover = await server.copy()
+    await write(rp, 'green', 3)
+    const { at } = await readAll(rp)
+    await failover()
+    const reports: string[] = []
+    rp.events.on('report', ({ kind }) => reports.push(kind))
+    const other = await engine('feed')
+    await write(other, 'blue', 20)
+    await expect(rp.feed(at)).rejects.toEqual(gone)
+    expect(reports).toContain('incarnation')
+    // The process that has lost nothing refuses it too: the incarnation is that of the store.
+    await expect(other.feed(at)).rejects.toEqual(gone)
+    const anew = await readAll(rp)
+    expect(new Set(anew.ids)).toEqual(new Set(['counter/red', 'counter/blue']))
+    expect((await readAll(other, anew.at)).ids).toEqual([])
+  })
+
+  it('a process that has only read notices it, too', async () => {
+    const writer = await engine('reading')
+    const reader = await engine('reading')
+    await write(writer, 'red', 1)
+    const failover = await server.copy()
+    await write(writer, 'green', 3)
+    const { at } = await readAll(reader)
+    await writer.close()
+    await failover()
+    await write(await engine('reading'), 'blue', 20)
+    await expect(reader.feed(at)).rejects.toEqual(gone)
+  })
+
+  it('that no process has seen is declared: then positions of every namespace are refused', async () => {
+    const [one, two] = [await engine('seen-1'), await engine('seen-2')]
+    for (const rp of [one, two]) await write(rp, 'red', 1)
+    const failover = await server.copy()
+    for (const rp of [one, two]) await write(rp, 'green', 3)
+    const held = [(await readAll(one)).at, (await readAll(two)).at]
+    for (const rp of [one, two]) await rp.close()
+    await failover()
+    const fresh = [await engine('seen-1'), await engine('seen-2')]
+    for (const rp of fresh) await write(rp, 'blue', 20)
+    const names = (await incarnate(server.url)).map(({ namespace }) => namespace)
+    expect(names).toEqual(expect.arrayContaining(['seen-1', 'seen-2']))
+    for (const [i, rp] of fresh.entries()) await expect(rp.feed(held[i]!)).rejects.toEqual(gone)
+  })
+})
+
+describe('a file of SQLite', () => {
+  it('that was put back is declared: every namespace begins a new incarnation, and keeps its id', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'reprise-readers-'))
+    try {
+      const url = `sqlite:${join(folder, 'store.db')}`
+      for (const namespace of ['default', 'blue']) {
+        const rp = await open(url, { namespace, housekeeping: false })
+        await write(rp, 'a', 1)
+        await rp.close()
+      }
+      const [first, second] = [await incarnate(url), await incarnate(url)]
+      expect(first.map(({ namespace }) => namespace).sort()).toEqual(['blue', 'default'])
+      expect(second.map(({ store }) => store)).toEqual(first.map(({ store }) => store))
+      for (const [i, { incarnation, era }] of second.entries()) {
+        expect(incarnation).not.toBe(first[i]!.incarnation)
+        expect(era).toBeGreaterThan(first[i]!.era)
+      }
+    } finally {
+      rmSync(folder, { recursive: true, force: true })
+    }
+  })
+})

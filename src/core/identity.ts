@@ -34,8 +34,10 @@ export interface StoreIdentity {
 const encoder = new TextEncoder()
 const keyDigits = 32
 const nameLength = 24
+const markDigits = 16
 
 const eraSize = 2 ** 33
+const livesApart = 4
 const erasStart = Date.UTC(2026, 0, 1)
 
 /** The era of a store that goes back to an earlier state now. */
@@ -43,14 +45,27 @@ export function nextEra(before: number, now: number): number {
   return Math.max(before + 1, Math.floor((now - erasStart) / 3_600_000))
 }
 
-/** A sequence as people outside see it where they need a number: another era is another number. */
-export function revisionAt(era: number, seq: number): number {
-  return era * eraSize + seq
+/** What tells a history from others where a number has to do it. */
+export interface Era {
+  /** Of the store. */
+  readonly era: number
+  /** Of the timeline. */
+  readonly life: number
 }
 
-/** The sequence of a revision of this era; null: it is of another history. */
-export function seqOfRevision(era: number, revision: number): number | null {
-  return Math.floor(revision / eraSize) === era ? revision % eraSize : null
+/** A sequence as people outside see it where they need a number: another era, or another of four lives, is another number. */
+export function revisionAt(history: Era, seq: number): number {
+  return historyNumber(history) * eraSize + seq
+}
+
+/** The sequence of a revision of this history; null: it is of another one. */
+export function seqOfRevision(history: Era, revision: number): number | null {
+  return Math.floor(revision / eraSize) === historyNumber(history) ? revision % eraSize : null
+}
+
+/** 18 bits of era (hours, until 2055) and 2 of life: with the sequence, a number that every client can hold. */
+function historyNumber({ era, life }: Era): number {
+  return era * livesApart + ((life - 1) % livesApart)
 }
 
 /** How a store remembers an id that was forgotten: 128 bits of its digest. */
@@ -67,6 +82,20 @@ export function identityOf(
   life: number,
 ): string {
   return toHex(digestOf(hash, ['timeline', store.id, namespace, timeline, String(life)])).slice(0, keyDigits)
+}
+
+/**
+ * What streams and positions of one history carry: another incarnation of the store, another life of the timeline and each
+ * rollback of it give another mark. `origins`: of the timelines that they belong to.
+ * @example historyMark(sha256, store, [open.origin]) // 16 hexadecimal digits
+ */
+export function historyMark(
+  hash: Hash,
+  { incarnation, secret }: Pick<StoreIdentity, 'incarnation' | 'secret'>,
+  origins: readonly Pick<Intent, 'identity' | 'generation'>[],
+): string {
+  const parts = origins.flatMap(({ identity, generation }) => [identity, String(generation)])
+  return toHex(digestOf(hash, ['history', secret, incarnation, ...parts])).slice(0, markDigits)
 }
 
 export interface Intent {

@@ -130,6 +130,11 @@ export class OpenTimeline<State> {
     return this.#head.base !== null
   }
 
+  /** How often a timeline was made under its id, this one included. */
+  get life(): number {
+    return this.#head.life
+  }
+
   /** What its keys are derived from; needs the identity of the store. */
   get origin(): Origin {
     return this.#kernel.identity.origin(this.#head)

@@ -5,7 +5,6 @@ import { RepriseError } from '../core/errors.ts'
 import { type ApiNames, qualifiedName } from '../core/resource/api-names.ts'
 import { type Collection, encodeObject } from '../core/resource/kubernetes.ts'
 import type { ResourceObject } from '../core/resource/object.ts'
-import { hostOf } from '../engine/host.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import type { ResourceHandle } from '../layers/resource/handle.ts'
 import { isResource, type ResourceDefinition } from '../layers/resource/resource.ts'
@@ -84,8 +83,7 @@ export class Kinds {
   async #open(definition: ResourceDefinition, namespace: string | undefined): Promise<OpenCollection> {
     const handle = await this.#engine.open(definition, namespace)
     const texts = new WeakMap<ResourceObject, string>()
-    const { era } = await hostOf(this.#engine).kernel.identity.load()
-    const collection: Collection = { api: definition.api, namespace, kinds: this.#kinds, era }
+    const collection: Collection = { api: definition.api, namespace, kinds: this.#kinds }
     return {
       ...collection,
       handle,

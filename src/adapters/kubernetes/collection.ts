@@ -51,7 +51,7 @@ export class KubernetesCollection implements OriginCollection {
     }
     const { metadata, items } = value
     return {
-      revision: revisionOf(metadata.resourceVersion, {}),
+      revision: revisionOf(metadata.resourceVersion),
       items: items.map((item) => decodeObject(item, this.#at)),
       continue: metadata.continue || null,
       remaining: metadata.remainingItemCount ?? null,
@@ -75,7 +75,7 @@ export class KubernetesCollection implements OriginCollection {
           yield { type: 'gone', object: decodeObject(object, this.#at) }
           break
         case 'BOOKMARK':
-          yield { type: 'bookmark', revision: revisionOf(object.metadata.resourceVersion, {}) }
+          yield { type: 'bookmark', revision: revisionOf(object.metadata.resourceVersion) }
           break
         case 'ERROR': {
           const isGone = object.code === 410

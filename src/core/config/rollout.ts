@@ -4,7 +4,17 @@
 
 import { hashKey } from '../pipeline/key-groups.ts'
 import type { RolloutPlan } from './plan.ts'
-import type { ClientRecord, ConfigEntry, ConfigState, ConfigVersion, Rollout } from './state.ts'
+import {
+  type ClientRecord,
+  type ConfigEntry,
+  type ConfigState,
+  type ConfigVersion,
+  firstHistory,
+  type History,
+  inForceOf,
+  isOfHistory,
+  type Rollout,
+} from './state.ts'
 
 /** @example isChosen('routes', 'edge-1', 1) // true */
 export function isChosen(config: string, client: string, share: number): boolean {
@@ -54,6 +64,7 @@ export function tallyOf(
   now: number,
   forgetAfterMs: number,
   isAmong: (client: string) => boolean = () => true,
+  history: History = firstHistory,
 ): Tally {
   let [fleet, count, acked, nacked] = [0, 0, 0, 0]
   for (const [client, record] of clients.entries()) {
@@ -61,8 +72,9 @@ export function tallyOf(
     fleet += 1
     if (!isAmong(client)) continue
     count += 1
-    if (record.inForce !== null && record.inForce >= version) acked += 1
-    else if (record.rejected?.version === version) nacked += 1
+    const inForce = inForceOf(record, history)
+    if (inForce !== null && inForce >= version) acked += 1
+    else if (record.rejected?.version === version && isOfHistory(record.rejected.stream, history)) nacked += 1
   }
   return { fleet, clients: count, acked, nacked, share: count === 0 ? 0 : acked / count }
 }

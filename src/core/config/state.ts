@@ -51,6 +51,25 @@ export interface ClientRecord {
   readonly rejected: Rejection | null
 }
 
+/** The history that streams belong to (core/identity.ts, historyMark). */
+export interface History {
+  readonly mark: string
+  /** The store never went back, and the configuration was made once. */
+  readonly isFirst: boolean
+}
+
+export const firstHistory: History = { mark: '', isFirst: true }
+
+/** Streams of earlier releases have no mark. */
+export function isOfHistory(stream: string, { mark, isFirst }: History): boolean {
+  return stream.includes('.') ? stream.endsWith(`.${mark}`) : isFirst
+}
+
+/** The version that a client has as far as this history knows: what it said in another one is not believed. */
+export function inForceOf({ stream, inForce }: ClientRecord, history: History): number | null {
+  return isOfHistory(stream, history) ? inForce : null
+}
+
 export type RolloutStatus = 'running' | 'paused' | 'completed' | 'withdrawn' | 'superseded'
 
 export interface Rollout {
@@ -102,7 +121,13 @@ export type ConfigEntry =
     }
   | {
       readonly type: 'joined'
-      readonly data: { readonly client: string; readonly stream: string; readonly has: number | null }
+      readonly data: {
+        readonly client: string
+        readonly stream: string
+        readonly has: number | null
+        /** It came with a version or a stream of another history. */
+        readonly isOther?: true
+      }
     }
   | {
       readonly type: 'offered'

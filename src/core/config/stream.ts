@@ -2,9 +2,10 @@
 // that it should have, under a nonce of its stream; it answers with ACK or NACK. Only an answer to the offer that waits for one
 // counts: every other nonce is of an offer that was replaced, of a stream that ended, or of nobody, and changes nothing.
 
-import type { ClientRecord, ConfigEntry, ConfigState } from './state.ts'
+import type { ClientRecord, ConfigEntry, ConfigState, History } from './state.ts'
 
 export const reasonCharsMax = 1000
+const digestDigits = 12
 
 type Clients = ConfigState['clients']
 
@@ -22,9 +23,35 @@ export type Answered =
   | { readonly is: 'ignored'; readonly why: string }
 
 /** `has` counts if there is such a version; a client that claims another one has nothing that we know of. */
-export function joinEntry(client: string, stream: string, has: number | undefined, latest: number): ConfigEntry {
+export function joinEntry(
+  client: string,
+  stream: string,
+  has: number | undefined,
+  latest: number,
+  isOther = false,
+): ConfigEntry {
   const isKnown = has !== undefined && has >= 1 && has <= latest
-  return { type: 'joined', data: { client, stream, has: isKnown ? has : null } }
+  return { type: 'joined', data: { client, stream, has: isKnown ? has : null, ...(isOther && { isOther }) } }
+}
+
+/** What a client holds of a version, and gives back when it joins again: good in this history, and for this value. */
+export function heldText(version: number, digest: string, { mark }: History): string {
+  return `${version}.${digest.slice(0, digestDigits)}.${mark}`
+}
+
+/**
+ * The version that a client holds, by its text or its number. Null: it is of another history. A number alone counts only where
+ * there never was another history.
+ */
+export function heldVersion(
+  has: number | string,
+  digestOf: (version: number) => string | undefined,
+  history: History,
+): number | null {
+  if (typeof has === 'number') return history.isFirst ? has : null
+  const version = Number(/^(\d{1,15})\./.exec(has)?.[1])
+  const digest = digestOf(version)
+  return digest !== undefined && has === heldText(version, digest, history) ? version : null
 }
 
 /**
@@ -37,6 +64,7 @@ export function decideOffer(
   stream: string,
   target: number | null,
   planted: ReadonlySet<string> = new Set(),
+  digest = '',
 ): ConfigEntry | 'replaced' | null {
   const record = clients.get(client)
   if (record?.stream !== stream || !record.isOpen) return 'replaced'
@@ -46,7 +74,9 @@ export function decideOffer(
     if (record.rejected?.version === target && record.rejected.stream === stream) return null
   }
   const number = record.offers + 1
-  const nonce = planted.has('nonce-without-stream') ? String(number) : `${stream}-${number}`
+  // With the digest of the value: the answer to an offer of another history is never taken for one to this offer.
+  const value = digest && `-${digest.slice(0, digestDigits)}`
+  const nonce = planted.has('nonce-without-stream') ? String(number) : `${stream}-${number}${value}`
   return { type: 'offered', data: { client, nonce, version: target } }
 }
 

@@ -2,7 +2,6 @@
 // conditions stand inside the status, and an owner is named by apiVersion and kind.
 
 import { RepriseError } from '../errors.ts'
-import { revisionAt, seqOfRevision } from '../identity.ts'
 import { type ApiNames, apiVersionOf, usualGroup } from './api-names.ts'
 import { isJsonObject } from './json.ts'
 import type { Condition, OwnerReference, ResourceObject } from './object.ts'
@@ -24,8 +23,6 @@ export interface Collection {
   /** Undefined: the kind has none, or the objects of all of them are meant. */
   readonly namespace: string | undefined
   readonly kinds: KnownKinds
-  /** Of the store that serves the objects (core/identity.ts). Undefined: another server has them, with versions of its own. */
-  readonly era?: number
 }
 
 /** What a client may set of an object. */
@@ -62,7 +59,7 @@ export function encodeObject(object: ResourceObject, collection: Collection): Ku
       name,
       ...(namespace !== undefined && { namespace }),
       uid,
-      resourceVersion: encodeRevision(revision, collection),
+      resourceVersion: String(revision),
       generation,
       creationTimestamp: timeText(object.createdAt),
       ...(object.deletingAt !== undefined && {
@@ -157,27 +154,10 @@ export function timeText(ms: number): string {
   return new Date(ms).toISOString().replace(/\.\d{3}Z$/, 'Z')
 }
 
-/** Of a store that went back to an earlier state: no revision, and equal to none. */
-const otherEra = -1
-
-export function encodeRevision(revision: number, { era }: Pick<Collection, 'era'>): string {
-  return String(era === undefined ? revision : revisionAt(era, revision))
-}
-
-/** For a list or a watch from there. Throws REVISION_GONE: it is of a history that was restored away. */
-export function revisionFrom(text: unknown, collection: Pick<Collection, 'era'>): number {
-  const revision = revisionOf(text, collection)
-  if (revision !== otherEra) return revision
-  const what = `resourceVersion ${String(text)} is of before the store was restored: list again`
-  throw new RepriseError('REVISION_GONE', what, { revision: String(text) })
-}
-
 /** Revisions are numbers of a sequence here, as they are in every cluster on etcd. */
-export function revisionOf(text: unknown, { era }: Pick<Collection, 'era'>): number {
+export function revisionOf(text: unknown): number {
   const revision = typeof text === 'string' && /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN
-  // 0 means any revision to a client.
-  if (revision === 0 || (era === undefined && Number.isSafeInteger(revision))) return revision
-  if (Number.isSafeInteger(revision)) return seqOfRevision(era!, revision) ?? otherEra
+  if (Number.isSafeInteger(revision)) return revision
   throw refuse(`resourceVersion must be a number (got ${String(text).slice(0, 40)})`)
 }
 
@@ -190,7 +170,7 @@ function decodeMetadata(metadata: Record<string, unknown>, collection: Collectio
   if (ownerReferences !== null && !Array.isArray(ownerReferences)) throw refuse('ownerReferences must be a list')
   return {
     ...{ name: text(name), generateName: text(generateName), namespace: text(namespace), uid: text(uid) },
-    revision: text(resourceVersion) === undefined ? undefined : revisionOf(resourceVersion, collection),
+    revision: text(resourceVersion) === undefined ? undefined : revisionOf(resourceVersion),
     labels: (labels ?? {}) as Record<string, string>,
     annotations: (annotations ?? {}) as Record<string, string>,
     owners: (ownerReferences ?? []).map((each) => decodeOwner(each, text(namespace), collection)),

@@ -151,10 +151,11 @@ export class ConfigHandle<Value = unknown> {
   /** Every client that counts. */
   async clients(): Promise<readonly ClientView[]> {
     await this.#config.refresh()
-    const { clients, now, forgetAfterMs } = this.#config
+    const { clients, now, forgetAfterMs, history } = this.#config
     const views: ClientView[] = []
     for (const [client, record] of clients.entries()) {
-      if (isCounted(record, now, forgetAfterMs)) views.push(viewOf(client, record, this.#config.targetOf(client)))
+      if (isCounted(record, now, forgetAfterMs))
+        views.push(viewOf(client, record, this.#config.targetOf(client), history))
     }
     return views
   }
@@ -216,8 +217,8 @@ export class ConfigHandle<Value = unknown> {
   }
 
   #tally(version: number): Tally {
-    const { clients, now, forgetAfterMs } = this.#config
-    return tallyOf(clients, version, now, forgetAfterMs)
+    const { clients, now, forgetAfterMs, history } = this.#config
+    return tallyOf(clients, version, now, forgetAfterMs, undefined, history)
   }
 
   #endOf(version: number): RolloutEnd | null {

@@ -91,6 +91,11 @@ function standing({ latest, clients, rollout }: ConfigState): string {
   return clients.size > 0 ? `${clients.size.toLocaleString('en')} clients` : 'no version yet'
 }
 
+function joinedWith({ has, isOther }: { readonly has: number | null; readonly isOther?: true }): string {
+  if (isOther) return 'with what it has of another history'
+  return has === null ? 'with nothing' : `with version ${has}`
+}
+
 function tells(entry: Entry): Told | null {
   const row = (title: string, note?: string | null) =>
     told(`~${entry.seq}`, 'step', 'is', { title, ...(note && { note }) })
@@ -99,7 +104,7 @@ function tells(entry: Entry): Told | null {
     case 'set':
       return row(`version ${data.version} set`, data.plan && 'in stages')
     case 'joined':
-      return row(`${data.client} joined`, data.has === null ? 'with nothing' : `with version ${data.has}`)
+      return row(`${data.client} joined`, joinedWith(data))
     case 'offered':
       return row(`version ${data.version} offered to ${data.client}`, data.nonce)
     case 'acked':

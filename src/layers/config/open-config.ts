@@ -4,9 +4,17 @@
 // they are decided again.
 
 import { isCounted, targetOf } from '../../core/config/rollout.ts'
-import type { ClientRecord, ConfigEntry, ConfigState, ConfigVersion, Rollout } from '../../core/config/state.ts'
+import type {
+  ClientRecord,
+  ConfigEntry,
+  ConfigState,
+  ConfigVersion,
+  History,
+  Rollout,
+} from '../../core/config/state.ts'
 import { equalBytes } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { historyMark } from '../../core/identity.ts'
 import type { TurnTimeline } from '../../engine/commit/turn-timeline.ts'
 import { TurnWriter } from '../../engine/commit/turn-writer.ts'
 import { turnWaitMs } from '../../engine/definition.ts'
@@ -104,6 +112,22 @@ export class OpenConfig {
     return this.engine.kernel.worker.now(this.#rollout.turns.open.id)
   }
 
+  /** The history that streams and versions belong to, as far as this process knows. */
+  get history(): History {
+    const { hash, identity } = this.engine.kernel
+    const known = identity.known
+    const [versions, clients] = [this.#versions.turns.open, this.#clients.turns.open]
+    return {
+      mark: known ? historyMark(hash, known, [versions.origin, clients.origin]) : '',
+      isFirst: known?.era === 0 && versions.life === 1 && clients.life === 1,
+    }
+  }
+
+  /** Null: so long ago that only history knows. */
+  digestOf(version: number): string | undefined {
+    return this.versions.recent.find((note) => note.version === version)?.digest
+  }
+
   targetOf(client: string): ConfigVersion | null {
     return targetOf(this.name, client, this.versions, this.rollout)
   }
@@ -136,6 +160,8 @@ export class OpenConfig {
   /** Sees what others have written by now, and takes nothing. */
   async refresh(): Promise<void> {
     const parts = [this.#versions, this.#clients, this.#rollout]
+    // Before the heads: what is read below is of this incarnation, or of a later one that the next look finds.
+    await this.engine.kernel.identity.current()
     const heads = await this.engine.kernel.store.head(parts.map(({ turns }) => turns.id))
     await Promise.all(
       parts.map(async ({ turns, writer }, i) => {

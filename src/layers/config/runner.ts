@@ -90,12 +90,13 @@ export class RolloutRunner {
 
   /** True: something was written, and more may follow from it. */
   async #decide(open: OpenTimeline<ConfigState>, message: Message | null): Promise<boolean> {
-    const { engine, name, versions, clients, now, forgetAfterMs } = this.#config
+    const { engine, name, versions, clients, now, forgetAfterMs, history } = this.#config
     const { latest } = versions
     const { rollout } = open.state
     const request = message && requestOf(engine.openMessage(message), latest?.version)
     const share = rollout?.share ?? 0
-    const tally = tallyOf(clients, latest?.version ?? 0, now, forgetAfterMs, (client) => isChosen(name, client, share))
+    const isStaged = (client: string) => isChosen(name, client, share)
+    const tally = tallyOf(clients, latest?.version ?? 0, now, forgetAfterMs, isStaged, history)
     const entry = decideRollout({ latest, rollout }, tally, now, request)
     if (!entry && !message) return false
     // What was asked for before the rollout had begun is decided once more when it has.

@@ -1,12 +1,19 @@
 // Who has which version, for people and for programs: the fleet in numbers, and each client.
 
 import { isCounted } from '../../core/config/rollout.ts'
-import type { ClientRecord, ConfigVersion, Rollout } from '../../core/config/state.ts'
+import {
+  type ClientRecord,
+  type ConfigVersion,
+  type History,
+  inForceOf,
+  isOfHistory,
+  type Rollout,
+} from '../../core/config/state.ts'
 import type { OpenConfig } from './open-config.ts'
 
 export interface ClientView {
   readonly client: string
-  /** The last version that it accepted, or said to have; null: none. */
+  /** The last version that it accepted, or said to have; null: none, or it has not come back since the store was restored. */
   readonly inForce: number | null
   /** The version that it should have; null: none yet. */
   readonly target: number | null
@@ -34,15 +41,17 @@ export interface ConfigStatus {
 const refusedShown = 100
 
 export function statusOf(config: OpenConfig): ConfigStatus {
-  const { versions, rollout, clients, now, forgetAfterMs } = config
+  const { versions, rollout, clients, now, forgetAfterMs, history } = config
   const counts = new Map<number | null, number>()
   const refused: ClientView[] = []
   let total = 0
   for (const [client, record] of clients.entries()) {
     if (!isCounted(record, now, forgetAfterMs)) continue
     total += 1
-    counts.set(record.inForce, (counts.get(record.inForce) ?? 0) + 1)
-    if (record.rejected && refused.length < refusedShown) refused.push(viewOf(client, record, config.targetOf(client)))
+    const has = inForceOf(record, history)
+    counts.set(has, (counts.get(has) ?? 0) + 1)
+    if (!record.rejected || refused.length >= refusedShown) continue
+    refused.push(viewOf(client, record, config.targetOf(client), history))
   }
   const inForce = [...counts].map(([version, count]) => ({ version, clients: count }))
   return {
@@ -55,15 +64,21 @@ export function statusOf(config: OpenConfig): ConfigStatus {
   }
 }
 
-export function viewOf(client: string, record: ClientRecord, target: ConfigVersion | null): ClientView {
-  const { inForce, offered, rejected, isOpen, seenAt } = record
+export function viewOf(
+  client: string,
+  record: ClientRecord,
+  target: ConfigVersion | null,
+  history: History,
+): ClientView {
+  const { stream, offered, rejected, isOpen, seenAt } = record
+  const isOfNow = isOfHistory(stream, history)
   return {
     client,
-    inForce,
+    inForce: inForceOf(record, history),
     target: target?.version ?? null,
-    offered: offered?.version ?? null,
+    offered: (isOfNow && offered?.version) || null,
     refused: rejected && { version: rejected.version, reason: rejected.reason, at: rejected.at },
-    isOpen,
+    isOpen: isOpen && isOfNow,
     seenAt,
   }
 }

@@ -3,13 +3,15 @@
 // whoever goes on with the stream.
 
 import { isCounted } from '../../core/config/rollout.ts'
-import { decideAnswer, decideOffer, joinEntry } from '../../core/config/stream.ts'
+import { isOfHistory } from '../../core/config/state.ts'
+import { decideAnswer, decideOffer, heldText, heldVersion, joinEntry } from '../../core/config/stream.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import { unlessAborted } from '../../engine/aborting.ts'
 import { newId } from '../../engine/kernel.ts'
 import { whileAwaited } from '../../engine/stay-alive.ts'
+import { idsOf } from './model.ts'
 import type { OpenConfig } from './open-config.ts'
 
 /** One version for one client. */
@@ -17,6 +19,8 @@ export interface Offer<Value> {
   readonly version: number
   /** Answer with it. */
   readonly nonce: string
+  /** A client that has this version in force gives it back as `has` when it joins again. */
+  readonly held: string
   readonly value: Value
 }
 
@@ -28,9 +32,15 @@ export interface AnswerReceipt {
 }
 
 export interface ClientOptions {
-  /** The version that the client has; left out, it has none, and is offered one in any case. */
-  readonly has?: number
-  /** Goes on with this stream instead of a new one, in this process or another. STREAM_REPLACED if it is over. */
+  /**
+   * What the client has: `held` of the offer, or the number of its version. Left out, it has none, and is offered one in any
+   * case; so is one whose version is of another history. A number is believed only where the store never went back.
+   */
+  readonly has?: number | string
+  /**
+   * Goes on with this stream instead of a new one, in this process or another. STREAM_REPLACED if it is over; POSITION_GONE if
+   * it is of another history: join anew.
+   */
   readonly stream?: string
 }
 
@@ -44,8 +54,12 @@ const knownNext = namesOf<NextOptions>({ signal: true, wait: true })
 
 export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>> {
   readonly client: string
-  /** Nonces are made from it; another process can go on with it. */
-  readonly stream: string
+  /** Nonces are made from it; another process can go on with it. Another one after the store went back. */
+  get stream(): string {
+    return this.#stream
+  }
+
+  #stream: string
   readonly #config: OpenConfig
   /** The last nonce that was told here. */
   #told: string | null = null
@@ -63,24 +77,27 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
   /** @internal */
   constructor(config: OpenConfig, client: string, stream: string) {
     this.client = client
-    this.stream = stream
+    this.#stream = stream
     this.#config = config
     this.#unattend = config.attend(client, () => this.#wake?.())
   }
 
   /** @internal A new stream; the one that the client had before is over. */
-  static async join<Value>(config: OpenConfig, client: string, has: number | undefined): Promise<ClientStream<Value>> {
-    const stream = newId(config.engine.kernel.random)
+  static async join<Value>(
+    config: OpenConfig,
+    client: string,
+    has: number | string | undefined,
+  ): Promise<ClientStream<Value>> {
     await config.refresh()
-    const { latest } = config.versions
-    const entry = joinEntry(client, stream, has, latest?.version ?? 0)
-    await config.change({ client, decide: () => ({ entries: [entry], result: undefined }) })
+    const known = has === undefined ? null : heldVersion(has, (version) => config.digestOf(version), config.history)
+    const stream = await begin(config, client, known ?? undefined, has !== undefined && known === null)
     return new ClientStream<Value>(config, client, stream)
   }
 
   /** @internal Goes on with a stream, and shows that the client is there. */
   static async resume<Value>(config: OpenConfig, client: string, stream: string): Promise<ClientStream<Value>> {
     await config.refresh()
+    if (!isOfHistory(stream, config.history)) throw goneStream(client, stream)
     const record = config.clients.get(client)
     // One that was away for too long is as good as forgotten, whether anybody has noted it yet or not.
     const isThere = record?.stream === stream && record.isOpen && isCounted(record, config.now, config.forgetAfterMs)
@@ -152,18 +169,22 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
   async #next(until: number, isWanted: () => boolean): Promise<Offer<Value> | null> {
     const config = this.#config
     const { clock } = config.engine.kernel
-    const { client, stream } = this
+    const { client } = this
     while (!this.#isClosed && !config.isClosed && isWanted()) {
       const rung = new Promise<void>((resolve) => {
         this.#wake = resolve
       })
+      if (!isOfHistory(this.#stream, config.history)) this.#stream = await begin(config, client, undefined, true)
+      const stream = this.#stream
       const target = config.targetOf(client)
-      const due = decideOffer(config.clients, client, stream, target?.version ?? null)
+      const digest = target ? config.digestOf(target.version) : undefined
+      const due = decideOffer(config.clients, client, stream, target?.version ?? null, undefined, digest)
       if (due === 'replaced') throw replaced(client, stream)
       const offered = config.clients.get(client)?.offered
       if (offered && target && offered.version === target.version && offered.nonce !== this.#told) {
         this.#told = offered.nonce
-        return { version: target.version, nonce: offered.nonce, value: target.value as Value }
+        const held = heldText(target.version, digest ?? '', config.history)
+        return { version: target.version, nonce: offered.nonce, held, value: target.value as Value }
       }
       if (!due) {
         const leftMs = until - clock.elapsed()
@@ -183,10 +204,11 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
   /** Decided again on the state of now: another process may have gone on with this stream, or ended it. */
   async #offer(version: number): Promise<void> {
     const { client, stream } = this
+    const digest = this.#config.digestOf(version)
     await this.#config.change({
       client,
       decide: (clients) => {
-        const entry = decideOffer(clients, client, stream, version)
+        const entry = decideOffer(clients, client, stream, version, undefined, digest)
         return { entries: entry === null || entry === 'replaced' ? [] : [entry], result: undefined }
       },
     })
@@ -208,11 +230,33 @@ export async function answer(
   return await config.change<AnswerReceipt>({
     client,
     decide: (clients) => {
+      const { stream } = clients.get(client) ?? {}
+      if (stream !== undefined && !isOfHistory(stream, config.history)) {
+        return { entries: [], result: { isTaken: false, why: 'the stream is of another history: join anew' } }
+      }
       const decided = decideAnswer(clients, { client, nonce: String(nonce), nack })
       if (decided.is === 'ignored') return { entries: [], result: { isTaken: false, why: decided.why } }
       return { entries: decided.is === 'taken' ? [decided.entry] : [], result: { isTaken: true, why: null } }
     },
   })
+}
+
+/** A new stream, under the mark of the history of now; the one that the client had before is over. */
+async function begin(config: OpenConfig, client: string, has: number | undefined, isOther: boolean): Promise<string> {
+  const { kernel } = config.engine
+  const stream = `${newId(kernel.random)}.${config.history.mark}`
+  const entry = joinEntry(client, stream, has, config.versions.latest?.version ?? 0, isOther)
+  await config.change({ client, decide: () => ({ entries: [entry], result: undefined }) })
+  if (isOther) {
+    const what = `client ${client} held a version or a stream of another history: it is offered the version of now`
+    kernel.events.emit('report', { kind: 'resync', timeline: idsOf(config.name).versions, what, data: { client } })
+  }
+  return stream
+}
+
+function goneStream(client: string, stream: string): RepriseError {
+  const what = `the stream of ${client} is of another history, since the store was restored or the configuration made anew: join again`
+  return new RepriseError('POSITION_GONE', what, { client, stream })
 }
 
 function replaced(client: string, stream: string): RepriseError {

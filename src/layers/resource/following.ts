@@ -63,6 +63,11 @@ export class Following {
         this.#watch = null
         if (signal.aborted || isReprise(error, 'CLOSED')) return
         failures += 1
+        if (isReprise(error, 'REVISION_GONE') && error.data.isOther === true) {
+          const { timeline } = this.#handle
+          const what = `${timeline} is another history than the one that was followed: all objects are looked at anew`
+          this.#kernel.events.emit('report', { kind: 'resync', timeline, what })
+        }
         if (!isReprise(error, 'REVISION_GONE')) {
           told.failed(error)
           this.#kernel.events.emit('problem', { where: this.#handle.timeline, error })

@@ -5,7 +5,7 @@ import type { Coordinate } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import { applyFields, type FieldOwners } from '../../core/resource/field-owners.ts'
-import { copyJson, equalJson, freezeJson } from '../../core/resource/json.ts'
+import { copyJson, equalJson } from '../../core/resource/json.ts'
 import type { GivenStatus } from '../../core/resource/kubernetes.ts'
 import { mergePatch } from '../../core/resource/merge-patch.ts'
 import {
@@ -23,6 +23,7 @@ import {
 import type { Change } from '../../core/resource/state.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
 import { checkWith, type StandardSchema } from '../../engine/schema.ts'
+import { insideOf } from './history.ts'
 import { jsonPatch } from './json-patch.ts'
 import type { ListOptions, Lists, ResourceList } from './list.ts'
 import {
@@ -35,6 +36,7 @@ import {
   type Reporting,
   type Updating,
 } from './requests.ts'
+import { otherHistory } from './revisions.ts'
 import type { Fence, SharedResource } from './shared-resource.ts'
 import { Watch, type WatchOptions } from './watch.ts'
 
@@ -125,7 +127,13 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
 
   /** The newest revision that this process has read. */
   get revision(): number {
-    return this.#resource.revision
+    return this.#resource.revisions.outside(this.#resource.revision)
+  }
+
+  /** @internal REVISION_GONE if it is of another history. */
+  async checkRevision(revision: number): Promise<void> {
+    await this.#resource.refresh()
+    await insideOf(this.#resource, revision)
   }
 
   /** EXISTS if there is one of this name. */
@@ -232,11 +240,11 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
           this.kind,
           before,
           { ...status, ...(value !== undefined && { status: value }) },
-          { name, revision, uid },
+          this.#inside({ name, revision, uid }),
           now,
         ),
     })
-    return change ? given(change) : this.#unchanged(name)
+    return change ? this.#given(change) : this.#unchanged(name)
   }
 
   /**
@@ -246,19 +254,20 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
   async replaceStatus(change: GivenStatus & Precondition & { readonly name: string }) {
     this.#check()
     const { name, revision, uid, conditions } = change
+    const at = this.#inside({ name, revision, uid })
     const value =
       change.status === undefined ? undefined : await this.#checked('status', this.#schemas.status, change.status)
     const made = await this.#resource.change({
       name: checkObjectName(name),
       decide: (before, now) => {
         const observedGeneration = change.observedGeneration ?? before?.observedGeneration ?? 1
-        const checked = reported(this.kind, before, { observedGeneration, conditions }, { name, revision, uid }, now)
+        const checked = reported(this.kind, before, { observedGeneration, conditions }, at, now)
         const { status: _, ...rest } = checked ?? draftOf(before!)
         const after = { ...rest, ...(value !== undefined && { status: copyJson(value, 'status') }), conditions }
         return equalJson(after, draftOf(before!)) ? null : after
       },
     })
-    return made ? given<Spec, Status>(made) : this.#unchanged(name)
+    return made ? this.#given(made) : this.#unchanged(name)
   }
 
   /**
@@ -271,22 +280,24 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
     const change = await this.#resource.change({
       name: checkObjectName(name),
       decide: (before, now) => {
-        const after = deleted(this.kind, before, { name, ...at }, now)
+        const after = deleted(this.kind, before, this.#inside({ name, ...at }), now)
         return this.#resource.engine.kernel.planted.has('finalizers-ignored') ? 'gone' : after
       },
     })
-    return change ? given(change) : this.#unchanged(name)
+    return change ? this.#given(change) : this.#unchanged(name)
   }
 
   /** As it is now; undefined if there is none. */
   async get(name: string): Promise<ResourceObject<Spec, Status> | undefined> {
     this.#check()
-    return freezeJson(await this.#resource.read(name)) as ResourceObject<Spec, Status> | undefined
+    return this.#resource.revisions.shown(await this.#resource.read(name)) as ResourceObject<Spec, Status> | undefined
   }
 
   /** @internal As far as this process has read: perhaps an older one. */
   peek(name: string): ResourceObject<Spec, Status> | undefined {
-    return freezeJson(this.#resource.state.objects.get(name)) as ResourceObject<Spec, Status> | undefined
+    return this.#resource.revisions.shown(this.#resource.state.objects.get(name)) as
+      | ResourceObject<Spec, Status>
+      | undefined
   }
 
   /** In order of names, all of one revision, which a watch can go on from. */
@@ -329,7 +340,7 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
       name: checkObjectName(object.name),
       decide: (before, now) => created(kind, before, { ...object, spec }, now, applied),
     })
-    return given(change!)
+    return this.#given(change!)
   }
 
   async #update(
@@ -343,15 +354,16 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
     const { kind } = this
     const made = await this.#resource.change({
       name: checkObjectName(name),
-      decide: (before) => updated(kind, before, isDesired ? { ...change, spec } : change, { name, ...at }, applied),
+      decide: (before) =>
+        updated(kind, before, isDesired ? { ...change, spec } : change, this.#inside({ name, ...at }), applied),
     })
-    return made ? given(made) : this.#unchanged(name)
+    return made ? this.#given(made) : this.#unchanged(name)
   }
 
   /** Nothing had to be written: it is as the caller wants it. */
   #unchanged(name: string): ResourceObject<Spec, Status> {
     const object = this.#resource.state.objects.get(name)
-    if (object) return freezeJson(object) as ResourceObject<Spec, Status>
+    if (object) return this.#resource.revisions.shown(object) as ResourceObject<Spec, Status>
     throw new RepriseError('NOT_FOUND', `there is no ${this.kind} ${name}`, { kind: this.kind, name })
   }
 
@@ -364,11 +376,17 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
     })
   }
 
+  /** As the objects inside have it; a revision of another history equals none. */
+  #inside<At extends Precondition>(at: At): At {
+    if (at.revision === undefined) return at
+    return { ...at, revision: this.#resource.revisions.inside(at.revision) ?? otherHistory }
+  }
+
+  #given({ object }: Change): ResourceObject<Spec, Status> {
+    return this.#resource.revisions.shown(object) as ResourceObject<Spec, Status>
+  }
+
   #check(): void {
     if (this.#isClosed) throw new RepriseError('CLOSED', `${this.timeline} was closed`, { timeline: this.timeline })
   }
-}
-
-function given<Spec, Status>({ object }: Change): ResourceObject<Spec, Status> {
-  return freezeJson(object) as ResourceObject<Spec, Status>
 }

@@ -7,6 +7,7 @@ import { type Change, changeOf } from '../../core/resource/state.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { digestAt, entriesOf, floorOf, lineageOf, type Point, readHistory } from '../../engine/recovery/history.ts'
 import { retryWithFreshHead } from '../../engine/recovery/retry-with-fresh-head.ts'
+import type { Revisions } from './revisions.ts'
 
 export interface ChangePage {
   readonly changes: readonly Change[]
@@ -73,7 +74,24 @@ export async function isInHistory(kernel: Kernel, timeline: TimelineId, point: P
   }
 }
 
-export function revisionGone(timeline: TimelineId, revision: number, why: string): RepriseError {
+/** `isOther`: the revision is of another history, not merely too old. */
+export function revisionGone(timeline: TimelineId, revision: number, why: string, isOther = false): RepriseError {
   const what = `${timeline} cannot be read from revision ${revision} on: ${why}`
-  return new RepriseError('REVISION_GONE', what, { timeline, revision })
+  return new RepriseError('REVISION_GONE', what, { timeline, revision, ...(isOther && { isOther }) })
+}
+
+/** The sequence of a revision that comes from outside. REVISION_GONE: of another history. */
+export async function insideOf({ engine, timeline, revisions }: Known, revision: number): Promise<number> {
+  // A look at the store: it may have gone back without this process having noticed.
+  await engine.kernel.identity.current()
+  const seq = revisions.inside(revision)
+  if (seq !== null) return seq
+  const why = 'it is of another history: the store was restored since, or the kind was made anew'
+  throw revisionGone(timeline, revision, why, true)
+}
+
+interface Known {
+  readonly engine: { readonly kernel: Kernel }
+  readonly timeline: TimelineId
+  readonly revisions: Revisions
 }

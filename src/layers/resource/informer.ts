@@ -7,7 +7,6 @@ import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import { growingPause } from '../../core/pause.ts'
 import { type RatePolicy, resolveRate } from '../../core/rate.ts'
-import { freezeJson } from '../../core/resource/json.ts'
 import type { ResourceObject } from '../../core/resource/object.ts'
 import { type SelectorText, selectorOf } from '../../core/resource/selector.ts'
 import { type ResolvedRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
@@ -126,14 +125,15 @@ export class InformerHandle<Spec = unknown, Status = unknown> extends FollowerHa
     const wanted = selectorOf(selector)
     const found: ResourceObject[] = []
     for (const object of this.#resource.shared.state.objects.values({ prefix: wanted.prefix })) {
-      if (wanted.matches(object)) found.push(freezeJson(object))
+      if (wanted.matches(object)) found.push(this.#resource.shared.revisions.shown(object))
     }
     return found as ResourceObject<Spec, Status>[]
   }
 
   /** From the cache: the objects that an index has under this value. */
   by(index: string, value: string): ResourceObject<Spec, Status>[] {
-    return this.#indexes.by(index, value).map((object) => freezeJson(object)) as ResourceObject<Spec, Status>[]
+    const { revisions } = this.#resource.shared
+    return this.#indexes.by(index, value).map((object) => revisions.shown(object)) as ResourceObject<Spec, Status>[]
   }
 
   override async close(): Promise<void> {

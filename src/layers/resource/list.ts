@@ -4,10 +4,9 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Keyed } from '../../core/keyed/keyed.ts'
-import { freezeJson } from '../../core/resource/json.ts'
 import type { ResourceObject } from '../../core/resource/object.ts'
 import { type SelectorText, selectorOf } from '../../core/resource/selector.ts'
-import { changesAfter, revisionGone } from './history.ts'
+import { changesAfter, insideOf, revisionGone } from './history.ts'
 import type { OpenResource } from './open-resource.ts'
 
 export interface ListOptions extends SelectorText {
@@ -50,13 +49,18 @@ export class Lists {
     }
     const selector = selectorOf(options)
     const token = options.continue === undefined ? null : readToken(options.continue)
-    const { era } = await this.#resource.engine.kernel.identity.load()
-    if (token && token.era !== era) {
-      throw revisionGone(this.#resource.timeline, token.revision, 'the page before is of before the store was restored')
-    }
+    const { revisions } = this.#resource
     await this.#resource.refresh()
+    const given = options.revision === undefined ? undefined : await insideOf(this.#resource, options.revision)
+    if (token) await this.#resource.engine.kernel.identity.current()
+    const era = revisions.number
+    if (token && token.era !== era) {
+      const why = 'the page before is of before the store was restored, or the kind made anew'
+      throw revisionGone(this.#resource.timeline, token.revision, why, true)
+    }
     const isLater = token?.revision === laterRevision
-    const revision = (isLater ? undefined : token?.revision) ?? options.revision ?? this.#resource.revision
+    const revision = (isLater ? undefined : token?.revision) ?? given ?? this.#resource.revision
+    const at = revisions.outside(revision)
     const objects = await this.#at(revision)
     const items: ResourceObject[] = []
     const from = token ? `${token.after}\u0000` : ''
@@ -68,15 +72,15 @@ export class Lists {
         isMore = true
         break
       }
-      items.push(freezeJson(object))
+      items.push(revisions.shown(object))
       last = name
     }
     const isCounted = selector.isAll && selector.prefix === '' && !isLater
-    if (!isMore) return { revision, items, continue: null, remaining: isCounted ? 0 : null }
+    if (!isMore) return { revision: at, items, continue: null, remaining: isCounted ? 0 : null }
     this.#keep(revision)
     const remaining = isCounted ? objects.size - (token?.given ?? 0) - items.length : null
     const next = tokenOf({ revision, era, after: last!, given: (token?.given ?? 0) + items.length })
-    return { revision, items, continue: next, remaining }
+    return { revision: at, items, continue: next, remaining }
   }
 
   /** The objects as of a revision. Of the newest, those of the state itself: use them before the next await. */
@@ -135,7 +139,7 @@ export class Lists {
 
 interface Token {
   readonly revision: number
-  /** Of the store when the page was given (core/identity.ts). */
+  /** Of the history when the page was given (revisions.ts). */
   readonly era: number
   /** The last name that was given, and how many were. */
   readonly after: string

@@ -25,6 +25,7 @@ import { lookEvery } from '../../engine/subscription/wake-up.ts'
 import type { NewEntry } from '../../engine/timeline.ts'
 import { refuseNotHere } from '../../engine/tools/moved.ts'
 import { type ChangePage, changesAfter, isInHistory, type ReadPoint } from './history.ts'
+import { Revisions } from './revisions.ts'
 import type { Asked, Fence, SharedResource } from './shared-resource.ts'
 
 interface Request extends Partial<Asked> {
@@ -51,6 +52,9 @@ export class OpenResource implements SharedResource {
   readonly #turns: TurnTimeline<ResourceState>
   readonly #writer: TurnWriter<ResourceState>
   readonly #waitMs: number
+  readonly revisions = new Revisions(() => {
+    return { era: this.engine.kernel.identity.known?.era ?? 0, life: this.#turns.open.life }
+  })
   readonly #waiters = new Set<() => void>()
   #queue: Request[] = []
   #isWriting = false

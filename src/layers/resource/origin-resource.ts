@@ -15,6 +15,7 @@ import type { Host } from '../../engine/host.ts'
 import { type ChangePage, type ReadPoint, revisionGone } from './history.ts'
 import type { ListOptions, ResourceList } from './list.ts'
 import type { OriginCollection, OriginEvent, OriginObject } from './origin.ts'
+import { Revisions } from './revisions.ts'
 import type { Asked, Fence, SharedResource } from './shared-resource.ts'
 
 const pageItems = 500
@@ -31,6 +32,8 @@ export class OriginResource implements SharedResource {
   readonly #closing = new AbortController()
   #state: ResourceState = initialResources()
   #window: ChangeWindow
+  /** Revisions are those of the other server. */
+  readonly revisions = new Revisions(() => ({ era: 0, life: 1 }))
   #revision = 0
   #branch = 0
   #hasListed = false

@@ -8,6 +8,7 @@ import type { ChangeWindow } from '../../core/resource/window.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
 import type { Host } from '../../engine/host.ts'
 import type { ChangePage, ReadPoint } from './history.ts'
+import type { Revisions } from './revisions.ts'
 
 /** The owner of a controller, as a writer: refused once a newer one has made itself known. */
 export interface Fence {
@@ -31,6 +32,8 @@ export interface SharedResource {
   /** As far as this process has read. */
   readonly state: ResourceState
   readonly revision: number
+  /** How revisions look outside. */
+  readonly revisions: Revisions
   readonly window: ChangeWindow
   /** Grows when history turned out to be another one. */
   readonly branch: number

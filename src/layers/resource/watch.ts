@@ -4,14 +4,13 @@
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { freezeJson } from '../../core/resource/json.ts'
 import type { ResourceObject } from '../../core/resource/object.ts'
 import { type Selector, type SelectorText, selectorOf } from '../../core/resource/selector.ts'
 import type { Change } from '../../core/resource/state.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import type { Point } from '../../engine/recovery/history.ts'
 import { whileAwaited } from '../../engine/stay-alive.ts'
-import { revisionGone } from './history.ts'
+import { insideOf, revisionGone } from './history.ts'
 import type { SharedResource } from './shared-resource.ts'
 
 export interface WatchOptions extends SelectorText {
@@ -51,7 +50,12 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
   #events: WatchEvent<Spec, Status>[] = []
   #taken = 0
   /** Everything up to here was read. */
-  #at: { readonly seq: number; readonly digest?: Point['digest'] | undefined } | null
+  #at: { readonly seq: number; readonly digest?: Point['digest'] | undefined } | null = null
+  /** As it came from outside, until it was looked at. */
+  #from: number | null
+  /** Of the history that was begun in. */
+  #history: number | null = null
+  /** As people outside see it. */
   #given: number
   #branch = 0
   #toldAt: number
@@ -67,7 +71,7 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
       throw new RepriseError('INVALID_ARGUMENT', what, { from: String(from) })
     }
     this.#bookmarkMs = bookmarks === false ? null : bookmarks === true ? bookmarkMs : toMs(bookmarks, 'bookmarks')
-    this.#at = from === undefined ? null : { seq: from }
+    this.#from = from ?? null
     this.#given = from ?? 0
     this.#toldAt = this.#kernel.clock.elapsed()
     this.#unfollow = resource.follow()
@@ -86,14 +90,14 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
     for (;;) {
       if (this.#isClosed || this.#resource.isClosed) return null
       if (this.#kernel.planted.has('bookmark-ahead') && this.#at && this.#isBookmarkDue(this.#at.seq)) {
-        return this.#give({ type: 'bookmark', revision: this.#resource.revision })
+        return this.#give({ type: 'bookmark', revision: this.#outside(this.#resource.revision) })
       }
       const event = this.#initialEvent() ?? this.#pending()
       if (event) return this.#give(event)
       await this.#fill()
       if (this.#taken < this.#events.length || this.#initial || this.#isClosed) continue
       const at = this.#at!.seq
-      if (this.#isBookmarkDue(at)) return this.#give({ type: 'bookmark', revision: at })
+      if (this.#isBookmarkDue(at)) return this.#give({ type: 'bookmark', revision: this.#outside(at) })
       if (at >= this.#resource.revision && this.#resource.isSettled) await this.#news()
     }
   }
@@ -119,7 +123,7 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
 
   /** @internal Everything up to here was given and taken, and it waits for more; null: somebody has an event in hand. */
   get resting(): number | null {
-    return this.#rests ? this.#at!.seq : null
+    return this.#rests ? this.#outside(this.#at!.seq) : null
   }
 
   #pending(): WatchEvent<Spec, Status> | null {
@@ -131,31 +135,50 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
     if (!this.#initial) return null
     for (let step = this.#initial.next(); !step.done; step = this.#initial.next()) {
       const object = step.value as ResourceObject<Spec, Status>
-      if (this.#selector.matches(object)) return { type: 'added', revision: object.revision, object }
+      if (this.#selector.matches(object)) return this.#shown({ type: 'added', revision: object.revision, object })
     }
     this.#initial = null
     if (this.#kernel.planted.has('gap-after-list')) this.#at = { seq: this.#resource.revision }
-    return { type: 'bookmark', revision: this.#initialRevision, isInitialEnd: true }
+    return { type: 'bookmark', revision: this.#outside(this.#initialRevision), isInitialEnd: true }
   }
 
   #give(event: WatchEvent<Spec, Status>): WatchEvent<Spec, Status> {
     // Until the last of the objects that were there, there is no place to go on from.
     if (!this.#initial) this.#given = event.revision
     this.#toldAt = this.#kernel.clock.elapsed()
-    if (event.type !== 'bookmark') freezeJson(event.object)
     return event
+  }
+
+  #outside(seq: number): number {
+    return this.#resource.revisions.outside(seq)
+  }
+
+  #shown(event: WatchEvent<Spec, Status>): WatchEvent<Spec, Status> {
+    if (event.type === 'bookmark') return event
+    const { revisions } = this.#resource
+    return { ...event, revision: this.#outside(event.revision), object: revisions.shown(event.object) }
   }
 
   /** Reads what comes next, if there is anything: at most one page. */
   async #fill(): Promise<void> {
     const resource = this.#resource
     if (resource.trouble) throw resource.trouble
-    if (this.#at === null) return await this.#begin()
+    if (this.#at === null) {
+      if (this.#from === null) return await this.#begin()
+      if (!resource.isSettled) await resource.refresh()
+      this.#at = { seq: await insideOf(resource, this.#from) }
+    }
+    this.#history ??= resource.revisions.number
+    if (this.#history !== resource.revisions.number) {
+      const why = 'the store was restored, or the kind was made anew'
+      throw revisionGone(resource.timeline, this.#given, why, true)
+    }
     if (!resource.isSettled || resource.revision < this.#at.seq) await resource.refresh()
     if (this.#branch === 0) this.#branch = resource.branch + 1
     const { seq } = this.#at
     if (this.#branch !== resource.branch + 1 || resource.revision < seq) {
-      throw revisionGone(resource.timeline, seq, `history is another one by now, and ends at ${resource.revision}`)
+      const why = `history is another one by now, and ends at ${resource.revision}`
+      throw revisionGone(resource.timeline, this.#outside(seq), why, true)
     }
     this.#events = []
     this.#taken = 0
@@ -177,6 +200,7 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
     const { state, revision, branch } = this.#resource
     this.#initial = state.objects.snapshot().values({ prefix: this.#selector.prefix })
     this.#initialRevision = revision
+    this.#history = this.#resource.revisions.number
     this.#branch = branch + 1
     this.#at = { seq: revision }
   }
@@ -184,14 +208,14 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
   #take(changes: readonly Change[]): void {
     for (const change of changes) {
       const event = seenBy(this.#selector, change)
-      if (event) this.#events.push(event as WatchEvent<Spec, Status>)
+      if (event) this.#events.push(this.#shown(event as WatchEvent<Spec, Status>))
     }
     // Nothing of it is for this reader: it has had it all the same.
-    if (this.#events.length === 0 && !this.#initial) this.#given = this.#at!.seq
+    if (this.#events.length === 0 && !this.#initial) this.#given = this.#outside(this.#at!.seq)
   }
 
   #isBookmarkDue(at: number): boolean {
-    if (this.#bookmarkMs === null || this.#given > at) return false
+    if (this.#bookmarkMs === null || this.#given > this.#outside(at)) return false
     return this.#kernel.clock.elapsed() - this.#toldAt >= this.#bookmarkMs
   }
 

@@ -18,7 +18,11 @@ const heartbeatMs = 15_000
 
 const version: Schema = { type: 'integer', minimum: 1 }
 const share: Schema = { type: 'number', minimum: 0, maximum: 1 }
-const has = { ...version, description: 'the version that the client has; left out: none' }
+const has = {
+  ...version,
+  description: 'the version that the client has, where the store never went back; left out: none',
+}
+const held: Schema = { ...shapes.text, minLength: 1, description: '`held` of the offer that the client has in force' }
 const stream: Schema = { ...shapes.text, minLength: 1, description: 'goes on with this stream; left out: a new one' }
 const waitMs: Schema = { type: 'integer', minimum: 0, maximum: longestWaitMs, default: 0 }
 const durationMs: Schema = { type: 'integer', minimum: 0, maximum: 31_536_000_000 }
@@ -112,7 +116,7 @@ export const configRoutes: readonly Route[] = [
     summary:
       'What a client has to be told: an offer, or null when `waitMs` is over. Give `stream` back in the next poll',
     role: 'operate',
-    body: shapes.object({ has, stream, waitMs }),
+    body: shapes.object({ has, held, stream, waitMs }),
     answer: shapes.answer({ stream: shapes.text, offer: { type: 'object', nullable: true } }),
     once: 'answer',
     call: poll,
@@ -126,7 +130,7 @@ export const configRoutes: readonly Route[] = [
       'The same as server-sent events: `stream` with its id, `offer` with version, nonce and value; Last-Event-ID goes on with the stream, and tells again what was not answered',
     role: 'operate',
     isStream: true,
-    query: { has, stream },
+    query: { has, held, stream },
     answer: { type: 'string' },
     answerType: 'text/event-stream',
     call: follow,
@@ -178,9 +182,9 @@ async function awaitReached(call: Call) {
 }
 
 async function poll(call: Call) {
-  const asked = call.body as { has?: number; stream?: string; waitMs?: number }
+  const asked = call.body as { has?: number; held?: string; stream?: string; waitMs?: number }
   const { push, client } = await clientOf(call)
-  const opening = await join(push, client, asked.has, asked.stream)
+  const opening = await join(push, client, asked.held ?? asked.has, asked.stream)
   try {
     const offer = await opening.next({ wait: asked.waitMs ?? 0, signal: call.signal })
     return { stream: opening.stream, offer }
@@ -192,7 +196,7 @@ async function poll(call: Call) {
 async function follow(call: Call): Promise<Reply> {
   const { push, client } = await clientOf(call)
   const going = call.asked.header('last-event-id') ?? call.query.text('stream')
-  const opening = await join(push, client, call.query.number('has'), going)
+  const opening = await join(push, client, call.query.text('held') ?? call.query.number('has'), going)
   const headers = { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' }
   return new Reply(new OfferSource(opening, call.signal), headers)
 }
@@ -242,7 +246,12 @@ function event(name: string, data: unknown, before = ''): Uint8Array {
   return Buffer.from(`${before}event: ${name}\ndata: ${JSON.stringify(data, plain)}\n\n`)
 }
 
-async function join(push: ConfigHandle, client: string, known: number | undefined, id: string | null | undefined) {
+async function join(
+  push: ConfigHandle,
+  client: string,
+  known: number | string | undefined,
+  id: string | null | undefined,
+) {
   if (id !== undefined && id !== null) return await push.client(client, { stream: id })
   return await push.client(client, known === undefined ? {} : { has: known })
 }

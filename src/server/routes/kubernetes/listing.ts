@@ -3,7 +3,7 @@
 import { isReprise } from '../../../core/errors.ts'
 import type { Clock } from '../../../core/ports.ts'
 import { apiVersionOf } from '../../../core/resource/api-names.ts'
-import { encodeObject, encodeRevision, revisionFrom } from '../../../core/resource/kubernetes.ts'
+import { encodeObject, revisionOf } from '../../../core/resource/kubernetes.ts'
 import type { SelectorText } from '../../../core/resource/selector.ts'
 import { hostOf } from '../../../engine/host.ts'
 import { type ListOptions, laterToken } from '../../../layers/resource/list.ts'
@@ -60,7 +60,7 @@ export function list(call: Call): Promise<unknown> {
       apiVersion: apiVersionOf(api),
       kind: `${api.kind}List`,
       metadata: {
-        resourceVersion: encodeRevision(page.revision, collection),
+        resourceVersion: String(page.revision),
         ...(page.continue !== null && { continue: page.continue }),
         ...(page.continue !== null && page.remaining !== null && { remainingItemCount: page.remaining }),
       },
@@ -82,7 +82,7 @@ async function listOptions({ query }: Call, collection: OpenCollection): Promise
   }
   if (match !== undefined && at === '')
     throw bad('resourceVersionMatch is forbidden unless resourceVersion is provided')
-  const revision = at === '' ? 0 : revisionFrom(at, collection)
+  const revision = at === '' ? 0 : await revisionFrom(at, collection)
   if (match === 'Exact') {
     if (revision === 0) throw bad('resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
     await reach(handle, revision)
@@ -90,6 +90,13 @@ async function listOptions({ query }: Call, collection: OpenCollection): Promise
   }
   if (revision > 0) await reach(handle, revision)
   return wanted
+}
+
+/** Throws REVISION_GONE before an answer begins: it is of a history that was restored away, or of a kind that was deleted. */
+async function revisionFrom(text: string, { handle }: OpenCollection): Promise<number> {
+  const revision = revisionOf(text)
+  if (revision > 0) await handle.checkRevision(revision)
+  return revision
 }
 
 /** A revision that is not there yet may be one of another history: the client is told to come again, or to begin anew. */
@@ -124,7 +131,7 @@ async function followed(call: Call, collection: OpenCollection, release: () => v
     throw bad('sendInitialEvents needs resourceVersionMatch=NotOlderThan, and that needs sendInitialEvents')
   }
   const at = query.text('resourceVersion') ?? ''
-  const revision = at === '' ? 0 : revisionFrom(at, collection)
+  const revision = at === '' ? 0 : await revisionFrom(at, collection)
   if (isInitial && revision > 0) await reach(handle, revision)
   const bookmarks = isTrue(query, 'allowWatchBookmarks')
   const options = { ...selectorOf(query, collection), ...(bookmarks && { bookmarks: bookmarkMs }), signal }
@@ -207,7 +214,7 @@ class EventLines implements ByteSource {
     const object = {
       kind: api.kind,
       apiVersion: apiVersionOf(api),
-      metadata: { resourceVersion: encodeRevision(revision, collection), creationTimestamp: null, ...annotations },
+      metadata: { resourceVersion: String(revision), creationTimestamp: null, ...annotations },
     }
     return Buffer.from(`${JSON.stringify({ type: 'BOOKMARK', object })}\n`)
   }

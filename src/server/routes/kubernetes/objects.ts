@@ -6,7 +6,6 @@ import {
   decodeGiven,
   decodeStatus,
   encodeObject,
-  encodeRevision,
   type GivenObject,
   type KubernetesObject,
   revisionOf,
@@ -105,7 +104,7 @@ function applying(call: Call): Promise<unknown> {
 
 export function remove(call: Call): Promise<unknown> {
   return answering(call, async (collection) => {
-    const at = preconditionsOf(call, collection)
+    const at = preconditionsOf(call)
     const before = await found(collection, call)
     const after = await collection.handle.delete(call.params.name!, at)
     if (after.deletingAt !== undefined && after.finalizers.length > 0) return answer(after, collection)
@@ -118,7 +117,7 @@ export function remove(call: Call): Promise<unknown> {
 /** One after another, each only if it is still the one that was listed: those that others delete meanwhile are passed over. */
 export function removeAll(call: Call): Promise<unknown> {
   return answering(call, async (collection) => {
-    preconditionsOf(call, collection)
+    preconditionsOf(call)
     const { handle, api } = collection
     const { items, revision } = await handle.list(selectorOf(call.query, collection))
     for (const { name, uid } of items) {
@@ -129,7 +128,7 @@ export function removeAll(call: Call): Promise<unknown> {
     return {
       apiVersion: `${api.group}/${api.version}`,
       kind: `${api.kind}List`,
-      metadata: { resourceVersion: encodeRevision(revision, collection) },
+      metadata: { resourceVersion: String(revision) },
       items: items.map((object) => encodeObject(object, collection)),
     }
   })
@@ -284,10 +283,7 @@ function generated({ engine }: Call, start: string | undefined): string {
 }
 
 /** Which object is meant, of the options of a deletion. What it owns goes in the background, and in no other way. */
-function preconditionsOf(
-  call: Call,
-  collection: OpenCollection,
-): { readonly uid?: string; readonly revision?: number } {
+function preconditionsOf(call: Call): { readonly uid?: string; readonly revision?: number } {
   refuseDryRun(call)
   const { value } = sent(call, undefined, true)
   const { preconditions, propagationPolicy, dryRun, orphanDependents } = (value ?? {}) as Record<string, unknown>
@@ -302,6 +298,6 @@ function preconditionsOf(
   const { uid, resourceVersion } = (preconditions ?? {}) as { uid?: string; resourceVersion?: string }
   return {
     ...(typeof uid === 'string' && { uid }),
-    ...(typeof resourceVersion === 'string' && { revision: revisionOf(resourceVersion, collection) }),
+    ...(typeof resourceVersion === 'string' && { revision: revisionOf(resourceVersion) }),
   }
 }

@@ -263,14 +263,19 @@ export class Host implements Engine, LayerHost {
   }
 
   /** A message to a timeline's inbox, also before it exists. The same id is delivered once. */
-  async send(timeline: string, kind: string, data: unknown, options: { readonly id?: string } = {}): Promise<string> {
+  async send(
+    timeline: string,
+    kind: string,
+    data: unknown,
+    options: { readonly id?: string; readonly life?: number } = {},
+  ): Promise<string> {
     this.check()
     const fault = this.models.find(timelineId(timeline))?.mailFault?.(kind, data) ?? null
     if (fault !== null) {
       const what = `a message of the kind ${kind} to ${timeline}: ${fault}`
       throw new RepriseError('INVALID_ARGUMENT', what, { timeline, kind })
     }
-    return await sendMessage(this.kernel, timeline, kind, data, options.id)
+    return await sendMessage(this.kernel, timeline, kind, data, options)
   }
 
   /** A message to go along with a commit. */

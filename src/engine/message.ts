@@ -40,9 +40,9 @@ export async function sendMessage(
   timeline: string,
   kind: string,
   data: unknown,
-  id = newId(kernel.random),
+  { id = newId(kernel.random), life }: { readonly id?: string; readonly life?: number } = {},
 ): Promise<string> {
-  const message = messageTo(kernel, timeline, kind, data, id)
+  const message = { ...messageTo(kernel, timeline, kind, data, id), ...(life !== undefined && { life }) }
   const operation = newOperation(kernel.random)
   const outcome = await kernel.committer.submit({ operation, guard: null, send: [message] })
   if (!outcome.ok) throw refusalError(message.to, outcome)

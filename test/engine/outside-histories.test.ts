@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, expect, it } from 'vitest'
 import type { Reprise } from '../../src/index.ts'
+import { agent, readTurn } from '../../src/layers/agent/index.ts'
 import { config } from '../../src/layers/config/index.ts'
 import { informer, resource } from '../../src/layers/resource/index.ts'
 import { until } from '../support/until.ts'
@@ -33,6 +34,25 @@ async function restored(world: () => Promise<World>, file: string): Promise<Repr
 
 const routes = config<string>('routes')
 const sites = resource<{ colour: string }>('sites')
+/** Answers with this word: the same turn of another history has another answer. */
+const speaker = (word: string) =>
+  agent('speaker', {
+    model: async function* () {
+      yield { text: `${word} and more` }
+    },
+  })
+
+async function readTurnOf(rp: Reprise, after?: string) {
+  let text = ''
+  let position = ''
+  const from = after === undefined ? {} : { after }
+  for await (const event of readTurn(rp, speaker(''), 's', { turn: 1, ...from })) {
+    if (event.kind === 'text') text += event.text
+    if (event.kind !== 'end') position = event.position
+  }
+  return { text, position }
+}
+
 const gone = (code: string) => expect.objectContaining({ code })
 
 onEveryStore(
@@ -75,6 +95,21 @@ onEveryStore(
       const known = await other.client('edge', { has: red!.held })
       expect(await known.next({ wait: 1 })).toBeNull()
       expect(await other.clients()).toMatchObject([{ inForce: 2 }])
+    })
+
+    it('refuses the position that a client has of a streamed turn, and gives the turn of now from its start', async () => {
+      const before = await (await world()).engine()
+      await (await before.open(speaker('none'), 's')).close()
+      const file = await backup(before)
+      await (await before.open(speaker('green'), 's')).turn('go')
+      const held = await readTurnOf(before)
+      expect(held.text).toBe('green and more')
+      expect((await readTurnOf(before, held.position)).text).toBe('')
+
+      const after = await restored(world, file)
+      await (await after.open(speaker('a longer red'), 's')).turn('go')
+      await expect(readTurnOf(after, held.position)).rejects.toEqual(gone('POSITION_GONE'))
+      expect((await readTurnOf(after)).text).toBe('a longer red and more')
     })
 
     it('refuses revisions of before, and an informer handles every object anew', async () => {
@@ -135,6 +170,25 @@ onEveryStore(
       for (const has of [1, blue!.held]) {
         expect(await (await other.client('edge', { has })).next()).toMatchObject({ version: 1, value: 'red' })
       }
+    })
+
+    it('is another session, as one that was rolled back is: a position in its stream is refused', async () => {
+      const w = await world()
+      const rp = await w.engine()
+      const session = await rp.open(speaker('green'), 's')
+      await session.turn('go')
+      const held = await readTurnOf(rp)
+      await session.rollback(0)
+      await session.close()
+      await (await rp.open(speaker('a longer blue'), 's')).turn('go')
+      await expect(readTurnOf(rp, held.position)).rejects.toEqual(gone('POSITION_GONE'))
+      const second = await readTurnOf(rp)
+      await rp.close()
+      const next = await w.engine()
+      await next.delete('agent/speaker/s')
+      await (await next.open(speaker('a much longer red'), 's')).turn('go')
+      await expect(readTurnOf(next, second.position)).rejects.toEqual(gone('POSITION_GONE'))
+      expect((await readTurnOf(next)).text).toBe('a much longer red and more')
     })
 
     it('is another kind: a watch of the one before is told, in the process that had it open and in others', async () => {

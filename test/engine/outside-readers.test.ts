@@ -8,8 +8,14 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { incarnate } from '../../src/engine/tools/incarnate.ts'
 import { feedStart, open, type Reprise } from '../../src/index.ts'
+import { config } from '../../src/layers/config/index.ts'
+import { informer, resource } from '../../src/layers/resource/index.ts'
 import { added, counter } from '../support/definitions.ts'
 import { startPostgres, type TestPostgres } from '../support/postgres.ts'
+import { until } from '../support/until.ts'
+
+const routes = config<string>('routes')
+const sites = resource<{ colour: string }>('sites')
 
 const gone = expect.objectContaining({ code: 'POSITION_GONE' })
 
@@ -78,6 +84,48 @@ describe('a failover of PostgreSQL to an older copy', () => {
     await failover()
     await write(await engine('reading'), 'blue', 20)
     await expect(reader.feed(at)).rejects.toEqual(gone)
+  })
+
+  it('a client, a watch and an informer of a running process are told, and begin anew', async () => {
+    const rp = await engine('others')
+    const seen: string[] = []
+    const push = await rp.open(routes)
+    const kind = await rp.open(sites)
+    await kind.create({ name: 'web', spec: { colour: 'blue' } })
+    const cache = await rp.open(
+      informer('mirror', { of: sites, handle: ({ object }) => void seen.push(object?.spec.colour ?? 'gone') }),
+    )
+    const stream = await push.client('edge')
+    await push.set('blue')
+    await stream.ack((await stream.next())!.nonce)
+    await until(() => seen.length === 1)
+    const failover = await server.copy()
+    await push.set('green')
+    const green = await stream.next()
+    await stream.ack(green!.nonce)
+    await kind.change('web', () => ({ spec: { colour: 'green' } }))
+    await until(() => seen.at(-1) === 'green')
+    const { revision } = await kind.list()
+    await failover()
+    // Another process goes on with what is there: as many versions and revisions as there were.
+    const other = await engine('others')
+    const otherPush = await other.open(routes)
+    await otherPush.set('red')
+    const otherKind = await other.open(sites)
+    for (let n = 0; n < 3; n++) await otherKind.create({ name: `site-${n}`, spec: { colour: 'red' } })
+    // The stream of the process that lost something joins anew, and is offered red: it runs green.
+    const red = await stream.next()
+    expect(red).toMatchObject({ version: 2, value: 'red' })
+    expect((await push.clients())[0]).toMatchObject({ client: 'edge', inForce: null })
+    expect(await stream.ack(green!.nonce)).toMatchObject({ isTaken: false })
+    await stream.ack(red!.nonce)
+    expect(await otherPush.reached(2)).toMatchObject({ acked: 1 })
+    for (const each of [kind, otherKind]) {
+      await expect(each.watch({ from: revision }).next()).rejects.toMatchObject({ code: 'REVISION_GONE' })
+    }
+    // Outside it had handled green; the store has blue.
+    await until(() => seen.includes('red') && seen.lastIndexOf('blue') > seen.indexOf('green'))
+    await cache.close()
   })
 
   it('that no process has seen is declared: then positions of every namespace are refused', async () => {

@@ -13,6 +13,7 @@ import { type Entry, entriesOf, lineageOf, type Point, readHistory } from '../re
 import { type Recovered, recover } from '../recovery/recover.ts'
 import type { RecoveryReport } from '../recovery/report.ts'
 import type { TimelineState } from '../state.ts'
+import type { Origin } from '../store-identity.ts'
 import { lookEvery } from '../subscription/wake-up.ts'
 import { existing } from '../tools/fork.ts'
 import { whereabouts } from './marks.ts'
@@ -82,6 +83,11 @@ export class Replica<State, Handle = unknown> {
 
   get timeline(): string {
     return this.#head.timeline
+  }
+
+  /** Another life and each rollback of the timeline give another one. */
+  get origin(): Origin {
+    return this.#kernel.identity.origin(this.#head)
   }
 
   get coordinate(): Coordinate {

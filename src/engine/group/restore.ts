@@ -271,7 +271,7 @@ async function deliverAgain(engine: Host, record: Record, restore: string, plan:
     if (!isUnread && !rolled[to]?.isMoved) continue
     if (engine.kernel.planted.has('lost-mail')) continue
     const again = engine.kernel.planted.has('doubled-mail') ? undefined : againId(id, restore)
-    await sendMessage(engine.kernel, to, kind, value, again)
+    await sendMessage(engine.kernel, to, kind, value, again === undefined ? {} : { id: again })
   }
   await record.write([{ type: 'mailed', data: {} }])
 }

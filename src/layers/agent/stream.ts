@@ -1,6 +1,8 @@
 // Streamed answers that survive a disconnect: pieces are entries, written a few at a time, and a reader says how much it
 // has. It gets the rest from history and then whatever comes, in this process or any other; nothing is generated twice.
 
+import { RepriseError } from '../../core/errors.ts'
+import { historyMark, type StoreIdentity } from '../../core/identity.ts'
 import type { Engine } from '../../engine/definition.ts'
 import { hostOf } from '../../engine/host.ts'
 import type { CallHost } from './calls.ts'
@@ -75,13 +77,11 @@ export class StreamWriter {
   }
 }
 
-/** What a reader has of a streamed turn. */
-export interface StreamPosition {
-  /** The model call in the turn, and its attempt: a crash of the writer starts an answer anew. */
-  readonly call: string
-  readonly attempt: number
-  readonly offset: number
-}
+/**
+ * How much a reader has of a streamed turn: opaque. It is good for this turn of this session, in this history: after a restore,
+ * a rollback, or a session made anew under its id it is refused with POSITION_GONE, and the turn is read from its start.
+ */
+export type StreamPosition = string
 
 export type StreamEvent =
   | { readonly kind: 'text'; readonly text: string; readonly position: StreamPosition }
@@ -89,8 +89,21 @@ export type StreamEvent =
   | { readonly kind: 'restarted'; readonly position: StreamPosition }
   | { readonly kind: 'end'; readonly outcome: string }
 
+/** The model call in the turn, and its attempt: a crash of the writer starts an answer anew. */
+interface Reached {
+  readonly call: string
+  readonly attempt: number
+  readonly offset: number
+}
+
+type Found =
+  | { readonly kind: 'text'; readonly text: string; readonly reached: Reached }
+  | { readonly kind: 'restarted'; readonly reached: Reached }
+  | { readonly kind: 'end'; readonly outcome: string }
+
 /**
- * The text of a turn, from a position on and until the turn ends.
+ * The text of a turn, from a position on and until the turn ends. POSITION_GONE: the position is of another history, or history
+ * became another one meanwhile; drop what you have of the turn, and read it from its start.
  * @example for await (const event of readTurn(rp, support, 'ticket-42', { turn: 3, after: lastPosition })) …
  */
 export async function* readTurn<Data>(
@@ -105,16 +118,36 @@ export async function* readTurn<Data>(
   const stop = replica.watch(() => wake())
   const abort = () => wake()
   options.signal?.addEventListener('abort', abort)
+  const { identity, hash } = engine.kernel
+  // Signed with what it says: a position that was made up, or is of another turn, is refused as well.
+  const sign = (store: StoreIdentity, payload: string) =>
+    historyMark(hash, store, [replica.origin, { identity: payload, generation: options.turn }])
   try {
-    let at = options.after ?? null
+    const store = await identity.current()
+    const history = sign(store, '')
+    let at: Reached | null = null
+    if (options.after !== undefined) {
+      const [, payload = '', mark] = /^s1\.([\w-]+)\.(\w+)$/.exec(options.after) ?? []
+      if (payload === '' || mark !== sign(store, payload)) throw gone(replica.timeline)
+      at = JSON.parse(Buffer.from(payload, 'base64url').toString()) as Reached
+    }
+    const position = (reached: Reached): StreamPosition => {
+      const payload = Buffer.from(JSON.stringify(reached)).toString('base64url')
+      return `s1.${payload}.${sign(store, payload)}`
+    }
     for (;;) {
       const changed = new Promise<void>((resolve) => {
         wake = resolve
       })
+      if (sign(identity.known ?? store, '') !== history) throw gone(replica.timeline)
       for (const event of eventsAfter(replica.state, options.turn, at)) {
-        yield event
-        if (event.kind === 'end') return
-        at = event.position
+        if (event.kind === 'end') {
+          yield event
+          return
+        }
+        const { reached, ...rest } = event
+        yield { ...rest, position: position(reached) }
+        at = reached
       }
       if (options.signal?.aborted) return
       await changed
@@ -126,24 +159,25 @@ export async function* readTurn<Data>(
   }
 }
 
+function gone(timeline: string): RepriseError {
+  const what = `the position is not of this history of ${timeline}: read the turn from its start`
+  return new RepriseError('POSITION_GONE', what, { timeline })
+}
+
 /** Everything of the turn's model answers that lies behind the position. */
-function* eventsAfter(
-  state: SessionState<unknown>,
-  turn: number,
-  after: StreamPosition | null,
-): Generator<StreamEvent> {
+function* eventsAfter(state: SessionState<unknown>, turn: number, after: Reached | null): Generator<Found> {
   let at = after
   for (const { call, attempt, text } of textsOf(state, turn)) {
     if (at && call < at.call) continue
     const isSame = at?.call === call
     if (isSame && attempt !== at!.attempt) {
       at = { call, attempt, offset: 0 }
-      yield { kind: 'restarted', position: at }
+      yield { kind: 'restarted', reached: at }
     }
     const offset = at?.call === call ? at.offset : 0
     if (text.length <= offset) continue
     at = { call, attempt, offset: text.length }
-    yield { kind: 'text', text: text.slice(offset), position: at }
+    yield { kind: 'text', text: text.slice(offset), reached: at }
   }
   const record = state.turns.get(place(turn))
   if (record?.endedSeq != null) yield { kind: 'end', outcome: record.outcome ?? 'done' }

@@ -102,9 +102,11 @@ export class WorkflowRuns<Output> {
   async #each(query: RunQuery, act: (run: WorkflowRun<Output>) => Promise<unknown>): Promise<BatchReport> {
     const done: string[] = []
     const refused: { id: string; why: string }[] = []
-    for (const { id } of await this.list(query)) {
+    const host = hostOf(this.#engine)
+    for (const head of await find(this.#engine, this.#definition.prefix, query)) {
+      const { id } = summaryOf(head)
       try {
-        await act(this.get(id))
+        await act(new WorkflowRun<Output>(host, this.#definition, id, head.life))
         done.push(id)
       } catch (error) {
         refused.push({ id, why: error instanceof Error ? error.message : String(error) })

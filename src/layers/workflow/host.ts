@@ -121,10 +121,10 @@ export class Host implements InstanceHost, RunHost {
     checkOptions(`run of ${definition.name}`, options, startOptions)
     const id = options.id ?? newId(this.kernel.random)
     if (options.here !== false) this.work(definition)
-    const run = new WorkflowRun<Output>(this, definition, id)
-    return this.#start(definition, id, input, options, null, (isNew) =>
-      isNew ? run : foundRun(this.kernel.codec, run, input, options),
-    )
+    return this.#start(definition, id, input, options, null, (isNew, life) => {
+      const run = new WorkflowRun<Output>(this, definition, id, isNew ? life : null)
+      return isNew ? run : foundRun(this.kernel.codec, run, input, options)
+    })
   }
 
   /** True if this call started it. */
@@ -145,13 +145,14 @@ export class Host implements InstanceHost, RunHost {
     input: unknown,
     options: StartOptions & ChildOptions,
     parent: ParentLink | null,
-    told: (isNew: boolean) => Result | Promise<Result>,
+    told: (isNew: boolean, life: number) => Result | Promise<Result>,
   ): Promise<Result> {
     const isHere = options.here !== false && this.#definitions.has(definition.name)
     try {
-      return createRun(this.engine, definition, id, { input, options, parent, isHere }).then((opened) => {
+      const start = { input, options, parent, isHere, life: 1 }
+      return createRun(this.engine, definition, id, start).then((opened) => {
         if (opened !== null && opened !== 'released') this.#run(definition, opened)
-        return told(opened !== null)
+        return told(opened !== null, start.life)
       })
     } catch (error) {
       return Promise.reject(error)
@@ -180,8 +181,9 @@ export class Host implements InstanceHost, RunHost {
     await this.send(timeline, 'cancel', { reason }, `cancel:${by}`)
   }
 
-  async send(timeline: string, kind: string, data: unknown, id?: string): Promise<string> {
-    const sent = await this.engine.send(timeline, kind, data, id === undefined ? {} : { id })
+  async send(timeline: string, kind: string, data: unknown, id?: string, life?: number): Promise<string> {
+    const to = { ...(id !== undefined && { id }), ...(life !== undefined && { life }) }
+    const sent = await this.engine.send(timeline, kind, data, to)
     this.poke(timeline)
     return sent
   }

@@ -51,7 +51,8 @@ export interface RunHost {
   replay(definition: AnyWorkflow, timeline: string, state: RunState): Promise<Replayed>
   /** Takes a run that is in nobody's hands, for a change from outside. */
   take(timeline: string): Promise<OpenTimeline<RunState>>
-  send(timeline: string, kind: string, data: unknown, id?: string): Promise<string>
+  /** With `life`: only to this life of the run. */
+  send(timeline: string, kind: string, data: unknown, id?: string, life?: number): Promise<string>
   /** Calls when a run left memory here. */
   watch(timeline: string, call: () => void): () => void
   notify(timeline: string): void

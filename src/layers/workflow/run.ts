@@ -4,6 +4,7 @@ import { timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { isHeadLost } from '../../core/lost-head.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
+import type { Head } from '../../core/ports.ts'
 import { throwIfAborted } from '../../engine/aborting.ts'
 import type { CommitExtras } from '../../engine/commit/writer.ts'
 import { newId } from '../../engine/kernel.ts'
@@ -56,8 +57,12 @@ export class WorkflowRun<Output = unknown> {
   readonly #host: RunHost
   readonly #view: RunView
 
+  /** The life of its id that this handle is of. Null until a message found it. */
+  #life: number | null
+
   /** @internal Given by `rp.run` and `workflows(rp).of(…).get(id)`. */
-  constructor(host: RunHost, definition: AnyWorkflow, id: string) {
+  constructor(host: RunHost, definition: AnyWorkflow, id: string, life: number | null = null) {
+    this.#life = life
     this.#host = host
     this.#view = new RunView(host, definition, id)
     this.definition = definition
@@ -158,7 +163,8 @@ export class WorkflowRun<Output = unknown> {
     if (head.status === 'terminated' && options.key !== undefined) return
     if (endings.has(head.status)) throw await this.#view.endedError()
     if (this.#view.live || (head.owner !== null && head.isOwnerAlive)) {
-      await this.#host.send(this.timeline, 'terminate', { reason }, options.key)
+      this.#meet(head)
+      await this.#host.send(this.timeline, 'terminate', { reason }, options.key, head.life)
       return
     }
     const send = leaveMessages(this.#host.engine, this.timeline, await this.state())
@@ -287,7 +293,8 @@ export class WorkflowRun<Output = unknown> {
 
   async #mail(kind: string, data: unknown, key?: string): Promise<string> {
     await this.refuseEnded()
-    const id = await this.#host.send(this.timeline, kind, data, key)
+    // Only to the run that was found: mail of its handle is never read by a later run under the same id.
+    const id = await this.#host.send(this.timeline, kind, data, key, this.#life ?? undefined)
     await this.#refuseLate(id)
     return id
   }
@@ -300,12 +307,32 @@ export class WorkflowRun<Output = unknown> {
     if (messages.some((message) => message.id === id)) throw await this.#view.endedError()
   }
 
-  /** @internal A run that is not there yet may be on its way: its mail waits for it. */
+  /**
+   * @internal A run that is not there yet may be on its way: its mail waits for it. NOT_FOUND: it was there, and has expired or
+   * was deleted.
+   */
   async refuseEnded(): Promise<void> {
     const found = await this.#host.engine.head(this.timeline)
     if (found) refuseNotHere(found)
     const head = found && isHeadLost(found) ? await madeAgain(this.#host.kernel, found) : found
+    if (head) this.#meet(head)
+    else await this.#refuseForgotten()
     if (head && endings.has(head.status)) throw await this.#view.endedError()
+  }
+
+  #meet({ life }: Pick<Head, 'life'>): void {
+    this.#life ??= life
+    if (this.#life !== life) throw this.#forgotten()
+  }
+
+  async #refuseForgotten(): Promise<void> {
+    const [past] = await this.#host.kernel.store.past([timelineId(this.timeline)])
+    if (this.#life !== null || past!.forgottenAt > 0) throw this.#forgotten()
+  }
+
+  #forgotten(): RepriseError {
+    const what = `${this.timeline} has expired or was deleted: a run that was started under its id since is another one`
+    return new RepriseError('NOT_FOUND', what, { run: this.id })
   }
 
   /** A change from outside, to a run that nobody executes. */

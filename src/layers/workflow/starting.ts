@@ -23,6 +23,8 @@ export interface Start {
   readonly parent: ParentLink | null
   /** This process executes it, if it may begin at once. */
   readonly isHere: boolean
+  /** Set when it was made: how often there was a run under its id, this one included. */
+  life?: number
 }
 
 type Opened = OpenTimeline<RunState> | 'released' | null
@@ -41,12 +43,8 @@ async function readied(engine: Host, queue: AnyWorkflow['options']['queue']): Pr
   if (queue) await ensureQueue(engine, queue)
 }
 
-function makeRun(
-  engine: Host,
-  definition: AnyWorkflow,
-  id: string,
-  { input, options, parent, isHere: mayBeHere }: Start,
-): Promise<Opened> {
+function makeRun(engine: Host, definition: AnyWorkflow, id: string, start: Start): Promise<Opened> {
+  const { input, options, parent, isHere: mayBeHere } = start
   const { worker } = engine.kernel
   const timeline = timelineId(definition.prefix + id)
   const now = worker.now(timeline)
@@ -66,6 +64,7 @@ function makeRun(
   const delayMs = options.delay === undefined ? 0 : toMs(options.delay, 'delay')
   const isHere = mayBeHere && !queued && delayMs === 0
   const first = (identity: string, life: number) => {
+    start.life = life
     const data = { ...common, identity, ...(life > 1 && { life }) }
     return [{ type: 'started', data, time: now }]
   }

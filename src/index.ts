@@ -153,6 +153,7 @@ export type { BackupOptions, BackupReport, RestoreOptions, RestoreReport } from 
 export type { RecoveryCard } from './engine/tools/card.ts'
 export type { AbandonedChange } from './engine/tools/change-actions.ts'
 export type { CollectOptions, CollectReport, Unreadable } from './engine/tools/collect.ts'
+export type { Reads } from './engine/tools/consumers.ts'
 export type { DeletedTimeline, DeleteOptions, DeleteReport } from './engine/tools/delete.ts'
 export type { DrillOptions, DrillReport, DrillResult } from './engine/tools/drill.ts'
 export type { EraseReport } from './engine/tools/erase.ts'

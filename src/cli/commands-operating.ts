@@ -350,7 +350,7 @@ export const operating: readonly CommandSpec[] = [
   {
     name: 'incarnate',
     usage: 'incarnate',
-    summary: 'after the database itself was put back to an earlier state: refuse positions and revisions from before',
+    summary: 'mark the store as another history, after the database was put back: positions from before are refused',
     arguments: [0, 0],
     store: 'existing',
     load: () => import('./commands/incarnate.ts'),

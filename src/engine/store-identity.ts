@@ -52,6 +52,7 @@ export class Identity {
 
   /** Reads the identity of the store. Makes one if there is none, unless this process only reads. */
   load(isReadOnly = false): Promise<StoreIdentity> {
+    if (!isReadOnly) this.#isReadOnly = false
     if (this.#known) return Promise.resolve(this.#known)
     this.#loading ??= this.#load(isReadOnly).finally(() => {
       this.#loading = null

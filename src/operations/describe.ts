@@ -17,6 +17,8 @@ export async function describeTimeline(engine: Reprise, head: Head) {
   const { kernel, models } = hostOf(engine)
   const model = models.find(head.timeline)
   const status = model?.statusNow?.(head) ?? head.status
+  const { id: store, incarnation } = await kernel.identity.load(true)
+  const { identity, generation } = kernel.identity.origin(head)
   const [catalog, lineage, forks] = await Promise.all([
     engine.checkpoints(head.timeline),
     lineageOf(kernel, head),
@@ -28,6 +30,8 @@ export async function describeTimeline(engine: Reprise, head: Head) {
       kind: model?.kind ?? null,
       ...shownHead(engine, head),
       status,
+      /** What keys, revisions and positions that leave the store are derived from; `branch` counts rollbacks. */
+      identity: { store, incarnation, life: head.life, branch: generation, timeline: identity },
       checkpoints: catalog.length,
       lineage: lineage.slice(1).map((each) => each.timeline),
       forks: forks.map((each) => each.timeline),

@@ -40,6 +40,7 @@ export async function checkStore(engine: Reprise, { isWorker = false } = {}): Pr
       state: 'ok',
       what: `${facts.kind} at ${facts.location}${facts.sizeBytes === null ? '' : `, ${bytes(facts.sizeBytes)}`}`,
     },
+    await identityOf(engine),
     { name: 'schema', state: 'ok', what: `version ${facts.schemaVersion}` },
     { name: 'durability', state: 'ok', what: settings || 'none: everything is gone with the process' },
   ]
@@ -51,6 +52,14 @@ export async function checkStore(engine: Reprise, { isWorker = false } = {}): Pr
   checks.push(...(await shippingHealth(engine, Date.now())))
   checks.push(housekeepingHealth(await housekeepingState(engine), hostOf(engine).kernel.worker.now()))
   return checks
+}
+
+async function identityOf(engine: Reprise): Promise<Check> {
+  const { id, incarnation, era } = await hostOf(engine).kernel.identity.load(true)
+  if (id === '') return { name: 'identity', state: 'ok', what: 'none yet: the first process that writes makes one' }
+  const since = era === 0 ? '' : ', since the store went back or was copied'
+  const what = `store ${id}, incarnation ${incarnation}${since}`
+  return { name: 'identity', state: 'ok', what, data: { store: id, incarnation, era } }
 }
 
 const ownClock: Check = { name: 'clock', state: 'ok', what: "this machine's is the store's" }

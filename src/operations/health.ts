@@ -13,6 +13,8 @@ export interface Check {
   readonly state: 'ok' | 'warning' | 'bad'
   readonly what: string
   readonly cure?: string
+  /** The same for programs, where there is more than words. */
+  readonly data?: Readonly<Record<string, unknown>>
 }
 
 const drillEveryMs = 30 * 86_400_000

@@ -256,6 +256,24 @@ describe('the commands that look', () => {
     }
   })
 
+  it('doctor and show tell who the store is, and which life and branch a timeline is; incarnate keeps the id', async () => {
+    type Doctor = { checks: { name: string; what: string; data?: { store: string; incarnation: string } }[] }
+    const look = async () => (await json<Doctor>(['doctor'], at)).value.checks.find(({ name }) => name === 'identity')!
+    const before = await look()
+    const { store, incarnation } = before.data!
+    expect(before.what).toBe(`store ${store}, incarnation ${incarnation}`)
+    const shown = (await json<{ identity: object }>(['show', 'numbers'], at)).value.identity
+    expect(shown).toMatchObject({ store, incarnation, life: 1, branch: 0, timeline: expect.stringMatching(/^\w{32}$/) })
+    const text = (await cli(['show', 'numbers'], at)).stdout
+    expect(text).toContain(`${store}, incarnation ${incarnation}`)
+    expect(text).toContain('1, branch 0')
+    const made = await json<{ namespaces: { namespace: string; store: string }[] }>(['incarnate'], at)
+    expect(made).toMatchObject({ code: 0, value: { namespaces: [{ namespace: 'default', store }] } })
+    const after = await look()
+    expect(after.data!.store).toBe(store)
+    expect(after.data!.incarnation).not.toBe(incarnation)
+  })
+
   it('tail gives every entry of the feed as one JSON line', async () => {
     const ran = await cli(['tail', 'job/numbers', '--once', '--json'], at)
     const seqs = ran.stdout

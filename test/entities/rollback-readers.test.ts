@@ -2,6 +2,7 @@
 
 import { expect, it } from 'vitest'
 import type { Reprise } from '../../src/engine/reprise.ts'
+import { agent } from '../../src/layers/agent/index.ts'
 import {
   aggregate,
   command,
@@ -10,7 +11,11 @@ import {
   sqlProjection,
   tableProjection,
 } from '../../src/layers/events/index.ts'
+import { consumer } from '../../src/layers/job/index.ts'
+import { collect, entries, pipeline } from '../../src/layers/pipeline/index.ts'
 import { table } from '../../src/layers/table/index.ts'
+import { workflow } from '../../src/layers/workflow/index.ts'
+import { until } from '../support/until.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
 const account = aggregate('account', {
@@ -114,6 +119,56 @@ onEveryStore('rollbacks and readers', (world) => {
       code: 'CONSUMED',
       data: { consumers: [{ kind: 'process-manager', timeline: 'process/thanks' }] },
     })
+  })
+
+  it('G19: a consumer and a pipeline that have read the undone events are named, and those of other events are not', async () => {
+    const rp = await (await world()).engine()
+    await deposited(rp)
+    const other = aggregate('other', { initial: () => 0, evolve: {}, decide: {} })
+    for (const [name, from] of [
+      ['mailer', account],
+      ['stranger', other],
+    ] as const) {
+      await (await rp.run(consumer(name, { from: [from], follow: false, each: () => undefined }))).result()
+      const flow = pipeline(
+        name,
+        (p) => void p.from('events', entries([from], { follow: false })).to('out', collect<unknown>()),
+      )
+      await (await rp.run(flow)).result()
+    }
+    const consumers = [
+      { kind: 'consumer', timeline: 'job/mailer' },
+      { kind: 'pipeline', timeline: 'pipeline/mailer' },
+    ]
+    await expect(rp.rollback(place)).rejects.toMatchObject({ code: 'CONSUMED', data: { consumers } })
+    expect((await rp.rollback(place, { consumed: 'force' })).consumed).toMatchObject(consumers)
+  })
+
+  it('G19: a session and a run refuse it as well, and the store is told who it was when it is forced', async () => {
+    const rp = await (await world()).engine()
+    const reports: { kind: string; data?: unknown }[] = []
+    rp.events.on('report', (report) => reports.push(report))
+    const echo = agent('echo', { model: async () => ({ content: 'so it is' }) })
+    const session = await rp.open(echo, 's')
+    await session.turn('one')
+    await session.fork('trial')
+    await expect(session.rollback(0)).rejects.toMatchObject({ code: 'CONSUMED' })
+    await session.rollback(0, { consumed: 'force' })
+    const order = workflow('order', async (ctx) => {
+      await ctx.step('pay', () => 1)
+      await ctx.step('ship', () => 2)
+      return await ctx.signal<string>('go')
+    })
+    const run = await rp.run(order, undefined, { id: 'o' })
+    await until(async () => (await run.waitsFor()).length > 0)
+    await rp.fork({ timeline: run.timeline, seq: (await rp.head(run.timeline))!.seq }, 'trial-2')
+    await expect(run.rollback('pay')).rejects.toMatchObject({ code: 'CONSUMED' })
+    await run.rollback('pay', { consumed: 'force' })
+    const forced = reports.filter(({ kind }) => kind === 'forced')
+    expect(forced).toMatchObject([
+      { data: { consumers: [{ kind: 'fork', timeline: 'agent/echo/trial' }] } },
+      { data: { consumers: [{ kind: 'fork' }] } },
+    ])
   })
 
   it('G19: a fork that was made from the undone part is named', async () => {

@@ -302,7 +302,7 @@ async function play(acts: readonly Act[], planted: ReadonlySet<string>): Promise
     }
     if (what === 'fork' && runs.length < 4) runs.push(await trial(kit, run, `f${runs.length}`))
     if (what === 'cancel') await run.cancel('random', options).catch(refused)
-    if (what === 'rollback') await run.rollback('charge', options).catch(refused)
+    if (what === 'rollback') await run.rollback('charge', { ...options, consumed: 'force' }).catch(refused)
     if (what === 'signal') await run.signal('go', at % 2 === 0 ? 'fail' : 'yes').catch(refused)
     await kit.advance('1h')
   }

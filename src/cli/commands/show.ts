@@ -17,7 +17,7 @@ import { toJson } from '../output.ts'
 const show: Command = async ({ engine, args, output }) => {
   const head = await findTimeline(engine, args[0]!)
   const { shown, catalog } = await describeTimeline(engine, head)
-  const { kind, status, forks, summary, failure } = shown
+  const { kind, status, forks, summary, failure, identity } = shown
   const now = hostOf(engine).kernel.worker.now()
   const newest = catalog[0]
   const edited = editWords(head)
@@ -31,6 +31,8 @@ const show: Command = async ({ engine, args, output }) => {
       ...(failure ? [['reason', failureWords(failure, now)] as const] : []),
       ['coordinate', `${head.timeline}@${head.seq}, epoch ${head.epoch}`],
       ['digest', Buffer.from(head.digest).toString('hex')],
+      ['life', `${identity.life}, branch ${identity.branch} (identity ${identity.timeline})`],
+      ['store', identity.store === '' ? 'no id yet' : `${identity.store}, incarnation ${identity.incarnation}`],
       ['owner', head.owner ? `${head.owner}${head.isOwnerAlive ? '' : ' (gone)'}` : 'nobody'],
       ['history', `${head.floor + 1} to ${head.seq}${below}`],
       [

@@ -85,7 +85,7 @@ export class Replica<State, Handle = unknown> {
     return this.#head.timeline
   }
 
-  /** Another life and each rollback of the timeline give another one. */
+  /** @internal Another life and each rollback of the timeline give another one. */
   get origin(): Origin {
     return this.#kernel.identity.origin(this.#head)
   }

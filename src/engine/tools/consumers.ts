@@ -26,8 +26,17 @@ export const readsAttribute = '$reads'
 /** The first entry of a branch, where readers of the feed have to be told of the rollback that made it. */
 export const rolledBackType = '$rolled-back'
 
+/** Who reads the feed: where their timelines are, and how the names of their cursors begin. */
+const readers = [
+  { kind: 'projection', prefix: 'projection/', cursor: 'projection/' },
+  { kind: 'process-manager', prefix: 'process/', cursor: 'process/' },
+  { kind: 'consumer', prefix: 'job/', cursor: 'consumer/' },
+  { kind: 'pipeline', prefix: 'pipeline/', cursor: 'pipeline/' },
+] as const
+
 const forksMax = 200
 const readersMax = 1000
+const reportMax = 1000
 
 /** @example (await consumersOf(kernel, head, 10)).map(({ what }) => what) */
 export async function consumersOf(kernel: Kernel, head: Head, seq: number): Promise<Consumer[]> {
@@ -38,6 +47,24 @@ export async function consumersOf(kernel: Kernel, head: Head, seq: number): Prom
     await mailAfter(kernel, head, seq),
   ]
   return [...forks, ...readers, ...mail, ...(await childrenAfter(kernel, head, seq))]
+}
+
+/**
+ * For models that go back themselves. Throws CONSUMED, unless it is forced: then the store's log names the consumers.
+ * @example await refuseConsumed(kernel, 'agent/support/ticket-42', plan.seq, options.consumed)
+ */
+export async function refuseConsumed(
+  kernel: Kernel,
+  timeline: TimelineId,
+  seq: number,
+  force: 'force' | undefined,
+): Promise<void> {
+  const [head] = await kernel.store.head([timeline])
+  const consumers = head ? await consumersOf(kernel, head, seq) : []
+  if (consumers.length === 0) return
+  if (force !== 'force') throw consumedError(timeline, seq, consumers)
+  const what = `${timeline} goes back to ${seq} although ${consumers.map((each) => each.what).join('; ')}`
+  kernel.events.emit('report', { kind: 'forced', timeline, what: what.slice(0, reportMax), data: { seq, consumers } })
 }
 
 export function consumedError(timeline: string, seq: number, consumers: readonly Consumer[]): RepriseError {
@@ -67,12 +94,14 @@ async function readersAfter(kernel: Kernel, head: Head, seq: number): Promise<Co
   const isFork = inheritedBy(await lineageOf(kernel, head)).length > 0
   const cursors = await kernel.store.cursors()
   const holds = (await cursorHolds(kernel, [id])).get(id) ?? []
-  for (const kind of ['projection', 'process-manager'] as const) {
-    const prefix = kind === 'projection' ? 'projection/' : 'process/'
+  for (const { kind, prefix, cursor } of readers) {
     const heads = await kernel.store.timelines({ prefix, limit: readersMax })
     for (const reader of heads.filter(({ attributes }) => reads(attributes[readsAttribute], id, isFork))) {
+      const named = `${cursor}${reader.timeline.slice(prefix.length)}`
       const isPartOf = (other: string) =>
-        other === reader.timeline || other.startsWith(`${reader.timeline}@`) || other.endsWith(`/${reader.timeline}`)
+        [reader.timeline, named].includes(other) ||
+        other.startsWith(`${reader.timeline}@`) ||
+        other.endsWith(`/${reader.timeline}`)
       const own = cursors.filter(({ name }) => isPartOf(name))
       const isBefore = ({ name }: { readonly name: string }) =>
         holds.some((hold) => hold.name === name && hold.seq <= seq)

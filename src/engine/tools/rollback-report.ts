@@ -5,7 +5,7 @@ import type { CompensationPlan } from '../../core/effects.ts'
 
 /** Who has acted on entries that a rollback undoes. */
 export interface Consumer {
-  readonly kind: 'fork' | 'projection' | 'process-manager' | 'mail' | 'child'
+  readonly kind: 'fork' | 'projection' | 'process-manager' | 'consumer' | 'pipeline' | 'mail' | 'child'
   /** The timeline that acted: the fork, the reader, the receiver, the child. */
   readonly timeline: string
   /** In words, for people. */

@@ -62,7 +62,10 @@ export const usualCheckpoint = { every: 256, on: ['rolled-back'] }
 /** What it needs of a session to do it something. */
 interface Resumable {
   resume(): Promise<{ readonly turn: number; readonly status: string }>
-  rollbackTo(seq: number, options: { readonly undo?: 'inherited' }): Promise<SessionRollback>
+  rollbackTo(
+    seq: number,
+    options: { readonly undo?: 'inherited'; readonly consumed?: 'force' },
+  ): Promise<SessionRollback>
   close(): Promise<void>
 }
 
@@ -98,7 +101,7 @@ export function agentModel<Data>(definition: Omit<AgentSpec<Data>, typeof descri
         const { point } = await locate(hostOf(engine).kernel, { timeline: head.timeline, seq })
         const session = await sessionOf(target)
         try {
-          const { plan, archive } = await session.rollbackTo(seq, undo ? { undo } : {})
+          const { plan, archive } = await session.rollbackTo(seq, { ...(undo && { undo }), consumed: 'force' })
           return {
             timeline: head.timeline,
             archive: archive as TimelineId,

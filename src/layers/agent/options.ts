@@ -35,6 +35,8 @@ export interface RollbackOptions {
   readonly workspace?: WorkspaceOptions
   /** Of a fork: also undoes what its original did. Refused with ALREADY_UNDONE where somebody has. */
   readonly undo?: 'inherited'
+  /** Goes back although others have acted on what is undone; the store's log names them. Default: refused with CONSUMED. */
+  readonly consumed?: 'force'
 }
 
 export const rollbackOptions = namesOf<RollbackOptions>({
@@ -43,6 +45,7 @@ export const rollbackOptions = namesOf<RollbackOptions>({
   again: true,
   workspace: true,
   undo: true,
+  consumed: true,
 })
 
 export interface SessionRollback {

@@ -11,6 +11,7 @@ import { type CaptureOptions, type GroupCut, Groups } from '../../engine/group/g
 import type { Host } from '../../engine/host.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
 import type { RecoveryReport } from '../../engine/recovery/report.ts'
+import { refuseConsumed } from '../../engine/tools/consumers.ts'
 import { type CallOutcome, callTool, throwIfAborted, unlessAborted } from './calls.ts'
 import { type Verdict, writeDecision } from './decision.ts'
 import { type Group, type Received, receiveMail, sendMail } from './group.ts'
@@ -210,7 +211,8 @@ export class Session<Data> {
         calls: plan.inDoubt.map((call) => call.id),
       })
     }
-    const { settings = {}, because = 'asked for', again = false, workspace, undo } = options
+    const { settings = {}, because = 'asked for', again = false, workspace, undo, consumed } = options
+    await refuseConsumed(this.engine.kernel, this.timeline, plan.seq, consumed)
     if (undo) await this.#line.checkUndo(plan)
     if (workspace) await checkWorkspace(this.engine.kernel, this.#line.anyOpen.state, workspace)
     const archive = await this.#line.rollback(plan, {

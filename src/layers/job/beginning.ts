@@ -5,6 +5,7 @@ import { type Attribute, feedStart } from '../../core/ports.ts'
 import { liveIdOf } from '../../core/scope.ts'
 import type { Host } from '../../engine/host.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
+import { readsAttribute } from '../../engine/tools/consumers.ts'
 import type { KeptTrace } from '../../engine/tracing.ts'
 import { entry } from './entries.ts'
 import { applyMail } from './letters.ts'
@@ -46,7 +47,10 @@ export async function beginShard<T>(
     // From the first moment on, retention waits for it.
     ...(cursorName && !state.cursor && { cursors: { [cursorName]: feedStart } }),
     wakeup: engine.kernel.worker.now(open.id),
-    attributes: { ...attributes, job: name, round, shards, done: state.done, dead: state.dead.size },
+    attributes: {
+      ...{ ...attributes, job: name, round, shards, done: state.done, dead: state.dead.size },
+      ...(job.reads && { [readsAttribute]: JSON.stringify(job.reads) }),
+    },
   })
   await applyMail(engine, open)
 }

@@ -94,7 +94,11 @@ export function consumer<const Sources extends readonly From[]>(
     readers,
   }) as unknown as Source<Item>
   const policies = { ...(checkpoint && { checkpoint }), ...(retain && { retain }) }
-  const resolved = { ...resolveJob<Item>(name, { ...rest, ...policies, source }), cursorName: cursorOf(name) }
+  const resolved = {
+    ...resolveJob<Item>(name, { ...rest, ...policies, source }),
+    cursorName: cursorOf(name),
+    reads: { scopes: prefixes, forks },
+  }
   const fold = jobFold({ checkpoint, retain: retain ?? { history: 'needed' } })
   return { ...defineJob(name, resolved, fold, 'consumer'), prefixes }
 }

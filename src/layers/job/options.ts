@@ -10,6 +10,7 @@ import { type RatePolicy, type RateSettings, resolveRate } from '../../core/rate
 import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
 import { type ResolvedRetry, resolveRetry } from '../../core/retry.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
+import type { Reads } from '../../engine/tools/consumers.ts'
 import type { BatchContext, ItemContext } from './context.ts'
 import { type Source, type SourceLike, toSource } from './source.ts'
 
@@ -80,6 +81,8 @@ export interface ResolvedJob<T> {
   readonly graceMs: number
   /** Positions are kept under this name in the store, and keys behind them are forgotten. */
   readonly cursorName: string | null
+  /** Of a consumer: what it reads of the feed, noted with its timeline for those who roll back. */
+  readonly reads: Reads | null
 }
 
 const known = new Set([
@@ -144,6 +147,7 @@ export function resolveJob<T>(name: string, options: JobOptions<T>): ResolvedJob
     shards,
     graceMs: toMs(options.grace ?? '30s', 'grace'),
     cursorName: null,
+    reads: null,
   }
 }
 

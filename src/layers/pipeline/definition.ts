@@ -5,7 +5,7 @@ import { checkOptions, namesOf } from '../../core/options.ts'
 import { checkName, type Fold, type Process, runs, type Workable, works } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
 import { type Described, describes, idOf } from '../../engine/model.ts'
-import { Graph } from './graph.ts'
+import { Graph, notedReads } from './graph.ts'
 import { pipelineModel } from './model.ts'
 import {
   checkWorkOptions,
@@ -123,7 +123,8 @@ export function pipeline(
       if (held) return held
       const graph = draw()
       const asked = askedFor(engine.kernel, timeline, name)
-      const run = new PipelineRun(engine, name, timeline, graph, { ...resolved, asked })
+      const attributes = { ...resolved.attributes, ...notedReads(graph) }
+      const run = new PipelineRun(engine, name, timeline, graph, { ...resolved, attributes, asked })
       live.set(timeline, run)
       const forget = () => void (live.get(timeline) === run && live.delete(timeline))
       run.result().then(forget, forget)

@@ -3,6 +3,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import { checkName, type Engine } from '../../engine/definition.ts'
+import { type Reads, readsAttribute } from '../../engine/tools/consumers.ts'
 import type { MakeOperator, OperatorResource } from './operator.ts'
 import type { Sink } from './sink.ts'
 import type { Source } from './source.ts'
@@ -92,4 +93,12 @@ export class Graph {
       throw new RepriseError('INVALID_ARGUMENT', `the pipeline ${pipeline} has no sink: end a stream with .to()`)
     }
   }
+}
+
+/** What its sources read of the store's own feed, as an attribute of its timeline. */
+export function notedReads({ sources }: Pick<Graph, 'sources'>): Readonly<Record<string, string>> {
+  const reads = sources.flatMap(({ source }) => source.reads ?? [])
+  if (reads.length === 0) return {}
+  const noted: Reads = { scopes: reads.flatMap(({ scopes }) => scopes), forks: reads.some(({ forks }) => forks) }
+  return { [readsAttribute]: JSON.stringify(noted) }
 }

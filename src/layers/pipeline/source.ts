@@ -2,6 +2,7 @@
 // plain data; opened at it again, the source gives exactly what follows. That is all that exactly-once needs of a source.
 
 import type { Engine } from '../../engine/definition.ts'
+import type { Reads } from '../../engine/tools/consumers.ts'
 
 /** By partition. A source without partitions calls its only one ''. */
 export type Positions = ReadonlyMap<string, unknown>
@@ -56,6 +57,8 @@ export interface Source<T> {
   readonly decode?: (value: never) => T
   /** A second reader would take it away from the first: it is not opened to look at what it has. */
   readonly isExclusive?: boolean
+  /** What it reads of the store's own feed: who rolls that back is told of the pipeline. */
+  readonly reads?: Reads
   /**
    * The partitions that exist now; asked again while tasks run, so that those that appear are found. A source that has it
    * heeds `context.partitions`, and several processes share it. Left out: one task reads all of it.

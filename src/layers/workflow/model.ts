@@ -185,7 +185,12 @@ async function rollBack(
   const engine = engineHostOf(target.engine)
   const { point, lineage } = await locate(engine.kernel, { timeline: head.timeline, seq })
   const { first, later } = await undoneBy(target, seq)
-  await runOf(target).rollback(first.id, { ...(key !== undefined && { seq, key }), ...(undo && { undo }) })
+  await runOf(target).rollback(first.id, {
+    ...(key !== undefined && { seq, key }),
+    ...(undo && { undo }),
+    // Decided by the caller.
+    consumed: 'force',
+  })
   const inherited = inheritedBy(lineage)
   const isUndone = (item: Item) => undo !== undefined || ownerOf(inherited, item.seq) === null
   return {

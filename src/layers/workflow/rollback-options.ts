@@ -9,6 +9,8 @@ export interface RunRollbackOptions {
   readonly key?: string
   /** Of a fork: also undoes what its original did. Refused with ALREADY_UNDONE where somebody has. */
   readonly undo?: 'inherited'
+  /** Goes back although others have acted on what is undone; the store's log names them. Default: refused with CONSUMED. */
+  readonly consumed?: 'force'
 }
 
 export interface RunCancelOptions {

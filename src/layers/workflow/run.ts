@@ -10,6 +10,7 @@ import type { CommitExtras } from '../../engine/commit/writer.ts'
 import { newId } from '../../engine/kernel.ts'
 import { madeAgain } from '../../engine/recovery/lost-head.ts'
 import { whileAwaited } from '../../engine/stay-alive.ts'
+import { refuseConsumed } from '../../engine/tools/consumers.ts'
 import { editOf, markOf } from '../../engine/tools/fork-edit.ts'
 import { refuseNotHere } from '../../engine/tools/moved.ts'
 import type { AnyWorkflow } from './context.ts'
@@ -37,7 +38,9 @@ const knownSignal = namesOf<{ readonly key?: string }>({ key: true })
 const knownCancel = namesOf<RunCancelOptions>({ key: true, undo: true })
 const knownUpdate = namesOf<UpdateOptions>({ timeout: true, signal: true, key: true })
 const knownFork = namesOf<RunForkOptions>({ id: true, input: true, result: true, by: true })
-const knownRollback = namesOf<RunRollbackOptions>({ input: true, seq: true, key: true, undo: true })
+const knownRollback = namesOf<RunRollbackOptions>({
+  ...{ input: true, seq: true, key: true, undo: true, consumed: true },
+})
 
 export interface RunForkOptions {
   /** Of the fork; made up if left out. */
@@ -200,6 +203,7 @@ export class WorkflowRun<Output = unknown> {
     const { seq, key, undo } = options
     const step = findStep(state.journal, to, this.timeline)
     if (undo) await checkUndo(this.#host.engine, this.timeline, state, step.seq)
+    await refuseConsumed(this.#host.kernel, timelineId(this.timeline), step.seq - 1, options.consumed)
     const data = {
       to: step.id,
       ...('input' in options && { input: options.input }),

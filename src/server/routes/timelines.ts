@@ -74,7 +74,16 @@ export const timelineRoutes: readonly Route[] = [
     role: 'read',
     answer: {
       ...shapes.head,
-      properties: { ...shapes.head.properties, kind: { type: 'string', nullable: true }, summary: shapes.any },
+      properties: {
+        ...{ ...shapes.head.properties, kind: { type: 'string', nullable: true }, summary: shapes.any },
+        identity: {
+          ...shapes.answer({
+            ...{ store: shapes.text, incarnation: shapes.text, life: shapes.count, branch: shapes.count },
+            timeline: shapes.text,
+          }),
+          description: 'what keys, revisions and positions that leave the store are derived from',
+        },
+      },
     },
     async call(call) {
       const known = await call.head()

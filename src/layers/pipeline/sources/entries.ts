@@ -30,6 +30,7 @@ export function entries<Item extends Entry = Entry>(
     throw new RepriseError('INVALID_ARGUMENT', 'entries() needs a list of definitions, such as [orders]')
   }
   return {
+    reads: { scopes: definitions.map(({ prefix }) => prefix), forks: false },
     async open(from, { engine, signal }) {
       const stream = new FeedStream(hostOf(engine).kernel, {
         scopes: definitions.map(({ prefix }) => prefix),

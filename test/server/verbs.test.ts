@@ -70,6 +70,7 @@ const verbs: Readonly<Record<string, readonly string[] | string>> = {
   restore: 'comes from a file of the machine',
   keys: 'tells of keys, which stay on the machine',
   rekey: 'needs keys, which stay on the machine',
+  incarnate: 'declares what happened to the database, by those who operate it',
   delete: 'cannot be taken back: a decision for a person at the machine',
   erase: 'cannot be taken back: a decision for a person at the machine',
   'give-up': 'cannot be taken back: a decision for a person at the machine',

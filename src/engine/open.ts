@@ -164,7 +164,8 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
   })
   const failures = new FailureNotes({
     ...{ store, clock, worker, sealer, events },
-    commit: (guard, attributes) => committer.submit({ operation: newOperation(random), guard, attributes, aside: true }),
+    commit: (guard, attributes) =>
+      committer.submit({ operation: newOperation(random), guard, attributes, aside: true }),
   })
   const kernel: Kernel = {
     store,

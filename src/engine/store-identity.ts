@@ -88,6 +88,12 @@ export class Identity {
       this.#known = now
       return now
     }
+    return (await this.wentBack()) ?? known
+  }
+
+  /** The store is an older copy of itself: a new incarnation, unless nothing may be written here. */
+  async wentBack(): Promise<StoreIdentity | null> {
+    if (this.#isReadOnly) return null
     const fresh = await this.reincarnate()
     this.onWentBack(fresh)
     return fresh

@@ -3,7 +3,7 @@
 
 import { RepriseError } from '../core/errors.ts'
 import type { FeedPosition } from '../core/ports.ts'
-import type { OutsidePositions } from '../engine/feed/outside-position.ts'
+import type { OutsidePositions, SeenRun } from '../engine/feed/outside-position.ts'
 import type { FeedEntries, FeedRun } from '../engine/feed/reader.ts'
 import type { Kernel } from '../engine/kernel.ts'
 import { FeedStream } from '../engine/subscription/feed-stream.ts'
@@ -214,19 +214,26 @@ class Page {
 
 function wholeOf(page: FeedEntries, positions: OutsidePositions): string {
   const runs = together(page).filter(({ entries }) => entries.length > 0)
-  const told = runs.map(({ position, entries }) => {
-    return eventOf('entries', positions.seal(position), entries.map(shownEntry))
+  const told = runs.map(({ position, entries, seen }) => {
+    return eventOf('entries', positions.seal(position, seen), entries.map(shownEntry))
   })
-  if (runs.at(-1)?.position !== page.next) told.push(eventOf('position', positions.seal(page.next), {}))
+  const end = positions.seal(page.next, lastSeen(page))
+  if (runs.at(-1)?.position !== page.next) told.push(eventOf('position', end, {}))
   return told.join('')
 }
 
 /** One event for the whole page. */
 function briefOf(page: FeedEntries, positions: OutsidePositions): string {
   const last = new Map(page.runs.flatMap(({ entries }) => entries.map((entry) => [entry.timeline, entry])))
-  if (last.size === 0) return eventOf('position', positions.seal(page.next), {})
+  const end = positions.seal(page.next, lastSeen(page))
+  if (last.size === 0) return eventOf('position', end, {})
   const told = [...last.values()].map(({ timeline, seq, type, time }) => ({ timeline, seq, type, time }))
-  return eventOf('entries', positions.seal(page.next), told)
+  return eventOf('entries', end, told)
+}
+
+/** The last run of a page that was for the reader. */
+export function lastSeen({ runs }: FeedEntries): SeenRun | undefined {
+  return runs.findLast(({ seen }) => seen !== undefined)?.seen
 }
 
 /** Runs of one commit may share a position: they are one event, or a client that stops between them would miss the second. */
@@ -235,7 +242,9 @@ export function together({ runs }: FeedEntries): FeedRun[] {
   for (const run of runs) {
     const last = merged.at(-1)
     if (last?.position === run.position) {
-      merged[merged.length - 1] = { position: run.position, entries: [...last.entries, ...run.entries] }
+      const seen = run.seen ?? last.seen
+      const entries = [...last.entries, ...run.entries]
+      merged[merged.length - 1] = { position: run.position, entries, ...(seen && { seen }) }
     } else merged.push(run)
   }
   return merged

@@ -2,7 +2,7 @@
 // another history: a restore from a backup, a failover to an older copy, an id that is deleted and made again. None of them
 // takes the other history for its own; each is told, and begins anew.
 
-import { mkdtempSync, rmSync } from 'node:fs'
+import { copyFileSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -35,6 +35,42 @@ async function write(rp: Reprise, id: string, times: number): Promise<void> {
   for (let n = 0; n < times; n++) await handle.append(added(1))
   await handle.close()
 }
+
+describe('a SQLite file that was put back from a copy while nobody had it open', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'reprise-put-back-'))
+  afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+  it.each([2, 4, 9])('refuses the position of what is gone, with %i entries in its place', async (again) => {
+    const [file, copy] = [join(folder, `${again}.db`), join(folder, `${again}.copy.db`)]
+    const during = async <T>(work: (rp: Reprise) => Promise<T>): Promise<T> => {
+      const rp = await open(`sqlite:${file}`, { housekeeping: false })
+      return await work(rp).finally(() => rp.close())
+    }
+    await during((rp) => write(rp, 'x', 3))
+    copyFileSync(file, copy)
+    await during((rp) => write(rp, 'x', 4))
+    const { at } = await during((rp) => readAll(rp))
+    for (const suffix of ['', '-wal', '-shm', '-ack']) rmSync(file + suffix, { force: true })
+    copyFileSync(copy, file)
+    await during((rp) => write(rp, 'x', again))
+    await during((rp) => expect(rp.feed(at)).rejects.toEqual(gone))
+    const { at: now } = await during((rp) => readAll(rp))
+    expect((await during((rp) => rp.feed(now))).items).toEqual([])
+  })
+
+  it('keeps the position of a reader over a rollback, a deletion and an id that is used again', async () => {
+    const rp = await open(`sqlite:${join(folder, 'kept.db')}`, { housekeeping: false })
+    await write(rp, 'x', 4)
+    const { at } = await readAll(rp)
+    await rp.rollback({ timeline: 'counter/x', seq: 2 })
+    await rp.feed(at)
+    await rp.delete('counter/x')
+    await rp.feed(at)
+    await write(rp, 'x', 9)
+    expect((await readAll(rp, at)).ids).toContain('counter/x')
+    await rp.close()
+  })
+})
 
 describe('a failover of PostgreSQL to an older copy', () => {
   let server: TestPostgres

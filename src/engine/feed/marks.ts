@@ -66,7 +66,8 @@ export class FeedMarks {
       log = heads[0] ?? null
       const head = heads[1] ?? null
       const found = await whereabouts(this.#kernel, timeline, point, head)
-      const isGone = head ? found === 'gone' : !mayBeForgotten(hash, log, timeline, forgotten)
+      // One that was deleted may have been made again since, with another history.
+      const isGone = (!head || found === 'gone') && !mayBeForgotten(hash, log, timeline, forgotten)
       if (isGone) throw goneAt(timeline, point, position)
       if (found === 'there') break
     }

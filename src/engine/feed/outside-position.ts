@@ -1,19 +1,42 @@
 // Positions of the feed as they leave the store: hidden, since a position counts what everybody writes, and signed, so that one
 // of another history or of another scope is refused and never read as a place in this one.
 //
-//   token = "f1." base64url(iv(12 bytes) tag(16 bytes) AES-256-GCM(position))
-//   iv    = the start of HMAC(secret, position and the data below): the same position has the same token
+//   token = "f1." base64url(iv(12 bytes) tag(16 bytes) AES-256-GCM(place))
+//   place = position | JSON [position, timeline, sequence, digest in hexadecimal]: with the last run that was read before it
+//   iv    = the start of HMAC(secret, place and the data below): the same place has the same token
 //   authenticated with it: the incarnation of the store and the scopes that were read
+//
+// The run proves that the store is the one that gave the position. A file or a database that was put back from an older copy,
+// while no process was there to notice, no longer has it.
 
 import { createCipheriv, createDecipheriv, createHmac } from 'node:crypto'
+import { type Digest, fromHex, type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { StoreIdentity } from '../../core/identity.ts'
 import { type FeedPosition, feedStart } from '../../core/ports.ts'
+import type { Kernel } from '../kernel.ts'
 import type { Identity } from '../store-identity.ts'
+import { whereabouts } from './marks.ts'
 
 const prefix = 'f1.'
 const ivBytes = 12
 const tagBytes = 16
+
+/** A run that was read: its last sequence, and the digest of history there. */
+export interface SeenRun {
+  readonly timeline: TimelineId
+  readonly seq: number
+  readonly digest: Digest
+}
+
+interface Place {
+  readonly at: FeedPosition
+  readonly seen: SeenRun | null
+}
+
+interface Opened extends Place {
+  readonly positions: OutsidePositions
+}
 
 export class OutsidePositions {
   readonly #key: Buffer
@@ -32,19 +55,14 @@ export class OutsidePositions {
 
   /** The positions of these scopes in this store, and the place that a token names. Throws POSITION_GONE. */
   static async opened(
-    identity: Identity,
+    kernel: Pick<Kernel, 'identity' | 'store' | 'hash'>,
     scopes: readonly string[] | undefined,
     token: string,
-  ): Promise<{ readonly positions: OutsidePositions; readonly at: FeedPosition }> {
-    const known = new OutsidePositions(await identity.load(), scopes)
-    try {
-      return { positions: known, at: known.open(token) }
-    } catch (error) {
-      // Perhaps of an incarnation that another process has begun.
-      const positions = new OutsidePositions(await identity.current(), scopes)
-      if (positions.bound === known.bound) throw error
-      return { positions, at: positions.open(token) }
-    }
+  ): Promise<Opened> {
+    const opened = await openToken(kernel.identity, scopes, token)
+    if (!opened.seen || !(await isGone(kernel, opened.seen))) return opened
+    await kernel.identity.wentBack()
+    throw gone()
   }
 
   /** Throws POSITION_GONE: the store went back since these positions were made. Asked after a page was read. */
@@ -52,10 +70,10 @@ export class OutsidePositions {
     if ((await identity.current()).incarnation !== this.#incarnation) throw gone()
   }
 
-  /** @example positions.seal(page.next) // 'f1.…' */
-  seal(position: FeedPosition): string {
+  /** `seen`: the last run that was read up to there. @example positions.seal(page.next, seen) // 'f1.…' */
+  seal(position: FeedPosition, seen?: SeenRun | null): string {
     if (position === feedStart) return position
-    const text = Buffer.from(position)
+    const text = Buffer.from(seen ? JSON.stringify([position, seen.timeline, seen.seq, toHex(seen.digest)]) : position)
     const iv = createHmac('sha256', this.#key).update(this.#bound).update(text).digest().subarray(0, ivBytes)
     const cipher = createCipheriv('aes-256-gcm', this.#key, iv).setAAD(this.#bound)
     const hidden = Buffer.concat([cipher.update(text), cipher.final()])
@@ -63,19 +81,43 @@ export class OutsidePositions {
   }
 
   /** Throws POSITION_GONE: the position is of another history (a store that was restored since), or of another scope. */
-  open(token: string): FeedPosition {
-    if (token === feedStart) return feedStart
+  open(token: string): Place {
+    if (token === feedStart) return { at: feedStart, seen: null }
     const [, text = ''] = /^f1\.([\w-]+)$/.exec(token) ?? []
     const bytes = Buffer.from(text, 'base64url')
     if (bytes.length <= ivBytes + tagBytes) throw gone()
     const decipher = createDecipheriv('aes-256-gcm', this.#key, bytes.subarray(0, ivBytes)).setAAD(this.#bound)
     decipher.setAuthTag(bytes.subarray(ivBytes, ivBytes + tagBytes))
     try {
-      return Buffer.concat([decipher.update(bytes.subarray(ivBytes + tagBytes)), decipher.final()]).toString()
+      return placeOf(Buffer.concat([decipher.update(bytes.subarray(ivBytes + tagBytes)), decipher.final()]).toString())
     } catch {
       throw gone()
     }
   }
+}
+
+function placeOf(text: string): Place {
+  if (!text.startsWith('[')) return { at: text, seen: null }
+  const [at, timeline, seq, digest] = JSON.parse(text) as [FeedPosition, string, number, string]
+  return { at, seen: { timeline: timelineId(timeline), seq, digest: fromHex(digest) as Digest } }
+}
+
+async function openToken(identity: Identity, scopes: readonly string[] | undefined, token: string): Promise<Opened> {
+  const known = new OutsidePositions(await identity.load(), scopes)
+  try {
+    return { positions: known, ...known.open(token) }
+  } catch (error) {
+    // Perhaps of an incarnation that another process has begun.
+    const positions = new OutsidePositions(await identity.current(), scopes)
+    if (positions.bound === known.bound) throw error
+    return { positions, ...positions.open(token) }
+  }
+}
+
+/** False where nobody can know: the timeline was deleted since, and perhaps made again. */
+async function isGone(kernel: Pick<Kernel, 'store' | 'hash'>, seen: SeenRun): Promise<boolean> {
+  const [head] = await kernel.store.head([seen.timeline])
+  return head?.life === 1 && (await whereabouts(kernel, seen.timeline, seen, head)) === 'gone'
 }
 
 function gone(): RepriseError {

@@ -14,11 +14,14 @@ import { confirmErased } from '../recovery/erasures.ts'
 import { type Entry, entriesOf, lineageOf, type Point } from '../recovery/history.ts'
 import { LastDigests } from './last-digests.ts'
 import { FeedMarks, goneAt, whereabouts } from './marks.ts'
+import type { SeenRun } from './outside-position.ts'
 
 export interface FeedRun {
   /** Everything up to and including this run was given. */
   readonly position: FeedPosition
   readonly entries: readonly Entry[]
+  /** Left out where the run is not for the reader. */
+  readonly seen?: SeenRun
 }
 
 export interface FeedEntries {
@@ -111,7 +114,7 @@ export class FeedReader {
       }
       const decoded = entriesOf(this.#kernel, { timeline, run, before, skipTo: run.first - 1 })
       const entries = archivedFrom(timeline) ? await this.#ofBranch(timeline, decoded) : decoded
-      runs.push({ position: item.position, entries })
+      runs.push({ position: item.position, entries, seen: { timeline, seq: lastSeq(run), digest: run.digest } })
     }
     return { runs, entries: runs.flatMap((each) => each.entries), next, isEnd }
   }

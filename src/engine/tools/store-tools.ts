@@ -4,9 +4,11 @@
 import { resolve } from 'node:path'
 import { timelineId } from '../../core/coordinate.ts'
 import { type Effect, listEffects, withOwners } from '../../core/effects.ts'
+import { lastSeq } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { inheritedBy } from '../../core/inheritance.ts'
 import type {
+  FeedItem,
   FeedPage,
   FeedPosition,
   Head,
@@ -293,13 +295,14 @@ export class StoreTools implements Engine {
     this.#breath ??= new Breath(this.#kernel.clock)
     await this.#breath.take()
     const { identity, store } = this.#kernel
-    const { positions, at } = await OutsidePositions.opened(identity, undefined, after)
+    const { positions, at, seen } = await OutsidePositions.opened(this.#kernel, undefined, after)
     const page = await store.feed(at, prefixes ? { prefixes } : {}, limit)
     await positions.confirm(identity)
     const last = page.items.at(-1)
     if (last && page.isEnd) identity.saw(last)
-    const items = page.items.map((item) => ({ ...item, position: positions.seal(item.position) }))
-    return { ...page, items, next: positions.seal(page.next) }
+    const seenIn = ({ timeline, run }: FeedItem) => ({ timeline, seq: lastSeq(run), digest: run.digest })
+    const items = page.items.map((item) => ({ ...item, position: positions.seal(item.position, seenIn(item)) }))
+    return { ...page, items, next: positions.seal(page.next, last ? seenIn(last) : seen) }
   }
 
   async facts(): Promise<StoreFacts> {

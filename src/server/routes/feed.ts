@@ -11,7 +11,7 @@ import { scopesFor } from '../reach.ts'
 import { Reply } from '../reply.ts'
 import type { Call, QuerySchema, Route } from '../route.ts'
 import * as shapes from '../shapes.ts'
-import { together } from '../shared-feed.ts'
+import { lastSeen, together } from '../shared-feed.ts'
 
 const pageRunsMax = 1000
 
@@ -37,7 +37,7 @@ export const feedRoutes: readonly Route[] = [
       const at = call.query.text('after') ?? feedStart
       if (scopes !== undefined && scopes.length === 0) return { items: [], next: at, isEnd: true }
       const { kernel } = hostOf(call.engine)
-      const { positions, at: after } = await positionsFor(call, at)
+      const { positions, at: after, seen } = await positionsFor(call, at)
       const page = await new FeedReader(kernel, scopes, { mayBeTrimmed: true }).page(
         after,
         call.query.number('limit') ?? 100,
@@ -45,10 +45,10 @@ export const feedRoutes: readonly Route[] = [
       await positions.confirm(kernel.identity)
       const items = together(page).filter(({ entries }) => entries.length > 0)
       return {
-        items: items.map(({ position, entries }) => {
-          return { position: positions.seal(position), entries: entries.map(shownEntry) }
+        items: items.map(({ position, entries, seen: last }) => {
+          return { position: positions.seal(position, last), entries: entries.map(shownEntry) }
         }),
-        next: positions.seal(page.next),
+        next: positions.seal(page.next, lastSeen(page) ?? seen),
         isEnd: page.isEnd,
       }
     },
@@ -103,5 +103,5 @@ function scopesOf({ principal, query }: Call): readonly string[] | undefined {
 
 /** Positions are good for those who may see the same timelines. */
 async function positionsFor({ engine, principal }: Call, token: string) {
-  return await OutsidePositions.opened(hostOf(engine).kernel.identity, principal.scopes ?? undefined, token)
+  return await OutsidePositions.opened(hostOf(engine).kernel, principal.scopes ?? undefined, token)
 }

@@ -29,9 +29,11 @@ onEveryStore('a handle of a run that is gone', (world) => {
     const second = await rp.run(waits, undefined, { id: 'order-1' })
     for (const act of acts) await expect(act(first)).rejects.toEqual(gone)
     for (const act of acts) await expect(act(other)).rejects.toEqual(gone)
+    await expect(first.status()).rejects.toEqual(gone)
     expect((await second.status()).isEnded).toBe(false)
     await second.signal('go', 'of the second')
     expect(await second.result()).toBe('of the second')
+    for (const old of [first, other]) await expect(old.result()).rejects.toEqual(gone)
   })
 
   it('mail to a run that was never there waits for it', async () => {

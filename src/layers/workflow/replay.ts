@@ -68,6 +68,7 @@ function frozen(id: TimelineId, state: RunState): RunTimeline {
   const refuse = () => Promise.reject(refusal())
   return {
     id,
+    life: 1,
     coordinate: { timeline: id, seq: 0, epoch: 0, digest: '' },
     inherited: [],
     isFork: false,

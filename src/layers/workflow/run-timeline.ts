@@ -7,6 +7,7 @@ import type { RunState } from './state.ts'
 export type RunTimeline = Pick<
   OpenTimeline<RunState>,
   | 'id'
+  | 'life'
   | 'coordinate'
   | 'inherited'
   | 'isFork'

@@ -30,6 +30,7 @@ import { statusNow } from './tells.ts'
 /** A run that is in memory here, as those see it who hold a handle. */
 export interface RunInMemory {
   readonly state: RunState
+  readonly open: { readonly life: number }
   /** Undefined until its code began. */
   readonly execution: Pick<Execution, 'open'> | undefined
   readonly queries: Queries
@@ -95,9 +96,12 @@ export class RunView {
   readonly timeline: string
   readonly definition: AnyWorkflow
   readonly host: RunHost
+  /** The life of its id that this is a view of. Null until the run was found. */
+  life: number | null
 
-  constructor(host: RunHost, definition: AnyWorkflow, id: string) {
+  constructor(host: RunHost, definition: AnyWorkflow, id: string, life: number | null = null) {
     this.host = host
+    this.life = life
     this.definition = definition
     this.id = id
     this.timeline = definition.prefix + id
@@ -105,12 +109,25 @@ export class RunView {
 
   /** The run, if it is in memory here. */
   get live(): RunInMemory | undefined {
-    return this.host.instance(this.timeline)
+    const found = this.host.instance(this.timeline)
+    return this.life === null || found?.open.life === this.life ? found : undefined
+  }
+
+  /** Throws NOT_FOUND where a later run has the id. */
+  meet({ life }: Pick<Head, 'life'>): void {
+    this.life ??= life
+    if (this.life !== life) throw this.forgotten()
+  }
+
+  forgotten(): RepriseError {
+    const what = `${this.timeline} has expired or was deleted: a run that was started under its id since is another one`
+    return new RepriseError('NOT_FOUND', what, { run: this.id })
   }
 
   async head(): Promise<Head> {
     const head = await this.host.engine.head(this.timeline)
     if (!head) throw this.#notFound()
+    this.meet(head)
     return isHeadLost(head) ? await madeAgain(this.host.kernel, head) : head
   }
 
@@ -188,6 +205,7 @@ export class RunView {
       const head = seen ?? (await this.host.kernel.store.head([timelineId(this.timeline)]))[0]
       if (!head) throw this.#notFound()
       refuseNotHere(head)
+      this.meet(head)
       if (isHeadLost(head)) await madeAgain(this.host.kernel, head)
       if (endings.has(head.status)) {
         const end = (await this.#lastWord(head)) ?? (await this.state()).end

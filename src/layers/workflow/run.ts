@@ -4,7 +4,6 @@ import { timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { isHeadLost } from '../../core/lost-head.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import type { Head } from '../../core/ports.ts'
 import { throwIfAborted } from '../../engine/aborting.ts'
 import type { CommitExtras } from '../../engine/commit/writer.ts'
 import { newId } from '../../engine/kernel.ts'
@@ -60,14 +59,10 @@ export class WorkflowRun<Output = unknown> {
   readonly #host: RunHost
   readonly #view: RunView
 
-  /** The life of its id that this handle is of. Null until a message found it. */
-  #life: number | null
-
   /** @internal Given by `rp.run` and `workflows(rp).of(…).get(id)`. */
   constructor(host: RunHost, definition: AnyWorkflow, id: string, life: number | null = null) {
-    this.#life = life
     this.#host = host
-    this.#view = new RunView(host, definition, id)
+    this.#view = new RunView(host, definition, id, life)
     this.definition = definition
     this.id = id
     this.timeline = this.#view.timeline
@@ -166,7 +161,6 @@ export class WorkflowRun<Output = unknown> {
     if (head.status === 'terminated' && options.key !== undefined) return
     if (endings.has(head.status)) throw await this.#view.endedError()
     if (this.#view.live || (head.owner !== null && head.isOwnerAlive)) {
-      this.#meet(head)
       await this.#host.send(this.timeline, 'terminate', { reason }, options.key, head.life)
       return
     }
@@ -298,7 +292,7 @@ export class WorkflowRun<Output = unknown> {
   async #mail(kind: string, data: unknown, key?: string): Promise<string> {
     await this.refuseEnded()
     // Only to the run that was found: mail of its handle is never read by a later run under the same id.
-    const id = await this.#host.send(this.timeline, kind, data, key, this.#life ?? undefined)
+    const id = await this.#host.send(this.timeline, kind, data, key, this.#view.life ?? undefined)
     await this.#refuseLate(id)
     return id
   }
@@ -319,24 +313,14 @@ export class WorkflowRun<Output = unknown> {
     const found = await this.#host.engine.head(this.timeline)
     if (found) refuseNotHere(found)
     const head = found && isHeadLost(found) ? await madeAgain(this.#host.kernel, found) : found
-    if (head) this.#meet(head)
+    if (head) this.#view.meet(head)
     else await this.#refuseForgotten()
     if (head && endings.has(head.status)) throw await this.#view.endedError()
   }
 
-  #meet({ life }: Pick<Head, 'life'>): void {
-    this.#life ??= life
-    if (this.#life !== life) throw this.#forgotten()
-  }
-
   async #refuseForgotten(): Promise<void> {
     const [past] = await this.#host.kernel.store.past([timelineId(this.timeline)])
-    if (this.#life !== null || past!.forgottenAt > 0) throw this.#forgotten()
-  }
-
-  #forgotten(): RepriseError {
-    const what = `${this.timeline} has expired or was deleted: a run that was started under its id since is another one`
-    return new RepriseError('NOT_FOUND', what, { run: this.id })
+    if (this.#view.life !== null || past!.forgottenAt > 0) throw this.#view.forgotten()
   }
 
   /** A change from outside, to a run that nobody executes. */

@@ -1,7 +1,8 @@
 // Identity beyond the store: everything that leaves a store and comes back (idempotency keys, ids, positions) is derived
 // here, and nowhere else.
 //
-//   store      128 random bits, made with the namespace and kept by restores and moves of the whole store
+//   store      128 random bits, made with the namespace and kept by restores and moves of the whole store, as is the name
+//              of the namespace that it was made for
 //   life       how often a timeline was made under its id: an id that is used again is another timeline
 //   identity   digest of store, namespace, timeline id and life. Models record it in the first entry of a run, so that
 //              exports, moves, shards and restores keep it
@@ -29,6 +30,8 @@ export interface StoreIdentity {
   readonly era: number
   /** Hides and signs positions that leave the store: 64 hexadecimal digits. */
   readonly secret: string
+  /** The namespace that identities are derived from: that of the original where the store was restored into another. */
+  readonly namespace?: string
 }
 
 const encoder = new TextEncoder()

@@ -24,6 +24,21 @@ test('the rejection of a refused promise ends no process', async () => {
   expect(unhandled).toEqual([])
 })
 
+test('what an async generator returns is refused, and types refuse it too', () => {
+  async function* one() {
+    yield 1
+  }
+  expect(() => refuseThenable(one(), 'flatMap()', 'use call()')).toThrow(
+    expect.objectContaining({
+      code: 'ASYNC_CALLBACK',
+      message: expect.stringMatching(/^flatMap\(\) returned an async iterable.*use call\(\)/),
+    }),
+  )
+  const map = <R>(change: () => Synchronous<R>): R => change()
+  // @ts-expect-error: an async generator has no synchronous result
+  void map(one)
+})
+
 test('every other value passes', () => {
   // biome-ignore lint/suspicious/noThenProperty: a field of data that has this name is no promise
   for (const value of [undefined, null, 0, '', true, 1n, {}, [], { then: 'soon' }, () => 1]) {

@@ -10,18 +10,20 @@ export type Nothing = void | undefined
  * The type of a synchronous result: `R` itself, or a message that no promise can be assigned to.
  * @example map<R>(change: (value: T) => Synchronous<R>): Stream<R>
  */
-export type Synchronous<R> = R & (R extends PromiseLike<unknown> ? 'this function must not be async' : unknown)
+export type Synchronous<R> = R &
+  (R extends PromiseLike<unknown> | AsyncIterable<unknown> ? 'this function must not be async' : unknown)
 
 /**
- * Throws ASYNC_CALLBACK if the value is a promise or another thenable. `place` names the callback, `instead` names the
+ * Throws ASYNC_CALLBACK if the value is a promise, another thenable, or the result of an async generator. `place` names the callback, `instead` names the
  * verb that waits. @example refuseThenable(result, 'filter()', 'use call() to wait for something outside')
  */
 export function refuseThenable(value: unknown, place: string, instead: string): void {
-  if (!isThenable(value)) return
+  if (!isAsynchronous(value)) return
   // The rejection of the refused promise would otherwise end the process as unhandled. Only a promise is touched: the
   // `then` of another thenable may begin its work.
   if (value instanceof Promise) value.catch(() => undefined)
-  throw new RepriseError('ASYNC_CALLBACK', `${place} returned a promise, and must be synchronous: ${instead}`, {
+  const what = isThenable(value) ? 'a promise' : 'an async iterable'
+  throw new RepriseError('ASYNC_CALLBACK', `${place} returned ${what}, and must be synchronous: ${instead}`, {
     place,
     instead,
   })
@@ -44,7 +46,13 @@ export function synchronous<F extends (a: never, b: never, c: never) => unknown>
   return checked as F
 }
 
-function isThenable(value: unknown): value is PromiseLike<unknown> {
+function isAsynchronous(value: unknown): boolean {
   const isObject = (typeof value === 'object' && value !== null) || typeof value === 'function'
-  return isObject && typeof (value as { then?: unknown }).then === 'function'
+  return (
+    isObject && (isThenable(value) || typeof (value as AsyncIterable<unknown>)[Symbol.asyncIterator] === 'function')
+  )
+}
+
+function isThenable(value: unknown): boolean {
+  return typeof (value as { then?: unknown }).then === 'function'
 }

@@ -5,6 +5,7 @@ import { type TimelineId, toHex } from '../core/coordinate.ts'
 import { type Intent, identityOf, nextEra, type StoreIdentity } from '../core/identity.ts'
 import type { FeedItem, Hash, Head, PastLife, Random, Store } from '../core/ports.ts'
 import { archiveNumber, isArchiveOf } from '../core/scope.ts'
+import { type Carried, carriedBy, carriedText } from './carried-identity.ts'
 import type { Planted } from './planted.ts'
 
 const idBytes = 16
@@ -23,6 +24,9 @@ interface Ports {
   readonly now?: () => number
   readonly planted?: Planted
 }
+
+/** What is known of a timeline whose keys are derived. */
+export type Identified = Pick<Head, 'timeline' | 'life' | 'base'> & Partial<Pick<Head, 'attributes'>>
 
 export type Origin = Pick<Intent, 'identity' | 'generation'>
 
@@ -101,23 +105,36 @@ export class Identity {
 
   /**
    * The store went back to an earlier state, or became another: a new incarnation, so that positions from before are refused.
-   * With `id`, it takes over the identity of the store that it was restored from; with `isCopy`, it gets one of its own.
+   * With `id` and `namespace`, it takes over the identity of the store that it was restored from; with `isCopy`, it gets one
+   * of its own.
    */
   async reincarnate(
-    as: { readonly id?: string; readonly secret?: string; readonly isCopy?: boolean } = {},
+    as: {
+      readonly id?: string
+      readonly secret?: string
+      readonly namespace?: string | undefined
+      readonly isCopy?: boolean
+    } = {},
   ): Promise<StoreIdentity> {
     const fresh = newIdentity(this.#ports.random)
     const before = await this.load()
     const there = parse(await this.#ports.store.identity()) ?? before
-    const { id = before.id, secret = before.secret } = as
+    const { id = before.id, secret = before.secret, namespace = before.namespace } = as
     const era = nextEra(Math.max(before.era, there.era), this.#ports.now?.() ?? Date.now())
-    this.#known = await this.#change(as.isCopy ? { ...fresh, era } : { ...fresh, id, secret, era }, true)
+    const kept = { ...fresh, id, secret, era, ...(namespace !== undefined && { namespace }) }
+    this.#known = await this.#change(as.isCopy ? { ...fresh, era } : kept, true)
     return this.#known
+  }
+
+  /** The namespace that identities are derived from; needs `load`. */
+  get namespace(): string {
+    return this.#known?.namespace ?? this.#ports.namespace
   }
 
   /** Of one life of a timeline; needs `load`. */
   of(timeline: TimelineId, life: number): string {
-    const { hash, namespace, planted } = this.#ports
+    const { hash, planted } = this.#ports
+    const { namespace } = this
     const known = this.#known ?? nobody
     if (!planted?.size) return identityOf(hash, known, namespace, timeline, life)
     const store = planted.has('incarnation-in-key') ? { id: known.id + known.incarnation } : known
@@ -126,9 +143,35 @@ export class Identity {
   }
 
   /** What the keys of a timeline are derived from; needs `load`. Each rollback leaves an archive with the next number. */
-  origin({ timeline, life, base }: Pick<Head, 'timeline' | 'life' | 'base'>): Origin {
+  origin({ timeline, life, base, attributes }: Identified): Origin {
+    const carried = carriedBy(attributes)
     const isRolledBack = base !== null && isArchiveOf(timeline, base.timeline)
-    return { identity: this.of(timeline, life), generation: isRolledBack ? archiveNumber(base.timeline) : 0 }
+    const { offset = 0, generation = 0 } = carried ?? {}
+    return {
+      identity: carried?.identity ?? this.of(timeline, life),
+      generation: isRolledBack ? offset + archiveNumber(base.timeline) : generation,
+    }
+  }
+
+  /** What an export carries of it; null: this store has no identity. Needs `load`. */
+  carried(head: Identified): Carried | null {
+    if (!this.#known) return null
+    const { isOwn = false, offset = 0 } = carriedBy(head.attributes) ?? {}
+    return { ...this.origin(head), isOwn, offset }
+  }
+
+  /** The attribute of a timeline that arrives from elsewhere; null: it needs none. Needs `load`. */
+  arriving(
+    { timeline, life }: Pick<Head, 'timeline' | 'life'>,
+    carried: Carried | undefined,
+    { isBeside, isRestored }: { readonly isBeside: boolean; readonly isRestored: boolean },
+  ): string | null {
+    const identity = this.of(timeline, life)
+    if (isBeside) return carriedText({ identity, isOwn: true, generation: 0, offset: 0 }, identity)
+    if (!carried) return null
+    // A restore brings the archives of earlier rollbacks along, and numbers the next one after them.
+    const offset = isRestored ? carried.offset : carried.generation
+    return carriedText({ ...carried, offset }, identity)
   }
 
   /** What this id starts from. */
@@ -154,6 +197,6 @@ function newIdentity(random: Random): Omit<StoreIdentity, 'era'> {
 
 function parse(text: string | null): StoreIdentity | null {
   if (text === null) return null
-  const { id, incarnation, era, secret } = JSON.parse(text) as StoreIdentity
-  return { id, incarnation, era, secret }
+  const { id, incarnation, era, secret, namespace } = JSON.parse(text) as StoreIdentity
+  return { id, incarnation, era, secret, ...(namespace !== undefined && { namespace }) }
 }

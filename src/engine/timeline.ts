@@ -11,6 +11,7 @@ import { type Inherited, inheritedBy } from '../core/inheritance.ts'
 import type { Attribute, Head, Inbox, ManifestMark, Message, NewManifest, Take } from '../core/ports.ts'
 import { keysLastOf } from '../core/retention.ts'
 import { throwIfAborted } from './aborting.ts'
+import { carriedBy } from './carried-identity.ts'
 import { Checkpointer, type CheckpointRequest, type PublishedCheckpoint } from './checkpoint/checkpointer.ts'
 import { AttributeBudget } from './commit/attribute-budget.ts'
 import { checkMade } from './commit/committer.ts'
@@ -26,7 +27,7 @@ import type { Point } from './recovery/history.ts'
 import type { Recovered } from './recovery/recover.ts'
 import type { RecoveryReport } from './recovery/report.ts'
 import type { TimelineState } from './state.ts'
-import type { Origin } from './store-identity.ts'
+import type { Identified, Origin } from './store-identity.ts'
 
 export type { NewEntry } from './entry.ts'
 
@@ -59,7 +60,7 @@ export class OpenTimeline<State> {
   #checkpointer: Checkpointer<State> | null = null
   readonly #recovered: Recovered<State>
   readonly #onClosed: () => void
-  readonly #head: Pick<Head, 'timeline' | 'life' | 'base'>
+  readonly #head: Identified
   /** The stretches of its history that the timelines wrote that it was forked from. */
   readonly inherited: readonly Inherited[]
   readonly #sharing: Sharing | null
@@ -101,7 +102,8 @@ export class OpenTimeline<State> {
       if (this.isOwner) this.#checkpoints.start()
       else this.#checkpoints.startReading()
     }
-    this.#head = { timeline: head.timeline, life: head.life, base: head.base }
+    const { timeline, life, base, attributes = {} } = head
+    this.#head = { timeline, life, base, attributes }
     const lineage = recovered.lineage.length > 0 ? recovered.lineage : [head]
     this.inherited = kernel.planted.has('fork-inherits') ? [] : inheritedBy(lineage)
     this.#erasure = erasureOf(head)
@@ -138,6 +140,12 @@ export class OpenTimeline<State> {
   /** What its keys are derived from; needs the identity of the store. */
   get origin(): Origin {
     return this.#kernel.identity.origin(this.#head)
+  }
+
+  /** The identity of a copy beside its original (carried-identity.ts); null: that of its history, or of its head. */
+  get ownIdentity(): string | null {
+    const carried = carriedBy(this.#head.attributes)
+    return carried?.isOwn ? carried.identity : null
   }
 
   /** Whether this process owns it, as far as it knows. */

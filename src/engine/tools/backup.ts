@@ -60,6 +60,8 @@ type Description =
       readonly leftOut: BackupReport['leftOut']
       /** The id of the store, and the lives of ids that it had forgotten. Missing in older files. */
       readonly store?: string
+      /** The namespace that its identities are derived from. */
+      readonly namespace?: string
       readonly pasts?: readonly PastLife[]
     }
 
@@ -91,8 +93,9 @@ export async function backup(kernel: Kernel, path: string, options: BackupOption
       options.onProgress?.({ timeline: head.timeline, timelines: done.size })
     }
     const { id: store } = await kernel.identity.load()
+    const { namespace } = kernel.identity
     const pasts = await allPasts(kernel)
-    await writer.add({ isEnd: true, timelines: done.size, leftOut, store, pasts }, null)
+    await writer.add({ isEnd: true, timelines: done.size, leftOut, store, namespace, pasts }, null)
   } finally {
     await writer.close()
     await rm(one, { force: true })
@@ -170,9 +173,9 @@ export async function restoreBackup(
     return await underNote(kernel, { kind: 'restore', of, mark: markOf(kernel, records) }, async (note) => {
       await checkEmpty(kernel, records)
       note.began()
-      const { store, pasts = [] } = last
+      const { store, namespace, pasts = [] } = last
       const isCopy = options.copy ?? false
-      await kernel.identity.reincarnate({ isCopy, ...(store !== undefined && { id: store }) })
+      await kernel.identity.reincarnate({ isCopy, namespace, ...(store !== undefined && { id: store }) })
       for (let from = 0; from < pasts.length; from += pastsAtOnce) {
         await kernel.store.recall(pasts.slice(from, from + pastsAtOnce))
       }
@@ -189,7 +192,7 @@ async function restoreAll(
   path: string,
   records: readonly BackupRecord<Description>[],
   note: ChangeNote,
-  options: BackupOptions,
+  options: RestoreOptions,
 ): Promise<{ timelines: number; before: number }> {
   let before = 0
   let timelines = 0
@@ -197,7 +200,7 @@ async function restoreAll(
     throwIfAborted(options.signal, 'restore')
     const { description } = record
     if ('isEnd' in description || isOfStore(description.timeline)) continue
-    if (!(await restoreOne(kernel, path, record.from, record.bytes, description))) before += 1
+    if (!(await restoreOne(kernel, path, record, description, options.copy ?? false))) before += 1
     timelines += 1
     await note.progress(timelines, records.length)
     options.onProgress?.({ timeline: description.timeline, timelines })
@@ -230,9 +233,9 @@ async function checkEmpty(kernel: Kernel, records: readonly BackupRecord<Descrip
 async function restoreOne(
   kernel: Kernel,
   path: string,
-  from: number,
-  bytes: number,
+  { from, bytes }: Pick<BackupRecord<Description>, 'from' | 'bytes'>,
   description: Extract<Description, { timeline: string }>,
+  isCopy: boolean,
 ): Promise<boolean> {
   const id = timelineId(description.timeline)
   const [there] = await kernel.store.head([id])
@@ -242,7 +245,7 @@ async function restoreOne(
   try {
     await pipeline(createReadStream(path, { start: from, end: from + bytes - 1 }), createWriteStream(one))
     // Nobody has to be told of its arrival: whoever knew of it comes along.
-    await importTimelines(kernel, one, {}, async () => [], undefined, 'restore')
+    await importTimelines(kernel, one, {}, async () => [], undefined, 'restore', isCopy)
   } finally {
     await rm(one, { force: true })
   }

@@ -16,6 +16,7 @@ import { guardOf } from '../../core/guard.ts'
 import type { Base, EntryRun, Head, ManifestRecord } from '../../core/ports.ts'
 import { keepsHistory } from '../../core/retention.ts'
 import { archivesStart, isAmongArchives, isArchiveOf, liveIdOf } from '../../core/scope.ts'
+import { identityAttribute } from '../carried-identity.ts'
 import { refusalError } from '../commit/refusal-error.ts'
 import type { CommitExtras } from '../commit/writer.ts'
 import { canRead, type Fold } from '../definition.ts'
@@ -178,7 +179,13 @@ export function baseAt(lineage: readonly Head[], point: Point): Base {
 
 /** The attributes of a fork: those of its parent, and its own mark. A fork of a member of a group is no member of it. */
 export function forkAttributes(head: Head, mark: ForkMark | null | undefined): NonNullable<CommitExtras['attributes']> {
-  return { ...head.attributes, [heldAttribute]: null, ...withoutFailure, ...markAttribute(mark) }
+  return {
+    ...head.attributes,
+    [heldAttribute]: null,
+    [identityAttribute]: null,
+    ...withoutFailure,
+    ...markAttribute(mark),
+  }
 }
 
 /** The entries that a fork begins with, folded into `target` first: what the fold refuses is not written. */

@@ -17,6 +17,7 @@ import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Commit, EntryRun, Head, ManifestRecord, OutgoingMessage } from '../../core/ports.ts'
 import { checkIn, isRedacted } from '../../core/redacted.ts'
 import { checkAttributes } from '../../core/shapes.ts'
+import { identityAttribute } from '../carried-identity.ts'
 import { ChunkHold } from '../checkpoint/chunk-hold.ts'
 import { refusalError } from '../commit/refusal-error.ts'
 import { heldAttribute } from '../group/held.ts'
@@ -63,10 +64,12 @@ export async function importTimelines(
   admit: Admission = async () => undefined,
   /** The id of the change that this import is a part of (store-change.ts). */
   change = 'import',
+  /** They live beside the original, under its ids. */
+  isCopy = false,
 ): Promise<Imported[]> {
   const filled: Filled[] = []
   try {
-    await fillAll(kernel, path, { ...options, change }, arrive, admit, filled)
+    await fillAll(kernel, path, { ...options, change, isCopy }, arrive, admit, filled)
     await show(kernel, filled)
   } catch (error) {
     for (const each of filled) await leave(kernel, each, error)
@@ -117,7 +120,7 @@ async function fillAll(
   }
 }
 
-type FillOptions = ImportOptions & { readonly change: string }
+type FillOptions = ImportOptions & { readonly change: string; readonly isCopy: boolean }
 
 /** A timeline of the file that is stored and not visible yet. */
 interface Filled {
@@ -207,7 +210,13 @@ async function importOne(
   }
   try {
     const last = await fill(kernel, id, begun, header, frames, arrive)
-    return { imported: { ...imported, epoch: begun.epoch }, begun, last }
+    await kernel.identity.load()
+    const { life } = await existing(kernel, id)
+    // Under the id it had, it is the timeline that was exported. Under another, or in a copy, it lives beside that one.
+    const how = { isBeside: options.isCopy || id !== header.timeline, isRestored: options.change === 'restore' }
+    const identity = kernel.identity.arriving({ timeline: id, life }, header.carried, how)
+    const attributes = { ...last.attributes, [identityAttribute]: identity }
+    return { imported: { ...imported, epoch: begun.epoch }, begun, last: { ...last, attributes } }
   } catch (error) {
     await leave(kernel, { begun, imported }, error)
     throw error

@@ -4,6 +4,7 @@
 import { ByteReader } from '../../core/bytes.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { EntryRun, ManifestRecord } from '../../core/ports.ts'
+import type { Carried } from '../carried-identity.ts'
 import type { Header, TransferredMessage } from './transfer.ts'
 
 type Check = (value: unknown) => boolean
@@ -24,6 +25,12 @@ const orMissing =
   (value) =>
     value === undefined || check(value)
 
+const isCarried: Check = (value) => {
+  const { identity, isOwn, generation, offset } = (value ?? {}) as Partial<Carried>
+  const isIdentity = typeof identity === 'string' && /^[0-9a-f]{32}$/.test(identity)
+  return isIdentity && isFlag(isOwn) && isCount(generation) && isCount(offset)
+}
+
 const header: Readonly<Record<keyof Header, Check>> = {
   timeline: isText,
   seq: isCount,
@@ -39,6 +46,7 @@ const header: Readonly<Record<keyof Header, Check>> = {
   wakeup: orMissing(orNull(isNumber)),
   wasOwned: orMissing(isFlag),
   life: orMissing(isCount),
+  carried: orMissing(isCarried),
 }
 
 const record: Readonly<Record<keyof ManifestRecord, Check>> = {

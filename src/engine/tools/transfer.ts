@@ -5,6 +5,7 @@ import { ByteWriter } from '../../core/bytes.ts'
 import { type Coordinate, toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Attribute, EntryRun, Head, ManifestRecord } from '../../core/ports.ts'
+import type { Carried } from '../carried-identity.ts'
 import type { Kernel } from '../kernel.ts'
 import { stateIo } from '../kernel-io.ts'
 import { lineageOf, type Point, reachOf, readHistory } from '../recovery/history.ts'
@@ -40,6 +41,8 @@ export interface Header {
   readonly wasOwned?: boolean
   /** Missing in older files: 1. */
   readonly life?: number
+  /** What its keys are derived from. Missing in older files. */
+  readonly carried?: Carried
 }
 
 /** A message that nobody had read yet, sealed for the timeline that it was sent to. */
@@ -107,6 +110,8 @@ async function* frames(
   const lineage = await lineageOf(kernel, head)
   // Whoever takes it elsewhere takes all of it: what lies in a colder place is read from there.
   const floor = options.stateOnly ? end : await reachOf(kernel, lineage)
+  await kernel.identity.load(true)
+  const carried = kernel.identity.carried(head)
   const header: Header = {
     timeline: head.timeline,
     seq: end.seq,
@@ -116,6 +121,7 @@ async function* frames(
     floorDigest: floor.digest,
     attributes: head.attributes,
     life: head.life,
+    ...(carried && { carried }),
     exportedAt: kernel.clock.now(),
     // What it waits for and when belongs to its end: of an earlier place nobody knows.
     ...(end.seq === head.seq && {

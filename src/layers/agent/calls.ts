@@ -268,8 +268,10 @@ export async function intend(
   const before = open.state.calls.get(made.id)
   const failures = before?.failures ? { failures: before.failures } : {}
   const call = { ...made, attempt: known ? (before?.attempt ?? 1) + 1 : 1, ...failures }
-  // Not brought to an end by the original of this fork: called anew, under a key of the fork.
-  const isAnew = known !== undefined && ownerOf(open.inherited, known.intendedSeq) !== null
+  // Not brought to an end by the original of this fork, or the model is asked something else by now: called anew, under another
+  // key. A call that is on record without its question goes on under the key it has.
+  const isOther = before?.kind === 'model' && ![made.id, made.digest].includes(before.digest)
+  const isAnew = known !== undefined && (isOther || ownerOf(open.inherited, known.intendedSeq) !== null)
   if (known && known.outcome === null && !isAnew) {
     await open.write([entry('called', call)])
     return { key: known.key, attempt: call.attempt }

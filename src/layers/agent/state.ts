@@ -12,7 +12,7 @@ export interface CallRecord {
   readonly turn: number
   readonly tool: string
   readonly kind: ToolKind | 'model'
-  /** Digest of tool and arguments: what makes two calls the same. */
+  /** Digest of tool and arguments, or of the question to the model: what makes two calls the same. Once, a model's was its id. */
   readonly digest: string
   readonly args: unknown
   /** How often it was made, as far as is known. */

@@ -7,6 +7,7 @@ import {
   abortError,
   type CallHost,
   callTool,
+  digestOf,
   fail,
   intend,
   messageOf,
@@ -147,12 +148,22 @@ interface Asked {
 
 async function intendModel<Data>(host: TurnHost<Data>, id: string, isCut: boolean): Promise<Asked> {
   const { state } = host.open
-  const call = { id, turn: state.turn, tool: 'model', kind: 'model' as const, args: null, digest: id, attempt: 1 }
+  const digest = questionDigest(host)
+  const call = { id, turn: state.turn, tool: 'model', kind: 'model' as const, args: null, digest, attempt: 1 }
   const before = isCut ? state.streams.get(id) : undefined
   const { key, attempt } = await intend(host, { ...call, state: 'intended' }, 'none')
   // A continued answer stays the attempt that it began as: whoever reads along notices nothing.
   const begun = before && host.modelInDoubt === 'continue' ? before : null
   return { id, key, attempt, partial: before?.text ?? '', begun }
+}
+
+/** What the model is asked, as it is sent: another question at the same place has another key. */
+function questionDigest<Data>({ kernel, open, tools, settings }: TurnHost<Data>): string {
+  const { messages, data, plan, notes } = open.state
+  // Which attempt gave an answer is no part of the conversation.
+  const said = [...messages.values()].map(({ attempt: _, ...message }) => message)
+  const definitions = JSON.stringify(toolDefinitions(tools, allowedTools(tools, settings)))
+  return digestOf(kernel, 'model', [said, data, plan, [...notes.values()], settings, definitions])
 }
 
 /** An answer that cannot be kept is a failure of the model; a store that fails is not. */

@@ -37,7 +37,8 @@
 //   retried    { ids }                      the run goes on after a failure: these outcomes are taken back
 //   forked     { from, owns, input?, by?, identity, life?, seed, after }  this timeline is a fork, with keys and random values of
 //                                           its own; by: who edited it; owns: it has no place in a queue yet, no parent, and no
-//                                           call under way; after: the last outcome that it shares with its parent
+//                                           call under way; after: the last outcome that it shares with its parent;
+//                                           isCopy: it was imported beside its original, with all that it was about to do
 //   admitted   {}                           its queue let it in
 //   completed  { result? } · ended-badly { error, cancelled, undone? } · terminated { reason }     the end
 

@@ -8,6 +8,8 @@ import { RepriseError } from '../../core/errors.ts'
 import { idBelow } from '../../core/scope.ts'
 import type { NewEntry } from '../../engine/entry.ts'
 import type { Host } from '../../engine/host.ts'
+import type { Kernel } from '../../engine/kernel.ts'
+import type { OpenTimeline } from '../../engine/timeline.ts'
 import type { EditedFork, ForkEdit, ForkEdits, ForkMark } from '../../engine/tools/fork-edit.ts'
 import { newSeed } from './chance.ts'
 import type { Item } from './entries.ts'
@@ -64,6 +66,17 @@ export async function forkRun(engine: Host, fork: RunFork): Promise<Coordinate &
   const made = await engine.forkTimeline({ timeline, seq }, id, { begin, mark })
   engine.dispatcher.wake()
   return made
+}
+
+/**
+ * A run that was imported beside its original has keys and random values of its own from here on. Its place in a queue, its
+ * parent and an undo that is under way came along.
+ */
+export async function beginCopy(kernel: Kernel, open: OpenTimeline<RunState>): Promise<void> {
+  const { ownIdentity: identity, state } = open
+  if (identity === null || state.end || state.identity === identity) return
+  const data = { from: state.keyBase, isCopy: true, identity, seed: newSeed(kernel), after: lastSeq(state.journal) }
+  await open.write([{ type: 'forked', data, time: Math.max(kernel.worker.now(open.id), state.lastAt) }])
 }
 
 function editStep(at: unknown, { set, unset, by }: ForkEdit, timeline: string): EditedFork {

@@ -15,6 +15,7 @@ import type { AnyWorkflow, ChildOptions } from './context.ts'
 import { aside, reviveAside, setAside } from './due.ts'
 import type { ParentLink } from './entries.ts'
 import { foldOf } from './fold-of.ts'
+import { beginCopy } from './fork.ts'
 import { Instance, type InstanceHost, type Left } from './instance.ts'
 import { Looks } from './looks.ts'
 import { MailWatch } from './mail-watch.ts'
@@ -232,6 +233,7 @@ export class Host implements InstanceHost, RunHost {
     let open: OpenTimeline<RunState>
     try {
       open = await this.engine.adopt(head, foldOf(definition))
+      await beginCopy(this.kernel, open)
     } catch (error) {
       return await this.#setAside(head, error)
     }
@@ -283,7 +285,10 @@ export class Host implements InstanceHost, RunHost {
       const open = await this.engine.openTimeline(id, foldOf(definition), { mustExist: true })
       if (this.#live.has(id)) return
       if (open.state.end) await open.shut({ wakeup: null, queue: null })
-      else this.#run(definition, open, true)
+      else {
+        await beginCopy(this.kernel, open)
+        this.#run(definition, open, true)
+      }
     } catch (error) {
       if (isReprise(error, 'OWNED', 'NOT_FOUND', 'FENCED', 'CLOSED')) return
       this.#problem(id, error)

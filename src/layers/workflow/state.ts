@@ -228,11 +228,11 @@ function apply(state: RunState, entry: Entry): RunState {
     case 'forked':
       return {
         ...next,
-        ...identified(entry.timeline, data),
+        ...(data.isCopy
+          ? { identity: data.identity }
+          : { ...identified(entry.timeline, data), end: null, rolling: null }),
         ...(data.seed !== undefined && { salts: [...(state.salts ?? []), { after: data.after, salt: data.seed }] }),
         open: withoutKeys(state.open),
-        end: null,
-        rolling: null,
         ...(data.owns && withoutOriginal(state)),
         ...('input' in data && { input: data.input }),
       }

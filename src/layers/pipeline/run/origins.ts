@@ -10,6 +10,7 @@ import { toHex } from '../../../core/coordinate.ts'
 import { intentKey } from '../../../core/identity.ts'
 import type { Head } from '../../../core/ports.ts'
 import type { Kernel } from '../../../engine/kernel.ts'
+import type { Identified } from '../../../engine/store-identity.ts'
 import type { Output } from '../batch.ts'
 import type { Graph, OperatorNode } from '../graph.ts'
 import type { PoisonRecord } from '../operator.ts'
@@ -29,7 +30,7 @@ export async function originsOf(kernel: Ports, graph: Graph, head: Head | null |
   if (!isKeyed) return null
   await kernel.identity.load()
   const life = head?.life ?? (await kernel.identity.past(id)).life + 1
-  return new Origins(kernel, { timeline: id, life, base: head?.base ?? null })
+  return new Origins(kernel, { timeline: id, life, base: head?.base ?? null, attributes: head?.attributes ?? {} })
 }
 
 /** Where a source gives its records. */
@@ -39,7 +40,7 @@ export function watched(origins: Origins | null, source: string, next: Output): 
 
 export class Origins implements NonNullable<SinkContext['origins']> {
   readonly #ports: Ports
-  readonly #of: Pick<Head, 'timeline' | 'life' | 'base'>
+  readonly #of: Identified
   /** For results that have neither a record nor a time: they are sent again under another key after a restart. */
   readonly #run: string
   readonly #counts = new Map<string, number>()
@@ -52,7 +53,7 @@ export class Origins implements NonNullable<SinkContext['origins']> {
   #arrived = 0
   #checkpoint = 0
 
-  constructor(ports: Ports, of: Pick<Head, 'timeline' | 'life' | 'base'>) {
+  constructor(ports: Ports, of: Identified) {
     this.#ports = ports
     this.#of = of
     this.#run = toHex(ports.random.bytes(8))

@@ -1,0 +1,193 @@
+// Keys of every model over backups, exports and imports, before a receiver that honours them (G5, SPEC A6.5). A restore takes
+// the place of the original, in whatever namespace, and an import under its own id too: the same intents keep their keys. A
+// copy of a store and an import under another id live beside the original: all their keys are others.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, expect, it } from 'vitest'
+import type { Reprise } from '../../src/engine/reprise.ts'
+import { agent, tool } from '../../src/layers/agent/index.ts'
+import { job } from '../../src/layers/job/index.ts'
+import { pipeline, type Source, send } from '../../src/layers/pipeline/index.ts'
+import { type WorkflowContext, workflow } from '../../src/layers/workflow/index.ts'
+import { OutsideLedger } from '../../src/testing/index.ts'
+import { added, counter } from '../support/definitions.ts'
+import { until } from '../support/until.ts'
+import { onEveryStore } from '../support/worlds.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'reprise-carried-'))
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+let files = 0
+const newFile = () => join(folder, `${++files}.file`)
+
+/** Counts up to a number. Unless that is its end, more may come, and does not. */
+function numbers(upTo: number, isEnd: boolean): Source<number> {
+  return {
+    partitions: async () => ['all'],
+    open: async (from) => {
+      let at = Number(from?.get('all') ?? 0)
+      return {
+        partitions: () => ['all'],
+        async read() {
+          await new Promise((resolve) => setTimeout(resolve, 1))
+          if (at < upTo) return { partition: 'all', values: [++at], position: at }
+          return isEnd ? null : { partition: 'all', values: [], position: at }
+        },
+        close: async () => undefined,
+      }
+    },
+  }
+}
+
+/** The names under which each model calls the bank. */
+const models = ['step', 'item', 'note', 'effect', 'plain', 'ask', 'pay', 'send'] as const
+
+function shop(bank: OutsideLedger) {
+  const receive = (name: (typeof models)[number], key: string) => bank.receive(key, name)
+  const order = workflow('order', async (ctx: WorkflowContext, _: { readonly cents: number }) => {
+    await ctx.signal('go')
+    return await ctx.step('charge', ({ key }) => receive('step', key))
+  })
+  const items = (list: readonly string[]) =>
+    job('items', {
+      source: list,
+      each: async (item: string, ctx) => {
+        if (item !== 'b') return
+        receive('item', ctx.idempotencyKey)
+        await ctx.effect('note', ({ key }) => receive('note', key))
+      },
+    })
+  const clerk = agent('clerk', {
+    initial: () => ({}),
+    tools: { pay: tool({ kind: 'idempotent', run: (_: unknown, { key }) => void receive('pay', key) }) },
+    model: async ({ messages, key }) => {
+      const last = messages.at(-1)!
+      if (last.content === 'hello') return { content: 'yes?', requests: [] }
+      if (last.role === 'tool') return { content: 'paid', requests: [] }
+      receive('ask', key)
+      return { content: '', requests: [{ tool: 'pay', args: { cents: 5 } }] }
+    },
+  })
+  const flow = (upTo: number, isEnd: boolean) =>
+    pipeline('flow', (p) =>
+      p.from('numbers', numbers(upTo, isEnd)).to(
+        'out',
+        send(async (value, { key }) => {
+          if (value === 2) receive('send', key)
+        }),
+      ),
+    )
+  return {
+    /** All that a backup is made of. */
+    async begin(rp: Reprise): Promise<void> {
+      await rp.run(order, { cents: 5 }, { id: 'x' })
+      await (await rp.run(items(['a']))).result()
+      await (await rp.open(counter, 'x')).append(added(1))
+      const session = await rp.open(clerk, 'x')
+      await session.turn('hello')
+      await session.close()
+      const run = rp.run(flow(1, false), {}, { checkpoint: { every: 1 } })
+      await until(async () => (await rp.checkpoints('pipeline/flow')).length > 0)
+      await run.cancel()
+      await run.result()
+    },
+    /** What each model does next; `of`: the id of those that may have another. */
+    async charge(rp: Reprise, of = 'x'): Promise<void> {
+      await this.signalled(rp, of)
+      await this.chargeTimeline(rp, of)
+      await this.ask(rp, of)
+      if (of !== 'x') return
+      await (await rp.run(items(['a', 'b']))).result()
+      await rp.run(flow(2, true), {}).result()
+    },
+    async signalled(rp: Reprise, of: string): Promise<void> {
+      rp.work([order])
+      const run = await rp.run(order, { cents: 5 }, { id: of })
+      await run.signal('go', null)
+      await run.result()
+    },
+    async chargeTimeline(rp: Reprise, of = 'x'): Promise<void> {
+      const c = await rp.open(counter, of)
+      await c.effects.run('plain', ({ key }) => receive('plain', key))
+      await c.effects.run('charge', ({ key }) => receive('effect', key), { input: { cents: 5 } })
+      await c.close()
+    },
+    async ask(rp: Reprise, of = 'x'): Promise<void> {
+      const session = await rp.open(clerk, of)
+      await session.turn('pay')
+      await session.close()
+    },
+  }
+}
+
+/** Of each model: under how many keys it was called. */
+function keysOf({ calls }: OutsideLedger, names: readonly string[] = models) {
+  return names.map((name) => [name, new Set(calls.filter(({ intent }) => intent === name).map(({ key }) => key)).size])
+}
+
+const timelines = ['workflow/order/x', 'counter/x', 'agent/clerk/x']
+const ofTimelines = ['step', 'effect', 'plain', 'ask', 'pay']
+const each = (count: number, names: readonly string[] = models) => names.map((name) => [name, count])
+
+onEveryStore('keys of every model', (world) => {
+  const namespaced = (namespace: string) => ({ namespace, ports: { namespace } })
+
+  it('stay over a restore into another namespace, and change where the restored store is a copy', async () => {
+    const w = await world()
+    const bank = new OutsideLedger()
+    const all = shop(bank)
+    const red = await w.engine(namespaced('red'))
+    await all.begin(red)
+    const file = newFile()
+    await red.backup(file)
+    await all.charge(red)
+    expect(keysOf(bank)).toEqual(each(1))
+    const blue = await w.engine(namespaced('blue'))
+    await blue.restore(file)
+    await all.charge(blue)
+    expect(keysOf(bank)).toEqual(each(1))
+    const copy = await w.engine(namespaced('red-copy'))
+    await copy.restore(file, { copy: true })
+    await all.charge(copy)
+    expect(keysOf(bank)).toEqual(each(2))
+    // A copy of the same name, in another database.
+    const elsewhere = await (await world()).engine(namespaced('red'))
+    await elsewhere.restore(file, { copy: true })
+    await all.charge(elsewhere)
+    expect(keysOf(bank)).toEqual(each(3))
+  })
+
+  it('stay over a move, and change under another id', async () => {
+    const w = await world()
+    const bank = new OutsideLedger()
+    const all = shop(bank)
+    const here = await w.engine(namespaced('red'))
+    await all.begin(here)
+    const moved = new Map<string, string>()
+    for (const timeline of timelines) {
+      const file = newFile()
+      await here.export({ timeline, seq: (await here.head(timeline))!.seq }, file)
+      moved.set(timeline, file)
+    }
+    await all.charge(here)
+    const there = await (await world()).engine(namespaced('green'))
+    for (const file of moved.values()) await there.import(file)
+    await all.charge(there)
+    expect(keysOf(bank, ofTimelines)).toEqual(each(1, ofTimelines))
+    for (const [timeline, file] of moved) await here.import(file, { as: timeline.replace(/x$/, 'y') })
+    await all.charge(here, 'y')
+    expect(keysOf(bank, ofTimelines)).toEqual(each(2, ofTimelines))
+    // The copy is exported and moved in its turn: it stays the one that it is.
+    const again = await (await world()).engine(namespaced('blue'))
+    const file = newFile()
+    await here.import(moved.get('workflow/order/x')!, { as: 'workflow/order/z' })
+    await here.export({ timeline: 'workflow/order/z', seq: (await here.head('workflow/order/z'))!.seq }, file)
+    await again.import(file)
+    const charged = bank.calls.length
+    for (const rp of [again, here]) await all.signalled(rp, 'z')
+    const [first, second] = bank.calls.slice(charged)
+    expect(second!.key).toBe(first!.key)
+    expect(keysOf(bank, ['step'])).toEqual([['step', 3]])
+  })
+})

@@ -1,8 +1,10 @@
 // Aggregations: how the records of a key, or of a key and window, become one value. They are values themselves, so that
-// they can be shared and tested alone. An accumulator must be replaced, never changed in place, unless `copy` is given.
+// they can be shared and tested alone. An accumulator must be replaced, never changed in place, unless `copy` is given
+// (in-place.ts).
 
 import { RepriseError } from '../../core/errors.ts'
 import { synchronous } from '../../core/synchronous.ts'
+import { replacing } from './in-place.ts'
 
 export interface Aggregation<T, Accumulator, Result> {
   initial(): Accumulator
@@ -43,10 +45,16 @@ export function aggregateAtOnce<T, A, R>(given: Aggregation<T, A, R>, name: stri
   return {
     ...given,
     initial: atOnce(given.initial, `initial of ${name}`),
-    add: atOnce(given.add, `add of ${name}`),
+    add: addOf(given, name),
     merge: atOnce(given.merge, `merge of ${name}`),
     result: atOnce(given.result, `result of ${name}`),
   }
+}
+
+function addOf<T, A, R>(given: Aggregation<T, A, R>, name: string): Aggregation<T, A, R>['add'] {
+  const place = `add of ${name}`
+  const add = atOnce(given.add, place)
+  return neverThrows(given) ? add : replacing(add, place, given.copy !== undefined)
 }
 
 /** @example orders.keyBy((o) => o.customer).window('daily', tumbling('1d')).aggregate(count()) */

@@ -7,6 +7,7 @@ import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
 import { TimeQueue } from '../../../core/pipeline/time-queue.ts'
 import { synchronous } from '../../../core/synchronous.ts'
+import { Before, Watch } from '../in-place.ts'
 
 export interface StateOptions {
   /** Forgotten when it was not written for so long. */
@@ -55,7 +56,7 @@ export interface ReducingState<T> {
 /** @example process('last-seen', { state: { last: valueState<number>({ ttl: '1d' }) }, … }) */
 export function valueState<T>(options: StateOptions = {}): StateSpec<ValueState<T>> {
   return spec('value', options, (cell) => ({
-    get: () => cell.read() as T | undefined,
+    get: () => cell.watched(cell.read()) as T | undefined,
     set: (value) => cell.write(value),
     clear: () => cell.clear(),
   }))
@@ -91,7 +92,7 @@ export function mapState<T>(options: StateOptions = {}): StateSpec<MapState<T>> 
         work,
       )
     return {
-      get: (key) => held().get(key),
+      get: (key) => cell.watched(held().get(key)) as T | undefined,
       has: (key) => held().has(key),
       set: (key, value) =>
         change((map) => {
@@ -119,9 +120,9 @@ export function mapState<T>(options: StateOptions = {}): StateSpec<MapState<T>> 
 export function reducingState<T>(given: (a: T, b: T) => T, options: StateOptions = {}): StateSpec<ReducingState<T>> {
   const combine = synchronous(given, 'the function of reducingState()', 'use call() before the operator')
   return spec('reducing', options, (cell) => ({
-    get: () => cell.read() as T | undefined,
+    get: () => cell.watched(cell.read()) as T | undefined,
     add: (value) => {
-      const before = cell.read() as T | undefined
+      const before = cell.watched(cell.read()) as T | undefined
       cell.write(before === undefined ? value : combine(before, value))
     },
     clear: () => cell.clear(),
@@ -159,6 +160,9 @@ export class StateCell {
   #pending: Held | undefined | typeof none = none
   /** Undoes what the function changed in place. */
   #undo: (() => void)[] = []
+  readonly #watch = new Watch()
+  /** What the function was given, where that is watched. */
+  #given: Before[] = []
 
   constructor(ttlMs: number | null, now: () => number) {
     this.#ttlMs = ttlMs
@@ -172,6 +176,21 @@ export class StateCell {
   read(): unknown {
     const held = this.#pending === none ? this.table.get(this.table.space(0), this.#key) : this.#pending
     return held === undefined || this.#isOver(held) ? undefined : held.value
+  }
+
+  /** A value that is stored, as the function gets it: it may not change it (../in-place.ts). */
+  watched(value: unknown): unknown {
+    const isStored = this.#pending === none && typeof value === 'object' && value !== null
+    if (isStored && this.#watch.next()) this.#given.push(new Before(value))
+    return value
+  }
+
+  /** Whether the function changed a value that it was given. */
+  isChanged(): boolean {
+    if (this.#given.length === 0) return false
+    const isChanged = this.#given.some((before) => before.isChanged())
+    this.#given = []
+    return isChanged
   }
 
   write(value: unknown): void {
@@ -213,6 +232,7 @@ export class StateCell {
 
   /** The function threw: nothing of what it did stays. */
   rollback(): void {
+    this.#watch.again()
     this.#pending = none
     for (const undo of this.#undo.reverse()) undo()
     this.#undo = []

@@ -6,6 +6,7 @@ import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { lastWatermark } from '../../../core/pipeline/watermarks.ts'
 import { type Nothing, refuseThenable } from '../../../core/synchronous.ts'
 import type { Output } from '../batch.ts'
+import { ChangedInPlace } from '../in-place.ts'
 import { keepsOrder, type MakeOperator, recordOf, tablesOf } from '../operator.ts'
 import { StateCell, type StateSpec } from './keyed-state.ts'
 import { Timers } from './timers.ts'
@@ -119,12 +120,21 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
       for (const cell of cells.values()) cell.at(key)
     }
     const parts: readonly Attempted[] = [...cells.values(), eventTimers, clockTimers, main, ...emitters.values()]
+    const checkReplaced = (place: string, cause?: unknown) => {
+      for (const [name, cell] of cells) {
+        if (!cell.isChanged()) continue
+        const what = `${place} of ${context.name} changed a value of the state ${name}`
+        throw new ChangedInPlace(what, 'set a new value, made from the one that get() returned', cause)
+      }
+    }
     /** All that the function does, or nothing. */
     const attempt = (place: string, work: () => unknown) => {
       try {
         refuseThenable(work(), `${place} of ${context.name}`, 'use call() before it for what must be waited for')
+        checkReplaced(place)
       } catch (error) {
         for (const part of parts) part.rollback()
+        checkReplaced(place, error)
         throw error
       }
       for (const part of parts) part.commit()

@@ -6,7 +6,7 @@
 // wait while a sink or a call cannot take more: sources are not read then, and nothing is queued without a bound.
 
 import { assert } from '../../../core/assert.ts'
-import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { RepriseError } from '../../../core/errors.ts'
 import type { StateCapture } from '../../../core/pipeline/state-capture.ts'
 import type { StateTable } from '../../../core/pipeline/state-table.ts'
 import type { Clock, Random } from '../../../core/ports.ts'
@@ -19,7 +19,7 @@ import type { CutId, Prepared, SinkWriter } from '../sink.ts'
 import type { SourceReader } from '../source.ts'
 import { Busy, type Counts, newCounts } from './busy.ts'
 import { Figures, operatorFigures, type PartFigures, type Sample, sinkFigures, sourceFigures } from './figures.ts'
-import { Letters, lettersStay, type SetAside } from './letters.ts'
+import { isFaultyCode, Letters, lettersStay, type SetAside } from './letters.ts'
 import { type Origins, watched } from './origins.ts'
 import { type Neighbours, Pace } from './pace.ts'
 import { RunningSource } from './running-source.ts'
@@ -432,7 +432,7 @@ export class Flow {
     return {
       ...{ name, clock, random, pipeline, trace, origins, resource: resources.get(name) ?? null },
       poison: ({ value, time, key, input }, error) => {
-        if (isReprise(error, 'ASYNC_CALLBACK')) return this.fail(error)
+        if (isFaultyCode(error)) return this.fail(error)
         try {
           this.letters.add(name, { value, time, key, ...(input !== undefined && { input }) }, error, clock.now())
         } catch (tooMany) {

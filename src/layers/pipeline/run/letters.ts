@@ -4,10 +4,11 @@
 
 import { assert } from '../../../core/assert.ts'
 import { toMs } from '../../../core/duration.ts'
-import { RepriseError } from '../../../core/errors.ts'
+import { isReprise, RepriseError } from '../../../core/errors.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
 import { isRetryLater } from '../../../core/retry.ts'
+import { ChangedInPlace } from '../in-place.ts'
 import type { PoisonRecord } from '../operator.ts'
 
 export interface PipelineLetter {
@@ -24,6 +25,11 @@ export interface PipelineLetter {
 
 export function lettersStay(pipeline: string): string {
   return `${pipeline} is done: its dead letters can be read, but neither sent back nor discarded. To process those records, run it with { from } an older checkpoint, or read them in a pipeline of another name`
+}
+
+/** The function is wrong whatever the record: no letter is written, and the pipeline stops. */
+export function isFaultyCode(error: unknown): boolean {
+  return isReprise(error, 'ASYNC_CALLBACK') || error instanceof ChangedInPlace
 }
 
 /** A record that is set aside, as it is stored. */

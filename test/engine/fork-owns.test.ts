@@ -59,6 +59,8 @@ onEveryStore('forks and effects', (world) => {
     expect(x.effects.get('charge')).toMatchObject({ outcome: 'compensated', by: winner })
     // Nor does the original do it again.
     await x.effects.compensate('charge', undo('x'))
+    // A repetition by the fork that undid it calls nothing.
+    await (winner === 'counter/y' ? y : z).effects.compensate('charge', undo('again'), { undo: 'inherited' })
     expect(undone).toHaveLength(1)
     await Promise.all([y.close(), z.close()])
     const loser = winner === 'counter/y' ? 'counter/z' : 'counter/y'

@@ -77,7 +77,7 @@ it('equal keys imply equal intents over namespaces, stores and lives; each plant
     const red = await openAt(`${name}-1`, 'red', planted)
     const blue = await openAt(`${name}-1`, 'blue', planted)
     const other = await openAt(`${name}-2`, 'red', planted)
-    // As a namespace that was restored from the backup of another one.
+    // As a namespace that was restored from the backup of another one before backups named the namespace.
     const { id } = await hostOf(red).kernel.identity.load()
     await hostOf(blue).kernel.identity.reincarnate({ id })
     await chargeAll(red, bank, 'red')

@@ -14,8 +14,9 @@ export type Synchronous<R> = R &
   (R extends PromiseLike<unknown> | AsyncIterable<unknown> ? 'this function must not be async' : unknown)
 
 /**
- * Throws ASYNC_CALLBACK if the value is a promise, another thenable, or the result of an async generator. `place` names the callback, `instead` names the
- * verb that waits. @example refuseThenable(result, 'filter()', 'use call() to wait for something outside')
+ * Throws ASYNC_CALLBACK if the value is a promise, another thenable, or the result of an async generator. `place` names the
+ * callback, `instead` names the verb that waits.
+ * @example refuseThenable(result, 'filter()', 'use call() to wait for something outside')
  */
 export function refuseThenable(value: unknown, place: string, instead: string): void {
   if (!isAsynchronous(value)) return

@@ -45,8 +45,8 @@ export interface EffectOptions<T> {
   /** Identity within the timeline; the name if left out. The same id is done once: later calls get the recorded result. */
   readonly id?: string
   /**
-   * What is to be done, as a plain value. Two effects with the same id and input have the same key, also after a restore. Default:
-   * none, and the key contains the history before the effect, so that it is another one after any entry, also a repeated one.
+   * What is to be done, as a plain value. Two effects with the same id and input have the same key, also after a restore.
+   * Default: none, and the key contains the history before the effect: it is another one after any entry, also a repeated one.
    */
   readonly input?: unknown
   readonly reversal?: Reversal

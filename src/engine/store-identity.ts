@@ -160,12 +160,13 @@ export class Identity {
     return { ...this.origin(head), isOwn, offset }
   }
 
-  /** The attribute of a timeline that arrives from elsewhere; null: it needs none. Needs `load`. */
-  arriving(
+  /** The attribute of a timeline that arrives from elsewhere; null: it needs none. */
+  async arriving(
     { timeline, life }: Pick<Head, 'timeline' | 'life'>,
     carried: Carried | undefined,
     { isBeside, isRestored }: { readonly isBeside: boolean; readonly isRestored: boolean },
-  ): string | null {
+  ): Promise<string | null> {
+    await this.load()
     const identity = this.of(timeline, life)
     if (isBeside) return carriedText({ identity, isOwn: true, generation: 0, offset: 0 }, identity)
     if (!carried) return null

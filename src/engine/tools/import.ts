@@ -64,7 +64,6 @@ export async function importTimelines(
   admit: Admission = async () => undefined,
   /** The id of the change that this import is a part of (store-change.ts). */
   change = 'import',
-  /** They live beside the original, under its ids. */
   isCopy = false,
 ): Promise<Imported[]> {
   const filled: Filled[] = []
@@ -210,11 +209,9 @@ async function importOne(
   }
   try {
     const last = await fill(kernel, id, begun, header, frames, arrive)
-    await kernel.identity.load()
-    const { life } = await existing(kernel, id)
     // Under the id it had, it is the timeline that was exported. Under another, or in a copy, it lives beside that one.
     const how = { isBeside: options.isCopy || id !== header.timeline, isRestored: options.change === 'restore' }
-    const identity = kernel.identity.arriving({ timeline: id, life }, header.carried, how)
+    const identity = await kernel.identity.arriving(await existing(kernel, id), header.carried, how)
     const attributes = { ...last.attributes, [identityAttribute]: identity }
     return { imported: { ...imported, epoch: begun.epoch }, begun, last: { ...last, attributes } }
   } catch (error) {

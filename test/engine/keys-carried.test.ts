@@ -158,6 +158,33 @@ onEveryStore('keys of every model', (world) => {
     expect(keysOf(bank)).toEqual(each(3))
   })
 
+  it('of a rolled back timeline stay those of its branch, after a restore and after a move', async () => {
+    const w = await world()
+    const bank = new OutsideLedger()
+    const all = shop(bank)
+    const rp = await w.engine(namespaced('red'))
+    await (await rp.open(counter, 'x')).append(added(1))
+    await all.chargeTimeline(rp)
+    await rp.rollback({ timeline: 'counter/x', seq: 1 })
+    const [backup, file] = [newFile(), newFile()]
+    await rp.backup(backup)
+    await rp.export({ timeline: 'counter/x', seq: (await rp.head('counter/x'))!.seq }, file)
+    await all.chargeTimeline(rp)
+    expect(keysOf(bank, ['effect'])).toEqual([['effect', 2]])
+    const restored = await (await world()).engine(namespaced('red'))
+    await restored.restore(backup)
+    const moved = await (await world()).engine(namespaced('red'))
+    await moved.import(file)
+    for (const other of [restored, moved]) await all.chargeTimeline(other)
+    expect(keysOf(bank, ['effect'])).toEqual([['effect', 2]])
+    // The next rollback is another branch in each place, and the same one where the archives came along.
+    for (const other of [rp, restored, moved]) {
+      await other.rollback({ timeline: 'counter/x', seq: 1 })
+      await all.chargeTimeline(other)
+    }
+    expect(keysOf(bank, ['effect'])).toEqual([['effect', 3]])
+  })
+
   it('stay over a move, and change under another id', async () => {
     const w = await world()
     const bank = new OutsideLedger()

@@ -47,10 +47,11 @@ function shop(bank: OutsideLedger) {
   const receive = (name: (typeof models)[number], key: string) => bank.receive(key, name)
   const order = workflow('order', async (ctx: WorkflowContext, _: { readonly cents: number }) => {
     await ctx.signal('go')
-    return await ctx.step('charge', ({ key }) => receive('step', key))
+    await ctx.step('charge', ({ key }) => receive('step', key))
+    return ctx.uuid()
   })
-  const items = (list: readonly string[]) =>
-    job('items', {
+  const items = (list: readonly string[], name = 'items') =>
+    job(name, {
       source: list,
       each: async (item: string, ctx) => {
         if (item !== 'b') return
@@ -69,8 +70,8 @@ function shop(bank: OutsideLedger) {
       return { content: '', requests: [{ tool: 'pay', args: { cents: 5 } }] }
     },
   })
-  const flow = (upTo: number, isEnd: boolean) =>
-    pipeline('flow', (p) =>
+  const flow = (upTo: number, isEnd: boolean, name = 'flow') =>
+    pipeline(name, (p) =>
       p.from('numbers', numbers(upTo, isEnd)).to(
         'out',
         send(async (value, { key }) => {
@@ -79,6 +80,7 @@ function shop(bank: OutsideLedger) {
       ),
     )
   return {
+    order,
     /** All that a backup is made of. */
     async begin(rp: Reprise): Promise<void> {
       await rp.run(order, { cents: 5 }, { id: 'x' })
@@ -97,15 +99,14 @@ function shop(bank: OutsideLedger) {
       await this.signalled(rp, of)
       await this.chargeTimeline(rp, of)
       await this.ask(rp, of)
-      if (of !== 'x') return
-      await (await rp.run(items(['a', 'b']))).result()
-      await rp.run(flow(2, true), {}).result()
+      await (await rp.run(items(['a', 'b'], of === 'x' ? 'items' : of))).result()
+      await rp.run(flow(2, true, of === 'x' ? 'flow' : of), {}).result()
     },
-    async signalled(rp: Reprise, of: string): Promise<void> {
+    async signalled(rp: Reprise, of: string): Promise<string> {
       rp.work([order])
       const run = await rp.run(order, { cents: 5 }, { id: of })
       await run.signal('go', null)
-      await run.result()
+      return await run.result()
     },
     async chargeTimeline(rp: Reprise, of = 'x'): Promise<void> {
       const c = await rp.open(counter, of)
@@ -126,9 +127,8 @@ function keysOf({ calls }: OutsideLedger, names: readonly string[] = models) {
   return names.map((name) => [name, new Set(calls.filter(({ intent }) => intent === name).map(({ key }) => key)).size])
 }
 
-const timelines = ['workflow/order/x', 'counter/x', 'agent/clerk/x']
-const ofTimelines = ['step', 'effect', 'plain', 'ask', 'pay']
-const each = (count: number, names: readonly string[] = models) => names.map((name) => [name, count])
+const timelines = ['workflow/order/x', 'counter/x', 'agent/clerk/x', 'job/items', 'pipeline/flow']
+const each = (count: number) => models.map((name) => [name, count])
 
 onEveryStore('keys of every model', (world) => {
   const namespaced = (namespace: string) => ({ namespace, ports: { namespace } })
@@ -201,10 +201,10 @@ onEveryStore('keys of every model', (world) => {
     const there = await (await world()).engine(namespaced('green'))
     for (const file of moved.values()) await there.import(file)
     await all.charge(there)
-    expect(keysOf(bank, ofTimelines)).toEqual(each(1, ofTimelines))
-    for (const [timeline, file] of moved) await here.import(file, { as: timeline.replace(/x$/, 'y') })
+    expect(keysOf(bank)).toEqual(each(1))
+    for (const [timeline, file] of moved) await here.import(file, { as: timeline.replace(/\w+$/, 'y') })
     await all.charge(here, 'y')
-    expect(keysOf(bank, ofTimelines)).toEqual(each(2, ofTimelines))
+    expect(keysOf(bank)).toEqual(each(2))
     // The copy is exported and moved in its turn: it stays the one that it is.
     const again = await (await world()).engine(namespaced('blue'))
     const file = newFile()
@@ -212,9 +212,12 @@ onEveryStore('keys of every model', (world) => {
     await here.export({ timeline: 'workflow/order/z', seq: (await here.head('workflow/order/z'))!.seq }, file)
     await again.import(file)
     const charged = bank.calls.length
-    for (const rp of [again, here]) await all.signalled(rp, 'z')
+    const drawn = await Promise.all([here, again].map((rp) => all.signalled(rp, 'z')))
+    for (const id of ['x', 'y']) drawn.push(await (await here.run(all.order, { cents: 5 }, { id })).result())
     const [first, second] = bank.calls.slice(charged)
     expect(second!.key).toBe(first!.key)
     expect(keysOf(bank, ['step'])).toEqual([['step', 3]])
+    // Copies draw random values of their own.
+    expect(new Set(drawn).size).toBe(drawn.length)
   })
 })

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 import { sha256 } from '../../src/engine/platform.ts'
 import { open, timeline } from '../../src/index.ts'
 import { renewSqlite } from '../../src/stores/sqlite/index.ts'
+import { cli } from '../cli/support.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
 
 const folder = newFolder(true)
@@ -83,4 +84,33 @@ it.each([1, 2, 3])('so does the frame %i from the end', async (back) => {
     log[32 + (frames() - back) * frameBytes + 24 + 3000]! ^= 4
   })
   expect({ lost, texts: texts.length }).toEqual({ lost: [], texts: 40 })
+})
+
+it.each([0, 0.01, 0.2, 0.5, 0.7])('a log cut to %d of its length loses nothing in silence', async (share) => {
+  const file = join(folder, `cut-${share}.db`)
+  for (const end of ['', '-wal', '-ack']) copyFileSync(`${written}${end}`, `${file}${end}`)
+  const log = readFileSync(`${file}-wal`)
+  const cut = log.subarray(0, Math.floor(share * log.length))
+  writeFileSync(`${file}-wal`, cut)
+  const url = `sqlite:${file}`
+  expect((await cli(['verify', '--url', url], { cwd: folder })).code).toBe(8)
+  const repair = await cli(['verify', '--repair', '--url', url], { cwd: folder })
+  expect(repair.code).toBe(8)
+  expect(repair.stdout).toMatch(/^\d+ loss(es)? beside /m)
+  // Rows of the log of which nobody knows whose they were are a loss of their own.
+  const gone = /lost: {2}log rows? (\d+)(?: to (\d+))?: acknowledged, and gone/.exec(repair.stderr)
+  expect(gone, repair.stderr).not.toBeNull()
+  expect(repair.stderr).not.toMatch(/log row \d+: .*keeps what could/)
+  const kept = readdirSync(folder).filter(
+    (each) => each.startsWith(`cut-${share}.db-damaged-`) && each.endsWith('-wal'),
+  )
+  expect(kept.map((each) => readFileSync(join(folder, each)).equals(cut))).toEqual(share === 0 ? [] : [true])
+  const rp = await open(url, { housekeeping: false })
+  const texts: string[] = []
+  for (let i = 0; i < 5; i++) {
+    if (!(await rp.head(`notes/${i}`))) continue
+    texts.push(...(await rp.open(notes, `${i}`, { takeover: true })).state.texts)
+  }
+  await rp.close()
+  expect(texts.length).toBeLessThan(40)
 })

@@ -57,6 +57,7 @@ const verify: Command = async (invocation) => {
     return exit.interrupted
   }
   const steps = await nextSteps(engine, report, repair, from)
+  const losses = renewal?.lost.filter(({ isUntilHead }) => !isUntilHead).length ?? 0
   output.result(report, () => {
     const { green, red } = output.colours
     for (const fault of report.faults) {
@@ -88,7 +89,9 @@ const verify: Command = async (invocation) => {
           : report.cannotTell.length > 0
             ? 'cannot tell'
             : red(count(report.unfinished.length, 'unfinished change'))
-    output.line(report.ok ? `${green('ok')} ${counts}` : `${verdict} in ${counts}`)
+    const left = report.ok ? `${green('ok')} ${counts}` : `${verdict} in ${counts}`
+    // What is left may be sound; it is not all that was acknowledged.
+    output.line(losses > 0 ? `${red(count(losses, 'loss', 'losses'))} beside ${left}` : left)
     for (const { timeline, what } of report.edited) output.note(`${timeline} is a fork with edits: ${what}`)
     if (report.earlier) for (const words of earlierWords(report.earlier)) output.note(words)
     for (const next of steps) output.note(next)
@@ -96,7 +99,7 @@ const verify: Command = async (invocation) => {
     if (report.orphans > 0 && report.ok)
       output.note(`${count(report.orphans, 'chunk')} no longer needed; reprise prune --yes removes what is old enough`)
   })
-  if (renewal?.lost.some(({ isUntilHead }) => !isUntilHead)) return exit.damage
+  if (losses > 0) return exit.damage
   const isDamaged = report.faults.length > 0 || report.healed.some(({ isPutRight }) => !isPutRight)
   if (isDamaged) return exit.damage
   return report.ok ? exit.ok : report.cannotTell.length > 0 ? exit.usage : exit.conflict

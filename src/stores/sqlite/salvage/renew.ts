@@ -62,8 +62,8 @@ export async function renewFile(driver: Driver, file: string, options: RenewOpti
     // 1. Nobody has it open, and its log is in it.
     const ack = new AckMark(file)
     const mark = ack.read()
-    const isAllIn = (path: string) => unlessDamaged(() => checkAcknowledged(driver, path, options.hash, ack, mark))
-    const { source, because } = await readable(driver, file, copy, waitMs, isAllIn)
+    const check = (path: string) => checkAcknowledged(driver, path, options.hash, ack, mark)
+    const { source, because } = await readable(driver, file, copy, waitMs, check)
     // 2. A new file from what is sound.
     remove(fresh)
     const salvaged = writeFresh(driver, source, fresh, { ...options, acknowledged: mark?.position ?? 0 })
@@ -97,6 +97,10 @@ const log = {
   name: 'write-ahead log',
   what: 'the write-ahead log is damaged; what it holds was read frame by frame',
 }
+const cutLog = {
+  name: 'write-ahead log',
+  what: 'the write-ahead log is damaged: it ends before what was acknowledged, so it was cut; what it holds was read',
+}
 
 interface Readable {
   readonly source: string
@@ -110,9 +114,10 @@ async function readable(
   file: string,
   copy: string,
   waitMs: number,
-  isAllIn: (path: string) => boolean,
+  check: (path: string) => void,
 ): Promise<Readable> {
-  const because = isLogDamaged(file, () => isAllIn(file)) ? log : firstPage
+  const isAllIn = (path: string) => unlessDamaged(() => check(path))
+  const because = isLogDamaged(file, () => isAllIn(file)) ? log : isLogCut(file, check) ? cutLog : firstPage
   if (because === firstPage) {
     try {
       await untilAlone(driver, file, waitMs)
@@ -123,12 +128,25 @@ async function readable(
   }
   checkAlone(file, because.name)
   remove(copy)
-  if (because === log) {
+  if (because !== firstPage) {
     copyWithLog(file, copy, false)
     if (!isAllIn(copy)) copyWithLog(file, copy, true)
   } else copyWithFirstPage(file, copy)
   await untilAlone(driver, copy, waitMs)
   return { source: copy, because }
+}
+
+/** Every frame that is left of it is sound, and what can be read ends before what was acknowledged. */
+function isLogCut(file: string, check: (path: string) => void): boolean {
+  if ((statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) === 0) return false
+  try {
+    check(file)
+    return false
+  } catch (error) {
+    if (!isDamage(error)) throw error
+    const { reached, acknowledged } = isReprise(error) ? error.data : {}
+    return Number(reached) < Number(acknowledged)
+  }
 }
 
 /**

@@ -11,6 +11,8 @@ import type { Salvage } from './work.ts'
 export interface SalvagedLog {
   /** Rows that are not whole. */
   readonly damaged: ReadonlySet<number>
+  /** The first of the rows at its end that were acknowledged and are gone; null: there are none. */
+  readonly goneFrom: number | null
   readonly end: { readonly position: number; readonly body: Uint8Array }
 }
 
@@ -40,13 +42,16 @@ export function salvageLog(work: Salvage): SalvagedLog {
     const neighbours = new RowNeighbours(to, knownTids(work), unsure, allFrames(work))
     for (const [at, near] of unsure) keep(at, unread.get(at), neighbours.only(at, near))
   }
-  fillGaps(work, broken)
+  const { gone, goneFrom } = fillGaps(work)
   for (const at of broken) {
-    work.rebuilt.push({
-      where: `log row ${at}`,
-      what: 'it could not be read wholly, and keeps what could; whose entries are missing is told apart',
-      isIncomplete: true,
-    })
+    const what = 'it could not be read wholly, and keeps what could; whose entries are missing is told apart'
+    work.rebuilt.push({ where: `log row ${at}`, what, isIncomplete: true })
+  }
+  for (const [first, last] of gone) {
+    const where = first === last ? `log row ${first}` : `log rows ${first} to ${last}`
+    const what = 'nothing could be read, an empty row keeps the place; whose entries are missing is told apart'
+    work.rebuilt.push({ where, what, isIncomplete: true })
+    for (let at = first; at <= last; at++) broken.add(at)
   }
   for (const { position, frame } of allFrames(work)) {
     const { tid, first, last, bytes } = frame
@@ -57,7 +62,7 @@ export function salvageLog(work: Salvage): SalvagedLog {
   // A settled row: the heads of all before it are written.
   const body = new RowEncoder().encode(position, [], { unsettledAt: null, needsDigest: () => true }).slice()
   to.run(insert, position, body)
-  return { damaged: broken, end: { position, body } }
+  return { damaged: broken, goneFrom, end: { position, body } }
 }
 
 function knownTids({ from }: Salvage): Set<number> {
@@ -78,8 +83,14 @@ export function* allFrames({ to }: Salvage): Generator<{ readonly position: numb
   }
 }
 
+interface Gaps {
+  /** First and last row of each. */
+  readonly gone: readonly (readonly [first: number, last: number])[]
+  readonly goneFrom: number | null
+}
+
 /** Where the log starts is told apart from its rows. If that is lost or damaged, it starts with the first that is there. */
-function fillGaps({ from, to, options }: Salvage, broken: Set<number>): void {
+function fillGaps({ from, to, options }: Salvage): Gaps {
   const told = to.get(`SELECT value FROM reprise_meta WHERE key = 'log_start'`)?.value
   const first = Number(to.get('SELECT coalesce(min(position), 1) AS first FROM reprise_log')!.first)
   // No page of the log is damaged, and it begins elsewhere than is told: then what is told is damaged.
@@ -89,25 +100,26 @@ function fillGaps({ from, to, options }: Salvage, broken: Set<number>): void {
   if (isLost) {
     to.run(`INSERT OR REPLACE INTO reprise_meta (key, value) VALUES ('log_start', ?)`, start)
   }
+  const gone: [number, number][] = []
   let expected = start
+  const fill = (end: number) => {
+    if (expected < end) gone.push([expected, end - 1])
+    for (; expected < end; expected++) to.run(insert, expected, compactedRow(expected, []))
+  }
   const sql =
     'SELECT position, iif(length(body) <= 32, body, NULL) AS body FROM reprise_log WHERE position >= ? ORDER BY position'
   for (const row of to.all(sql, start)) {
     const position = row.position as number
     const begin = position - joinedBefore(position, row.body)
     if (begin - expected > gapMax) throw damaged(`the log has a gap before row ${position}`)
-    for (; expected < begin; expected++) {
-      to.run(insert, expected, compactedRow(expected, []))
-      broken.add(expected)
-    }
+    fill(begin)
     expected = position + 1
   }
   // What was acknowledged was there.
   if (options.acknowledged - expected > gapMax) throw damaged(`the log ends at ${expected - 1}`)
-  for (; expected <= options.acknowledged; expected++) {
-    to.run(insert, expected, compactedRow(expected, []))
-    broken.add(expected)
-  }
+  const goneFrom = expected <= options.acknowledged ? expected : null
+  fill(options.acknowledged + 1)
+  return { gone, goneFrom }
 }
 
 /** More rows than a page leads to: then a position is not to be believed. */

@@ -56,7 +56,9 @@ export function salvageTimelines(work: Salvage, log: SalvagedLog): Map<number, s
     const what = 'its row is older than what was last written: its status, queue and wakeup are not known'
     work.lost.push({ timeline: String(name), where: 'timelines', what, isUntilHead: true })
   }
-  for (const [tid, head] of soundHeads(work)) writeHead(to, tid, head)
+  const heads = soundHeads(work)
+  for (const [tid, head] of heads) writeHead(to, tid, head)
+  nameGone(work, log, heads)
   dropPhantoms(work, names)
   const all = [...names.values()]
   for (const named of all) makeWhole(work, named, all, remains)
@@ -101,6 +103,22 @@ function soundHeads({ from }: Salvage): Map<number, HeadState> {
     if (head && isCurrent) heads.set(at, copy ? (newerOf(head, copy) ?? head) : head)
   }
   return heads
+}
+
+/**
+ * Rows at the end of the log went together with all that their transactions wrote: timelines that began there have no name
+ * either. A head that lies behind such a row was written after it, and then its timelines are known.
+ */
+function nameGone({ lost, options }: Salvage, log: SalvagedLog, heads: ReadonlyMap<number, HeadState>): void {
+  if (log.goneFrom === null) return
+  let known = log.goneFrom - 1
+  for (const { position } of heads.values()) known = Math.max(known, position)
+  const last = options.acknowledged
+  if (known >= last) return
+  const rows = known + 1 === last ? `log row ${last}` : `log rows ${known + 1} to ${last}`
+  const what =
+    'acknowledged, and gone: whatever was in it is lost, also timelines that began there, whose names nobody knows'
+  lost.push({ timeline: null, where: rows, what })
 }
 
 /** It has a name: then it has a row and a head, or is told to be lost. */
@@ -297,7 +315,7 @@ function settle(work: Salvage, { damaged, end }: SalvagedLog, names: ReadonlyMap
     const reached =
       cut.get(tid) ?? (head && head.owner !== null && head.position < Math.max(...recent) ? head.seq : null)
     if (reached === null) continue
-    const what = `its history ends at ${reached}; what was appended after that in the damaged rows of the log is lost`
+    const what = `its history ends at ${reached}; whatever was appended after that in the damaged rows of the log is lost`
     work.lost.push({ timeline: name, where: 'log', what })
   }
 }

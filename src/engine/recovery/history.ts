@@ -13,6 +13,7 @@ import type { Kernel } from '../kernel.ts'
 import { openEntry } from '../seal/entries.ts'
 import { readRunsBelow, readSegment, type SegmentReader, segmentsBelow } from '../segments/read.ts'
 import { confirmErased } from './erasures.ts'
+import { reasonOf } from './retry-with-fresh-head.ts'
 
 export type { Entry } from '../entry.ts'
 
@@ -104,6 +105,19 @@ export async function* readHistory(
   to: number,
 ): AsyncGenerator<VerifiedRun, Point> {
   assert(to >= from.seq, 'history is read forwards')
+  try {
+    return yield* readAll(reader, lineage, from, to)
+  } catch (error) {
+    throw await reasonOf(reader, lineage[0]!, error)
+  }
+}
+
+async function* readAll(
+  reader: Reader,
+  lineage: readonly Head[],
+  from: Point,
+  to: number,
+): AsyncGenerator<VerifiedRun, Point> {
   let at = from
   // A branch may leave its ancestors below the point where its parent left them: the earliest leave counts.
   const ends = [to]
@@ -187,6 +201,14 @@ async function digestBefore(reader: Reader, head: Head, first: number): Promise<
 
 /** The digest of history at a sequence, without folding anything: read from the run that holds it. */
 export async function digestAt(reader: Reader, lineage: readonly Head[], seq: number): Promise<Digest> {
+  try {
+    return await digestIn(reader, lineage, seq)
+  } catch (error) {
+    throw await reasonOf(reader, lineage[0]!, error)
+  }
+}
+
+async function digestIn(reader: Reader, lineage: readonly Head[], seq: number): Promise<Digest> {
   const head = lineage.find((each) => !each.base || seq >= each.base.seq) ?? lineage[lineage.length - 1]!
   if (seq === head.seq) return head.digest
   if (seq === head.floor) return head.floorDigest

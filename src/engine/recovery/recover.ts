@@ -21,6 +21,7 @@ import { Loading } from './loading.ts'
 import { mismatch, readManifest } from './read-manifest.ts'
 import type { RecoveryReport } from './report.ts'
 import { liveChunks, restoreState } from './restore.ts'
+import { reasonOf } from './retry-with-fresh-head.ts'
 import { invalidityOf, invalidState } from './validity.ts'
 
 export { readManifest } from './read-manifest.ts'
@@ -61,6 +62,19 @@ export async function recover<State>(
   head: Head,
   fold: Fold<State>,
   options: RecoverOptions = {},
+): Promise<Recovered<State>> {
+  try {
+    return await recoverAll(kernel, head, fold, options)
+  } catch (error) {
+    throw await reasonOf(kernel, head, error)
+  }
+}
+
+async function recoverAll<State>(
+  kernel: Kernel,
+  head: Head,
+  fold: Fold<State>,
+  options: RecoverOptions,
 ): Promise<Recovered<State>> {
   const lineage = await lineageOf(kernel, head)
   const floor = floorOf(lineage)

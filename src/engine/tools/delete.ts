@@ -3,7 +3,7 @@
 // collection.
 
 import { type ManifestId, type TimelineId, timelineId } from '../../core/coordinate.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import { guardOf } from '../../core/guard.ts'
 import type { Head } from '../../core/ports.ts'
 import { archivesStart, isAmongArchives, liveIdOf } from '../../core/scope.ts'
@@ -60,10 +60,30 @@ interface Member {
   readonly because: DeletedTimeline['because']
 }
 
+const looksMax = 5
+
+/**
+ * Where somebody writes between the look and the delete, it looks again, and may be refused for what it finds then. Without a
+ * head on which it was decided, that is; and never on to the next life of the id, which nobody asked to delete.
+ */
 export async function deleteTimeline(kernel: Kernel, id: string, options: Deletion = {}): Promise<DeleteReport> {
   refuseOfStore(id)
-  const [head] = options.seen ? [options.seen] : await kernel.store.head([timelineId(id)])
-  if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${id}`, { timeline: id })
+  const [first] = options.seen ? [options.seen] : await kernel.store.head([timelineId(id)])
+  for (let look = 1, head = first; ; look++) {
+    if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${id}`, { timeline: id })
+    if (head.life !== first!.life) {
+      throw new RepriseError('NOT_FOUND', `${id} was deleted meanwhile, and made again`, { timeline: id })
+    }
+    try {
+      return await deleteAsSeen(kernel, head, options)
+    } catch (error) {
+      if (options.seen || look >= looksMax || !isReprise(error, 'FENCED')) throw error
+      ;[head] = await kernel.store.head([timelineId(id)])
+    }
+  }
+}
+
+async function deleteAsSeen(kernel: Kernel, head: Head, options: Deletion): Promise<DeleteReport> {
   // 1. What goes with it.
   const members = await membersOf(kernel, head, options)
   const cursors = await kernel.store.cursors()

@@ -66,6 +66,8 @@ interface Change {
   prepare(rp: Reprise): Promise<void>
   work(rp: Reprise): Promise<unknown>
   state?(rp: Reprise): Promise<Record<string, unknown>>
+  /** It brings counter/a: until it has ended nobody makes an empty one. */
+  readonly brings?: boolean
   /** Where a change that was killed late can only be resumed. */
   readonly mayRefuseAbandon?: boolean
 }
@@ -82,15 +84,14 @@ async function killed(world: World, namespace: string, change: Change, n: number
   return wasKilled
 }
 
-function dying(store: Store, at: number, fate: 'fail-before' | 'fail-after') {
-  let count = 0
+function dying(store: Store, at: number, fate: 'fail-before' | 'fail-after', counted = { count: 0 }) {
   const port = faultyStore(store, (method) => {
-    if (count >= at && method !== 'close') return 'fail-before'
+    if (counted.count >= at && method !== 'close') return 'fail-before'
     if (!writes.has(method)) return 'ok'
-    count += 1
-    return count === at ? fate : 'ok'
+    counted.count += 1
+    return counted.count === at ? fate : 'ok'
   })
-  return { port, isDead: () => count >= at }
+  return { port, isDead: () => counted.count >= at }
 }
 
 async function next(world: World, namespace: string, change: Change): Promise<Reprise> {
@@ -117,6 +118,7 @@ async function check(rp: Reprise, change: Change, isAbandon: boolean, where: str
     (await checkStore(rp)).find(({ name }) => name === 'changes'),
     where,
   ).toMatchObject({ state: 'bad' })
+  if (change.brings) expect([3, 'CHANGE_UNFINISHED'], where).toContain(await openedAt(rp))
   const refusal = refuseUnfinished(hostOf(rp).kernel)
   if (changes[0]!.blocks) await expect(refusal, where).rejects.toMatchObject({ code: 'CHANGE_UNFINISHED' })
   else await refusal
@@ -163,6 +165,61 @@ async function abandon(rp: Reprise, id: string, change: Change): Promise<boolean
 
 const nothing = async () => undefined
 
+/** An application opens it as it is wont to, new or not: it gets all of it, or a refusal. */
+async function openedAt(rp: Reprise): Promise<number | string> {
+  try {
+    const c = await rp.open(counter, 'a', { takeover: true })
+    await c.close()
+    return c.state.total
+  } catch (error) {
+    return (error as { code: string }).code
+  }
+}
+
+/** Kills the process at the n-th write to one of the two stores. False: the move was over before. */
+async function killedBetween(w: World, source: string, target: string, n: number, fate: 'fail-before' | 'fail-after') {
+  const counted = { count: 0 }
+  const stores = [dying(await w.store(source), n, fate, counted), dying(await w.store(target), n, fate, counted)]
+  const [from, to] = stores.map(({ port }) => {
+    return createEngine(
+      { store: port, identity: { host: 'here', process: 'dead' } },
+      { worker: 'killed', patience: 20 },
+    )
+  }) as [Reprise, Reprise]
+  await from.move('counter/a', to, { takeover: true }).catch(nothing)
+  const wasKilled = stores[0]!.isDead()
+  await from.close().catch(nothing)
+  await to.close().catch(nothing)
+  return wasKilled
+}
+
+/** False: nothing was left unfinished. */
+async function checkMove(from: Reprise, to: Reprise, isAbandon: boolean, where: string): Promise<boolean> {
+  const changes = { from: await from.changes(), to: await to.changes() }
+  const isMoved = async () => (await from.head('counter/a'))!.status === 'moved'
+  for (const change of [...changes.from, ...changes.to]) expect(change, where).toMatchObject({ total: 1 })
+  if (changes.to.length === 0 && !(await to.head('counter/a'))) expect(await isMoved(), where).toBe(false)
+  else expect([3, 'CHANGE_UNFINISHED'], where).toContain(await openedAt(to))
+  for (const { id } of changes.to)
+    await expect(to.resumeChange(id), where).rejects.toThrow(/reprise move counter\/a --to /)
+  if (isAbandon) for (const { id } of changes.to) await to.abandonChange(id)
+  const isThere = (await to.head('counter/a')) !== null
+  if (!isAbandon || isThere) await from.move('counter/a', to)
+  else {
+    for (const { id } of changes.from) {
+      await from.abandonChange(id).catch(async (error) => {
+        expect(error.message, where).toMatch(/reprise move counter\/a --back/)
+        await from.moveBack('counter/a')
+      })
+    }
+  }
+  expect([await from.changes(), await to.changes()], where).toEqual([[], []])
+  const places = [(await seen(from)).a, (await seen(to)).a]
+  expect(isAbandon && !isThere ? [[3, null]] : [[null, 3]], where).toContainEqual(places)
+  for (const rp of [from, to]) expect(await rp.verify(), where).toMatchObject({ ok: true })
+  return changes.from.length + changes.to.length > 0
+}
+
 onEveryStore(
   'unfinished changes',
   (world) => {
@@ -183,7 +240,7 @@ onEveryStore(
       const file = join(folder, `${w.kind}.reprise`)
       await source.export({ timeline: 'counter/a', seq: 3 }, file)
       const work = (rp: Reprise) => rp.import(file, { orSame: true })
-      await sweep(w, 'import', { before: none, after: { ...none, a: 3 }, prepare: nothing, work })
+      await sweep(w, 'import', { before: none, after: { ...none, a: 3 }, prepare: nothing, work, brings: true })
     })
 
     it('G20: an import of several timelines shows all of them or none', { timeout: 300_000 }, async () => {
@@ -220,6 +277,44 @@ onEveryStore(
         work: (rp) => rp.move('counter/a', join(folder, `${w.kind}-move.reprise`), { takeover: true }),
         state,
       })
+    })
+
+    it('G20: a move to another store is in one place, and never opens empty in the other', {
+      timeout: 300_000,
+    }, async () => {
+      const w = await world()
+      let unfinished = 0
+      for (let n = 1, isOver = false; !isOver; n++) {
+        for (const fate of ['fail-before', 'fail-after'] as const) {
+          const isAbandon = (n % 2 === 0) === (fate === 'fail-after')
+          const where = `killed at write ${n}, ${fate}, then ${isAbandon ? 'abandoned' : 'repeated'}`
+          const [source, target] = [`from-${n}-${fate}`, `to-${n}-${fate}`]
+          const first = await w.engine({ namespace: source })
+          await fill(first)
+          await first.close()
+          if (!(await killedBetween(w, source, target, n, fate))) isOver = true
+          const plain: Change = { before: {}, after: {}, prepare: nothing, work: nothing }
+          const [from, to] = [await next(w, source, plain), await next(w, target, plain)]
+          if (await checkMove(from, to, isAbandon, where)) unfinished += 1
+          await from.close()
+          await to.close()
+        }
+      }
+      expect(unfinished).toBeGreaterThan(4)
+    })
+
+    it('a move to a store that has the id is refused before anything stops', async () => {
+      const w = await world()
+      const [from, to] = [await w.engine({ namespace: 'from' }), await w.engine({ namespace: 'to' })]
+      await fill(from)
+      const other = await to.open(counter, 'a')
+      await other.append({ type: 'added', by: 7 })
+      await other.close()
+      await expect(from.move('counter/a', to)).rejects.toMatchObject({ code: 'EXISTS' })
+      expect(await from.changes()).toEqual([])
+      expect(await to.changes()).toEqual([])
+      expect(await seen(from)).toEqual(all)
+      expect(await seen(to)).toEqual({ ...none, a: 7 })
     })
 
     it('G20: a rekey is listed until everything is under the new key', { timeout: 300_000 }, async () => {

@@ -1,6 +1,7 @@
 // reprise changes: restores, imports, moves, rekeys and other long changes that began and did not finish. Each is resumed or
 // abandoned here.
 
+import { RepriseError } from '../../core/errors.ts'
 import { changeWords } from '../../engine/tools/store-change.ts'
 import { type Command, flag } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
@@ -19,6 +20,15 @@ const changes: Command = async ({ engine, args, options, output, stdin }) => {
     return exit.ok
   }
   const listed = (await engine.changes()).filter((change) => id === undefined || change.id === id)
+  if (id !== undefined && listed.length === 0) {
+    throw new RepriseError(
+      'NOT_FOUND',
+      `there is no unfinished change ${id}`,
+      { id },
+      undefined,
+      'reprise changes lists them.',
+    )
+  }
   if (isAbandon) {
     const question = `${listed.map(changeWords).join()}. Undo it, and delete what it brought?`
     if (listed.length > 0 && !flag(options, 'yes') && !(await confirm(question, stdin, output))) {

@@ -36,9 +36,10 @@ export async function resumeChange(host: Host, verbs: Resumable, id: string): Pr
     case 'restore':
       return void (await verbs.restore(of))
     case 'import':
+      if (detail.move !== undefined) throw elsewhere(change, repeatedMove(detail.move, detail))
       return void (await verbs.import(of, { orSame: true, ...(detail.as !== undefined && { as: detail.as }) }))
     case 'move':
-      if (detail.file === undefined) throw elsewhere(change, `call move('${of}', …) with the engine of ${detail.to}`)
+      if (detail.file === undefined) throw elsewhere(change, repeatedMove(of, detail))
       return void (await verbs.move(of, detail.file))
     case 'rekey':
       return void (await verbs.rekey())
@@ -69,7 +70,10 @@ async function undo(host: Host, change: NotedChange): Promise<number> {
       return await undoImport(host, change.id)
     case 'move':
       if (detail.arriving !== undefined)
-        throw elsewhere(change, `${of} may be in ${detail.arriving} by now: repeat the move`)
+        throw elsewhere(
+          change,
+          `${of} may be in ${detail.arriving} by now: ${repeatedMove(of, detail)}; or abandon its import there, then reprise move ${of} --back`,
+        )
       await moveBack(host, timelineId(of))
       return 1
     case 'rekey':
@@ -143,6 +147,12 @@ function abandonOf(host: Host, change: NotedChange): (engine: Host, of: string) 
   const found = host.models.all().find(({ abandons }) => abandons?.[change.kind])?.abandons?.[change.kind]
   if (found) return found
   throw elsewhere(change, `the definition of ${change.of} is not known here: declare it, or name its module`)
+}
+
+/** Both stores are needed, and a note has no credentials. */
+function repeatedMove(timeline: string, { from, to }: Readonly<Record<string, string>>): string {
+  const url = from === undefined ? '' : ` --url ${from}`
+  return `repeat the move, reprise move ${timeline} --to ${to}${url}`
 }
 
 function elsewhere({ id, kind, of }: NotedChange, why: string): RepriseError {

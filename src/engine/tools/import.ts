@@ -65,10 +65,11 @@ export async function importTimelines(
   /** The id of the change that this import is a part of (store-change.ts). */
   change = 'import',
   isCopy = false,
+  stored: (timelines: number) => Promise<void> = async () => undefined,
 ): Promise<Imported[]> {
   const filled: Filled[] = []
   try {
-    await fillAll(kernel, path, { ...options, change, isCopy }, arrive, admit, filled)
+    await fillAll(kernel, path, { ...options, change, isCopy }, arrive, admit, filled, stored)
     await show(kernel, filled)
   } catch (error) {
     for (const each of filled) await leave(kernel, each, error)
@@ -77,11 +78,12 @@ export async function importTimelines(
   return filled.map(({ imported }) => imported)
 }
 
-/** Throws NOT_A_SAVEPOINT, before anything is written: the file is no export. */
-export async function checkExport(path: string): Promise<void> {
+/** The ids in the file. Throws NOT_A_SAVEPOINT, before anything is written: the file is no export. */
+export async function timelinesIn({ codec }: Pick<Kernel, 'codec'>, path: string): Promise<string[]> {
   const frames = readTransfer(path)
-  await firstOf(frames)
-  await frames.return(undefined)
+  const ids = [headerOf(codec.decode((await firstOf(frames)).value!.bytes)).timeline]
+  for await (const { kind, bytes } of frames) if (kind === 'header') ids.push(headerOf(codec.decode(bytes)).timeline)
+  return ids
 }
 
 async function firstOf(frames: AsyncGenerator<Frame>): Promise<IteratorResult<Frame>> {
@@ -97,6 +99,7 @@ async function fillAll(
   arrive: Arrival,
   admit: Admission,
   filled: Filled[],
+  stored: (timelines: number) => Promise<void>,
 ): Promise<void> {
   const frames = readTransfer(path)
   let next = await firstOf(frames)
@@ -114,6 +117,7 @@ async function fillAll(
     }
     const section = new Section(frames)
     filled.push(await importOne(kernel, id, header, section, options, arrive))
+    await stored(filled.length)
     for await (const _ of section) void _
     next = section.after
   }
@@ -220,7 +224,7 @@ async function importOne(
   }
 }
 
-async function isSame(kernel: Kernel, id: TimelineId, header: Header): Promise<boolean> {
+export async function isSame(kernel: Kernel, id: TimelineId, header: Pick<Header, 'seq' | 'digest'>): Promise<boolean> {
   try {
     const { head } = await locate(kernel, { timeline: id, seq: header.seq, epoch: 0, digest: toHex(header.digest) })
     return head.timeline === id && head.status !== importingStatus

@@ -26,9 +26,9 @@ import type { Model } from '../model.ts'
 import { takeTimeline } from '../ownership.ts'
 import { recover } from '../recovery/recover.ts'
 import { existing } from './fork.ts'
-import { type Arrival, checkExport, type Imported, type ImportOptions, importTimelines } from './import.ts'
+import { type Arrival, type Imported, type ImportOptions, importTimelines, isSame, timelinesIn } from './import.ts'
 import { type Mark, markOf, movedAttribute, movedStatus } from './moved.ts'
-import { endNote, importedBy, underNote } from './store-change.ts'
+import { type ChangeNote, type ChangeRequest, endNote, importedBy, importingStatus, underNote } from './store-change.ts'
 import { exportFamily, type Standing } from './transfer.ts'
 
 export interface MoveOptions {
@@ -53,37 +53,81 @@ export async function move(engine: Host, id: TimelineId, to: string | Host, opti
   const model = engine.models.find(head.timeline)
   refuseUnknown(head, model)
   const ids = (await model?.family?.(engine, head)) ?? [head.timeline]
-  const path = typeof to === 'string' ? to : join(tmpdir(), `reprise-${randomUUID()}.move`)
-  const where = typeof to === 'string' ? to : (await to.kernel.store.facts()).location
-  const detail = { to: where, ...(typeof to === 'string' && { file: resolve(to) }) }
-  return await underNote(engine.kernel, { kind: 'move', of: head.timeline, detail }, async (note) => {
-    const members: { head: Head; standing: Standing }[] = []
-    try {
-      for (const each of ids) {
-        members.push(await stop(engine, timelineId(each), model, where, options))
-        await note.progress(members.length, ids.length)
-      }
-      const bytes = await exportFamily(engine.kernel, members, path)
-      const here = members.map(({ head: { timeline, seq, epoch, digest } }) => ({
-        timeline,
-        seq,
-        epoch,
-        digest: toHex(digest),
-      }))
-      if (typeof to !== 'string') {
+  if (typeof to === 'string') {
+    return await leaveUnderNote(engine, head, ids, to, { to, file: resolve(to) }, async (note) => {
+      return await leave(engine, ids, model, to, to, options, note)
+    })
+  }
+  const { kernel } = to
+  const where = (await kernel.store.facts()).location
+  for (const id of ids) await refuseTaken(engine, to, timelineId(id))
+  const from = (await engine.kernel.store.facts()).location
+  const request: ChangeRequest = {
+    kind: 'import',
+    of: `${head.timeline} from ${from}`,
+    detail: { move: head.timeline, from, to: where },
+    coming: ids,
+    total: ids.length,
+  }
+  const path = join(tmpdir(), `reprise-${randomUUID()}.move`)
+  return await leaveUnderNote(engine, head, ids, where, { to: where }, async (note) => {
+    // Noted there before it stops here: from then on nobody makes another one there under its id.
+    return await underNote(kernel, request, async (arrival) => {
+      try {
+        const moved = await leave(engine, ids, model, where, path, options, note)
         // From here on it may be there: an abandoned move would make it a second time.
         await note.detail({ arriving: where })
-        await importHere(
-          to,
-          path,
-          { orSame: true },
-          `${head.timeline} from ${(await engine.kernel.store.facts()).location}`,
-        )
+        await importUnder(to, path, { orSame: true }, arrival)
+        return moved
+      } finally {
+        await rm(path, { force: true })
       }
-      return { timelines: here, bytes }
-    } finally {
-      if (typeof to !== 'string') await rm(path, { force: true })
-    }
+    })
+  })
+}
+
+async function leaveUnderNote<Result>(
+  { kernel }: Host,
+  { timeline }: Head,
+  ids: readonly string[],
+  to: string,
+  detail: Readonly<Record<string, string>>,
+  work: (note: ChangeNote) => Promise<Result>,
+): Promise<Result> {
+  const request: ChangeRequest = { kind: 'move', of: timeline, detail: { ...detail, to }, total: ids.length }
+  return await underNote(kernel, request, work)
+}
+
+/** All of them stop, and are in the file. */
+async function leave(
+  engine: Host,
+  ids: readonly string[],
+  model: Model | null,
+  to: string,
+  path: string,
+  options: MoveOptions,
+  note: ChangeNote,
+): Promise<Moved> {
+  const members: { head: Head; standing: Standing }[] = []
+  for (const each of ids) {
+    members.push(await stop(engine, timelineId(each), model, to, options))
+    // None has arrived: they do so together.
+    await note.progress(0)
+  }
+  const bytes = await exportFamily(engine.kernel, members, path)
+  const timelines = members.map(({ head: { timeline, seq, epoch, digest } }) => {
+    return { timeline, seq, epoch, digest: toHex(digest) }
+  })
+  return { timelines, bytes }
+}
+
+/** Another timeline is there under this id: said before anything stops. What a move that was interrupted left there is its own. */
+async function refuseTaken(engine: Host, to: Host, id: TimelineId): Promise<void> {
+  const [[here], [there]] = await Promise.all([engine.kernel.store.head([id]), to.kernel.store.head([id])])
+  if (!there || there.status === importingStatus || there.status === movedStatus) return
+  if (here && there.seq >= here.seq && (await isSame(to.kernel, id, here))) return
+  throw new RepriseError('EXISTS', `there is already a timeline ${id} in ${(await to.kernel.store.facts()).location}`, {
+    timeline: id,
   })
 }
 
@@ -95,18 +139,25 @@ export async function importHere(
   /** For people, and for a resume: where the file comes from. */
   of = resolve(path),
 ): Promise<Imported> {
+  const detail = options.as === undefined ? {} : { as: options.as }
+  const ids = await timelinesIn(host.kernel, path)
+  const coming = options.as === undefined ? ids : [options.as]
+  const request: ChangeRequest = { kind: 'import', of, detail, coming, total: ids.length }
+  return await underNote(host.kernel, request, (note) => importUnder(host, path, options, note))
+}
+
+async function importUnder(host: Host, path: string, options: ImportOptions, note: ChangeNote): Promise<Imported> {
   const arrive: Arrival = async (head) =>
     (await host.models.find(head.timeline)?.transfer?.arrives?.({ engine: host, head })) ?? []
-  const detail = options.as === undefined ? {} : { as: options.as }
-  await checkExport(path)
-  const made = await underNote(host.kernel, { kind: 'import', of, detail }, async (note) => {
-    const admitted = (id: TimelineId, isSameAs: (head: Head) => Promise<boolean>) => admit(host, id, isSameAs)
-    return await importTimelines(host.kernel, path, options, arrive, admitted, note.id).catch(async (error) => {
+  const admitted = (id: TimelineId, isSameAs: (head: Head) => Promise<boolean>) => admit(host, id, isSameAs)
+  const stored = (timelines: number) => note.progress(timelines)
+  const made = await importTimelines(host.kernel, path, options, arrive, admitted, note.id, false, stored).catch(
+    async (error) => {
       // What a failed import removed again need not be abandoned.
       for await (const _ of importedBy(host.kernel, note.id)) note.began()
       throw error
-    })
-  })
+    },
+  )
   host.dispatcher.wake()
   return made[0]!
 }

@@ -7,6 +7,7 @@
 import { type TimelineId, timelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
+import { isWithin } from '../../core/scope.ts'
 import type { Kernel } from '../kernel.ts'
 import { changeNotes } from '../seal/key-notes.ts'
 
@@ -38,9 +39,11 @@ interface Note extends Pick<StoreChange, 'kind' | 'of' | 'done' | 'total'> {
   readonly mark?: string
   /** What a resume has to know beside `of`. */
   readonly detail?: Readonly<Record<string, string>>
+  /** Timelines that it brings here, or the scope that they are in: until it ends, nobody else makes one of them. */
+  readonly coming?: readonly string[]
 }
 
-export type NotedChange = StoreChange & Pick<Note, 'mark' | 'detail' | 'by'>
+export type NotedChange = StoreChange & Pick<Note, 'mark' | 'detail' | 'by' | 'coming'>
 
 const prefix = '$change:'
 const noted = /^\$change:(.+)$/
@@ -57,7 +60,7 @@ export const importingStatus = 'importing'
 
 /** The changes that began and have not finished, oldest first. */
 export async function storeChanges(kernel: Kernel): Promise<StoreChange[]> {
-  return (await notedChanges(kernel)).map(({ mark: _, detail: __, by: ___, ...change }) => change)
+  return (await notedChanges(kernel)).map(({ mark: _, detail: __, by: ___, coming: ____, ...change }) => change)
 }
 
 async function notedChanges(kernel: Kernel): Promise<NotedChange[]> {
@@ -86,10 +89,20 @@ export async function refuseUnfinished(kernel: Kernel): Promise<void> {
   if (change) throw unfinished(change)
 }
 
+/** For a timeline that is not here yet, and would be made: it may be on its way. Throws CHANGE_UNFINISHED. */
+export async function refuseComing({ store }: Pick<Kernel, 'store'>, id: TimelineId): Promise<void> {
+  const [head] = await store.head([storeTimeline])
+  const found = head && notesIn(head).find(([, { coming = [] }]) => coming.some((scope) => isWithin(scope, id)))
+  if (!found) return
+  const [change, { kind, of }] = found
+  const what = `${id} is on its way here: the ${kind} of ${of} has not finished. Resume it, or abandon it (reprise changes ${change})`
+  throw new RepriseError('CHANGE_UNFINISHED', what, { timeline: id, change })
+}
+
 /** For a timeline whose import has not finished. */
 export function refuseImporting(head: Head): void {
   if (head.status !== importingStatus) return
-  const what = `${head.timeline} is not whole: its import has not finished. Import the same file again, or abandon the import (reprise changes)`
+  const what = `${head.timeline} is not whole: its import has not finished. Repeat the import or the move that brings it, or abandon the import (reprise changes)`
   throw new RepriseError('CHANGE_UNFINISHED', what, {
     timeline: head.timeline,
     change: head.attributes[importingAttribute] ?? null,
@@ -115,6 +128,21 @@ export interface ChangeRequest {
   readonly of: string
   readonly mark?: string
   readonly detail?: Readonly<Record<string, string>>
+  readonly coming?: readonly string[]
+  readonly total?: number
+}
+
+/** A note is one attribute. */
+const comingLengthMax = 1200
+
+/** The ids, or the scope that all of them are in where they are too many. */
+function comingOf(ids: readonly string[]): readonly string[] {
+  if (JSON.stringify(ids).length <= comingLengthMax) return ids
+  const parts = ids.map((id) => id.split('/'))
+  const first = parts[0]!
+  const shared = first.findIndex((part, i) => parts.some((each) => each[i] !== part))
+  // Those that have nothing in common are refused one by one, once their import has begun.
+  return shared > 0 ? [`${first.slice(0, shared).join('/')}/`] : []
 }
 
 export function changeIdOf({ hash }: Pick<Kernel, 'hash'>, { kind, of, mark }: ChangeRequest): string {
@@ -142,6 +170,12 @@ export async function underNote<Result>(
   }
 }
 
+/** An earlier attempt may have brought it there: a later one that stops before that does not undo it. */
+function arrivingIn(earlier: NotedChange | undefined): Readonly<Record<string, string>> {
+  const arriving = earlier?.detail?.arriving
+  return arriving === undefined ? {} : { arriving }
+}
+
 /** The note of a change that this process executes. */
 export class ChangeNote {
   readonly id: string
@@ -162,7 +196,7 @@ export class ChangeNote {
   }
 
   static async begin(kernel: Kernel, request: ChangeRequest): Promise<ChangeNote> {
-    const { kind, of, mark, detail } = request
+    const { kind, of, mark, detail, coming, total } = request
     const id = changeIdOf(kernel, request)
     const by: WorkerId = await kernel.worker.register()
     const earlier = (await notedChanges(kernel)).find((each) => each.id === id)
@@ -171,9 +205,10 @@ export class ChangeNote {
       ...{ kind, of, by },
       began: earlier?.startedAt ?? kernel.worker.now(),
       done: earlier?.done ?? 0,
-      total: earlier?.total ?? null,
+      total: total ?? earlier?.total ?? null,
       ...(mark !== undefined && { mark }),
-      ...(detail && { detail }),
+      ...(detail && { detail: { ...detail, ...arrivingIn(earlier) } }),
+      ...(coming && { coming: comingOf(coming) }),
     }
     const begun = new ChangeNote(kernel, id, note, earlier !== undefined)
     await begun.#write(note)

@@ -3,6 +3,7 @@
 import type { Head } from '../core/ports.ts'
 import { type FailureNote, failingAttribute, failureOf } from '../engine/failure-notes.ts'
 import { hostOf } from '../engine/host.ts'
+import { lastEntry } from '../engine/recovery/history.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import type { Check } from './health.ts'
 import { count, relative } from './words.ts'
@@ -32,10 +33,23 @@ export function failureWords({ attempts, since, reason }: FailureNote, now: numb
   return `${times} ${attempts === 1 ? '' : 'since '}${relative(since, now)}: ${reason}`
 }
 
-/** The column of a list: empty where nothing is noted. */
-export function reasonOf(engine: Reprise, head: Head, now: number): string {
-  const note = failureOf(hostOf(engine).kernel.sealer, head)
-  return note ? failureWords(note, now) : ''
+/** The column of a list: empty where nothing is noted. What ended badly says why in its last entry. */
+export async function reasonOf(engine: Reprise, head: Head, now: number): Promise<string> {
+  const { kernel } = hostOf(engine)
+  const note = failureOf(kernel.sealer, head)
+  if (note) return failureWords(note, now)
+  if (head.status !== 'failed') return ''
+  // A list shows what it can: whoever opens the timeline is told what is wrong with it.
+  const last = await lastEntry(kernel, head).catch(() => null)
+  return errorWords((last?.data as { readonly error?: unknown } | null | undefined)?.error) ?? ''
+}
+
+/** Null: it is no error as histories keep them. @example 'EDECLINED: card refused' */
+export function errorWords(error: unknown): string | null {
+  const { code, name, message } = (error ?? {}) as Readonly<Record<string, unknown>>
+  if (typeof message !== 'string') return null
+  const [kind] = [code, name].filter((each) => typeof each === 'string' && each !== '' && each !== 'Error')
+  return kind === undefined ? message : `${kind}: ${message}`
 }
 
 export async function failuresHealth(engine: Reprise): Promise<Check[]> {

@@ -182,6 +182,31 @@ describe('reprise run', () => {
     expect(ran.stderr).toContain('no API')
     expect(ran.stderr).not.toContain('    at ')
   })
+
+  it('ends with exit code 5 where a workflow fails, and ls and show say why', async () => {
+    writeFileSync(
+      join(folder.path, 'refused.mjs'),
+      `import { workflow } from 'reprise/workflow'
+       export const refused = workflow('refused', async (ctx) => {
+         await ctx.step('charge', () => { throw Object.assign(new Error('no funds'), { code: 'EDECLINED' }) }, { retry: { attempts: 1 } })
+       })`,
+    )
+    const ran = await cli(['run', 'refused.mjs', '--id', 'r'], at)
+    expect(ran.code).toBe(5)
+    expect(ran.stderr).toMatch(/RUN_FAILED workflow\/refused\/r failed: no funds/)
+    expect((await cli(['ls', 'workflow/refused/'], at)).stdout).toMatch(/REASON[\s\S]*EDECLINED: no funds/)
+    const shown = (await cli(['show', 'workflow/refused/r'], at)).stdout
+    expect(shown).toMatch(/^end +failed .* ago: EDECLINED: no funds$/m)
+    await cli(['delete', 'workflow/refused/r', '--yes'], at)
+  })
+
+  it('reprise changes of an unknown id is NOT_FOUND', async () => {
+    const ran = await cli(['changes', 'nonsense'], at)
+    expect({ code: ran.code, said: ran.stderr.split('\n')[0] }).toEqual({
+      code: 4,
+      said: 'NOT_FOUND there is no unfinished change nonsense',
+    })
+  })
 })
 
 describe('the commands that look', () => {

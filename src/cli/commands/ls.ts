@@ -39,7 +39,7 @@ const ls: Command = async ({ engine, args, options, output }) => {
       output.errorColours.red(`quarantined: ${timeline}: ${error.message}; reprise verify --repair puts it right`),
     )
   }
-  const reasons = heads.map((head) => reasonOf(engine, head, now))
+  const reasons = await Promise.all(heads.map((head) => reasonOf(engine, head, now)))
   const hasReasons = reasons.some((reason) => reason !== '')
   output.result(
     heads.map((head) => shownHead(engine, head)),

@@ -85,11 +85,17 @@ async function runOther(
     attributes: startedBy(file, definition),
   })) as {
     readonly id?: string
+    readonly timeline?: string
     result(): Promise<unknown>
   }
   if (handle.id) output.note(handle.id)
   try {
-    const outcome = handle.result().then((result) => ({ result }))
+    const outcome = handle.result().then(
+      (result) => ({ result }),
+      async (error) => {
+        throw (await failedRun(engine, handle, error)) ?? error
+      },
+    )
     const first = await Promise.race([outcome, interruption.asked])
     if (first === 'interrupted') {
       outcome.catch(() => undefined)
@@ -106,6 +112,20 @@ async function runOther(
     interruption.off()
   }
 }
+
+/** The run itself ended without a result, whatever its code threw. Null: something else went wrong. */
+async function failedRun(
+  engine: Reprise,
+  { id, timeline }: { readonly id?: string; readonly timeline?: string },
+  error: unknown,
+): Promise<RepriseError | null> {
+  const head = timeline === undefined ? null : await engine.head(timeline)
+  if (!head || !endedBadly.has(head.status) || isReprise(error, 'RUN_FAILED', 'CANCELLED')) return null
+  const reason = error instanceof Error ? error.message : String(error)
+  return new RepriseError('RUN_FAILED', `${timeline} ${head.status}: ${reason}`, { run: id, timeline }, error)
+}
+
+const endedBadly: ReadonlySet<string> = new Set(['failed', 'cancelled', 'terminated'])
 
 /** Kept on the timeline, for `reprise resume`. */
 function startedBy(file: string, definition: Runnable): Record<string, string> {

@@ -6,7 +6,7 @@ import type { Reprise } from '../../engine/reprise.ts'
 import { segmentsBelow } from '../../engine/segments/read.ts'
 import { editWords } from '../../engine/tools/fork-edit.ts'
 import { describeTimeline } from '../../operations/describe.ts'
-import { failureWords } from '../../operations/failures.ts'
+import { errorWords, failureWords } from '../../operations/failures.ts'
 import { shownAttributes } from '../../operations/heads.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
@@ -50,10 +50,17 @@ const show: Command = async ({ engine, args, output }) => {
       ['created', `${when(head.createdAt)} (${relative(head.createdAt, now)})`],
       ['changed', `${when(head.updatedAt)} (${relative(head.updatedAt, now)})`],
       ...shownAttributes(head).map(([key, value]) => [key, String(value)] as const),
-      ...Object.entries(summary ?? {}).map(([key, value]) => [key, toJson(value)] as const),
+      ...Object.entries(summary ?? {}).map(([key, value]) => [key, endWords(value, now) ?? toJson(value)] as const),
     ])
   })
   return exit.ok
+}
+
+/** The end of a run that failed, without its stack: --json has that. Null: it is something else. */
+function endWords(value: unknown, now: number): string | null {
+  const { kind, error, at } = (value ?? {}) as Readonly<Record<string, unknown>>
+  const words = typeof kind === 'string' && typeof at === 'number' ? errorWords(error) : null
+  return words === null ? null : `${kind} ${relative(at as number, now)}: ${words}`
 }
 
 /** What became of history up to the floor, for a line of the table. */

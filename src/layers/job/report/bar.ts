@@ -4,7 +4,7 @@
 import { formatMs } from '../../../core/duration.ts'
 import { printable } from '../../../core/printable.ts'
 import type { JobProgress } from '../progress.ts'
-import { failureLine, type Reporter, type ReportStream, rateOf, timeLeftMs } from './lines.ts'
+import { elsewhere, failureLine, isElsewhere, type Reporter, type ReportStream, rateOf, timeLeftMs } from './lines.ts'
 
 const drawEveryMs = 80
 const failuresShown = 20
@@ -38,7 +38,7 @@ export function draw(progress: JobProgress, columns: number): string {
   if (status === 'running' && left !== null) words.push(`${formatMs(Math.round(left / 1000) * 1000)} left`)
   if (skipped > 0) words.push(`${skipped} skipped`)
   if (failed > 0) words.push(`${failed} failed`)
-  if (status !== 'running') words.push(status)
+  if (status !== 'running') words.push(isElsewhere(progress) ? `${status}: ${seen} ${elsewhere}` : status)
   const tail = words.join('  ')
   const head = part === null ? name : `${name} ${bar(part, columns - name.length - tail.length - 9)} ${percent(part)}`
   return printable(`${head} ${tail}`).slice(0, Math.max(20, columns - 1))

@@ -55,11 +55,18 @@ export function progressLine(progress: JobProgress): string {
   const parts = [`${name}: ${status}`, `${done} done`]
   if (skipped > 0) parts.push(`${skipped} skipped`)
   if (failed > 0) parts.push(`${failed} failed`)
-  if (total !== null) parts.push(`${seen} of ${total}`)
+  if (total !== null) parts.push(isElsewhere(progress) ? `${seen} of ${total} ${elsewhere}` : `${seen} of ${total}`)
   parts.push(`${rateOf(progress)}/s`)
   const left = timeLeftMs(progress)
   if (left !== null && status === 'running') parts.push(`${formatMs(Math.round(left / 1000) * 1000)} left`)
   return printable(parts.join(', '))
+}
+
+export const elsewhere = 'in this run, the rest before it or by another process'
+
+/** The job is finished, and this process did only a part of it: another one took it over meanwhile. */
+export function isElsewhere({ status, done, skipped, failed, total }: JobProgress): boolean {
+  return status === 'finished' && total !== null && done + skipped + failed < total
 }
 
 export function rateOf(progress: JobProgress): string {

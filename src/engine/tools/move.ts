@@ -121,7 +121,7 @@ async function leave(
   return { timelines, bytes }
 }
 
-/** Another timeline is there under this id: said before anything stops. What a move that was interrupted left there is its own. */
+/** Another timeline is there under this id: said before anything stops. The rest of an interrupted move there is its own. */
 async function refuseTaken(engine: Host, to: Host, id: TimelineId): Promise<void> {
   const [[here], [there]] = await Promise.all([engine.kernel.store.head([id]), to.kernel.store.head([id])])
   if (!there || there.status === importingStatus || there.status === movedStatus) return

@@ -169,7 +169,7 @@ onEveryStore('forks of sessions', (world) => {
     })
     await trial.rollback(0)
     expect(refunds.map(({ id }) => id)).toEqual(['c1'])
-    await main.rollback(0)
+    await main.rollback(0, { consumed: 'force' })
     expect(refunds.map(({ id }) => id)).toEqual(['c1', 'c0'])
   })
 
@@ -185,7 +185,7 @@ onEveryStore('forks of sessions', (world) => {
       expect(main.coordinate.seq).toBe(seq + 4)
       await main.rollbackTo(seq + at)
       expect(refunds).toEqual([])
-      await main.rollback(0)
+      await main.rollback(0, { consumed: 'force' })
       expect(refunds.map(({ id }) => id)).toEqual(['c0'])
     },
   )
@@ -202,7 +202,7 @@ onEveryStore('forks of sessions', (world) => {
     await one.rollback(0, { undo: 'inherited' })
     expect(refunds.map(({ id }) => id)).toEqual(['c0'])
     await expect(two.rollback(0, { undo: 'inherited' })).rejects.toEqual(code('ALREADY_UNDONE'))
-    await main.rollback(0)
+    await main.rollback(0, { consumed: 'force' })
     await two.rollback(0)
     expect(refunds).toHaveLength(1)
   })
@@ -221,7 +221,7 @@ onEveryStore('forks of sessions', (world) => {
     expect(left.planRollback(0)).toMatchObject({ compensate: [], inherited: [{ inheritedFrom: 'agent/clerk/main' }] })
     await left.rollback(0)
     expect(refunds).toEqual([])
-    await merged.rollback(0)
+    await merged.rollback(0, { consumed: 'force' })
     expect(refunds).toHaveLength(1)
   })
 })
@@ -246,7 +246,10 @@ async function play(w: World, acts: readonly Act[], planted: ReadonlySet<string>
       as(session.timeline)
       const { seq } = session.coordinate
       await session
-        .rollbackTo(Math.min(seq, 1 + (to % seq)), to % 5 === 0 ? { undo: 'inherited' } : {})
+        .rollbackTo(Math.min(seq, 1 + (to % seq)), {
+          consumed: 'force',
+          ...(to % 5 === 0 && { undo: 'inherited' as const }),
+        })
         .catch((error) => {
           if (error.code !== 'ALREADY_UNDONE') throw error
         })

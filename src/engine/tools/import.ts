@@ -34,7 +34,7 @@ import { existing, locate } from './fork.ts'
 import { movedAttribute, movedStatus } from './moved.ts'
 import { importingAttribute, importingStatus } from './store-change.ts'
 import type { Header, TransferredMessage } from './transfer.ts'
-import { type Frame, readTransfer } from './transfer-file.ts'
+import { type Frame, firstFrame, readTransfer } from './transfer-file.ts'
 import { decodeRun, headerOf, messageOf, recordOf } from './transfer-shape.ts'
 
 export interface ImportOptions {
@@ -81,15 +81,9 @@ export async function importTimelines(
 /** The ids in the file. Throws NOT_A_SAVEPOINT, before anything is written: the file is no export. */
 export async function timelinesIn({ codec }: Pick<Kernel, 'codec'>, path: string): Promise<string[]> {
   const frames = readTransfer(path)
-  const ids = [headerOf(codec.decode((await firstOf(frames)).value!.bytes)).timeline]
+  const ids = [headerOf(codec.decode((await firstFrame(frames)).value!.bytes)).timeline]
   for await (const { kind, bytes } of frames) if (kind === 'header') ids.push(headerOf(codec.decode(bytes)).timeline)
   return ids
-}
-
-async function firstOf(frames: AsyncGenerator<Frame>): Promise<IteratorResult<Frame>> {
-  const first = await frames.next()
-  if (!first.done && first.value.kind === 'header') return first
-  throw new RepriseError('NOT_A_SAVEPOINT', 'the file does not start with a header')
 }
 
 async function fillAll(
@@ -102,7 +96,7 @@ async function fillAll(
   stored: (timelines: number) => Promise<void>,
 ): Promise<void> {
   const frames = readTransfer(path)
-  let next = await firstOf(frames)
+  let next = await firstFrame(frames)
   while (!next.done) {
     const header = headerOf(kernel.codec.decode(next.value.bytes))
     checkAttributes(header.attributes, kernel.limits)

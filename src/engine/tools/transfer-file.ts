@@ -244,3 +244,10 @@ function join(a: Uint8Array, b: Uint8Array): Uint8Array<ArrayBuffer> {
 function notWhole(why: string): RepriseError {
   return new RepriseError('NOT_A_SAVEPOINT', `the file cannot be imported: ${why}`)
 }
+
+/** The header that an export starts with. Throws NOT_A_SAVEPOINT. */
+export async function firstFrame(frames: AsyncGenerator<Frame>): Promise<IteratorResult<Frame>> {
+  const first = await frames.next()
+  if (!first.done && first.value.kind === 'header') return first
+  throw new RepriseError('NOT_A_SAVEPOINT', 'the file does not start with a header')
+}

@@ -117,6 +117,7 @@ const words: Readonly<Record<string, readonly (readonly string[])[]>> = {
   group: [[evil], ['show', evil]],
   card: [['notes/a'], ['job/failing'], [`workflow/broken/${turned}`]],
   doctor: [[]],
+  incarnate: [[]],
   query: [[`workflow/broken/${turned}`, evil]],
   update: [[evil, 'name']],
   effects: [[`workflow/broken/${turned}`], ['notes/a']],

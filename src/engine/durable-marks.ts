@@ -16,8 +16,8 @@ export class DurableMarks {
   readonly #read: FeedMarks
 
   constructor(ports: Pick<Kernel, 'store' | 'hash' | 'planted'>) {
-    this.#committed = new FeedMarks(ports)
-    this.#read = new FeedMarks(ports)
+    this.#committed = new FeedMarks(ports, true)
+    this.#read = new FeedMarks(ports, true)
   }
 
   get isEmpty(): boolean {

@@ -25,14 +25,20 @@ type Ports = Pick<Kernel, 'store' | 'hash' | 'planted'>
 
 export class FeedMarks {
   readonly #kernel: Ports
+  readonly #mayBeMadeAgain: boolean
   /** The newest last. */
   readonly #marks = new Map<TimelineId, Mark>()
   /** What was forgotten as of the last look, and before the page that is being read; null until it was first asked. */
   #forgotten: ForgottenPoint | null = null
   #forgottenBefore: ForgottenPoint = { count: 0, last: '' }
 
-  constructor(kernel: Ports) {
+  /**
+   * `mayBeMadeAgain`: a timeline that was deleted, and has another history since, is no sign of an older copy. A reader takes
+   * it for one, and begins anew: that is sooner than it has to, and never too late.
+   */
+  constructor(kernel: Ports, mayBeMadeAgain = false) {
     this.#kernel = kernel
+    this.#mayBeMadeAgain = mayBeMadeAgain
   }
 
   /** Before a page is read: what it holds is forgotten after this, if at all. */
@@ -66,8 +72,8 @@ export class FeedMarks {
       log = heads[0] ?? null
       const head = heads[1] ?? null
       const found = await whereabouts(this.#kernel, timeline, point, head)
-      // One that was deleted may have been made again since, with another history.
-      const isGone = (!head || found === 'gone') && !mayBeForgotten(hash, log, timeline, forgotten)
+      const isForgotten = mayBeForgotten(hash, log, timeline, forgotten)
+      const isGone = head ? found === 'gone' && !(this.#mayBeMadeAgain && isForgotten) : !isForgotten
       if (isGone) throw goneAt(timeline, point, position)
       if (found === 'there') break
     }

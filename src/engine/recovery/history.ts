@@ -1,7 +1,6 @@
 // Reading history so that nothing unverified gets through: runs in order across a fork and its ancestors, each checked
 // against the digest chain before it is handed on. Damage is an error that names the timeline and the sequence.
 
-import { assert } from '../../core/assert.ts'
 import { type Digest, equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { eachEntry, lastSeq, sliceEntries, verifyEntries } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -104,7 +103,12 @@ export async function* readHistory(
   from: Point,
   to: number,
 ): AsyncGenerator<VerifiedRun, Point> {
-  assert(to >= from.seq, 'history is read forwards')
+  if (to < from.seq) {
+    // The caller looked at the head before it was trimmed.
+    const { timeline } = lineage[0]!
+    const what = `history of ${timeline} begins after ${from.seq}, and ${to} is before that`
+    throw new RepriseError('OUT_OF_RANGE', what, { timeline, seq: to, floor: from.seq })
+  }
   try {
     return yield* readAll(reader, lineage, from, to)
   } catch (error) {

@@ -22,7 +22,7 @@ export async function fillPages(rp: Reprise): Promise<void> {
 
 /** Goes on with all of it, so that each page that is touched has an older version. */
 export async function growPages(rp: Reprise, round: number): Promise<void> {
-  const { next } = await rp.feed(feedStart, { limit: 20 + 5 * round })
+  const { next } = await hostOf(rp).kernel.store.feed(feedStart, {}, 20 + 5 * round)
   for (let i = 0; i < places; i++) {
     const id = `plain/place-${String(i).padStart(4, '0')}` as TimelineId
     const open = await hostOf(rp).openTimeline(id, definitions.plain.fold)

@@ -52,7 +52,7 @@ export function removeStore(): void {
 
 /** A few with everything that a timeline may have: mail, attributes, cursors, a wakeup, a checkpoint, a fork. */
 async function addPlaces(rp: Reprise): Promise<void> {
-  const { next } = await rp.feed(feedStart, { limit: 20 })
+  const { next } = await hostOf(rp).kernel.store.feed(feedStart, {}, 20)
   for (let i = 0; i < 14; i++) {
     const id = `plain/place-${i}` as TimelineId
     const open = await hostOf(rp).openTimeline(id, definitions.plain.fold)

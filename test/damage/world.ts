@@ -108,7 +108,7 @@ export async function write(rp: Reprise): Promise<void> {
   await rp.send('plain/later', 'note', { early: true }, { key: 'early' })
   await a.close()
   const raw = await hostOf(rp).openTimeline('plain/a' as TimelineId, plain.fold)
-  const { next } = await rp.feed(feedStart, { limit: 10 })
+  const { next } = await hostOf(rp).kernel.store.feed(feedStart, {}, 10)
   await raw.write([], {
     consume: ['note-0'] as never,
     cursors: { reader: next },

@@ -164,7 +164,8 @@ onEveryStore('messages', (world) => {
     await f.checkpoint()
     expect((await rp.head('frugal/x'))!.floor).toBe(0)
     // To its end: on a shared server somebody else's open transaction hides the last of it for a moment.
-    const page = await vi.waitUntil(() => rp.feed(feedStart).then((read) => read.isEnd && read), { timeout: 90_000 })
+    const read = () => hostOf(rp).kernel.store.feed(feedStart, {}, 1000)
+    const page = await vi.waitUntil(() => read().then((found) => found.isEnd && found), { timeout: 90_000 })
     await consumer.write([{ type: 'got', data: { text: 'read' } }], { cursors: { reports: page.next } })
     await f.append(added(1))
     await f.checkpoint()

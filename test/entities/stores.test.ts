@@ -138,7 +138,7 @@ onEveryStore('state store', (world) => {
     for (let n = 0; n < 40; n++) await t.set('busy', n)
     await t.checkpoint()
     expect((await one.head('table/rows'))!.floor).toBe(0)
-    const { next } = await one.feed('', { prefixes: ['table/'], limit: 1000 })
+    const { next } = await hostOf(one).kernel.store.feed('', { prefixes: ['table/'] }, 1000)
     await t.transaction((tx) => tx.set('a', 2), { cursors: { slow: next } })
     for (let n = 0; n < 20; n++) await t.set('busy', n)
     await t.checkpoint()

@@ -89,7 +89,7 @@ export interface Commit {
   readonly guard: Guard | null
   /**
    * A change beside the owner, of attributes and the catalog alone: the timeline's `operation` stays as it is, so that a commit
-   * of the owner whose answer was lost is still recognised. This one is not: repeated, it is applied again.
+   * of the owner whose answer was lost is still recognised. A repeated `aside` commit is applied again.
    */
   readonly aside?: boolean
   /** Only while the timeline has no unread mail, else MAIL_WAITING. For stores that say `guardsMail`. */

@@ -1,8 +1,8 @@
 // Identity beyond the store: everything that leaves a store and comes back (idempotency keys, ids, positions) is derived
 // here, and nowhere else.
 //
-//   store      128 random bits, made with the namespace and kept by restores and moves of the whole store, as is the name
-//              of the namespace that it was made for
+//   store      128 random bits, made with the namespace. Restores and moves of the whole store keep these bits and the
+//              name of the first namespace
 //   life       how often a timeline was made under its id: an id that is used again is another timeline
 //   identity   digest of store, namespace, timeline id and life. Models record it in the first entry of a run, so that
 //              exports, moves, shards and restores keep it
@@ -48,11 +48,11 @@ export function nextEra(before: number, now: number): number {
   return Math.max(before + 1, Math.floor((now - erasStart) / 3_600_000))
 }
 
-/** What tells a history from others where a number has to do it. */
+/** Two numbers that distinguish histories where a position must be a number. */
 export interface Era {
-  /** Of the store. */
+  /** The era of the store. */
   readonly era: number
-  /** Of the timeline. */
+  /** The life of the timeline. */
   readonly life: number
 }
 
@@ -88,8 +88,8 @@ export function identityOf(
 }
 
 /**
- * What streams and positions of one history carry: another incarnation of the store, another life of the timeline and each
- * rollback of it give another mark. `origins`: of the timelines that they belong to.
+ * The mark of one history, in streams and positions. A new incarnation of the store, a new life of a timeline and each
+ * rollback change the mark. `origins`: the origins of the timelines that a stream reads.
  * @example historyMark(sha256, store, [open.origin]) // 16 hexadecimal digits
  */
 export function historyMark(

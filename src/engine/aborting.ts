@@ -3,7 +3,7 @@
 import { RepriseError } from '../core/errors.ts'
 import type { Clock } from '../core/ports.ts'
 
-/** What waits for a signal: one listener for all of it. Node.js warns of a leak where a signal has more than ten. */
+/** All waiters of one signal share one listener. Node.js warns of a leak when a signal has more than ten listeners. */
 class AbortWaiters {
   readonly #signal: AbortSignal
   readonly #all = new Set<() => void>()

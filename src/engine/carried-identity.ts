@@ -8,7 +8,7 @@ export const identityAttribute = '$identity'
 
 export interface Carried {
   readonly identity: string
-  /** True: of this copy alone. Whatever its history recorded before it arrived belongs to the original. */
+  /** True: the identity belongs to this copy alone. Entries from before the import belong to the original. */
   readonly isOwn: boolean
   readonly generation: number
   /** Added to the number of the archive that the last rollback here left: archives from before may not be here. */

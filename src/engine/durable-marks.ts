@@ -1,6 +1,6 @@
-// What this process knows to be durable: the last commits that the store has acknowledged, and the last entries that were read
-// for somebody outside. A store without them went back to an older copy of itself, and begins a new incarnation, so that
-// positions of the history that is gone are refused everywhere.
+// Marks of durable history: the last commits that the store acknowledged to this process, and the last entries that outside
+// readers received. A store without these entries went back to an older copy of itself. The store then begins a new
+// incarnation, and positions of the lost history are refused.
 
 import { lastSeq } from '../core/entry-run.ts'
 import { isReprise } from '../core/errors.ts'
@@ -11,7 +11,7 @@ import type { Kernel } from './kernel.ts'
 import type { Identity } from './store-identity.ts'
 
 export class DurableMarks {
-  /** Apart: the newest of each that can be told decides, and a reader may be far behind the commits. */
+  /** Commits and reads have separate marks: the newest mark decides, and a reader may be far behind the commits. */
   readonly #committed: FeedMarks
   readonly #read: FeedMarks
 
@@ -24,17 +24,17 @@ export class DurableMarks {
     return this.#committed.isEmpty && this.#read.isEmpty
   }
 
-  /** The store has acknowledged it. */
+  /** Notes a commit that the store acknowledged. */
   committed({ guard, run }: Commit): void {
     if (guard && run) this.#committed.note(guard.timeline, { seq: lastSeq(run), digest: run.digest })
   }
 
-  /** It was the last of the feed. */
+  /** Notes the last item of the feed. */
   saw({ timeline, run }: Pick<FeedItem, 'timeline' | 'run'>): void {
     this.#read.note(timeline, { seq: lastSeq(run), digest: run.digest })
   }
 
-  /** False: the store does not have what it had. The marks are dropped then, so it is told once. */
+  /** False: the store lacks a marked entry. The marks are then dropped, so one loss is reported once. */
   async areThere(): Promise<boolean> {
     try {
       for (const marks of [this.#committed, this.#read]) {

@@ -113,7 +113,7 @@ async function runOther(
   }
 }
 
-/** The run itself ended without a result, whatever its code threw. Null: something else went wrong. */
+/** The error of a run that ended without a result. Null: the run has not ended, and another error stopped the command. */
 async function failedRun(
   engine: Reprise,
   { id, timeline }: { readonly id?: string; readonly timeline?: string },

@@ -90,7 +90,7 @@ const verify: Command = async (invocation) => {
             ? 'cannot tell'
             : red(count(report.unfinished.length, 'unfinished change'))
     const left = report.ok ? `${green('ok')} ${counts}` : `${verdict} in ${counts}`
-    // What is left may be sound; it is not all that was acknowledged.
+    // The remaining entries may be sound, but acknowledged entries are missing.
     output.line(losses > 0 ? `${red(count(losses, 'loss', 'losses'))} beside ${left}` : left)
     for (const { timeline, what } of report.edited) output.note(`${timeline} is a fork with edits: ${what}`)
     if (report.earlier) for (const words of earlierWords(report.earlier)) output.note(words)

@@ -34,7 +34,7 @@ export function joinEntry(
   return { type: 'joined', data: { client, stream, has: isKnown ? has : null, ...(isOther && { isOther }) } }
 }
 
-/** What a client holds of a version, and gives back when it joins again: good in this history, and for this value. */
+/** The proof of a version that a client sends back when it joins again. It is valid for one value in one history. */
 export function heldText(version: number, digest: string, { mark }: History): string {
   return `${version}.${digest.slice(0, digestDigits)}.${mark}`
 }

@@ -11,7 +11,7 @@ function mostBehind(every: number, during: number): number {
   let most = 0
   for (let n = 1; n <= 20 * every; n++) {
     const isNear = timing.wrote(1, 100)
-    // A crash here replays these. The first checkpoint tells how many entries come while one is written.
+    // A crash here replays these entries. The first checkpoint measures how many entries arrive while it is written.
     if (n > 2 * every) most = Math.max(most, timing.entries)
     if (capture && readyAt === n) {
       timing.published(capture, { ms: 1, bytes: 1, stallMs: 0 })

@@ -33,8 +33,8 @@ export class FeedMarks {
   #forgottenBefore: ForgottenPoint = { count: 0, last: '' }
 
   /**
-   * `mayBeMadeAgain`: a timeline that was deleted, and has another history since, is no sign of an older copy. A reader takes
-   * it for one, and begins anew: that is sooner than it has to, and never too late.
+   * `mayBeMadeAgain`: a timeline that was deleted and made again is no sign of an older copy. A reader of the feed treats it as
+   * one and starts over, which is always safe.
    */
   constructor(kernel: Ports, mayBeMadeAgain = false) {
     this.#kernel = kernel

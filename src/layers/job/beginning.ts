@@ -55,7 +55,7 @@ export async function beginShard<T>(
   await applyMail(engine, open)
 }
 
-/** It is new, a fork of one that has one, or a copy beside its original. Jobs that began without one keep their keys. */
+/** True for a new job, a fork, and a copy beside its original. Jobs that began without an identity keep their keys. */
 function needsIdentity({ id, state, ownIdentity }: OpenTimeline<JobState>): boolean {
   if (ownIdentity !== null) return state.identity?.id !== ownIdentity
   return state.identity ? state.identity.of !== liveIdOf(id) : state.round === 0

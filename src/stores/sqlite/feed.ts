@@ -77,7 +77,7 @@ function itemsOf(
   return items
 }
 
-/** What is read of one row; STORE_DAMAGED where the row is not what was written. */
+/** Reads one row. Throws STORE_DAMAGED if the row is damaged. */
 function intact<T>(position: number, read: () => T): T {
   try {
     return read()

@@ -129,6 +129,8 @@ export class Effects {
     checkOptions('effect', options, knownOptions)
     const id = options.id ?? name
     const known = this.get(id)
+    const isOpenElsewhere = known?.outcome === null && this.#ownerOf(known) !== null
+    if (known && known.outcome !== 'failed' && !isOpenElsewhere && isOtherInput(known, options)) throw otherInput(known)
     if (known?.outcome === 'done') return known.result as T
     // A retry of one in doubt writes nothing before it calls: it must not call for an owner that knows it is none.
     this.#timeline.checkWritable()
@@ -222,7 +224,8 @@ export class Effects {
     const { id, name, key, reversal, input } = known
     // In doubt, or failed, in the original: the fork knows nothing of that call, and makes one of its own.
     const isOpen = known.outcome === null || known.outcome === 'failed'
-    if (isOpen && this.#ownerOf(known) !== null) return await this.#intend(id, name, options, { anew: true })
+    const isAnew = this.#ownerOf(known) !== null || isOtherInput(known, options)
+    if (isOpen && isAnew) return await this.#intend(id, name, options, { anew: true })
     if (known.outcome === 'failed') {
       await this.#timeline.write([
         { type: '$effect.intended', data: { id, name, key, reversal, ...(input !== undefined && { input }) } },
@@ -273,6 +276,16 @@ export class Effects {
       told.end()
     }
   }
+}
+
+/** Another declared input is another intent: the recorded outcome and the recorded key do not answer it. */
+function isOtherInput({ input }: Effect, options: EffectOptions<unknown>): boolean {
+  return input !== undefined && options.input !== undefined && !isDeepStrictEqual(input, options.input)
+}
+
+function otherInput({ id, outcome }: Effect): RepriseError {
+  const what = `effect ${id} was ${outcome ?? 'intended'} with another input: give each of them an id of its own`
+  return new RepriseError('CONFLICT', what, { id, outcome })
 }
 
 function messageOf(error: unknown): string {

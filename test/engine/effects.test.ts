@@ -40,6 +40,28 @@ onEveryStore('effects', (world) => {
     expect(again.effects.inDoubt()).toEqual([])
   })
 
+  it('G5: another input under the id of an effect is never answered with its result, nor called under its key', async () => {
+    const w = await world()
+    const rp = await w.engine()
+    const c = await rp.open(counter, 'x')
+    const keys: string[] = []
+    const charge = (input: number, result: () => unknown) =>
+      c.effects.run('charge', ({ key }) => keys.push(key) && result(), { input })
+    const fails = () => {
+      throw new Error('declined')
+    }
+    await expect(charge(500, fails)).rejects.toThrow('declined')
+    await expect(charge(500, fails)).rejects.toThrow('declined')
+    expect(await charge(900, () => 'paid 900')).toBe('paid 900')
+    expect(keys[1]).toBe(keys[0])
+    expect(keys[2]).not.toBe(keys[0])
+    expect(await charge(900, fails)).toBe('paid 900')
+    await expect(charge(500, () => 'paid 500')).rejects.toEqual(code('CONFLICT'))
+    expect(keys).toHaveLength(3)
+    await c.close()
+    expect((await rp.open(counter, 'x')).effects.get('charge')).toMatchObject({ result: 'paid 900', input: 900 })
+  })
+
   it('A5.3: in doubt, hold waits for a person, and a probe asks the outside', async () => {
     const w = await world()
     const first = await w.engine()

@@ -11,7 +11,7 @@ import type { Kernel } from './kernel.ts'
 import type { Identity } from './store-identity.ts'
 
 export class DurableMarks {
-  /** Commits and reads have separate marks: the newest mark decides, and a reader may be far behind the commits. */
+  /** Commits and reads have separate marks: a reader may be far behind the commits. */
   readonly #committed: FeedMarks
   readonly #read: FeedMarks
 
@@ -26,12 +26,15 @@ export class DurableMarks {
 
   /** Notes a commit that the store acknowledged. */
   committed({ guard, run }: Commit): void {
-    if (guard && run) this.#committed.note(guard.timeline, { seq: lastSeq(run), digest: run.digest })
+    if (!guard || !run) return
+    const { timeline, seq, digest } = guard
+    const before = seq !== undefined && digest ? { seq, digest } : null
+    this.#committed.noteUnchecked(timeline, { seq: lastSeq(run), digest: run.digest }, before)
   }
 
   /** Notes the last item of the feed. */
   saw({ timeline, run }: Pick<FeedItem, 'timeline' | 'run'>): void {
-    this.#read.note(timeline, { seq: lastSeq(run), digest: run.digest })
+    this.#read.noteUnchecked(timeline, { seq: lastSeq(run), digest: run.digest }, null)
   }
 
   /** False: the store lacks a marked entry. The marks are then dropped, so one loss is reported once. */

@@ -35,6 +35,8 @@ export class Identity {
   #known: StoreIdentity | null = null
   #loading: Promise<StoreIdentity> | null = null
   #last: Promise<unknown> = Promise.resolve()
+  /** The look that has not begun yet. */
+  #coming: Promise<StoreIdentity> | null = null
   #isReadOnly = false
   /** False: the store lacks something that this process knows to be durable. Set by the engine. */
   isWhole: () => Promise<boolean> = async () => true
@@ -77,10 +79,13 @@ export class Identity {
    * lagged) begins a new incarnation here; of several processes that notice it, one is enough.
    */
   current(): Promise<StoreIdentity> {
-    // One after another: an answer never rests on a look that began before it was asked for.
-    const looked = this.#last.then(() => this.#look())
-    this.#last = looked.catch(() => undefined)
-    return looked
+    // One after another: an answer never rests on a look that began before the call. Calls that wait share the next look.
+    this.#coming ??= this.#last.then(() => {
+      this.#coming = null
+      return this.#look()
+    })
+    this.#last = this.#coming.catch(() => undefined)
+    return this.#coming
   }
 
   async #look(): Promise<StoreIdentity> {

@@ -9,14 +9,18 @@ import type { Kernel } from '../kernel.ts'
 import type { Point } from '../recovery/history.ts'
 import { type ForgottenPoint, forgottenPoint, forgottenTimeline, hasPassed, mayBeForgotten } from './forgotten.ts'
 
-/** Timelines that are remembered: of the newest, its history may have been forgotten or trimmed meanwhile. */
-const marksMax = 8
+/** Marks that are kept: the history of the newest may have been forgotten or trimmed meanwhile. */
+const checkedMax = 8
+const uncheckedMax = 16
 
 /** 'unknown': what would tell was trimmed or forgotten. */
 export type Whereabouts = 'there' | 'gone' | 'unknown'
 
 interface Mark {
+  readonly timeline: TimelineId
   readonly point: Point
+  /** A look at the store after this entry was read or acknowledged found it. */
+  isChecked: boolean
   /** What had been forgotten before this was read. */
   readonly forgotten: ForgottenPoint
 }
@@ -27,7 +31,7 @@ export class FeedMarks {
   readonly #kernel: Ports
   readonly #mayBeMadeAgain: boolean
   /** The newest last. */
-  readonly #marks = new Map<TimelineId, Mark>()
+  #marks: Mark[] = []
   /** What was forgotten as of the last look, and before the page that is being read; null until it was first asked. */
   #forgotten: ForgottenPoint | null = null
   #forgottenBefore: ForgottenPoint = { count: 0, last: '' }
@@ -48,44 +52,64 @@ export class FeedMarks {
   }
 
   get isEmpty(): boolean {
-    return this.#marks.size === 0
+    return this.#marks.length === 0
   }
 
+  /** Notes the last entry of a page. A reader checks its marks after each page, so the page is of the store that was checked. */
   note(timeline: TimelineId, point: Point): void {
-    this.#marks.delete(timeline)
-    this.#marks.set(timeline, { point, forgotten: this.#forgottenBefore })
-    if (this.#marks.size <= marksMax) return
-    for (const oldest of this.#marks.keys()) {
-      this.#marks.delete(oldest)
-      return
-    }
+    this.#note(timeline, point, true, true)
   }
 
-  /** POSITION_GONE if the store does not have what was read last. The newest that can be told decides. */
+  /**
+   * Notes an entry that may be newer than a loss. Such an entry proves nothing about the marks before it, and replaces the
+   * mark of its timeline only if it was written directly after that mark.
+   */
+  noteUnchecked(timeline: TimelineId, point: Point, after: Point | null): void {
+    const known = this.#marks.findLast((mark) => mark.timeline === timeline)
+    this.#note(timeline, point, false, !!after && !!known && isSame(known.point, after))
+  }
+
+  #note(timeline: TimelineId, point: Point, isChecked: boolean, replaces: boolean): void {
+    const marks = this.#marks
+    const known = replaces ? marks.findLastIndex((mark) => mark.timeline === timeline) : -1
+    if (known >= 0) marks.splice(known, 1)
+    marks.push({ timeline, point, isChecked, forgotten: this.#forgottenBefore })
+    const isOfKind = (mark: Mark) => mark.isChecked === isChecked
+    if (marks.length <= checkedMax || marks.filter(isOfKind).length <= (isChecked ? checkedMax : uncheckedMax)) return
+    marks.splice(marks.findIndex(isOfKind), 1)
+  }
+
+  /** POSITION_GONE if the store lacks an unchecked mark, or the newest checked one whose history is still kept. */
   async check(position: FeedPosition): Promise<void> {
     if (this.#kernel.planted.has('feed-trusts-position')) return
     const { store, hash } = this.#kernel
-    let log: Head | null = null
+    const marks = this.#marks.toReversed()
     // Asked for together: a timeline that is missing was noted as forgotten before it went.
-    for (const [timeline, { point, forgotten }] of [...this.#marks].reverse()) {
-      const heads = await store.head([forgottenTimeline, timeline])
-      log = heads[0] ?? null
-      const head = heads[1] ?? null
-      const found = await whereabouts(this.#kernel, timeline, point, head)
+    const [found, ...heads] = await store.head([forgottenTimeline, ...marks.map(({ timeline }) => timeline)])
+    const log = found ?? null
+    for (const [i, mark] of marks.entries()) {
+      const { timeline, point, forgotten } = mark
+      const head = heads[i] ?? null
+      const place = await whereabouts(this.#kernel, timeline, point, head)
       const isForgotten = mayBeForgotten(hash, log, timeline, forgotten)
-      const isGone = head ? found === 'gone' && !(this.#mayBeMadeAgain && isForgotten) : !isForgotten
+      const isGone = head ? place === 'gone' && !(this.#mayBeMadeAgain && isForgotten) : !isForgotten
       if (isGone) throw goneAt(timeline, point, position)
-      if (found === 'there') break
+      if (place !== 'there') continue
+      if (mark.isChecked) break
+      mark.isChecked = true
     }
-    if (this.#marks.size === 0) log = (await store.head([forgottenTimeline]))[0] ?? null
     if (this.#forgotten && !hasPassed(log, this.#forgotten)) throw goneAt(forgottenTimeline, null, position)
     this.#forgotten = forgottenPoint(log)
   }
 
   clear(): void {
-    this.#marks.clear()
+    this.#marks = []
     this.#forgotten = null
   }
+}
+
+function isSame(one: Point, other: Point): boolean {
+  return one.seq === other.seq && equalBytes(one.digest, other.digest)
 }
 
 /** Whether this timeline's history went through this point: on its branch of now, or on one that was rolled back. */

@@ -182,6 +182,9 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
       if (due === 'replaced') throw replaced(client, stream)
       const offered = config.clients.get(client)?.offered
       if (offered && target && offered.version === target.version && offered.nonce !== this.#told) {
+        // The entries of this offer were read after the last look at the identity, so the store may have gone back in between.
+        await config.engine.kernel.identity.current()
+        if (!isOfHistory(stream, config.history)) continue
         this.#told = offered.nonce
         const held = heldText(target.version, digest ?? '', config.history)
         return { version: target.version, nonce: offered.nonce, held, value: target.value as Value }

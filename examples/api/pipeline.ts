@@ -20,6 +20,7 @@ import {
   iterable,
   json,
   jsonLines,
+  keyValue,
   lines,
   list,
   listState,
@@ -395,10 +396,11 @@ export default [
     },
     'sqlite',
   ),
-  example(['json', 'text'], async () => {
-    const record = { value: new TextEncoder().encode('{"cents":5}') }
+  example(['json', 'text', 'keyValue'], async () => {
+    const record = { key: new TextEncoder().encode('ann'), value: new TextEncoder().encode('{"cents":5}') }
     assert.deepEqual(json<{ cents: number }>()(record), { cents: 5 })
     assert.equal(text()(record), '{"cents":5}')
+    assert.deepEqual(keyValue(text())({ ...record, value: null }), { key: 'ann', value: null })
   }),
   example(['tableSink', 'timelineSink'], async (rp) => {
     const { table } = await import('reprise/table')

@@ -152,6 +152,21 @@ const shapes: Readonly<Record<string, (parts: Parts) => Stream<unknown>[]>> = {
       .keyBy((each) => each.key)
       .joinLatest('latest', prices.filter((each) => each.n > 3).keyBy(keyOf), (a, b) => [a.n, b?.n ?? null]),
   ],
+  'joinLatest with tombstones': ({ orders, all }) => [
+    orders.joinLatest(
+      'latest',
+      all.filter(({ kind }) => kind === 'price').keyBy(keyOf, (each) => (each.n > 4 ? null : each.n)),
+      (a, b) => [a.n, b ?? null],
+    ),
+  ],
+  'tombstones that windows, joins and aggregates skip': ({ all, orders }) => {
+    const present = all.keyBy(keyOf, (each) => (each.n > 4 ? null : { at: each.at, n: each.n }))
+    return [
+      present.window('w', session(8), { late: 10 }).aggregate(list()),
+      present.joinInterval('j', orders, { from: -10, to: 10 }, (a, b) => [a.n, b.n]),
+      present.aggregate('running', count()).union(present.window('c', every(3)).aggregate(count())),
+    ]
+  },
   broadcast: ({ orders, prices }) => [orders.broadcast('rules', prices, max(n), (a, told) => [a.n, told ?? null])],
   union: ({ orders, prices }) => [orders.union(prices).keyBy(keyOf).aggregate('order-of', list())],
   'union without keys': ({ all }) => [all.map(n).union(all.map((each) => -each.n))],

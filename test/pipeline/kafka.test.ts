@@ -10,7 +10,7 @@ import { type KafkaStart, kafka, kafkaSink } from '../../src/adapters/kafka/inde
 import { connectTo } from '../../src/adapters/kafka/kafkats.ts'
 import type { KafkaPort } from '../../src/adapters/kafka/port.ts'
 import { open } from '../../src/index.ts'
-import { collect, json, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
+import { collect, json, keyValue, pipeline, type Source } from '../../src/layers/pipeline/index.ts'
 import { sinkConformance, sourceConformance } from '../../src/testing/index.ts'
 import { amount, Child, newFolder, removeFolder } from '../crash/support.ts'
 import { randomFrom } from '../programs/crash-model.mjs'
@@ -58,7 +58,7 @@ async function numbersIn(topic: string, partition = 0): Promise<number[]> {
   const found: number[] = []
   for (let offset = await port.offset(topic, partition, 'oldest'); offset < newest; ) {
     const [fetched] = await port.fetch(topic, [{ partition, offset }], 100)
-    for (const { value } of fetched!.records) found.push(Number(Buffer.from(value!).toString()))
+    for (const { value } of fetched!.records) found.push(Number(Buffer.from(value ?? []).toString()))
     offset = fetched!.next
   }
   return found
@@ -336,6 +336,37 @@ describe.skipIf(jars === null)('on a real Kafka broker', () => {
     await until(() => (run.status.sources[0]!.watermark ?? 0) >= 20_000, run.result())
     expect((await run.stop()).deadLetters).toBe(1)
     expect(await numbersIn(to)).toEqual([1, 2])
+    await rp.close()
+  })
+
+  it('reads tombstones with their keys, and writes a null of a keyed stream as one', async () => {
+    const [from, to] = [await newTopic(), await newTopic()]
+    const transaction = await port.begin(`writer-${++writes}`, 60_000)
+    await port.addPartitions(transaction, from, [0])
+    const given: [string, string | null][] = [
+      ['a', '1'],
+      ['b', '2'],
+      ['a', null],
+    ]
+    const bytes = (text: string | null) => (text === null ? null : Buffer.from(text))
+    const records = given.map(([key, value]) => ({ key: bytes(key), value: bytes(value), headers: {}, time: 1 }))
+    await port.produce(transaction, from, [{ partition: 0, records, sequence: 0 }])
+    expect(await port.end(transaction, 'commit')).toBe('ended')
+    const rp = await open('memory:')
+    const copied = pipeline('copied', (p) => {
+      p.from('in', kafka({ brokers, topic: from }), { decode: keyValue(json<number>()) })
+        .keyBy(
+          ({ key }) => key,
+          ({ value }) => value,
+        )
+        .to('out', kafkaSink<number | null>({ brokers, topic: to }))
+    })
+    const run = await rp.run(copied, {}, { checkpoint: { every: 1 } }).started()
+    await until(async () => (await numbersIn(to)).length === 3, run.result())
+    expect((await run.stop()).deadLetters).toBe(0)
+    const [fetched] = await port.fetch(to, [{ partition: 0, offset: 0 }], 100)
+    const text = (each: Uint8Array | null) => each && Buffer.from(each).toString()
+    expect(fetched!.records.map(({ key, value }) => [text(key), text(value)])).toEqual(given)
     await rp.close()
   })
 

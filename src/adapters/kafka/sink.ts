@@ -10,6 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
+import type { PipelineKey } from '../../core/pipeline/key-groups.ts'
 import { synchronous } from '../../core/synchronous.ts'
 import type { Batch } from '../../layers/pipeline/batch.ts'
 import type { CutId, Prepared, Sink, SinkContext, SinkWriter } from '../../layers/pipeline/sink.ts'
@@ -19,8 +20,11 @@ import { OpenTransaction } from './transaction.ts'
 
 export interface KafkaSinkOptions<T> extends KafkaConnecting {
   readonly topic: string
-  /** The record of a result; its JSON without a key if left out. */
-  readonly message?: (value: T) => KafkaOut
+  /**
+   * The record of a result; `key`: that of its stream, null without one. Default: the result's JSON under that key; a tombstone
+   * (null) of a stream with keys has no value, which deletes the key in a compacted topic.
+   */
+  readonly message?: (value: T, key: PipelineKey | null) => KafkaOut
   /**
    * The beginning of the transactional ids; `reprise/PIPELINE/SINK` if left out. It must be one of its own for each pipeline in
    * each store that writes to the same brokers.
@@ -127,11 +131,11 @@ class KafkaWriter<T> implements SinkWriter {
     return 0
   }
 
-  write({ values }: Batch): void | Promise<void> {
+  write({ values, keys }: Batch): void | Promise<void> {
     this.#current ??= this.#open()
     const given = this.#options.message ?? usualMessage
     const message = synchronous(given, 'message of kafkaSink()', 'use call() before the sink')
-    return this.#current.add((values as readonly T[]).map(message))
+    return this.#current.add((values as readonly T[]).map((value, i) => message(value, keys?.[i] ?? null)))
   }
 
   cut(_: CutId): () => Promise<Prepared> {
@@ -208,6 +212,7 @@ class KafkaWriter<T> implements SinkWriter {
   }
 }
 
-function usualMessage(value: unknown): KafkaOut {
-  return { value: JSON.stringify(value) }
+function usualMessage(value: unknown, key: PipelineKey | null): KafkaOut {
+  if (key === null) return { value: JSON.stringify(value) }
+  return { key: String(key), value: value === null ? null : JSON.stringify(value) }
 }

@@ -102,3 +102,37 @@ export function notedReads({ sources }: Pick<Graph, 'sources'>): Readonly<Record
   const noted: Reads = { scopes: reads.flatMap(({ scopes }) => scopes), forks: reads.some(({ forks }) => forks) }
   return { [readsAttribute]: JSON.stringify(noted) }
 }
+
+/** A stream, as far as it is drawn. */
+interface Drawn {
+  readonly graph: Graph
+  readonly outlet: Outlet
+}
+
+/** Adds an operator that these streams flow into, the first one first. Gives where its results go. */
+export function draw(
+  stream: Drawn,
+  others: readonly Drawn[],
+  name: string,
+  state: string | null,
+  make: MakeOperator,
+  sides: readonly Outlet[] = [],
+  how: Partial<Pick<OperatorNode, 'isExchange' | 'isSingle' | 'open'>> = {},
+): Outlet {
+  const { graph } = stream
+  const outlet: Outlet = []
+  const { isExchange = false, isSingle = false, open = null } = how
+  const node: OperatorNode = {
+    ...{ kind: 'operator', name, state, make, isExchange, isSingle, open },
+    outlets: [outlet, ...sides],
+  }
+  graph.operators.push(node)
+  for (const [input, each] of [stream, ...others].entries()) {
+    if (each.graph !== graph) {
+      throw new RepriseError('INVALID_ARGUMENT', `${name}: the streams must belong to one pipeline`, { name })
+    }
+    const edge: Edge = { to: node, input }
+    each.outlet.push(edge)
+  }
+  return outlet
+}

@@ -40,6 +40,7 @@ export {
 } from './operators/process.ts'
 export type { KeyedResult } from './operators/running.ts'
 export type { JoinedTable, TableFollower } from './operators/table-join.ts'
+export type { Present } from './operators/tombstones.ts'
 export type { WindowResult } from './operators/window.ts'
 export type { MadeCheckpoint } from './run/checkpoints.ts'
 export type { OperatorStatus } from './run/flow.ts'
@@ -65,7 +66,7 @@ export {
   timelineSink,
 } from './sinks/store.ts'
 export type { PartitionsContext, Positions, Source, SourceBatch, SourceContext, SourceReader } from './source.ts'
-export { type ByteRecord, json, text } from './sources/decoders.ts'
+export { type ByteRecord, json, type KeyedByteRecord, keyValue, text } from './sources/decoders.ts'
 export { type EntriesOf, type EntriesOptions, entries } from './sources/entries.ts'
 export { type CsvOptions, csv, type FileOptions, jsonLines, lines } from './sources/files.ts'
 export { type HttpSource, type HttpSourceOptions, httpSource } from './sources/http.ts'

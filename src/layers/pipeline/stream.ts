@@ -8,7 +8,7 @@ import type { PipelineKey } from '../../core/pipeline/key-groups.ts'
 import type { FixedWindows } from '../../core/pipeline/windows.ts'
 import { type Synchronous, synchronous } from '../../core/synchronous.ts'
 import { type Aggregation, aggregateAtOnce } from './aggregate.ts'
-import type { Edge, Graph, OperatorNode, Outlet } from './graph.ts'
+import { draw, type Graph, type Outlet } from './graph.ts'
 import { keepsOrder, type MakeOperator } from './operator.ts'
 import { broadcast } from './operators/broadcast.ts'
 import { type CallContext, type CallOptions, called } from './operators/calls.ts'
@@ -26,6 +26,7 @@ import {
 import { type KeyedResult, running } from './operators/running.ts'
 import { sessions } from './operators/session-window.ts'
 import { FollowedTable, type JoinedTable, tableJoined } from './operators/table-join.ts'
+import { type Present, skipsTombstones } from './operators/tombstones.ts'
 import { filter, flatMap, keyBy, map } from './operators/transform.ts'
 import { union } from './operators/union.ts'
 import { type WindowResult, windowed } from './operators/window.ts'
@@ -120,11 +121,17 @@ export class Stream<T> {
     return this.#then('flatMap', (name) => flatMap(atOnce(change, name)))
   }
 
-  /** Records of one key are processed in order, with state of their own. */
-  keyBy(keyOf: (value: T) => PipelineKey): KeyedStream<T> {
+  /**
+   * Records of one key are processed in order, with state of their own. `toValue` gives the value that goes on under the key;
+   * null deletes the key. Default: the record.
+   * @example changes.keyBy((change) => change.key, (change) => change.value)
+   */
+  keyBy(keyOf: (value: T) => PipelineKey): KeyedStream<T>
+  keyBy<V>(keyOf: (value: T) => PipelineKey, toValue: (value: T) => Synchronous<V>): KeyedStream<V>
+  keyBy(keyOf: (value: T) => PipelineKey, toValue?: (value: T) => unknown): KeyedStream<unknown> {
     const name = this.graph.unnamed('keyBy')
-    const outlet = draw(this, [], name, null, keyBy(atOnce(keyOf, name)), [], { isExchange: true })
-    return new KeyedStream<T>(this.graph, outlet, this.hasTime)
+    const make = keyBy(atOnce(keyOf, name), toValue && atOnce(toValue, name))
+    return new KeyedStream(this.graph, draw(this, [], name, null, make, [], { isExchange: true }), this.hasTime)
   }
 
   /** The records of all. Its watermark is the lowest of theirs, those left out that are idle. */
@@ -206,38 +213,36 @@ export class Stream<T> {
 }
 
 export class KeyedStream<T> extends Stream<T> {
-  /** A result for every record: the aggregate of its key so far. */
-  aggregate<A, R>(name: string, aggregation: Aggregation<T, A, R>): KeyedStream<KeyedResult<R>> {
-    return this.#state(name, kindOf('running', aggregation), running(aggregateAtOnce(aggregation, name)))
+  /** A result for every record: the aggregate of its key so far. Tombstones (null) are skipped, also by windows. */
+  aggregate<A, R>(name: string, aggregation: Aggregation<Present<T>, A, R>): KeyedStream<KeyedResult<R>> {
+    const make = skipsTombstones(running(aggregateAtOnce(aggregation, name)))
+    return this.#state(name, kindOf('running', aggregation), make)
   }
 
   /** Records of a key, gathered by time or by number. */
-  window(name: string, windows: CountWindows, options?: CountWindowOptions): CountedStream<T>
-  window(name: string, windows: Windows, options?: WindowOptions<T>): WindowedStream<T>
+  window(name: string, windows: CountWindows, options?: CountWindowOptions): CountedStream<Present<T>>
+  window(name: string, windows: Windows, options?: WindowOptions<Present<T>>): WindowedStream<Present<T>>
   window(
     name: string,
     windows: Windows | CountWindows,
-    given: WindowOptions<T> | CountWindowOptions = {},
-  ): WindowedStream<T> | CountedStream<T> {
+    given: WindowOptions<Present<T>> | CountWindowOptions = {},
+  ): WindowedStream<Present<T>> | CountedStream<Present<T>> {
     checkKind(`window ${name}`, windows, ['fixed', 'session', 'count'], 'tumbling(), sliding(), session() or every()')
     const known = windows.kind === 'count' ? ['within'] : ['late', 'early', 'lateTo']
     checkOptions(`window ${name}`, given, new Set(known))
     if (windows.kind === 'count') {
       const { within } = given as CountWindowOptions
       const withinMs = within === undefined ? null : toMs(within, 'within')
-      return new CountedStream<T>((each) =>
-        this.#state(
-          name,
-          kindOf('count', each),
-          counted(windows.size, withinMs, aggregateAtOnce(each, name), this.hasTime),
-        ),
-      )
+      return new CountedStream((each) => {
+        const make = counted(windows.size, withinMs, aggregateAtOnce(each, name), this.hasTime)
+        return this.#state(name, kindOf('count', each), skipsTombstones(make))
+      })
     }
     this.#needsTime(name)
-    const options = given as WindowOptions<T>
+    const options = given as WindowOptions<Present<T>>
     const lateMs = toMs(options.late ?? 0, 'late')
     const earlyMs = options.early === undefined ? null : toMs(options.early, 'early')
-    return new WindowedStream<T>((given) => {
+    return new WindowedStream((given) => {
       const late: Outlet = []
       const aggregation = aggregateAtOnce(given, name)
       const made =
@@ -245,10 +250,10 @@ export class KeyedStream<T> extends Stream<T> {
           ? sessions(windows, { lateMs, earlyMs }, aggregation)
           : windowed({ windows, lateMs, earlyMs }, aggregation)
       // Without late records, results come with watermarks only.
-      const make = lateMs === 0 ? keepsOrder(made) : made
+      const make = skipsTombstones(lateMs === 0 ? keepsOrder(made) : made)
       const kind = windows.kind === 'session' ? kindOf('sessions', given) : kindOf('windows', given, windows)
       const outlet = draw(this, [], this.graph.name('operator', name), kind, make, [late])
-      options.lateTo?.(new Stream<T>(this.graph, late, true))
+      options.lateTo?.(new Stream(this.graph, late, true))
       return new KeyedStream(this.graph, outlet, true)
     })
   }
@@ -282,11 +287,16 @@ export class KeyedStream<T> extends Stream<T> {
     name: string,
     other: KeyedStream<B>,
     windows: FixedWindows,
-    join: (left: T, right: B, window: { readonly start: number; readonly end: number }) => Synchronous<R>,
+    join: (
+      left: Present<T>,
+      right: Present<B>,
+      window: { readonly start: number; readonly end: number },
+    ) => Synchronous<R>,
   ): KeyedStream<R> {
     checkKind(`joinWindow ${name}`, windows, ['fixed'], 'tumbling() or sliding()')
     this.#needsTime(name, other)
-    return this.#state(name, kindOf('window join', null, windows), windowJoined(windows, atOnce(join, name)), [other])
+    const make = skipsTombstones(windowJoined(windows, atOnce(join, name)))
+    return this.#state(name, kindOf('window join', null, windows), make, [other])
   }
 
   /** Every pair of the same key whose times lie near: `right` from `from` to `to` after `left` (before it, if negative). */
@@ -294,7 +304,7 @@ export class KeyedStream<T> extends Stream<T> {
     name: string,
     other: KeyedStream<B>,
     interval: { readonly from: number; readonly to: number },
-    join: (left: T, right: B) => Synchronous<R>,
+    join: (left: Present<T>, right: Present<B>) => Synchronous<R>,
   ): KeyedStream<R> {
     this.#needsTime(name, other)
     const { from, to } = interval
@@ -308,14 +318,18 @@ export class KeyedStream<T> extends Stream<T> {
       const what = `joinInterval ${name}: from (${from}) must not be greater than to (${to})`
       throw new RepriseError('INVALID_ARGUMENT', what, { from, to })
     }
-    return this.#state(name, 'interval join', intervalJoined({ fromMs: from, toMs: to }, atOnce(join, name)), [other])
+    const make = skipsTombstones(intervalJoined({ fromMs: from, toMs: to }, atOnce(join, name)))
+    return this.#state(name, 'interval join', make, [other])
   }
 
-  /** Each record with the newest of a stream that describes its key, as far as that has been read. */
+  /**
+   * Each record with the newest of a stream that describes its key, as far as that has been read. A tombstone (null) of that
+   * stream deletes the key: `right` is undefined until the next value.
+   */
   joinLatest<B, R>(
     name: string,
     other: KeyedStream<B>,
-    join: (left: T, right: B | undefined) => Synchronous<R>,
+    join: (left: T, right: Present<B> | undefined) => Synchronous<R>,
   ): KeyedStream<R> {
     return this.#state(name, 'latest join', latestJoined(atOnce(join, name)), [other])
   }
@@ -414,32 +428,4 @@ function checkKind(where: string, windows: unknown, kinds: readonly string[], su
 
 function show(value: unknown): string {
   return typeof value === 'string' ? `'${value}'` : String(value)
-}
-
-/** Adds an operator that these streams flow into, the first one first. Gives where its results go. */
-function draw(
-  stream: Stream<unknown>,
-  others: readonly Stream<unknown>[],
-  name: string,
-  state: string | null,
-  make: MakeOperator,
-  sides: readonly Outlet[] = [],
-  how: Partial<Pick<OperatorNode, 'isExchange' | 'isSingle' | 'open'>> = {},
-): Outlet {
-  const { graph } = stream
-  const outlet: Outlet = []
-  const { isExchange = false, isSingle = false, open = null } = how
-  const node: OperatorNode = {
-    ...{ kind: 'operator', name, state, make, isExchange, isSingle, open },
-    outlets: [outlet, ...sides],
-  }
-  graph.operators.push(node)
-  for (const [input, each] of [stream, ...others].entries()) {
-    if (each.graph !== graph) {
-      throw new RepriseError('INVALID_ARGUMENT', `${name}: the streams must belong to one pipeline`, { name })
-    }
-    const edge: Edge = { to: node, input }
-    each.outlet.push(edge)
-  }
-  return outlet
 }

@@ -9,6 +9,7 @@ import { lastWatermark } from '../../../core/pipeline/watermarks.ts'
 import { type FixedWindows, isForgotten, nextEnd, startsOf } from '../../../core/pipeline/windows.ts'
 import type { Batch, Output } from '../batch.ts'
 import { keepsOrder, type MakeOperator, type OperatorContext, recordOf, tablesOf } from '../operator.ts'
+import type { Present } from './tombstones.ts'
 import { mergedInputs } from './union.ts'
 import { Progress } from './window.ts'
 
@@ -170,10 +171,18 @@ export function intervalJoined<A, B, R>(
   })
 }
 
-/** Each record of the left with the newest of the right of its key, as it is then; undefined if there is none. */
-export function latestJoined<A, B, R>(join: (left: A, right: B | undefined) => R): MakeOperator {
+/**
+ * Each record of the left with the newest of the right of its key, as it is then; undefined if there is none. A tombstone of the
+ * right deletes its key.
+ */
+export function latestJoined<A, B, R>(join: (left: A, right: Present<B> | undefined) => R): MakeOperator {
   return keepsOrder(([next], context) => {
-    const newest = new StateTable<{ readonly value: B }>()
+    const newest = new StateTable<{ readonly value: Present<B> }>()
+    const keep = (key: PipelineKey, value: B) => {
+      const space = newest.space(0)
+      if (value === null) newest.delete(space, key)
+      else newest.set(space, key, { value: value as Present<B> })
+    }
     const left = (batch: Batch, inputs?: readonly number[]) => {
       const { values, times, keys, order } = batch
       assert(keys !== null, 'a join has keys')
@@ -181,10 +190,11 @@ export function latestJoined<A, B, R>(join: (left: A, right: B | undefined) => R
       const space = newest.space(0)
       for (let i = 0; i < values.length; i++) {
         if (inputs?.[i] === 1) {
-          newest.set(space, keys[i]!, { value: values[i] as B })
+          keep(keys[i]!, values[i] as B)
           continue
         }
-        const right = newest.get(space, keys[i]!)?.value
+        // Checkpoints of before may hold a null.
+        const right = newest.get(space, keys[i]!)?.value ?? undefined
         try {
           given.push(join(values[i] as A, right), keys[i]!, times ? times[i]! : null, order?.[i])
         } catch (error) {
@@ -195,7 +205,7 @@ export function latestJoined<A, B, R>(join: (left: A, right: B | undefined) => R
     }
     const right = ({ values, keys }: Batch) => {
       assert(keys !== null, 'a join has keys')
-      for (let i = 0; i < values.length; i++) newest.set(newest.space(0), keys[i]!, { value: values[i] as B })
+      for (let i = 0; i < values.length; i++) keep(keys[i]!, values[i] as B)
     }
     // Event time is that of the records; what describes them does not hold windows back.
     const inputs: readonly Output[] = [

@@ -33,21 +33,25 @@ export function flatMap<T, R>(change: (value: T) => Iterable<R>): MakeOperator {
   })
 }
 
-/** Values and times stay the arrays they are. */
-export function keyBy<T>(keyOf: (value: T) => PipelineKey): MakeOperator {
+/** Without `toValue`, values and times stay the arrays they are. */
+export function keyBy<T>(keyOf: (value: T) => PipelineKey, toValue?: (value: T) => unknown): MakeOperator {
   return keepsOrder(([next], context) => {
     const slow = transform((batch, into) => {
       for (let i = into.from; i < batch.values.length; i++) {
         into.from = i
-        into.push(batch.values[i], batch, i, checkKey(keyOf(batch.values[i] as T)))
+        const value = batch.values[i] as T
+        const key = checkKey(keyOf(value))
+        into.push(toValue ? toValue(value) : value, batch, i, key)
       }
     })([next!], context).inputs[0]!
     return stateless({
       batch(batch) {
-        const { values, times, order } = batch
+        const { times, order } = batch
+        let { values } = batch
         const keys = new Array<PipelineKey>(values.length)
         try {
           for (let i = 0; i < values.length; i++) keys[i] = checkKey(keyOf(values[i] as T))
+          if (toValue) values = values.map((value) => toValue(value as T))
         } catch {
           // Again, with an eye on which of them it is.
           slow.batch(batch)

@@ -3,6 +3,7 @@
 
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
+import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import type { Sql } from '../../../core/ports.ts'
 import { refuseThenable } from '../../../core/synchronous.ts'
 import type { Batch } from '../batch.ts'
@@ -21,36 +22,60 @@ export function sqlSink<T>(options: SqlSinkOptions<T>): Sink<T> {
   const { setup } = options
   return {
     ...(setup !== undefined && { setup: (sql: Sql) => (typeof setup === 'string' ? sql.run(setup) : setup(sql)) }),
-    open: async () => new SqlWriter<T>(options),
+    open: async () => new SqlWriter<T>((sql, values) => options.write(sql, values), valuesOf<T>),
   }
 }
 
 export interface RowsOptions<T> {
   readonly table: string
-  /** The columns of a result. */
-  row(value: T): Readonly<Record<string, unknown>>
+  /** The columns of a result. `key`: that of its stream; null without one. */
+  row(value: T, key: PipelineKey | null): Readonly<Record<string, unknown>>
   /** Columns that identify a row: one that is there already is replaced. Left out: every result is a new row. */
   readonly key?: readonly string[]
+  /** Results that delete the row whose `key` columns `row` gives. Default: tombstones (null). */
+  deletes?(value: T): boolean
   /** Makes the table. Run when a run begins, so it must say IF NOT EXISTS. */
   readonly setup?: string
 }
 
 /** Values that one statement takes: PostgreSQL and SQLite allow more. */
 const valuesPerStatement = 900
+/** Values of a DELETE: its conditions are one expression, whose depth SQLite limits. */
+const valuesPerDelete = 200
 
 /** @example rows<Total>({ table: 'totals', row: (t) => ({ customer: t.key, cents: t.value }) }) */
 export function rows<T>(options: RowsOptions<T>): Sink<T> {
-  checkOptions('rows', options, new Set(['table', 'row', 'key', 'setup']))
-  const { table, key = [] } = options
+  checkOptions('rows', options, new Set(['table', 'row', 'key', 'deletes', 'setup']))
+  const { table, key = [], setup } = options
   for (const name of [table, ...key]) checkIdentifier(name)
-  return sqlSink<T>({
-    ...(options.setup !== undefined && { setup: options.setup }),
-    async write(sql, values) {
-      const groups = groupsOf(values, options)
-      const storedName = await namesOf(sql, table, [...key, ...groups.flatMap(({ columns }) => columns)])
-      for (const group of groups) await insert(sql, table, key, group, storedName)
-    },
-  })
+  if (options.deletes && key.length === 0) {
+    throw new RepriseError('INVALID_ARGUMENT', 'rows: deletes needs `key`, the columns that identify a row')
+  }
+  const write = async (sql: Sql, results: readonly Result<T>[]) => {
+    const groups = groupsOf(results, options)
+    const storedName = await namesOf(sql, table, [...key, ...groups.flatMap(({ columns }) => columns)])
+    for (const group of groups) {
+      if (group.isDeleted) await remove(sql, table, group, storedName)
+      else await insert(sql, table, key, group, storedName)
+    }
+  }
+  return {
+    ...(setup !== undefined && { setup: (sql: Sql) => sql.run(setup) }),
+    open: async () => new SqlWriter<Result<T>>(write, resultsOf<T>),
+  }
+}
+
+interface Result<T> {
+  readonly value: T
+  readonly key: PipelineKey | null
+}
+
+function resultsOf<T>({ values, keys }: Batch): Result<T>[] {
+  return values.map((value, i) => ({ value: value as T, key: keys?.[i] ?? null }))
+}
+
+function valuesOf<T>({ values }: Batch): readonly T[] {
+  return values as readonly T[]
 }
 
 /**
@@ -68,27 +93,34 @@ async function namesOf(sql: Sql, table: string, columns: readonly string[]): Pro
 }
 
 interface Group {
+  readonly isDeleted: boolean
   readonly columns: readonly string[]
   readonly rows: (readonly unknown[])[]
 }
 
 /** Neighbours with the same columns go in one statement. A key that comes twice is written in two: the later one wins. */
-function groupsOf<T>(values: readonly T[], { row, key = [] }: RowsOptions<T>): Group[] {
+function groupsOf<T>(results: readonly Result<T>[], options: RowsOptions<T>): Group[] {
+  const { key = [] } = options
   const groups: Group[] = []
   let seen = new Set<string>()
-  for (const value of values) {
-    const given = row(value)
+  for (const { value, key: of } of results) {
+    const given = options.row(value, of)
     refuseThenable(given, 'row of rows()', 'use call() before the sink')
-    const columns = Object.keys(given)
+    const isDeleted = key.length > 0 && (options.deletes?.(value) ?? value === null)
+    const columns = isDeleted ? key : Object.keys(given)
+    if (isDeleted) checkKeyOf(given, key)
     const own = key.length > 0 ? JSON.stringify(key.map((name) => String(given[name]))) : null
     const last = groups.at(-1)
     const isSame =
-      last && last.columns.length === columns.length && columns.every((name, i) => last.columns[i] === name)
-    const hasRoom = last && (last.rows.length + 1) * columns.length <= valuesPerStatement
+      last?.isDeleted === isDeleted &&
+      last.columns.length === columns.length &&
+      columns.every((name, i) => last.columns[i] === name)
+    const valuesMax = isDeleted ? valuesPerDelete : valuesPerStatement
+    const hasRoom = last && (last.rows.length + 1) * columns.length <= valuesMax
     if (isSame && hasRoom && !(own !== null && seen.has(own))) last.rows.push(columns.map((name) => given[name]))
     else {
       columns.forEach(checkIdentifier)
-      groups.push({ columns, rows: [columns.map((name) => given[name])] })
+      groups.push({ isDeleted, columns, rows: [columns.map((name) => given[name])] })
       seen = new Set()
     }
     if (own !== null) seen.add(own)
@@ -116,6 +148,23 @@ async function insert(
   await sql.run(text, ...all.flat())
 }
 
+async function remove(
+  sql: Sql,
+  table: string,
+  { columns, rows: all }: Group,
+  storedName: (name: string) => string,
+): Promise<void> {
+  const one = `(${columns.map((name) => `"${storedName(name)}" = ?`).join(' AND ')})`
+  await sql.run(`DELETE FROM "${storedName(table)}" WHERE ${all.map(() => one).join(' OR ')}`, ...all.flat())
+}
+
+function checkKeyOf(given: Readonly<Record<string, unknown>>, key: readonly string[]): void {
+  const missing = key.find((name) => given[name] === undefined || given[name] === null)
+  if (missing === undefined) return
+  const what = `row of rows() must return the key column ${missing} for a result that deletes its row`
+  throw new RepriseError('INVALID_ARGUMENT', what, { column: missing })
+}
+
 function checkIdentifier(name: string): void {
   if (/^[A-Za-z_][A-Za-z0-9_]{0,62}$/.test(name)) return
   const what = `the name of a table or column must be letters, digits and underscores (got ${JSON.stringify(name).slice(0, 80)})`
@@ -123,11 +172,13 @@ function checkIdentifier(name: string): void {
 }
 
 class SqlWriter<T> implements SinkWriter {
-  readonly #options: SqlSinkOptions<T>
+  readonly #write: (sql: Sql, values: readonly T[]) => unknown
+  readonly #taken: (batch: Batch) => readonly T[]
   readonly #waiting = new Waiting<T>()
 
-  constructor(options: SqlSinkOptions<T>) {
-    this.#options = options
+  constructor(write: (sql: Sql, values: readonly T[]) => unknown, taken: (batch: Batch) => readonly T[]) {
+    this.#write = write
+    this.#taken = taken
   }
 
   get pending(): number {
@@ -135,7 +186,7 @@ class SqlWriter<T> implements SinkWriter {
   }
 
   write(batch: Batch): void {
-    this.#waiting.add(batch.values)
+    this.#waiting.add(this.#taken(batch))
   }
 
   cut() {
@@ -144,7 +195,7 @@ class SqlWriter<T> implements SinkWriter {
   }
 
   async apply(sql: Sql): Promise<void> {
-    if (this.#waiting.cutValues.length > 0) await this.#options.write(sql, this.#waiting.cutValues)
+    if (this.#waiting.cutValues.length > 0) await this.#write(sql, this.#waiting.cutValues)
   }
 
   async commit(): Promise<void> {

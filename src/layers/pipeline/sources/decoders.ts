@@ -5,6 +5,11 @@ export interface ByteRecord {
   readonly value: Uint8Array | null
 }
 
+/** A record of a broker that has keys: Kafka's. */
+export interface KeyedByteRecord extends ByteRecord {
+  readonly key: Uint8Array | null
+}
+
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
 /** @example p.from('orders', kafka({ brokers, topic: 'orders' }), { decode: json<Order>() }) */
@@ -17,7 +22,21 @@ export function text(): (record: ByteRecord) => string {
   return textOf
 }
 
+/**
+ * The key of each record beside its value, for a topic whose records replace each other by key. A tombstone (a record without a
+ * value, which deletes its key) has the value null. A record without a key is a dead letter.
+ * @example p.from('prices', kafka({ brokers, topic }), { decode: keyValue(json<Price>()) }).keyBy((c) => c.key, (c) => c.value)
+ */
+export function keyValue<T>(
+  decode: (record: ByteRecord) => T,
+): (record: KeyedByteRecord) => { readonly key: string; readonly value: T | null } {
+  return (record) => {
+    if (record.key === null) throw new TypeError('the record has no key')
+    return { key: utf8.decode(record.key), value: record.value === null ? null : decode(record) }
+  }
+}
+
 function textOf({ value }: ByteRecord): string {
-  if (value === null) throw new TypeError('the record has no value: it deletes its key')
+  if (value === null) throw new TypeError('the record has no value: it deletes its key; keyValue() reads such records')
   return utf8.decode(value)
 }

@@ -71,6 +71,25 @@ export function upcast<E extends Versioned>(entry: E, upcasters: Upcasters): E {
   return { ...entry, type, version, data }
 }
 
+/**
+ * The code has no path from the version that is stored, or an upcaster is async: that holds for every entry of its kind. Readers
+ * of many entries stop then; any other error belongs to the one entry.
+ */
+export function isPathError(error: unknown): boolean {
+  return isReprise(error, 'UPCAST_MISSING', 'INCOMPATIBLE_VERSION', 'MIGRATION_MISSING', 'ASYNC_CALLBACK')
+}
+
+/** The type that an entry has today, whatever its upcasters make of its data. */
+export function currentType(entry: Pick<Versioned, 'type' | 'version'>, upcasters: Upcasters): string {
+  let { type, version } = entry
+  for (let link = linkFrom(type, version, upcasters); typeof link !== 'string'; ) {
+    if (typeof link === 'function') version += 1
+    else ({ type, version } = link)
+    link = linkFrom(type, version, upcasters)
+  }
+  return type
+}
+
 /** Which of the kinds of entry in a store could not be read by this code. Runs no upcaster. */
 export function missingPaths(
   stored: Iterable<{ readonly type: string; readonly version: number }>,

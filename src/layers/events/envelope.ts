@@ -46,8 +46,9 @@ export function eventOf(entry: Pick<Entry, 'type' | 'data'>): { readonly type: s
 }
 
 export function fieldsOf(entry: Pick<Entry, 'type' | 'data'>): unknown {
-  if (!Array.isArray(entry.data)) throw new RepriseError('MALFORMED', `an entry of type ${entry.type} is not an event`)
-  return entry.data[0]
+  const fields = Array.isArray(entry.data) ? (entry.data[0] as unknown) : null
+  if (typeof fields === 'object' && fields !== null) return fields
+  throw new RepriseError('MALFORMED', `an entry of type ${entry.type} is not an event`)
 }
 
 export function metaOf(entry: Pick<Entry, 'data'>): Metadata {

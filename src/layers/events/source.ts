@@ -3,7 +3,7 @@
 
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { upcast } from '../../core/fold.ts'
+import { currentType, isPathError, type Upcasters, upcast } from '../../core/fold.ts'
 import type { FeedPosition } from '../../core/ports.ts'
 import { isWithin } from '../../core/scope.ts'
 import { systemPrefix } from '../../engine/definition.ts'
@@ -108,7 +108,7 @@ export class Events implements Reading<Occurrence> {
       if (!source || entry.type.startsWith(systemPrefix)) continue
       const isOurs = entry.type.startsWith(layerPrefix)
       if (isOurs && entry.type !== refusedType) continue
-      const current = isOurs ? entry : upcast(entry, source.model.upcasters)
+      const current = isOurs ? entry : currentOf(entry, source.model.upcasters)
       const { type, version, data, seq, epoch, time, key } = current
       if (!this.#wantsType(type)) continue
       const at: EventAt = { timeline, id, seq, epoch, time, version, key, meta: metaOf(entry), aggregate: source.name }
@@ -128,6 +128,25 @@ export class Events implements Reading<Occurrence> {
   }
 }
 
+/** The data of an entry whose upcaster threw. */
+class Unread {
+  readonly error: unknown
+
+  constructor(error: unknown) {
+    this.error = error
+  }
+}
+
+/** Brought up to today. An upcaster that throws concerns its own event only. */
+function currentOf(entry: Entry, upcasters: Upcasters): Entry {
+  try {
+    return upcast(entry, upcasters)
+  } catch (error) {
+    if (isPathError(error)) throw error
+    return { ...entry, type: currentType(entry, upcasters), data: new Unread(error) }
+  }
+}
+
 /** Fields that were decoded for us alone may take the type; those of an upcaster are the author's. */
 function occurrenceOf({ type, data }: Pick<Entry, 'type' | 'data'>, at: EventAt, isOwn: boolean): Occurrence {
   const fields = Array.isArray(data) ? (data[0] as unknown) : null
@@ -139,6 +158,7 @@ function occurrenceOf({ type, data }: Pick<Entry, 'type' | 'data'>, at: EventAt,
     type,
     at,
     get event(): never {
+      if (data instanceof Unread) throw data.error
       throw new RepriseError('MALFORMED', `the entry at ${at.timeline}@${at.seq} (${type}) is not an event`, { ...at })
     },
   }

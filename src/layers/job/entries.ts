@@ -52,6 +52,8 @@ export interface DeadData {
   /** Undefined if it could not be stored; then a re-drive needs the source to give it again. */
   readonly item?: unknown
   readonly hasItem: boolean
+  /** The item is as its source has stored it: it could not be read. */
+  readonly unread?: true
   readonly attempts: number
   readonly error: Failure
   readonly cursor?: Cursor | null

@@ -166,7 +166,8 @@ export class Pass<T> {
       if (this.#isOff) return false
       const isRepeated = chunk.repeated !== undefined && i < chunk.repeated
       const task = this.#taskFor(chunk.items[i]!, chunk.keys?.[i], isRepeated)
-      if (task) {
+      if (task && chunk.unread?.has(i)) await this.#bench.bury(task, chunk.unread.get(i))
+      else if (task) {
         if (!this.#bench.tryStart(task) && !(await this.#bench.admit(task))) return false
       } else if ((i & 63) === 0) await this.#breathe()
     }
@@ -194,17 +195,33 @@ export class Pass<T> {
     let count = 0
     for (const shard of this.shards) {
       if (shard.state.redrive.size === 0 || shard.lost) continue
-      for (const [key, { item, hasItem }] of [...shard.state.redrive.entries()]) {
+      for (const [key, { item: stored, hasItem, unread }] of [...shard.state.redrive.entries()]) {
         const print = fingerprint(key)
         if (!hasItem || this.#isOff || shard.inFlight.has(key, print)) continue
-        const version = this.#job.version ? this.#job.version(item as T) : ''
-        const task = new Task(item as T, key, print, version, shard, null)
+        const item = unread ? await this.#readAgain(stored, key, shard) : (stored as T)
+        if (item === null) continue
+        const version = this.#job.version ? this.#job.version(item) : ''
+        const task = new Task(item, key, print, version, shard, null)
         count += 1
         if (!(await this.#bench.admit(task))) return false
       }
     }
     if (count > 0) this.#bench.flushBatch()
     return count > 0
+  }
+
+  /** The item of a letter that could not be read. Null: it still cannot, or it is none of this job. */
+  async #readAgain(stored: unknown, key: string, shard: Shard<Task<T>>): Promise<T | null> {
+    const task = () => new Task(stored as T, key, fingerprint(key), '', shard, null)
+    try {
+      const { source } = this.#job
+      const item = source.readAgain ? source.readAgain(stored) : (stored as T)
+      if (item === null) this.#bench.pass(task())
+      return item
+    } catch (error) {
+      await this.#bench.bury(task(), error)
+      return null
+    }
   }
 
   /** Skipping can go on for seconds: heartbeats and commits must get their turn. */

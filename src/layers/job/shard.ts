@@ -20,6 +20,7 @@ import { finishedSet, type JobState } from './state.ts'
 /** An item on its way, as far as its shard is concerned. */
 export interface ShardItem extends InFlight, Marked {
   readonly item: unknown
+  readonly isUnread: boolean
   readonly version: string
   /** Failed so far. */
   readonly attempts: number
@@ -123,7 +124,7 @@ export class Shard<Item extends ShardItem> {
     const cursor = this.marks.reachedWith([task])
     const base = { key: task.key, attempts: task.attempts, error: toFailure(error), ...(cursor && { cursor }) }
     const versioned = task.version ? { ...base, version: task.version } : base
-    const whole: DeadData = { ...versioned, item: task.item, hasItem: true }
+    const whole: DeadData = { ...versioned, item: task.item, hasItem: true, ...(task.isUnread && { unread: true }) }
     try {
       await this.write([entry('dead', whole)], this.#cursors(cursor))
     } catch (failure) {

@@ -13,6 +13,8 @@ export interface Chunk<T> {
   readonly after?: { readonly position: unknown }
   /** How many of its first items were given before, by a reader that failed after them. */
   readonly repeated?: number
+  /** By index: why an item could not be read. It stands in `items` as it is stored, and is a dead letter at once. */
+  readonly unread?: ReadonlyMap<number, unknown>
 }
 
 export interface Reader<T> {
@@ -40,6 +42,8 @@ export interface Source<T> {
   readonly goesOn?: boolean
   /** It can be read only once (a stream, an iterator): if it fails, nothing can be read again. */
   readonly once?: boolean
+  /** Reads an item again that stood in `unread`; null: it is not for this job. Throws if it still cannot be read. */
+  readAgain?(stored: unknown): T | null
 }
 
 /** A source that looks at nothing that was passed to run(). */

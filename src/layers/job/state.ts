@@ -25,6 +25,8 @@ export interface DeadLetter {
   readonly version: string
   readonly item: unknown
   readonly hasItem: boolean
+  /** The item is as its source has stored it: it could not be read. */
+  readonly unread?: true
   readonly attempts: number
   readonly error: Failure
   readonly at: number
@@ -33,6 +35,7 @@ export interface DeadLetter {
 export interface Redrive {
   readonly item: unknown
   readonly hasItem: boolean
+  readonly unread?: true
 }
 
 export type JobStatus = 'new' | 'running' | 'stopped' | 'finished'
@@ -186,7 +189,8 @@ const appliers: Appliers = {
   dead(state, data, at) {
     settle(state, data.key)
     const { key, item, hasItem, attempts, error, version = '' } = data
-    state.dead.set(key, { key, version, item, hasItem, attempts, error, at: at.time })
+    const letter = { key, version, item, hasItem, attempts, error, at: at.time }
+    state.dead.set(key, data.unread ? { ...letter, unread: true } : letter)
     state.roundFailed += 1
     if (data.cursor !== undefined) moveTo(state, data.cursor)
   },
@@ -195,7 +199,8 @@ const appliers: Appliers = {
       const letter = state.dead.get(key)
       if (!letter) continue
       const edit = data.edits && Object.hasOwn(data.edits, key) ? { item: data.edits[key] } : null
-      state.redrive.set(key, { item: edit ? edit.item : letter.item, hasItem: edit !== null || letter.hasItem })
+      const { item, hasItem, unread } = letter
+      state.redrive.set(key, edit ? { ...edit, hasItem: true } : { item, hasItem, ...(unread && { unread }) })
       state.dead.delete(key)
     }
   },

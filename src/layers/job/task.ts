@@ -10,6 +10,8 @@ export class Task<T> implements ShardItem {
   readonly version: string
   readonly shard: Shard<Task<T>>
   readonly mark: Mark | null
+  /** The item is as its source has stored it: it could not be read. */
+  isUnread = false
   /** Failed so far. */
   attempts: number
   crashes: number

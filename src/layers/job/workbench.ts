@@ -144,6 +144,21 @@ export class Workbench<T> {
     return true
   }
 
+  /** A task whose item could not be read: another attempt reads the same, so it is a dead letter at once. */
+  async bury(task: Task<T>, error: unknown): Promise<void> {
+    task.shard.take(task)
+    task.isUnread = true
+    task.attempts += 1
+    this.#events.onFailure(task, error, 'dead')
+    await this.#giveUp(task, error)
+  }
+
+  /** A task that turned out to be none of this job: it counts as done, and nothing is called. */
+  pass(task: Task<T>): void {
+    task.shard.take(task)
+    this.#completions.add(task)
+  }
+
   /** The source is at its end: do not wait for a full batch. */
   flushBatch(): void {
     this.#batcher?.flush()

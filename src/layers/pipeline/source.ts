@@ -52,6 +52,9 @@ export interface SourceContext extends PartitionsContext {
   readonly partitions: readonly string[] | null
 }
 
+/** Returned by the `decode` of a source for a record that is not meant for pipelines. */
+export const passedOver: unique symbol = Symbol('reprise.pipeline.passedOver')
+
 export interface Source<T> {
   /** What a record that was read means. One on which it throws is a dead letter, and the others go on. */
   readonly decode?: (value: never) => T

@@ -31,7 +31,7 @@ import { filter, flatMap, keyBy, map } from './operators/transform.ts'
 import { union } from './operators/union.ts'
 import { type WindowResult, windowed } from './operators/window.ts'
 import type { Sink } from './sink.ts'
-import type { Source } from './source.ts'
+import { passedOver, type Source } from './source.ts'
 import type { CountWindows, Windows } from './windows.ts'
 
 export interface FromOptions<In, T> {
@@ -402,7 +402,10 @@ function decoderOf(
 ): ((value: never) => unknown) | null {
   const checked = second && atOnce(second, `decode of ${source}`)
   if (!first || !checked) return first ?? checked ?? null
-  return (value) => checked(first(value) as never)
+  return (value) => {
+    const read = first(value)
+    return read === passedOver ? passedOver : checked(read as never)
+  }
 }
 
 /**

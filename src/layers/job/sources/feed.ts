@@ -1,6 +1,7 @@
 // The kernel's feed as a source: entries of many timelines in one gap-free order. Its position is the feed's own, kept as
 // a named cursor in the store, so that history is never trimmed before it was consumed.
 
+import { isPathError } from '../../../core/fold.ts'
 import { feedStart } from '../../../core/ports.ts'
 import { isWithin } from '../../../core/scope.ts'
 import { type Readable, reads, systemPrefix } from '../../../engine/definition.ts'
@@ -26,7 +27,16 @@ export function feedSource(options: FeedSourceOptions): Source<Entry> {
     kind: 'feed',
     goesOn: true,
     open: (position, context) => new FeedItems(options, (position as string | undefined) ?? feedStart, context),
+    readAgain: (stored) => read(options, stored as Entry),
   }
+}
+
+/** The entry as its definition gives it; null: it is not for this job. */
+function read({ readers, types }: FeedSourceOptions, stored: Entry): Entry | null {
+  if (stored.type.startsWith(systemPrefix)) return null
+  const reader = readers?.find(({ prefix }) => isWithin(prefix, stored.timeline))
+  const entry = reader ? reader[reads](stored) : stored
+  return entry && types && !types.has(entry.type) ? null : entry
 }
 
 class FeedItems implements Reader<Entry> {
@@ -60,20 +70,22 @@ class FeedItems implements Reader<Entry> {
   #chunk(runs: readonly { readonly position: string; readonly entries: readonly Entry[] }[]): Chunk<Entry> {
     const items: Entry[] = []
     const keys: string[] = []
+    const unread = new Map<number, unknown>()
     for (const { position, entries } of runs) {
       for (const stored of entries) {
-        const entry = stored.type.startsWith(systemPrefix) ? null : this.#read(stored)
-        if (!entry || (this.#options.types && !this.#options.types.has(entry.type))) continue
+        let entry: Entry | null = stored
+        try {
+          entry = read(this.#options, stored)
+        } catch (error) {
+          if (isPathError(error)) throw error
+          unread.set(items.length, error)
+        }
+        if (!entry) continue
         items.push(entry)
         keys.push(keyAt(position, entry))
       }
     }
-    return { items, keys, after: { position: this.#stream.position } }
-  }
-
-  #read(entry: Entry): Entry | null {
-    const reader = this.#options.readers?.find(({ prefix }) => isWithin(prefix, entry.timeline))
-    return reader ? reader[reads](entry) : entry
+    return { items, keys, after: { position: this.#stream.position }, ...(unread.size > 0 && { unread }) }
   }
 }
 

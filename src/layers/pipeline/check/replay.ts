@@ -265,7 +265,7 @@ class ScriptedSource {
       idle: () => this.next.idle(),
     }
     // One record at a time has no places between records.
-    this.#running = new RunningSource(node, this.#reader, { next: door, timed: [] }, context, null)
+    this.#running = new RunningSource(node, this.#reader, { next: door, again: door, timed: [] }, context, null)
   }
 
   hand(partition: string, value: unknown): void {

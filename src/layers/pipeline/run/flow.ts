@@ -19,7 +19,7 @@ import type { CutId, Prepared, SinkWriter } from '../sink.ts'
 import type { SourceReader } from '../source.ts'
 import { Busy, type Counts, newCounts } from './busy.ts'
 import { Figures, operatorFigures, type PartFigures, type Sample, sinkFigures, sourceFigures } from './figures.ts'
-import { isFaultyCode, Letters, lettersStay, type SetAside } from './letters.ts'
+import { isFaultyCode, Letters, lettersStay, noTaker, type SetAside } from './letters.ts'
 import { type Origins, watched } from './origins.ts'
 import { type Neighbours, Pace } from './pace.ts'
 import { RunningSource } from './running-source.ts'
@@ -150,8 +150,9 @@ export class Flow {
     this.#sources = this.#graph.sources.map((node) => {
       const { name, outlet } = node
       this.#sourceCounts.set(name, newCounts())
-      const next = watched(this.#hooks.origins, name, this.#wiring.outputOf(outlet))
-      const behind = { next, timed: this.#wiring.timedBehind(outlet) }
+      const again = this.#wiring.outputOf(outlet)
+      const next = watched(this.#hooks.origins, name, again)
+      const behind = { next, again, timed: this.#wiring.timedBehind(outlet) }
       return new RunningSource(node, readers.get(name)!, behind, this.#contextOf(name), from.get(name) ?? null)
     })
   }
@@ -226,27 +227,26 @@ export class Flow {
     this.#wake = null
   }
 
-  /** Letters go back into the operators that could not process them. All of them, or none if one has no operator. */
+  /** Letters go back to the operators and sources that could not process them. All of them, or none if one has none. */
   redrive(ids: readonly number[]): number {
     this.#checkLetters()
     const wanted = this.letters.list().filter(({ id }) => ids.includes(id))
-    const lost = wanted.find(({ operator }) => !this.#nodeOf(operator))
-    if (lost) {
-      const what = `${lost.operator} is no operator of this pipeline: letters of a source cannot be sent back, mend its decode and discard them`
-      throw new RepriseError('INVALID_ARGUMENT', what, { operator: lost.operator })
-    }
+    const lost = wanted.find(({ operator }) => !this.#takerOf(operator))
+    if (lost) throw noTaker(lost.operator)
     for (const letter of this.letters.take(ids)) this.#sendBack(letter)
     this.wake()
     return wanted.length
   }
 
-  #nodeOf(name: string): OperatorNode | undefined {
-    return this.#graph.operators.find((each) => each.name === name)
+  #takerOf(name: string): OperatorNode | RunningSource | undefined {
+    return [...this.#graph.operators, ...this.#sources].find((each) => each.name === name)
   }
 
-  /** Into the input of the operator that it came from. */
+  /** Into the input of the operator that it came from, or through the source that could not decode it. */
   #sendBack({ operator, value, time, key, input = 0 }: SetAside): void {
-    const to = this.#wiring.instanceFor(this.#nodeOf(operator)!, key).inputs[input]
+    const taker = this.#takerOf(operator)!
+    if (taker instanceof RunningSource) return void taker.again(value)
+    const to = this.#wiring.instanceFor(taker, key).inputs[input]
     assert(to !== undefined, 'a record goes back into an input that its operator has')
     to.batch({ values: [value], times: time === null ? null : [time], keys: key === null ? null : [key] })
   }
@@ -256,7 +256,7 @@ export class Flow {
     const now = this.#hooks.clock.now()
     const due = this.letters.takeDue(now)
     for (const letter of due) {
-      if (this.#nodeOf(letter.operator)) this.#sendBack(letter)
+      if (this.#takerOf(letter.operator)) this.#sendBack(letter)
       else this.#contextOf(letter.operator).poison(letter, new Error(letter.error))
     }
     for (const name of new Set(due.map(({ operator }) => operator))) {

@@ -5,6 +5,7 @@
 import { assert } from '../../../core/assert.ts'
 import { toMs } from '../../../core/duration.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { isPathError } from '../../../core/fold.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
 import { isRetryLater } from '../../../core/retry.ts'
@@ -27,9 +28,14 @@ export function lettersStay(pipeline: string): string {
   return `${pipeline} is done: its dead letters can be read, but neither sent back nor discarded. To process those records, run it with { from } an older checkpoint, or read them in a pipeline of another name`
 }
 
+export function noTaker(operator: string): RepriseError {
+  const what = `this pipeline has neither an operator nor a source ${operator}: restore the name, or discard the letters`
+  return new RepriseError('INVALID_ARGUMENT', what, { operator })
+}
+
 /** The function is wrong whatever the record: no letter is written, and the pipeline stops. */
 export function isFaultyCode(error: unknown): boolean {
-  return isReprise(error, 'ASYNC_CALLBACK') || error instanceof ChangedInPlace
+  return isPathError(error) || error instanceof ChangedInPlace
 }
 
 /** A record that is set aside, as it is stored. */
@@ -75,7 +81,7 @@ export class Letters {
 
   /** LIMIT_EXCEEDED once there are too many: then something else is wrong than a few records. */
   add(operator: string, record: PoisonRecord, error: unknown, at: number): void {
-    const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error)
+    const text = textOf(error)
     const letter = { operator, ...record, error: text.slice(0, 2000), at }
     if (isRetryLater(error)) {
       this.#keep({ ...letter, retryAt: at + toMs(error.retryAfter, 'RetryLater') })
@@ -132,4 +138,11 @@ export class Letters {
     if (own === 0) this.#waiting.delete(operator)
     else this.#waiting.set(operator, own)
   }
+}
+
+/** With the error of the user's function, where ours has wrapped it. */
+function textOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  const own = `${error.name}: ${error.message}`
+  return isReprise(error) && error.cause instanceof Error ? `${own}: ${textOf(error.cause)}` : own
 }

@@ -6,7 +6,7 @@ import { lastWatermark, PartitionWatermark, WatermarkMerge } from '../../../core
 import { type Batch, type Output, slice } from '../batch.ts'
 import type { SourceNode } from '../graph.ts'
 import type { OperatorContext, TimedOperator } from '../operator.ts'
-import type { SourceBatch, SourceReader } from '../source.ts'
+import { passedOver, type SourceBatch, type SourceReader } from '../source.ts'
 
 /** What was read: a batch, null at the end, undefined for nothing yet. */
 type Read = SourceBatch<unknown> | null | undefined
@@ -14,6 +14,8 @@ type Read = SourceBatch<unknown> | null | undefined
 /** What follows a source. */
 export interface Behind {
   readonly next: Output
+  /** The same for records that are sent back, which are not counted again. */
+  readonly again: Output
   /** The operators whose results depend on where watermarks fall between records. */
   readonly timed: readonly TimedOperator[]
 }
@@ -23,6 +25,7 @@ export class RunningSource {
   readonly #node: SourceNode
   readonly #reader: SourceReader<unknown>
   readonly #next: Output
+  readonly #again: Output
   readonly #timed: readonly TimedOperator[]
   readonly #context: OperatorContext
   readonly #positions: Map<string, unknown>
@@ -35,13 +38,15 @@ export class RunningSource {
   #ready: Read
   #isEnded = false
   records = 0
+  /** Of the batch that is decoded: records that are not meant for pipelines. */
+  #passed = 0
   /** A position that the outside waits for was passed since the last barrier. */
   isDue = false
 
   constructor(
     node: SourceNode,
     reader: SourceReader<unknown>,
-    { next, timed }: Behind,
+    { next, again, timed }: Behind,
     context: OperatorContext,
     from: ReadonlyMap<string, unknown> | null,
   ) {
@@ -49,6 +54,7 @@ export class RunningSource {
     this.#node = node
     this.#reader = reader
     this.#next = next
+    this.#again = again
     this.#timed = timed
     this.#context = context
     this.#positions = new Map(from)
@@ -99,6 +105,12 @@ export class RunningSource {
     return 0
   }
 
+  /** Reads a record once more that could not be decoded. Positions and watermarks stay: they have passed it. */
+  again(value: unknown): void {
+    const batch = this.#batchOf([value])
+    if (batch.values.length > 0) this.#again.batch(batch)
+  }
+
   /** No record follows: every window is final. */
   end(): void {
     if (this.#isEnded) return
@@ -136,11 +148,12 @@ export class RunningSource {
     const { partition, values, position, isDue } = read
     if (isDue) this.isDue = true
     const count = values.length
-    this.records += count
     // Noted in the same turn in which the records go on: a barrier falls before both or after both.
     this.#positions.set(partition, position)
     if (count === 0) return 0
+    this.#passed = 0
     const batch = this.#batchOf(values)
+    this.records += count - this.#passed
     const { times } = batch
     if (batch.values.length === 0) return count
     const rest = times && this.#timed.length > 0 ? this.#handInCuts(partition, batch, times) : batch
@@ -201,6 +214,10 @@ export class RunningSource {
     for (const given of values) {
       try {
         const value = decode === null ? given : decode(given as never)
+        if (value === passedOver) {
+          this.#passed += 1
+          continue
+        }
         if (time !== null) times.push(checkTime(time(value as never)))
         kept.push(value)
       } catch (error) {

@@ -10,7 +10,7 @@ import type { FeedRun } from '../../../engine/feed/reader.ts'
 import { hostOf } from '../../../engine/host.ts'
 import type { Entry } from '../../../engine/recovery/history.ts'
 import { FeedStream } from '../../../engine/subscription/feed-stream.ts'
-import type { Positions, Source, SourceBatch, SourceReader } from '../source.ts'
+import { type Positions, passedOver, type Source, type SourceBatch, type SourceReader } from '../source.ts'
 
 export interface EntriesOptions {
   /** Wait for more at the end (the default), or end there. */
@@ -29,7 +29,15 @@ export function entries<Item extends Entry = Entry>(
   if (!Array.isArray(definitions) || definitions.length === 0 || definitions.some((each) => !each?.prefix)) {
     throw new RepriseError('INVALID_ARGUMENT', 'entries() needs a list of definitions, such as [orders]')
   }
+  const readers = definitions.filter((each): each is Readable<Item> => reads in each)
   return {
+    // Each entry by itself: one that its definition cannot read is a dead letter, with the entry as it is stored.
+    ...(readers.length > 0 && {
+      decode: (entry: Entry) => {
+        const reader = readers.find(({ prefix }) => isWithin(prefix, entry.timeline))
+        return reader ? (reader[reads](entry) ?? (passedOver as never)) : (entry as Item)
+      },
+    }),
     reads: { scopes: definitions.map(({ prefix }) => prefix), forks: false },
     async open(from, { engine, signal }) {
       const stream = new FeedStream(hostOf(engine).kernel, {
@@ -42,26 +50,25 @@ export function entries<Item extends Entry = Entry>(
         pageRuns: 64,
         signal,
       })
-      return new EntriesReader<Item>(stream, definitions)
+      return new EntriesReader(stream) as SourceReader<Entry> as SourceReader<Item>
     },
   }
 }
 
-class EntriesReader<Item extends Entry> implements SourceReader<Item> {
+/** Entries as they are stored. */
+class EntriesReader implements SourceReader<Entry> {
   readonly #stream: FeedStream
-  readonly #definitions: readonly EntriesOf<Item>[]
   #runs: FeedRun[] = []
 
-  constructor(stream: FeedStream, definitions: readonly EntriesOf<Item>[]) {
+  constructor(stream: FeedStream) {
     this.#stream = stream
-    this.#definitions = definitions
   }
 
   partitions(): readonly string[] {
     return ['']
   }
 
-  async read(max: number): Promise<SourceBatch<Item> | null> {
+  async read(max: number): Promise<SourceBatch<Entry> | null> {
     if (this.#runs.length === 0) {
       const page = await this.#stream.next()
       if (!page) return null
@@ -69,16 +76,13 @@ class EntriesReader<Item extends Entry> implements SourceReader<Item> {
       if (page.runs.length === 0) return { partition: '', values: [], position: page.next }
       this.#runs = [...page.runs]
     }
-    const values: Item[] = []
+    const values: Entry[] = []
     let position: FeedPosition = feedStart
     // A run became durable in one moment: it is handed on whole.
     while (this.#runs.length > 0 && values.length < max) {
       const run = this.#runs.shift()!
       position = run.position
-      for (const entry of run.entries) {
-        const item = this.#itemOf(entry)
-        if (item) values.push(item)
-      }
+      for (const entry of run.entries) if (!entry.type.startsWith(systemPrefix)) values.push(entry)
     }
     return { partition: '', values, position }
   }
@@ -89,12 +93,6 @@ class EntriesReader<Item extends Entry> implements SourceReader<Item> {
 
   async close(): Promise<void> {
     this.#stream.close()
-  }
-
-  #itemOf(entry: Entry): Item | null {
-    if (entry.type.startsWith(systemPrefix)) return null
-    const definition = this.#definitions.find(({ prefix }) => isWithin(prefix, entry.timeline))
-    return definition && reads in definition ? definition[reads](entry) : (entry as Item)
   }
 }
 

@@ -2,6 +2,8 @@
 // with the right things.
 
 import { expect, it } from 'vitest'
+import { failureOf } from '../../src/engine/failure-notes.ts'
+import { hostOf } from '../../src/engine/host.ts'
 import { consumer, GiveUp, job, keyRange, readLetters, redriveLetters } from '../../src/layers/job/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -144,6 +146,37 @@ onEveryStore('a job', (world) => {
     })()
     const once = job('once', { source: broken, retry: { backoff: '1h' }, each: () => undefined })
     await expect((await engine.run(once)).result()).rejects.toThrow('the stream broke')
+  })
+
+  it('counts attempts at a source that gives the same items and then fails each time, and ends as failed with the reason', async () => {
+    const engine = await (await world()).engine()
+    const attempts: number[] = []
+    let isMended = false
+    const seen: number[] = []
+    const broken = job('broken', {
+      source: async function* () {
+        yield 1
+        yield 2
+        if (!isMended) throw new Error('page 3 cannot be read')
+        yield 3
+      },
+      retry: { attempts: 4, backoff: 1 },
+      each: (item) => void seen.push(item),
+    })
+    const run = engine.run(broken)
+    run.watch((event) => event.type === 'source-failure' && attempts.push(event.attempt))
+    await expect(run.result()).rejects.toThrow('page 3 cannot be read')
+    expect(attempts).toEqual([1, 2, 3, 4])
+    const [head] = await engine.list({ prefix: 'job/broken' })
+    const failure = failureOf(hostOf(engine).kernel.sealer, head!)
+    expect(head).toMatchObject({ status: 'failed' })
+    expect(failure).toMatchObject({ reason: 'page 3 cannot be read' })
+    // A process that works on the job waits as long as it has failed so far, and at least a second.
+    expect(head!.wakeup! - failure!.at).toBeGreaterThanOrEqual(1000)
+    isMended = true
+    expect(await engine.run(broken).result()).toMatchObject({ status: 'finished' })
+    expect(seen).toEqual([1, 2, 3])
+    expect(await engine.list({ prefix: 'job/broken' })).toMatchObject([{ status: 'finished' }])
   })
 
   it('stops at once while it waits to read the source again', async () => {

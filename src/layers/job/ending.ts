@@ -1,8 +1,14 @@
 // How a shard ends: its round is finished, or it is left for later. Either way it says so in history and takes a checkpoint.
+// A shard that failed is due again after as long as it has failed so far, between `pauseMinMs` and `pauseMaxMs`: a source that
+// stays away costs processes that work on the job little.
 
+import { failureOf } from '../../engine/failure-notes.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { entry } from './entries.ts'
 import type { Shard, ShardItem } from './shard.ts'
+
+const pauseMinMs = 1000
+const pauseMaxMs = 60_000
 
 type AnyShard = Pick<Shard<ShardItem>, 'state' | 'open' | 'write' | 'attributes'>
 
@@ -17,13 +23,22 @@ export async function finishShard(kernel: Kernel, shard: AnyShard, skipped: numb
   await checkpointQuietly(kernel, shard, 'finished')
 }
 
-export async function leaveShard(kernel: Kernel, shard: AnyShard, because: string): Promise<void> {
+/** `hasFailed`: not asked to stop, and its failure is noted. */
+export async function leaveShard(kernel: Kernel, shard: AnyShard, because: string, hasFailed = false): Promise<void> {
+  const now = kernel.worker.now(shard.open.id)
+  const since = hasFailed ? await failingSince(kernel, shard) : null
   await shard.write([entry('stopped', { because })], {
-    status: 'stopped',
-    wakeup: kernel.worker.now(shard.open.id),
+    status: since === null ? 'stopped' : 'failed',
+    wakeup: since === null ? now : now + Math.min(Math.max(now - since, pauseMinMs), pauseMaxMs),
     attributes: shard.attributes(),
   })
   await checkpointQuietly(kernel, shard, 'stopped')
+}
+
+/** Null: no failure is noted. */
+async function failingSince({ store, sealer }: Kernel, { open }: AnyShard): Promise<number | null> {
+  const [head] = await store.head([open.id])
+  return (head && failureOf(sealer, head)?.since) ?? null
 }
 
 /** History has it all: a checkpoint that fails costs the next start some time, nothing else. */

@@ -65,7 +65,7 @@ export const jobKind: Model = {
   scope: jobPrefix,
   fold: jobFold() as Fold<unknown>,
   policy: 'declared',
-  unfinished: ['running', 'stopped'],
+  unfinished: ['running', 'stopped', 'failed'],
   summarize,
   headOf,
   stands,

@@ -64,9 +64,10 @@ export class PatientReader<T> implements Reader<T> {
   }
 
   readonly #took = (chunk: Chunk<T> | null): Chunk<T> | null => {
-    this.#failed = 0
     if (!chunk) return null
     const repeated = Math.min(this.#repeats, chunk.items.length)
+    // A chunk that only repeats items is no progress: a source that fails at one place each time would be read without end.
+    if (repeated < chunk.items.length || chunk.after) this.#failed = 0
     this.#repeats -= repeated
     this.#since += chunk.items.length - repeated
     if (chunk.after) {

@@ -190,7 +190,7 @@ export class JobRun<T = unknown> {
       return report
     } catch (error) {
       await this.#noteFailure(error)
-      await this.#stop('it failed').catch(() => undefined)
+      await this.#stop('it failed', true).catch(() => undefined)
       this.#end(null, error)
       throw error
     } finally {
@@ -403,13 +403,13 @@ export class JobRun<T = unknown> {
     await shard.open.close()
   }
 
-  async #release(shard: Shard<Task<T>>, because: string): Promise<void> {
-    await leaveShard(this.#engine.kernel, shard, because)
+  async #release(shard: Shard<Task<T>>, because: string, hasFailed = false): Promise<void> {
+    await leaveShard(this.#engine.kernel, shard, because, hasFailed)
     this.#shards.delete(shard.index)
     await shard.open.close()
   }
 
-  async #stop(because: string): Promise<void> {
+  async #stop(because: string, hasFailed = false): Promise<void> {
     this.#status = 'stopping'
     const shards = [...this.#shards.values()]
     for (const pass of this.#passes.keys()) pass.cancel(new RepriseError('ABORTED', because))
@@ -418,7 +418,7 @@ export class JobRun<T = unknown> {
       if (shard.lost) continue
       try {
         await this.#bench.settle(shard)
-        await this.#release(shard, because)
+        await this.#release(shard, because, hasFailed)
       } catch (error) {
         if (!shard.lost) throw error
       }
@@ -434,10 +434,10 @@ export class JobRun<T = unknown> {
     await Promise.all(noted.map((timeline) => failures.failed(timeline, error)))
   }
 
-  /** An item was done: whatever failed before no longer does. */
+  /** An item was done: whatever failed before no longer does, unless the job is ending with an error just now. */
   #noteSuccess(): void {
     const { done } = this.#bench.counts
-    if (done === this.#noted) return
+    if (done === this.#noted || this.#fatal) return
     this.#noted = done
     for (const { open } of this.#shards.values()) this.#engine.kernel.failures.succeeded(open.id)
   }

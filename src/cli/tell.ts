@@ -4,6 +4,9 @@ import type { Done } from '../engine/model.ts'
 import { exit } from './exit.ts'
 import type { Output } from './output.ts'
 
+/** Problems that are remembered: their words may differ each time. */
+const problemsMax = 1000
+
 /** @example return tell(output, await act(engine, head, 'cancel', { reason })) */
 export function tell(output: Output, { said, facts }: Done): number {
   output.result(facts, () => output.line(said))
@@ -14,4 +17,26 @@ export function tell(output: Output, { said, facts }: Done): number {
 export function problemWords(where: string, error: unknown): string {
   const what = error instanceof Error ? error.message : String(error)
   return what.startsWith(where) ? what : `${where}: ${what}`
+}
+
+/** The same problem again is printed once in this time, with how often it came. */
+const repeatMs = 60_000
+
+/**
+ * Prints problems as they come: work that fails each second must not bury the rest of the output.
+ * @example engine.events.on('problem', problemPrinter(output))
+ */
+export function problemPrinter(output: Pick<Output, 'note'>, now = () => performance.now()) {
+  const known = new Map<string, { printedMs: number; more: number }>()
+  return ({ where, error }: { readonly where: string; readonly error: unknown }): void => {
+    const words = problemWords(where, error)
+    const before = known.get(words)
+    if (before && now() - before.printedMs < repeatMs) {
+      before.more += 1
+      return
+    }
+    if (known.size >= problemsMax) known.clear()
+    known.set(words, { printedMs: now(), more: 0 })
+    output.note(before && before.more > 0 ? `${words} (${before.more + 1} times since it was last printed)` : words)
+  }
 }

@@ -193,5 +193,6 @@ function contextOf(timeline: TimelineId): Uint8Array {
 }
 
 function reasonOf(error: unknown): string {
-  return (error instanceof Error ? error.message : String(error)).slice(0, reasonMax)
+  const words = error instanceof Error ? error.message : String(error)
+  return words.length > reasonMax ? `${words.slice(0, reasonMax - 1)}…` : words
 }

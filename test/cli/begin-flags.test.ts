@@ -110,6 +110,9 @@ it('work: tasks of changed code say why, and take --changes and --from', async (
   expect(failing[0]!.failure!.reason).toContain('results')
   expect(second.said()).toContain('the code and its newest checkpoint do not match')
   expect((await cli(['doctor'], { cwd })).code).toBe(1)
+  // The name of the pipeline is enough to see which of its tasks fail, and why.
+  const shown = (await cli(['show', 'ticking'], { cwd })).stdout
+  expect(shown.match(/^reason +pipeline\/ticking\/@\S+ failed .*results/gm)).toHaveLength(2)
   await second.end('SIGINT')
   const third = live(['work', 'ticking.mjs', '--changes', changes, '--from', new Date().toISOString()], { cwd, env })
   await until((all) => all.every(({ failure }) => failure === null))

@@ -163,7 +163,7 @@ onEveryStore('a job', (world) => {
       retry: { attempts: 4, backoff: 1 },
       each: (item) => void seen.push(item),
     })
-    const run = engine.run(broken)
+    const run = await engine.run(broken)
     run.watch((event) => event.type === 'source-failure' && attempts.push(event.attempt))
     await expect(run.result()).rejects.toThrow('page 3 cannot be read')
     expect(attempts).toEqual([1, 2, 3, 4])

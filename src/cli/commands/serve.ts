@@ -19,7 +19,7 @@ import type { Output } from '../output.ts'
 import { serveSettings } from '../serve-settings.ts'
 import { sizeOf } from '../size.ts'
 import { openEngine, shownUrl, urlOf } from '../store.ts'
-import { problemWords } from '../tell.ts'
+import { problemPrinter } from '../tell.ts'
 import { takeUp, workable } from './work.ts'
 
 const defaultPort = 4400
@@ -107,8 +107,9 @@ function cacheKeepOf(options: Options): { readonly unused?: Duration; readonly b
 
 /** Executes whatever of these is due, as `reprise work` does. */
 function workHere(engine: Reprise, definitions: readonly unknown[], file: string, output: Output): void {
+  const print = problemPrinter(output)
   engine.events.on('problem', ({ where, error }) => {
-    output.note(problemWords(where, error))
+    print({ where, error })
     if (isReprise(error, 'DIVERGED')) output.notes(whatToDo)
   })
   takeUp(engine, workable(definitions), file, output)

@@ -6,7 +6,7 @@ import type { Reprise } from '../../engine/reprise.ts'
 import { segmentsBelow } from '../../engine/segments/read.ts'
 import { editWords } from '../../engine/tools/fork-edit.ts'
 import { describeTimeline } from '../../operations/describe.ts'
-import { errorWords, failureWords } from '../../operations/failures.ts'
+import { errorWords, type FailingTimeline, failingTimelines, failureWords } from '../../operations/failures.ts'
 import { shownAttributes } from '../../operations/heads.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
@@ -22,13 +22,15 @@ const show: Command = async ({ engine, args, output }) => {
   const newest = catalog[0]
   const edited = editWords(head)
   const below = await historyBelow(engine, head)
-  output.result(shown, () => {
+  const parts = await failingParts(engine, head)
+  output.result({ ...shown, ...(parts.length > 0 && { failingParts: parts }) }, () => {
     const { bold } = output.colours
     output.line(bold(head.timeline))
     output.facts([
       ['kind', kind ?? 'unknown here'],
       ['status', status || '-'],
       ...(failure ? [['reason', failureWords(failure, now)] as const] : []),
+      ...parts.map((part) => ['reason', `${part.timeline} ${failureWords(part, now)}`] as const),
       ['coordinate', `${head.timeline}@${head.seq}, epoch ${head.epoch}`],
       ['digest', Buffer.from(head.digest).toString('hex')],
       ['life', `${identity.life}, branch ${identity.branch} (identity ${identity.timeline})`],
@@ -54,6 +56,12 @@ const show: Command = async ({ engine, args, output }) => {
     ])
   })
   return exit.ok
+}
+
+/** Partitions, shards and tasks of a timeline do its work, and have the reason where they fail. */
+async function failingParts(engine: Reprise, { timeline }: Head): Promise<FailingTimeline[]> {
+  const isPart = (id: string) => /^(@|\/@?\d)/.test(id.slice(timeline.length)) && id.startsWith(timeline)
+  return (await failingTimelines(engine)).filter((each) => isPart(each.timeline))
 }
 
 /** The end of a run that failed, without its stack: --json has that. Null: it is something else. */

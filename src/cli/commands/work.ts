@@ -13,7 +13,7 @@ import { grace, inHand, onInterrupt } from '../interrupt.ts'
 import { loadModule } from '../module.ts'
 import type { Output } from '../output.ts'
 import { workFlags } from '../run-flags.ts'
-import { problemWords } from '../tell.ts'
+import { problemPrinter } from '../tell.ts'
 
 const work: Command = async ({ engine, args, options, output }) => {
   const [file, ...names] = args as [string, ...string[]]
@@ -38,9 +38,7 @@ export async function workOn(
   { file = null, options }: WorkOn,
 ): Promise<number> {
   const interruption = onInterrupt(output, 'finishing what is in flight', { waitsFor: () => inHand(engine) })
-  const off = engine.events.on('problem', ({ where, error }) => {
-    output.note(problemWords(where, error))
-  })
+  const off = engine.events.on('problem', problemPrinter(output))
   try {
     const taken = file === null ? definitions : takeUp(engine, definitions, file, output, options)
     if (taken === definitions || taken.length === 0) workWith(engine, definitions, options)

@@ -31,7 +31,7 @@ export function refuseThenable(value: unknown, place: string, instead: string): 
 }
 
 /**
- * The same function, whose result must not be a promise. It takes up to three arguments: that is faster than any number.
+ * The same function, whose result must not be a promise. Throws INVALID_ARGUMENT if it is no function. It takes up to three arguments: that is faster than any number.
  * @example const isWanted = synchronous(given, 'filter#1', 'use call()')
  */
 export function synchronous<F extends (a: never, b: never, c: never) => unknown>(
@@ -39,12 +39,23 @@ export function synchronous<F extends (a: never, b: never, c: never) => unknown>
   place: string,
   instead: string,
 ): F {
+  checkFunction(work, place)
   const checked = (a: never, b: never, c: never) => {
     const result = work(a, b, c)
     refuseThenable(result, place, instead)
     return result
   }
   return checked as F
+}
+
+/**
+ * A name in the place of a function would be found out with the first record, and make a dead letter of each.
+ * @example checkFunction(keyOf, 'keyBy#1')
+ */
+export function checkFunction(given: unknown, place: string): void {
+  if (typeof given === 'function') return
+  const shown = typeof given === 'string' ? `'${given.slice(0, 80)}'` : typeof given
+  throw new RepriseError('INVALID_ARGUMENT', `${place} needs a function (got ${shown})`, { place })
 }
 
 function isAsynchronous(value: unknown): boolean {

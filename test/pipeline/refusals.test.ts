@@ -14,6 +14,7 @@ import {
   list,
   pipeline,
   rows,
+  send,
   session,
   sqlSink,
   sum,
@@ -65,6 +66,27 @@ it('joins name what is wrong: the windows, the side of the interval, the stream 
   await refused((a, b) => a.joinWindow('j', b, tumbling(5), (n) => n), /time of each record of the second stream/)
   await refused((a, b) => b.joinWindow('j', a, tumbling(5), (n) => n), /time of each record of the first stream/)
   await refused((a) => a.aggregate('a', { add: () => 1 } as never), /a needs an aggregation .*initial is missing/)
+})
+
+it.each<[string, (timed: KeyedStream<number>, other: KeyedStream<number>) => unknown]>([
+  ['map#1 needs a function (got undefined)', (s) => s.map(undefined as never).to('out', collect())],
+  ["filter#1 needs a function (got 'n > 1')", (s) => s.filter('n > 1' as never).to('out', collect())],
+  ["keyBy#3 needs a function (got 'user')", (s) => s.keyBy('user' as never).to('out', collect())],
+  ['the function of sum() needs a function', (s) => s.aggregate('a', sum('cents' as never)).to('out', collect())],
+  ['call() needs a function', (s) => s.call('geo', undefined as never).to('out', collect())],
+  ['onRecord of process() needs a function', (s) => s.process('p', {} as never).to('out', collect())],
+  ['latest needs a function', (s, o) => s.joinLatest('latest', o, undefined as never).to('out', collect())],
+  ['open() of the sink out needs a function', (s) => s.to('out', undefined as never)],
+  ['send() needs a function', (s) => s.to('out', send(undefined as never))],
+  [
+    'latest: the second stream has no keys',
+    (s, o) => s.joinLatest('latest', o.map((n) => n) as never, (n) => n).to('out', collect()),
+  ],
+])('what would make a dead letter of each record, or join nothing, is refused: %s', async (message, draw) => {
+  await expect(drawn(draw)).rejects.toMatchObject({
+    code: 'INVALID_ARGUMENT',
+    message: expect.stringContaining(message),
+  })
 })
 
 it('sources and sinks refuse options that they do not know', () => {

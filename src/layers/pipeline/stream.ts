@@ -6,7 +6,7 @@ import { RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
 import type { PipelineKey } from '../../core/pipeline/key-groups.ts'
 import type { FixedWindows } from '../../core/pipeline/windows.ts'
-import { type Synchronous, synchronous } from '../../core/synchronous.ts'
+import { checkFunction, type Synchronous, synchronous } from '../../core/synchronous.ts'
 import { type Aggregation, aggregateAtOnce } from './aggregate.ts'
 import { draw, type Graph, type Outlet } from './graph.ts'
 import { keepsOrder, type MakeOperator } from './operator.ts'
@@ -76,6 +76,7 @@ export class PipelineBuilder {
   /** A stream that begins at a source. Its name is the identity of its positions. */
   from<In, T = In>(name: string, source: Source<In>, options: FromOptions<In, T> = {}): Stream<T> {
     checkOptions(`source ${name}`, options, new Set(['decode', 'time', 'outOfOrder', 'idle', 'keyed']))
+    checkFunction(source?.open, `open() of the source ${name}`)
     const outlet: Outlet = []
     this.#graph.sources.push({
       kind: 'source',
@@ -201,6 +202,7 @@ export class Stream<T> {
   }
 
   to(name: string, sink: Sink<T>): void {
+    checkFunction(sink?.open, `open() of the sink ${name}`)
     const node = { kind: 'sink' as const, name: this.graph.name('sink', name), sink: sink as Sink<never> }
     this.graph.sinks.push(node)
     this.outlet.push({ to: node, input: 0 })
@@ -335,6 +337,9 @@ export class KeyedStream<T> extends Stream<T> {
   }
 
   #state<R>(name: string, kind: string, make: MakeOperator, others: readonly Stream<unknown>[] = []): KeyedStream<R> {
+    if (!others.every((other) => other instanceof KeyedStream)) {
+      throw new RepriseError('INVALID_ARGUMENT', `${name}: the second stream has no keys: call keyBy() on it`, { name })
+    }
     const outlet = draw(this, others, this.graph.name('operator', name), kind, make)
     return new KeyedStream<R>(this.graph, outlet, this.hasTime)
   }

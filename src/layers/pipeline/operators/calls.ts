@@ -7,6 +7,7 @@ import { RepriseError } from '../../../core/errors.ts'
 import { formerCallKey } from '../../../core/identity.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
+import { checkFunction } from '../../../core/synchronous.ts'
 import { Caller } from '../../../engine/caller.ts'
 import type { Batch } from '../batch.ts'
 import { type MakeOperator, type PoisonRecord, tablesOf } from '../operator.ts'
@@ -44,6 +45,7 @@ type Item = Waiting | { readonly watermark: number }
 
 export function called<T, R>(call: (value: T, context: CallContext) => Promise<R>, options: CallOptions): MakeOperator {
   const { concurrency = 16, ordered = false } = options
+  checkFunction(call, 'call()')
   return ([next], context) => {
     const { origins } = context
     const state = new StateTable<PoisonRecord & { readonly id?: string }>()

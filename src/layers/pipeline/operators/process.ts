@@ -4,7 +4,7 @@
 import { assert } from '../../../core/assert.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { lastWatermark } from '../../../core/pipeline/watermarks.ts'
-import { type Nothing, refuseThenable } from '../../../core/synchronous.ts'
+import { checkFunction, type Nothing, refuseThenable } from '../../../core/synchronous.ts'
 import type { Output } from '../batch.ts'
 import { ChangedInPlace } from '../in-place.ts'
 import { keepsOrder, type MakeOperator, recordOf, tablesOf } from '../operator.ts'
@@ -73,6 +73,7 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
   options: ProcessOptions<T, R, S, O>,
   hasTimes: boolean,
 ): MakeOperator {
+  checkFunction(options.onRecord, 'onRecord of process()')
   return keepsOrder(([next, ...sides], context) => {
     const { clock } = context
     const cells = new Map(

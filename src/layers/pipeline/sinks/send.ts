@@ -11,6 +11,7 @@ import { checkCallPolicy } from '../../../core/call-policy.ts'
 import { timelineId } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
+import { checkFunction } from '../../../core/synchronous.ts'
 import { Caller } from '../../../engine/caller.ts'
 import { hostOf } from '../../../engine/host.ts'
 import type { Kernel } from '../../../engine/kernel.ts'
@@ -44,6 +45,7 @@ export function send<T>(
   const { concurrency = 16, ...policy } = options
   checkOptions('send', options, new Set(['concurrency', 'retry', 'timeout', 'rate', 'breaker']))
   checkCallPolicy(policy)
+  checkFunction(call, 'send()')
   if (!Number.isSafeInteger(concurrency) || concurrency < 1) {
     throw new RepriseError('INVALID_ARGUMENT', `concurrency must be at least 1 (got ${String(concurrency)})`)
   }

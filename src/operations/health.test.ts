@@ -12,15 +12,16 @@ import {
 const now = 1_800_000_000_000
 const day = 86_400_000
 
+const step = { timeline: 'workflow/pay/1', what: 'step charge', since: now - stuckAfterMs, limitMs: null }
+const worker: WorkerFacts = {
+  id: 'w~1' as WorkerFacts['id'],
+  isAlive: true,
+  ownsSomething: true,
+  underWay: [],
+  failing: [],
+}
+
 describe('workers', () => {
-  const step = { timeline: 'workflow/pay/1', what: 'step charge', since: now - stuckAfterMs, limitMs: null }
-  const worker: WorkerFacts = {
-    id: 'w~1' as WorkerFacts['id'],
-    isAlive: true,
-    ownsSomething: true,
-    underWay: [],
-    failing: [],
-  }
   const verdict = (changes: Partial<WorkerFacts>, at = now) =>
     workersHealth([{ ...worker, ...changes }], at).map(({ state, what }) => [state, what])
 
@@ -57,6 +58,40 @@ describe('workers', () => {
       'table/t: 7 checkpoints failed in a row since 1m ago: disk full',
     ])
   })
+})
+
+it('D8: every warning about a running store has a reason and a cure', () => {
+  const gone = { ...worker, isAlive: false }
+  const failing = [{ timeline: 'table/t', failures: 7, reason: 'disk full', since: now - 60_000 }]
+  const damaged = { seq: 2000, createdAt: now - 60 * day, drilledAt: null, invalid: 'CHUNK_DAMAGED' }
+  const sound = { ...damaged, invalid: null }
+  const timeline = {
+    timeline: 'job/x',
+    start: 0,
+    createdAt: now - 60 * day,
+    updatedAt: now,
+    policy: null,
+    interval: null,
+  }
+  const checks = [
+    ...workersHealth([gone, { ...worker, underWay: [step] }], now + 1),
+    ...failingHealth([{ ...worker, failing }], now),
+    ...pagesHealth({ data_checksums: 'off' }),
+    ...checkpointsHealth([{ ...timeline, seq: 2500, checkpoints: [damaged] }], now),
+    ...checkpointsHealth([{ ...timeline, seq: 90_000, checkpoints: [sound, { ...sound, seq: 1000 }] }], now),
+  ].filter(({ state }) => state !== 'ok')
+  expect(checks.map(({ name }) => name)).toEqual([
+    'workers',
+    'workers',
+    'checkpoints',
+    'pages',
+    'checkpoints',
+    'drills',
+    'checkpoints',
+    'drills',
+  ])
+  for (const { what, cure } of checks)
+    expect([what, cure]).toEqual([expect.stringMatching(/\w/), expect.stringMatching(/\w/)])
 })
 
 describe('pages of a server', () => {

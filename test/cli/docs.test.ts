@@ -54,7 +54,7 @@ it('finds the blocks of every page', () => {
   ])
 })
 
-it.each(snippets.map(({ page, name }) => [page, name] as const))('%s: block %s has the right types', (page, name) => {
+it.each(snippets.map(({ page, name }) => [page, name] as const))('E9: %s: block %s has the right types', (page, name) => {
   const { text } = snippets.find((snippet) => snippet.name === name)!
   expect(problems.get(name) ?? [], `${page}\n${text}`).toEqual([])
 })
@@ -88,7 +88,7 @@ it('some are whole programs', () => {
   expect(whole.map((snippet) => snippet.name)).toContain('jobs-1')
 })
 
-it.each(whole.map(({ name }) => name))('block %s runs as it stands', (name) => {
+it.each(whole.map(({ name }) => name))('E9: block %s runs as it stands', (name) => {
   const place = workFolder()
   try {
     const { text } = snippets.find((snippet) => snippet.name === name)!

@@ -121,7 +121,7 @@ const calls: readonly (readonly [string, readonly string[]])[] = [
   ['version', []],
 ]
 
-it.each(calls)('%s %o writes what the guide says', async (name, args) => {
+it.each(calls)('D1: %s %o writes what the guide says', async (name, args) => {
   const ran = await cli([name, ...args, '--json'], at)
   const values = ran.stdout
     .trimEnd()
@@ -137,6 +137,6 @@ it.each(calls)('%s %o writes what the guide says', async (name, args) => {
   ).toBe(true)
 })
 
-it('every command has its shape in the guide', () => {
+it('D1: every command has its shape in the guide', () => {
   expect(commands.map((spec) => spec.name).filter((name) => !documented.has(name))).toEqual([])
 })

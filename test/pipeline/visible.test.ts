@@ -64,7 +64,7 @@ it.each([{ every: '20ms' as const }, { every: 100 }])(
   },
 )
 
-it('checkpoints that fail are told with the heartbeat, as doctor reads it, until one is made', async () => {
+it('A3.4: checkpoints that fail are told with the heartbeat, as doctor reads it, until one is made', async () => {
   const rp = await open('memory:')
   let isBroken = true
   const out: Sink<number> = {
@@ -100,7 +100,7 @@ it('checkpoints that fail are told with the heartbeat, as doctor reads it, until
   await rp.close()
 })
 
-it('who holds records up is told by name', async () => {
+it('A3.4: who holds records up is told by name', async () => {
   const rp = await open('memory:')
   const slow: Sink<number> = {
     open: async () => ({

@@ -22,7 +22,7 @@ it('the dashboard is one that Grafana reads: each panel has its place and its qu
   expect(panels.every(({ targets }) => targets.every(({ expr }) => expr.length > 0))).toBe(true)
 })
 
-it('the first alert is a recovery point that no longer advances', () => {
+it('A3.4: the first alert is a recovery point that no longer advances', () => {
   expect(/alert: (\w+)/.exec(text('alerts.yaml'))?.[1]).toBe('RepriseRecoveryPointStands')
 })
 

@@ -124,14 +124,14 @@ describe('ctx.patch', () => {
     return ctx.patch('b is now B')
   }
 
-  it('keeps runs that were there before on the old way', async () => {
+  it('E6: keeps runs that were there before on the old way', async () => {
     const { log, result, check } = await change(original, patched)
     expect(check.ok).toBe(true)
     expect(result).toBe(false)
     expect(log).toEqual(['c'])
   })
 
-  it('takes new runs on the new way, and keeps them there', async () => {
+  it('E6: takes new runs on the new way, and keeps them there', async () => {
     const { log, result } = await change(patched, patched)
     expect(result).toBe(true)
     expect(log).toEqual(['c'])

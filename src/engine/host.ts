@@ -132,6 +132,11 @@ export class Host implements Engine, LayerHost {
     return await TurnTimeline.open(this.kernel, this.#openTimelines, id, fold, options.mustExist, options.evenInvalid)
   }
 
+  /** Open in this process, or being opened. */
+  holds(id: TimelineId): boolean {
+    return this.#openTimelines.has(id)
+  }
+
   /** A timeline that was claimed already, under the epoch of that claim. */
   async adopt<State>(head: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {
     this.check()

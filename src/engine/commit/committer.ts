@@ -4,7 +4,7 @@
 
 import { assert } from '../../core/assert.ts'
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
-import { isReprise, RepriseError } from '../../core/errors.ts'
+import { isPassingStoreFailure, isReprise, RepriseError } from '../../core/errors.ts'
 import type { Limits } from '../../core/limits.ts'
 import { growingPause } from '../../core/pause.ts'
 import type { Clock, Commit, EntryRun, Head, Outcome, Random, Store } from '../../core/ports.ts'
@@ -194,11 +194,37 @@ export class Committer {
     }
   }
 
+  /**
+   * Reads again while the store does not answer, for as long as a commit is asked for again: work that only looks at the store
+   * now and then must not end before its commits would. `isOver`: nobody waits for the answer any more.
+   * @example const [head] = await committer.patiently(() => store.head([id]), () => isStopped)
+   */
+  async patiently<T>(read: () => Promise<T>, isOver: () => boolean): Promise<T> {
+    let until: number | null = null
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await read()
+      } catch (error) {
+        const { clock, events, patienceMs } = this.#options
+        until ??= clock.elapsed() + patienceMs
+        if (!isPassingStoreFailure(error) || isOver() || clock.elapsed() >= until) throw error
+        events.emit('store-retry', { error, attempt })
+        await this.#pause(attempt)
+      }
+    }
+  }
+
+  async #pause(attempt: number): Promise<void> {
+    const { clock, random } = this.#options
+    const pauseMs = growingPause(attempt, firstPauseMs, longestPauseMs) * (0.5 + random.number())
+    await new Promise<void>((resolve) => clock.after(pauseMs, resolve, true))
+  }
+
   async #ask(
     commits: readonly Commit[],
     failed: { readonly error: unknown } | undefined,
   ): Promise<(Outcome | RepriseError)[]> {
-    const { clock, random, events, patienceMs } = this.#options
+    const { clock, events, patienceMs } = this.#options
     // From the first lost answer on: a commit with SQL of the user's may have taken its time before.
     let until: number | null = null
     let isUntouched = true
@@ -219,8 +245,7 @@ export class Committer {
           throw new RepriseError('OUTCOME_UNKNOWN', 'the store did not answer a commit', { attempts: attempt }, error)
         }
         events.emit('store-retry', { error, attempt })
-        const pauseMs = growingPause(attempt, firstPauseMs, longestPauseMs) * (0.5 + random.number())
-        await new Promise<void>((resolve) => clock.after(pauseMs, resolve, true))
+        await this.#pause(attempt)
       }
     }
   }

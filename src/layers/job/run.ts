@@ -21,6 +21,7 @@ import { Announcer } from './announcer.ts'
 import { beginShard, isUnused, wasLeft } from './beginning.ts'
 import { finishShard, leaveShard } from './ending.ts'
 import { toFailure } from './entries.ts'
+import { isFree } from './free.ts'
 import { applyMail } from './letters.ts'
 import type { ResolvedJob } from './options.ts'
 import { Pass } from './pass.ts'
@@ -180,7 +181,9 @@ export class JobRun<T = unknown> {
       if (this.#job.shards > 1) await this.#engine.kernel.worker.register()
       await checkShards(this.#engine, this.name, this.#job.shards)
       await this.#takeClaimed()
-      while (!(await this.#look())) await this.#alarm.nap(lookEveryMs)
+      const { committer } = this.#engine.kernel
+      const isOver = () => this.#stopping !== null || this.#fatal !== null
+      while (!(await committer.patiently(() => this.#look(), isOver))) await this.#alarm.nap(lookEveryMs)
       if (this.#stopping) await this.#stopping
       await Promise.all(this.#passes.values())
       if (this.#fatal) throw this.#fatal
@@ -254,7 +257,7 @@ export class JobRun<T = unknown> {
     for (const index of open) {
       if (this.#shards.has(index) || this.#shards.size >= fair) continue
       const head = heads[index]
-      if (head?.owner && head.isOwnerAlive && !(await this.#mayBeGone(head))) continue
+      if (head && !(await isFree(this.#engine, head))) continue
       const shard = await this.#take(index)
       if (shard) taken.push(shard)
     }
@@ -288,11 +291,6 @@ export class JobRun<T = unknown> {
       if ((heads[index]?.mail ?? 0) === 0 || shard.lost) continue
       await applyMail(this.#engine, shard.open, (reason) => void this.stop(reason).catch(() => undefined))
     }
-  }
-
-  async #mayBeGone(head: Head): Promise<boolean> {
-    const gone = await this.#engine.kernel.worker.retireGone()
-    return gone.includes(head.owner!)
   }
 
   async #fairShare(): Promise<number> {
@@ -429,9 +427,8 @@ export class JobRun<T = unknown> {
   /** With the shards of this process, or the first one where it has none yet. */
   async #noteFailure(error: unknown): Promise<void> {
     const held = [...this.#shards.values()].map(({ open }) => open.id as string)
-    const { failures } = this.#engine.kernel
     const noted = held.length > 0 ? held : this.timelines.slice(0, 1)
-    await Promise.all(noted.map((timeline) => failures.failed(timeline, error)))
+    await Promise.all(noted.map((timeline) => this.#engine.kernel.failures.failed(timeline, error)))
   }
 
   /** An item was done: whatever failed before no longer does, unless the job is ending with an error just now. */

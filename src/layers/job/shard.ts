@@ -270,5 +270,7 @@ export class Shard<Item extends ShardItem> {
     const stop = error instanceof Error ? error : new RepriseError('FENCED', `${this.open.id} was taken over`)
     for (const task of this.inFlight.all()) task.abort(stop)
     this.#onLost()
+    // Not owned any more by this process either, as far as the store answers.
+    void this.open.shut().catch(() => undefined)
   }
 }

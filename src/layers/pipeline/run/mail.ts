@@ -53,7 +53,7 @@ export function listenForMail(
           resolve()
         }
       })
-      if (!isOver) await readMail(engine, taken, run)
+      if (!isOver) await readMail(engine, taken, run, () => isOver)
     }
   }
   const listening = listen().catch((error) => {
@@ -72,10 +72,11 @@ const mailShapes: Shapes = {
   [stopKind]: { how: 'text', epoch: 'number?' },
 }
 
-async function readMail(engine: Host, taken: StateTimeline, run: Asked): Promise<void> {
-  const [head] = await engine.kernel.store.head([taken.id])
+async function readMail(engine: Host, taken: StateTimeline, run: Asked, isOver: () => boolean): Promise<void> {
+  const { store, committer } = engine.kernel
+  const [head] = await committer.patiently(() => store.head([taken.id]), isOver)
   if (!head || head.mail === 0) return
-  for (const message of (await engine.kernel.store.inbox(taken.id, 100)).messages) {
+  for (const message of (await committer.patiently(() => store.inbox(taken.id, 100), isOver)).messages) {
     const data = readShaped(engine, message, mailShapes)
     const consume = () => taken.write({ consume: [message.id] })
     if (data === null) {

@@ -31,7 +31,8 @@ export function refuseThenable(value: unknown, place: string, instead: string): 
 }
 
 /**
- * The same function, whose result must not be a promise. Throws INVALID_ARGUMENT if it is no function. It takes up to three arguments: that is faster than any number.
+ * The same function, whose result must not be a promise. Throws INVALID_ARGUMENT if it is no function. It takes up to three
+ * arguments: that is faster than any number.
  * @example const isWanted = synchronous(given, 'filter#1', 'use call()')
  */
 export function synchronous<F extends (a: never, b: never, c: never) => unknown>(

@@ -33,7 +33,7 @@ export interface EngineOptions {
    * NODE_ENV is production; drills always do it.
    */
   readonly guardFolds?: boolean
-  /** How long a commit without an answer is asked for again; default 30 seconds. */
+  /** How long a store that does not answer is asked again by commits, and by jobs and pipelines at work. Default: 30 seconds. */
   readonly patience?: Duration
   /**
    * Parity for chunks and second copies of catalog lines; on unless false. Where the disk does as much, it can be left to that.

@@ -54,6 +54,7 @@ export type { Grown, GrowProgress, GrowRequest, ShardRow } from './core/shards.t
 export type {
   Inspected,
   Inspection,
+  LossRecord,
   Renewal,
   ShardClock,
   StoreFacts,
@@ -164,6 +165,7 @@ export type { Where } from './engine/tools/fork.ts'
 export type { EditedFork, ForkEdit, ForkEdits, ForkMark, ForkOptions } from './engine/tools/fork-edit.ts'
 export type { ExpiredForks } from './engine/tools/fork-expiry.ts'
 export type { GiveUpOptions, GiveUpReport } from './engine/tools/give-up.ts'
+export type { AcceptLossOptions } from './engine/tools/losses.ts'
 export {
   type HousekeepingOptions,
   type HousekeepingReport,

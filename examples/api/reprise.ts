@@ -267,6 +267,10 @@ export default [
     assert.deepEqual(lost, [])
     console.log(refusal)
   }),
+  example(['StoreTools.losses', 'StoreTools.acceptLoss'], async (rp) => {
+    for (const { id } of await rp.losses()) await rp.acceptLoss(id, { by: 'ann', reason: 'no backup has it' })
+    assert.deepEqual(await rp.losses(), [])
+  }),
   example(['StoreTools.delete', 'StoreTools.erase', 'StoreTools.eraseEntries'], async (rp) => {
     for (const id of ['a', 'b', 'c']) await rp.open(counter, id).append({ type: 'added', by: 1 })
     await rp.delete('counter/a', { dryRun: true })

@@ -396,7 +396,7 @@ export const operating: readonly CommandSpec[] = [
   },
   {
     name: 'give-up',
-    usage: 'give-up TIMELINE --by NAME --reason TEXT',
+    usage: 'give-up TIMELINE|LOSS --by NAME --reason TEXT',
     summary: 'say what giving up damaged history would lose; with --yes, go on without it',
     options: {
       by: { type: 'string', value: 'NAME', help: 'who decides this, for the record' },

@@ -41,6 +41,7 @@ const byCode: Partial<Record<ErrorCode, number>> = {
   TIMEOUT: exit.unreachable,
   DRIVER_MISSING: exit.unreachable,
   HISTORY_DAMAGED: exit.damage,
+  DATA_LOST: exit.damage,
   STORE_DAMAGED: exit.damage,
   STORE_MOVED: exit.damage,
   CHECKPOINT_DAMAGED: exit.damage,

@@ -106,6 +106,10 @@ const kinds = {
     remedy: 'stop',
     hint: 'A damaged page took the status of this timeline; its history is sound. A process that declares its definition makes it again, and so does verify --repair --module FILE.',
   },
+  DATA_LOST: {
+    remedy: 'stop',
+    hint: 'A repair could not have everything; `reprise changes` lists what is lost. Restore a backup, or give the loss up: reprise give-up ID --by NAME --reason TEXT --yes (rp.acceptLoss).',
+  },
   UNRECOVERABLE: {
     remedy: 'stop',
     hint: 'No checkpoint verifies, and history does not reach the origin. The data lists what is missing.',

@@ -99,6 +99,7 @@ it('a real store has the methods of the list', () => {
     'aheadMs',
     'names',
     'renew',
+    'losses',
     'legible',
     'moment',
     'headsInReach',

@@ -56,6 +56,7 @@ export const storeMethods: Readonly<Record<MethodOf<Store>, Access>> = {
   names: 'reads',
   legible: 'reads',
   renew: 'writes',
+  losses: 'writes',
   shards: 'reads',
   grow: 'writes',
   facts: 'reads',

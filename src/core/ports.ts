@@ -9,7 +9,7 @@ import type { Digest, MessageId, TimelineId, WorkerId } from './coordinate.ts'
 import type { EntryRun, FeedPosition, Head, Inbox, ManifestRecord, PastLife } from './records.ts'
 import type { Grown, GrowRequest, ShardRow } from './shards.ts'
 import type { SqlQuery } from './sql.ts'
-import type { Inspection, Renewal, StoreFacts, StoreFault } from './store-facts.ts'
+import type { Inspection, LossRecord, Renewal, StoreFacts, StoreFault } from './store-facts.ts'
 import type { WorkerRecord, WorkerRow } from './worker-row.ts'
 
 export type { Attribute } from './attribute.ts'
@@ -29,7 +29,7 @@ export {
   type OutgoingMessage,
   type PastLife,
 } from './records.ts'
-export type { Inspected, Inspection, Renewal, StoreFacts, StoreFault, StoreLoss } from './store-facts.ts'
+export type { Inspected, Inspection, LossRecord, Renewal, StoreFacts, StoreFault, StoreLoss } from './store-facts.ts'
 export type { WorkerRecord, WorkerRow } from './worker-row.ts'
 
 export type Hash = (bytes: Uint8Array) => Digest
@@ -308,6 +308,12 @@ export interface Store {
    * (STORE_BUSY). What could not be had is said. Left out: there is nothing of the kind.
    */
   renew?(): Promise<Renewal>
+
+  /**
+   * What earlier calls of `renew` could not have, one record for each, oldest first. With an id, a person gives that one up:
+   * it is removed. Left out: there is nothing of the kind.
+   */
+  losses?(givenUp?: string): Promise<LossRecord[]>
 
   /** Only of a store that is made of several: those. */
   shards?(): Promise<ShardRow[]>

@@ -63,6 +63,8 @@ export interface StoreLoss {
   readonly timeline: string | null
   readonly where: string
   readonly what: string
+  /** Entries above this sequence were acknowledged, and may be among what is lost. */
+  readonly after?: number
   /** The row of the timeline is marked (lost-head.ts): until its model has made its head again, verify names it. */
   readonly isUntilHead?: true
 }
@@ -73,5 +75,15 @@ export interface Renewal {
   readonly kept: string
   /** Was damaged, and is as it was. */
   readonly rebuilt: readonly StoreFault[]
+  readonly lost: readonly StoreLoss[]
+}
+
+/** What one repair could not have. The store keeps it until a person gives it up, so that no later verify passes over it. */
+export interface LossRecord {
+  /** For `rp.acceptLoss`. */
+  readonly id: string
+  readonly at: number
+  /** Where the damaged files are; null: nothing is kept of them. */
+  readonly kept: string | null
   readonly lost: readonly StoreLoss[]
 }

@@ -20,6 +20,7 @@ import type { EraseEntriesOptions } from './tools/erase-plan.ts'
 import type { ForkOptions } from './tools/fork-edit.ts'
 import type { GiveUpOptions } from './tools/give-up.ts'
 import type { ImportOptions } from './tools/import.ts'
+import type { AcceptLossOptions } from './tools/losses.ts'
 import type { MoveOptions } from './tools/move.ts'
 import type { ReportFilter } from './tools/report-log.ts'
 import type { RollbackOptions } from './tools/rollback.ts'
@@ -77,6 +78,7 @@ const known = {
   tiers: namesOf<MoveTiersOptions>({ dryRun: true, restMs: true, signal: true }),
   delete: gone,
   erase: gone,
+  acceptLoss: namesOf<AcceptLossOptions>({ by: true, reason: true }),
   giveUp: namesOf<GiveUpOptions>({ by: true, reason: true, dryRun: true }),
   eraseEntries: namesOf<EraseEntriesOptions>({
     entries: true,

@@ -33,6 +33,7 @@ import { Identity } from './store-identity.ts'
 import { TieredBlobs, type TierRequests } from './tiers/blobs.ts'
 import { meetTiers } from './tiers/policy.ts'
 import { keepHouse } from './tools/housekeeping.ts'
+import { watchLosses } from './tools/losses.ts'
 import { ReportLog } from './tools/report-log.ts'
 import { refuseUnfinished } from './tools/store-change.ts'
 import { Worker } from './worker.ts'
@@ -70,6 +71,7 @@ export async function open(url?: string | Options, given: Options = {}): Promise
     createEngine({ store, namespace: options.namespace ?? 'default', ...(requests && { requests }) }, options),
   )
   let mirror: string | null = null
+  let leaveLosses = () => {}
   try {
     const { kernel } = hostOf(engine)
     kernel.failures.warn = (words) => process.emitWarning(words, 'RepriseWarning')
@@ -81,12 +83,16 @@ export async function open(url?: string | Options, given: Options = {}): Promise
     await meetTiers(kernel, options.tiers, options.readOnly ?? false)
     mirror = await meetMirror(kernel, options.mirror, options.readOnly ?? false)
     if (!options.readOnly) await watchLostHeads(kernel)
+    leaveLosses = await watchLosses(kernel)
   } catch (error) {
     await engine.close()
     throw error
   }
   const stopWatching = watchQuarantine(hostOf(engine).kernel)
-  hostOf(engine).onClosed(async () => stopWatching())
+  hostOf(engine).onClosed(async () => {
+    stopWatching()
+    leaveLosses()
+  })
   if (options.log !== false && !options.readOnly) keepLog(engine)
   if (mirror !== null && !options.readOnly && (options.mirror || options.housekeeping !== false)) {
     keepMirror(engine, mirror)

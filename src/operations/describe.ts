@@ -8,6 +8,7 @@ import { recover } from '../engine/recovery/recover.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import type { StatusLine } from '../engine/told.ts'
 import { forkMarkOf } from '../engine/tools/fork-edit.ts'
+import { lossesOf } from '../engine/tools/losses.ts'
 import { shownHead } from './heads.ts'
 
 const forksShown = 100
@@ -19,10 +20,11 @@ export async function describeTimeline(engine: Reprise, head: Head) {
   const status = model?.statusNow?.(head) ?? head.status
   const { id: store, incarnation } = await kernel.identity.load(true)
   const { identity, generation } = kernel.identity.origin(head)
-  const [catalog, lineage, forks] = await Promise.all([
+  const [catalog, lineage, forks, losses] = await Promise.all([
     engine.checkpoints(head.timeline),
     lineageOf(kernel, head),
     engine.list({ parent: head.timeline, limit: forksShown }),
+    engine.losses(),
   ])
   return {
     catalog,
@@ -38,6 +40,10 @@ export async function describeTimeline(engine: Reprise, head: Head) {
       isRun: model?.unfinished !== undefined,
       isUnfinished: model?.unfinished?.includes(status) ?? false,
       needsPerson: model?.attention?.includes(status) ?? false,
+      /** What repairs lost of it, and nobody has given up. */
+      lost: lossesOf(losses, [head.timeline]).flatMap(({ id, at, lost }) => {
+        return lost.flatMap((loss) => (loss.timeline === head.timeline ? [{ id, at, ...loss }] : []))
+      }),
       verbs: verbsOf(model),
       /** What its forks may go on with instead, in one word, and whether that may be another input; null: no edits. */
       edits:

@@ -6,6 +6,7 @@ import { hostOf } from '../engine/host.ts'
 import { lostHeads } from '../engine/recovery/lost-head.ts'
 import type { Reprise } from '../engine/reprise.ts'
 import { housekeepingState } from '../engine/tools/housekeeping.ts'
+import { lossWords } from '../engine/tools/losses.ts'
 import { changeWords } from '../engine/tools/store-change.ts'
 import { legibleHeads } from '../engine/tools/verify-structure.ts'
 import { reportOf } from '../engine/worker.ts'
@@ -46,7 +47,7 @@ export async function checkStore(engine: Reprise, { isWorker = false } = {}): Pr
   ]
   checks.push(...pagesHealth(facts.durability))
   checks.push(...(facts.isReadOnly ? [ownClock] : [await checkClock(engine), ...(await checkShardClocks(engine))]))
-  checks.push(...(await checkHeads(engine)), ...(await checkChanges(engine)))
+  checks.push(...(await checkHeads(engine)), ...(await checkChanges(engine)), ...(await checkLosses(engine)))
   checks.push(...(await checkWorkers(engine, isWorker)), ...(await checkCheckpoints(engine)))
   checks.push(...(await failuresHealth(engine)))
   checks.push(...(await shippingHealth(engine, Date.now())))
@@ -109,6 +110,14 @@ async function checkChanges(engine: Reprise): Promise<Check[]> {
     if (change.isRunning) return { name: 'changes', state: 'ok', what }
     const cure = `reprise changes ${change.id} --resume continues it; reprise changes ${change.id} --abandon undoes it`
     return { name: 'changes', state: 'bad', what: `${what} [CHANGE_UNFINISHED]`, cure }
+  })
+}
+
+/** Until a person gives each of them up. */
+async function checkLosses(engine: Reprise): Promise<Check[]> {
+  return (await engine.losses()).map((loss) => {
+    const cure = `restore a backup, or give it up: reprise give-up ${loss.id} --by NAME --reason TEXT --yes`
+    return { name: 'losses', state: 'bad', what: `${lossWords(loss)} [DATA_LOST]`, cure }
   })
 }
 

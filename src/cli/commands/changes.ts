@@ -1,7 +1,8 @@
-// reprise changes: restores, imports, moves, rekeys and other long changes that began and did not finish. Each is resumed or
-// abandoned here.
+// reprise changes: restores, imports, moves, rekeys and other long changes that began and did not finish, and what repairs
+// lost. A change is resumed or abandoned here; a loss is given up (give-up).
 
 import { RepriseError } from '../../core/errors.ts'
+import { lossWords } from '../../engine/tools/losses.ts'
 import { changeWords } from '../../engine/tools/store-change.ts'
 import { type Command, flag } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
@@ -14,13 +15,16 @@ const changes: Command = async ({ engine, args, options, output, stdin }) => {
   const isAbandon = flag(options, 'abandon')
   if (isResume && isAbandon) throw new UsageError('give --resume or --abandon, not both')
   if ((isResume || isAbandon) && id === undefined) throw new UsageError('name the change: reprise changes lists them')
+  const losses = (await engine.losses()).filter((loss) => id === undefined || loss.id === id)
+  if ((isResume || isAbandon) && losses.length > 0)
+    throw new UsageError(`${id} is a loss`, `reprise give-up ${id} --by NAME --reason TEXT --yes gives it up`)
   if (isResume) {
     await engine.resumeChange(id!)
     output.result({ id, isResumed: true }, () => output.line(`${id} has finished`))
     return exit.ok
   }
   const listed = (await engine.changes()).filter((change) => id === undefined || change.id === id)
-  if (id !== undefined && listed.length === 0) {
+  if (id !== undefined && listed.length + losses.length === 0) {
     throw new RepriseError(
       'NOT_FOUND',
       `there is no unfinished change ${id}`,
@@ -40,12 +44,16 @@ const changes: Command = async ({ engine, args, options, output, stdin }) => {
     )
     return exit.ok
   }
-  output.result(listed, () => {
+  output.result([...listed, ...losses.map((loss) => ({ kind: 'loss', ...loss }))], () => {
     for (const change of listed) output.line(`${change.id}  ${changeWords(change)}`)
-    if (listed.length === 0) output.line('no change is unfinished')
-    else output.note('reprise changes ID --resume continues one; reprise changes ID --abandon undoes it')
+    for (const loss of losses) output.line(`${loss.id}  ${lossWords(loss)}`)
+    if (listed.length + losses.length === 0) output.line('no change is unfinished')
+    if (listed.length > 0)
+      output.note('reprise changes ID --resume continues one; reprise changes ID --abandon undoes it')
+    if (losses.length > 0)
+      output.note('restore a backup, or reprise give-up ID --by NAME --reason TEXT --yes gives a loss up')
   })
-  return listed.some(({ isRunning }) => !isRunning) ? exit.partly : exit.ok
+  return losses.length > 0 || listed.some(({ isRunning }) => !isRunning) ? exit.partly : exit.ok
 }
 
 export default changes

@@ -1,11 +1,17 @@
 // reprise give-up: damaged history that no copy has is declared lost, and the timeline goes on without it. Says what would be
-// lost first; what is done is recorded with who decided it and why.
+// lost first; what is done is recorded with who decided it and why. With the id of a loss, which a repair recorded, a person
+// accepts that loss: it is named no longer.
 
-import { type Command, flag, text } from '../command.ts'
+import type { LossRecord } from '../../core/ports.ts'
+import { lossWords } from '../../engine/tools/losses.ts'
+import { type Command, flag, type Invocation, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { findTimeline } from '../find.ts'
 
-const command: Command = async ({ engine, args, options, output }) => {
+const command: Command = async (invocation) => {
+  const { engine, args, options, output } = invocation
+  const loss = (await engine.losses()).find(({ id }) => id === args[0])
+  if (loss) return await accept(invocation, loss)
   const { timeline } = await findTimeline(engine, args[0]!)
   const isMeant = flag(options, 'yes')
   const by = text(options, 'by')
@@ -28,6 +34,20 @@ const command: Command = async ({ engine, args, options, output }) => {
     report.refusal === null ? 'nothing was changed; with --by, --reason and --yes it is' : 'nothing was changed',
   )
   return report.refusal === null ? exit.ok : exit.conflict
+}
+
+/** A loss that has happened: there is nothing to plan, only to be named no longer. */
+async function accept({ engine, options, output }: Invocation, loss: LossRecord): Promise<number> {
+  const by = text(options, 'by')
+  const reason = text(options, 'reason')
+  const isMeant = flag(options, 'yes')
+  if (isMeant && (by === undefined || reason === undefined)) {
+    throw new UsageError('who gives it up, and why?', `reprise give-up ${loss.id} --by NAME --reason TEXT --yes`)
+  }
+  if (isMeant) await engine.acceptLoss(loss.id, { by: by!, reason: reason! })
+  output.result(loss, () => output.line(`${isMeant ? 'given up: ' : ''}${lossWords(loss)}`))
+  if (!isMeant) output.note('nothing was changed; with --by, --reason and --yes it is named no longer')
+  return exit.ok
 }
 
 export default command

@@ -17,7 +17,7 @@ import { toJson } from '../output.ts'
 const show: Command = async ({ engine, args, output }) => {
   const head = await findTimeline(engine, args[0]!)
   const { shown, catalog } = await describeTimeline(engine, head)
-  const { kind, status, forks, summary, failure, identity } = shown
+  const { kind, status, forks, summary, failure, identity, lost } = shown
   const now = hostOf(engine).kernel.worker.now()
   const newest = catalog[0]
   const edited = editWords(head)
@@ -31,6 +31,7 @@ const show: Command = async ({ engine, args, output }) => {
       ['status', status || '-'],
       ...(failure ? [['reason', failureWords(failure, now)] as const] : []),
       ...parts.map((part) => ['reason', `${part.timeline} ${failureWords(part, now)}`] as const),
+      ...lost.map(({ id, where, what }) => ['lost', `${where}: ${what} (${id})`] as const),
       ['coordinate', `${head.timeline}@${head.seq}, epoch ${head.epoch}`],
       ['digest', Buffer.from(head.digest).toString('hex')],
       ['life', `${identity.life}, branch ${identity.branch} (identity ${identity.timeline})`],

@@ -5,6 +5,7 @@ import { isReprise } from '../../core/errors.ts'
 import type { Renewal } from '../../core/ports.ts'
 import type { Reprise } from '../../engine/reprise.ts'
 import { unknownDefinition } from '../../engine/tools/give-up.ts'
+import { lossWords } from '../../engine/tools/losses.ts'
 import { changeWords } from '../../engine/tools/store-change.ts'
 import type { EarlierVerify, VerifyProgress, VerifyReport } from '../../engine/tools/verify.ts'
 import { type Command, flag } from '../command.ts'
@@ -57,7 +58,7 @@ const verify: Command = async (invocation) => {
     return exit.interrupted
   }
   const steps = await nextSteps(engine, report, repair, from)
-  const losses = renewal?.lost.filter(({ isUntilHead }) => !isUntilHead).length ?? 0
+  const losses = report.losses.reduce((sum, { lost }) => sum + lost.length, 0)
   output.result(report, () => {
     const { green, red } = output.colours
     for (const fault of report.faults) {
@@ -80,6 +81,10 @@ const verify: Command = async (invocation) => {
         `reprise changes ${change.id} --resume continues it; reprise changes ${change.id} --abandon undoes it`,
       )
     }
+    for (const loss of report.losses) {
+      output.line(red(`DATA_LOST ${loss.id}: ${lossWords(loss)}`))
+      output.note(`restore a backup, or give it up: reprise give-up ${loss.id} --by NAME --reason TEXT --yes`)
+    }
     const counts = `${count(report.timelines, 'timeline')}, ${count(report.entries, 'entry', 'entries')}, ${count(report.checkpoints, 'checkpoint')}, ${count(report.chunks, 'chunk')}`
     const verdict =
       report.faults.length > 0
@@ -89,7 +94,8 @@ const verify: Command = async (invocation) => {
           : report.cannotTell.length > 0
             ? 'cannot tell'
             : red(count(report.unfinished.length, 'unfinished change'))
-    const left = report.ok ? `${green('ok')} ${counts}` : `${verdict} in ${counts}`
+    const isSound = report.ok || (losses > 0 && isOtherwiseSound(report))
+    const left = isSound ? `${green('ok')} ${counts}` : `${verdict} in ${counts}`
     // The remaining entries may be sound, but acknowledged entries are missing.
     output.line(losses > 0 ? `${red(count(losses, 'loss', 'losses'))} beside ${left}` : left)
     for (const { timeline, what } of report.edited) output.note(`${timeline} is a fork with edits: ${what}`)
@@ -103,6 +109,12 @@ const verify: Command = async (invocation) => {
   const isDamaged = report.faults.length > 0 || report.healed.some(({ isPutRight }) => !isPutRight)
   if (isDamaged) return exit.damage
   return report.ok ? exit.ok : report.cannotTell.length > 0 ? exit.usage : exit.conflict
+}
+
+/** All that is there is sound, and no change is unfinished: only what repairs lost is missing. */
+function isOtherwiseSound({ faults, healed, cannotTell, unfinished }: VerifyReport): boolean {
+  const isWhole = faults.length === 0 && cannotTell.length === 0 && healed.every(({ isPutRight }) => isPutRight)
+  return isWhole && unfinished.every(({ blocks, isRunning }) => isRunning && !blocks)
 }
 
 function progressWords({ part, done, total, at }: VerifyProgress): string {

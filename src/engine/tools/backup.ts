@@ -9,13 +9,14 @@ import { dirname, resolve } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Head, PastLife } from '../../core/ports.ts'
+import type { Head, LossRecord, PastLife } from '../../core/ports.ts'
 import { isWithin } from '../../core/scope.ts'
 import { throwIfAborted } from '../aborting.ts'
 import type { Kernel } from '../kernel.ts'
 import { isOfStore } from '../kinds.ts'
 import { type BackupRecord, BackupWriter, readRecords } from './backup-file.ts'
 import { importTimelines } from './import.ts'
+import { copyLosses, storeLosses } from './losses.ts'
 import { type ChangeNote, importingStatus, underNote } from './store-change.ts'
 import { exportTimeline } from './transfer.ts'
 import { syncFolder } from './transfer-file.ts'
@@ -63,6 +64,8 @@ type Description =
       /** The namespace that its identities are derived from. */
       readonly namespace?: string
       readonly pasts?: readonly PastLife[]
+      /** What the store had lost, and nobody had given up. */
+      readonly losses?: readonly LossRecord[]
     }
 
 /** @example await rp.backup('store.rpb') */
@@ -95,7 +98,8 @@ export async function backup(kernel: Kernel, path: string, options: BackupOption
     const { id: store } = await kernel.identity.load()
     const { namespace } = kernel.identity
     const pasts = await allPasts(kernel)
-    await writer.add({ isEnd: true, timelines: done.size, leftOut, store, namespace, pasts }, null)
+    const losses = await storeLosses(kernel)
+    await writer.add({ isEnd: true, timelines: done.size, leftOut, store, namespace, pasts, losses }, null)
   } finally {
     await writer.close()
     await rm(one, { force: true })
@@ -173,12 +177,13 @@ export async function restoreBackup(
     return await underNote(kernel, { kind: 'restore', of, mark: markOf(kernel, records) }, async (note) => {
       await checkEmpty(kernel, records)
       note.began()
-      const { store, namespace, pasts = [] } = last
+      const { store, namespace, pasts = [], losses = [] } = last
       const isCopy = options.copy ?? false
       await kernel.identity.reincarnate({ isCopy, namespace, ...(store !== undefined && { id: store }) })
       for (let from = 0; from < pasts.length; from += pastsAtOnce) {
         await kernel.store.recall(pasts.slice(from, from + pastsAtOnce))
       }
+      await copyLosses(kernel, losses)
       const { timelines, before } = await restoreAll(kernel, path, records, note, options)
       return { timelines, before, leftOut: last.leftOut }
     })

@@ -13,21 +13,34 @@ export interface ReadCatalog {
   readonly mended: readonly { readonly id: ManifestId; readonly isPutRight: boolean }[]
   /** What has no copy. */
   readonly lost: string | null
+  /** Lost for good: the others were counted anew, and a later look does not miss them. */
+  readonly isCounted: boolean
 }
 
 export async function readCatalog(kernel: Kernel, head: Head, repair: boolean): Promise<ReadCatalog> {
   const { timeline } = head
   try {
     const { records, mended } = await examine(kernel, head)
-    if (!repair || mended.length === 0) return { records, mended: toMended(mended, false), lost: null }
+    if (!repair || mended.length === 0)
+      return { records, mended: toMended(mended, false), lost: null, isCounted: false }
     const lines = records.filter(({ id }) => mended.includes(id))
     const missing = await putBack(kernel, head, lines)
-    return { records, mended: toMended(mended, missing !== null), lost: missing ? lostLines(missing) : null }
+    return {
+      records,
+      mended: toMended(mended, missing !== null),
+      lost: missing ? lostLines(missing) : null,
+      isCounted: (missing ?? 0) > 0,
+    }
   } catch (error) {
     if (!isReprise(error, 'STORE_DAMAGED')) throw error
     const missing = repair ? await putBack(kernel, head, []) : null
-    if (missing === null) return { records: [], mended: [], lost: error.message }
-    return { records: await kernel.store.checkpoints(timeline), mended: [], lost: lostLines(missing) }
+    if (missing === null) return { records: [], mended: [], lost: error.message, isCounted: false }
+    return {
+      records: await kernel.store.checkpoints(timeline),
+      mended: [],
+      lost: lostLines(missing),
+      isCounted: missing > 0,
+    }
   }
 }
 

@@ -12,6 +12,7 @@ import type {
   FeedPage,
   FeedPosition,
   Head,
+  LossRecord,
   ManifestRecord,
   StoreFacts,
   TimelineQuery,
@@ -53,6 +54,7 @@ import { type EraseEntriesReport, eraseEntries } from './erase-entries.ts'
 import type { EraseEntriesOptions } from './erase-plan.ts'
 import { existing } from './fork.ts'
 import { type GiveUpOptions, type GiveUpReport, giveUp } from './give-up.ts'
+import { type AcceptLossOptions, acceptLoss, storeLosses } from './losses.ts'
 import { type Report, type ReportFilter, readReports } from './report-log.ts'
 import { type StoreChange, storeChanges } from './store-change.ts'
 import { type VerifyOptions, type VerifyReport, verify } from './verify.ts'
@@ -167,6 +169,20 @@ export class StoreTools implements Engine {
   async abandonChange(id: string): Promise<AbandonedChange> {
     this.#host.check()
     return await abandonChange(this.#host, id)
+  }
+
+  /** What repairs of the store lost, and nobody has given up yet, oldest first. See docs/guides/repair.md. */
+  async losses(): Promise<LossRecord[]> {
+    return await storeLosses(this.#kernel)
+  }
+
+  /**
+   * A person gives a loss up: verify and doctor no longer name it, and the log has who did so, and why.
+   * @example for (const { id } of await rp.losses()) await rp.acceptLoss(id, { by: 'ann', reason: 'no backup has it' })
+   */
+  async acceptLoss(id: string, options: AcceptLossOptions): Promise<LossRecord> {
+    checkCall('acceptLoss', options)
+    return await acceptLoss(this.#kernel, id, options)
   }
 
   async collect(options: CollectOptions = {}): Promise<CollectReport> {

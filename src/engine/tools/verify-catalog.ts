@@ -33,7 +33,7 @@ export interface CatalogCheck {
 export async function verifyCatalog(kernel: Kernel, head: Head, tally: Tally, how: CatalogCheck): Promise<void> {
   const { location, repair, source, histories, breath } = how
   const fetched = source ? await fetchLines(kernel, head, source) : []
-  const { records: lines, mended, lost } = await readCatalog(kernel, head, repair)
+  const { records: lines, mended, lost, isCounted } = await readCatalog(kernel, head, repair)
   const records = lines.filter((record) => !isSegment(record))
   for (const { id, isPutRight } of mended) {
     const from = fetched.includes(id) ? source!.name : 'copy'
@@ -48,6 +48,7 @@ export async function verifyCatalog(kernel: Kernel, head: Head, tally: Tally, ho
       code: 'STORE_DAMAGED',
     }
     tally.faults.push(fault)
+    if (isCounted) tally.lost.push({ timeline: head.timeline, where: 'catalog', what: lost })
   }
   const io = watching(kernel, how, (digest, from, isPutRight) => {
     const what = `chunk ${toHex(digest)} was damaged or missing`

@@ -1,5 +1,6 @@
 // A damaged place, as verify names it.
 
+import type { LossRecord } from '../../core/ports.ts'
 import type { StoreChange } from './store-change.ts'
 
 export interface Fault {
@@ -54,6 +55,8 @@ export interface VerifyReport {
   readonly edited: readonly { readonly timeline: string; readonly what: string }[]
   /** Long changes of the store that have not finished. `ok` is false while one was interrupted, or a restore is at work. */
   readonly unfinished: readonly StoreChange[]
+  /** What repairs lost, this one included, and nobody has given up (`rp.acceptLoss`). `ok` is false while there is one. */
+  readonly losses: readonly LossRecord[]
   /** Null: all of it was verified by this call. */
   readonly earlier: EarlierVerify | null
 }

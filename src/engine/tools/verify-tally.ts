@@ -1,7 +1,7 @@
 // What a verify has found so far, and how one thing is checked: damage becomes a fault, and the check goes on.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
+import type { Head, StoreLoss } from '../../core/ports.ts'
 import { cannotTell } from '../recovery/recover.ts'
 import type { Fault, HealedFault } from './verify-fault.ts'
 
@@ -9,6 +9,8 @@ export interface Tally {
   readonly faults: Fault[]
   readonly healed: HealedFault[]
   readonly cannotTell: Fault[]
+  /** Gone for good by this repair: a later verify would not find that it was there. */
+  readonly lost: StoreLoss[]
   readonly live: Set<string>
   timelines: number
   entries: number
@@ -21,6 +23,7 @@ export function newTally(): Tally {
     faults: [],
     healed: [],
     cannotTell: [],
+    lost: [],
     live: new Set(),
     timelines: 0,
     entries: 0,

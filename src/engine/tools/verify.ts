@@ -16,6 +16,7 @@ import { cannotTell } from '../recovery/recover.ts'
 import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
 import { lacking, lackingKeys } from '../seal/key-notes.ts'
 import { editWords } from './fork-edit.ts'
+import { lossesOf, noteLosses, storeLosses } from './losses.ts'
 import { faultOfMirror, type MirrorSource, mirrorFor } from './mirror-source.ts'
 import { mend, planMending } from './repair-history.ts'
 import { type OpenUrl, openSource, type RepairSource } from './repair-source.ts'
@@ -138,7 +139,10 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
   const isWhole = tally.healed.every((fault) => fault.isPutRight)
   const changes = options.timelines ? [] : await storeChanges(kernel)
   const areEnded = changes.every(({ blocks, isRunning }) => isRunning && !blocks)
-  const ok = faults.length === 0 && tally.cannotTell.length === 0 && isWhole && areEnded
+  if (repair) await noteLosses(kernel, tally.lost)
+  const losses = lossesOf(await storeLosses(kernel), options.timelines)
+  const isSound = faults.length === 0 && losses.length === 0
+  const ok = isSound && tally.cannotTell.length === 0 && isWhole && areEnded
   if (repair && (tally.healed.length > 0 || faults.length > 0)) {
     const right = tally.healed.filter((fault) => fault.isPutRight && !fault.isIncomplete).length
     const what = `${right} of ${tally.healed.length + faults.length} damaged places were put right`
@@ -156,6 +160,7 @@ async function verifyWith(kernel: Kernel, options: VerifyOptions, source: Repair
     orphans,
     edited: tally.edited,
     unfinished: changes,
+    losses,
     earlier: watch.earlier,
   }
 }

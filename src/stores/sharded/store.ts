@@ -17,6 +17,7 @@ import type {
   Inbox,
   Inspection,
   LegibleRun,
+  LossRecord,
   ManifestRecord,
   Outcome,
   PastLife,
@@ -296,6 +297,12 @@ export class ShardedStore implements Store {
       return Math.min(...(await Promise.all(shards.map((shard) => shard.ask((store) => store.sweepMark(raiseTo))))))
     }
     return Math.max(...(await this.#everywhere((store) => store.sweepMark())))
+  }
+
+  /** A shard that is a file may have been repaired on its own. */
+  async losses(givenUp?: string): Promise<LossRecord[]> {
+    this.#check()
+    return (await this.#everywhere(async (store) => (await store.losses?.(givenUp)) ?? [])).flat()
   }
 
   async rewrite(kind: Rewritable, change: Change, after: string | null, limit: number): Promise<Rewritten> {

@@ -18,6 +18,7 @@ import type {
   Inbox,
   Inspection,
   LegibleRun,
+  LossRecord,
   ManifestRecord,
   Outcome,
   PastLife,
@@ -31,7 +32,6 @@ import type {
   StoreFault,
   TimelineQuery,
   WorkerRecord,
-  WorkerRow,
 } from '../../core/ports.ts'
 import type { SqlQuery } from '../../core/sql.ts'
 import { AckMark } from './ack-mark.ts'
@@ -50,6 +50,7 @@ import { InPlace } from './in-place.ts'
 import { inspect } from './inspect.ts'
 import { findTimelines } from './list.ts'
 import { Listeners } from './listeners.ts'
+import { readLosses, removeLoss } from './losses.ts'
 import { consumedIds, readInbox, rewriteMail } from './mail.ts'
 import { legibleNames } from './names.ts'
 import { closedOnFailure, connectReader, inspectEnd, type OpenedFile, openFile } from './open.ts'
@@ -250,17 +251,13 @@ class SqliteStore implements Store {
     })
   }
 
-  async hasCheckpoints(): Promise<boolean> {
-    return this.#read(({ connection, space }) => hasManifests(connection, space))
-  }
+  readonly hasCheckpoints = async () => this.#read(({ connection, space }) => hasManifests(connection, space))
 
   async cursors(): Promise<CursorRow[]> {
     return this.#read(({ connection, space, timelines }) => listCursors(connection, space, timelines))
   }
 
-  async workers(): Promise<WorkerRow[]> {
-    return this.#read(({ workers, now }) => workers.list(now))
-  }
+  readonly workers = async () => this.#read(({ workers, now }) => workers.list(now))
 
   async beat(worker: WorkerRecord): Promise<{ readonly ok: boolean; readonly now: number }> {
     return this.#transact('beat in', (writing) => {
@@ -320,15 +317,18 @@ class SqliteStore implements Store {
     ]
   }
 
-  async names(): Promise<readonly TimelineId[]> {
-    return this.#read(({ connection, space }) => legibleNames(connection, space))
-  }
+  readonly names = async () => this.#read(({ connection, space }) => legibleNames(connection, space))
 
   async legible(timeline: TimelineId, after: number): Promise<readonly LegibleRun[]> {
     return this.#read(({ connection, timelines }) => {
       const found = timelines.find(timeline)
       return found ? legibleRuns(connection, found, after) : []
     })
+  }
+
+  async losses(givenUp?: string): Promise<LossRecord[]> {
+    if (givenUp !== undefined) await this.#transact('give up a loss of', (writing) => removeLoss(writing, givenUp))
+    return this.#read(({ connection, space }) => readLosses(connection, space))
   }
 
   async renew(): Promise<Renewal> {

@@ -36,7 +36,7 @@ import { isAttached } from './own-tables.ts'
 import { PageFile } from './pages.ts'
 import { salvage } from './salvage.ts'
 import { DamagedFile } from './source.ts'
-import type { Salvaged } from './work.ts'
+import type { Salvaged, SalvageOptions } from './work.ts'
 
 export interface RenewOptions {
   readonly namespace: string
@@ -66,7 +66,10 @@ export async function renewFile(driver: Driver, file: string, options: RenewOpti
     const { source, because } = await readable(driver, file, copy, waitMs, check)
     // 2. A new file from what is sound.
     remove(fresh)
-    const salvaged = writeFresh(driver, source, fresh, { ...options, acknowledged: mark?.position ?? 0 })
+    const salvaged = writeFresh(driver, source, fresh, {
+      ...{ ...options, kept: keptName(file, options.now) },
+      acknowledged: mark?.position ?? 0,
+    })
     // Neither has anybody now, this process included: SQLite removes a log by its name when the last connection ends.
     for (const each of [source, fresh]) await untilAlone(driver, each, waitMs)
     sync(fresh)
@@ -284,12 +287,7 @@ function collectGarbage(): void {
   collect()
 }
 
-function writeFresh(
-  driver: Driver,
-  file: string,
-  fresh: string,
-  options: RenewOptions & { readonly acknowledged: number },
-): Salvaged {
+function writeFresh(driver: Driver, file: string, fresh: string, options: Omit<SalvageOptions, 'path'>): Salvaged {
   const handle = openSync(file, 'r')
   const connection = new Connection(driver, fresh, false)
   try {
@@ -337,9 +335,12 @@ function detach(connection: Connection): void {
 }
 
 /** Under a name of its own: the same file where the file system has links, else a copy. */
+function keptName(file: string, now: number): string {
+  return `${file}-damaged-${new Date(now).toISOString().replaceAll(/[:.]/g, '-')}`
+}
+
 function keepOld(file: string, now: number): string {
-  const day = new Date(now).toISOString().replaceAll(/[:.]/g, '-')
-  const kept = `${file}-damaged-${day}`
+  const kept = keptName(file, now)
   try {
     linkSync(file, kept)
   } catch {

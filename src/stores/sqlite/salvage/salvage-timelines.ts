@@ -25,14 +25,14 @@ import type { Salvage } from './work.ts'
 /** More than anybody can have taken it without writing since. */
 const epochLeap = 1_000_000
 
-interface Named {
+export interface Named {
   readonly tid: number
   readonly space: number
   readonly name: string
 }
 
-/** Names by number. */
-export function salvageTimelines(work: Salvage, log: SalvagedLog): Map<number, string> {
+/** By number. */
+export function salvageTimelines(work: Salvage, log: SalvagedLog): ReadonlyMap<number, Named> {
   const { from, to } = work
   const names = new Map<number, Named>()
   const remains = new RowRemains(from)
@@ -64,7 +64,7 @@ export function salvageTimelines(work: Salvage, log: SalvagedLog): Map<number, s
   for (const named of all) makeWhole(work, named, all, remains)
   settle(work, log, names)
   for (const row of to.all('SELECT tid, attributes FROM reprise_timeline')) writeAttributes(to, row)
-  return new Map([...names].map(([tid, { name }]) => [tid, name]))
+  return names
 }
 
 function remember(
@@ -316,7 +316,7 @@ function settle(work: Salvage, { damaged, end }: SalvagedLog, names: ReadonlyMap
       cut.get(tid) ?? (head && head.owner !== null && head.position < Math.max(...recent) ? head.seq : null)
     if (reached === null) continue
     const what = `its history ends at ${reached}; whatever was appended after that in the damaged rows of the log is lost`
-    work.lost.push({ timeline: name, where: 'log', what })
+    work.lost.push({ timeline: name, where: 'log', what, after: reached })
   }
 }
 

@@ -9,6 +9,7 @@ import { columnNames as cursorColumns } from '../cursors.ts'
 import type { SqlRow, SqlValue } from '../driver.ts'
 import { damaged } from '../failure.ts'
 import { opened, writeIdentity } from '../identity.ts'
+import { writeLosses } from '../losses.ts'
 import { isSoundMessage } from '../mail.ts'
 import { columnNames as pastColumns } from '../past.ts'
 import { isSealed, seal } from '../seal.ts'
@@ -18,7 +19,7 @@ import { witnessAll } from '../witness.ts'
 import { columnNames as workerColumns } from '../workers.ts'
 import { copyOwnTables } from './own-tables.ts'
 import { salvageLog } from './salvage-log.ts'
-import { salvageTimelines, writeTimelineRow } from './salvage-timelines.ts'
+import { type Named, salvageTimelines, writeTimelineRow } from './salvage-timelines.ts'
 import { type DamagedFile, isOurs } from './source.ts'
 import type { Salvage, Salvaged, SalvageOptions } from './work.ts'
 
@@ -49,6 +50,7 @@ export function salvage(from: DamagedFile, to: Connection, options: SalvageOptio
   witnessAll(to)
   copyOwnTables(work)
   tellPages(work)
+  recordLosses(work, names)
   return { rebuilt: work.rebuilt, lost: work.lost, end: log.end }
 }
 
@@ -88,11 +90,16 @@ function salvageSpaces(work: Salvage): void {
   }
   for (const id of unknown) {
     const { namespace } = options
-    to.run('INSERT INTO reprise_space (id, name, crc) VALUES (?, ?, ?)', id, namespace, seal([id, namespace]))
+    writeSpace(to, id, namespace)
     work.rebuilt.push({ where: 'namespaces', what: `the only one is taken for ${namespace}` })
   }
   const last = to.get('SELECT coalesce(max(id), 0) AS id FROM reprise_space')!.id as number
   if (last > 0) to.run(`INSERT OR REPLACE INTO reprise_meta (key, value) VALUES ('spaces', ?)`, last)
+}
+
+function writeSpace(to: Connection, id: number, name: string): void {
+  to.run('INSERT INTO reprise_space (id, name, crc) VALUES (?, ?, ?)', id, name, seal([id, name]))
+  to.run(`INSERT OR REPLACE INTO reprise_meta (key, value) VALUES ('spaces', ?)`, id)
 }
 
 /** By rows that are sound; by those that are lost as well, if both lists of names agree. */
@@ -132,13 +139,13 @@ function dropStrays(to: Connection): void {
 }
 
 /** A timeline counts its unread mail and its cursors. Of checkpoints there may be copies, so their count stays: verify tells. */
-function recount(work: Salvage, names: ReadonlyMap<number, string>): void {
+function recount(work: Salvage, names: ReadonlyMap<number, Named>): void {
   const { to } = work
   const sql = `SELECT t.*, (SELECT count(*) FROM reprise_inbox i WHERE i.tid = t.tid AND i.consumed_at IS NULL) AS found_mail,
     (SELECT count(*) FROM reprise_cursor c WHERE c.tid = t.tid) AS found_cursors FROM reprise_timeline t
     WHERE t.mail <> found_mail OR t.cursors <> found_cursors`
   for (const { found_mail, found_cursors, ...row } of to.all(sql)) {
-    const timeline = names.get(row.tid as number) ?? String(row.name)
+    const timeline = names.get(row.tid as number)?.name ?? String(row.name)
     const missing = {
       mail: Number(row.mail) - Number(found_mail),
       cursors: Number(row.cursors) - Number(found_cursors),
@@ -227,5 +234,19 @@ function tellPages({ from, rebuilt }: Salvage): void {
   }
   for (const [name, pages] of from.badPages) {
     if (pages.size > 0) rebuilt.push({ where: name, what: `page ${[...pages].join(', ')} could not be read` })
+  }
+}
+
+/** Until a person gives them up. Those that a lost head stands for are named by its mark, as long as it is lost. */
+function recordLosses({ to, lost, options }: Salvage, names: ReadonlyMap<number, Named>): void {
+  const final = lost.filter(({ isUntilHead }) => !isUntilHead)
+  const { now: at, kept } = options
+  const none = () => to.get('SELECT id FROM reprise_space LIMIT 1') === undefined
+  // Nothing is left, not even the name of a namespace: the loss is that of the caller's.
+  if (final.length > 0 && none()) writeSpace(to, 1, options.namespace)
+  for (const { id: space } of to.all('SELECT id FROM reprise_space')) {
+    const own = new Set([...names.values()].flatMap((named) => (named.space === space ? [named.name] : [])))
+    const here = final.filter(({ timeline }) => timeline === null || own.has(timeline))
+    if (here.length > 0) writeLosses(to, space as number, { id: `loss-${at.toString(36)}`, at, kept, lost: here })
   }
 }

@@ -11,6 +11,8 @@ export interface SalvageOptions {
   readonly namespace: string
   readonly now: number
   readonly path: string
+  /** The name that the damaged file is going to have. */
+  readonly kept: string
   /** How far the log had come when somebody was last told "durable"; 0: nobody knows. */
   readonly acknowledged: number
 }

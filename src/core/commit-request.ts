@@ -175,6 +175,7 @@ export type Refusal =
   | 'WORKER_RETIRED'
   | 'SHARD_AWAY'
   | 'MAIL_WAITING'
+  | 'CHANGE_UNFINISHED'
 
 export type Outcome =
   | {

@@ -32,6 +32,7 @@ import { checkpointsOnly, Segments } from './segments/catalog.ts'
 import { Identity } from './store-identity.ts'
 import { TieredBlobs, type TierRequests } from './tiers/blobs.ts'
 import { meetTiers } from './tiers/policy.ts'
+import { refusingComing } from './tools/coming.ts'
 import { keepHouse } from './tools/housekeeping.ts'
 import { watchLosses } from './tools/losses.ts'
 import { ReportLog } from './tools/report-log.ts'
@@ -150,6 +151,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
   // are no checkpoints.
   const store: Store = Object.create(inner, {
     blobs: { value: tiers, enumerable: true },
+    commit: { value: refusingComing(inner, clock), enumerable: true, writable: true },
     ...checkpointsOnly(inner),
   })
   const identity = ports.identity ?? identifyProcess()

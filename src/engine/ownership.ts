@@ -18,7 +18,6 @@ import { refuseHeld } from './group/held.ts'
 import { type Kernel, newOperation } from './kernel.ts'
 import { madeAgain } from './recovery/lost-head.ts'
 import { refuseNotHere } from './tools/moved.ts'
-import { refuseComing } from './tools/store-change.ts'
 
 const pollMs = 50
 
@@ -37,7 +36,6 @@ export async function takeTimeline(
     let [head] = await store.head([id])
     if (!head && options.mustExist) throw new RepriseError('NOT_FOUND', `there is no timeline ${id}`, { timeline: id })
     if (head) refuseNotHere(head)
-    else await refuseComing(kernel, id)
     if (head) refuseHeld(kernel, head)
     if (head && isHeadLost(head)) head = await madeAgain(kernel, head)
     const take: Take = {

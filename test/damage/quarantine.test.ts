@@ -2,6 +2,7 @@
 // The store opens, and all others work. verify with `repair` ends it.
 
 import { execFile } from 'node:child_process'
+import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterEach, beforeEach, expect, it } from 'vitest'
@@ -162,4 +163,47 @@ it('a damaged neighbour keeps nobody from a rollback or a delete', async () => {
   expect(await rp.head('counter/c')).toBeNull()
   await expect(rp.delete('counter/b')).rejects.toMatchObject({ code: 'STORE_DAMAGED' })
   await rp.close()
+})
+
+/** Long, and nothing that becomes short when it is compressed. */
+function textOf(name: string): string {
+  return Array.from({ length: 400 }, (_, i) => createHash('sha256').update(`${name} ${i}`).digest('hex')).join('')
+}
+
+const tiered = timeline('tiered', {
+  initial: () => ({ text: '' }),
+  apply: (_: { text: string }, { text }: { readonly type: 'set'; readonly text: string }) => ({ text }),
+  checkpoint: {},
+})
+
+it.each([
+  ['its row', `UPDATE reprise_timeline SET status = 'x' WHERE name = 'tiered/b'`],
+  [
+    'its catalog',
+    `DELETE FROM reprise_manifest WHERE tid = (SELECT tid FROM reprise_timeline WHERE name = 'tiered/b')`,
+  ],
+])('%s is damaged: what is old of the others goes to the cold tier, and it is named', async (_, sql) => {
+  const tiers = { cold: { at: `file:${join(folder, 'cold')}`, keep: 1 } }
+  const before = await open(url, { housekeeping: false, tiers })
+  for (const id of ['a', 'b', 'c']) {
+    const each = await before.open(tiered, id)
+    for (const text of ['one', 'two']) {
+      await each.append({ type: 'set', text: textOf(text + id) })
+      await each.checkpoint()
+    }
+    await each.close()
+  }
+  await before.close()
+  await edit(sql)
+  const rp = await open(url, { housekeeping: false, tiers })
+  const named = new Set<string>()
+  rp.events.on('problem', ({ where }) => named.add(where))
+  const report = await rp.tiers({ restMs: 0 })
+  expect(report.tiers[1]!.moved).toBeGreaterThanOrEqual(2)
+  expect(report.unreadable.map(({ timeline: id }) => id)).toEqual(['tiered/b'])
+  expect([...named]).toContain('tiered/b')
+  expect((await rp.open(tiered, 'c')).state.text).toBe(textOf('twoc'))
+  await rp.close()
+  const shown = await promisify(execFile)(process.execPath, [bin, 'tiers', '--url', url]).catch((error) => error)
+  expect({ code: shown.code, names: /quarantined: tiered\/b/.test(shown.stderr) }).toEqual({ code: 8, names: true })
 })

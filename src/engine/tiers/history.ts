@@ -2,7 +2,7 @@
 // the coldest place that takes history, as segments. What is refused (somebody took the timeline, a fork needs it) is said,
 // and tried again in the next round.
 
-import { isReprise } from '../../core/errors.ts'
+import { isReprise, type RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
 import { runEndAtOrBelow } from '../checkpoint/retain.ts'
 import { policyOf } from '../declaration.ts'
@@ -10,7 +10,7 @@ import type { Kernel } from '../kernel.ts'
 import { isOfStore } from '../kinds.ts'
 import { moveHistory } from '../segments/move.ts'
 import { planBesideCursors } from '../tools/collect.ts'
-import { headsOf } from '../tools/verify-structure.ts'
+import { isDamageOfOne, soundHeads } from '../tools/verify-structure.ts'
 import type { OpenPlace } from './blobs.ts'
 
 export interface HistoryReport {
@@ -35,10 +35,25 @@ export async function moveHistories(
   kernel: Kernel,
   place: (OpenPlace & { readonly name: string }) | null,
   { dryRun, signal }: Options,
+  leave: (timeline: string, error: RepriseError) => void,
 ): Promise<HistoryReport> {
   const report = { segments: 0, bytes: 0, moved: 0, movedBytes: 0 }
   const refused: { timeline: string; why: string }[] = []
-  for await (const head of headsOf(kernel)) {
+  for await (const head of soundHeads(kernel, {}, leave)) {
+    try {
+      await moveOne(head)
+      for (const { totalBytes } of await kernel.segments.of(head.timeline)) {
+        report.segments += 1
+        report.bytes += totalBytes
+      }
+    } catch (error) {
+      if (!isDamageOfOne(error)) throw error
+      leave(head.timeline, error)
+    }
+  }
+  return { tier: place?.name ?? null, ...report, refused }
+
+  async function moveOne(head: Head): Promise<void> {
     const movable = isOfStore(head.timeline) || signal?.aborted ? null : await movableOf(kernel, head)
     if (movable && !place) {
       refused.push({ timeline: head.timeline, why: 'no tier takes history: say history: true of one' })
@@ -58,12 +73,7 @@ export async function moveHistories(
         refused.push({ timeline: head.timeline, why: error.message })
       }
     }
-    for (const { totalBytes } of await kernel.segments.of(head.timeline)) {
-      report.segments += 1
-      report.bytes += totalBytes
-    }
   }
-  return { tier: place?.name ?? null, ...report, refused }
 }
 
 async function movableOf(kernel: Kernel, head: Head) {

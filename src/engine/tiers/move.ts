@@ -7,13 +7,13 @@
 // checkpoint names is left to the collector.
 
 import { type Digest, toHex } from '../../core/coordinate.ts'
-import { isReprise } from '../../core/errors.ts'
+import { isReprise, type RepriseError } from '../../core/errors.ts'
 import type { Blobs, ManifestRecord } from '../../core/ports.ts'
 import type { Kernel } from '../kernel.ts'
 import { stateIo } from '../kernel-io.ts'
 import { readManifest } from '../recovery/recover.ts'
 import { liveChunks } from '../recovery/restore.ts'
-import { headsOf } from '../tools/verify-structure.ts'
+import { isDamageOfOne, soundHeads } from '../tools/verify-structure.ts'
 import { soundIn, type TierRequests } from './blobs.ts'
 import { type HistoryReport, moveHistories } from './history.ts'
 import { notedTiers, shown, type TierRule } from './policy.ts'
@@ -50,6 +50,8 @@ export interface TiersReport {
   readonly tiers: readonly TierReport[]
   /** History that lies in a colder place. */
   readonly history: HistoryReport
+  /** Timelines that are damaged: what is theirs alone stays where it is, and the others had their turn. */
+  readonly unreadable: readonly { readonly timeline: string; readonly because: string }[]
 }
 
 const restMs = 3_600_000
@@ -62,14 +64,16 @@ export async function moveTiers(kernel: Kernel, options: MoveTiersOptions = {}):
   if (!options.dryRun) await worker.register()
   const { tiers: rules } = await notedTiers(kernel)
   const now = options.dryRun ? kernel.clock.now() : worker.earliest()
-  const wanted = await coldest(kernel, rules, now)
+  const unreadable = new Map<string, RepriseError>()
+  const leave = (timeline: string, error: RepriseError) => void unreadable.set(timeline, error)
+  const wanted = await coldest(kernel, rules, now, leave)
   const named = [{ name: 'hot', at: (await store.facts()).location }, ...tiers.places]
   const places = (await tiers.opened()).map((place, i) => ({ name: named[i]!.name, at: named[i]!.at, ...place }))
   const reports = places.map(({ name, at, isOwn }) => ({
     ...{ name, at: shown(at), chunks: 0, bytes: 0, moved: 0, movedBytes: 0, failed: 0, isOwn },
   }))
   const takes = rules.findLastIndex(({ rule }) => rule?.history === true) + 1
-  const history = await moveHistories(kernel, takes > 0 ? places[takes]! : null, options)
+  const history = await moveHistories(kernel, takes > 0 ? places[takes]! : null, options, leave)
   // The warmest first: what moves is counted where it arrives.
   for (const [from, place] of places.entries()) {
     const due = places.map(() => [] as { digest: Digest; bytes: number }[])
@@ -102,10 +106,12 @@ export async function moveTiers(kernel: Kernel, options: MoveTiersOptions = {}):
   const bytes = reports.reduce((sum, each) => sum + each.movedBytes, 0)
   if (!options.dryRun && moved > 0) kernel.events.emit('tiers-moved', { chunks: moved, bytes })
   const asked = places.map(({ meter }) => (meter ? { ...meter } : null))
+  if (!options.dryRun) for (const [where, error] of unreadable) kernel.events.emit('problem', { where, error })
   return {
     isDryRun: options.dryRun ?? false,
     tiers: reports.map((report, i) => ({ ...report, requests: asked[i] ?? null })),
     history,
+    unreadable: [...unreadable].map(([timeline, { message }]) => ({ timeline, because: message })),
   }
 }
 
@@ -135,13 +141,23 @@ async function moveBatch(kernel: Kernel, from: Blobs, to: Blobs, digests: readon
 }
 
 /** For each chunk that a checkpoint names: the number of the place where it may lie, 0 for the store's own. */
-async function coldest(kernel: Kernel, rules: readonly TierRule[], now: number): Promise<ReadonlyMap<string, number>> {
+async function coldest(
+  kernel: Kernel,
+  rules: readonly TierRule[],
+  now: number,
+  leave: (timeline: string, error: RepriseError) => void,
+): Promise<ReadonlyMap<string, number>> {
   const all: { readonly record: ManifestRecord; readonly rank: number }[] = []
   const segments: ManifestRecord[] = []
-  for await (const head of headsOf(kernel)) {
-    const records = (await kernel.store.checkpoints(head.timeline)).filter(({ invalid }) => invalid === null)
-    for (const [rank, record] of records.entries()) all.push({ record, rank })
-    for (const record of await kernel.segments.of(head.timeline)) segments.push(record)
+  for await (const { timeline } of soundHeads(kernel, {}, leave)) {
+    try {
+      const records = (await kernel.store.checkpoints(timeline)).filter(({ invalid }) => invalid === null)
+      segments.push(...(await kernel.segments.of(timeline)))
+      for (const [rank, record] of records.entries()) all.push({ record, rank })
+    } catch (error) {
+      if (!isDamageOfOne(error)) throw error
+      leave(timeline, error)
+    }
   }
   all.sort((a, b) => b.record.createdAt - a.record.createdAt)
   const wanted = new Map<string, number>()
@@ -151,22 +167,28 @@ async function coldest(kernel: Kernel, rules: readonly TierRule[], now: number):
     // The newest of each timeline stays: it is what the next start reads.
     const byRule = rules.map(({ rule }) => rank > 0 && rule !== null && applies(rule, record, rank, now, warmBytes))
     const to = byRule.lastIndexOf(true) + 1
-    try {
-      for (const digest of await liveChunks(readManifest(kernel, record), io)) {
-        const name = toHex(digest)
-        wanted.set(name, Math.min(to, wanted.get(name) ?? to))
-      }
-    } catch (error) {
-      if (!isReprise(error, 'CHECKPOINT_DAMAGED', 'CHUNK_MISSING', 'CHUNK_DAMAGED', 'MALFORMED')) throw error
+    for (const digest of await chunksOf(record)) {
+      const name = toHex(digest)
+      wanted.set(name, Math.min(to, wanted.get(name) ?? to))
     }
     warmBytes += record.addedBytes
   }
   // History that was read, and pulled back into the store, goes where it came from.
   const takes = rules.findLastIndex(({ rule }) => rule?.history === true) + 1
   for (const record of takes > 0 ? segments : []) {
-    for (const digest of await liveChunks(readManifest(kernel, record), io)) wanted.set(toHex(digest), takes)
+    for (const digest of await chunksOf(record)) wanted.set(toHex(digest), takes)
   }
   return wanted
+
+  /** Of a damaged one: none, so that they stay where they are. */
+  async function chunksOf(record: ManifestRecord): Promise<readonly Digest[]> {
+    try {
+      return await liveChunks(readManifest(kernel, record), io)
+    } catch (error) {
+      if (!isReprise(error, 'CHECKPOINT_DAMAGED', 'CHUNK_MISSING', 'CHUNK_DAMAGED', 'MALFORMED')) throw error
+      return []
+    }
+  }
 }
 
 function applies(

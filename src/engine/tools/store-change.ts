@@ -7,7 +7,6 @@
 import { type TimelineId, timelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
-import { isWithin } from '../../core/scope.ts'
 import type { Kernel } from '../kernel.ts'
 import { changeNotes } from '../seal/key-notes.ts'
 
@@ -31,7 +30,7 @@ export interface StoreChange {
   readonly blocks: boolean
 }
 
-interface Note extends Pick<StoreChange, 'kind' | 'of' | 'done' | 'total'> {
+export interface Note extends Pick<StoreChange, 'kind' | 'of' | 'done' | 'total'> {
   readonly began: number
   /** The worker that executes it; null: it failed, and no process executes it. */
   readonly by: string | null
@@ -76,7 +75,7 @@ async function notedChanges(kernel: Kernel): Promise<NotedChange[]> {
     .sort((a, b) => a.startedAt - b.startedAt)
 }
 
-function notesIn({ attributes }: Head): [string, Note][] {
+export function notesIn({ attributes }: Head): [string, Note][] {
   return Object.entries(attributes).flatMap(([name, text]) => {
     const id = noted.exec(name)?.[1]
     return id === undefined || typeof text !== 'string' ? [] : [[id, JSON.parse(text) as Note]]
@@ -87,16 +86,6 @@ function notesIn({ attributes }: Head): [string, Note][] {
 export async function refuseUnfinished(kernel: Kernel): Promise<void> {
   const change = (await storeChanges(kernel)).find(({ blocks }) => blocks)
   if (change) throw unfinished(change)
-}
-
-/** For a timeline that is not here yet, and would be made: it may be on its way. Throws CHANGE_UNFINISHED. */
-export async function refuseComing({ store }: Pick<Kernel, 'store'>, id: TimelineId): Promise<void> {
-  const [head] = await store.head([storeTimeline])
-  const found = head && notesIn(head).find(([, { coming = [] }]) => coming.some((scope) => isWithin(scope, id)))
-  if (!found) return
-  const [change, { kind, of }] = found
-  const what = `${id} is on its way here: the ${kind} of ${of} has not finished. Resume it, or abandon it (reprise changes ${change})`
-  throw new RepriseError('CHANGE_UNFINISHED', what, { timeline: id, change })
 }
 
 /** For a timeline whose import has not finished. */

@@ -152,7 +152,7 @@ export type { RowPhase, RowSort, StatusLine, Told } from './engine/told.ts'
 export type { AddShardOptions } from './engine/tools/add-shard.ts'
 export type { BackupOptions, BackupReport, RestoreOptions, RestoreReport } from './engine/tools/backup.ts'
 export type { RecoveryCard } from './engine/tools/card.ts'
-export type { AbandonedChange } from './engine/tools/change-actions.ts'
+export type { AbandonedChange, ResumeOptions } from './engine/tools/change-actions.ts'
 export type { CollectOptions, CollectReport, Unreadable } from './engine/tools/collect.ts'
 export type { Reads } from './engine/tools/consumers.ts'
 export type { DeletedTimeline, DeleteOptions, DeleteReport } from './engine/tools/delete.ts'
@@ -165,7 +165,6 @@ export type { Where } from './engine/tools/fork.ts'
 export type { EditedFork, ForkEdit, ForkEdits, ForkMark, ForkOptions } from './engine/tools/fork-edit.ts'
 export type { ExpiredForks } from './engine/tools/fork-expiry.ts'
 export type { GiveUpOptions, GiveUpReport } from './engine/tools/give-up.ts'
-export type { AcceptLossOptions } from './engine/tools/losses.ts'
 export {
   type HousekeepingOptions,
   type HousekeepingReport,
@@ -174,6 +173,7 @@ export {
   housekeepingState,
 } from './engine/tools/housekeeping.ts'
 export type { Imported, ImportOptions } from './engine/tools/import.ts'
+export type { AcceptLossOptions } from './engine/tools/losses.ts'
 export type { Moved, MoveOptions } from './engine/tools/move.ts'
 export type { Report, ReportFilter } from './engine/tools/report-log.ts'
 export type { RollbackOptions } from './engine/tools/rollback.ts'

@@ -50,6 +50,12 @@ export const copying: readonly CommandSpec[] = [
     options: {
       resume: { type: 'boolean', help: 'continue the change' },
       abandon: { type: 'boolean', help: 'undo the change; what it brought is deleted' },
+      to: { type: 'string', value: 'URL', help: 'with --resume of a move: the store that it goes to' },
+      from: {
+        type: 'string',
+        value: 'URL',
+        help: 'with --resume of the import of a move: the store that it comes from',
+      },
       module: moduleOption,
       yes,
     },

@@ -13,6 +13,7 @@ import type { ShipOptions } from './ship/ship.ts'
 import type { MoveTiersOptions } from './tiers/move.ts'
 import type { AddShardOptions } from './tools/add-shard.ts'
 import type { BackupOptions, RestoreOptions } from './tools/backup.ts'
+import type { ResumeOptions } from './tools/change-actions.ts'
 import type { CollectOptions } from './tools/collect.ts'
 import type { DeleteOptions } from './tools/delete.ts'
 import type { DrillOptions } from './tools/drill.ts'
@@ -78,6 +79,7 @@ const known = {
   tiers: namesOf<MoveTiersOptions>({ dryRun: true, restMs: true, signal: true }),
   delete: gone,
   erase: gone,
+  resumeChange: namesOf<ResumeOptions>({ other: true }),
   acceptLoss: namesOf<AcceptLossOptions>({ by: true, reason: true }),
   giveUp: namesOf<GiveUpOptions>({ by: true, reason: true, dryRun: true }),
   eraseEntries: namesOf<EraseEntriesOptions>({

@@ -30,7 +30,7 @@ import { type Pending, pending } from './pending.ts'
 import { recover } from './recovery/recover.ts'
 import { retryWithFreshHead } from './recovery/retry-with-fresh-head.ts'
 import { querySql } from './sql.ts'
-import { resumeChange } from './tools/change-actions.ts'
+import { type ResumeOptions, resumeChange } from './tools/change-actions.ts'
 import type { CollectOptions, CollectReport } from './tools/collect.ts'
 import { consumedError, consumersOf } from './tools/consumers.ts'
 import { checkWhere, existing, locate, type Where } from './tools/fork.ts'
@@ -214,10 +214,11 @@ export class Reprise extends StoreTools {
     await moveBack(this.#host, timelineId(timeline))
   }
 
-  /** Continues an interrupted change (`changes()`): the call that began it is repeated. */
-  async resumeChange(id: string): Promise<void> {
+  /** Continues an interrupted change (`changes()`): the call that began it is repeated. A move needs both stores: `other`. */
+  async resumeChange(id: string, options: ResumeOptions = {}): Promise<void> {
     this.#host.check()
-    await resumeChange(this.#host, this, id)
+    checkCall('resumeChange', options)
+    await resumeChange(this.#host, this, id, options.other ? hostOf(options.other) : null)
   }
 
   /** A person says what became of an effect in doubt, of a timeline that nobody owns. */

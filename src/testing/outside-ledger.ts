@@ -1,7 +1,7 @@
 // The outside, as a service that honours idempotency keys: a key that it knows is answered with the first result and does
 // nothing. It remembers what each call intended, so that a test can ask whether keys and intents agree.
 
-import { isDeepStrictEqual } from 'node:util'
+import { inspect, isDeepStrictEqual } from 'node:util'
 
 export interface LedgerCall {
   readonly key: string
@@ -45,7 +45,19 @@ export class OutsideLedger {
 
   /** Intents that were done under several keys. Must be empty where each intent is meant to be done once. */
   get repeated(): readonly unknown[] {
-    const { done } = this
-    return done.filter((intent, i) => done.findIndex((other) => isDeepStrictEqual(other, intent)) < i)
+    const alike = new Map<string, unknown[]>()
+    return this.done.filter((intent) => {
+      const words = wordsOf(intent)
+      const others = alike.get(words) ?? []
+      if (others.some((other) => isDeepStrictEqual(other, intent))) return true
+      alike.set(words, [...others, intent])
+      return false
+    })
   }
+}
+
+/** Equal for equal intents, whatever the order of their fields, so that each is compared with few others. */
+function wordsOf(intent: unknown): string {
+  const whole = { getters: true, depth: null, maxArrayLength: null, maxStringLength: null }
+  return inspect(intent, { ...whole, sorted: true, breakLength: Number.POSITIVE_INFINITY })
 }

@@ -9,7 +9,7 @@ import { afterAll, expect, it } from 'vitest'
 import type { Store } from '../../src/core/ports.ts'
 import { createEngine, type EngineOptions } from '../../src/engine/open.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
-import { refuseUnfinished } from '../../src/engine/tools/store-change.ts'
+import { refuseUnfinished, type StoreChange } from '../../src/engine/tools/store-change.ts'
 import { timeline } from '../../src/index.ts'
 import { stateStore } from '../../src/layers/table/index.ts'
 import { checkStore } from '../../src/operations/doctor.ts'
@@ -75,7 +75,7 @@ interface Change {
 /** Kills the process at the n-th write. False: the change was over before. */
 async function killed(world: World, namespace: string, change: Change, n: number, fate: 'fail-before' | 'fail-after') {
   const { port, isDead } = dying(await world.store(namespace), n, fate)
-  const ports = { store: port, identity: { host: 'here', process: 'dead' } }
+  const ports = { store: port, namespace, identity: { host: 'here', process: 'dead' } }
   const rp = createEngine(ports, { worker: 'killed', patience: 20, ...change.options })
   await change.work(rp).catch(() => undefined)
   const wasKilled = isDead()
@@ -96,7 +96,10 @@ function dying(store: Store, at: number, fate: 'fail-before' | 'fail-after', cou
 
 async function next(world: World, namespace: string, change: Change): Promise<Reprise> {
   const isGone = ({ process }: { readonly process: string }) => process === 'dead'
-  const rp = createEngine({ store: await world.store(namespace), isGone }, { worker: 'next', ...change.options })
+  const rp = createEngine(
+    { store: await world.store(namespace), namespace, isGone },
+    { worker: 'next', ...change.options },
+  )
   await hostOf(rp).kernel.worker.retireGone()
   return rp
 }
@@ -180,9 +183,9 @@ async function openedAt(rp: Reprise): Promise<number | string> {
 async function killedBetween(w: World, source: string, target: string, n: number, fate: 'fail-before' | 'fail-after') {
   const counted = { count: 0 }
   const stores = [dying(await w.store(source), n, fate, counted), dying(await w.store(target), n, fate, counted)]
-  const [from, to] = stores.map(({ port }) => {
+  const [from, to] = stores.map(({ port }, i) => {
     return createEngine(
-      { store: port, identity: { host: 'here', process: 'dead' } },
+      { store: port, namespace: [source, target][i]!, identity: { host: 'here', process: 'dead' } },
       { worker: 'killed', patience: 20 },
     )
   }) as [Reprise, Reprise]
@@ -191,6 +194,19 @@ async function killedBetween(w: World, source: string, target: string, n: number
   await from.close().catch(nothing)
   await to.close().catch(nothing)
   return wasKilled
+}
+
+/** In the one way or the other: from whichever store has a note of it, with the other one given, or by the call itself. */
+async function repeatMove(
+  from: Reprise,
+  to: Reprise,
+  changes: { readonly from: readonly StoreChange[]; readonly to: readonly StoreChange[] },
+): Promise<void> {
+  const [arrival] = await to.changes()
+  const [departure] = changes.from
+  if (arrival) await to.resumeChange(arrival.id, { other: from })
+  else if (departure) await from.resumeChange(departure.id, { other: to })
+  else await from.move('counter/a', to)
 }
 
 /** False: nothing was left unfinished. */
@@ -204,7 +220,7 @@ async function checkMove(from: Reprise, to: Reprise, isAbandon: boolean, where: 
     await expect(to.resumeChange(id), where).rejects.toThrow(/reprise move counter\/a --to /)
   if (isAbandon) for (const { id } of changes.to) await to.abandonChange(id)
   const isThere = (await to.head('counter/a')) !== null
-  if (!isAbandon || isThere) await from.move('counter/a', to)
+  if (!isAbandon || isThere) await repeatMove(from, to, changes)
   else {
     for (const { id } of changes.from) {
       await from.abandonChange(id).catch(async (error) => {

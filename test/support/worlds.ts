@@ -69,7 +69,10 @@ export function onEveryStore(
           kind,
           store,
           async engine({ namespace, ports, ...options } = {}) {
-            const engine = createEngine({ store: await store(namespace), ...ports }, { worker: 'test', ...options })
+            const engine = createEngine(
+              { store: await store(namespace), ...(namespace !== undefined && { namespace }), ...ports },
+              { worker: 'test', ...options },
+            )
             cleanups.push(() => engine.close())
             return engine
           },

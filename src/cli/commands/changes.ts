@@ -4,12 +4,15 @@
 import { RepriseError } from '../../core/errors.ts'
 import { lossWords } from '../../engine/tools/losses.ts'
 import { changeWords } from '../../engine/tools/store-change.ts'
-import { type Command, flag } from '../command.ts'
+import { type Command, flag, type Invocation, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { count } from '../format.ts'
+import { registerKnown } from '../models.ts'
 import { confirm } from '../prompt.ts'
+import { openEngine } from '../store.ts'
 
-const changes: Command = async ({ engine, args, options, output, stdin }) => {
+const changes: Command = async (invocation) => {
+  const { engine, args, options, output, stdin } = invocation
   const [id] = args
   const isResume = flag(options, 'resume')
   const isAbandon = flag(options, 'abandon')
@@ -19,7 +22,7 @@ const changes: Command = async ({ engine, args, options, output, stdin }) => {
   if ((isResume || isAbandon) && losses.length > 0)
     throw new UsageError(`${id} is a loss`, `reprise give-up ${id} --by NAME --reason TEXT --yes gives it up`)
   if (isResume) {
-    await engine.resumeChange(id!)
+    await resume(invocation, id!)
     output.result({ id, isResumed: true }, () => output.line(`${id} has finished`))
     return exit.ok
   }
@@ -54,6 +57,20 @@ const changes: Command = async ({ engine, args, options, output, stdin }) => {
       output.note('restore a backup, or reprise give-up ID --by NAME --reason TEXT --yes gives a loss up')
   })
   return losses.length > 0 || listed.some(({ isRunning }) => !isRunning) ? exit.partly : exit.ok
+}
+
+/** A move between stores needs the other one; its address is given here, since a note has no credentials. */
+async function resume({ engine, options }: Invocation, id: string): Promise<void> {
+  const url = text(options, 'to') ?? text(options, 'from')
+  if (url === undefined) return await engine.resumeChange(id)
+  const namespace = text(options, 'namespace')
+  const other = await openEngine({ url, ...(namespace !== undefined && { namespace }) })
+  try {
+    await registerKnown(other, text(options, 'module'))
+    await engine.resumeChange(id, { other })
+  } finally {
+    await other.close()
+  }
 }
 
 export default changes

@@ -5,11 +5,12 @@
 import { timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { refusalError } from '../commit/refusal-error.ts'
+import type { Engine } from '../definition.ts'
 import type { Host } from '../host.ts'
 import { newOperation } from '../kernel.ts'
 import { isOfStore } from '../kinds.ts'
 import { deleteTimeline, forgetTimeline } from './delete.ts'
-import { moveBack } from './move.ts'
+import { move, moveBack } from './move.ts'
 import { movedAttribute, movedStatus } from './moved.ts'
 import { changeOf, importedBy, importingAttribute, type NotedChange, removeNote } from './store-change.ts'
 
@@ -18,6 +19,11 @@ export interface AbandonedChange {
   readonly kind: string
   /** Timelines that were removed, or given back. */
   readonly timelines: number
+}
+
+export interface ResumeOptions {
+  /** The other store of a move, opened: a note has no credentials. */
+  readonly other?: Engine
 }
 
 /** The verbs of the engine that a resume calls. */
@@ -29,17 +35,23 @@ export interface Resumable {
 }
 
 /** Throws NOT_FOUND, OWNED, INVALID_ARGUMENT. */
-export async function resumeChange(host: Host, verbs: Resumable, id: string): Promise<void> {
+export async function resumeChange(host: Host, verbs: Resumable, id: string, other: Host | null): Promise<void> {
   const change = await interrupted(host, id)
   const { kind, of, detail = {} } = change
   switch (kind) {
     case 'restore':
       return void (await verbs.restore(of))
     case 'import':
-      if (detail.move !== undefined) throw elsewhere(change, repeatedMove(detail.move, detail))
+      if (detail.move !== undefined) {
+        const from = await otherStore(other, change, detail.from, detail.move)
+        return void (await move(from, timelineId(detail.move), host, {}))
+      }
       return void (await verbs.import(of, { orSame: true, ...(detail.as !== undefined && { as: detail.as }) }))
     case 'move':
-      if (detail.file === undefined) throw elsewhere(change, repeatedMove(of, detail))
+      if (detail.file === undefined) {
+        const to = await otherStore(other, change, detail.to, of)
+        return void (await move(host, timelineId(of), to, {}))
+      }
       return void (await verbs.move(of, detail.file))
     case 'rekey':
       return void (await verbs.rekey())
@@ -147,6 +159,16 @@ function abandonOf(host: Host, change: NotedChange): (engine: Host, of: string) 
   const found = host.models.all().find(({ abandons }) => abandons?.[change.kind])?.abandons?.[change.kind]
   if (found) return found
   throw elsewhere(change, `the definition of ${change.of} is not known here: declare it, or name its module`)
+}
+
+/** The one that the note names, and no other: a timeline that arrived there must not arrive twice. */
+async function otherStore(other: Host | null, change: NotedChange, at: string | undefined, of: string): Promise<Host> {
+  const option = change.kind === 'import' ? '--from' : '--to'
+  const how = `name the other store, reprise changes ${change.id} --resume ${option} URL, or ${repeatedMove(of, change.detail ?? {})}`
+  if (!other) throw elsewhere(change, how)
+  const { location } = await other.kernel.store.facts()
+  if (location === at) return other
+  throw elsewhere(change, `the other store is ${at}, and not ${location}`)
 }
 
 /** Both stores are needed, and a note has no credentials. */

@@ -326,6 +326,7 @@ interface Plan {
     readonly types: Readonly<Record<string, number>>
     readonly did: readonly string[]
     readonly effects: Readonly<Record<'compensate' | 'cannot' | 'inDoubt', readonly { readonly name: string }[]>>
+    readonly consumers: readonly { readonly what: string }[]
   }
 }
 
@@ -334,6 +335,8 @@ function RollbackDialog({ timeline, seq, onClose }: { timeline: Timeline; seq: n
   const [plan, setPlan] = useState<Plan | null>(null)
   const [problem, setProblem] = useState<Problem | null>(null)
   const [isBusy, setBusy] = useState(false)
+  const [isForced, setForced] = useState(false)
+  const isConsumed = (plan?.undone.consumers.length ?? 0) > 0
   const look = () => {
     setProblem(null)
     post<Plan>(at(id, 'rollback', 'plan'), { seq }).then(setPlan, (error) => setProblem(problemOf(error)))
@@ -342,7 +345,7 @@ function RollbackDialog({ timeline, seq, onClose }: { timeline: Timeline; seq: n
   const act = async () => {
     setBusy(true)
     try {
-      await post(at(id, 'rollback'), { from: plan!.from, to: plan!.to })
+      await post(at(id, 'rollback'), { from: plan!.from, to: plan!.to, ...(isForced && { consumed: 'force' }) })
       toast(`${id} goes on from ${plan!.to}`)
       onClose()
     } catch (error) {
@@ -380,13 +383,24 @@ function RollbackDialog({ timeline, seq, onClose }: { timeline: Timeline; seq: n
             items={plan.undone.effects.inDoubt.map(({ name }) => name)}
             isBad
           />
+          <PlanList title="Others have acted on it" items={plan.undone.consumers.map(({ what }) => what)} isBad />
+          {isConsumed && (
+            <label>
+              <input type="checkbox" checked={isForced} onInput={() => setForced(!isForced)} /> Roll back all the same;
+              they are recorded
+            </label>
+          )}
         </div>
       )}
       {no && <p class="why-not">{no}</p>}
-      <CommandLine command={`reprise rollback ${quoted(`${id}@${seq}`)}`} />
+      <CommandLine command={`reprise rollback ${quoted(`${id}@${seq}`)}${isForced ? ' --even-consumed' : ''}`} />
       <footer>
         <Button onClick={onClose}>Leave it</Button>
-        <Button tone="danger" disabled={!plan || no !== undefined || isBusy} onClick={() => void act()}>
+        <Button
+          tone="danger"
+          disabled={!plan || no !== undefined || isBusy || (isConsumed && !isForced)}
+          onClick={() => void act()}
+        >
           Roll back
         </Button>
       </footer>

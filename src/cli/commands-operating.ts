@@ -31,6 +31,10 @@ export const operating: readonly CommandSpec[] = [
         help: 'line, restore: a member that failed; all if left out',
       },
       takeover: { type: 'boolean', help: 'restore: even if live processes own them' },
+      'even-consumed': {
+        type: 'boolean',
+        help: 'restore: even if others have acted on what is undone; they are recorded',
+      },
       module: moduleOption,
       yes,
     },

@@ -33,6 +33,8 @@ const byCode: Partial<Record<ErrorCode, number>> = {
   EXISTS: exit.conflict,
   NOT_ON_BRANCH: exit.conflict,
   PINNED: exit.conflict,
+  CONSUMED: exit.conflict,
+  ALREADY_UNDONE: exit.conflict,
   MIGRATION_DRIFT: exit.conflict,
   CHANGE_UNFINISHED: exit.conflict,
   STORE_UNREACHABLE: exit.unreachable,

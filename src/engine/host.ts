@@ -36,7 +36,7 @@ import type { Recovered } from './recovery/recover.ts'
 import { whileAwaited } from './stay-alive.ts'
 import type { OpenTimeline } from './timeline.ts'
 import { checkWhere, existing, type ForkStart, fork, type Where } from './tools/fork.ts'
-import { type RollbackOptions, rollback } from './tools/rollback.ts'
+import { type BranchOptions, rollback } from './tools/rollback.ts'
 import type { Rollback } from './tools/rollback-report.ts'
 import { soundHeads } from './tools/verify-structure.ts'
 import { writeTo } from './write-to.ts'
@@ -331,7 +331,7 @@ export class Host implements Engine, LayerHost {
   /** The kernel's own rollback, whatever the model says. */
   async rollbackTimeline(
     where: Where,
-    options: RollbackOptions = {},
+    options: BranchOptions = {},
   ): Promise<Rollback & { readonly archive: TimelineId }> {
     this.check()
     const id = timelineId(where.timeline)

@@ -17,7 +17,7 @@ import type { FlowView } from './flowing.ts'
 import type { ExchangeReader } from './group/exchange-reader.ts'
 import type { StatusLine, Told } from './told.ts'
 import type { ForkEdit, ForkEdits, ForkMark } from './tools/fork-edit.ts'
-import type { Rollback } from './tools/rollback-report.ts'
+import type { Consumer, Rollback } from './tools/rollback-report.ts'
 
 export const describes: unique symbol = Symbol.for('reprise.describes')
 
@@ -227,6 +227,8 @@ export interface Actions {
       readonly takeover?: boolean
       /** Of a fork: also what its original did. */
       readonly undo?: 'inherited'
+      /** The caller has decided about these consumers: the model records them in its history. Left out: forced. */
+      readonly consumed?: readonly Consumer[]
       /**
        * Asked again with the same key, it is done once. Whoever has one wants exactly this place: mail read after it is
        * undone, too.

@@ -32,7 +32,7 @@ import { retryWithFreshHead } from './recovery/retry-with-fresh-head.ts'
 import { querySql } from './sql.ts'
 import { type ResumeOptions, resumeChange } from './tools/change-actions.ts'
 import type { CollectOptions, CollectReport } from './tools/collect.ts'
-import { consumedError, consumersOf } from './tools/consumers.ts'
+import { decideConsumed, reportForced } from './tools/consumers.ts'
 import { checkWhere, existing, locate, type Where } from './tools/fork.ts'
 import { forkAsModel } from './tools/fork-as-model.ts'
 import type { ForkOptions } from './tools/fork-edit.ts'
@@ -154,9 +154,9 @@ export class Reprise extends StoreTools {
     await locate(this.#host.kernel, where)
     const act = actionOf(model, 'rollback', where.timeline)
     const { takeover = false, undo, consumed: force } = options
-    const consumed = await consumersOf(this.#host.kernel, head, where.seq)
-    if (consumed.length > 0 && force !== 'force') throw consumedError(head.timeline, where.seq, consumed)
-    const done = await act({ engine: this.#host, head }, { seq: where.seq, takeover, ...(undo && { undo }) })
+    const consumed = await decideConsumed(this.#host.kernel, head, where.seq, force)
+    const done = await act({ engine: this.#host, head }, { seq: where.seq, takeover, consumed, ...(undo && { undo }) })
+    reportForced(this.#host.kernel, head.timeline, where.seq, consumed)
     return { ...done, consumed }
   }
 

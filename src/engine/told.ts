@@ -10,6 +10,7 @@ import {
   isEffectType,
 } from '../core/effects.ts'
 import type { Entry } from './entry.ts'
+import { type Consumer, type RolledBack, rolledBackType } from './tools/rollback-report.ts'
 
 /**
  * What kind of row it is: `step` was executed, `wait` let time pass, `message` came from outside, `undo` took a step back,
@@ -60,6 +61,7 @@ export function told(
 }
 
 const textShown = 80
+const consumersShown = 5
 
 /** A value in a few words. @example brief({ cents: 1999 }) // '{"cents":1999}' */
 export function brief(value: unknown): string {
@@ -80,8 +82,26 @@ function plainly(_: string, value: unknown): unknown {
 export function toldPlainly(entry: Entry): Told {
   const { type, data, seq } = entry
   if (isEffectType(type)) return toldEffect(entry) ?? told(`~${seq}`, 'note', 'is', { title: type })
+  if (type === rolledBackType) return toldRollback(entry)
   const isWorthIt = data !== undefined && data !== null
   return told(`~${seq}`, 'note', 'is', { title: type, ...(isWorthIt && { note: brief(data) }) })
+}
+
+function toldRollback({ seq, data }: Entry): Told {
+  const { to, archive, consumed = [] } = data as RolledBack
+  const forced = consumed.length > 0 ? `, ${although(consumed)}` : ''
+  return told(`~${seq}`, 'note', 'is', {
+    title: `went back to ${to}`,
+    note: `archived as ${archive}${forced}`,
+    cuts: true,
+  })
+}
+
+/** Who had acted on what a forced rollback undid. @example although(consumed) // 'forced: trial was forked at 9' */
+export function although(consumed: readonly Consumer[]): string {
+  const named = consumed.slice(0, consumersShown).map(({ what }) => what)
+  const more = consumed.length > consumersShown ? `; ${consumed.length - consumersShown} more` : ''
+  return `forced: ${named.join('; ')}${more}`
 }
 
 function toldEffect({ type, data }: Entry): Told | null {

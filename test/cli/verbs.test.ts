@@ -232,6 +232,31 @@ it('group restore looks who owns a member before it asks', async () => {
   })
 })
 
+it('group restore names those who have acted on what it undoes, and is refused unless forced', async () => {
+  writeFileSync(
+    join(folder.path, 'tally.mjs'),
+    `import { timeline } from 'reprise'
+     export const tally = timeline('tally', { initial: () => 0, apply: (sum) => sum + 1 })`,
+  )
+  const { tally } = await import(pathToFileURL(join(folder.path, 'tally.mjs')).href)
+  const group = (...args: string[]) => cli(['group', ...args, '--module', 'tally.mjs'], at())
+  await withEngine(async (rp) => {
+    const open = await rp.open(tally as TimelineDefinition<number, { type: string }>, 'a')
+    await open.append({ type: 'one' })
+    await rp.groups.capture('cut', ['tally/a'])
+    await open.append({ type: 'one' })
+    await open.close()
+    await rp.fork({ timeline: 'tally/a', seq: 2 }, 'trial')
+  })
+  const planned = await group('restore', 'cut')
+  expect(planned.stdout).toContain('consumed: tally/trial was forked at 2')
+  expect(planned.stderr).not.toContain('--yes')
+  expect([planned.code, planned.stderr]).toEqual([6, expect.stringContaining('CONSUMED')])
+  expect((await group('restore', 'cut', '--yes')).code).toBe(6)
+  const forced = await group('restore', 'cut', '--yes', '--even-consumed')
+  expect([forced.code, forced.stdout]).toEqual([0, expect.stringContaining('tally/a goes on from 1')])
+})
+
 it('terminate and settle reach a run, and verbs that a model lacks name the right one', async () => {
   await waitingRun()
   writeFileSync(

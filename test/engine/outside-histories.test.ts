@@ -178,7 +178,8 @@ onEveryStore(
       const session = await rp.open(speaker('green'), 's')
       await session.turn('go')
       const held = await readTurnOf(rp)
-      await session.rollback(0)
+      // The turn was read: its reader is a consumer.
+      await session.rollback(0, { consumed: 'force' })
       await session.close()
       await (await rp.open(speaker('a longer blue'), 's')).turn('go')
       await expect(readTurnOf(rp, held.position)).rejects.toEqual(gone('POSITION_GONE'))

@@ -1,8 +1,9 @@
 // A rollback of an aggregate: it names who has read the events that it undoes, and projections correct themselves.
 
 import { expect, it } from 'vitest'
+import type { Entry } from '../../src/engine/entry.ts'
 import type { Reprise } from '../../src/engine/reprise.ts'
-import { agent } from '../../src/layers/agent/index.ts'
+import { agent, mergeBranch, readTurn, restoreCut } from '../../src/layers/agent/index.ts'
 import {
   aggregate,
   command,
@@ -15,6 +16,8 @@ import { consumer } from '../../src/layers/job/index.ts'
 import { collect, entries, pipeline } from '../../src/layers/pipeline/index.ts'
 import { table } from '../../src/layers/table/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
+import { tells } from '../../src/layers/workflow/tells.ts'
+import { entriesAfter } from '../../src/operations/history.ts'
 import { until } from '../support/until.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -41,6 +44,33 @@ const totals = projection('totals', {
     },
   },
 })
+
+const echo = agent('echo', { model: async () => ({ content: 'so it is' }) })
+
+async function read(rp: Reprise, id: string, turn: number): Promise<void> {
+  let text = ''
+  for await (const event of readTurn(rp, echo, id, { turn })) if (event.kind === 'text') text += event.text
+  expect(text).toBe('so it is')
+}
+
+const order = workflow('order', async (ctx) => {
+  await ctx.step('pay', () => 1)
+  await ctx.step('ship', () => 2)
+  return await ctx.signal<string>('go')
+})
+
+async function started(rp: Reprise) {
+  const run = await rp.run(order, undefined, { id: 'o' })
+  await until(async () => (await run.waitsFor()).length > 0)
+  return run
+}
+
+async function historyOf(rp: Reprise, timeline: string): Promise<Entry[]> {
+  const head = (await rp.head(timeline))!
+  const entries: Entry[] = []
+  for await (const entry of entriesAfter(rp, head, 0)) entries.push(entry)
+  return entries
+}
 
 onEveryStore('rollbacks and readers', (world) => {
   it('G19, A6.7: a projection has the undone events no more, and the rollback is refused unless it is forced', async () => {
@@ -148,19 +178,12 @@ onEveryStore('rollbacks and readers', (world) => {
     const rp = await (await world()).engine()
     const reports: { kind: string; data?: unknown }[] = []
     rp.events.on('report', (report) => reports.push(report))
-    const echo = agent('echo', { model: async () => ({ content: 'so it is' }) })
     const session = await rp.open(echo, 's')
     await session.turn('one')
     await session.fork('trial')
     await expect(session.rollback(0)).rejects.toMatchObject({ code: 'CONSUMED' })
     await session.rollback(0, { consumed: 'force' })
-    const order = workflow('order', async (ctx) => {
-      await ctx.step('pay', () => 1)
-      await ctx.step('ship', () => 2)
-      return await ctx.signal<string>('go')
-    })
-    const run = await rp.run(order, undefined, { id: 'o' })
-    await until(async () => (await run.waitsFor()).length > 0)
+    const run = await started(rp)
     await rp.fork({ timeline: run.timeline, seq: (await rp.head(run.timeline))!.seq }, 'trial-2')
     await expect(run.rollback('pay')).rejects.toMatchObject({ code: 'CONSUMED' })
     await run.rollback('pay', { consumed: 'force' })
@@ -169,6 +192,119 @@ onEveryStore('rollbacks and readers', (world) => {
       { data: { consumers: [{ kind: 'fork', timeline: 'agent/echo/trial' }] } },
       { data: { consumers: [{ kind: 'fork' }] } },
     ])
+  })
+
+  it('G19, A6.7: a session whose turn was streamed to a reader goes back by force only, and the new branch has no reader', async () => {
+    const rp = await (await world()).engine()
+    const session = await rp.open(echo, 's')
+    await session.turn('one')
+    const before = session.coordinate.seq
+    await session.turn('two')
+    await read(rp, 's', 1)
+    // The reader has the first turn, and not the second.
+    await session.rollbackTo(before)
+    await read(rp, 's', 1)
+    const stream = [{ kind: 'stream', timeline: 'agent/echo/s' }]
+    expect((await rp.planRollback(session.timeline, { seq: 1 })).undone.consumers).toMatchObject(stream)
+    await expect(session.rollback(0)).rejects.toMatchObject({ code: 'CONSUMED', data: { consumers: stream } })
+    await session.rollback(0, { consumed: 'force' })
+    const marked = (await historyOf(rp, session.timeline)).filter(({ type }) => type === '$rolled-back')
+    expect(marked).toMatchObject([{ data: { consumed: stream } }])
+    await session.turn('again')
+    await session.rollback(0)
+    // A fork is another timeline: nobody has read that one.
+    await session.turn('more')
+    await read(rp, 's', 1)
+    await session.fork('trial')
+    const trial = await rp.open(echo, 'trial')
+    await trial.rollback(0)
+  })
+
+  it('G19, A6.7: a branch is merged by force only into a session whose turn was streamed, and keeps its calls till then', async () => {
+    const rp = await (await world()).engine()
+    const main = await rp.open(echo, 'main')
+    await main.turn('one')
+    await main.fork('gentle')
+    await main.turn('two')
+    await main.close()
+    await read(rp, 'main', 2)
+    await expect(mergeBranch(rp, echo, 'main', 'gentle')).rejects.toMatchObject({ code: 'CONSUMED' })
+    const gentle = await rp.open(echo, 'gentle')
+    expect(gentle.state.merged).toBeUndefined()
+    await gentle.close()
+    await mergeBranch(rp, echo, 'main', 'gentle', { consumed: 'force' })
+  })
+
+  it('G19, A6.7: a forced rollback of a run stands in its history, with those who had acted on it', async () => {
+    const rp = await (await world()).engine()
+    const run = await started(rp)
+    await rp.fork({ timeline: run.timeline, seq: (await rp.head(run.timeline))!.seq }, 'trial-3')
+    await run.rollback('ship', { consumed: 'force' })
+    const forced = async () => (await historyOf(rp, run.timeline)).filter(({ type }) => type === 'rollback')
+    await until(async () => (await forced()).length > 0)
+    const consumed = [{ kind: 'fork', timeline: 'workflow/order/trial-3' }]
+    expect(await forced()).toMatchObject([{ data: { to: 'ship', consumed } }])
+    const [entry] = await forced()
+    expect(tells(entry!)).toMatchObject({ note: expect.stringMatching(/^forced: .*trial-3 was forked at/) })
+  })
+
+  it('G19, A6.7: a group goes back by force only where others outside of it have acted on what is undone', async () => {
+    const rp = await (await world()).engine()
+    const reports: { kind: string; timeline: string | null }[] = []
+    rp.events.on('report', (report) => reports.push(report))
+    const ann = await rp.open(account, 'ann')
+    await ann.do('deposit', { amount: 10 })
+    const session = await rp.open(echo, 's')
+    await session.turn('one')
+    const members = [place.timeline, session.timeline]
+    await rp.groups.capture('early', members)
+    await ann.do('deposit', { amount: 100 })
+    await ann.close()
+    await session.turn('two')
+    await session.close()
+    // Nobody has read it yet.
+    expect((await rp.groups.plan({ cut: 'early' })).members.flatMap(({ consumers }) => consumers)).toEqual([])
+    const p = await rp.open(totals)
+    expect((await p.catchUp()).sum).toBe(110)
+    await read(rp, 's', 2)
+    const consumers = [
+      { kind: 'projection', timeline: 'projection/totals' },
+      { kind: 'stream', timeline: session.timeline },
+    ]
+    const plan = await rp.groups.plan({ cut: 'early' })
+    expect(plan.members.flatMap((member) => member.consumers)).toMatchObject(consumers)
+    const refused = rp.groups.restore({ cut: 'early' })
+    await expect(refused).rejects.toMatchObject({ code: 'CONSUMED', data: { consumers } })
+    await expect(restoreCut(rp, echo, 'early')).rejects.toMatchObject({ code: 'CONSUMED' })
+    expect(await rp.groups.restores()).toEqual([])
+    expect((await rp.head(place.timeline))!.seq).toBe(2)
+    await rp.groups.restore({ cut: 'early' }, { consumed: 'force' })
+    expect((await p.catchUp()).sum).toBe(10)
+    expect((await rp.open(account, 'ann')).state.balance).toBe(10)
+    // Found by a reader of each history, and in the record of the restore.
+    for (const [i, timeline] of members.entries()) {
+      const marked = (await historyOf(rp, timeline)).filter(({ type }) => type === '$rolled-back')
+      expect(marked).toMatchObject([{ data: { consumed: [consumers[i]] } }])
+    }
+    const [restore] = await rp.groups.restores()
+    expect(restore!.plan!.members.flatMap((member) => member.consumers)).toMatchObject(consumers)
+    expect(reports.filter(({ kind }) => kind === 'forced').map(({ timeline }) => timeline)).toEqual(members)
+  })
+
+  it('G19: mail between members of a group is no reason to refuse, and mail to others is', async () => {
+    const rp = await (await world()).engine()
+    const [a, b] = [await rp.open(echo, 'a'), await rp.open(echo, 'b')]
+    for (const each of [a, b]) await each.turn('one')
+    await rp.groups.capture('both', [a.timeline, b.timeline])
+    await rp.groups.capture('one', [a.timeline])
+    await a.send('b', 'hello')
+    expect(await b.receive()).toHaveLength(1)
+    await Promise.all([a.close(), b.close()])
+    const consumers = [{ kind: 'mail', timeline: b.timeline }]
+    await expect(rp.groups.restore({ cut: 'one' })).rejects.toMatchObject({ code: 'CONSUMED', data: { consumers } })
+    await rp.groups.restore({ cut: 'both' })
+    const types = (await historyOf(rp, a.timeline)).map(({ type }) => type)
+    expect(types).not.toContain('$rolled-back')
   })
 
   it('G19: a fork that was made from the undone part is named', async () => {

@@ -86,8 +86,10 @@ async function restore(invocation: Invocation, args: readonly string[]): Promise
   const plan = await engine.groups.plan(target)
   const takeover = flag(options, 'takeover')
   const wait = duration(options, 'timeout') ?? '10s'
-  if (!flag(options, 'yes')) {
-    tellPlan(output, plan)
+  const force = flag(options, 'even-consumed') && { consumed: 'force' as const }
+  const isRefused = !force && plan.members.some(({ consumers }) => consumers.length > 0)
+  if (!flag(options, 'yes')) tellPlan(output, plan)
+  if (!flag(options, 'yes') && !isRefused) {
     const members = plan.members.map(({ timeline }) => timeline)
     await mayRestore(engine, members, { waitMs: toMs(wait, '--timeout'), takeover })
     if (!(await confirm('They go back together. Go on?', stdin, output))) {
@@ -95,13 +97,16 @@ async function restore(invocation: Invocation, args: readonly string[]): Promise
       return exit.usage
     }
   }
-  const done = await engine.groups.restore(target, { wait, ...(takeover && { takeover }) })
+  const done = await engine.groups.restore(target, { wait, ...(takeover && { takeover }), ...force })
   output.result(done, () => tellRestored(output, done))
   return exit.ok
 }
 
 async function resume({ engine, options, output }: Invocation, args: readonly string[]): Promise<number> {
-  const how = flag(options, 'takeover') ? { takeover: true } : {}
+  const how = {
+    ...(flag(options, 'takeover') && { takeover: true }),
+    ...(flag(options, 'even-consumed') && { consumed: 'force' as const }),
+  }
   const done = await engine.groups.resume(one(args, 'resume ID'), how)
   output.result(done, () => tellRestored(output, done))
   return exit.ok
@@ -155,12 +160,16 @@ function tellCut(output: Output, { name, status, places, inFlight, because, miss
 }
 
 function tellPlan(output: Output, { members, cascade, drop, again, fellToOrigin, entriesLost }: GroupPlan): void {
-  for (const { timeline, from, to, effects } of members) {
+  for (const { timeline, from, to, effects, consumers } of members) {
     output.line(to < from ? `${timeline} goes back from ${from} to ${to}` : `${timeline} stays at ${from}`)
     if (effects.compensate.length > 0) output.line(`  undone: ${effects.compensate.join(', ')}`)
     if (effects.cannot.length > 0)
       output.line(output.colours.yellow(`  cannot be undone: ${effects.cannot.join(', ')}`))
     if (effects.inDoubt.length > 0) output.line(output.colours.red(`  in doubt: ${effects.inDoubt.join(', ')}`))
+    for (const { what } of consumers) output.line(output.colours.yellow(`  consumed: ${what}`))
+  }
+  if (members.some(({ consumers }) => consumers.length > 0)) {
+    output.line('it is refused unless forced: --even-consumed')
   }
   for (const step of cascade) output.line(inWords(step))
   if (fellToOrigin.length > 0) output.line(output.colours.red(`back to the beginning: ${fellToOrigin.join(', ')}`))

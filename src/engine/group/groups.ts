@@ -39,7 +39,7 @@ export interface CaptureOptions {
 }
 
 const captureOptions = namesOf<CaptureOptions>({ timeout: true, signal: true })
-const restoreOptions = namesOf<GroupRestoreOptions>({ takeover: true, wait: true, signal: true })
+const restoreOptions = namesOf<GroupRestoreOptions>({ takeover: true, wait: true, signal: true, consumed: true })
 
 export interface GroupCut {
   readonly name: string

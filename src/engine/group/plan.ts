@@ -20,6 +20,7 @@ import { actionOf } from '../model.ts'
 import { digestAt, floorOf, lineageOf } from '../recovery/history.ts'
 import { recover } from '../recovery/recover.ts'
 import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
+import { consumersOf } from '../tools/consumers.ts'
 import { archivesOf, existing, locate } from '../tools/fork.ts'
 import { checkMembers, momentOf } from './cut.ts'
 import { firstId, mailKey, readExchanges, unreadMail } from './exchanges.ts'
@@ -77,7 +78,7 @@ export async function planGroup(engine: Host, target: GroupTarget): Promise<Grou
     ? placesOf(captured)
     : await lineOf(engine, heads, exchanges, 'failed' in target ? target.failed : undefined)
   const at = line.at
-  const plans = await Promise.all(heads.map((head) => planMember(engine, head, at[head.timeline]!, captured)))
+  const plans = await Promise.all(heads.map((head) => planMember(engine, head, at[head.timeline]!, captured, members)))
   const isSlow = (id: string) => engine.models.find(id)?.goesBackItself === true
   const reordered = new Set(
     plans.filter(({ timeline, from, to }) => to < from && isSlow(timeline)).map((one) => one.timeline),
@@ -151,7 +152,13 @@ async function processOf({ kernel }: Host, head: Head): Promise<ProcessHistory> 
   return { id: head.timeline, seq: head.seq, checkpoints: usable.map(({ seq }) => seq), floor }
 }
 
-async function planMember(engine: Host, head: Head, to: number, cut: CutState | null): Promise<MemberPlan> {
+async function planMember(
+  engine: Host,
+  head: Head,
+  to: number,
+  cut: CutState | null,
+  members: readonly string[],
+): Promise<MemberPlan> {
   const { kernel } = engine
   const { timeline, seq: from } = head
   const place = cut?.places.find((one) => one.timeline === timeline)
@@ -168,6 +175,10 @@ async function planMember(engine: Host, head: Head, to: number, cut: CutState | 
   const { state, lineage } = await recover(kernel, head, engine.models.mustFold(timeline))
   const { compensate, cannot, inDoubt } = compensationPlan(state.ledger, to, inheritedBy(lineage))
   const digest = place ? fromHex(place.digest) : await digestAt(kernel, lineage, to)
+  // Messages that another member took are the business of this plan: that member goes back, too.
+  const consumers = (await consumersOf(kernel, head, to)).filter(
+    ({ kind, timeline: by }) => kind !== 'mail' || !members.includes(by),
+  )
   const ids = (effects: readonly { readonly id: string }[]) => effects.map(({ id }) => id)
   return {
     timeline,
@@ -176,5 +187,6 @@ async function planMember(engine: Host, head: Head, to: number, cut: CutState | 
     digest: toHex(digest),
     archives: (await archivesOf(kernel, timeline)).length,
     effects: { compensate: ids(compensate), cannot: ids(cannot), inDoubt: ids(inDoubt) },
+    consumers,
   }
 }

@@ -3,13 +3,14 @@
 //
 //   group/cut/NAME      begun { members, limitMs, at } · placed { places } · mail { messages } · saved { timeline, id } ·
 //                       completed {} · abandoned { because, missing } · released {}
-//   group/restore/ID    begun { target, members } · planned { plan } · rolled { member } · mailed {} · ended {} ·
+//   group/restore/ID    begun { target, members, consumed? } · planned { plan } · rolled { member } · mailed {} · ended {} ·
 //                       abandoned { because }
 
 import type { Coordinate } from '../../core/coordinate.ts'
 import type { CascadeStep } from '../../core/recovery-line.ts'
 import type { Fold } from '../definition.ts'
 import type { Model } from '../model.ts'
+import type { Consumer } from '../tools/rollback-report.ts'
 
 export const cutScope = 'group/cut/'
 export const restoreScope = 'group/restore/'
@@ -97,6 +98,8 @@ export interface MemberPlan {
     readonly cannot: readonly string[]
     readonly inDoubt: readonly string[]
   }
+  /** Who has acted on what it undoes, outside the group: the restore is refused unless it is forced. */
+  readonly consumers: readonly Consumer[]
 }
 
 export interface GroupPlan {
@@ -129,6 +132,8 @@ export interface RestoreState {
   readonly rolled: Readonly<Record<string, RolledMember>>
   readonly isMailed: boolean
   readonly because: string | null
+  /** The restore was asked for although others have acted on what it undoes. */
+  readonly consumed?: 'force'
 }
 
 const newRestore: RestoreState = {
@@ -148,7 +153,11 @@ export const restoreFold: Fold<RestoreState> = {
     const data = given as Data
     switch (type) {
       case 'begun':
-        return { ...newRestore, status: 'restoring', target: data.target, members: data.members }
+        return {
+          ...newRestore,
+          ...{ status: 'restoring', target: data.target, members: data.members },
+          ...(data.consumed !== undefined && { consumed: data.consumed }),
+        }
       case 'planned':
         return { ...state, plan: data.plan }
       case 'rolled':
@@ -191,8 +200,13 @@ export const restoreKind: Model = {
   headOf: (state) => ({ status: (state as RestoreState).status }),
   unfinished: ['restoring'],
   summarize: (state) => {
-    const { members, rolled, because } = state as RestoreState
-    return { members, wentBack: Object.keys(rolled), ...(because !== null && { because }) }
+    const { members, rolled, because, consumed, plan } = state as RestoreState
+    const forced = consumed ? (plan?.members ?? []).flatMap(({ consumers = [] }) => consumers) : []
+    return {
+      ...{ members, wentBack: Object.keys(rolled) },
+      ...(forced.length > 0 && { forced: forced.map(({ what }) => what) }),
+      ...(because !== null && { because }),
+    }
   },
   actions,
 }

@@ -18,6 +18,7 @@ import { sendMessage } from '../message.ts'
 import { actionOf } from '../model.ts'
 import { takeTimeline } from '../ownership.ts'
 import type { OpenTimeline } from '../timeline.ts'
+import { refuseConsumed, reportForced } from '../tools/consumers.ts'
 import { archivesOf, existing } from '../tools/fork.ts'
 import { labelOf } from './cut.ts'
 import { againId } from './exchanges.ts'
@@ -40,6 +41,8 @@ export interface GroupRestoreOptions {
   readonly wait?: Duration
   /** Gives up that wait; once all members are held, the restore goes on to its end. */
   readonly signal?: AbortSignal
+  /** Goes back although others, outside the group, have acted on what is undone; the plan names them. Default: refused. */
+  readonly consumed?: 'force'
 }
 
 export interface GroupRestored {
@@ -59,10 +62,10 @@ export async function restoreGroup(
 ): Promise<GroupRestored> {
   // What cannot be done at all is said before anything is written.
   const members = await membersOf(engine, target)
-  await planGroup(engine, target)
+  refuseConsumedPlan(await planGroup(engine, target), options.consumed)
   const id = newId(engine.kernel.random)
   // Made with its first entry: whoever is killed here leaves a restore that can be taken up, or none.
-  const begun = [{ type: 'begun', data: { target, members } }]
+  const begun = [{ type: 'begun', data: { target, members, ...(options.consumed && { consumed: options.consumed }) } }]
   const record = await engine.create(timelineId(restoreScope + id), restoreFold, begun, { status: 'restoring' })
   assert(record !== null && record !== 'released', 'a restore of this id is there already')
   try {
@@ -150,13 +153,25 @@ async function prepare(engine: Host, record: Record, id: string, options: GroupR
     for (const member of members) await hold(engine, member, id, options)
     if (record.state.plan) return record.state.plan
     const plan = await planGroup(engine, target!)
+    refuseConsumedPlan(plan, options.consumed ?? record.state.consumed)
     await record.write([{ type: 'planned', data: { plan } }])
+    for (const { timeline, to, consumers } of plan.members) reportForced(engine.kernel, timeline, to, consumers)
     return plan
   } catch (error) {
     // Nothing was done yet: they go on as they were.
     if (!record.state.plan && isReprise(error) && !record.broken) await giveUp(engine, record, id, error.message)
     throw error
   }
+}
+
+function refuseConsumedPlan({ members }: GroupPlan, force: 'force' | undefined): void {
+  const [first] = members.filter(({ consumers }) => consumers.length > 0)
+  if (!first || force === 'force') return
+  refuseConsumed(
+    first.timeline,
+    first.to,
+    members.flatMap(({ consumers }) => consumers),
+  )
 }
 
 async function hold(engine: Host, member: string, restore: string, options: GroupRestoreOptions): Promise<void> {
@@ -228,22 +243,24 @@ async function goBack(
 }
 
 async function rollBack(engine: Host, restore: string, member: MemberPlan): Promise<RolledMember> {
-  const { timeline, from, to, archives } = member
+  const { timeline, from, to, archives, consumers } = member
   const id = timelineId(timeline)
   const stays = { timeline, to, archive: null, isAsked: false, isMoved: false }
   if (to >= from) return stays
+  // Restores that an earlier release planned did not look at consumers.
+  const consumed = consumers ?? 'force'
   // Nobody else rolls back what is held: one more archive than before is ours.
   const made = (await archivesOf(engine.kernel, id)).at(archives)
   if (made) return { ...stays, archive: made.timeline, isMoved: true }
   const model = engine.models.find(timeline)
   if (!model?.actions?.rollback) {
-    const { archive } = await engine.rollbackTimeline({ timeline, seq: to }, { consumed: 'force' })
+    const { archive } = await engine.rollbackTimeline({ timeline, seq: to }, { consumed })
     return { ...stays, archive, isMoved: true }
   }
   const act = actionOf(model, 'rollback', timeline)
   const head = await existing(engine.kernel, id)
   try {
-    const { archive } = await act({ engine, head }, { seq: to, key: `group ${restore}` })
+    const { archive } = await act({ engine, head }, { seq: to, key: `group ${restore}`, consumed: consumers })
     return { ...stays, archive, isAsked: archive === null, isMoved: true }
   } catch (error) {
     // It did nothing since that it would have to take back.

@@ -1,17 +1,19 @@
-// Who has acted on the entries that a rollback would undo: forks that were made from them, readers of the feed, receivers of
-// mail, children. Readers note the scopes that they read as an attribute of a timeline of theirs; a cursor whose scopes
-// nobody noted is not named.
+// Who has acted on the entries that a rollback would undo: forks that were made from them, readers of the feed and of streams,
+// receivers of mail, children. Every rollback is decided here: refused with CONSUMED, or forced and reported. Readers of the
+// feed note the scopes that they read as an attribute of a timeline of theirs; a cursor whose scopes nobody noted is not named.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import { RepriseError } from '../../core/errors.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
 import { inheritedBy } from '../../core/inheritance.ts'
 import type { Head } from '../../core/ports.ts'
 import { archivedFrom, isWithin, liveIdOf } from '../../core/scope.ts'
+import { commitAside } from '../commit/shared-commit.ts'
 import { cursorHolds } from '../feed/cursor-holds.ts'
 import { exchangedBy, unreadMail } from '../group/exchanges.ts'
 import type { Kernel } from '../kernel.ts'
 import { lineageOf } from '../recovery/history.ts'
 import { recover } from '../recovery/recover.ts'
+import type { Origin } from '../store-identity.ts'
 import type { Consumer } from './rollback-report.ts'
 
 /** What a reader of the feed reads: scopes, and whether events of forks are among it. */
@@ -23,8 +25,11 @@ export interface Reads {
 /** On the catalog of a projection, or the timeline of a reader: what it reads, as JSON. */
 export const readsAttribute = '$reads'
 
-/** The first entry of a branch, where readers of the feed have to be told of the rollback that made it. */
-export const rolledBackType = '$rolled-back'
+/** On a timeline whose text is streamed to readers without a timeline: up to which entry, and of which history. */
+const streamedAttribute = '$streamed'
+
+/** How a caller answers for the consumers: by force, or by the list of those that it has named and decided about itself. */
+export type Consumed = 'force' | readonly Consumer[] | undefined
 
 /** Who reads the feed: where their timelines are, and how the names of their cursors begin. */
 const readers = [
@@ -41,33 +46,57 @@ const reportMax = 1000
 /** @example (await consumersOf(kernel, head, 10)).map(({ what }) => what) */
 export async function consumersOf(kernel: Kernel, head: Head, seq: number): Promise<Consumer[]> {
   if (seq >= head.seq) return []
-  const [forks, readers, mail] = [
-    await forksAfter(kernel, head, seq),
-    await readersAfter(kernel, head, seq),
-    await mailAfter(kernel, head, seq),
+  return [
+    ...(await forksAfter(kernel, head, seq)),
+    ...(await readersAfter(kernel, head, seq)),
+    ...streamsAfter(kernel, head, seq),
+    ...(await mailAfter(kernel, head, seq)),
+    ...(await childrenAfter(kernel, head, seq)),
   ]
-  return [...forks, ...readers, ...mail, ...(await childrenAfter(kernel, head, seq))]
+}
+
+/** The consumers of what a rollback to `seq` undoes. Throws CONSUMED if there are any, unless the caller answers for them. */
+export async function decideConsumed(
+  kernel: Kernel,
+  head: Head,
+  seq: number,
+  given: Consumed,
+): Promise<readonly Consumer[]> {
+  if (given !== undefined && given !== 'force') return given
+  const consumers = await consumersOf(kernel, head, seq)
+  if (given !== 'force') refuseConsumed(head.timeline, seq, consumers)
+  return consumers
+}
+
+export function refuseConsumed(timeline: string, seq: number, consumers: readonly Consumer[]): void {
+  if (consumers.length > 0) throw consumedError(timeline, seq, consumers)
+}
+
+/** A rollback was forced: the store's log names the consumers. */
+export function reportForced({ events }: Kernel, timeline: string, seq: number, consumers: readonly Consumer[]): void {
+  if (consumers.length === 0) return
+  const what = `${timeline} goes back to ${seq} although ${consumers.map((each) => each.what).join('; ')}`
+  events.emit('report', { kind: 'forced', timeline, what: what.slice(0, reportMax), data: { seq, consumers } })
 }
 
 /**
- * For models that go back themselves. Throws CONSUMED, unless it is forced: then the store's log names the consumers.
- * @example await refuseConsumed(kernel, 'agent/support/ticket-42', plan.seq, options.consumed)
+ * For models that go back themselves. Throws CONSUMED, unless the caller answers for the consumers; returns them for the history
+ * of the timeline.
+ * @example await decideRollback(kernel, 'agent/support/ticket-42', plan.seq, options.consumed)
  */
-export async function refuseConsumed(
+export async function decideRollback(
   kernel: Kernel,
   timeline: TimelineId,
   seq: number,
-  force: 'force' | undefined,
-): Promise<void> {
+  given: Consumed,
+): Promise<readonly Consumer[]> {
   const [head] = await kernel.store.head([timeline])
-  const consumers = head ? await consumersOf(kernel, head, seq) : []
-  if (consumers.length === 0) return
-  if (force !== 'force') throw consumedError(timeline, seq, consumers)
-  const what = `${timeline} goes back to ${seq} although ${consumers.map((each) => each.what).join('; ')}`
-  kernel.events.emit('report', { kind: 'forced', timeline, what: what.slice(0, reportMax), data: { seq, consumers } })
+  const consumers = head ? await decideConsumed(kernel, head, seq, given) : []
+  if (given === 'force') reportForced(kernel, timeline, seq, consumers)
+  return consumers
 }
 
-export function consumedError(timeline: string, seq: number, consumers: readonly Consumer[]): RepriseError {
+function consumedError(timeline: string, seq: number, consumers: readonly Consumer[]): RepriseError {
   // By kind: the names may be those of timelines that the caller may not reach.
   const kinds = new Map<string, number>()
   for (const { kind } of consumers) kinds.set(kind, (kinds.get(kind) ?? 0) + 1)
@@ -117,6 +146,32 @@ function reads(noted: unknown, timeline: string, isFork: boolean): boolean {
   if (typeof noted !== 'string') return false
   const { scopes, forks } = JSON.parse(noted) as Reads
   return (forks || !isFork) && scopes.some((scope) => isWithin(scope, timeline))
+}
+
+/**
+ * Notes that a reader gets the text of a timeline up to this entry; before the reader gets it. The note counts for this history
+ * of the timeline: not for a branch after a rollback, nor for a fork or a copy. A process that may only read notes nothing.
+ */
+export async function noteStreamed(kernel: Kernel, timeline: TimelineId, origin: Origin, seq: number): Promise<void> {
+  const [head] = await kernel.store.head([timeline])
+  if (!head || streamedUpTo(head, origin) >= seq) return
+  const noted = `${origin.identity} ${origin.generation} ${seq}`
+  await commitAside(kernel, timeline, { attributes: { [streamedAttribute]: noted } }).catch((error: unknown) => {
+    if (!isReprise(error, 'STORE_READ_ONLY')) throw error
+  })
+}
+
+function streamedUpTo({ attributes }: Head, { identity, generation }: Origin): number {
+  const [of, at, seq] = String(attributes[streamedAttribute] ?? '').split(' ')
+  return of === identity && at === String(generation) ? Number(seq) : 0
+}
+
+function streamsAfter({ identity }: Kernel, head: Head, seq: number): Consumer[] {
+  const { timeline } = head
+  const upTo = streamedUpTo(head, identity.origin(head))
+  return upTo > seq
+    ? [{ kind: 'stream', timeline, what: `readers of a stream of ${timeline} got it up to ${upTo}` }]
+    : []
 }
 
 async function mailAfter(kernel: Kernel, head: Head, seq: number): Promise<Consumer[]> {

@@ -5,11 +5,21 @@ import type { CompensationPlan } from '../../core/effects.ts'
 
 /** Who has acted on entries that a rollback undoes. */
 export interface Consumer {
-  readonly kind: 'fork' | 'projection' | 'process-manager' | 'consumer' | 'pipeline' | 'mail' | 'child'
-  /** The timeline that acted: the fork, the reader, the receiver, the child. */
+  readonly kind: 'fork' | 'projection' | 'process-manager' | 'consumer' | 'pipeline' | 'stream' | 'mail' | 'child'
+  /** The timeline that acted: the fork, the reader, the receiver, the child. Of a stream: the timeline that was read. */
   readonly timeline: string
   /** In words, for people. */
   readonly what: string
+}
+
+/** The first entry of a branch, where readers of the feed have to be told of the rollback that made it. */
+export const rolledBackType = '$rolled-back'
+
+export interface RolledBack {
+  readonly archive: string
+  readonly to: number
+  /** Who had acted on what was undone: the rollback was forced. */
+  readonly consumed?: readonly Consumer[]
 }
 
 /** The plan of a model that undoes its effects itself. */

@@ -20,7 +20,7 @@ import { offBranch, type Point } from '../recovery/history.ts'
 import { recover } from '../recovery/recover.ts'
 import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
 import { sealEntry } from '../seal/entries.ts'
-import { consumedError, consumersOf, rolledBackType } from './consumers.ts'
+import { type Consumed, decideConsumed, reportForced } from './consumers.ts'
 import {
   archivesOf,
   existing,
@@ -32,7 +32,7 @@ import {
   type Where,
 } from './fork.ts'
 import { refuseNotHere } from './moved.ts'
-import type { Rollback } from './rollback-report.ts'
+import { type Rollback, type RolledBack, rolledBackType } from './rollback-report.ts'
 
 export interface RollbackOptions extends OpenOptions {
   /** Of a fork: the plan also compensates what its original did. Recorded in the history of the original. */
@@ -41,12 +41,15 @@ export interface RollbackOptions extends OpenOptions {
   readonly consumed?: 'force'
 }
 
+/** For callers inside the engine: they may have decided about the consumers themselves. */
+export type BranchOptions = Omit<RollbackOptions, 'consumed'> & { readonly consumed?: Consumed }
+
 /** Goes back to a coordinate: this id continues on a new branch from there, what came after is archived. */
 export async function rollback(
   kernel: Kernel,
   where: Where,
   fold: Fold<unknown>,
-  options: RollbackOptions = {},
+  options: BranchOptions = {},
 ): Promise<Rollback & { readonly archive: TimelineId }> {
   const { undo: _undo, consumed: _consumed, ...open } = options
   const { head } = await locateOnBranch(kernel, where)
@@ -68,7 +71,7 @@ async function overrule(
   kernel: Kernel,
   where: Where,
   fold: Fold<unknown>,
-  options: RollbackOptions,
+  options: BranchOptions,
 ): Promise<Rollback & { readonly archive: TimelineId }> {
   for (let attempt = 1; ; attempt++) {
     try {
@@ -97,12 +100,11 @@ async function branchOff(
   epoch: number | null,
   where: Where,
   fold: Fold<unknown>,
-  { undo, consumed: force }: Pick<RollbackOptions, 'undo' | 'consumed'>,
+  { undo, consumed: given }: Pick<BranchOptions, 'undo' | 'consumed'>,
 ): Promise<Rollback & { readonly archive: TimelineId }> {
   const before = await locateOnBranch(kernel, where)
   const seen = epoch === null ? before.head : await headUnder(kernel, before.head.timeline, epoch)
-  const consumed = await consumersOf(kernel, seen, before.point.seq)
-  if (consumed.length > 0 && force !== 'force') throw consumedError(seen.timeline, where.seq, consumed)
+  const consumed = await decideConsumed(kernel, seen, before.point.seq, given)
   // Both before anything is changed: the effects that would be undone, and that the target can be reached at all.
   const { state, lineage } = await recover(kernel, seen, fold)
   const target = await recover(kernel, seen, fold, { to: before.point.seq })
@@ -123,7 +125,7 @@ async function branchOff(
   }
   for (let n = known; ; n++) {
     const archive = timelineId(archiveOf(head.timeline, n + 1))
-    const marker = { archive, to: before.point.seq, ...(consumed.length > 0 && { consumed }) }
+    const marker: RolledBack = { archive, to: before.point.seq, ...(consumed.length > 0 && { consumed }) }
     const first = firstRun(kernel, head, before.point, [
       ...carriedMarkers(effects.carry, target.state.ledger),
       ...(told ? [{ type: rolledBackType, data: marker }] : []),
@@ -139,6 +141,7 @@ async function branchOff(
       release: true,
     })
     if (outcome.ok) {
+      if (given === 'force') reportForced(kernel, head.timeline, before.point.seq, consumed)
       const to = {
         timeline: head.timeline,
         seq: before.point.seq,

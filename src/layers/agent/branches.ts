@@ -4,16 +4,19 @@
 import type { TimelineId } from '../../core/coordinate.ts'
 import { listEffects } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Head } from '../../core/ports.ts'
 import type { Engine } from '../../engine/definition.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
 import { digestAt, type Entry, entriesOf, lineageOf, readHistory } from '../../engine/recovery/history.ts'
 import { recover } from '../../engine/recovery/recover.ts'
+import { decideConsumed } from '../../engine/tools/consumers.ts'
 import { existing } from '../../engine/tools/fork.ts'
 import { writeTo } from '../../engine/write-to.ts'
 import { differences } from '../../lib/differences.ts'
 import type { AgentDefinition } from './definition.ts'
 import type { Message, Usage } from './message.ts'
+import type { RollbackOptions } from './options.ts'
 import type { AgentSpec } from './spec.ts'
 import type { SessionState } from './state.ts'
 
@@ -103,16 +106,21 @@ function view<Data>(id: string, { state, effects }: Loaded<Data>, shared: number
   }
 }
 
+const mergeOptions = namesOf<Pick<RollbackOptions, 'consumed'>>({ consumed: true })
+
 /**
  * Takes a branch back into the session it was forked from: that one is rolled back to where they parted (its own later
- * effects undone) and then gets the branch's entries, effects included, as its own. The branch stays as it is.
+ * effects undone) and then gets the branch's entries, effects included, as its own. The branch stays as it is. Refused with
+ * CONSUMED where others have acted on what the session did since; `consumed: 'force'` does it all the same.
  */
 export async function mergeBranch<Data>(
   rp: Engine,
   definition: AgentDefinition<Data>,
   into: string,
   from: string,
+  options: Pick<RollbackOptions, 'consumed'> = {},
 ): Promise<{ readonly entries: number; readonly undone: number }> {
+  checkOptions('mergeBranch', options, mergeOptions)
   const engine = hostOf(rp)
   const [target, branch] = await Promise.all([load(engine, definition, into), load(engine, definition, from)])
   const seq = common(target.lineage, branch.lineage)
@@ -126,12 +134,15 @@ export async function mergeBranch<Data>(
   for (let step = await history.next(); !step.done; step = await history.next()) {
     entries.push(...entriesOf(engine.kernel, step.value))
   }
+  // Refused before anything is written.
+  if (target.head.seq > seq) await decideConsumed(engine.kernel, target.head, seq, options.consumed)
   // Its calls are the other's from now on: only that one undoes them.
   const merged = [{ type: 'merged', data: { into: target.head.timeline } }]
   await writeTo(engine, branch.head.timeline, definition.fold, ({ state }) => (state.merged ? [] : merged))
   const session = await engine.open(definition, into)
   try {
-    const undone = target.head.seq > seq ? await session.rollbackTo(seq, { because: `${from} was chosen` }) : null
+    const undone =
+      target.head.seq > seq ? await session.rollbackTo(seq, { ...options, because: `${from} was chosen` }) : null
     await session.adoptEntries(entries)
     return { entries: entries.length, undone: undone?.plan.compensate.length ?? 0 }
   } finally {

@@ -9,6 +9,7 @@ import { idBelow } from '../../core/scope.ts'
 import type { Engine } from '../../engine/definition.ts'
 import { type GroupCut, Groups } from '../../engine/group/groups.ts'
 import { groupLine } from '../../engine/group/plan.ts'
+import type { GroupRestoreOptions } from '../../engine/group/restore.ts'
 import { type Host, hostOf } from '../../engine/host.ts'
 import { newId } from '../../engine/kernel.ts'
 import { describes } from '../../engine/model.ts'
@@ -84,12 +85,17 @@ export async function readCut<Data>(rp: Engine, definition: AgentSpec<Data>, nam
 }
 
 /** All members back to a complete cut, together: each is rolled back (effects undone), and what was in flight comes again. */
-export async function restoreCut<Data>(rp: Engine, definition: AgentSpec<Data>, name: string): Promise<Cut> {
+export async function restoreCut<Data>(
+  rp: Engine,
+  definition: AgentSpec<Data>,
+  name: string,
+  options: GroupRestoreOptions = {},
+): Promise<Cut> {
   const engine = hostOf(rp)
   engine.declare(definition[describes])
   const cut = shown(definition.prefix, await new Groups(engine).cut(name))
   if (!cut.isComplete) throw new RepriseError('CONFLICT', `the cut ${name} is not complete`, { missing: cut.missing })
-  await new Groups(engine).restore({ cut: name })
+  await new Groups(engine).restore({ cut: name }, options)
   return cut
 }
 

@@ -9,7 +9,7 @@ import type { Entity, Fold } from '../../engine/definition.ts'
 import { hostOf } from '../../engine/host.ts'
 import type { Actions, describes, Instead, Model, Target } from '../../engine/model.ts'
 import { locate } from '../../engine/tools/fork.ts'
-import { noEffects, type Rollback } from '../../engine/tools/rollback-report.ts'
+import { type Consumer, noEffects, type Rollback } from '../../engine/tools/rollback-report.ts'
 import { sendDecision, type Verdict } from './decision.ts'
 import { sessionEdits } from './edit.ts'
 import type { SessionRollback } from './options.ts'
@@ -62,8 +62,9 @@ export const usualCheckpoint = { every: 256, on: ['rolled-back'] }
 /** What it needs of a session to do it something. */
 interface Resumable {
   resume(): Promise<{ readonly turn: number; readonly status: string }>
-  rollbackTo(
+  rollbackDecided(
     seq: number,
+    consumed: readonly Consumer[] | undefined,
     options: { readonly undo?: 'inherited'; readonly consumed?: 'force' },
   ): Promise<SessionRollback>
   close(): Promise<void>
@@ -96,12 +97,13 @@ export function agentModel<Data>(definition: Omit<AgentSpec<Data>, typeof descri
           await session.close()
         }
       },
-      async rollback(target, { seq, undo }): Promise<Rollback> {
+      async rollback(target, { seq, undo, consumed }): Promise<Rollback> {
         const { engine, head } = target
         const { point } = await locate(hostOf(engine).kernel, { timeline: head.timeline, seq })
         const session = await sessionOf(target)
         try {
-          const { plan, archive } = await session.rollbackTo(seq, { ...(undo && { undo }), consumed: 'force' })
+          const options = { ...(undo && { undo }), consumed: 'force' as const }
+          const { plan, archive } = await session.rollbackDecided(seq, consumed, options)
           return {
             timeline: head.timeline,
             archive: archive as TimelineId,

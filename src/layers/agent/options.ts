@@ -35,7 +35,7 @@ export interface RollbackOptions {
   readonly workspace?: WorkspaceOptions
   /** Of a fork: also undoes what its original did. Refused with ALREADY_UNDONE where somebody has. */
   readonly undo?: 'inherited'
-  /** Goes back although others have acted on what is undone; the store's log names them. Default: refused with CONSUMED. */
+  /** Goes back although others have acted on what is undone; history names them. Default: refused with CONSUMED. */
   readonly consumed?: 'force'
 }
 

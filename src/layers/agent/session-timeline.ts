@@ -11,6 +11,7 @@ import type { OpenOptions } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
 import type { OpenTimeline } from '../../engine/timeline.ts'
 import { checkInherited } from '../../engine/tools/rollback.ts'
+import type { Consumer } from '../../engine/tools/rollback-report.ts'
 import type { Settings } from './message.ts'
 import { compensateAll, finishBranch, planRollback, type SessionRollbackPlan } from './rollback.ts'
 import type { AgentSpec } from './spec.ts'
@@ -25,6 +26,8 @@ export interface RollbackReason {
   readonly isAgain: boolean
   /** Calls of the original of this fork are undone as well. */
   readonly undo?: 'inherited'
+  /** Those who have acted on what is undone. Left out: whoever has, when the branch is made. */
+  readonly consumed?: readonly Consumer[]
 }
 
 export class SessionTimeline<Data> {
@@ -127,7 +130,7 @@ export class SessionTimeline<Data> {
 
   async #ask(
     plan: SessionRollbackPlan,
-    { settings, because, guardrail, isAgain, undo }: RollbackReason,
+    { settings, because, guardrail, isAgain, undo, consumed }: RollbackReason,
   ): Promise<void> {
     const next = this.state.turns.get(place(plan.toTurn + 1))
     const [input] = next ? messagesOfTurn(this.anyOpen.state, next.turn) : []
@@ -137,6 +140,7 @@ export class SessionTimeline<Data> {
       ...{ toTurn, seq, settings, because, again },
       ...(guardrail !== null && { guardrail }),
       ...(undo && { undo }),
+      ...(consumed && { consumed }),
     }
     await this.#open.write([entry('rollback.asked', asked)])
   }
@@ -147,9 +151,10 @@ export class SessionTimeline<Data> {
     const { seq, undo } = asked
     const tools = this.definition.options.tools ?? {}
     await compensateAll(this.engine.kernel, this.anyOpen, this.plan({ seq }, undo), tools, undo ? { undo } : {})
+    // Decided when it was asked for. A guardrail forces it.
     const { archive } = await this.engine.rollbackTimeline(
       { timeline: this.timeline, seq: asked.seq },
-      { consumed: 'force' },
+      { consumed: asked.consumed ?? 'force' },
     )
     this.#open = await this.engine.openTimeline(this.timeline, this.definition.fold)
     await this.#settle()

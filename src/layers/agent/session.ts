@@ -11,7 +11,8 @@ import { type CaptureOptions, type GroupCut, Groups } from '../../engine/group/g
 import type { Host } from '../../engine/host.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
 import type { RecoveryReport } from '../../engine/recovery/report.ts'
-import { refuseConsumed } from '../../engine/tools/consumers.ts'
+import { decideRollback } from '../../engine/tools/consumers.ts'
+import type { Consumer } from '../../engine/tools/rollback-report.ts'
 import { type CallOutcome, callTool, throwIfAborted, unlessAborted } from './calls.ts'
 import { type Verdict, writeDecision } from './decision.ts'
 import { type Group, type Received, receiveMail, sendMail } from './group.ts'
@@ -202,7 +203,20 @@ export class Session<Data> {
     return await this.#rollback(this.#line.plan({ seq }, options.undo), options)
   }
 
-  async #rollback(plan: SessionRollbackPlan, options: RollbackOptions): Promise<SessionRollback> {
+  /** @internal The caller has decided about those who have acted on what is undone. */
+  async rollbackDecided(
+    seq: number,
+    consumed: readonly Consumer[] | undefined,
+    options: RollbackOptions,
+  ): Promise<SessionRollback> {
+    return await this.#rollback(this.#line.plan({ seq }, options.undo), options, consumed)
+  }
+
+  async #rollback(
+    plan: SessionRollbackPlan,
+    options: RollbackOptions,
+    decided?: readonly Consumer[],
+  ): Promise<SessionRollback> {
     checkOptions('rollback', options, rollbackOptions)
     await this.#abandoned
     if (plan.inDoubt.length > 0) {
@@ -211,8 +225,8 @@ export class Session<Data> {
         calls: plan.inDoubt.map((call) => call.id),
       })
     }
-    const { settings = {}, because = 'asked for', again = false, workspace, undo, consumed } = options
-    await refuseConsumed(this.engine.kernel, this.timeline, plan.seq, consumed)
+    const { settings = {}, because = 'asked for', again = false, workspace, undo } = options
+    const consumed = await decideRollback(this.engine.kernel, this.timeline, plan.seq, decided ?? options.consumed)
     if (undo) await this.#line.checkUndo(plan)
     if (workspace) await checkWorkspace(this.engine.kernel, this.#line.anyOpen.state, workspace)
     const archive = await this.#line.rollback(plan, {
@@ -220,6 +234,7 @@ export class Session<Data> {
       because,
       guardrail: null,
       isAgain: again,
+      consumed,
       ...(undo && { undo }),
     })
     if (workspace) await this.restoreWorkspace(workspace)

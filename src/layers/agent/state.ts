@@ -4,6 +4,7 @@
 import { type Keyed, keyed } from '../../core/keyed/keyed.ts'
 import type { Entry } from '../../engine/recovery/history.ts'
 import type { NewEntry } from '../../engine/timeline.ts'
+import type { Consumer } from '../../engine/tools/rollback-report.ts'
 import { addUsage, type Message, type ModelAnswer, noUsage, type Settings, type Usage } from './message.ts'
 import type { ToolKind } from './tool.ts'
 
@@ -107,6 +108,8 @@ export interface RollbackAsked {
   readonly again: { readonly input: unknown; readonly key: string | null } | null
   /** Of a fork: also undoes what its original did. */
   readonly undo?: 'inherited'
+  /** Those who had acted on what is undone: the rollback was forced. Left out by a guardrail, and in older histories. */
+  readonly consumed?: readonly Consumer[]
 }
 
 export interface CutState {

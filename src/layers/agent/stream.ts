@@ -1,10 +1,12 @@
 // Streamed answers that survive a disconnect: pieces are entries, written a few at a time, and a reader says how much it
 // has. It gets the rest from history and then whatever comes, in this process or any other; nothing is generated twice.
 
+import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { historyMark, type StoreIdentity } from '../../core/identity.ts'
 import type { Engine } from '../../engine/definition.ts'
 import { hostOf } from '../../engine/host.ts'
+import { noteStreamed } from '../../engine/tools/consumers.ts'
 import type { CallHost } from './calls.ts'
 import type { AgentSpec } from './spec.ts'
 import { entry, messagesOfTurn, place, type SessionState } from './state.ts'
@@ -135,6 +137,15 @@ export async function* readTurn<Data>(
       const payload = Buffer.from(JSON.stringify(reached)).toString('base64url')
       return `s1.${payload}.${sign(store, payload)}`
     }
+    // Before the reader gets it, for those who roll the session back: the first piece, and the end of what it got.
+    let isNoted = false
+    const streamed = async (isLast: boolean) => {
+      if (isNoted && !isLast) return
+      isNoted = true
+      const ended = replica.state.turns.get(place(options.turn))?.endedSeq
+      const seq = Math.min(replica.coordinate.seq, ended ?? Number.POSITIVE_INFINITY)
+      await noteStreamed(engine.kernel, timelineId(replica.timeline), replica.origin, seq)
+    }
     for (;;) {
       const changed = new Promise<void>((resolve) => {
         wake = resolve
@@ -142,10 +153,12 @@ export async function* readTurn<Data>(
       if (sign(identity.known ?? store, '') !== history) throw gone(replica.timeline)
       for (const event of eventsAfter(replica.state, options.turn, at)) {
         if (event.kind === 'end') {
+          if (at) await streamed(true)
           yield event
           return
         }
         const { reached, ...rest } = event
+        await streamed(event.kind === 'restarted')
         yield { ...rest, position: position(reached) }
         at = reached
       }

@@ -4,7 +4,7 @@ import type { EffectIntended, EffectSettled } from '../../core/effects.ts'
 import type { Head } from '../../core/ports.ts'
 import type { Entry } from '../../engine/entry.ts'
 import type { Refusals } from '../../engine/model.ts'
-import { brief, type StatusLine, type Told, told } from '../../engine/told.ts'
+import { although, brief, type StatusLine, type Told, told } from '../../engine/told.ts'
 import { decisionKind } from './decision.ts'
 import type { Entries, SessionState } from './state.ts'
 
@@ -49,8 +49,10 @@ export function tells({ type, data, seq }: Entry): Told | null {
     case 'decided':
       return note(`${fields.verdict} by ${fields.by}`, { sort: 'message', note: fields.reason ?? '' })
     case 'rollback.asked': {
-      const { toTurn, because } = data as Entries['rollback.asked']
-      return note(`goes back to turn ${toTurn}`, { note: because })
+      const { toTurn, because, consumed } = data as Entries['rollback.asked']
+      return note(`goes back to turn ${toTurn}`, {
+        note: consumed?.length ? `${because}, ${although(consumed)}` : because,
+      })
     }
     case 'rolled-back':
       return note('rolled back', { note: `archived as ${(data as Entries['rolled-back']).archive}`, cuts: true })

@@ -11,7 +11,7 @@ import { FeedReader } from '../../engine/feed/reader.ts'
 import type { Kernel } from '../../engine/kernel.ts'
 import { type Entry, entryAt } from '../../engine/recovery/history.ts'
 import type { Reading } from '../../engine/subscription/subscription.ts'
-import { rolledBackType } from '../../engine/tools/consumers.ts'
+import { rolledBackType } from '../../engine/tools/rollback-report.ts'
 import { layerPrefix, metaOf, refusedType } from './envelope.ts'
 import type { EventInfo, EventOf, Model } from './types.ts'
 

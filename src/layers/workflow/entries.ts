@@ -30,8 +30,9 @@
 //   held       { id }                       in doubt, and left to a person
 //   settled    { id, by, retry }            a person said: call it again
 //   continued  { input, took }              the run starts over with new input and an empty history
-//   rollback   { to, input?, seq?, undo? }  compensate all that was done from that command on, then go on from there
-//                                           seq: mail that was read after it is undone, too
+//   rollback   { to, input?, seq?, undo?, consumed? }  compensate all that was done from that command on, then go on from there
+//                                           seq: mail that was read after it is undone, too; consumed: who had acted on what
+//                                           is undone (engine/tools/consumers.ts): it was forced
 //   undo       { reason, undo? }            compensate all that was done, then end as cancelled
 //   rolled     { to, input?, seq? }               and that was done
 //   retried    { ids }                      the run goes on after a failure: these outcomes are taken back

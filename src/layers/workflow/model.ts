@@ -12,7 +12,7 @@ import type { Actions, HeadAgain, Model, Surroundings, Target } from '../../engi
 import type { Entry } from '../../engine/recovery/history.ts'
 import { recover } from '../../engine/recovery/recover.ts'
 import { locate } from '../../engine/tools/fork.ts'
-import { noEffects, type Rollback } from '../../engine/tools/rollback-report.ts'
+import { type Consumer, noEffects, type Rollback } from '../../engine/tools/rollback-report.ts'
 import { ChildMail } from './child-mail.ts'
 import { childrenAfter } from './children.ts'
 import type { AnyWorkflow } from './context.ts'
@@ -69,7 +69,7 @@ const actions: Actions = {
     await runOf(target).settle(step, known, { by, ...('result' in rest && { result: rest.result }), ...keyed(target) })
     return done(target, `${step} of ${target.head.timeline} counts as ${known}`, { step, outcome: known })
   },
-  rollback: (target, { seq, key, undo }) => rollBack(target, seq, key, undo),
+  rollback: rollBack,
   fork: ({ engine, head }, { seq, to, entries, edit, mark }) =>
     forkRun(engineHostOf(engine), {
       ...{ timeline: head.timeline, seq, to, entries, mark },
@@ -177,18 +177,15 @@ async function goOn(engine: Host, definition: AnyWorkflow, head: Head): Promise<
 /** From a sequence to the step that follows it: that one and all after it are undone, in reverse, by the run's own code. */
 async function rollBack(
   target: Target,
-  seq: number,
-  key: string | undefined,
-  undo: 'inherited' | undefined,
+  { seq, key, undo, consumed }: { seq: number; key?: string; undo?: 'inherited'; consumed?: readonly Consumer[] },
 ): Promise<Rollback> {
   const { head } = target
   const engine = engineHostOf(target.engine)
   const { point, lineage } = await locate(engine.kernel, { timeline: head.timeline, seq })
   const { first, later } = await undoneBy(target, seq)
-  await runOf(target).rollback(first.id, {
+  await runOf(target).rollbackDecided(first.id, consumed, {
     ...(key !== undefined && { seq, key }),
     ...(undo && { undo }),
-    // Decided by the caller.
     consumed: 'force',
   })
   const inherited = inheritedBy(lineage)

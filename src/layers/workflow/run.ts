@@ -9,9 +9,10 @@ import type { CommitExtras } from '../../engine/commit/writer.ts'
 import { newId } from '../../engine/kernel.ts'
 import { madeAgain } from '../../engine/recovery/lost-head.ts'
 import { whileAwaited } from '../../engine/stay-alive.ts'
-import { refuseConsumed } from '../../engine/tools/consumers.ts'
+import { decideRollback } from '../../engine/tools/consumers.ts'
 import { editOf, markOf } from '../../engine/tools/fork-edit.ts'
 import { refuseNotHere } from '../../engine/tools/moved.ts'
+import type { Consumer } from '../../engine/tools/rollback-report.ts'
 import type { AnyWorkflow } from './context.ts'
 import { fromFailure } from './failure.ts'
 import { commandIdOf, findStep, lastFailures } from './find-step.ts'
@@ -192,17 +193,28 @@ export class WorkflowRun<Output = unknown> {
 
   /** Undoes everything from that step on, in reverse, and goes on from there: with other input, if given. */
   async rollback(to: string, options: RunRollbackOptions = {}): Promise<void> {
+    await this.rollbackDecided(to, undefined, options)
+  }
+
+  /** @internal The caller has decided about those who have acted on what is undone. */
+  async rollbackDecided(
+    to: string,
+    decided: readonly Consumer[] | undefined,
+    options: RunRollbackOptions,
+  ): Promise<void> {
     checkOptions('rollback', options, knownRollback)
     const state = await this.state()
     const { seq, key, undo } = options
     const step = findStep(state.journal, to, this.timeline)
     if (undo) await checkUndo(this.#host.engine, this.timeline, state, step.seq)
-    await refuseConsumed(this.#host.kernel, timelineId(this.timeline), step.seq - 1, options.consumed)
+    const given = decided ?? options.consumed
+    const consumed = await decideRollback(this.#host.kernel, timelineId(this.timeline), step.seq - 1, given)
     const data = {
       to: step.id,
       ...('input' in options && { input: options.input }),
       ...(seq !== undefined && { seq }),
       ...(undo && { undo }),
+      ...(consumed.length > 0 && { consumed }),
     }
     if (state.end) await this.#change(() => [{ type: 'rollback', data, ...(key !== undefined && { key }) }])
     else await this.#mail('rollback', data, key)

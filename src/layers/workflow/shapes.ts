@@ -8,6 +8,7 @@ const byId: Shape = { id: 'text' }
 const ended: Shape = { id: 'text', error: 'object' }
 const tried: Shape = { id: 'text', n: 'number', at: 'number', error: 'object?' }
 const back: Shape = { to: 'text', seq: 'number?' }
+const asked: Shape = { ...back, consumed: 'list?' }
 
 const entries: Shapes = {
   started: {
@@ -40,7 +41,7 @@ const entries: Shapes = {
   held: byId,
   settled: byId,
   continued: { took: 'list?' },
-  rollback: back,
+  rollback: asked,
   undo: { reason: 'text' },
   rolled: back,
   retried: { ids: 'list' },
@@ -59,7 +60,7 @@ const mail: Shapes = {
   child: { command: 'text', error: 'object?' },
   settle: { id: 'text', outcome: 'text', error: 'object?' },
   resume: { by: 'text?' },
-  rollback: back,
+  rollback: asked,
 }
 
 /** Throws MALFORMED. A type that is not known here is not judged. */

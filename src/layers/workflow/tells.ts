@@ -4,7 +4,8 @@ import type { Head } from '../../core/ports.ts'
 import type { Entry } from '../../engine/entry.ts'
 import type { Refusals } from '../../engine/model.ts'
 import type { SharedFrom } from '../../engine/recall.ts'
-import { brief, type StatusLine, type Told, told } from '../../engine/told.ts'
+import { although, brief, type StatusLine, type Told, told } from '../../engine/told.ts'
+import type { Consumer } from '../../engine/tools/rollback-report.ts'
 import type { NotedWait } from './entries.ts'
 import type { Failure } from './failure.ts'
 import { endings } from './names.ts'
@@ -33,6 +34,7 @@ interface Fields {
   readonly for?: readonly NotedWait[]
   readonly shared?: SharedFrom
   readonly replaces?: number
+  readonly consumed?: readonly Consumer[]
 }
 
 const letsGo = { letsGo: true } as const
@@ -74,7 +76,8 @@ const tellers: Readonly<Record<string, Teller>> = {
   stuck: ({ id, error }) => undo(id!, 'waits', { ...failing(error), ...letsGo }),
   undone: ({ id, by }) => undo(id!, 'ends', by === undefined ? {} : { note: `settled by ${by}` }),
   loop: ({ n }, { seq }) => remark(seq, `iteration ${n}`),
-  rollback: ({ to }, { seq }) => remark(seq, `goes back to ${readableId(to ?? '')}`, letsGo),
+  rollback: ({ to, consumed }, { seq }) =>
+    remark(seq, `goes back to ${readableId(to ?? '')}`, { ...letsGo, ...(consumed && { note: although(consumed) }) }),
   rolled: ({ to }, { seq }) => remark(seq, `went back to ${readableId(to ?? '')}`, cuts),
   restored: ({ to, error }, { seq }) =>
     remark(seq, `went back to ${readableId(to ?? '')}`, { ...cuts, ...letsGo, note: error?.message ?? '' }),

@@ -1,9 +1,11 @@
 // The undo of an effect that the original of a fork did: recorded in the history of the original before the fork calls it, so
 // that the original and every other fork find it there. One timeline has one writer, so of several that race one is first.
 
-import { timelineId } from '../core/coordinate.ts'
+import { type TimelineId, timelineId } from '../core/coordinate.ts'
 import { type Effect, type EffectLedger, getEffect, type InheritedEffect } from '../core/effects.ts'
 import { RepriseError } from '../core/errors.ts'
+import { importedInheritance } from '../core/inheritance.ts'
+import type { Head } from '../core/ports.ts'
 import { liveIdOf } from '../core/scope.ts'
 import type { NewEntry } from './entry.ts'
 import type { Kernel } from './kernel.ts'
@@ -14,12 +16,30 @@ import type { Kernel } from './kernel.ts'
  */
 export async function claimUndo(kernel: Kernel, effect: InheritedEffect, by: string): Promise<void> {
   const { id } = effect
-  const owner = liveOwner(effect)
+  const { timeline: owner } = await originalOf(kernel, by, effect.inheritedFrom, id, liveOwner(effect))
   await kernel.writeTo!(owner, (ledger): NewEntry[] =>
     isClaimed(effect, getEffect(ledger, id), by)
       ? []
       : [{ type: '$effect.settled', data: { id, outcome: 'compensated', by } }],
   )
+}
+
+/**
+ * The head of the original. INHERITED: it is in another store, and only undone there. The timeline of its id that is here may
+ * be another one.
+ */
+export async function originalOf(
+  kernel: Kernel,
+  by: string,
+  inheritedFrom: string,
+  id: string,
+  owner: TimelineId,
+): Promise<Head> {
+  const [self, head] = await kernel.store.head([timelineId(by), owner])
+  const imported = importedInheritance(self?.attributes).find(({ timeline }) => timeline === inheritedFrom)
+  if (head && (!imported || imported.identity === kernel.identity.origin(head).identity)) return head
+  const what = `${inheritedFrom}, which did ${id}, is not in this store: ${by} is a copy of it; undo it there`
+  throw new RepriseError('INHERITED', what, { id, inheritedFrom })
 }
 
 /** The same refusals before anything is written: a rollback is refused as a whole. */

@@ -13,6 +13,7 @@ import {
 import { packEntries } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { guardOf } from '../../core/guard.ts'
+import { inheritedAttribute } from '../../core/inheritance.ts'
 import type { Base, EntryRun, Head, ManifestRecord } from '../../core/ports.ts'
 import { keepsHistory } from '../../core/retention.ts'
 import { archivesStart, isAmongArchives, isArchiveOf, liveIdOf } from '../../core/scope.ts'
@@ -158,7 +159,11 @@ async function forkOnce(
     status: 'open',
     ...summary,
     ...begun?.along,
-    attributes: { ...forkAttributes(head, start.mark), ...summary?.attributes, ...begun?.along?.attributes },
+    attributes: {
+      ...forkAttributes(await withInheritance(kernel, head), start.mark),
+      ...summary?.attributes,
+      ...begun?.along?.attributes,
+    },
     release: true,
   })
   if (!outcome.ok)
@@ -169,6 +174,17 @@ async function forkOnce(
     throw offBranch(head.timeline, point.seq)
   }
   return { timeline: id, seq: point.seq, epoch: outcome.epoch, digest: toHex(point.digest), parent: head.timeline }
+}
+
+/** An archive has no attributes of its own: what its timeline inherited is noted with the live one. */
+async function withInheritance({ store }: Kernel, head: Head): Promise<Head> {
+  const live = timelineId(liveIdOf(head.timeline))
+  if (live === head.timeline) return head
+  const [{ attributes } = head] = (await store.head([live])).flatMap((found) => found ?? [])
+  const { [inheritedAttribute]: inherited } = attributes
+  return inherited === undefined
+    ? head
+    : { ...head, attributes: { ...head.attributes, [inheritedAttribute]: inherited } }
 }
 
 /** What a fork at this point leaves: the one of its lineage that holds the point. */

@@ -14,6 +14,7 @@ import {
 } from '../../core/coordinate.ts'
 import { lastSeq, unpackEntries, verifyEntries } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { inheritedAttribute } from '../../core/inheritance.ts'
 import type { Commit, EntryRun, Head, ManifestRecord, OutgoingMessage } from '../../core/ports.ts'
 import { checkIn, isRedacted } from '../../core/redacted.ts'
 import { checkAttributes } from '../../core/shapes.ts'
@@ -33,7 +34,7 @@ import { forgetTimeline } from './delete.ts'
 import { existing, locate } from './fork.ts'
 import { movedAttribute, movedStatus } from './moved.ts'
 import { importingAttribute, importingStatus } from './store-change.ts'
-import type { Header, TransferredMessage } from './transfer.ts'
+import { type Header, inheritanceBeside, type TransferredMessage } from './transfer.ts'
 import { type Frame, firstFrame, readTransfer } from './transfer-file.ts'
 import { decodeRun, headerOf, messageOf, recordOf } from './transfer-shape.ts'
 
@@ -210,7 +211,8 @@ async function importOne(
     // Under the id it had, it is the timeline that was exported. Under another, or in a copy, it lives beside that one.
     const how = { isBeside: options.isCopy || id !== header.timeline, isRestored: options.change === 'restore' }
     const identity = await kernel.identity.arriving(await existing(kernel, id), header.carried, how)
-    const attributes = { ...last.attributes, [identityAttribute]: identity }
+    const inherited = how.isBeside && { [inheritedAttribute]: inheritanceBeside(kernel, header) }
+    const attributes = { ...last.attributes, [identityAttribute]: identity, ...inherited }
     return { imported: { ...imported, epoch: begun.epoch }, begun, last: { ...last, attributes } }
   } catch (error) {
     await leave(kernel, { begun, imported }, error)

@@ -13,7 +13,7 @@ import { archiveNumber, archiveOf, isArchiveOf } from '../../core/scope.ts'
 import { refusalError } from '../commit/refusal-error.ts'
 import { type Fold, ledgerOnly, type OpenOptions } from '../definition.ts'
 import { refuseHeld } from '../group/held.ts'
-import { checkUndo, claimUndo, liveOwner } from '../inherited-undo.ts'
+import { checkUndo, claimUndo, liveOwner, originalOf } from '../inherited-undo.ts'
 import { type Kernel, newOperation } from '../kernel.ts'
 import { giveBack, headUnder, takeTimeline } from '../ownership.ts'
 import { offBranch, type Point } from '../recovery/history.ts'
@@ -21,16 +21,7 @@ import { recover } from '../recovery/recover.ts'
 import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
 import { sealEntry } from '../seal/entries.ts'
 import { type Consumed, decideConsumed, reportForced } from './consumers.ts'
-import {
-  archivesOf,
-  existing,
-  floorFor,
-  type Located,
-  locate,
-  restorePoints,
-  segmentCopies,
-  type Where,
-} from './fork.ts'
+import { archivesOf, floorFor, type Located, locate, restorePoints, segmentCopies, type Where } from './fork.ts'
 import { refuseNotHere } from './moved.ts'
 import { type Rollback, type RolledBack, rolledBackType } from './rollback-report.ts'
 
@@ -152,7 +143,9 @@ async function branchOff(
       if (epoch !== null) return { ...report, from: head.seq, effects }
       const [archived] = await kernel.store.head([archive])
       const end = await recover(kernel, archived!, fold)
-      const done = compensationPlan(end.state.ledger, where.seq, inheritedIn(kernel, end.lineage))
+      // The attributes stay with the live timeline.
+      const left = end.lineage.with(0, { ...archived!, attributes: head.attributes })
+      const done = compensationPlan(end.state.ledger, where.seq, inheritedIn(kernel, left))
       return { ...report, from: archived!.seq, effects: undo ? effects : done }
     }
     if (outcome.code !== 'EXISTS') throw refusalError(head.timeline, outcome)
@@ -190,7 +183,7 @@ export async function checkInherited(
 ): Promise<readonly InheritedEffect[]> {
   const inherited = effects.filter(({ reversal }) => reversal === 'compensate')
   for (const effect of inherited) {
-    const owner = await existing(kernel, liveOwner(effect))
+    const owner = await originalOf(kernel, by, effect.inheritedFrom, effect.id, liveOwner(effect))
     const { state } = await recover(kernel, owner, kernel.models.foldOf(owner.timeline) ?? ledgerOnly)
     checkUndo(effect, state.ledger, by)
   }

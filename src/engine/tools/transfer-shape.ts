@@ -3,6 +3,7 @@
 
 import { ByteReader } from '../../core/bytes.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import { inheritedAttribute, isInheritance } from '../../core/inheritance.ts'
 import type { EntryRun, ManifestRecord } from '../../core/ports.ts'
 import type { Carried } from '../carried-identity.ts'
 import type { Header, TransferredMessage } from './transfer.ts'
@@ -15,7 +16,11 @@ const isNumber: Check = (value) => typeof value === 'number' && Number.isFinite(
 const isDigest: Check = (value) => value instanceof Uint8Array && value.length === 32
 const isBytes: Check = (value) => value instanceof Uint8Array
 const isFlag: Check = (value) => typeof value === 'boolean'
-const isAttributes: Check = (value) => typeof value === 'object' && value !== null && !Array.isArray(value)
+const isAttributes: Check = (value) => {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return false
+  const { [inheritedAttribute]: inherited } = value as Header['attributes']
+  return inherited === undefined || isInheritance(inherited)
+}
 const orNull =
   (check: Check): Check =>
   (value) =>

@@ -4,7 +4,9 @@
 import { ByteWriter } from '../../core/bytes.ts'
 import { type Coordinate, toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { importedInheritance, inheritanceText, inheritedAttribute, inheritedBy } from '../../core/inheritance.ts'
 import type { Attribute, EntryRun, Head, ManifestRecord } from '../../core/ports.ts'
+import { liveIdOf } from '../../core/scope.ts'
 import type { Carried } from '../carried-identity.ts'
 import type { Kernel } from '../kernel.ts'
 import { stateIo } from '../kernel-io.ts'
@@ -119,7 +121,7 @@ async function* frames(
     digest: end.digest,
     floor: floor.seq,
     floorDigest: floor.digest,
-    attributes: head.attributes,
+    attributes: { ...head.attributes, ...inheritanceAt(kernel, lineage, end.seq) },
     life: head.life,
     ...(carried && { carried }),
     exportedAt: kernel.clock.now(),
@@ -144,6 +146,22 @@ async function* frames(
     yield { kind: 'run', bytes: encodeRun({ ...run, bytes: kernel.sealer.wrap('runs', run.bytes) }) }
   }
   if (end.seq === head.seq) yield* messageFrames(kernel, head)
+}
+
+/** A file holds the history of a fork whole: what it inherited is noted beside it. */
+function inheritanceAt({ identity, limits }: Kernel, lineage: readonly Head[], seq: number): Record<string, string> {
+  const stretches = inheritedBy(lineage).map(({ timeline, upTo, identity: known = null }) => {
+    const owner = lineage.find((head) => head.timeline === timeline && liveIdOf(timeline) === timeline)
+    return { timeline, upTo: Math.min(upTo, seq), identity: known ?? (owner ? identity.origin(owner).identity : null) }
+  })
+  const text = inheritanceText(stretches, limits.attributeTextLength)
+  return text === null ? {} : { [inheritedAttribute]: text }
+}
+
+/** A copy beside its original inherits all of its history, like a fork. */
+export function inheritanceBeside({ limits }: Kernel, { timeline, seq, carried, attributes }: Header): string | null {
+  const original = { timeline, upTo: seq, identity: carried?.identity ?? null }
+  return inheritanceText([original, ...importedInheritance(attributes)], limits.attributeTextLength)
 }
 
 async function* messageFrames(kernel: Kernel, head: Head): AsyncGenerator<Frame> {

@@ -5,7 +5,7 @@
 
 import { type Coordinate, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { idBelow } from '../../core/scope.ts'
+import { idBelow, liveIdOf } from '../../core/scope.ts'
 import type { NewEntry } from '../../engine/entry.ts'
 import type { Host } from '../../engine/host.ts'
 import type { Kernel } from '../../engine/kernel.ts'
@@ -69,14 +69,20 @@ export async function forkRun(engine: Host, fork: RunFork): Promise<Coordinate &
 }
 
 /**
- * A run that was imported beside its original has keys and random values of its own from here on. Its place in a queue, its
- * parent and an undo that is under way came along.
+ * A run that was imported beside its original has keys and random values of its own from here on. Under another id it is like a
+ * fork: its place in a queue, its parent, its schedule, and calls or an undo under way stay the original's. Under the same id,
+ * the store is a copy of another one: its parent, its queue and its schedule are here as well.
  */
 export async function beginCopy(kernel: Kernel, open: OpenTimeline<RunState>): Promise<void> {
   const { ownIdentity: identity, state } = open
   if (identity === null || state.end || state.identity === identity) return
-  const data = { from: state.keyBase, isCopy: true, identity, seed: newSeed(kernel), after: lastSeq(state.journal) }
-  await open.write([{ type: 'forked', data, time: Math.max(kernel.worker.now(open.id), state.lastAt) }])
+  const owns = open.inherited.length > 0 && liveIdOf(open.inherited[0]!.timeline) !== open.id
+  const data = {
+    ...{ from: state.keyBase, isCopy: true, identity, seed: newSeed(kernel), after: lastSeq(state.journal) },
+    ...(owns && { owns }),
+  }
+  const time = Math.max(kernel.worker.now(open.id), state.lastAt)
+  await open.write([{ type: 'forked', data, time }], owns ? { attributes: { [scheduleAttribute]: null } } : {})
 }
 
 function editStep(at: unknown, { set, unset, by }: ForkEdit, timeline: string): EditedFork {

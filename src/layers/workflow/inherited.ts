@@ -6,6 +6,7 @@ import { RepriseError } from '../../core/errors.ts'
 import { type Inherited, inheritedBy, ownerOf } from '../../core/inheritance.ts'
 import { liveIdOf } from '../../core/scope.ts'
 import type { Host } from '../../engine/host.ts'
+import { originalOf } from '../../engine/inherited-undo.ts'
 import { lineageOf } from '../../engine/recovery/history.ts'
 import { recover } from '../../engine/recovery/recover.ts'
 import { existing } from '../../engine/tools/fork.ts'
@@ -35,7 +36,7 @@ export interface ClaimHost {
 export async function claimUndo(host: ClaimHost, owner: string, step: Outcome, by: string): Promise<RunState> {
   const { engine } = host
   const id = liveOwner(owner, step)
-  const head = await existing(engine.kernel, id)
+  const head = await originalOf(engine.kernel, by, owner, readableId(step.id), id)
   const isHere = (await engine.opened(id)) !== null
   // A compensation is recorded after its call: while the owner is at work, one may be under way.
   if (isHere ? host.isAtWork(id) : head.owner !== null) {
@@ -65,7 +66,7 @@ export async function checkUndo(engine: Host, timeline: string, state: RunState,
   for (const item of itemsOf(state.journal)) {
     const owner = isStep(item) && item.seq >= from ? ownerOf(inherited, item.seq) : null
     if (owner === null || !isStep(item)) continue
-    const head = await existing(engine.kernel, liveOwner(owner, item))
+    const head = await originalOf(engine.kernel, timeline, owner, readableId(item.id), liveOwner(owner, item))
     isClaimed((await recover(engine.kernel, head, workflowFold)).state.value, owner, item, timeline)
   }
 }

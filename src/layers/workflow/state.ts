@@ -233,7 +233,7 @@ function apply(state: RunState, entry: Entry): RunState {
           : { ...identified(entry.timeline, data), end: null, rolling: null }),
         ...(data.seed !== undefined && { salts: [...(state.salts ?? []), { after: data.after, salt: data.seed }] }),
         open: withoutKeys(state.open),
-        ...(data.owns && withoutOriginal(state)),
+        ...(data.owns && { ...withoutOriginal(state), rolling: null }),
         ...('input' in data && { input: data.input }),
       }
     case 'completed':

@@ -141,6 +141,8 @@ function Head({ timeline, worker, onAct }: { timeline: Timeline; worker: Worker 
           ['kind', kind ?? 'unknown'],
           ['entries', count(timeline.seq)],
           ['epoch', count(timeline.epoch)],
+          ['life', count(timeline.identity.life)],
+          ['branch', count(timeline.identity.branch)],
           ['began', <Time key="b" at={timeline.createdAt} />],
           ['changed', <Time key="c" at={timeline.updatedAt} />],
           ...(timeline.queue ? ([['queue', timeline.queue]] as const) : []),

@@ -60,6 +60,8 @@ export interface Timeline extends TimelineRow {
   /** Whether records flow through it. */
   readonly hasFlow: boolean
   readonly summary: Readonly<Record<string, unknown>> | null
+  /** How often it was made under its id, and how often it was rolled back. */
+  readonly identity: { readonly life: number; readonly branch: number }
 }
 
 export interface SearchAnswer {

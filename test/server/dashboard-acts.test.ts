@@ -128,6 +128,22 @@ describe.skipIf('missing' in found)('the dashboard', () => {
     expect((await rp.head('counter/what-if'))?.seq).toBe(4)
   })
 
+  it('names those who have acted on what a rollback undoes, and goes back all the same only when told', async () => {
+    const { page, rp } = board
+    await rp.fork({ timeline: 'counter/what-if', seq: 4 }, 'counter/acted')
+    await board.show('#/t/counter%2Fwhat-if?tab=travel&seq=3')
+    await page.getByRole('button', { name: 'Roll back here…' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByText('counter/acted was forked at 4').waitFor()
+    const act = dialog.getByRole('button', { name: 'Roll back' })
+    expect(await act.isDisabled()).toBe(true)
+    await dialog.getByLabel(/Roll back all the same/).check()
+    await act.click()
+    await page.getByText('counter/what-if goes on from 3').waitFor()
+    // The entry that names them comes after it.
+    expect((await rp.head('counter/what-if'))?.seq).toBe(4)
+  })
+
   it('forks a run with the result of a step edited, by keyboard, and the fork says so and goes on with it', async () => {
     const { page, rp } = board
     await rp.run(checkout, { cents: 700 }, { id: 'order-3000' })

@@ -2,6 +2,7 @@
 // see it. What is done in it is in dashboard-acts.test.ts. Skipped, with the reason, where there is no browser.
 
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { hostOf } from '../support/host.ts'
 import { Dashboard, found } from './dashboard-support.ts'
 import { counter, square } from './dashboard-world.ts'
 import { at, secret } from './support.ts'
@@ -99,6 +100,24 @@ describe.skipIf('missing' in found)('D2: the dashboard', () => {
     expect(new URL(page.url()).hash).toBe('#/runs?text=order-100')
     await page.goBack()
     await page.getByRole('link', { name: 'workflow/checkout/order-1004' }).waitFor({ state: 'detached' })
+  })
+
+  it('shows the id and the incarnation of the store, and the life and the branch of a timeline', async () => {
+    const { page, rp } = board
+    const { id, incarnation } = await hostOf(rp).kernel.identity.load(true)
+    await board.show('#/system')
+    await page.getByText(`store ${id}, incarnation ${incarnation}`).waitFor()
+    // Made anew under its id, and rolled back since.
+    for (const entries of [1, 3]) {
+      const open = await rp.open(counter, 'again')
+      for (let n = 0; n < entries; n++) await open.append({ type: 'added', by: 1 })
+      await open.close()
+      if (entries === 1) await rp.delete('counter/again')
+    }
+    await rp.rollback({ timeline: 'counter/again', seq: 2 })
+    await board.show('#/t/counter%2Fagain')
+    await page.locator('.facts > div', { hasText: /^life2$/ }).waitFor()
+    await page.locator('.facts > div', { hasText: /^branch1$/ }).waitFor()
   })
 
   it('has a row for each execution of a step, and tells of a takeover only where there was one', async () => {

@@ -57,7 +57,16 @@ async function fill(url: string) {
 
 /** Without the note that a rolled back timeline has its generation by: it stands on no archive any more. */
 const shown = ({ timeline, seq, digest, status, queue, priority, wakeup, mail, attributes: all }: Head) => ({
-  ...{ timeline, seq, status, queue, priority, wakeup, mail, attributes: { ...all, $identity: undefined } },
+  ...{
+    timeline,
+    seq,
+    status,
+    queue,
+    priority,
+    wakeup,
+    mail,
+    attributes: { ...all, $identity: undefined, $inherited: undefined },
+  },
   digest: Buffer.from(digest).toString('hex'),
 })
 type Head = Awaited<ReturnType<Awaited<ReturnType<typeof open>>['list']>>[number]

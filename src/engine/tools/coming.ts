@@ -13,8 +13,8 @@ type Refused = Extract<Outcome, { readonly ok: false }>
 type Coming = readonly { readonly change: string; readonly what: string; readonly scopes: readonly string[] }[]
 
 const storeTimeline = timelineId('reprise/store')
-/** That nothing is coming is believed for this long: the start of a run must not cost a read. */
-const knownForMs = 250
+/** A process reads the notes at most this often, so the start of a run rarely costs a read. */
+export const knownForMs = 50
 
 /** `commit` of a store that refuses what would make a timeline that is on its way (CHANGE_UNFINISHED). */
 export function refusingComing(store: Store, clock: Clock): Store['commit'] {

@@ -25,6 +25,7 @@ import { refuseOfStore } from '../kinds.ts'
 import type { Model } from '../model.ts'
 import { takeTimeline } from '../ownership.ts'
 import { recover } from '../recovery/recover.ts'
+import { knownForMs } from './coming.ts'
 import { existing } from './fork.ts'
 import { type Arrival, type Imported, type ImportOptions, importTimelines, isSame, timelinesIn } from './import.ts'
 import { type Mark, markOf, movedAttribute, movedStatus } from './moved.ts'
@@ -74,6 +75,9 @@ export async function move(engine: Host, id: TimelineId, to: string | Host, opti
     // Noted there before it stops here: from then on nobody makes another one there under its id.
     return await underNote(kernel, request, async (arrival) => {
       try {
+        // A process there that read the notes just before this one may still have made a timeline under the id.
+        await new Promise<void>((resolve) => kernel.clock.after(2 * knownForMs, resolve))
+        for (const id of ids) await refuseTaken(engine, to, timelineId(id))
         const moved = await leave(engine, ids, model, where, path, options, note)
         // From here on it may be there: an abandoned move would make it a second time.
         await note.detail({ arriving: where })

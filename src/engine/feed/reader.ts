@@ -136,7 +136,10 @@ export class FeedReader {
     // One that was forked before its parent's first entry starts at 1 too, from its parent's origin.
     const isRoot = run.first === 1 && !archivedFrom(timeline) && isChained(hash, origin, run)
     const [head] = isRoot ? [] : await store.head([timeline])
-    if (isRoot || (run.first === 1 && !head?.base && !archivedFrom(timeline))) return origin
+    // An imported copy has no base. Its floor has the digest that it starts from, until it is trimmed: that of another origin
+    // where the copy has another id, or was a fork.
+    const isTrimmed = run.first === 1 && !head?.base && head?.floor !== 0 && !archivedFrom(timeline)
+    if (isRoot || isTrimmed) return origin
     if (head && run.first - 1 === head.floor) {
       if (this.#isFromStart && !known && head.floor > 0 && head.floor !== head.base?.seq)
         throw trimmed(timeline, run.first)
@@ -175,14 +178,23 @@ export class FeedReader {
     this.#forks.delete(gone)
   }
 
-  /** It left another timeline. One that was rolled back goes on from its own archive, and is none. */
+  /**
+   * It left another timeline, here or where it was exported: the history of a copy under another id, and of a fork that was
+   * moved or restored, starts from the origin of another timeline. One that was rolled back goes on from its own archive, and
+   * is none.
+   */
   async #isFork({ timeline, run }: FeedItem, before: Digest): Promise<boolean> {
     const known = this.#forks.get(timeline)
     if (known !== undefined) return known
-    const isRoot = run.first === 1 && equalBytes(before, originDigest(this.#kernel.hash, timeline))
-    const isFork = !isRoot && (await this.#leftAnother(timeline))
+    const isFork = run.first === 1 ? !this.#isOrigin(timeline, before) : await this.#leftAnother(timeline)
     this.#forks.set(timeline, isFork)
     return isFork
+  }
+
+  #isOrigin(timeline: TimelineId, digest: Digest): boolean {
+    const { hash } = this.#kernel
+    const own = [timeline, archivedFrom(timeline) ?? timeline]
+    return own.some((id) => equalBytes(digest, originDigest(hash, timelineId(id))))
   }
 
   async #leftAnother(timeline: TimelineId): Promise<boolean> {
@@ -191,6 +203,7 @@ export class FeedReader {
       const [head]: (Head | null)[] = await this.#kernel.store.head([id])
       const parent: TimelineId | undefined = head?.base?.timeline
       if (parent !== undefined && archivedFrom(parent) !== own) return true
+      if (head && parent === undefined && head.floor === 0 && !this.#isOrigin(id, head.floorDigest)) return true
       id = parent
     }
     return false

@@ -1,0 +1,140 @@
+// Readers of the feed beside timelines that arrived from elsewhere: a copy under another id, and a fork that was restored, moved
+// or imported, start from the origin of another timeline. Readers check them all the same, and treat them as what they are:
+// trials that nobody sees unless he asks for forks.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, expect, it } from 'vitest'
+import type { Reprise } from '../../src/engine/reprise.ts'
+import { aggregate, projection } from '../../src/layers/events/index.ts'
+import { consumer } from '../../src/layers/job/index.ts'
+import { collect, entries, pipeline } from '../../src/layers/pipeline/index.ts'
+import { added, counter } from '../support/definitions.ts'
+import { onEveryStore } from '../support/worlds.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'reprise-arrived-'))
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+let files = 0
+const newFile = () => join(folder, `${++files}.file`)
+
+async function add(rp: Reprise, id: string, count: number): Promise<void> {
+  const open = await rp.open(counter, id)
+  for (let n = 0; n < count; n++) await open.append(added(1))
+  await open.close()
+}
+
+/** What a consumer of this name has not seen yet. */
+async function consumed(rp: Reprise, name: string, forks = false): Promise<string[]> {
+  const seen: string[] = []
+  const each = ({ timeline, seq }: { timeline: string; seq: number }) => void seen.push(`${timeline}@${seq}`)
+  await (await rp.run(consumer(name, { from: ['counter/'], follow: false, forks, each }))).result()
+  return seen.sort()
+}
+
+async function piped(rp: Reprise): Promise<string[]> {
+  const out = collect<string>()
+  const flow = pipeline('flow', (p) =>
+    p
+      .from('in', entries([counter], { follow: false }))
+      .map(({ timeline, seq }) => `${timeline}@${seq}`)
+      .to('out', out),
+  )
+  await (await rp.run(flow)).result()
+  return [...out.values].sort()
+}
+
+const own = ['counter/x@1', 'counter/x@2', 'counter/x@3']
+const trial = ['counter/trial@1', 'counter/trial@2', 'counter/trial@3']
+
+onEveryStore('readers of the feed', (world) => {
+  /** Three entries, and a trial that left after the second and has one of its own. */
+  async function withTrial(): Promise<Reprise> {
+    const rp = await (await world()).engine()
+    await add(rp, 'x', 3)
+    await rp.fork({ timeline: 'counter/x', seq: 2 }, 'counter/trial')
+    await add(rp, 'trial', 1)
+    return rp
+  }
+
+  it('read a restored store with a fork, and take the fork for one', async () => {
+    const rp = await withTrial()
+    const file = newFile()
+    await rp.backup(file)
+    const restored = await (await world()).engine()
+    await restored.restore(file)
+    expect(await consumed(restored, 'all', true)).toEqual([...trial, ...own])
+    expect(await consumed(restored, 'some')).toEqual(own)
+    expect(await piped(restored)).toEqual(own)
+    // A reader that did not read its beginning knows it as well.
+    await add(restored, 'trial', 1)
+    await add(restored, 'x', 1)
+    expect(await consumed(restored, 'some')).toEqual(['counter/x@4'])
+    expect(await consumed(restored, 'all', true)).toEqual(['counter/trial@4', 'counter/x@4'])
+  })
+
+  it('take a fork that was rolled back after its restore for a fork', async () => {
+    const rp = await withTrial()
+    const file = newFile()
+    await rp.backup(file)
+    const restored = await (await world()).engine()
+    await restored.restore(file)
+    await restored.rollback({ timeline: 'counter/trial', seq: 1 })
+    await add(restored, 'trial', 1)
+    await restored.rollback({ timeline: 'counter/x', seq: 2 })
+    expect(await consumed(restored, 'some')).toEqual(own.slice(0, 2))
+    expect(await consumed(restored, 'all', true)).toEqual([...trial.slice(0, 2), ...own.slice(0, 2)])
+  })
+
+  it('read beside a copy under another id, and take it for a fork', async () => {
+    const rp = await (await world()).engine()
+    await add(rp, 'x', 3)
+    const file = newFile()
+    await rp.export({ timeline: 'counter/x', seq: 2 }, file)
+    await rp.import(file, { as: 'counter/trial' })
+    await add(rp, 'trial', 1)
+    expect(await consumed(rp, 'some')).toEqual(own)
+    expect(await consumed(rp, 'all', true)).toEqual([...trial, ...own])
+  })
+
+  it('read beside a fork that was moved here, or imported', async () => {
+    const rp = await withTrial()
+    const file = newFile()
+    await rp.export({ timeline: 'counter/trial', seq: 3 }, file)
+    const imported = await (await world()).engine()
+    await imported.import(file)
+    const moved = await (await world()).engine()
+    await rp.move('counter/trial', moved, { takeover: true })
+    for (const there of [imported, moved]) {
+      await add(there, 'y', 1)
+      expect(await consumed(there, 'some')).toEqual(['counter/y@1'])
+      expect(await consumed(there, 'all', true)).toEqual([...trial, 'counter/y@1'])
+    }
+  })
+
+  it('build a projection of a restored store with a fork', async () => {
+    const account = aggregate('account', {
+      initial: () => 0,
+      evolve: { paid: (sum: number, event: { type: 'paid'; cents: number }) => sum + event.cents },
+      decide: { pay: (_: number, { cents }: { cents: number }) => ({ type: 'paid', cents }) },
+    })
+    const sum = projection('sum', {
+      from: [account],
+      initial: () => 0,
+      on: { paid: (total, { cents }) => total + cents },
+    })
+    const rp = await (await world()).engine()
+    const open = await rp.open(account, 'x')
+    for (const cents of [1, 10]) await open.do('pay', { cents })
+    await open.close()
+    await rp.fork({ timeline: 'events/account/x', seq: 1 }, 'events/account/trial')
+    const file = newFile()
+    await rp.backup(file)
+    const restored = await (await world()).engine()
+    await restored.restore(file)
+    const built = await restored.open(sum)
+    await built.catchUp()
+    expect(built.state).toBe(11)
+    await built.close()
+  })
+})

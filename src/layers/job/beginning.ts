@@ -38,6 +38,7 @@ export async function beginShard<T>(
     shard: index,
     ...(given !== undefined && { input: given }),
     ...(cursorName && { forgets: true }),
+    ...(cursorName && state.round === 0 && { entryKeys: true }),
     ...(needsIdentity(open) && { identity: open.origin.identity }),
     ...kept,
   }

@@ -24,6 +24,8 @@ export interface StartedData {
   readonly forgets?: boolean
   /** Of this life of its timeline (core/identity.ts), in every key. Missing in jobs that began without one. */
   readonly identity?: string
+  /** The items are entries, and their keys hold what each entry is. Missing in consumers that began without it. */
+  readonly entryKeys?: boolean
   /** Traceparents (W3C), where somebody traces: of the start of the round, and of this run in this process. */
   readonly trace?: string
   readonly span?: string

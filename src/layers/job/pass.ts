@@ -83,6 +83,7 @@ export class Pass<T> {
       input: this.shards[0]!.state.input,
       engine: this.#engine,
       timeline: this.shards[0]!.open.id,
+      entryKeys: this.shards[0]!.state.entryKeys ?? false,
     }
     this.#reader = new PatientReader(this.#kernel, this.#job, start?.position, context, {
       onFailure: (error, attempt, next) => this.#bench.sourceFailed(error, attempt, next),

@@ -15,6 +15,7 @@ import { type Cursor, type DeadData, entry, toFailure } from './entries.ts'
 import type { FinishedSet } from './finished.ts'
 import { Flight, type InFlight } from './flight.ts'
 import { type Marked, Marks } from './marks.ts'
+import { entryOfKey } from './sources/feed.ts'
 import { finishedSet, type JobState } from './state.ts'
 
 /** An item on its way, as far as its shard is concerned. */
@@ -182,7 +183,7 @@ export class Shard<Item extends ShardItem> {
 
   idempotencyKey(task: Item): string {
     const { hash } = this.#kernel
-    const key = this.#keyOf('item', [task.key, task.version])
+    const key = this.#keyOf('item', [this.#itemOf(task), task.version])
     return key ?? formerItemKey(hash, liveIdOf(this.open.id), task.key, task.version)
   }
 
@@ -190,7 +191,11 @@ export class Shard<Item extends ShardItem> {
   effectKey(task: Item, name: string, input: unknown): string | undefined {
     const { hash, codec } = this.#kernel
     const declared = input === undefined ? [] : [toHex(hash(codec.encode(input)))]
-    return this.#keyOf(name, ['effect', task.key, task.version, ...declared])
+    return this.#keyOf(name, ['effect', this.#itemOf(task), task.version, ...declared])
+  }
+
+  #itemOf({ key }: Item): string {
+    return this.state.entryKeys ? entryOfKey(key) : key
   }
 
   #keyOf(name: string, parts: readonly string[]): string | undefined {

@@ -32,6 +32,8 @@ export interface ReadContext {
   readonly input: unknown
   readonly engine: Engine
   readonly timeline: string
+  /** Of a consumer: keys hold what an entry is. False: it began without that, and its keys stay as they are. */
+  readonly entryKeys?: boolean
 }
 
 /** A source with a position of its own. Make one with lines(), jsonLines(), csv(), pages(), keyRange() or by hand. */

@@ -51,6 +51,8 @@ export interface JobState {
   forgets: boolean
   /** In every key, and the timeline that recorded it. Missing in jobs that began without one: they keep their keys. */
   identity?: { readonly of: string; readonly id: string }
+  /** Keys hold what an entry is, beside its place in the feed. Missing in consumers that began without it: they keep their keys. */
+  entryKeys?: true
   status: JobStatus
   round: number
   shards: number
@@ -149,6 +151,7 @@ const appliers: Appliers = {
     state.input = data.input
     state.forgets = data.forgets ?? false
     if (data.identity !== undefined) state.identity = { of: liveIdOf(at.timeline), id: data.identity }
+    if (data.entryKeys) state.entryKeys = true
     keep(state, 'trace', data.trace)
     keep(state, 'span', data.span)
     state.pausedBecause = null

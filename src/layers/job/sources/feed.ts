@@ -1,11 +1,13 @@
 // The kernel's feed as a source: entries of many timelines in one gap-free order. Its position is the feed's own, kept as
 // a named cursor in the store, so that history is never trimmed before it was consumed.
 
+import { toHex } from '../../../core/coordinate.ts'
 import { isPathError } from '../../../core/fold.ts'
 import { feedStart } from '../../../core/ports.ts'
 import { isWithin } from '../../../core/scope.ts'
 import { type Readable, reads, systemPrefix } from '../../../engine/definition.ts'
 import { hostOf } from '../../../engine/host.ts'
+import type { Kernel } from '../../../engine/kernel.ts'
 import type { Entry } from '../../../engine/recovery/history.ts'
 import { FeedStream } from '../../../engine/subscription/feed-stream.ts'
 import type { Chunk, ReadContext, Reader, Source } from '../source.ts'
@@ -42,12 +44,16 @@ function read({ readers, types }: FeedSourceOptions, stored: Entry): Entry | nul
 class FeedItems implements Reader<Entry> {
   readonly #options: FeedSourceOptions
   readonly #stream: FeedStream
+  readonly #kernel: Kernel
+  readonly #entryKeys: boolean
 
-  constructor(options: FeedSourceOptions, after: string, { engine, signal }: ReadContext) {
+  constructor(options: FeedSourceOptions, after: string, { engine, signal, entryKeys = false }: ReadContext) {
     this.#options = options
+    this.#kernel = hostOf(engine).kernel
+    this.#entryKeys = entryKeys
     const { prefixes: scopes, forks, follow } = options
     // Its cursor keeps history: what is gone was gone before it came.
-    this.#stream = new FeedStream(hostOf(engine).kernel, {
+    this.#stream = new FeedStream(this.#kernel, {
       scopes,
       forks,
       follow,
@@ -82,14 +88,25 @@ class FeedItems implements Reader<Entry> {
         }
         if (!entry) continue
         items.push(entry)
-        keys.push(keyAt(position, entry))
+        const print = this.#entryKeys ? `#${printOf(this.#kernel, stored)}` : ''
+        keys.push(`${position} ${stored.timeline}@${stored.seq}${print}`)
       }
     }
     return { items, keys, after: { position: this.#stream.position }, ...(unread.size > 0 && { unread }) }
   }
 }
 
-/** In the order of the feed, as text: so that all keys up to a position can be forgotten at once. */
-function keyAt(position: string, entry: Entry): string {
-  return `${position} ${entry.timeline}@${entry.seq}`
+const printDigits = 24
+
+/** Tells an entry from every other that had or will have its sequence: after a rollback, a restore or a new life of its timeline. */
+function printOf({ hash, codec }: Kernel, { epoch, type, version, time, key, data }: Entry): string {
+  return toHex(hash(codec.encode([epoch, type, version, time, key, data]))).slice(0, printDigits)
+}
+
+/**
+ * The entry that a key of this source names, without its place in the feed, which another copy of the store has elsewhere. Keys
+ * begin with the place, in the order of the feed, so that all keys up to a position can be forgotten at once.
+ */
+export function entryOfKey(key: string): string {
+  return key.slice(key.indexOf(' ') + 1)
 }

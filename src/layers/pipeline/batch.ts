@@ -10,6 +10,8 @@ export interface Batch {
   readonly keys: readonly PipelineKey[] | null
   /** Between a stream with several readers and the place where they meet: the place of each record, rising. */
   readonly order?: readonly number[]
+  /** From a source that names its records, up to its first operator: the name of each (SourceBatch). */
+  readonly names?: readonly string[] | undefined
 }
 
 /** What follows in the chain. It does not wait: whoever must wait keeps what it has and says so to the flow. */
@@ -55,11 +57,12 @@ export function oneByOne(output: Output): Output {
 
 /** The records of a batch from one place to another, as `Array.slice`. */
 export function slice(batch: Batch, from: number, to: number): Batch {
-  const { values, times, keys, order } = batch
+  const { values, times, keys, order, names } = batch
   if (from === 0 && to === values.length) return batch
   const cut = <T>(column: readonly T[]) => column.slice(from, to)
-  if (!order) return { values: cut(values), times: times && cut(times), keys: keys && cut(keys) }
-  return { values: cut(values), times: times && cut(times), keys: keys && cut(keys), order: cut(order) }
+  const columns = { values: cut(values), times: times && cut(times), keys: keys && cut(keys) }
+  if (names) return { ...columns, names: cut(names) }
+  return order ? { ...columns, order: cut(order) } : columns
 }
 
 /** Some records of a batch. */

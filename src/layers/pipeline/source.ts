@@ -13,6 +13,11 @@ export interface SourceBatch<T> {
   /** Behind the last value. Plain data; it is stored with every checkpoint. */
   readonly position: unknown
   /**
+   * The name of each value, in idempotency keys. Default: its number in its partition, which is the same whenever the source is
+   * read again. A source whose order may differ in another copy of it (the feed of a restored store) names its values.
+   */
+  readonly names?: readonly string[]
+  /**
    * The system outside keeps more and more until it hears of this position: a checkpoint is due, also without a record.
    * Seldom, please: a checkpoint of its own may be what the source reads next.
    */

@@ -1,12 +1,12 @@
 // Keys of records that leave a pipeline through `send`, `httpSink` and `call`: from where a record came, never from when it
 // arrived. A record of a source is known by the source, the partition and its number there, which is the same after every
-// restart. A result is known by the record that caused it, the operators it came through, its key, time and value. Results of
-// windows and joins that have a time are known without the record: which one closes a window, or completes a pair, depends on
+// restart; an entry of the store's feed by its timeline and sequence, since a restored store has it at another place. A result is
+// known by the record that caused it, the operators it came through, its key, time and value. Results of windows and joins that have a time are known without the record: which one closes a window, or completes a pair, depends on
 // the order of arrival. Numbers in partitions are kept by those who need them, in their part of a checkpoint.
 //
 // Where a pipeline has none of these sinks and operators there are no origins, and records flow as they are.
 
-import { toHex } from '../../../core/coordinate.ts'
+import { timelineId, toHex } from '../../../core/coordinate.ts'
 import { intentKey } from '../../../core/identity.ts'
 import type { Head } from '../../../core/ports.ts'
 import type { Kernel } from '../../../engine/kernel.ts'
@@ -22,6 +22,25 @@ type Counts = Readonly<Record<string, number>>
 const timedKinds: ReadonlySet<string | null> = new Set(['windows', 'sessions', 'window join', 'interval join'])
 const seenMax = 10_000
 
+/** On the head of a pipeline that uses the names that sources give their records. Others began without, and count records. */
+const namesAttribute = '$names'
+
+/** The attribute, in the commit that begins a pipeline: one that never ran has no status. */
+export function namesNoted(head: Head | null | undefined): Readonly<Record<string, true>> {
+  return head?.status ? {} : { [namesAttribute]: true }
+}
+
+/** The same where a pipeline fails before it has begun. */
+export async function notBegun({ store }: Pick<Kernel, 'store'>, timeline: string) {
+  try {
+    const [head] = await store.head([timelineId(timeline)])
+    return head ? { attributes: namesNoted(head) } : {}
+  } catch {
+    // The pipeline reports the failure that ended it.
+    return {}
+  }
+}
+
 type Ports = Pick<Kernel, 'hash' | 'codec' | 'random' | 'identity' | 'planted'>
 
 /** Null: nothing in this pipeline has keys. */
@@ -30,7 +49,9 @@ export async function originsOf(kernel: Ports, graph: Graph, head: Head | null |
   if (!isKeyed) return null
   await kernel.identity.load()
   const life = head?.life ?? (await kernel.identity.past(id)).life + 1
-  return new Origins(kernel, { timeline: id, life, base: head?.base ?? null, attributes: head?.attributes ?? {} })
+  const attributes = { ...head?.attributes, ...namesNoted(head) }
+  const of = { timeline: id, life, base: head?.base ?? null, attributes }
+  return new Origins(kernel, of, attributes[namesAttribute] === true)
 }
 
 /** Where a source gives its records. */
@@ -41,6 +62,7 @@ export function watched(origins: Origins | null, source: string, next: Output): 
 export class Origins implements NonNullable<SinkContext['origins']> {
   readonly #ports: Ports
   readonly #of: Identified
+  readonly #usesNames: boolean
   /** For results that have neither a record nor a time: they are sent again under another key after a restart. */
   readonly #run: string
   readonly #counts = new Map<string, number>()
@@ -53,9 +75,10 @@ export class Origins implements NonNullable<SinkContext['origins']> {
   #arrived = 0
   #checkpoint = 0
 
-  constructor(ports: Ports, of: Identified) {
+  constructor(ports: Ports, of: Identified, usesNames = false) {
     this.#ports = ports
     this.#of = of
+    this.#usesNames = usesNames
     this.#run = toHex(ports.random.bytes(8))
   }
 
@@ -96,18 +119,23 @@ export class Origins implements NonNullable<SinkContext['origins']> {
   /** Where a source gives its records: one at a time, so that all that flows meanwhile comes from it. */
   source(name: string, next: Output): Output {
     return {
-      batch: ({ values, times, keys }) => {
+      batch: ({ values, times, keys, names }) => {
         const partition = JSON.stringify([name, this.#partitions.get(name) ?? ''])
         for (let i = 0; i < values.length; i++) {
-          const number = (this.#counts.get(partition) ?? 0) + 1
-          this.#counts.set(partition, number)
+          const record = names && this.#usesNames ? ` ${names[i]!}` : this.#numberIn(partition)
           const one = { values: [values[i]], times: times && [times[i]!], keys: keys && [keys[i]!] }
-          this.from(`${partition}${number}`, () => next.batch(one))
+          this.from(`${partition}${record}`, () => next.batch(one))
         }
       },
       watermark: (time) => this.from(null, () => next.watermark(time)),
       idle: () => this.from(null, () => next.idle()),
     }
+  }
+
+  #numberIn(partition: string): number {
+    const number = (this.#counts.get(partition) ?? 0) + 1
+    this.#counts.set(partition, number)
+    return number
   }
 
   /** What an operator gives. */

@@ -25,7 +25,7 @@ import { liveRuns, neighboursOf, viewOf } from './live.ts'
 import { listenForMail } from './mail.ts'
 import { commitLast, openedUnlessAborted, openSinks, type SinksOf } from './open-sinks.ts'
 import { type ResolvedPipelineOptions, scaleOf } from './options.ts'
-import { originsOf } from './origins.ts'
+import { namesNoted, notBegun, originsOf } from './origins.ts'
 import { type PipelineReport, type PipelineStatus, type PipelineWaitOptions, statusOf } from './report.ts'
 import { type PipelineState, sharedAttribute, sharedError } from './state.ts'
 import { tracePipeline } from './trace.ts'
@@ -230,7 +230,7 @@ export class PipelineRun {
         if (ending === null) await kernel.failures.failed(this.timeline, error)
         // What others see of it is true: it does not run any more.
         if (ending === 'suspended') await this.#taken!.release()
-        else await this.#taken!.release({ status: ending ?? 'failed' })
+        else await this.#taken!.release({ status: ending ?? 'failed', ...(await notBegun(kernel, this.timeline)) })
         throw error
       })
       await this.#taken.release(report.status === 'cancelled' ? { status: 'cancelled' } : {})
@@ -337,7 +337,7 @@ export class PipelineRun {
         const { attributes = {} } = this.#options
         await taken.write({
           status: 'running',
-          attributes,
+          attributes: { ...attributes, ...namesNoted(head) },
           ...(cursor !== null && { cursors: { [taken.id]: cursor } }),
         })
         this.#isReady()

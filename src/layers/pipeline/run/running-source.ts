@@ -145,14 +145,14 @@ export class RunningSource {
   #hand(read: SourceBatch<unknown>): number {
     assert(!this.#isEnded, 'no record is handed on behind the last watermark')
     this.#findPartitions()
-    const { partition, values, position, isDue } = read
+    const { partition, values, position, isDue, names } = read
     if (isDue) this.isDue = true
     const count = values.length
     // Noted in the same turn in which the records go on: a barrier falls before both or after both.
     this.#positions.set(partition, position)
     if (count === 0) return 0
     this.#passed = 0
-    const batch = this.#batchOf(values)
+    const batch = this.#batchOf(values, names)
     this.records += count - this.#passed
     const { times } = batch
     if (batch.values.length === 0) return count
@@ -201,17 +201,18 @@ export class RunningSource {
     return lowest
   }
 
-  #batchOf(values: readonly unknown[]): Batch {
+  #batchOf(values: readonly unknown[], names: readonly string[] | undefined): Batch {
     const { decode, time } = this.#node
-    if (decode === null && time === null) return { values, times: null, keys: null }
+    if (decode === null && time === null) return { values, times: null, keys: null, names }
     if (decode === null) {
       const times = timesOf(values, time!)
       // The usual case: the values stay the array they are.
-      if (times) return { values, times, keys: null }
+      if (times) return { values, times, keys: null, names }
     }
     const kept: unknown[] = []
+    const keptNames: string[] = []
     const times: number[] = []
-    for (const given of values) {
+    for (const [i, given] of values.entries()) {
       try {
         const value = decode === null ? given : decode(given as never)
         if (value === passedOver) {
@@ -220,11 +221,12 @@ export class RunningSource {
         }
         if (time !== null) times.push(checkTime(time(value as never)))
         kept.push(value)
+        if (names) keptNames.push(names[i]!)
       } catch (error) {
         this.#context.poison({ value: given, time: null, key: null }, error)
       }
     }
-    return { values: kept, times: time === null ? null : times, keys: null }
+    return { values: kept, times: time === null ? null : times, keys: null, names: names && keptNames }
   }
 
   #observe(partition: string, highest: number): void {

@@ -77,14 +77,19 @@ class EntriesReader implements SourceReader<Entry> {
       this.#runs = [...page.runs]
     }
     const values: Entry[] = []
+    const names: string[] = []
     let position: FeedPosition = feedStart
     // A run became durable in one moment: it is handed on whole.
     while (this.#runs.length > 0 && values.length < max) {
       const run = this.#runs.shift()!
       position = run.position
-      for (const entry of run.entries) if (!entry.type.startsWith(systemPrefix)) values.push(entry)
+      for (const entry of run.entries) {
+        if (entry.type.startsWith(systemPrefix)) continue
+        values.push(entry)
+        names.push(nameOf(entry))
+      }
     }
-    return { partition: '', values, position }
+    return { partition: '', values, position, names }
   }
 
   cursor(positions: Positions): string {
@@ -94,6 +99,11 @@ class EntriesReader implements SourceReader<Entry> {
   async close(): Promise<void> {
     this.#stream.close()
   }
+}
+
+/** Epoch and time distinguish an entry from one that takes its sequence after a rollback, a delete or a restore. */
+function nameOf({ timeline, seq, epoch, time }: Entry): string {
+  return `${timeline}@${seq} ${epoch} ${time}`
 }
 
 function positionOf(positions: Positions | null): FeedPosition {

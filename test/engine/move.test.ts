@@ -5,6 +5,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
+import { timelineId } from '../../src/core/coordinate.ts'
 import { describes } from '../../src/engine/model.ts'
 import { createEngine } from '../../src/engine/open.ts'
 import { sha256 } from '../../src/engine/platform.ts'
@@ -19,6 +20,7 @@ import { stateStore, table } from '../../src/layers/table/index.ts'
 import { queue, type WorkflowDefinition, workflow, workflowKind } from '../../src/layers/workflow/index.ts'
 import { openPostgres } from '../../src/stores/postgres/index.ts'
 import { openSqlite } from '../../src/stores/sqlite/index.ts'
+import { hostOf } from '../support/host.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 
 const code = (expected: string) => expect.objectContaining({ code: expected })
@@ -281,6 +283,26 @@ describe('a move', () => {
     await expect(rp.import(join(folder, 'y.reprise'), { as: 'counter/x' })).rejects.toThrow()
     expect((await rp.head('counter/x'))!.status).toBe('moved')
     expect((await rp.verify()).faults).toEqual([])
+  })
+
+  it('leaves no savepoint behind that nobody asked for, and takes along those that somebody did', async () => {
+    const [rp, target] = [await engineAt('sqlite'), await engineAt('postgres')]
+    for (const id of ['x', 'kept']) {
+      const open = await rp.open(counter, id)
+      await open.append({ type: 'added', by: 4 })
+      await open.close()
+    }
+    await rp.savepoint({ timeline: 'counter/kept', seq: 1 }, { label: 'mine' })
+    for (const id of ['counter/x', 'counter/kept']) await rp.move(id, target)
+    for (const place of [rp, target]) {
+      const pinned = async (id: string) =>
+        (await hostOf(place).kernel.store.checkpoints(timelineId(id))).flatMap((one) => (one.isPinned ? one.label : []))
+      expect([await pinned('counter/x'), await pinned('counter/kept')]).toEqual([[], ['mine']])
+      expect((await hostOf(place).kernel.store.checkpoints(timelineId('counter/x'))).length).toBe(1)
+    }
+    await target.delete('counter/x')
+    await rp.delete('counter/x', { unfinished: true })
+    await expect(target.delete('counter/kept')).rejects.toEqual(code('PINNED'))
   })
 
   it('is refused for what reads the feed of its store, and for a run that others wait for', async () => {

@@ -38,8 +38,19 @@ export async function savepointAside(
   fold: Fold<unknown>,
   options: SavepointOptions,
 ): Promise<Savepoint> {
+  if (fold.authority !== 'state') return await checkpointAside(kernel, where, fold, { ...options, pin: true })
   await kernel.worker.register()
-  if (fold.authority === 'state') return await pinState(kernel, where, fold, options)
+  return await pinState(kernel, where, fold, options)
+}
+
+/** The same without a pin, where nobody asked for it: retention removes it like any other checkpoint. */
+export async function checkpointAside(
+  kernel: Kernel,
+  where: Where,
+  fold: Fold<unknown>,
+  options: SavepointOptions & { readonly pin: boolean },
+): Promise<Savepoint> {
+  await kernel.worker.register()
   const { head, point, state } = await retryWithFreshHead(async () => {
     const located = await locate(kernel, where)
     const recovered = await recover(kernel, located.head, fold, { to: located.point.seq })
@@ -50,7 +61,6 @@ export async function savepointAside(
     ...options,
     foldVersion: fold.version,
     trigger: 'savepoint',
-    pin: true,
   })
 }
 

@@ -15,7 +15,7 @@ import { RepriseError } from '../../core/errors.ts'
 import { epochGuardOf } from '../../core/guard.ts'
 import type { Head } from '../../core/ports.ts'
 import { isWithin } from '../../core/scope.ts'
-import { savepointAside } from '../checkpoint/savepoint.ts'
+import { checkpointAside } from '../checkpoint/savepoint.ts'
 import { refusalError } from '../commit/refusal-error.ts'
 import { declarationOf } from '../declaration.ts'
 import type { Host } from '../host.ts'
@@ -263,7 +263,7 @@ async function stop(
   const fold = model?.fold
   // So that it starts there as it would here: from a state, not from all of its history.
   if (fold && taken.seq > 0 && fold.authority !== 'state') {
-    await savepointAside(kernel, { timeline: id, seq: taken.seq }, fold, { label: 'moved' })
+    await checkpointAside(kernel, { timeline: id, seq: taken.seq }, fold, { pin: false })
   }
   return { head: await existing(kernel, id), standing }
 }

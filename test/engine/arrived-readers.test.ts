@@ -7,9 +7,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
 import type { Reprise } from '../../src/engine/reprise.ts'
-import { aggregate, projection } from '../../src/layers/events/index.ts'
+import { aggregate, processManager, projection } from '../../src/layers/events/index.ts'
 import { consumer } from '../../src/layers/job/index.ts'
-import { collect, entries, pipeline } from '../../src/layers/pipeline/index.ts'
+import { collect, entries, httpSource, pipeline } from '../../src/layers/pipeline/index.ts'
 import { added, counter } from '../support/definitions.ts'
 import { onEveryStore } from '../support/worlds.ts'
 
@@ -136,5 +136,88 @@ onEveryStore('readers of the feed', (world) => {
     await built.catchUp()
     expect(built.state).toBe(11)
     await built.close()
+  })
+})
+
+onEveryStore('a reader of the feed that was exported', (world) => {
+  const account = aggregate('account', {
+    initial: () => 0,
+    evolve: { paid: (sum: number, event: { type: 'paid'; cents: number }) => sum + event.cents },
+    decide: { pay: (_: number, { cents }: { cents: number }) => ({ type: 'paid', cents }) },
+  })
+  const sum = projection('sum', {
+    from: [account],
+    initial: () => 0,
+    on: { paid: (total, { cents }) => total + cents },
+  })
+
+  async function pay(rp: Reprise, id: string, count: number): Promise<void> {
+    const open = await rp.open(account, id)
+    for (let n = 0; n < count; n++) await open.do('pay', { cents: 1 })
+    await open.close()
+  }
+
+  /** How many events each reader has handled since. */
+  async function readAll(rp: Reprise): Promise<number[]> {
+    const seen = [0, 0, 0]
+    const each = () => void seen[0]!++
+    await (await rp.run(consumer('reads', { from: [account], follow: false, each }))).result()
+    const react = () => {
+      seen[1]!++
+      return undefined
+    }
+    const manager = await rp.open(processManager('manager', { from: [account], on: { paid: react } }))
+    await manager.catchUp()
+    await manager.stop()
+    const out = collect<unknown>()
+    const flow = pipeline('flow', (p) => p.from('in', entries([account])).to('out', out))
+    const run = await (await rp.run(flow)).started()
+    const head = await rp.head('job/reads')
+    // It stops with a checkpoint of where it is.
+    await expect.poll(() => out.values.length, { timeout: 20_000 }).toBe(head!.attributes['done'] === 12 ? 12 : 9)
+    await run.stop()
+    seen[2] = out.values.length
+    const built = await rp.open(sum)
+    await built.catchUp()
+    const { state } = built
+    await built.close()
+    return [...seen, state]
+  }
+
+  it('is refused in another store, and starts there from the beginning', async () => {
+    const rp = await (await world()).engine()
+    await pay(rp, 'a', 12)
+    expect(await readAll(rp)).toEqual([12, 12, 12, 12])
+    const posts = httpSource<number>('orders')
+    const take = posts.handler(rp)
+    await take(new Request('http://x/', { method: 'POST', body: '1' }))
+    const taken = collect<number>()
+    const orders = await (await rp.run(pipeline('orders', (p) => p.from('in', posts).to('out', taken)))).started()
+    await expect.poll(() => taken.values.length, { timeout: 20_000 }).toBe(1)
+    await orders.stop()
+    const other = await (await world()).engine()
+    await pay(other, 'z', 9)
+    const ids = (await rp.list({ limit: 100 })).map(({ timeline }) => timeline)
+    const reading = ids.filter((id) => /^(job|projection|process|pipeline)\//.test(id))
+    expect(reading).toHaveLength(6)
+    for (const timeline of reading) {
+      const file = newFile()
+      await rp.export({ timeline, seq: (await rp.head(timeline))!.seq }, file)
+      await expect(other.import(file)).rejects.toMatchObject({ code: 'POSITION_GONE' })
+      expect(await other.head(timeline)).toBeNull()
+    }
+    expect(await readAll(other)).toEqual([9, 9, 9, 9])
+  })
+
+  it('comes back into its own store, and reads on from where it was', async () => {
+    const rp = await (await world()).engine()
+    await add(rp, 'x', 2)
+    expect(await consumed(rp, 'reads')).toHaveLength(2)
+    const file = newFile()
+    await rp.export({ timeline: 'job/reads', seq: (await rp.head('job/reads'))!.seq }, file)
+    await rp.delete('job/reads')
+    await rp.import(file)
+    await add(rp, 'x', 1)
+    expect(await consumed(rp, 'reads')).toEqual(['counter/x@3'])
   })
 })

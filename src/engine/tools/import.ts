@@ -31,12 +31,13 @@ import { entriesOf, type Point } from '../recovery/history.ts'
 import { readManifest } from '../recovery/recover.ts'
 import { restoreState, verifyChunks } from '../recovery/restore.ts'
 import { forgetTimeline } from './delete.ts'
+import { refuseForeignFeed } from './foreign-feed.ts'
 import { existing, locate } from './fork.ts'
 import { movedAttribute, movedStatus } from './moved.ts'
 import { importingAttribute, importingStatus } from './store-change.ts'
 import { type Header, inheritanceBeside, type TransferredMessage } from './transfer.ts'
 import { type Frame, firstFrame, readTransfer } from './transfer-file.ts'
-import { decodeRun, headerOf, messageOf, recordOf } from './transfer-shape.ts'
+import { checkOpens, decodeRun, headerOf, messageOf, recordOf } from './transfer-shape.ts'
 
 export interface ImportOptions {
   /** Another id than the one in the file; only where the file holds one timeline. */
@@ -104,6 +105,7 @@ async function fillAll(
     if (options.as !== undefined && filled.length > 0) {
       throw new RepriseError('INVALID_ARGUMENT', 'the file holds several timelines: they keep their ids', {})
     }
+    if (options.change !== 'restore') await refuseForeignFeed(kernel, header)
     const id = timelineId(options.as ?? header.timeline)
     if (options.as !== undefined) {
       refuseOfStore(id)
@@ -387,23 +389,6 @@ const messagesMax = 100_000
 function within<One>(those: readonly unknown[], max: number, one: One): One {
   if (those.length < max) return one
   throw new RepriseError('LIMIT_EXCEEDED', `the file holds more than ${max} of one kind for one timeline`, { max })
-}
-
-/** History that starts late needs a state to start from. */
-function checkOpens({ timeline, seq, floor, floorDigest }: Header, records: readonly ManifestRecord[]): void {
-  for (const record of records) {
-    if (record.seq <= seq && record.invalid === null) continue
-    throw new RepriseError('NOT_A_SAVEPOINT', `checkpoint ${record.id} in the file cannot be one of ${timeline}@${seq}`)
-  }
-  const isStart = records.some(
-    (record) => record.seq > floor || (record.seq === floor && equalBytes(record.digest, floorDigest)),
-  )
-  if (floor === 0 || isStart) return
-  throw new RepriseError(
-    'NOT_A_SAVEPOINT',
-    `history in the file starts after ${floor}, and no checkpoint in it is at or above that: it could never be opened`,
-    { timeline, floor },
-  )
 }
 
 /** Where both have a digest, it must be the same: else what is there is another history. */

@@ -2,6 +2,7 @@
 // must be is NOT_A_SAVEPOINT and names the field.
 
 import { ByteReader } from '../../core/bytes.ts'
+import { equalBytes } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { inheritedAttribute, isInheritance } from '../../core/inheritance.ts'
 import type { EntryRun, ManifestRecord } from '../../core/ports.ts'
@@ -52,6 +53,7 @@ const header: Readonly<Record<keyof Header, Check>> = {
   wasOwned: orMissing(isFlag),
   life: orMissing(isCount),
   carried: orMissing(isCarried),
+  feed: orMissing(isText),
 }
 
 const record: Readonly<Record<keyof ManifestRecord, Check>> = {
@@ -80,6 +82,23 @@ const message: Readonly<Record<keyof TransferredMessage, Check>> = {
   to: isText,
   kind: (value) => isText(value) && value !== '',
   data: isBytes,
+}
+
+/** History that starts late needs a state to start from. */
+export function checkOpens({ timeline, seq, floor, floorDigest }: Header, records: readonly ManifestRecord[]): void {
+  for (const record of records) {
+    if (record.seq <= seq && record.invalid === null) continue
+    throw new RepriseError('NOT_A_SAVEPOINT', `checkpoint ${record.id} in the file cannot be one of ${timeline}@${seq}`)
+  }
+  const isStart = records.some(
+    (record) => record.seq > floor || (record.seq === floor && equalBytes(record.digest, floorDigest)),
+  )
+  if (floor === 0 || isStart) return
+  throw new RepriseError(
+    'NOT_A_SAVEPOINT',
+    `history in the file starts after ${floor}, and no checkpoint in it is at or above that: it could never be opened`,
+    { timeline, floor },
+  )
 }
 
 export function headerOf(value: unknown): Header {

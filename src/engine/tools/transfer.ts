@@ -14,6 +14,7 @@ import { lineageOf, type Point, reachOf, readHistory } from '../recovery/history
 import { readManifest } from '../recovery/recover.ts'
 import { liveChunks } from '../recovery/restore.ts'
 import { ChunkInput } from '../recovery/restore-input.ts'
+import { feedReadBy } from './foreign-feed.ts'
 import { locate, type Where } from './fork.ts'
 import { type Frame, writeTransfer } from './transfer-file.ts'
 
@@ -45,6 +46,8 @@ export interface Header {
   readonly life?: number
   /** What its keys are derived from. Missing in older files. */
   readonly carried?: Carried
+  /** Of a reader of the feed: the feed that it stands in (foreign-feed.ts). Missing in older files. */
+  readonly feed?: string
 }
 
 /** A message that nobody had read yet, sealed for the timeline that it was sent to. */
@@ -114,6 +117,7 @@ async function* frames(
   const floor = options.stateOnly ? end : await reachOf(kernel, lineage)
   await kernel.identity.load(true)
   const carried = kernel.identity.carried(head)
+  const feed = await feedReadBy(kernel, head)
   const header: Header = {
     timeline: head.timeline,
     seq: end.seq,
@@ -124,6 +128,7 @@ async function* frames(
     attributes: { ...head.attributes, ...inheritanceAt(kernel, lineage, end.seq) },
     life: head.life,
     ...(carried && { carried }),
+    ...(feed !== null && { feed }),
     exportedAt: kernel.clock.now(),
     // What it waits for and when belongs to its end: of an earlier place nobody knows.
     ...(end.seq === head.seq && {

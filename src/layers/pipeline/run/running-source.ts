@@ -212,7 +212,8 @@ export class RunningSource {
     const kept: unknown[] = []
     const keptNames: string[] = []
     const times: number[] = []
-    for (const [i, given] of values.entries()) {
+    for (let i = 0; i < values.length; i++) {
+      const given = values[i]
       try {
         const value = decode === null ? given : decode(given as never)
         if (value === passedOver) {

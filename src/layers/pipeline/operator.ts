@@ -6,7 +6,7 @@ import type { StateTable } from '../../core/pipeline/state-table.ts'
 import type { Clock, Random } from '../../core/ports.ts'
 import type { RunTrace } from '../../engine/tracing.ts'
 import type { Batch, Output } from './batch.ts'
-import type { SinkContext } from './sink.ts'
+import type { RecordOrigin, SinkContext } from './sink.ts'
 
 export interface Operator {
   /** One per stream that flows into it. Further ones only get records that are sent back. */
@@ -70,11 +70,18 @@ export interface PoisonRecord {
   readonly key: PipelineKey | null
   /** Which input of the operator gets it when it is sent back; the first if left out. */
   readonly input?: number
+  /** Where it comes from; left out: the flow knows it, while the record is under way. */
+  readonly origin?: RecordOrigin
 }
 
 export function recordOf({ values, times, keys }: Batch, i: number, input = 0): PoisonRecord {
   const record = { value: values[i], time: times?.[i] ?? null, key: keys?.[i] ?? null }
   return input === 0 ? record : { ...record, input }
+}
+
+/** A batch of this record alone. */
+export function batchOf({ value, time, key }: PoisonRecord): Batch {
+  return { values: [value], times: time === null ? null : [time], keys: key === null ? null : [key] }
 }
 
 /** The first output is that of the stream, further ones are side outputs. */

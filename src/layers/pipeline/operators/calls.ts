@@ -5,12 +5,11 @@ import { assert } from '../../../core/assert.ts'
 import type { CallPolicy } from '../../../core/call-policy.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { formerCallKey } from '../../../core/identity.ts'
-import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
 import { checkFunction } from '../../../core/synchronous.ts'
 import { Caller } from '../../../engine/caller.ts'
 import type { Batch } from '../batch.ts'
-import { type MakeOperator, type PoisonRecord, tablesOf } from '../operator.ts'
+import { batchOf, type MakeOperator, type PoisonRecord, recordOf, tablesOf } from '../operator.ts'
 
 export interface CallOptions extends CallPolicy {
   /** How many at a time; 16 if left out. */
@@ -48,6 +47,7 @@ export function called<T, R>(call: (value: T, context: CallContext) => Promise<R
   checkFunction(call, 'call()')
   return ([next], context) => {
     const { origins } = context
+    /** Checkpoints from before have the key as `id`. */
     const state = new StateTable<PoisonRecord & { readonly id?: string }>()
     /** How many records came, here and of each partition: their numbers must go on after a restart. */
     const counter = new StateTable<number>()
@@ -88,10 +88,8 @@ export function called<T, R>(call: (value: T, context: CallContext) => Promise<R
         } else {
           queue.splice(i, 1)
           state.delete(state.space(0), item.number)
-          const { time, key } = item.record
           if (item.outcome === 'failed') continue
-          const { value } = item.outcome
-          const batch = { values: [value], times: time === null ? null : [time], keys: key === null ? null : [key] }
+          const batch = batchOf({ ...item.record, value: item.outcome.value })
           if (origins) origins.from(`call ${item.key}`, () => next!.batch(batch))
           else next!.batch(batch)
         }
@@ -120,8 +118,9 @@ export function called<T, R>(call: (value: T, context: CallContext) => Promise<R
         settle(waiting, 'failed')
       }
     }
-    const add = (record: PoisonRecord, own: number, id: string | undefined) => {
-      const key = id ?? formerCallKey(context.pipeline, name, own)
+    const keyOf = (record: PoisonRecord, own: number) =>
+      (record.origin && origins?.keyFrom(record.origin, name, record)) ?? formerCallKey(context.pipeline, name, own)
+    const add = (record: PoisonRecord, own: number, key = keyOf(record, own)) => {
       const waiting: Waiting = { number: own, key, record, outcome: null }
       queue.push(waiting)
       toStart.push(waiting)
@@ -131,17 +130,13 @@ export function called<T, R>(call: (value: T, context: CallContext) => Promise<R
       tables: tablesOf({ calls: state, counter }),
       inputs: [
         {
-          batch({ values, times, keys }: Batch) {
-            for (let i = 0; i < values.length; i++) {
-              const record = {
-                value: values[i],
-                time: times?.[i] ?? null,
-                key: (keys?.[i] ?? null) as PipelineKey | null,
-              }
+          batch(batch: Batch) {
+            for (let i = 0; i < batch.values.length; i++) {
+              const given = recordOf(batch, i)
+              const record = origins ? { ...given, origin: origins.originOf(name, given) } : given
               number += 1
-              const id = origins?.keyOf(name, record)
-              state.add(state.space(0), number, id === undefined ? record : { ...record, id })
-              add(record, number, id)
+              state.add(state.space(0), number, record)
+              add(record, number)
             }
             counter.set(counter.space(0), 'records', number)
             for (const [partition, count] of Object.entries(origins?.counts ?? {})) {

@@ -14,13 +14,13 @@ import type { FlowMoment } from '../../../engine/flowing.ts'
 import type { RunTrace } from '../../../engine/tracing.ts'
 import type { Output } from '../batch.ts'
 import type { Graph, OperatorNode, SinkNode } from '../graph.ts'
-import type { OperatorContext, OperatorResource } from '../operator.ts'
+import { batchOf, type OperatorContext, type OperatorResource } from '../operator.ts'
 import type { CutId, Prepared, SinkWriter } from '../sink.ts'
 import type { SourceReader } from '../source.ts'
 import { Busy, type Counts, newCounts } from './busy.ts'
 import { Figures, operatorFigures, type PartFigures, type Sample, sinkFigures, sourceFigures } from './figures.ts'
 import { isFaultyCode, Letters, lettersStay, noTaker, type SetAside } from './letters.ts'
-import { type Origins, watched } from './origins.ts'
+import { type Origins, sentBack, watched, withOrigin } from './origins.ts'
 import { type Neighbours, Pace } from './pace.ts'
 import { RunningSource } from './running-source.ts'
 import { Waits } from './waits.ts'
@@ -243,12 +243,12 @@ export class Flow {
   }
 
   /** Into the input of the operator that it came from, or through the source that could not decode it. */
-  #sendBack({ operator, value, time, key, input = 0 }: SetAside): void {
+  #sendBack({ operator, value, time, key, input = 0, origin }: SetAside): void {
     const taker = this.#takerOf(operator)!
     if (taker instanceof RunningSource) return void taker.again(value)
     const to = this.#wiring.instanceFor(taker, key).inputs[input]
     assert(to !== undefined, 'a record goes back into an input that its operator has')
-    to.batch({ values: [value], times: time === null ? null : [time], keys: key === null ? null : [key] })
+    sentBack(this.#hooks.origins, origin, () => to.batch(batchOf({ value, time, key })))
   }
 
   /** Records whose function asked for it go back when it is time, and what waited for them goes on. */
@@ -431,10 +431,10 @@ export class Flow {
     const { clock, random, pipeline, resources, trace, origins } = this.#hooks
     return {
       ...{ name, clock, random, pipeline, trace, origins, resource: resources.get(name) ?? null },
-      poison: ({ value, time, key, input }, error) => {
+      poison: (record, error) => {
         if (isFaultyCode(error)) return this.fail(error)
         try {
-          this.letters.add(name, { value, time, key, ...(input !== undefined && { input }) }, error, clock.now())
+          this.letters.add(name, withOrigin(origins, name, record), error, clock.now())
         } catch (tooMany) {
           this.fail(tooMany)
         }

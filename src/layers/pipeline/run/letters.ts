@@ -11,6 +11,7 @@ import { StateTable } from '../../../core/pipeline/state-table.ts'
 import { isRetryLater } from '../../../core/retry.ts'
 import { ChangedInPlace } from '../in-place.ts'
 import type { PoisonRecord } from '../operator.ts'
+import type { RecordOrigin } from '../sink.ts'
 
 export interface PipelineLetter {
   readonly id: number
@@ -42,6 +43,8 @@ export function isFaultyCode(error: unknown): boolean {
 export interface SetAside extends Omit<PipelineLetter, 'id'> {
   /** Which input of the operator it came from; the first if left out. */
   readonly input?: number
+  /** Where pipelines have keys: it goes back as if it came from there. */
+  readonly origin?: RecordOrigin
   /** Not before this time, in milliseconds since 1970, it goes back by itself. */
   readonly retryAt?: number
 }

@@ -14,7 +14,7 @@ import type { Identified } from '../../../engine/store-identity.ts'
 import type { Output } from '../batch.ts'
 import type { Graph, OperatorNode } from '../graph.ts'
 import type { PoisonRecord } from '../operator.ts'
-import type { SinkContext } from '../sink.ts'
+import type { RecordOrigin, SinkContext } from '../sink.ts'
 import type { SourceBatch, SourceReader } from '../source.ts'
 
 type Counts = Readonly<Record<string, number>>
@@ -59,6 +59,19 @@ export function watched(origins: Origins | null, source: string, next: Output): 
   return origins?.source(source, next) ?? next
 }
 
+/** A record that is set aside, as it is stored. */
+export function withOrigin(origins: Origins | null, name: string, record: PoisonRecord): PoisonRecord {
+  const { value, time, key, input } = record
+  const origin = record.origin ?? origins?.setAside(name, record)
+  return { value, time, key, ...(input !== undefined && { input }), ...(origin && { origin }) }
+}
+
+/** A record that was set aside flows again, and what comes of it has the keys that it would have had at first. */
+export function sentBack(origins: Origins | null, origin: RecordOrigin | undefined, call: () => void): void {
+  if (origins && origin) origins.from(origin.cause, call, origin)
+  else call()
+}
+
 export class Origins implements NonNullable<SinkContext['origins']> {
   readonly #ports: Ports
   readonly #of: Identified
@@ -71,6 +84,10 @@ export class Origins implements NonNullable<SinkContext['origins']> {
   #cause: string | null = null
   #path = ''
   #isTimed = false
+  /** More than one record flows from the cause, so its name does not tell them apart. */
+  #isMany = false
+  /** Equal records of the cause that do not flow again. */
+  #before = 0
   #seen = new Map<string, number>()
   #arrived = 0
   #checkpoint = 0
@@ -145,6 +162,7 @@ export class Origins implements NonNullable<SinkContext['origins']> {
         const [path, isTimed] = [this.#path, this.#isTimed]
         this.#path = `${path}/${name}${i === 0 ? '' : `:${i}`}`
         this.#isTimed = isTimed || timedKinds.has(state)
+        this.#isMany ||= batch.values.length > 1
         try {
           output.batch(batch)
         } finally {
@@ -158,37 +176,66 @@ export class Origins implements NonNullable<SinkContext['origins']> {
   }
 
   /** All that flows during the call comes from this record; null: from no record. */
-  from(cause: string | null, call: () => void): void {
-    const before = [this.#cause, this.#path, this.#isTimed, this.#seen] as const
+  from(cause: string | null, call: () => void, at?: Omit<RecordOrigin, 'cause'>): void {
+    const before = [this.#cause, this.#path, this.#isTimed, this.#isMany, this.#before, this.#seen] as const
     this.#cause = cause
-    this.#path = ''
-    this.#isTimed = false
+    this.#path = at?.path ?? ''
+    this.#isTimed = at?.isTimed ?? false
+    this.#isMany = cause === null
+    this.#before = at?.times ?? 0
     this.#seen = new Map()
     try {
       call()
     } finally {
-      ;[this.#cause, this.#path, this.#isTimed, this.#seen] = before
+      ;[this.#cause, this.#path, this.#isTimed, this.#isMany, this.#before, this.#seen] = before
     }
   }
 
   /** The key of a record that arrives at that sink or operator now. */
-  keyOf(name: string, { value, time, key }: Omit<PoisonRecord, 'input'>): string {
-    const { hash, codec, identity, planted } = this.#ports
-    const parts = [
-      this.#causeOf(time),
-      this.#path,
-      `${typeof key} ${key}`,
-      String(time),
-      toHex(hash(codec.encode(value))),
-    ]
-    const seen = JSON.stringify([name, ...parts])
+  keyOf(name: string, record: PoisonRecord): string {
+    const parts = this.#partsOf(record)
+    return this.#key(name, this.#arrive(name, record.time, parts), parts)
+  }
+
+  originOf(name: string, record: PoisonRecord): RecordOrigin {
+    return this.#arrive(name, record.time, this.#partsOf(record))
+  }
+
+  keyFrom(origin: RecordOrigin, name: string, record: PoisonRecord): string {
+    return this.#key(name, origin, this.#partsOf(record))
+  }
+
+  #arrive(name: string, time: number | null, parts: readonly string[]): RecordOrigin {
+    const [cause, path, isTimed] = [this.#causeOf(time), this.#path, this.#isTimed]
+    const seen = JSON.stringify([name, cause, path, ...parts])
     // The same once more from one record: a function may give it twice.
-    const times = this.#seen.get(seen) ?? 0
+    const times = this.#seen.get(seen) ?? this.#before
     if (this.#seen.size >= seenMax) this.#seen.clear()
     this.#seen.set(seen, times + 1)
+    return { cause, path, isTimed, times }
+  }
+
+  /**
+   * Of a record that fails now. Alone, it flows again as if it had not failed. One of several may give the same as another, and
+   * neither may have the key of the other: it becomes a cause of its own.
+   */
+  setAside(name: string, record: PoisonRecord): RecordOrigin {
+    const origin = this.originOf(name, record)
+    if (!this.#isMany) return origin
+    return { cause: `letter ${this.keyFrom(origin, name, record)}`, path: '', isTimed: false, times: 0 }
+  }
+
+  #key(name: string, { cause, path, times }: RecordOrigin, own: readonly string[]): string {
+    const { hash, identity, planted } = this.#ports
+    const parts = [cause, path, ...own]
     if (planted.has('record-counter-in-key')) parts.splice(0, parts.length, String(++this.#arrived))
     if (planted.has('checkpoint-in-key')) parts.push(String(this.#checkpoint))
     return intentKey(hash, { ...identity.origin(this.#of), model: 'pipeline', name, parts: [...parts, String(times)] })
+  }
+
+  #partsOf({ value, time, key }: PoisonRecord): string[] {
+    const { hash, codec } = this.#ports
+    return [`${typeof key} ${key}`, String(time), toHex(hash(codec.encode(value)))]
   }
 
   #causeOf(time: number | null): string {

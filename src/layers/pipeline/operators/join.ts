@@ -8,7 +8,8 @@ import { TimeQueue } from '../../../core/pipeline/time-queue.ts'
 import { lastWatermark } from '../../../core/pipeline/watermarks.ts'
 import { type FixedWindows, isForgotten, nextEnd, startsOf } from '../../../core/pipeline/windows.ts'
 import type { Batch, Output } from '../batch.ts'
-import { keepsOrder, type MakeOperator, type OperatorContext, recordOf, tablesOf } from '../operator.ts'
+import { batchOf, keepsOrder, type MakeOperator, type OperatorContext, recordOf, tablesOf } from '../operator.ts'
+import type { RecordOrigin } from '../sink.ts'
 import type { Present } from './tombstones.ts'
 import { mergedInputs } from './union.ts'
 import { Progress } from './window.ts'
@@ -87,7 +88,12 @@ export function windowJoined<A, B, R>(
 interface Timed {
   readonly time: number
   readonly value: unknown
+  /** Of the record, where results have keys. Checkpoints from before have none. */
+  readonly id?: string
 }
+
+/** Of a record that was stored without an id: known by its time and value. */
+const byTime: RecordOrigin = { cause: 'time', path: '', isTimed: true, times: 0 }
 
 /** Every pair whose times differ by right − left within [before, after], as soon as both are there. */
 export function intervalJoined<A, B, R>(
@@ -102,6 +108,16 @@ export function intervalJoined<A, B, R>(
     /** The last time at which a partner may come. */
     const lastOf = (side: 'left' | 'right', time: number) => (side === 'left' ? time + toMs : time - fromMs)
     const width = Math.max(1, Math.ceil((toMs - fromMs) / 8))
+    const { name, origins } = context
+    const timed = (time: number, value: unknown, key: PipelineKey): Timed => {
+      return origins ? { time, value, id: origins.keyOf(name, { time, value, key }) } : { time, value }
+    }
+    /** Both records, whichever came last: a pair has the same key in whatever order they come. */
+    const originOf = (left: Timed, right: Timed, key: PipelineKey): RecordOrigin | undefined => {
+      if (!origins) return
+      const idOf = (held: Timed) => held.id ?? origins.keyFrom(byTime, name, { ...held, key })
+      return { cause: `pair ${idOf(left)} ${idOf(right)}`, path: '', isTimed: false, times: 0 }
+    }
     const schedule = (side: 'left' | 'right', key: PipelineKey, time: number) =>
       forgetting[side].add(Math.ceil((lastOf(side, time) + 1) / width) * width, key)
     const take = (side: 'left' | 'right', other: 'left' | 'right') => (batch: Batch) => {
@@ -110,22 +126,31 @@ export function intervalJoined<A, B, R>(
       const given = new Joined(next!, context)
       let late = 0
       for (let i = 0; i < values.length; i++) {
-        const [time, key, value] = [times[i]!, keys[i]!, values[i]]
+        const [time, key] = [times[i]!, keys[i]!]
         if (time < progress.watermark) {
           late += 1
           continue
         }
+        const record = timed(time, values[i], key)
         for (const partner of tables[other].get(tables[other].space(0), key) ?? []) {
-          const [left, right] = side === 'left' ? [{ time, value }, partner] : [partner, { time, value }]
+          const [left, right] = side === 'left' ? [record, partner] : [partner, record]
           const difference = right.time - left.time
           if (difference < fromMs || difference > toMs) continue
           const at = Math.max(left.time, right.time)
-          given.add(() => join(left.value as A, right.value as B), [left.value, right.value], key, at, order?.[i])
+          const pair = [left.value, right.value]
+          given.add(
+            () => join(left.value as A, right.value as B),
+            pair,
+            key,
+            at,
+            order?.[i],
+            originOf(left, right, key),
+          )
         }
         const own = tables[side]
         const slot = own.space(0).slots.get(key)
-        if (slot === undefined) own.add(own.space(0), key, [{ time, value }])
-        else own.own(own.space(0), slot, (held) => [...held]).push({ time, value })
+        if (slot === undefined) own.add(own.space(0), key, [record])
+        else own.own(own.space(0), slot, (held) => [...held]).push(record)
         schedule(side, key, time)
       }
       if (late > 0) context.late(late)
@@ -247,17 +272,27 @@ class Joined {
   readonly #keys: PipelineKey[] = []
   readonly #times: (number | null)[] = []
   readonly #order: number[] = []
+  /** Of each result, where it is not the record that flows. */
+  readonly #origins: RecordOrigin[] = []
 
   constructor(next: Output, context: OperatorContext) {
     this.#next = next
     this.#context = context
   }
 
-  add(make: () => unknown, pair: readonly unknown[], key: PipelineKey, time: number, order?: number): void {
+  add(
+    make: () => unknown,
+    pair: readonly unknown[],
+    key: PipelineKey,
+    time: number,
+    order?: number,
+    origin?: RecordOrigin,
+  ): void {
     try {
       this.push(make(), key, time, order)
+      if (origin) this.#origins.push(origin)
     } catch (error) {
-      this.#context.poison({ value: pair, time, key, input: pairInput }, error)
+      this.#context.poison({ value: pair, time, key, input: pairInput, ...(origin && { origin }) }, error)
     }
   }
 
@@ -272,6 +307,13 @@ class Joined {
     if (this.#values.length === 0) return
     const times = this.#times[0] === null ? null : (this.#times as number[])
     const [values, keys, order] = [this.#values, this.#keys, this.#order]
+    if (this.#origins.length > 0) {
+      this.#origins.forEach(({ cause }, i) => {
+        const one = batchOf({ value: values[i], time: times && times[i]!, key: keys[i]! })
+        this.#context.origins!.from(cause, () => this.#next.batch(one))
+      })
+      return
+    }
     this.#next.batch(order.length > 0 ? { values, times, keys, order } : { values, times, keys })
   }
 }

@@ -1,8 +1,10 @@
 // Keys of records that leave a pipeline through `send`, `httpSink` and `call`: from where a record came, never from when it
 // arrived. A record of a source is known by the source, the partition and its number there, which is the same after every
-// restart; an entry of the store's feed by its timeline and sequence, since a restored store has it at another place. A result is
-// known by the record that caused it, the operators it came through, its key, time and value. Results of windows and joins that have a time are known without the record: which one closes a window, or completes a pair, depends on
-// the order of arrival. Numbers in partitions are kept by those who need them, in their part of a checkpoint.
+// restart; an entry of the store's feed by its timeline and sequence, since a restored store has it at another place. A result
+// is known by the record that caused it, the operators it came through, its key, time and value. Results of windows and window
+// joins that have a time are known without the record: which one closes a window depends on the order of arrival. A pair of an
+// interval join is known by both of its records. Numbers in partitions are kept by the sinks and operators that need them, in
+// their part of a checkpoint.
 //
 // Where a pipeline has none of these sinks and operators there are no origins, and records flow as they are.
 
@@ -19,7 +21,7 @@ import type { SourceBatch, SourceReader } from '../source.ts'
 
 type Counts = Readonly<Record<string, number>>
 
-const timedKinds: ReadonlySet<string | null> = new Set(['windows', 'sessions', 'window join', 'interval join'])
+const timedKinds: ReadonlySet<string | null> = new Set(['windows', 'sessions', 'window join'])
 const seenMax = 10_000
 
 /** On the head of a pipeline that uses the names that sources give their records. Others began without, and count records. */

@@ -18,16 +18,27 @@ export type Synchronous<R> = R &
  * callback, `instead` names the verb that waits.
  * @example refuseThenable(result, 'filter()', 'use call() to wait for something outside')
  */
-export function refuseThenable(value: unknown, place: string, instead: string): void {
+export function refuseThenable(value: unknown, place: string, instead: string, verb = 'returned'): void {
   if (!isAsynchronous(value)) return
   // The rejection of the refused promise would otherwise end the process as unhandled. Only a promise is touched: the
   // `then` of another thenable may begin its work.
   if (value instanceof Promise) value.catch(() => undefined)
   const what = isThenable(value) ? 'a promise' : 'an async iterable'
-  throw new RepriseError('ASYNC_CALLBACK', `${place} returned ${what}, and must be synchronous: ${instead}`, {
+  throw new RepriseError('ASYNC_CALLBACK', `${place} ${verb} ${what}, and must be synchronous: ${instead}`, {
     place,
     instead,
   })
+}
+
+/**
+ * The same for several values that one callback returned. All of them are looked at, so that no rejection stays unhandled.
+ * @example refuseThenables([...items], 'flatMap#1', 'use call() behind it')
+ */
+export function refuseThenables(values: readonly unknown[], place: string, instead: string): void {
+  const first = values.find(isAsynchronous)
+  if (first === undefined) return
+  for (const value of values) if (value instanceof Promise) value.catch(() => undefined)
+  refuseThenable(first, place, instead)
 }
 
 /**

@@ -6,6 +6,7 @@ import { afterAll, expect, it } from 'vitest'
 import { open, timeline } from '../../src/index.ts'
 import {
   average,
+  carries,
   collect,
   every,
   type FromOptions,
@@ -138,6 +139,21 @@ drawing('the function of reducingState()', (keyed) =>
   }),
 )
 
+/** Rejections of promises that are refused must not end the process. */
+const refusal = async (): Promise<never> => Promise.reject(new Error('a refused promise'))
+drawing('flatMap#1 ', (_, all) => all.flatMap(({ n }) => [n, refusal(), refusal()]))
+drawing('emit of p', (keyed) =>
+  keyed.process('p', {
+    onRecord: (_item: Item, { emit }) => emit(refusal()),
+  }),
+)
+drawing('side other of p', (keyed) =>
+  keyed.process('p', {
+    sides: { other: carries<unknown>() },
+    onRecord: (_item: Item, { side }) => side('other', refusal()),
+  }),
+)
+
 function sourceOf(options: FromOptions<Item, unknown>): (p: PipelineBuilder) => void {
   return (p) => void p.from('items', values(items), options as FromOptions<Item, Item>).to('out', out)
 }
@@ -195,7 +211,8 @@ drawings['entry of timelineSink()'] = (p) =>
     timelineSink({ timeline: journal, id: () => 'k', entry: async () => ({ type: 'x' }) }),
   )
 
-it.each(Object.entries(drawings))('%s refuses an async function by name', async (place, draw) => {
+it.each(Object.entries(drawings))('%s refuses an async function by name', async (title, draw) => {
+  const place = title.trim()
   const rp = await open(place === 'row of rows()' ? `sqlite:${join(folder, 'rows.db')}` : 'memory:')
   const failure: unknown = await rp
     .run(pipeline('tried', draw), {})

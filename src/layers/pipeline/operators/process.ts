@@ -63,6 +63,8 @@ export interface ProcessOptions<T, R, S extends StateSpecs, O extends SideSpecs>
   onClock?(time: number, context: ProcessContext<R, S, O>): Nothing
 }
 
+const waitBefore = 'use call() before it for what must be waited for'
+
 /** The kind of its state: another set of states under the same name is another state. */
 export function processKind(state: StateSpecs = {}): string {
   const states = Object.entries(state).map(([name, { kind }]) => `${name}:${kind}`)
@@ -102,10 +104,14 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
         return progress.watermark
       },
       state: handles,
-      emit: (value) => main.add(value, at),
+      emit: (value) => {
+        refuseThenable(value, `emit of ${context.name}`, waitBefore, 'got')
+        main.add(value, at)
+      },
       side: (name, value) => {
         const emitter = emitters.get(name)
         assert(emitter !== undefined, 'a side output is declared in `sides`')
+        refuseThenable(value, `side ${name} of ${context.name}`, waitBefore, 'got')
         emitter.add(value, at)
       },
       setTimer: (time) => eventTimers.set(at.key, checkTimer(time)),
@@ -131,7 +137,7 @@ export function processed<T, R, S extends StateSpecs, O extends SideSpecs>(
     /** All that the function does, or nothing. */
     const attempt = (place: string, work: () => unknown) => {
       try {
-        refuseThenable(work(), `${place} of ${context.name}`, 'use call() before it for what must be waited for')
+        refuseThenable(work(), `${place} of ${context.name}`, waitBefore)
         checkReplaced(place)
       } catch (error) {
         for (const part of parts) part.rollback()

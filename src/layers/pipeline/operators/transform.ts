@@ -2,6 +2,7 @@
 // aside with the error, and the others of its batch go on.
 
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
+import { refuseThenables } from '../../../core/synchronous.ts'
 import type { Batch, Output } from '../batch.ts'
 import { keepsOrder, type MakeOperator, type OperatorContext, recordOf, stateless } from '../operator.ts'
 
@@ -24,12 +25,17 @@ export function filter<T>(isWanted: (value: T) => boolean): MakeOperator {
 }
 
 export function flatMap<T, R>(change: (value: T) => Iterable<R>): MakeOperator {
-  return transform((batch, into) => {
-    for (let i = into.from; i < batch.values.length; i++) {
-      into.from = i
-      // All of a record or nothing of it: what it gave before it threw does not go on.
-      for (const value of [...change(batch.values[i] as T)]) into.push(value, batch, i)
-    }
+  return keepsOrder((outputs, context) => {
+    const made = transform((batch, into) => {
+      for (let i = into.from; i < batch.values.length; i++) {
+        into.from = i
+        // All of a record or nothing of it: what it gave before it threw does not go on.
+        const items = [...change(batch.values[i] as T)]
+        refuseThenables(items, context.name, 'give plain items, and use call() behind it to wait for something outside')
+        for (const value of items) into.push(value, batch, i)
+      }
+    })
+    return made(outputs, context)
   })
 }
 

@@ -59,6 +59,7 @@ export function kafka(options: KafkaOptions): Source<KafkaRecord> {
   awayMsOf(options)
   const discoverMs = toMs(options.discover ?? '10s', 'discover')
   return {
+    kind: 'kafka',
     async partitions() {
       const port = await connectTo(options)
       try {

@@ -77,6 +77,7 @@ export function nats(options: NatsOptions): Source<NatsRecord> {
   if (partitions && filter) throw new RepriseError('INVALID_ARGUMENT', 'nats takes filter or partitions, not both')
   if (partitions?.length === 0) throw new RepriseError('INVALID_ARGUMENT', 'partitions must name at least one subject')
   return {
+    kind: 'nats',
     ...(partitions && { partitions: async () => partitions }),
     async open(from, context) {
       const access = await accessTo(options)

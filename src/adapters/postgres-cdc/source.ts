@@ -33,6 +33,7 @@ export function postgresCdc(options: PostgresCdcOptions): Source<PostgresChange>
   checkOptions('postgresCdc', options, known)
   if (typeof options.url !== 'string') throw new RepriseError('INVALID_ARGUMENT', 'postgresCdc needs { url }')
   return {
+    kind: 'postgresCdc',
     // A slot has one reader, and what it has passed does not come again.
     isExclusive: true,
     async open(from, context) {

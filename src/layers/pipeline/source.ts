@@ -61,6 +61,11 @@ export interface SourceContext extends PartitionsContext {
 export const passedOver: unique symbol = Symbol('reprise.pipeline.passedOver')
 
 export interface Source<T> {
+  /**
+   * What its positions mean: another kind under the same name cannot resume from them, and is refused. Default: a source of the
+   * user's own.
+   */
+  readonly kind?: string
   /** What a record that was read means. One on which it throws is a dead letter, and the others go on. */
   readonly decode?: (value: never) => T
   /** A second reader would take it away from the first: it is not opened to look at what it has. */

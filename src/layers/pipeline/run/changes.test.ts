@@ -2,10 +2,13 @@ import { expect, it } from 'vitest'
 import { type Aggregation, average, count, list, sum } from '../aggregate.ts'
 import { Graph } from '../graph.ts'
 import { collect } from '../sinks/collect.ts'
-import { values } from '../sources/values.ts'
+import type { Source } from '../source.ts'
+import { entries } from '../sources/entries.ts'
+import { jsonLines, lines } from '../sources/files.ts'
+import { generated, iterable, values } from '../sources/values.ts'
 import { type KeyedStream, PipelineBuilder } from '../stream.ts'
 import { session, sliding, tumbling } from '../windows.ts'
-import { matchNames } from './changes.ts'
+import { matchNames, namedParts } from './changes.ts'
 import { emptyState, type PipelineState } from './state.ts'
 
 type Draw = (keyed: KeyedStream<number>) => { to(name: string, sink: ReturnType<typeof collect>): void }
@@ -74,4 +77,34 @@ it('refuses another aggregation, another version of it, and windows of another l
     expect(() => matchNames(graphOf(now), storedOf(before))).toThrow(/under that name, not .*add: \['a'\]/)
     expect(matchNames(graphOf(now), storedOf(before), { add: ['a'], drop: ['a'] }).get('a')).toBeNull()
   }
+})
+
+function reading(source: Source<unknown>): Graph {
+  const graph = new Graph()
+  new PipelineBuilder(graph).from('numbers', source).to('out', collect())
+  return graph
+}
+
+it('refuses a source of another kind under one name, and reads checkpoints that have no kinds of sources', () => {
+  const own: Source<unknown> = { open: () => Promise.reject(new Error('not opened')) }
+  const sources = [values([1]), generated((n) => n), iterable(() => [1]), lines('a'), entries([{ prefix: 'a/' }]), own]
+  for (const before of sources) {
+    const positions = new Map([['numbers', new Map([['', 2]])]])
+    const stored: PipelineState = { ...emptyState, ...namedParts(reading(before), positions), sinks: { out: null } }
+    const { sourceKinds: _, ...older } = stored
+    for (const now of sources) {
+      const graph = reading(now)
+      expect(matchNames(graph, older).get('numbers')).toBe('numbers')
+      if (now === before) expect(matchNames(graph, stored).get('numbers')).toBe('numbers')
+      else expect(() => matchNames(graph, stored)).toThrow(/under that name, not .*add: \['numbers'\].*drop: /)
+      expect(matchNames(graph, stored, { add: ['numbers'], drop: ['numbers'] }).has('numbers')).toBe(true)
+    }
+  }
+  const file = {
+    ...emptyState,
+    ...namedParts(reading(lines('a')), new Map()),
+    sources: { numbers: [] },
+    sinks: { out: null },
+  }
+  expect(matchNames(reading(jsonLines('a')), file).get('numbers')).toBe('numbers')
 })

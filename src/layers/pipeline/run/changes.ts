@@ -3,6 +3,7 @@
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Graph } from '../graph.ts'
+import type { Source } from '../source.ts'
 import type { PipelineChanges } from './options.ts'
 import type { PipelineState } from './state.ts'
 
@@ -55,9 +56,11 @@ export function matchNames(graph: Graph, stored: PipelineState, changes: Pipelin
   return names
 }
 
-/** Checkpoints of earlier versions have the kind without what its aggregation keeps: they are taken as they are. */
+/** Checkpoints of earlier versions have the kind of an operator without its aggregation, and none of a source. */
 function isSameKind(before: string | undefined, now: string): boolean {
-  return before === now || (before !== undefined && !before.includes('(') && now.startsWith(`${before}(`))
+  return (
+    before === '' || before === now || (before !== undefined && !before.includes('(') && now.startsWith(`${before}(`))
+  )
 }
 
 /** A name that neither the code nor the checkpoint knows would be passed over in silence. */
@@ -81,11 +84,29 @@ function misspelt(
   return faults
 }
 
+/** Sources and operators as a checkpoint has them. */
+export function namedParts(
+  { sources, operators }: Graph,
+  positions: ReadonlyMap<string, ReadonlyMap<string, unknown>>,
+): Pick<PipelineState, 'sources' | 'sourceKinds' | 'operators'> {
+  return {
+    sources: Object.fromEntries([...positions].map(([name, own]) => [name, [...own]])),
+    operators: Object.fromEntries(operators.flatMap(({ name, state }) => (state === null ? [] : [[name, state]]))),
+    sourceKinds: Object.fromEntries(sources.map(({ name, source }) => [name, sourceKind(source)])),
+  }
+}
+
+function sourceKind({ kind = "a source of the program's own" }: Source<unknown>): string {
+  return kind
+}
+
 function kindsOf(graph: Graph, stored: PipelineState): readonly Named[] {
   const all = (names: readonly string[]) => new Map(names.map((name) => [name, '']))
   const operators = graph.operators.flatMap(({ name, state }) => (state === null ? [] : [[name, state] as const]))
+  const sources = graph.sources.map(({ name, source }) => [name, sourceKind(source)] as const)
+  const sourcesBefore = Object.keys(stored.sources).map((name) => [name, stored.sourceKinds?.[name] ?? ''] as const)
   return [
-    { what: 'source', before: all(Object.keys(stored.sources)), now: all(graph.sources.map(({ name }) => name)) },
+    { what: 'source', before: new Map(sourcesBefore), now: new Map(sources) },
     { what: 'operator', before: new Map(Object.entries(stored.operators)), now: new Map(operators) },
     { what: 'sink', before: all(Object.keys(stored.sinks)), now: all(graph.sinks.map(({ name }) => name)) },
   ]

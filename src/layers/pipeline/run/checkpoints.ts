@@ -19,6 +19,7 @@ import type { Failing } from '../../../engine/worker.ts'
 import type { Graph } from '../graph.ts'
 import type { Prepared, SinkWriter } from '../sink.ts'
 import { CallOff } from './call-off.ts'
+import { namedParts } from './changes.ts'
 import {
   type CheckpointBase,
   isDueInFull,
@@ -329,10 +330,7 @@ export class Checkpoints {
       stage: what.stage,
       checkpoint: what.id,
       records: this.#recordsBefore + what.cut.records,
-      sources: Object.fromEntries([...what.cut.positions].map(([name, positions]) => [name, [...positions]])),
-      operators: Object.fromEntries(
-        graph.operators.flatMap(({ name, state }) => (state === null ? [] : [[name, state]])),
-      ),
+      ...namedParts(graph, what.cut.positions),
       tables: Object.fromEntries([...tables].map(([name, { cells, keys }]) => [name, { stored: cells, cells: keys }])),
       sinks: Object.fromEntries(prepared),
       letters: what.cut.letters,

@@ -38,6 +38,8 @@ export interface PipelineState {
   readonly parallelism: number
   /** By source, by partition. */
   readonly sources: Readonly<Record<string, readonly (readonly [partition: string, position: unknown])[]>>
+  /** By source: what its positions mean. Checkpoints of earlier versions have none. */
+  readonly sourceKinds?: Readonly<Record<string, string>>
   /** By operator with state: what kind of state it is. */
   readonly operators: Readonly<Record<string, string>>
   /** By operator/table: cells in the stored blocks, and cells that exist. */

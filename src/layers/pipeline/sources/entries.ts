@@ -31,6 +31,7 @@ export function entries<Item extends Entry = Entry>(
   }
   const readers = definitions.filter((each): each is Readable<Item> => reads in each)
   return {
+    kind: 'entries',
     // Each entry by itself: one that its definition cannot read is a dead letter, with the entry as it is stored.
     ...(readers.length > 0 && {
       decode: (entry: Entry) => {

@@ -25,6 +25,9 @@ export interface CsvOptions extends FileOptions {
   readonly separator?: string
 }
 
+/** A position is the number of bytes before it, whatever its lines mean. */
+const fileKind = 'file'
+
 /** @example p.from('log', lines('server.log', { follow: '1s' })) */
 export function lines(path: string, options: FileOptions = {}): Source<string> {
   checkOptions(`lines ${path}`, options, new Set(['follow', 'gzip']))
@@ -46,6 +49,7 @@ export function csv(path: string, options: CsvOptions = {}): Source<Readonly<Rec
   let columns = options.columns ?? null
   const source = fileSource<Readonly<Record<string, string>>>(path, options, separator)
   return {
+    kind: fileKind,
     async open(from, context) {
       if (options.columns) return await source.open(from, context)
       const header = await reading(path, () => firstRecord(path, { gzip, separator }))
@@ -64,6 +68,7 @@ function fileSource<T>(path: string, { follow, gzip }: FileOptions, separator?: 
     throw new RepriseError('INVALID_ARGUMENT', `${path} is gzipped and cannot be followed: leave out follow`, { path })
   }
   return {
+    kind: fileKind,
     async open(from, { signal }) {
       const position = positionOf(from?.get(''))
       const options: TextFileOptions = { from: position, gzip, ...(separator !== undefined && { separator }) }

@@ -51,6 +51,7 @@ export function httpSource<T>(name: string, options: HttpSourceOptions = {}): Ht
   })
   const source = entries<Entry>([{ prefix: `posts/${name}` }])
   return {
+    kind: 'http',
     open: (from, context) => source.open(from, context) as unknown as Promise<SourceReader<T>>,
     decode: ({ data }: Entry) => (data as { readonly body: T }).body,
     handler(engine) {

@@ -27,6 +27,7 @@ export function paged<T, Cursor>(page: AskPage<T, Cursor>, options: CallPolicy =
   checkOptions('paged', options, new Set(callPolicyNames))
   checkCallPolicy(options)
   return {
+    kind: 'pages',
     async open(from, { engine, signal }) {
       const place = (from?.get('') ?? { cursor: null, given: 0 }) as Place<Cursor>
       if (typeof place !== 'object' || !Number.isSafeInteger(place.given)) {

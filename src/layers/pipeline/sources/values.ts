@@ -8,7 +8,7 @@ import type { Positions, Source, SourceBatch, SourceReader } from '../source.ts'
 
 /** The same values after every restart, in the same order. @example p.from('orders', values([{ cents: 5 }, { cents: 7 }])) */
 export function values<T>(all: readonly T[]): Source<T> {
-  return generated((n) => all[n] as Synchronous<T>, { count: all.length })
+  return { ...generated((n) => all[n] as Synchronous<T>, { count: all.length }), kind: 'values' }
 }
 
 export interface GeneratedOptions {
@@ -29,6 +29,7 @@ export function generated<T>(
   }
   const names = Array.from({ length: partitions }, (_, i) => (partitions === 1 ? '' : String(i)))
   return {
+    kind: 'generated',
     partitions: async () => names,
     open: async (from, context) => new GeneratedReader<T>(make, count, names, context.partitions ?? names, from),
   }
@@ -40,6 +41,7 @@ export function generated<T>(
  */
 export function iterable<T>(begin: () => Iterable<T> | AsyncIterable<T>): Source<T> {
   return {
+    kind: 'iterable',
     async open(from) {
       const done = positionOf(from?.get(''))
       return new IterableReader<T>(begin(), done)

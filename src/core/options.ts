@@ -1,4 +1,4 @@
-// Names of options, checked where they are given: a name that nobody knows would otherwise be passed over in silence,
+// Names and values of options, checked where they are given: a name that nobody knows would otherwise be passed over in silence,
 // and a job without its rate limit is found out by whoever is called too often.
 
 import { RepriseError } from './errors.ts'
@@ -24,6 +24,38 @@ export function checkOptions(
     throw new RepriseError('INVALID_ARGUMENT', `${where}: there is no option ${name}; ${advice}`, {
       option: name,
       ...(use && { use }),
+    })
+  }
+}
+
+/** A value of an option: a word, or whatever the test accepts, with the words for it. */
+export type Allowed = string | readonly [inWords: string, isRight: (value: unknown) => boolean]
+
+export const aFunction: Allowed = ['a function', (value) => typeof value === 'function']
+export const aNumber: Allowed = ['a number', Number.isFinite]
+
+/**
+ * Values of options, checked where they are given: a misspelt word would otherwise count as one of the others. An option that is
+ * left out is not looked at.
+ * @example checkValues('schedule nightly', options, { overlap: ['skip', 'allow'] })
+ */
+export function checkValues(
+  where: string,
+  given: object | undefined | null,
+  allowed: Readonly<Record<string, readonly Allowed[]>>,
+): void {
+  if (given === undefined || given === null) return
+  for (const name in allowed) {
+    const value = (given as Record<string, unknown>)[name]
+    if (value === undefined) continue
+    const isRight = allowed[name]!.some((each) => (typeof each === 'string' ? each === value : each[1](value)))
+    if (isRight) continue
+    const words = allowed[name]!.map((each) => (typeof each === 'string' ? `'${each}'` : each[0]))
+    const choice = words.length === 1 ? words[0] : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`
+    const got = typeof value === 'string' ? `'${value.slice(0, 40)}'` : value === null ? 'null' : typeof value
+    throw new RepriseError('INVALID_ARGUMENT', `${where}: ${name} must be ${choice} (got ${got})`, {
+      option: name,
+      allowed: words,
     })
   }
 }

@@ -19,7 +19,7 @@ import {
 import { RepriseError } from '../core/errors.ts'
 import { intentKey } from '../core/identity.ts'
 import { type Inherited, ownerOf } from '../core/inheritance.ts'
-import { checkOptions, namesOf } from '../core/options.ts'
+import { aFunction, checkOptions, checkValues, namesOf } from '../core/options.ts'
 import type { Hash } from '../core/ports.ts'
 import type { NewEntry } from './entry.ts'
 import { claimUndo } from './inherited-undo.ts'
@@ -62,6 +62,8 @@ const knownOptions = namesOf<EffectOptions<unknown>>({
   inDoubt: true,
   signal: true,
 })
+
+const values = { reversal: ['compensate', 'none', 'irreversible'], inDoubt: ['retry', 'hold', aFunction] }
 
 export interface CompensateOptions {
   /** Also an effect that the original of this fork did. Recorded in the history of the original first. */
@@ -127,6 +129,7 @@ export class Effects {
     by?: { readonly key: string } | 'id',
   ): Promise<T> {
     checkOptions('effect', options, knownOptions)
+    checkValues(`effect ${name}`, options, values)
     const id = options.id ?? name
     const known = this.get(id)
     const isOpenElsewhere = known?.outcome === null && this.#ownerOf(known) !== null
@@ -169,6 +172,7 @@ export class Effects {
     options: CompensateOptions = {},
   ): Promise<void> {
     checkOptions('compensate', options, compensateOptions)
+    checkValues('compensate', options, { undo: ['inherited'] })
     const effect = this.get(id)
     if (!effect) throw new RepriseError('NOT_FOUND', `there is no effect ${id}`, { id })
     if (effect.outcome === 'compensated') return

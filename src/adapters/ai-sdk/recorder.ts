@@ -8,7 +8,7 @@ import { timelineId, toHex } from '../../core/coordinate.ts'
 import { type Effect, listEffects } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { ownerOf } from '../../core/inheritance.ts'
-import { checkOptions, namesOf } from '../../core/options.ts'
+import { checkOptions, checkValues, namesOf } from '../../core/options.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
 import type { Effects } from '../../engine/effects.ts'
 import type { Host } from '../../engine/host.ts'
@@ -67,6 +67,7 @@ const fold: Fold<RunState> = {
 export function record(name: string, options: RecorderOptions = {}): Entity<Recorder, string> {
   const prefix = `ai-sdk/${checkName('recorder', name)}/`
   checkOptions(`recorder ${name}`, options, known)
+  checkValues(`recorder ${name}`, options, { similarCalls: ['conflict', 'new'] })
   return {
     name,
     async [opens](engine: Host, id: string | undefined, open: OpenOptions) {

@@ -9,7 +9,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions } from '../../core/options.ts'
+import { checkOptions, checkValues } from '../../core/options.ts'
 import type { PipelineKey } from '../../core/pipeline/key-groups.ts'
 import { synchronous } from '../../core/synchronous.ts'
 import type { Batch } from '../../layers/pipeline/batch.ts'
@@ -69,6 +69,7 @@ interface Listed {
 /** @example kafkaSink<Total>({ brokers, topic: 'totals', message: (t) => ({ key: t.key, value: t.text }) }) */
 export function kafkaSink<T>(options: KafkaSinkOptions<T>): Sink<T> {
   checkOptions('kafkaSink', options, known)
+  checkValues('kafkaSink', options, { expired: ['fail', 'skip'] })
   const timeoutMs = toMs(options.transactionTimeout ?? '15m', 'transactionTimeout')
   awayMsOf(options)
   if (!options.topic) throw new RepriseError('INVALID_ARGUMENT', 'kafkaSink needs { topic }')

@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions } from '../../core/options.ts'
+import { checkOptions, checkValues } from '../../core/options.ts'
 import { hostOf } from '../../engine/host.ts'
 import type { Positions, Source, SourceContext, SourceReader } from '../../layers/pipeline/source.ts'
 import { ReadyQueue } from '../../layers/pipeline/sources/ready-queue.ts'
@@ -52,6 +52,7 @@ const aheadMax = 2
 /** @example p.from('orders', kafka({ brokers: ['localhost:9092'], topic: 'orders' }), { decode: json<Order>() }) */
 export function kafka(options: KafkaOptions): Source<KafkaRecord> {
   checkOptions('kafka', options, known)
+  checkValues('kafka', options, { gone: ['fail', 'oldest', 'newest'] })
   const { topic } = options
   if (typeof topic !== 'string' || topic === '') throw new RepriseError('INVALID_ARGUMENT', 'kafka needs { topic }')
   if (options.group === '') throw new RepriseError('INVALID_ARGUMENT', 'the group of kafka must have a name')

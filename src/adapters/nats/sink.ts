@@ -6,7 +6,7 @@ import { DeliverPolicy, RetentionPolicy } from '@nats-io/jetstream'
 import type { MsgHdrs } from '@nats-io/transport-node'
 import { headers as newHeaders } from '@nats-io/transport-node'
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions } from '../../core/options.ts'
+import { checkOptions, checkValues } from '../../core/options.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
 import type { Batch } from '../../layers/pipeline/batch.ts'
 import {
@@ -71,6 +71,7 @@ interface Kept {
 /** @example totals.to('totals', natsSink<Total>({ servers, stream: 'TOTALS', message: 'totals' })) */
 export function natsSink<T>(options: NatsSinkOptions<T>): Sink<T> {
   checkOptions('natsSink', options, known)
+  checkValues('natsSink', options, { unknown: ['fail', 'publish', 'skip'] })
   checkConnecting('natsSink', options)
   const { stream, message, atomic = true } = options
   if (!stream || !message) throw new RepriseError('INVALID_ARGUMENT', 'natsSink needs { stream, message }')

@@ -4,7 +4,7 @@
 
 import { type Consumer, type ConsumerMessages, DeliverPolicy, type JsMsg } from '@nats-io/jetstream'
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions } from '../../core/options.ts'
+import { checkOptions, checkValues } from '../../core/options.ts'
 import type { Positions, Source, SourceContext, SourceReader } from '../../layers/pipeline/source.ts'
 import { ReadyQueue } from '../../layers/pipeline/sources/ready-queue.ts'
 import {
@@ -68,6 +68,7 @@ const fetchMessages = 512
 /** @example p.from('orders', nats({ servers, stream: 'ORDERS' }), { decode: json<Order>() }) */
 export function nats(options: NatsOptions): Source<NatsRecord> {
   checkOptions('nats', options, known)
+  checkValues('nats', options, { gone: ['fail', 'oldest', 'newest'] })
   checkConnecting('nats', options)
   const { stream, partitions, filter } = options
   if (typeof stream !== 'string' || stream === '') throw new RepriseError('INVALID_ARGUMENT', 'nats needs { stream }')

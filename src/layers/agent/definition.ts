@@ -4,11 +4,12 @@
 import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint-policy.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions } from '../../core/options.ts'
+import { checkOptions, checkValues } from '../../core/options.ts'
 import { resolveRetention } from '../../core/retention.ts'
 import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
 import type { Host } from '../../engine/host.ts'
 import { describes } from '../../engine/model.ts'
+import { settingValues } from './message.ts'
 import { agentModel, usualCheckpoint } from './model.ts'
 import { CallGuards } from './policy.ts'
 import { Session } from './session.ts'
@@ -30,10 +31,14 @@ const known = new Set([
   ...['checkpoint', 'retain', 'valid', 'version', 'migrations'],
 ])
 
+const values = { similarCalls: settingValues.similarCalls, modelInDoubt: ['retry', 'continue', 'hold'] }
+
 /** @example const support = agent('support', { initial: () => ({ order: '' }), model, tools: { refund } }) */
 export function agent<Data = null>(name: string, options: AgentOptions<Data> = {}): AgentDefinition<Data> {
   checkName('agent', name)
   checkOptions(`agent ${name}`, options, known)
+  checkValues(`agent ${name}`, options, values)
+  checkValues(`settings of agent ${name}`, options.settings, settingValues)
   if (options.checkpoint) checkPolicy(options.checkpoint)
   if (options.retain) resolveRetention(options.retain)
   for (const each of Object.values(options.tools ?? {})) checkTool(each)

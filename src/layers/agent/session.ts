@@ -3,7 +3,7 @@
 
 import { type Coordinate, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions } from '../../core/options.ts'
+import { checkOptions, checkValues } from '../../core/options.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
 import type { OpenOptions } from '../../engine/definition.ts'
 import type { Effects } from '../../engine/effects.ts'
@@ -16,7 +16,7 @@ import type { Consumer } from '../../engine/tools/rollback-report.ts'
 import { type CallOutcome, callTool, throwIfAborted, unlessAborted } from './calls.ts'
 import { type Verdict, writeDecision } from './decision.ts'
 import { type Group, type Received, receiveMail, sendMail } from './group.ts'
-import type { Message, Model, Settings, Usage } from './message.ts'
+import { type Message, type Model, type Settings, settingValues, type Usage } from './message.ts'
 import {
   type RollbackOptions,
   resultOf,
@@ -163,6 +163,7 @@ export class Session<Data> {
   }
 
   async configure(settings: Settings): Promise<void> {
+    checkValues('configure', settings, settingValues)
     await this.#line.open.write([entry('configured', { settings })])
   }
 

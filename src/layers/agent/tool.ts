@@ -3,7 +3,7 @@
 
 import { type CallPolicy, callPolicyNames, checkCallPolicy } from '../../core/call-policy.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions } from '../../core/options.ts'
+import { aFunction, checkOptions, checkValues } from '../../core/options.ts'
 import { patientRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import type { Probed } from '../../engine/effects.ts'
 import { type Checked, checkWith, jsonSchemaOf, type StandardSchema } from '../../engine/schema.ts'
@@ -93,8 +93,16 @@ export function tool<Args, Result>(definition: Tool<Args, Result>): Tool<Args, R
   return definition
 }
 
+const values = {
+  kind: ['read-only', 'idempotent', 'compensatable', 'irreversible'],
+  inDoubt: ['retry', 'hold'],
+  run: [aFunction],
+  compensate: [aFunction],
+}
+
 /** Also for tools that were written without tool(): the mistake shows where the agent is defined. */
 export function checkTool(definition: AnyTool): void {
+  checkValues('tool', definition, values)
   const { kind, compensate, compensateRetry }: { kind: ToolKind; compensate?: unknown; compensateRetry?: unknown } =
     definition
   if (kind === 'compensatable' && !compensate) {

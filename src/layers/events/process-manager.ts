@@ -2,7 +2,7 @@
 // that moves the position in the feed, each with an id made from the event's coordinate: sent once, done once.
 
 import { type MessageId, timelineId } from '../../core/coordinate.ts'
-import { checkOptions } from '../../core/options.ts'
+import { checkOptions, checkValues } from '../../core/options.ts'
 import type { OutgoingMessage } from '../../core/ports.ts'
 import { type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import type { CommitExtras } from '../../engine/commit/writer.ts'
@@ -18,7 +18,15 @@ import { type Reads, readsAttribute } from '../../engine/tools/consumers.ts'
 import { refusedType } from './envelope.ts'
 import { address, type Letter, letterKind, sendCommand } from './mailroom.ts'
 import { helperModel, processKind } from './model.ts'
-import { checkReading, type EventAt, type EventFrom, type EventSource, Events, type Occurrence } from './source.ts'
+import {
+  checkReading,
+  type EventAt,
+  type EventFrom,
+  type EventSource,
+  Events,
+  type Occurrence,
+  poisonValues,
+} from './source.ts'
 import type { InputOf, Metadata } from './types.ts'
 
 /** A command on its way to an aggregate. */
@@ -106,6 +114,7 @@ export function processManager<Sources extends readonly EventSource[], On extend
   checkName('process manager', name)
   checkReading(`process manager ${name}`, options)
   checkOptions(`process manager ${name}`, options, known)
+  checkValues(`process manager ${name}`, options, poisonValues)
   const on = options.on as unknown as Readonly<Record<string, (event: unknown, at: EventAt) => Reaction>>
   const reactTo = ({ type, event, at }: Occurrence): Reaction =>
     type === refusedType ? options.onRefused?.(event as unknown as RefusedLetter, at) : on[type]?.(event, at)

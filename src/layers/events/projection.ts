@@ -4,7 +4,7 @@
 import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint-policy.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions } from '../../core/options.ts'
+import { checkOptions, checkValues } from '../../core/options.ts'
 import type { Sql } from '../../core/ports.ts'
 import { type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import type { Nothing } from '../../core/synchronous.ts'
@@ -19,7 +19,15 @@ import { endGeneration, forgetGeneration, liveGeneration } from '../../engine/to
 import { MemorySink, memoryRetain } from './memory-sink.ts'
 import { catalogOf, generationTimeline, helperModel, projectionKind } from './model.ts'
 import { type Build, ProjectionHandle, type ProjectionModel, type RebuildOptions } from './projection-handle.ts'
-import { checkReading, type EventSource, Events, type Handlers, type Occurrence, partitionOf } from './source.ts'
+import {
+  checkReading,
+  type EventSource,
+  Events,
+  type Handlers,
+  type Occurrence,
+  partitionOf,
+  poisonValues,
+} from './source.ts'
 import { type SqlAt, type SqlHandlers, SqlSink } from './sql-sink.ts'
 import { noteStale } from './stale.ts'
 import { type OffsetTx, type TableHandlers, TableSink, type TableTarget } from './table-sink.ts'
@@ -149,6 +157,7 @@ function inMemory<State, Shown>(
 ): ProjectionDefinition<Shown> {
   checkReading(`projection ${name}`, options)
   checkOptions(`projection ${name}`, options, known)
+  checkValues(`projection ${name}`, options, poisonValues)
   resolveRetry(options.retry)
   if (typeof options.initial !== 'function') {
     throw new RepriseError(
@@ -232,6 +241,7 @@ export function sqlProjection<
 >(name: string, options: SqlProjectionOptions<Sources, On>): SqlProjectionDefinition {
   checkReading(`projection ${name}`, options)
   checkOptions(`projection ${name}`, options, known)
+  checkValues(`projection ${name}`, options, poisonValues)
   resolveRetry(options.retry)
   const version = String(options.version ?? 1)
   const { partitions = 1 } = options
@@ -300,6 +310,7 @@ function intoTables<Tx extends OffsetTx, Shown>(
 ): ProjectionDefinition<Shown> {
   checkReading(`projection ${name}`, options)
   checkOptions(`projection ${name}`, options, known)
+  checkValues(`projection ${name}`, options, poisonValues)
   resolveRetry(options.retry)
   if (typeof options.into?.[opens] !== 'function') {
     throw new RepriseError('INVALID_ARGUMENT', `projection ${name}: into must be a table, such as table('totals')`)

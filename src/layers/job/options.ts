@@ -5,7 +5,7 @@ import { type CallPolicy, callPolicyNames } from '../../core/call-policy.ts'
 import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint-policy.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions } from '../../core/options.ts'
+import { type Allowed, aFunction, aNumber, checkOptions, checkValues } from '../../core/options.ts'
 import { type RatePolicy, type RateSettings, resolveRate } from '../../core/rate.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
 import { type ResolvedRetry, resolveRetry } from '../../core/retry.ts'
@@ -104,8 +104,19 @@ const known = new Set([
 const concurrencyMax = 100_000
 const shardsMax = 256
 
+const isVersion = (value: unknown) => typeof value === 'string' || Number.isFinite(value)
+const values: Readonly<Record<string, readonly Allowed[]>> = {
+  order: ['kept', 'any'],
+  key: [aFunction],
+  version: [['a string', (value) => typeof value === 'string'], aNumber, aFunction],
+  each: [aFunction],
+  eachBatch: [aFunction],
+  results: [['true or false', (value) => typeof value === 'boolean']],
+}
+
 export function resolveJob<T>(name: string, options: JobOptions<T>): ResolvedJob<T> {
   checkOptions(`job ${name}`, options, known, { rateLimit: 'rate' })
+  checkValues(`job ${name}`, options, values)
   const { concurrency = 1, shards = 1, crashesMax = 5, version, order = 'any', batch = {} } = options
   const check = (isRight: boolean, what: string) => {
     if (!isRight) throw new RepriseError('INVALID_ARGUMENT', `job ${name}: ${what}`, { job: name })
@@ -114,7 +125,6 @@ export function resolveJob<T>(name: string, options: JobOptions<T>): ResolvedJob
   check(options.batch === undefined || options.eachBatch !== undefined, 'batch must come with eachBatch')
   check(isCount(concurrency, concurrencyMax), `concurrency must be a whole number from 1 to ${concurrencyMax}`)
   check(isCount(shards, shardsMax), `shards must be a whole number from 1 to ${shardsMax}`)
-  check(order === 'kept' || order === 'any', "order must be 'kept' or 'any'")
   check(!(order === 'kept' && concurrency > 1), "order: 'kept' must have a concurrency of 1: leave it out")
   check(!(order === 'kept' && shards > 1), "order: 'kept' must have one shard")
   checkOptions(`job ${name}: batch`, batch, new Set(['size', 'wait']))
@@ -159,5 +169,8 @@ function isCount(value: number, max: number): boolean {
 function versionOf<T>(version: (item: T) => string | number, item: T): string {
   const given = version(item)
   refuseThenable(given, 'version of a job', 'compute it from the item alone')
-  return String(given)
+  if (isVersion(given)) return String(given)
+  const got = given === null ? 'null' : typeof given
+  const what = `the version of an item must be a string or a finite number (got ${got}): of a date, give its time`
+  throw new RepriseError('INVALID_ARGUMENT', what, { got })
 }

@@ -131,6 +131,7 @@ export function keyRange<T, Key>(options: {
 }
 
 export function toSource<T>(given: SourceLike<T>): Source<T> {
+  if (given === undefined || given === null) throw noSource()
   if (typeof given === 'function') {
     const read = given as SourceFunction<T>
     return { kind: 'function', open: (position, context) => new FunctionReader(read, position, context) }
@@ -140,7 +141,11 @@ export function toSource<T>(given: SourceLike<T>): Source<T> {
   // Whether one of these could be read again is not to be seen: a stream that broke would look as if it had ended.
   if (isIterable<T>(given)) return { kind: 'iterable', once: true, open: () => iterableReader(given) }
   if (isAsyncIterable<T>(given)) return { kind: 'async iterable', once: true, open: () => asyncReader(given) }
-  throw new RepriseError(
+  throw noSource()
+}
+
+function noSource(): RepriseError {
+  return new RepriseError(
     'INVALID_ARGUMENT',
     'the source of a job must be an array, an iterable, an async iterable, a function, or made by lines(), jsonLines(), csv(), pages() or keyRange()',
   )

@@ -146,6 +146,10 @@ export class Buffer<V> implements Transaction<V> {
 
 /** The offset of a source never moves back. */
 export function checkAdvance(source: string, before: Offset | undefined, offset: Offset): void {
+  if (typeof offset !== 'string' && !Number.isFinite(offset)) {
+    const what = `the offset of ${source} must be a string or a finite number (got ${String(offset)})`
+    throw new RepriseError('INVALID_ARGUMENT', what, { source })
+  }
   if (before === undefined || (typeof before === typeof offset && offset >= before)) return
   const what = `the offset of ${source} is at ${before} and does not move back to ${offset}`
   throw new RepriseError('CONFLICT', what, { source, before, offset })

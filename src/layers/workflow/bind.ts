@@ -3,7 +3,7 @@
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Limits } from '../../core/limits.ts'
-import { checkOptions, namesOf } from '../../core/options.ts'
+import { aFunction, checkOptions, checkValues, namesOf } from '../../core/options.ts'
 import type { Attribute } from '../../core/ports.ts'
 import { checkAttributes } from '../../core/shapes.ts'
 import type { Recallable } from '../../engine/recall.ts'
@@ -87,8 +87,11 @@ const knownChild = namesOf<ChildOptions>({
   timeout: true,
 })
 
+const childValues = { whenCancelled: ['cancel', 'abandon'], whenUndone: ['keep', 'undo'] }
+
 function checkedChild(where: string, options: ChildOptions): ChildOptions {
   checkOptions(where, options, knownChild)
+  checkValues(where, options, childValues)
   return options
 }
 
@@ -139,6 +142,7 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
   race: (bound) =>
     tolerant((branches, options: RaceOptions = {}) => {
       checkOptions('race', options, knownRace)
+      checkValues('race', options, { losers: ['keep', 'undo'] })
       const scope = bound.here('race')
       return bound.execution.given(scope, race(bound.run, scope, branches, options, bound.again))
     }),
@@ -159,6 +163,7 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
     (bound) =>
     (update: Named, call, options: { validate?: (args: never) => void } = {}) => {
       checkOptions('onUpdate', options, knownUpdate)
+      checkValues('onUpdate', options, { validate: [aFunction] })
       return bound.run.queries.onUpdate(messageName(update), { call, validate: options.validate })
     },
   heartbeat: () => async (details?: unknown) => {

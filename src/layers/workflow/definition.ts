@@ -3,8 +3,7 @@
 
 import { checkPolicy } from '../../core/checkpoint-policy.ts'
 import { toMs } from '../../core/duration.ts'
-import { RepriseError } from '../../core/errors.ts'
-import { checkOptions } from '../../core/options.ts'
+import { type Allowed, checkOptions, checkValues } from '../../core/options.ts'
 import { resolveRetention } from '../../core/retention.ts'
 import { resolveRetry } from '../../core/retry.ts'
 import { checkName, type Process, runs, type Workable, works } from '../../engine/definition.ts'
@@ -29,6 +28,12 @@ const known = new Set([
   ...['timeout', 'retry', 'whenUndoFails', 'durability', 'queue', 'concurrency', 'checkpoint', 'retain'],
 ])
 
+const values: Readonly<Record<string, readonly Allowed[]>> = {
+  whenUndoFails: ['hold', 'restore'],
+  durability: ['step', ['{ window }', (value) => typeof value === 'object' && value !== null]],
+  queue: [['made by queue()', (value) => (value as { readonly kind?: unknown } | null)?.kind === 'queue']],
+}
+
 /** @example workflow('greet', async (ctx, name: string) => await ctx.step('say', () => `hello ${name}`)) */
 export function workflow<Input = void, Output = unknown>(
   name: string,
@@ -41,10 +46,7 @@ export function workflow<Input = void, Output = unknown>(
   if (options.timeout !== undefined) toMs(options.timeout, 'timeout')
   if (options.checkpoint) checkPolicy(options.checkpoint)
   if (options.retain) resolveRetention(options.retain)
-  const { whenUndoFails = 'hold' } = options
-  if (whenUndoFails !== 'hold' && whenUndoFails !== 'restore') {
-    throw new RepriseError('INVALID_ARGUMENT', `whenUndoFails must be 'hold' or 'restore'`, { given: whenUndoFails })
-  }
+  checkValues(`workflow ${name}`, options, values)
   if (typeof options.durability === 'object') checkOptions('durability', options.durability, new Set(['window']))
   if (typeof options.durability === 'object') toMs(options.durability.window, 'durability.window')
   const definition: WorkflowDefinition<Input, Output> = {

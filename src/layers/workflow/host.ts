@@ -3,7 +3,7 @@
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isPassingStoreFailure, isReprise, RepriseError } from '../../core/errors.ts'
-import { checkOptions } from '../../core/options.ts'
+import { checkOptions, checkValues } from '../../core/options.ts'
 import type { Head } from '../../core/ports.ts'
 import { Breath } from '../../engine/breath.ts'
 import { installGuard } from '../../engine/guard/install.ts'
@@ -20,7 +20,7 @@ import { Instance, type InstanceHost, type Left } from './instance.ts'
 import { Looks } from './looks.ts'
 import { MailWatch } from './mail-watch.ts'
 import { nameOf, queueOf } from './names.ts'
-import { type StartOptions, startOptions } from './options.ts'
+import { type StartOptions, startOptions, startValues } from './options.ts'
 import { serveQueue } from './queue.ts'
 import { type Replayed, replayAside } from './replay.ts'
 import { WorkflowRun } from './run.ts'
@@ -120,6 +120,7 @@ export class Host implements InstanceHost, RunHost {
 
   run<Output>(definition: AnyWorkflow, input: unknown, options: StartOptions): Promise<WorkflowRun<Output>> {
     checkOptions(`run of ${definition.name}`, options, startOptions)
+    checkValues(`run of ${definition.name}`, options, startValues)
     const id = options.id ?? newId(this.kernel.random)
     if (options.here !== false) this.work(definition)
     return this.#start(definition, id, input, options, null, (isNew, life) => {

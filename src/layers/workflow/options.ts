@@ -2,7 +2,7 @@
 
 import type { CheckpointPolicy } from '../../core/checkpoint-policy.ts'
 import type { Duration } from '../../core/duration.ts'
-import { namesOf } from '../../core/options.ts'
+import { type Allowed, aNumber, namesOf } from '../../core/options.ts'
 import type { Attribute } from '../../core/ports.ts'
 import type { RetentionPolicy } from '../../core/retention.ts'
 import type { RetryPolicy } from '../../core/retry.ts'
@@ -54,6 +54,12 @@ export interface StartOptions {
   readonly delay?: Duration
   /** False: leave it to the workers; this process only starts it. */
   readonly here?: boolean
+}
+
+export const startValues: Readonly<Record<string, readonly Allowed[]>> = {
+  ifExists: ['use', 'reject', 'restart'],
+  priority: [aNumber],
+  here: [['true or false', (value) => typeof value === 'boolean']],
 }
 
 export const startOptions = namesOf<StartOptions>({

@@ -5,7 +5,7 @@ import { timelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { isHeadLost } from '../../core/lost-head.ts'
-import { checkOptions, namesOf } from '../../core/options.ts'
+import { checkOptions, checkValues, namesOf } from '../../core/options.ts'
 import type { Head } from '../../core/ports.ts'
 import { onAbort } from '../../engine/aborting.ts'
 import type { Breath } from '../../engine/breath.ts'
@@ -186,6 +186,7 @@ export class RunView {
   /** Resolves when it has ended, wherever it executes. */
   async ended(options: ResultOptions): Promise<End> {
     checkOptions('result', options, known)
+    checkValues('result', options, { whenHeld: ['reject', 'wait'] })
     const { clock } = this.host.kernel
     const until =
       options.timeout === undefined ? Number.POSITIVE_INFINITY : clock.elapsed() + toMs(options.timeout, 'timeout')

@@ -5,7 +5,7 @@ import { Cron } from 'croner'
 import { timelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions } from '../../core/options.ts'
+import { checkOptions, checkValues } from '../../core/options.ts'
 import type { Head } from '../../core/ports.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
 import { checkName, type Fold, type Workable, works } from '../../engine/definition.ts'
@@ -96,10 +96,13 @@ const catchUpMax = 1000
 
 const known = new Set(['workflow', 'input', 'cron', 'timezone', 'every', 'overlap', 'catchUp'])
 
+const values = { overlap: ['skip', 'allow', 'wait', 'cancel'], catchUp: ['none', 'last', 'all'] }
+
 /** @example schedule('nightly', { workflow: report, cron: '0 3 * * *', timezone: 'Europe/Berlin' }) */
 export function schedule<Input>(name: string, options: ScheduleOptions<Input>): ScheduleDefinition {
   checkName('schedule', name)
   checkOptions(`schedule ${name}`, options, known)
+  checkValues(`schedule ${name}`, options, values)
   if ((options.cron === undefined) === (options.every === undefined)) {
     throw new RepriseError('INVALID_ARGUMENT', `schedule ${name} must have either cron or every`, { name })
   }

@@ -3,7 +3,7 @@
 
 import { type CallGate, callPolicyNames } from '../../core/call-policy.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkOptions } from '../../core/options.ts'
+import { aFunction, checkOptions, checkValues } from '../../core/options.ts'
 import { decideRetry, patientRetry, type ResolvedRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import type { SharedFrom } from '../../engine/recall.ts'
 import type { CommandRun } from './asking.ts'
@@ -27,6 +27,8 @@ const known = new Set<string>([
 ])
 
 type Call<T> = (step: StepCall) => Promise<T> | T
+
+const values = { inDoubt: ['retry', 'hold', aFunction], compensate: [aFunction], undo: [aFunction] }
 
 /** The outcome of a step that other runs share: its entry says where it came from. */
 export class SharedResult {
@@ -59,6 +61,7 @@ export function askStep<T>(
   options: StepOptions<T>,
 ): Promise<T> {
   checkOptions('step', options, known)
+  checkValues(`step ${name}`, options, values)
   const id = scope.next(commandName(name))
   const retry = resolveRetry(options.retry, run.definition.options.retry)
   if (options.compensateRetry) resolveRetry(options.compensateRetry, patientRetry)

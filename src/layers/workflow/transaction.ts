@@ -4,7 +4,7 @@
 
 import { toHex } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import { checkOptions } from '../../core/options.ts'
+import { aFunction, checkOptions, checkValues } from '../../core/options.ts'
 import type { Sql } from '../../core/ports.ts'
 import { decideRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import type { CommitExtras } from '../../engine/commit/writer.ts'
@@ -68,6 +68,7 @@ export function askTransaction<T>(
   options: TransactionOptions<T>,
 ): Promise<T> {
   checkOptions('transaction', options, known)
+  checkValues(`transaction ${name}`, options, { compensate: [aFunction] })
   const id = scope.next(commandName(name))
   const retry = resolveRetry(options.retry, run.definition.options.retry)
   return run.execution.ask<T>(scope, id, {

@@ -3,7 +3,7 @@
 
 import { open } from 'node:fs/promises'
 import { RepriseError } from '../../../core/errors.ts'
-import { checkOptions, namesOf } from '../../../core/options.ts'
+import { checkOptions, checkValues, namesOf } from '../../../core/options.ts'
 import { csvRow, parseCsvRecord, separatorFault } from '../../../lib/csv.ts'
 import type { TextRecord } from '../../../lib/record-splitter.ts'
 import { firstRecord, TextFile, type TextFileOptions } from '../../../lib/text-file.ts'
@@ -50,6 +50,7 @@ export function lines(path: string, options: LineOptions = {}): PlainSource<stri
 /** @example job('papers', { source: jsonLines<Paper>('papers.jsonl.gz'), key: (paper) => paper.doi, each: … }) */
 export function jsonLines<T = unknown>(path: string, options: JsonLineOptions = {}): PlainSource<T> {
   checkOptions(`jsonLines of ${path}`, options, knownJson)
+  checkValues(`jsonLines of ${path}`, options, { malformed: ['stop', 'skip'] })
   return lineSource(path, options, async () => ({ text, offset }) => {
     if (text.trim() === '') return null
     try {

@@ -5,11 +5,14 @@ import { type FailureNote, failingAttribute, failureOf } from '../engine/failure
 import { hostOf } from '../engine/host.ts'
 import { lastEntry } from '../engine/recovery/history.ts'
 import type { Reprise } from '../engine/reprise.ts'
+import { standsAt } from './describe.ts'
 import type { Check } from './health.ts'
 import { count, relative } from './words.ts'
 
 const listedMax = 1000
 const shownMax = 5
+/** A compensation failed for good: the run stays half undone until a person decides. */
+const stuckStatus = 'compensation-stuck'
 
 export interface FailingTimeline extends FailureNote {
   readonly timeline: string
@@ -38,10 +41,17 @@ export async function reasonOf(engine: Reprise, head: Head, now: number): Promis
   const { kernel } = hostOf(engine)
   const note = failureOf(kernel.sealer, head)
   if (note) return failureWords(note, now)
+  if (head.status === stuckStatus) return await stuckWords(engine, head)
   if (head.status !== 'failed') return ''
   // A list shows what it can: whoever opens the timeline is told what is wrong with it.
   const last = await lastEntry(kernel, head).catch(() => null)
   return errorWords((last?.data as { readonly error?: unknown } | null | undefined)?.error) ?? ''
+}
+
+/** @example 'stuck undoing charge: no answer' */
+async function stuckWords(engine: Reprise, head: Head): Promise<string> {
+  // A run whose history cannot be read keeps its line in the list.
+  return (await standsAt(engine, head).catch(() => null))?.text ?? 'a compensation failed for good'
 }
 
 /** Null: it is no error as histories keep them. @example 'EDECLINED: card refused' */
@@ -53,6 +63,21 @@ export function errorWords(error: unknown): string | null {
 }
 
 export async function failuresHealth(engine: Reprise): Promise<Check[]> {
+  return [...(await failingHealth(engine)), ...(await stuckHealth(engine))]
+}
+
+async function stuckHealth(engine: Reprise): Promise<Check[]> {
+  const stuck = await engine.list({ status: stuckStatus, limit: listedMax })
+  if (stuck.length === 0) return []
+  const shown = stuck.slice(0, shownMax)
+  const words = await Promise.all(shown.map(async (head) => `${head.timeline} is ${await stuckWords(engine, head)}`))
+  if (stuck.length > shownMax) words.push(`and ${count(stuck.length - shownMax, 'other run')}`)
+  const cure =
+    'mend the cause, then: reprise settle TIMELINE STEP retry; or undo it by hand, then: reprise settle TIMELINE STEP compensated'
+  return [{ name: 'compensations', state: 'bad', what: words.join('; '), cure }]
+}
+
+async function failingHealth(engine: Reprise): Promise<Check[]> {
   const failing = await failingTimelines(engine)
   if (failing.length === 0) return []
   const now = hostOf(engine).kernel.worker.now()

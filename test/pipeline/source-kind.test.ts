@@ -1,5 +1,5 @@
-// A source is known by its name and kind: the position of one kind means nothing to another, so a source of another kind under the
-// same name is refused with the way to begin anew.
+// A source is known by its name and kind: the position of one kind means nothing to another, so a source of another kind under
+// the same name is refused with the way to begin anew.
 
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'

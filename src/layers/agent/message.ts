@@ -71,10 +71,10 @@ export type SimilarCalls = 'conflict' | 'fork' | 'new'
  */
 export type ModelInDoubt = 'retry' | 'continue' | 'hold'
 
-/** What may be changed when a session goes on from an earlier turn, so that it does not fail the same way again. */
 /** Of settings, wherever they are given. */
 export const settingValues = { similarCalls: ['conflict', 'fork', 'new'] }
 
+/** What may be changed when a session goes on from an earlier turn, so that it does not fail the same way again. */
 export interface Settings {
   readonly prompt?: string
   readonly model?: string

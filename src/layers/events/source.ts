@@ -164,10 +164,10 @@ function occurrenceOf({ type, data }: Pick<Entry, 'type' | 'data'>, at: EventAt,
   }
 }
 
-/** For those without a compiler: what is missing is said at once, not by a loop that cannot begin. */
-/** Of whatever reads events. */
+/** Of projections and process managers. */
 export const poisonValues = { poison: ['stop', 'quarantine'] }
 
+/** For those without a compiler: what is missing is said at once, not by a loop that cannot begin. */
 export function checkReading(name: string, options: { readonly from: unknown; readonly on: unknown }): void {
   const { from, on } = options ?? {}
   const isSource = (each: unknown) => typeof (each as EventSource | null | undefined)?.prefix === 'string'

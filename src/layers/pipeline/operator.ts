@@ -6,7 +6,7 @@ import type { StateTable } from '../../core/pipeline/state-table.ts'
 import type { Clock, Random } from '../../core/ports.ts'
 import type { RunTrace } from '../../engine/tracing.ts'
 import type { Batch, Output } from './batch.ts'
-import type { RecordOrigin, SinkContext } from './sink.ts'
+import type { SinkContext } from './sink.ts'
 
 export interface Operator {
   /** One per stream that flows into it. Further ones only get records that are sent back. */
@@ -44,7 +44,7 @@ export interface OperatorContext {
   /** The run that it belongs to, where somebody traces. */
   readonly trace?: RunTrace | null
   /** Where records come from, where the pipeline has operators or sinks with keys. */
-  readonly origins?: SinkContext['origins']
+  readonly origins?: OperatorOrigins | null
   /** What the operator's node opens; null: nothing. All instances share it. */
   readonly resource: OperatorResource | null
   /** A record that cannot be processed, or not now (`RetryLater`): kept aside with the reason, and the rest goes on. */
@@ -62,6 +62,22 @@ export interface OperatorContext {
 /** Something outside that is open while the pipeline runs. It is no part of a checkpoint. */
 export interface OperatorResource {
   close(): void
+}
+
+/** Where a record that arrived at an operator came from. Stored with records that are under way or set aside. */
+export interface RecordOrigin {
+  readonly cause: string
+  readonly path: string
+  readonly isTimed: boolean
+  /** How many equal ones arrived from the same cause before it. */
+  readonly times: number
+}
+
+export interface OperatorOrigins extends NonNullable<SinkContext['origins']> {
+  /** Of a record that arrives now. */
+  originOf(name: string, record: PoisonRecord): RecordOrigin
+  /** The key of a record that arrived from there. */
+  keyFrom(origin: RecordOrigin, name: string, record: PoisonRecord): string
 }
 
 export interface PoisonRecord {

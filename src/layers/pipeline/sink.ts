@@ -36,17 +36,6 @@ export interface SinkWriter {
   close(): Promise<void>
 }
 
-/** Where a record that arrived at an operator came from. Stored with records that are under way or set aside. */
-export interface RecordOrigin {
-  readonly cause: string
-  readonly path: string
-  readonly isTimed: boolean
-  /** How many equal ones arrived from the same cause before it. */
-  readonly times: number
-}
-
-type Identifiable = { readonly value: unknown; readonly time: number | null; readonly key: string | number | null }
-
 export interface SinkContext {
   readonly engine: Engine
   readonly pipeline: string
@@ -57,10 +46,10 @@ export interface SinkContext {
     readonly counts: Readonly<Record<string, number>>
     restore(counts: Readonly<Record<string, number>>): void
     /** Of a record that arrives now. */
-    keyOf(name: string, record: Identifiable): string
-    originOf(name: string, record: Identifiable): RecordOrigin
-    /** Of a record that arrived from there. */
-    keyFrom(origin: RecordOrigin, name: string, record: Identifiable): string
+    keyOf(
+      name: string,
+      record: { readonly value: unknown; readonly time: number | null; readonly key: string | number | null },
+    ): string
     /** All that flows during the call comes from this record. */
     from(record: string | null, call: () => void): void
     published(checkpoint: number): void

@@ -8,8 +8,15 @@ import { TimeQueue } from '../../../core/pipeline/time-queue.ts'
 import { lastWatermark } from '../../../core/pipeline/watermarks.ts'
 import { type FixedWindows, isForgotten, nextEnd, startsOf } from '../../../core/pipeline/windows.ts'
 import type { Batch, Output } from '../batch.ts'
-import { batchOf, keepsOrder, type MakeOperator, type OperatorContext, recordOf, tablesOf } from '../operator.ts'
-import type { RecordOrigin } from '../sink.ts'
+import {
+  batchOf,
+  keepsOrder,
+  type MakeOperator,
+  type OperatorContext,
+  type RecordOrigin,
+  recordOf,
+  tablesOf,
+} from '../operator.ts'
 import type { Present } from './tombstones.ts'
 import { mergedInputs } from './union.ts'
 import { Progress } from './window.ts'

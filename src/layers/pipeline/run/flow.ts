@@ -245,7 +245,7 @@ export class Flow {
   /** Into the input of the operator that it came from, or through the source that could not decode it. */
   #sendBack({ operator, value, time, key, input = 0, origin }: SetAside): void {
     const taker = this.#takerOf(operator)!
-    if (taker instanceof RunningSource) return void taker.again(value)
+    if (taker instanceof RunningSource) return sentBack(this.#hooks.origins, origin, () => taker.again(value))
     const to = this.#wiring.instanceFor(taker, key).inputs[input]
     assert(to !== undefined, 'a record goes back into an input that its operator has')
     sentBack(this.#hooks.origins, origin, () => to.batch(batchOf({ value, time, key })))

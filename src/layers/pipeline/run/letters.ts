@@ -10,8 +10,7 @@ import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
 import { isRetryLater } from '../../../core/retry.ts'
 import { ChangedInPlace } from '../in-place.ts'
-import type { PoisonRecord } from '../operator.ts'
-import type { RecordOrigin } from '../sink.ts'
+import type { PoisonRecord, RecordOrigin } from '../operator.ts'
 
 export interface PipelineLetter {
   readonly id: number

@@ -15,8 +15,7 @@ import type { Kernel } from '../../../engine/kernel.ts'
 import type { Identified } from '../../../engine/store-identity.ts'
 import type { Output } from '../batch.ts'
 import type { Graph, OperatorNode } from '../graph.ts'
-import type { PoisonRecord } from '../operator.ts'
-import type { RecordOrigin, SinkContext } from '../sink.ts'
+import type { OperatorOrigins, PoisonRecord, RecordOrigin } from '../operator.ts'
 import type { SourceBatch, SourceReader } from '../source.ts'
 
 type Counts = Readonly<Record<string, number>>
@@ -74,7 +73,7 @@ export function sentBack(origins: Origins | null, origin: RecordOrigin | undefin
   else call()
 }
 
-export class Origins implements NonNullable<SinkContext['origins']> {
+export class Origins implements OperatorOrigins {
   readonly #ports: Ports
   readonly #of: Identified
   readonly #usesNames: boolean

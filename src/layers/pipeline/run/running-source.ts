@@ -107,7 +107,7 @@ export class RunningSource {
 
   /** Reads a record once more that could not be decoded. Positions and watermarks stay: they have passed it. */
   again(value: unknown): void {
-    const batch = this.#batchOf([value])
+    const batch = this.#batchOf([value], undefined)
     if (batch.values.length > 0) this.#again.batch(batch)
   }
 

@@ -54,10 +54,13 @@ it('finds the blocks of every page', () => {
   ])
 })
 
-it.each(snippets.map(({ page, name }) => [page, name] as const))('E9: %s: block %s has the right types', (page, name) => {
-  const { text } = snippets.find((snippet) => snippet.name === name)!
-  expect(problems.get(name) ?? [], `${page}\n${text}`).toEqual([])
-})
+it.each(snippets.map(({ page, name }) => [page, name] as const))(
+  'E9: %s: block %s has the right types',
+  (page, name) => {
+    const { text } = snippets.find((snippet) => snippet.name === name)!
+    expect(problems.get(name) ?? [], `${page}\n${text}`).toEqual([])
+  },
+)
 
 it.each([
   ['README.md', 'docs/'],

@@ -14,6 +14,7 @@ import { ownStart } from './log.ts'
 import { joinedBefore, readFrames } from './log-row.ts'
 import { readInbox } from './mail.ts'
 import { legibleNames } from './names.ts'
+import { checkPasts } from './past.ts'
 import type { Reading } from './reading.ts'
 import { readVersion, schemaVersion } from './schema.ts'
 import { select } from './timeline-statements.ts'
@@ -45,6 +46,7 @@ export async function inspect(
         attempt(faults, 'cursors', () => listCursors(reading.connection, reading.space, reading.timelines)),
       ),
     () => read((reading) => attempt(faults, 'workers', () => reading.workers.list(reading.now))),
+    () => inspectPasts(read, faults, slices),
   ]
   for (const [index, part] of parts.entries()) {
     if (index < first) continue
@@ -339,6 +341,22 @@ async function inspectTimelines(read: Read, faults: StoreFault[], slices: Slices
       return rows.length
     })
   }
+}
+
+async function inspectPasts(read: Read, faults: StoreFault[], slices: Slices): Promise<void> {
+  const where = 'lives of forgotten ids'
+  let after: string | null = null
+  do {
+    await slices.next()
+    const from: string | null = after
+    after = await read(({ connection, space }) => {
+      let last: string | null = null
+      attempt(faults, where, () => {
+        last = checkPasts(connection, space, from, slices.rows, (work) => attempt(faults, where, work))
+      })
+      return last
+    })
+  } while (after !== null && faults.length < faultsMax)
 }
 
 function lastTid(connection: Connection): number {

@@ -1,4 +1,4 @@
-// A file of schema version 1 or 3, made by taking back what later versions added: it is read as it is without a write, and
+// A file of schema version 1, 3 or 6, made by taking back what later versions added: it is read as it is without a write, and
 // brought up to date when it is opened to write. Both give the same answers as before, and from then on absence is checked.
 
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
@@ -60,9 +60,16 @@ function asVersion3(connection: Connection): void {
   setVersion(connection, 3)
 }
 
+/** The lives of forgotten ids were stored once. */
+function asVersion6(connection: Connection): void {
+  connection.exec('DROP INDEX reprise_past_copy')
+  setVersion(connection, 6)
+}
+
 function setVersion(connection: Connection, version: number): void {
   connection.run(`UPDATE reprise_meta SET value = ? WHERE key = 'schema_version'`, version)
   connection.run(`DELETE FROM reprise_meta WHERE key = 'schema_copy'`)
+  if (version > 5) connection.run(`INSERT INTO reprise_meta (key, value) VALUES ('schema_copy', ?)`, version)
   const sql = `SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE tbl_name LIKE 'reprise\\_%' ESCAPE '\\'
     AND type IN ('table', 'index') ORDER BY type, name`
   const texts = connection.all(sql).flatMap(({ type, name, tbl_name, sql: text }) => [type!, name!, tbl_name!, text!])
@@ -93,8 +100,8 @@ const takeBackStripes = chunkTables
   .map((table) => `INSERT INTO reprise_chunk_bytes SELECT id, bytes FROM ${table}; DROP TABLE ${table};`)
   .join('\n')
 
-describe('a store of schema version 1', () => {
-  it.each([asVersion1, asVersion3])(
+describe('a store of an older schema version', () => {
+  it.each([asVersion1, asVersion3, asVersion6])(
     'is read as it is, and brought up to date when it is opened to write',
     async (asOlder) => {
       const now = await open()
@@ -158,6 +165,22 @@ describe('a store of schema version 1', () => {
     expect(await store.inspect()).not.toEqual([])
     expect(await tell(store)).toBe(truth)
     await store.close()
+  })
+
+  it('knows the lives of forgotten ids, before and after', async () => {
+    const name = asTimeline('deleted')
+    const before = await open()
+    const writer = await new Kit(before, () => open(), {}).create('deleted')
+    expect(await writer.commit({ forget: true })).toMatchObject({ ok: true })
+    const [truth] = await before.past([name])
+    expect(truth).toMatchObject({ life: 1 })
+    await before.close()
+    await edit(asVersion6)
+    for (const isReader of [true, false]) {
+      const store = await open(isReader)
+      expect(await store.past([name])).toEqual([truth])
+      await store.close()
+    }
   })
 
   it('keeps its checkpoints through the change', async () => {

@@ -11,7 +11,7 @@
 //   tally      how many rows a list must have (tally.ts)
 //   chunk      which chunks there are; their bytes lie in a table for each stripe (blobs.ts), those of older versions in one
 //   identity   what a namespace is known by outside of the store (identity.ts)
-//   past       the last life of each id that was forgotten (past.ts)
+//   past       the last life of each id that was forgotten, twice (past.ts)
 //   sweep      trimmed or forgotten history whose space has not been given back yet
 //
 // Rows that are not packed carry `crc` over their other columns (seal.ts). `space` is the number of a namespace.
@@ -21,12 +21,12 @@ import { stripes } from '../../core/parity.ts'
 import type { Connection } from './connection.ts'
 import { damaged } from './failure.ts'
 import { identityTable } from './identity.ts'
-import { pastTable } from './past.ts'
+import { pastCopy, pastTable } from './past.ts'
 import { checkSeal, seal } from './seal.ts'
 import { tallyAll, tallyStatus } from './tally.ts'
 import { copyAndSeal, witnessAll } from './witness.ts'
 
-export const schemaVersion = 6
+export const schemaVersion = 7
 
 const version1 = `
 CREATE TABLE reprise_meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
@@ -124,6 +124,8 @@ const steps: readonly ((connection: Connection) => void)[] = [
     connection.exec(version6 + pastTable + identityTable)
     copyAndSeal(connection)
   },
+  // The lives of forgotten ids have a second copy.
+  (connection) => connection.exec(pastCopy),
 ]
 
 /** 0 for a file without our tables. A newer version is refused here, before anything is written. */

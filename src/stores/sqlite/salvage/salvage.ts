@@ -11,7 +11,6 @@ import { damaged } from '../failure.ts'
 import { opened, writeIdentity } from '../identity.ts'
 import { writeLosses } from '../losses.ts'
 import { isSoundMessage } from '../mail.ts'
-import { columnNames as pastColumns } from '../past.ts'
 import { isSealed, seal } from '../seal.ts'
 import { tallyAll, tallyStatus } from '../tally.ts'
 import { columnNames as timelineColumns } from '../timeline-statements.ts'
@@ -19,7 +18,10 @@ import { witnessAll } from '../witness.ts'
 import { columnNames as workerColumns } from '../workers.ts'
 import { copyOwnTables } from './own-tables.ts'
 import { salvageLog } from './salvage-log.ts'
+
+import { salvagePasts } from './salvage-pasts.ts'
 import { type Named, salvageTimelines, writeTimelineRow } from './salvage-timelines.ts'
+
 import { type DamagedFile, isOurs } from './source.ts'
 import type { Salvage, Salvaged, SalvageOptions } from './work.ts'
 
@@ -34,7 +36,7 @@ export function salvage(from: DamagedFile, to: Connection, options: SalvageOptio
   copyWhere(work, 'reprise_inbox', isSoundMessage)
   copySealed(work, 'reprise_cursor', cursorColumns)
   copySealed(work, 'reprise_worker', workerColumns)
-  copySealed(work, 'reprise_past', pastColumns)
+  salvagePasts(work)
   salvageIdentities(work)
   copyWhere(work, 'reprise_sweep', (row) => Object.values(row).every(Number.isSafeInteger))
   dropStrays(to)

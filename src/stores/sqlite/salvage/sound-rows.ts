@@ -6,6 +6,7 @@ import { columnNames as cursorColumns } from '../cursors.ts'
 import type { SqlRow } from '../driver.ts'
 import { headOf } from '../head-state.ts'
 import { isSoundMessage } from '../mail.ts'
+import { columnNames as pastColumns } from '../past.ts'
 import { isSealed } from '../seal.ts'
 import { columnNames as timelineColumns } from '../timeline-statements.ts'
 import { sealedColumns } from '../witness.ts'
@@ -34,4 +35,5 @@ export const soundRows: Readonly<Record<string, SoundRow | undefined>> = {
   reprise_inbox: isSoundMessage,
   reprise_cursor: sealedBy(cursorColumns),
   reprise_worker: sealedBy(workerColumns),
+  reprise_past: sealedBy(pastColumns),
 }

@@ -13,6 +13,8 @@ export interface StoreFacts {
   readonly sizeBytes: number | null
   /** Where bytes that were erased may stay, beside what the store can reach; in words, known beforehand. */
   readonly keepsErased?: readonly string[]
+  /** Damage that the store reads around, since it has a second copy; in words. `Store.renew` puts it right. */
+  readonly damage?: readonly string[]
   /** Only of a store that is made of several: how far their clocks are apart, as the last heartbeat measured it. */
   readonly clocks?: readonly ShardClock[]
 }

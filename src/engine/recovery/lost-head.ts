@@ -68,7 +68,7 @@ export async function watchLostHeads(kernel: Kernel): Promise<void> {
 const lookAfterMs = 1000
 const lookedAtMax = 2000
 
-/** Soon after a store was opened: timelines that cannot be read are told. Returns how to stop. */
+/** Soon after a store was opened: timelines that cannot be read, and damage that it reads around, are told. Returns how to stop. */
 export function watchQuarantine(kernel: Kernel): () => void {
   if (!kernel.store.names) return () => undefined
   return kernel.clock.after(lookAfterMs, () => {
@@ -77,6 +77,14 @@ export function watchQuarantine(kernel: Kernel): () => void {
         for (const { timeline, error } of found) kernel.events.emit('problem', { where: timeline, error })
       },
       (error) => kernel.events.emit('problem', { where: 'timelines', error }),
+    )
+    kernel.store.facts().then(
+      ({ damage = [] }) => {
+        for (const what of damage) {
+          kernel.events.emit('problem', { where: 'store', error: new RepriseError('STORE_DAMAGED', what) })
+        }
+      },
+      (error) => kernel.events.emit('problem', { where: 'store', error }),
     )
   })
 }

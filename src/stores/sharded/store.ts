@@ -345,6 +345,7 @@ export class ShardedStore implements Store {
     const sizes = all.map(({ sizeBytes }) => sizeBytes)
     const away = this.#places.shards.filter((shard) => shard.isAway)
     const kept = [...new Set(all.flatMap(({ keepsErased = [] }) => keepsErased))]
+    const damage = all.flatMap((facts) => facts.damage ?? [])
     return {
       kind: `sharded ${[...new Set(all.map(({ kind }) => kind))].join(' and ')}`,
       location: this.#places.shards.map(({ name }) => name).join(', '),
@@ -357,6 +358,7 @@ export class ShardedStore implements Store {
       isReadOnly: all.some(({ isReadOnly }) => isReadOnly),
       sizeBytes: sizes.some((size) => size === null) ? null : sizes.reduce<number>((sum, size) => sum + size!, 0),
       ...(kept.length > 0 && { keepsErased: kept }),
+      ...(damage.length > 0 && { damage }),
       clocks: this.#clocks.list(),
     }
   }

@@ -10,6 +10,7 @@ import type { Connection } from './connection.ts'
 import { listCursors } from './cursors.ts'
 import type { SqlRow } from './driver.ts'
 import { isDamage } from './failure.ts'
+import { checkIdentity } from './identity.ts'
 import { ownStart } from './log.ts'
 import { joinedBefore, readFrames } from './log-row.ts'
 import { readInbox } from './mail.ts'
@@ -46,6 +47,7 @@ export async function inspect(
         attempt(faults, 'cursors', () => listCursors(reading.connection, reading.space, reading.timelines)),
       ),
     () => read((reading) => attempt(faults, 'workers', () => reading.workers.list(reading.now))),
+    () => read(({ connection, space }) => attempt(faults, 'identity', () => checkIdentity(connection, space))),
     () => inspectPasts(read, faults, slices),
   ]
   for (const [index, part] of parts.entries()) {

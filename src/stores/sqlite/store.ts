@@ -45,7 +45,7 @@ import { toStoreError } from './failure.ts'
 import { readFeed } from './feed.ts'
 import { sizeOf } from './file-size.ts'
 import { toHead } from './heads.ts'
-import { identify, readIdentity } from './identity.ts'
+import { identify, identityDamage, readIdentity } from './identity.ts'
 import { InPlace } from './in-place.ts'
 import { inspect } from './inspect.ts'
 import { findTimelines } from './list.ts'
@@ -363,12 +363,12 @@ class SqliteStore implements Store {
   async facts(): Promise<StoreFacts> {
     if (this.#renewing) await this.#renewing
     this.#inPlace.check()
-    const durability = await this.#read(() => this.#reader.durability())
+    const read = await this.#read((at) => ({ durability: { ...this.#reader.durability() }, ...identityDamage(at) }))
     return {
       kind: 'sqlite',
       location: `sqlite:${this.#file}`,
       schemaVersion,
-      durability: { ...durability },
+      ...read,
       isReadOnly: this.#writer === null,
       sizeBytes: sizeOf(this.#file) + sizeOf(`${this.#file}-wal`),
       keepsErased: ['the write-ahead log of the file (-wal), if another process reads it then, until that one ends'],

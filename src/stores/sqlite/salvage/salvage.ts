@@ -64,17 +64,23 @@ function salvageMeta({ from, to }: Salvage): void {
   }
 }
 
-/** From whichever of the two places is sound, for each namespace. */
-function salvageIdentities({ from, to }: Salvage): void {
+/** From whichever of the two places is sound, for each namespace; of two, from the one that is read. */
+function salvageIdentities({ from, to, rebuilt }: Salvage): void {
   const places = [
     ...[...from.rows('reprise_identity')].map(({ space, value }) => [Number(space), value] as const),
     ...[...from.rows('reprise_meta')].map(({ key, value }) => {
       return [Number(/^identity (\d+)$/.exec(String(key))?.[1]), value] as const
     }),
   ]
+  const found = new Map<number, string[]>()
   for (const [space, text] of places) {
     const identity = Number.isSafeInteger(space) && typeof text === 'string' ? opened(space, text) : null
-    if (identity !== null) writeIdentity(to, space, identity)
+    if (identity !== null) found.set(space, [...(found.get(space) ?? []), identity])
+  }
+  for (const [space, [first, second]] of found) {
+    writeIdentity(to, space, first!)
+    const what = 'one of its two copies was damaged or missing, and was written from the other'
+    if (first !== second) rebuilt.push({ where: 'identity', what })
   }
 }
 

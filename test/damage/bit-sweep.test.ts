@@ -1,6 +1,8 @@
 // G8, one flipped bit: in every table and every page of a small SQLite file. Verify names the damage; verify with `repair` ends
 // it, and the store opens. Afterwards each timeline says what it said: one bit costs nothing, whatever table it is in.
-// More: REPRISE_BIT_SWEEP=2000 flips that many bits of each table; REPRISE_BIT_FLIP=table:offset:bit flips one.
+// Of each table one more bit is flipped at the start of a row: its size, its row id or the header of its record.
+// More: REPRISE_BIT_SWEEP=2000 flips that many bits of each table; REPRISE_BIT_FLIP=table:offset:bit flips one;
+// REPRISE_BIT_TREE=reprise_log names the tables; REPRISE_BIT_PART=headers flips bits at the start of rows only.
 
 import { closeSync, openSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -54,11 +56,31 @@ function* flips(): Generator<Flip> {
     if (process.env.REPRISE_BIT_TREE && !new RegExp(process.env.REPRISE_BIT_TREE).test(tree)) continue
     for (let i = 0; i < flipsEach; i++) {
       const page = pages[random.below(pages.length)]!
-      const used = usedIn(page)
-      if (used.length > 0)
+      const parts = [usedIn(page), headersIn(page)].slice(process.env.REPRISE_BIT_PART === 'headers' ? 1 : 0)
+      for (const used of parts.filter(({ length }) => length > 0)) {
         yield { tree, offset: page * pageBytes + used[random.below(used.length)]!, bit: random.below(8) }
+      }
     }
   }
+}
+
+/** The start of each cell: sizes and row ids of one to three bytes here, then the header of the record. */
+function headersIn(page: number): number[] {
+  const start = page === 0 ? 100 : 0
+  const at = page * pageBytes + start
+  const kind = whole[at]!
+  if (![10, 13].includes(kind)) return []
+  const varint = (from: number) => {
+    let end = from
+    while (whole[end]! >= 0x80) end += 1
+    return end + 1
+  }
+  return Array.from({ length: whole.readUInt16BE(at + 3) }).flatMap((_, i) => {
+    const cell = whole.readUInt16BE(at + 8 + 2 * i)
+    const first = page * pageBytes + cell
+    const record = kind === 13 ? varint(varint(first)) : varint(first)
+    return Array.from({ length: record + whole[record]! - first }, (_, j) => cell + j)
+  })
 }
 
 /** The header, the pointers, and the cells, which fill the page from its end. */

@@ -85,6 +85,52 @@ export function* variantsOf(file: PageFile, page: Uint8Array, at: number, kind: 
   }
 }
 
+/** The start of a cell, and the header of its record as far as tables with two columns need it. */
+const shapeBytes = cellStartBytes + 12
+
+/**
+ * The row as it would be with one other bit in what says where it begins and ends: its size, its row id, and the header of its
+ * record. Only rows that fill their payload exactly, as SQLite writes them: nothing else tells a part of a row from the row.
+ */
+export function* reshapedOf(file: PageFile, page: Uint8Array, at: number, kind: number): Generator<Cell> {
+  const varied = page.slice()
+  for (let i = at; i < Math.min(page.length, at + shapeBytes); i++) {
+    for (let bit = 0; bit < 8; bit++) {
+      varied[i] = page[i]! ^ (1 << bit)
+      const row = unlessUnreadable(() => {
+        const { size, rowid, start } = readCellStart(varied, at, kind)
+        const payload = payloadAt(file, varied, start, size, kind === tableLeaf)
+        return isFilled(payload) ? { rowid, values: valuesIn(payload) } : null
+      })
+      if (row) yield row
+    }
+    varied[i] = page[i]!
+  }
+}
+
+/** A row is as long as its cell says. */
+export function isFilledCell(file: PageFile, page: Uint8Array, at: number, kind: number): boolean {
+  const filled = unlessUnreadable(() => {
+    const { size, start } = readCellStart(page, at, kind)
+    return isFilled(payloadAt(file, page, start, size, kind === tableLeaf))
+  })
+  return filled ?? false
+}
+
+function isFilled(payload: Uint8Array): boolean {
+  const head = new Cursor(payload, 0)
+  const headBytes = head.varint()
+  let bytes = headBytes
+  while (head.at < headBytes) bytes += bytesOf(head.varint())
+  return head.at === headBytes && bytes === payload.length
+}
+
+/** Of a value, by its serial type. */
+function bytesOf(type: number): number {
+  if (type >= 12) return Math.floor((type - 12) / 2)
+  return type === 7 ? 8 : (integerBytes[type] ?? 0)
+}
+
 /** Whatever does not fit into the page goes on in pages of its own. */
 function payloadAt(file: PageFile, page: Uint8Array, at: number, size: number, isTable: boolean): Uint8Array {
   const usable = file.usableBytes

@@ -1,6 +1,8 @@
 // The log of a damaged file. A row that cannot be read wholly keeps the runs that can, and one that is gone keeps its
 // place, empty: whoever looks for a run there is told that it does not hold it, and a copy from elsewhere can be put there.
 
+import { equalBytes } from '../../../core/coordinate.ts'
+import type { SqlRow } from '../driver.ts'
 import { damaged } from '../failure.ts'
 import { isAnchor } from '../log.ts'
 import { compactedRow, type Frame, isWhole, joinedBefore, RowEncoder, readFrames, soundFrames } from '../log-row.ts'
@@ -28,11 +30,19 @@ export function salvageLog(work: Salvage): SalvagedLog {
     else work.rebuilt.push({ where: `log row ${at}`, what: 'one bit of it was flipped' })
     to.run(insert, at, mended ?? compactedRow(at, soundFrames(at, body)))
   }
-  for (const { position, body } of from.rows('reprise_log')) {
-    const at = position as number
-    if (at < 1) continue
-    const near = isWhole(at, body) || !(body instanceof Uint8Array) ? [] : wholeRowsNear(at, body)
-    if (isWhole(at, body)) to.run(insert, at, body!)
+  const found: Found[] = []
+  for (const { row, isFilled, reshaped } of from.shaped('reprise_log')) {
+    const { position, body } = row ?? { position: null, body: null }
+    const at = Number.isSafeInteger(position) && (position as number) > 0 ? (position as number) : null
+    if (at !== null && isFilled && isWhole(at, body)) to.run(insert, at, body!)
+    else found.push({ at, body, isFilled, whole: reshaped().flatMap(toWhole) })
+  }
+  // After all that are whole: the number of a row may be what is damaged, and theirs come first.
+  for (const { at, body, isFilled, whole } of found) {
+    const near = at !== null && isFilled && body instanceof Uint8Array ? wholeRowsNear(at, body) : []
+    const other = otherPlace(work, at, whole, near.length > 0)
+    if (other) keep(other.position, other.body, other.body)
+    else if (at === null) continue
     else if (near.length > 1) {
       unsure.set(at, near)
       unread.set(at, body as Uint8Array)
@@ -63,6 +73,44 @@ export function salvageLog(work: Salvage): SalvagedLog {
   const body = new RowEncoder().encode(position, [], { unsettledAt: null, needsDigest: () => true }).slice()
   to.run(insert, position, body)
   return { damaged: broken, goneFrom, end: { position, body } }
+}
+
+/** A row that is not whole as it lies. */
+interface Found {
+  /** Its number as it lies; null: it cannot be read. */
+  readonly at: number | null
+  readonly body: unknown
+  readonly isFilled: boolean
+  /** Whole rows that differ from it by one bit in what says where it begins and ends. */
+  readonly whole: readonly WholeRow[]
+}
+
+interface WholeRow {
+  readonly position: number
+  readonly body: Uint8Array
+}
+
+function toWhole({ position, body }: SqlRow): WholeRow[] {
+  if (!(typeof position === 'number' && Number.isSafeInteger(position) && position > 0)) return []
+  return body instanceof Uint8Array && isWhole(position, body) ? [{ position, body }] : []
+}
+
+/**
+ * The only row that it may have been. The time of an unsettled row changes its checksums as its number does (log-bits.ts). So
+ * where a bit of the body may have flipped as well, one of the number counts only if the number is out of its order, or if the
+ * other one is missing between its neighbours.
+ */
+function otherPlace({ to }: Salvage, at: number | null, whole: readonly WholeRow[], isNear: boolean): WholeRow | null {
+  const has = (position: number) => to.get('SELECT 1 FROM reprise_log WHERE position = ?', position) !== undefined
+  const isOut = at === null || has(at) || !(has(at - 1) || has(at + 1))
+  const isGap = (position: number) => has(position - 1) && has(position + 1)
+  const fitting = whole.filter(({ position }) => {
+    return position === at ? !isNear : !has(position) && (!isNear || isOut || isGap(position))
+  })
+  // The column of the row id has no bytes, whatever of a few types it claims to have: several shapes may be one row.
+  const [first] = fitting
+  const isSame = ({ position, body }: WholeRow) => position === first!.position && equalBytes(body, first!.body)
+  return first && fitting.every(isSame) ? first : null
 }
 
 function knownTids({ from }: Salvage): Set<number> {

@@ -4,6 +4,7 @@
 import type { Connection } from '../connection.ts'
 import type { SqlRow, SqlValue } from '../driver.ts'
 import { damaged } from '../failure.ts'
+import type { Cell } from './cells.ts'
 import { layoutOf, type SchemaObject } from './layout.ts'
 import type { PageFile } from './pages.ts'
 import { type SoundRow, soundRows } from './sound-rows.ts'
@@ -14,6 +15,13 @@ const schemaRoot = 1
 const addedMax = 1
 /** A table with so many rows that no single bit puts right has other damage. */
 const failedMax = 32
+
+export interface ShapedRow {
+  readonly row: SqlRow | null
+  /** False: a part of it may be missing. */
+  readonly isFilled: boolean
+  readonly reshaped: () => SqlRow[]
+}
 
 export class DamagedFile {
   readonly objects: readonly SchemaObject[]
@@ -54,6 +62,15 @@ export class DamagedFile {
       const row = toRow(columns, raw)
       const mended = isSound && !(row && isSound(row)) ? this.#mended(table, columns, raw, isSound) : null
       if (mended ?? row) yield (mended ?? row)!
+    }
+  }
+
+  /** Rows of a table as they are, also those that cannot be read so (null), each with the rows that it may have been. */
+  *shaped(table: string): Generator<ShapedRow> {
+    const columns = this.columnsOf(table)
+    const rows = (cells: Iterable<Cell>) => [...cells].map((cell) => toRow(columns, cell)).filter((row) => row !== null)
+    for (const raw of this.#rawOf(table)) {
+      yield { row: toRow(columns, raw), isFilled: raw.isFilled(), reshaped: () => rows(raw.reshaped()) }
     }
   }
 

@@ -7,7 +7,9 @@ import {
   childAt,
   indexInner,
   indexLeaf,
+  isFilledCell,
   readCell,
+  reshapedOf,
   tableInner,
   tableLeaf,
   unlessUnreadable,
@@ -19,6 +21,10 @@ import type { PageFile } from './pages.ts'
 export interface RawRow extends Cell {
   /** The row as it would be with one other bit, for each bit of its cell. */
   readonly variants: () => Generator<Cell>
+  /** The same for the bits that say where the row begins and ends. */
+  readonly reshaped: () => Generator<Cell>
+  /** The row is as long as its cell says: no part of it is missing. */
+  readonly isFilled: () => boolean
 }
 
 const depthMax = 40
@@ -64,7 +70,12 @@ function readNode(file: PageFile, page: Uint8Array, number: number): Node | null
     if (kind === tableInner) continue
     const row = unlessUnreadable(() => readCell(file, page, at, kind))
     if (!row) node.isBroken = true
-    node.rows.push({ ...(row ?? { rowid: null, values: [] }), variants: () => variantsOf(file, page, at, kind) })
+    node.rows.push({
+      ...(row ?? { rowid: null, values: [] }),
+      variants: () => variantsOf(file, page, at, kind),
+      reshaped: () => reshapedOf(file, page, at, kind),
+      isFilled: () => isFilledCell(file, page, at, kind),
+    })
   }
   return node
 }

@@ -83,7 +83,22 @@ const connectsLayer: Readonly<Record<string, { readonly layer: string; readonly 
 const joinsLayers: Readonly<Record<string, readonly string[]>> = { 'src/resources.ts': ['config', 'resource'] }
 
 /** The one file of the engine that knows stores, and only by dynamic import. */
-const storeOpener = 'src/engine/open-store.ts'
+const storeOpener = 'src/engine/storage/open-store.ts'
+/** The floors of the engine, bottom first. A file imports from its own floor and from the floors below. */
+const engineFloors = [
+  'base',
+  'model',
+  'storage',
+  'snapshot',
+  'history',
+  'checkpoint',
+  'writing',
+  'feed',
+  'branch',
+  'host',
+  'tools',
+  'api',
+]
 /** Not there for every user or on every Node: never a static import. */
 const loadedOnDemand = ['pg', 'aws4fetch', 'node:sqlite', '@modelcontextprotocol/sdk', '@kubernetes/client-node']
 
@@ -190,6 +205,12 @@ function refuseFile(
   if (joinsLayers[path]?.some((layer) => target === `src/layers/${layer}/index.ts`)) return undefined
   if (!zone.zones.includes(targetZone)) {
     return targetZone === 'cli' ? 'imports the cli: nothing may' : `${zoneName} imports ${targetZone} (${target})`
+  }
+  if (zoneName === 'engine' && targetZone === 'engine') {
+    const [floor, targetFloor] = [folderOf(path), folderOf(target)]
+    const [at, to] = [engineFloors.indexOf(floor), engineFloors.indexOf(targetFloor)]
+    if (at < 0) return `no floor of the engine is called ${floor}: see engineFloors`
+    return to < 0 || to > at ? `engine/${floor} imports engine/${targetFloor}, a floor above it` : undefined
   }
   const isApart = zoneName === 'layers' || zoneName === 'adapters'
   if (isApart && targetZone === zoneName && folderOf(path) !== folderOf(target)) {

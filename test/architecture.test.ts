@@ -2,6 +2,7 @@
 // the checker can fail: each rule is broken once in a small made-up source.
 
 import { readdirSync, readFileSync } from 'node:fs'
+import { posix } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
@@ -36,6 +37,29 @@ describe('the sources', () => {
     expect(faults).toEqual([])
   })
 
+  it('of the engine lie in rooms of which no two import each other', () => {
+    const roomOf = (path: string) => path.slice(0, path.lastIndexOf('/'))
+    const rooms = new Map<string, Set<string>>()
+    for (const { path, text } of sources.filter((source) => source.path.startsWith('src/engine/'))) {
+      const room = roomOf(path)
+      const imported = rooms.get(room) ?? new Set()
+      rooms.set(room, imported)
+      for (const { from } of findImports(tokenize(text))) {
+        if (from?.startsWith('.')) imported.add(roomOf(posix.join(room, from)))
+      }
+    }
+    const mutual = [...rooms].flatMap(([room, imported]) =>
+      [...imported]
+        .filter((other) => other > room && rooms.get(other)?.has(room))
+        .map((other) => `${room} and ${other}`),
+    )
+    expect(mutual).toEqual([])
+    for (const room of rooms.keys()) {
+      const files = sources.filter(({ path }) => roomOf(path) === room)
+      expect(files.length, room).toBeLessThanOrEqual(25)
+    }
+  })
+
   it('derive keys that leave the store in core/identity.ts alone', () => {
     const found = sources.flatMap(({ path, text }) => (path === 'src/core/identity.ts' ? [] : handMadeKeys(path, text)))
     expect(found).toEqual(insideTheStore)
@@ -51,13 +75,13 @@ describe('the sources', () => {
     const deriving = (name: RegExp) =>
       sources.filter(({ text }) => importsOfIdentity(text).some((each) => name.test(each))).map(({ path }) => path)
     expect(deriving(/^intentKey$/)).toEqual([
-      'src/engine/effects.ts',
+      'src/engine/history/effects.ts',
       'src/layers/agent/calls.ts',
       'src/layers/job/shard.ts',
       'src/layers/pipeline/run/origins.ts',
       'src/layers/workflow/key.ts',
     ])
-    expect(deriving(/^identityOf$/)).toEqual(['src/engine/store-identity.ts'])
+    expect(deriving(/^identityOf$/)).toEqual(['src/engine/storage/store-identity.ts'])
   })
 
   it('have every import seen: no line that starts one is missed', () => {
@@ -133,8 +157,14 @@ describe('the checker refuses', () => {
     ['a static driver', 'src/stores/a.ts', "import pg from 'pg'"],
     ['a required driver', 'src/stores/a.ts', "const pg = require('pg')"],
     ['a static node:sqlite', 'src/stores/a.ts', "import { DatabaseSync } from 'node:sqlite'"],
+    ['a floor above', 'src/engine/history/a.ts', "import type { B } from '../writing/b.ts'"],
+    ['a file on no floor', 'src/engine/a.ts', "import { b } from './base/b.ts'"],
     ['a store in the engine', 'src/engine/a.ts', "const a = () => import('../stores/memory.ts')"],
-    ['a static store in open-store.ts', 'src/engine/open-store.ts', "import { memory } from '../stores/memory.ts'"],
+    [
+      'a static store in open-store.ts',
+      'src/engine/storage/open-store.ts',
+      "import { memory } from '../../stores/memory.ts'",
+    ],
     ['a layer in the engine', 'src/engine/a.ts', "import '../layers/job/index.ts'"],
     ['a layer in another layer', 'src/layers/job/a.ts', "import '../save/index.ts'"],
     ['an adapter in another adapter', 'src/adapters/langgraph/a.ts', "import '../ai-sdk/index.ts'"],
@@ -199,7 +229,11 @@ describe('the checker accepts', () => {
     ['core in a store', 'src/stores/sqlite/a.ts', "import type { Store } from '../../core/ports.ts'"],
     ['a driver on demand', 'src/stores/a.ts', "const pg = () => import('pg')"],
     ['the type of a driver', 'src/stores/a.ts', "import type { Client } from 'pg'"],
-    ['a store on demand in open-store.ts', 'src/engine/open-store.ts', "const a = () => import('../stores/memory.ts')"],
+    [
+      'a store on demand in open-store.ts',
+      'src/engine/storage/open-store.ts',
+      "const a = () => import('../../stores/memory.ts')",
+    ],
     ['core and engine in a layer', 'src/layers/job/a.ts', "import '../../core/run.ts'\nimport '../../engine/open.ts'"],
     ['a file of the same layer', 'src/layers/job/a.ts', "import './b.ts'"],
     ['a layer in the entry that joins it', 'src/resources.ts', "export * from './layers/config/index.ts'"],

@@ -2,7 +2,7 @@
 
 import type { Duration } from '../core/duration.ts'
 import type { Renewal } from '../core/ports.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
 import type { Output } from './output.ts'
 
 export interface OptionSpec {

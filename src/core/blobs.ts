@@ -49,7 +49,7 @@ export interface Blobs {
   compact?(isFinal?: boolean): Promise<void>
   /**
    * A sound copy of a chunk that `get` gave damaged or not at all, put back unless told not to; null if there is none. Not a
-   * store's own: engine/redundancy.
+   * store's own: engine/storage/redundancy.
    */
   mend?(digest: Digest, putsBack?: boolean): Promise<Uint8Array | null>
 
@@ -102,7 +102,7 @@ export interface RunChange {
 const tag = 255
 export const tagBytes = 7
 
-/** A name that is no digest: that of parity, or of a second copy (engine/redundancy/keys.ts). They come last in every list. */
+/** The name of parity or of a second copy (engine/storage/redundancy/keys.ts). These names come last in every list. */
 export function isRedundancy(name: Digest): boolean {
   for (let i = 0; i < tagBytes; i++) if (name[i] !== tag) return false
   return true

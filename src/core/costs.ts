@@ -34,7 +34,7 @@ export type CostSample =
   | { readonly kind: 'restore'; readonly ms: number; readonly bytes?: number }
   /** A recovery's replay: reading, decoding and folding. */
   | { readonly kind: 'replay'; readonly ms: number; readonly entries: number }
-  /** The mean that a meter of live folds has now (engine/checkpoint/replay-meter.ts): it takes the place of the one before. */
+  /** The mean that a meter of live folds has now (engine/history/replay-meter.ts): it takes the place of the one before. */
   | { readonly kind: 'apply'; readonly ms: number }
   /** Entries that came, the bytes they take, and the time in which they came. */
   | { readonly kind: 'arrivals'; readonly ms: number; readonly entries: number; readonly bytes?: number }

@@ -5,9 +5,9 @@
 //   run   = version(byte 1) first(integer) epoch(integer) time(integer, ms) entry*
 //         | version(byte 2) first(integer) epoch(integer) time(integer, ms) nonce(8 bytes) entry*
 //   entry = size(integer, of what follows) type(text) version(integer) delay(integer, ms after the run's time)
-//           flags(byte; 1 = has a key, 2 = its key, or its type, is sealed along with the data: engine/seal/entries.ts,
+//           flags(byte; 1 = has a key, 2 = its key, or its type, is sealed along with the data: engine/storage/seal/entries.ts,
 //           4 = what is left of one that was erased)
-//           [key(text)] data(rest; an envelope, see engine/seal)
+//           [key(text)] data(rest; an envelope, see engine/storage/seal)
 //
 // Chain: digest(seq) = H(digest before the run ++ the run's bytes up to and including entry seq), and
 // digest(0) = H("reprise/1" ++ timeline id). So one hash checks a whole run, any prefix of a run has a digest of its
@@ -49,7 +49,7 @@ interface EntryBody {
 
 /** An entry as it goes in: its data already sealed. */
 export interface EntryDraft extends EntryBody {
-  /** A byte that goes before the data: the envelope of what needs no other (engine/seal). Saves a copy of the data. */
+  /** A byte that goes before the data: the envelope of what needs no other (engine/storage/seal). Saves a copy of the data. */
   readonly lead?: number
 }
 

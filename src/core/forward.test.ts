@@ -2,9 +2,9 @@
 // by a store that is only read. The list of methods is held against a real store's.
 
 import { expect, it } from 'vitest'
-import { withRedundancy } from '../engine/redundancy/store.ts'
-import { Sealer } from '../engine/seal/seal.ts'
-import { sealedStore } from '../engine/seal/store.ts'
+import { withRedundancy } from '../engine/storage/redundancy/store.ts'
+import { Sealer } from '../engine/storage/seal/seal.ts'
+import { sealedStore } from '../engine/storage/seal/store.ts'
 import { openMemory } from '../stores/memory/index.ts'
 import { faultyStore } from '../testing/faulty-store.ts'
 import { slowStore } from '../testing/slow-store.ts'

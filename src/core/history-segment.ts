@@ -1,5 +1,5 @@
 // A segment of history: consecutive runs of one timeline that left the store for a colder place, as bytes that stand on
-// their own. Its name in the catalog is in engine/segments/catalog.ts.
+// their own. Its name in the catalog is in engine/storage/segment-catalog.ts.
 //
 //   segment = "RPH" version(byte 1) timeline(text) point point run*      where it starts (exclusive) and ends (inclusive)
 //   point   = seq(integer) digest(32 bytes, of history up to it)

@@ -130,7 +130,7 @@ export interface NamedChunk extends ChunkRef {
   readonly isDirectory: boolean
 }
 
-/** The chunks that the manifest names itself. Those behind directories: engine/recovery/restore.ts, liveChunks. */
+/** The chunks that the manifest names itself. Those behind directories: engine/snapshot/restore.ts, liveChunks. */
 export function chunksOf(manifest: Pick<Manifest, 'parts'>): NamedChunk[] {
   const named: NamedChunk[] = []
   const add = (part: string | null, content: Content, holdsSegments: boolean) => {

@@ -1,6 +1,6 @@
 // Entries on their way into a run, packed as they are encoded: one behind another in the form that the run has them in, with room
 // before the first for the run's own start (entry-run.ts). So an append is written once, hashed where it lies, and makes no
-// array of its own per entry. Their envelopes are bare (engine/seal); what must be sealed otherwise is taken out again.
+// array of its own per entry. Their envelopes are bare (engine/storage/seal); what must be sealed otherwise is taken out again.
 
 import { assert } from './assert.ts'
 import { ByteReader, integerSize, Slab, textBytesMax, writeInteger, writeText } from './bytes.ts'
@@ -27,7 +27,7 @@ export interface PackedHead {
   readonly key: string | undefined
 }
 
-/** The first byte of an envelope that needs no other: the rest is the data (engine/seal). */
+/** The first byte of an envelope that needs no other: the rest is the data (engine/storage/seal). */
 const bareEnvelope = 0
 
 /**

@@ -113,7 +113,7 @@ export interface OutgoingMessage {
   /** If given: only to this life of the timeline. Default: to the timeline under this id, also if it is made later. */
   readonly life?: number
   readonly kind: string
-  /** An envelope (engine/seal). */
+  /** An envelope (engine/storage/seal). */
   readonly data: Uint8Array
 }
 

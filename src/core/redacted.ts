@@ -6,7 +6,7 @@
 //   check = H(digest before the run ++ digest after it ++ the run's bytes with a check of zeros)
 //
 // The check finds damage, and binds the run to its place. It proves nothing about who changed the run: that is recorded
-// elsewhere (engine/recovery/erasures.ts), and a run whose check is not recorded there is damage.
+// elsewhere (engine/history/erasures.ts), and a run whose check is not recorded there is damage.
 
 import { ByteReader, integerSize, writeInteger } from './bytes.ts'
 import { type Digest, equalBytes } from './coordinate.ts'

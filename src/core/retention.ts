@@ -122,7 +122,7 @@ export function planRetention(input: RetentionInput, planted: ReadonlySet<string
   }
 }
 
-/** It rises when what lies below has been read back from the colder place (engine/segments). */
+/** It rises when what lies below has been read back from the colder place (engine/history/segments.ts). */
 function tieredFloor({ head }: RetentionInput, { seq, heldBy }: RetentionPlan['floor']): RetentionPlan['floor'] {
   const because = `history is tiered: up to ${seq} it may move to the tier that takes history`
   return { seq: head.floor, because, heldBy }

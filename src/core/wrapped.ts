@@ -1,5 +1,5 @@
 // Wrapped bytes: a stored record (a run, a manifest, a message, a chunk) that was encrypted as a whole under a newer key
-// (engine/seal/wrap.ts owns what is inside). Everything that names or vouches for the record, such as its digest, is
+// (engine/storage/seal/wrap.ts owns what is inside). Everything that names or vouches for the record, such as its digest, is
 // about the bytes inside. Stores keep wrapped bytes as they keep any; only a store's own check must not take them for damage.
 //
 //   wrapped = magic(4 bytes) crc32(4, of what follows) key id(text) …

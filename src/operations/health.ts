@@ -3,8 +3,8 @@
 import type { CheckpointInterval, CheckpointPolicy } from '../core/checkpoint-policy.ts'
 import { formatMs, toMs } from '../core/duration.ts'
 import type { WorkerRow } from '../core/ports.ts'
-import type { HousekeepingState } from '../engine/tools/housekeeping.ts'
-import type { WorkerReport } from '../engine/worker.ts'
+import type { WorkerReport } from '../engine/base/worker.ts'
+import type { HousekeepingState } from '../engine/tools/housekeeping/housekeeping.ts'
 import { count, relative } from './words.ts'
 import { stuckOn } from './workers.ts'
 

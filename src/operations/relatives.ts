@@ -3,9 +3,9 @@
 import type { TimelineId } from '../core/coordinate.ts'
 import type { Head } from '../core/ports.ts'
 import { liveIdOf } from '../core/scope.ts'
-import { hostOf } from '../engine/host.ts'
-import { lineageOf } from '../engine/recovery/history.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
+import { lineageOf } from '../engine/history/history.ts'
+import { hostOf } from '../engine/host/host.ts'
 
 const shownMax = 200
 

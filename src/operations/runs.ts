@@ -4,9 +4,9 @@
 import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/ports.ts'
 import { idBelow } from '../core/scope.ts'
-import { hostOf } from '../engine/host.ts'
-import { verbsOf } from '../engine/model.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
+import { hostOf } from '../engine/host/host.ts'
+import { verbsOf } from '../engine/model/model.ts'
 import { type WorkflowDefinition, type WorkflowRun, workflows } from '../layers/workflow/index.ts'
 import { withoutCode } from '../layers/workflow/without-code.ts'
 

@@ -2,7 +2,7 @@
 // looks at it.
 
 import type { Head } from '../core/ports.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
 import type { Principal } from './access.ts'
 import type { Asked } from './asked.ts'
 import { reached } from './reach.ts'

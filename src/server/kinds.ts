@@ -5,7 +5,7 @@ import { RepriseError } from '../core/errors.ts'
 import { type ApiNames, qualifiedName } from '../core/resource/api-names.ts'
 import { type Collection, encodeObject } from '../core/resource/kubernetes.ts'
 import type { ResourceObject } from '../core/resource/object.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
 import type { ResourceHandle } from '../layers/resource/handle.ts'
 import { isResource, type ResourceDefinition } from '../layers/resource/resource.ts'
 

@@ -3,7 +3,7 @@
 
 import { RepriseError } from '../core/errors.ts'
 import type { Clock } from '../core/ports.ts'
-import type { Events } from '../engine/events.ts'
+import type { Events } from '../engine/base/events.ts'
 import type { ServerLimits } from './limits.ts'
 import type { Route } from './route.ts'
 

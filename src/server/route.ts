@@ -2,7 +2,7 @@
 // something else than the others.
 
 import type { Head } from '../core/ports.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
 import type { Artifacts } from '../layers/artifact/index.ts'
 import type { Access, Principal, Role } from './access.ts'
 import type { Answers } from './answers.ts'

@@ -5,7 +5,7 @@
 import { closeSync, copyFileSync, openSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { sha256 } from '../../src/engine/platform.ts'
+import { sha256 } from '../../src/engine/base/platform.ts'
 import { open, timeline } from '../../src/index.ts'
 import { type Driver, loadDriver } from '../../src/stores/sqlite/driver.ts'
 import { renewSqlite } from '../../src/stores/sqlite/index.ts'

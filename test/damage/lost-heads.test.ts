@@ -5,7 +5,7 @@
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { hostOf } from '../../src/engine/host.ts'
+import { hostOf } from '../../src/engine/host/host.ts'
 import { isReprise, open, type Reprise, renewStore, timeline } from '../../src/index.ts'
 import { job } from '../../src/layers/job/index.ts'
 import { queue, workflow, workflows } from '../../src/layers/workflow/index.ts'

@@ -4,7 +4,7 @@
 
 import { type TimelineId, toHex, type WorkerId } from '../../src/core/coordinate.ts'
 import { type FeedPosition, feedStart } from '../../src/core/ports.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { isReprise, RepriseError } from '../../src/index.ts'
 import { fill, readersOf } from '../entities/damage-world.ts'
 import { hostOf } from '../support/host.ts'

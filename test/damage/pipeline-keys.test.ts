@@ -4,8 +4,8 @@
 import { expect, it } from 'vitest'
 import { type ManifestId, timelineId } from '../../src/core/coordinate.ts'
 import { decodeManifest, encodeManifest } from '../../src/core/manifest.ts'
-import { hostOf } from '../../src/engine/host.ts'
-import { newOperation } from '../../src/engine/kernel.ts'
+import { hostOf } from '../../src/engine/host/host.ts'
+import { newOperation } from '../../src/engine/storage/kernel.ts'
 import { open } from '../../src/index.ts'
 import { collect, pipeline, reducingState, values } from '../../src/layers/pipeline/index.ts'
 

@@ -3,8 +3,8 @@
 
 import { expect, it } from 'vitest'
 import { blobMethods, storeMethods } from '../../src/core/forward.ts'
-import { createEngine } from '../../src/engine/open.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import { createEngine } from '../../src/engine/api/open.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { keyed, timeline } from '../../src/index.ts'
 import { faultyStore } from '../../src/testing/index.ts'
 import { hostOf } from '../support/host.ts'

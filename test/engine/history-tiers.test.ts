@@ -10,7 +10,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
 import { forwardBlobs } from '../../src/core/forward.ts'
 import type { Blobs } from '../../src/core/ports.ts'
-import { hostOf } from '../../src/engine/host.ts'
+import { hostOf } from '../../src/engine/host/host.ts'
 import { type Options, open, type Reprise, timeline } from '../../src/index.ts'
 import { entriesAfter } from '../../src/operations/history.ts'
 

@@ -3,7 +3,7 @@
 import { expect, test } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
 import { forwardStore } from '../../src/core/forward.ts'
-import { sha256 } from '../../src/engine/platform.ts'
+import { sha256 } from '../../src/engine/base/platform.ts'
 import { createEngine } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'

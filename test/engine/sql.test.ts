@@ -3,7 +3,7 @@
 import { expect, expectTypeOf, it } from 'vitest'
 import type { Sql } from '../../src/core/ports.ts'
 import { refuseWrites } from '../../src/core/read-only.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { timeline } from '../../src/index.ts'
 import { aggregate, sqlProjection } from '../../src/layers/events/index.ts'
 import { hostOf } from '../support/host.ts'

@@ -8,7 +8,7 @@ import { afterEach, beforeEach, expect, it } from 'vitest'
 import { toHex } from '../../src/core/coordinate.ts'
 import { forwardBlobs } from '../../src/core/forward.ts'
 import type { Blobs } from '../../src/core/ports.ts'
-import { hostOf } from '../../src/engine/host.ts'
+import { hostOf } from '../../src/engine/host/host.ts'
 import { type Options, open, type Reprise } from '../../src/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 

@@ -1,7 +1,7 @@
 // A rollback of an aggregate: it names who has read the events that it undoes, and projections correct themselves.
 
 import { expect, it } from 'vitest'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { agent } from '../../src/layers/agent/index.ts'
 import {
   aggregate,

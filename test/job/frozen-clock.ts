@@ -2,7 +2,7 @@
 // rate limit saw when it let the item go, however busy the machine is.
 
 import type { Clock } from '../../src/core/ports.ts'
-import { systemClock } from '../../src/engine/platform.ts'
+import { systemClock } from '../../src/engine/base/platform.ts'
 
 export function frozenClock(): Clock & { stop(): void } {
   let now = performance.now()

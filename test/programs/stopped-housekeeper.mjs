@@ -5,7 +5,7 @@
 import { writeSync } from 'node:fs'
 import { forwardStore } from '../../dist/core/forward.js'
 import { guardOf } from '../../dist/core/guard.js'
-import { housekeepingRound } from '../../dist/engine/tools/housekeeping.js'
+import { housekeepingRound } from '../../dist/engine/tools/housekeeping/housekeeping.js'
 import { openEngine } from './crash-open.mjs'
 
 const { where, isWeak } = JSON.parse(process.argv[2])

@@ -161,7 +161,7 @@ class Errands {
 
   async #runErrand(process, head) {
     const { engine } = process
-    /** @type {import('../../dist/engine/timeline.js').OpenTimeline<any> | null} */
+    /** @type {import('../../dist/engine/writing/timeline.js').OpenTimeline<any> | null} */
     let open = null
     try {
       open = await hostOf(engine).adopt(head, fold)

@@ -3,7 +3,7 @@
 
 import { describe, expect, test } from 'vitest'
 import type { Store } from '../../src/core/ports.ts'
-import { sha256 } from '../../src/engine/platform.ts'
+import { sha256 } from '../../src/engine/base/platform.ts'
 import { createEngine, RepriseError, timeline } from '../../src/index.ts'
 import { cells, createWorld, type MemoryWorld, openMemory } from '../../src/stores/memory/index.ts'
 import { hostOf } from '../support/host.ts'

@@ -4,9 +4,9 @@
 
 import { isRedundancy } from '../../dist/core/blobs.js'
 import { equalBytes, toHex } from '../../dist/core/coordinate.js'
-import { stateIo } from '../../dist/engine/kernel-io.js'
-import { readManifest } from '../../dist/engine/recovery/recover.js'
-import { liveChunks } from '../../dist/engine/recovery/restore.js'
+import { readManifest } from '../../dist/engine/history/recover.js'
+import { stateIo } from '../../dist/engine/snapshot/kernel-io.js'
+import { liveChunks } from '../../dist/engine/snapshot/restore.js'
 import { createEngine, isReprise, RepriseError } from '../../dist/index.js'
 import { openMemory, snapshot } from '../../dist/stores/memory/index.js'
 import { hostOf } from '../support/host.mjs'

@@ -2,8 +2,8 @@
 
 import { randomBytes, randomUUID } from 'node:crypto'
 import { expect, it } from 'vitest'
-import { createEngine, type Ports } from '../../src/engine/open.ts'
-import { sha256 } from '../../src/engine/platform.ts'
+import { createEngine, type Ports } from '../../src/engine/api/open.ts'
+import { sha256 } from '../../src/engine/base/platform.ts'
 import { chanceOf } from '../../src/layers/workflow/chance.ts'
 import { type WorkflowContext, workflow } from '../../src/layers/workflow/index.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { forwardStore } from '../../src/core/forward.ts'
 import type { EntryRun, Store } from '../../src/core/ports.ts'
-import { sha256 } from '../../src/engine/platform.ts'
+import { sha256 } from '../../src/engine/base/platform.ts'
 import { createEngine } from '../../src/index.ts'
 import { workflow, workflows } from '../../src/layers/workflow/index.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'

@@ -2,7 +2,7 @@
 // abandoned here.
 
 import { RepriseError } from '../../core/errors.ts'
-import { changeWords } from '../../engine/tools/store-change.ts'
+import { changeWords } from '../../engine/storage/store-change.ts'
 import { type Command, flag } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { count } from '../format.ts'

@@ -4,7 +4,7 @@
 import type { CompensationPlan } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Validity } from '../../core/validity.ts'
-import type { Before, RollbackPlan } from '../../engine/recovery/before.ts'
+import type { Before, RollbackPlan } from '../../engine/tools/before.ts'
 import { mayAct } from '../../operations/act.ts'
 import { type Command, flag, type Options, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'

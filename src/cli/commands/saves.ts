@@ -3,7 +3,7 @@
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { ManifestRecord } from '../../core/ports.ts'
 import { idBelow } from '../../core/scope.ts'
-import { hostOf } from '../../engine/host.ts'
+import { hostOf } from '../../engine/host/host.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
 import { bytes, relative } from '../format.ts'

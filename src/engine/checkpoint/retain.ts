@@ -7,9 +7,15 @@ import { isReprise } from '../../core/errors.ts'
 import { epochGuardOf } from '../../core/guard.ts'
 import type { Head } from '../../core/ports.ts'
 import { planRetention, type RetentionPlan, type RetentionPolicy } from '../../core/retention.ts'
-import type { CursorHold } from '../feed/cursor-holds.ts'
-import { type Kernel, newOperation } from '../kernel.ts'
-import { digestAt, type Point } from '../recovery/history.ts'
+import { digestAt, type Point } from '../history/history.ts'
+import { type Kernel, newOperation } from '../storage/kernel.ts'
+
+/** A cursor that has not passed everything in a timeline. */
+export interface CursorHold {
+  readonly name: string
+  /** It has read this timeline up to and including this sequence. */
+  readonly seq: number
+}
 
 export interface RetainResult {
   readonly plan: RetentionPlan

@@ -14,8 +14,8 @@ import {
 } from '../../core/checkpoint-policy.ts'
 import { decodeCosts, encodeCosts, type MeasuredCosts, observe, readMsOf } from '../../core/costs.ts'
 import type { Attribute, Clock } from '../../core/ports.ts'
+import { ReplayMeter } from '../history/replay-meter.ts'
 import { observedMs, onRelease } from './observed-failures.ts'
-import { ReplayMeter } from './replay-meter.ts'
 
 export const costsAttribute = '$costs'
 

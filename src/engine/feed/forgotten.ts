@@ -11,7 +11,7 @@ import { originDigest } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { forwardStore } from '../../core/forward.ts'
 import type { Commit, Hash, Head, Outcome, Store } from '../../core/ports.ts'
-import { isOfStore } from '../kinds.ts'
+import { isOfStore } from '../model/kinds.ts'
 
 export const forgottenTimeline = timelineId('reprise/forgotten')
 const attribute = '$last'

@@ -14,8 +14,8 @@ import { type Digest, fromHex, type TimelineId, timelineId, toHex } from '../../
 import { RepriseError } from '../../core/errors.ts'
 import type { StoreIdentity } from '../../core/identity.ts'
 import { type FeedPosition, feedStart } from '../../core/ports.ts'
-import type { Kernel } from '../kernel.ts'
-import type { Identity } from '../store-identity.ts'
+import type { Kernel } from '../storage/kernel.ts'
+import type { Identity } from '../storage/store-identity.ts'
 import { whereabouts } from './marks.ts'
 
 const prefix = 'f1.'

@@ -7,11 +7,11 @@ import { isReprise, RepriseError } from '../../core/errors.ts'
 import { type FeedItem, type FeedPosition, feedStart, type Head } from '../../core/ports.ts'
 import { isRedacted } from '../../core/redacted.ts'
 import { archivedFrom, idBelow } from '../../core/scope.ts'
-import { Breath } from '../breath.ts'
-import type { Kernel } from '../kernel.ts'
-import { isOfStore } from '../kinds.ts'
-import { confirmErased } from '../recovery/erasures.ts'
-import { type Entry, entriesOf, lineageOf, type Point } from '../recovery/history.ts'
+import { Yielder } from '../base/yielder.ts'
+import { confirmErased } from '../history/erasures.ts'
+import { type Entry, entriesOf, lineageOf, type Point } from '../history/history.ts'
+import { isOfStore } from '../model/kinds.ts'
+import type { Kernel } from '../storage/kernel.ts'
 import { LastDigests } from './last-digests.ts'
 import { FeedMarks, goneAt, whereabouts } from './marks.ts'
 import type { SeenRun } from './outside-position.ts'
@@ -47,7 +47,7 @@ export class FeedReader {
   readonly #kernel: Kernel
   readonly #scopes: readonly string[]
   readonly #last = new LastDigests(rememberedMax)
-  readonly #breath: Breath
+  readonly #breath: Yielder
   readonly #marks: FeedMarks
   readonly #mayBeTrimmed: boolean
   readonly #hasForks: boolean
@@ -61,7 +61,7 @@ export class FeedReader {
     this.#mayBeTrimmed = options.mayBeTrimmed ?? false
     this.#hasForks = options.forks ?? true
     this.#kernel = kernel
-    this.#breath = new Breath(kernel.clock)
+    this.#breath = new Yielder(kernel.clock)
     this.#marks = new FeedMarks(kernel)
     this.#scopes = scopes
   }

@@ -10,10 +10,10 @@ import { originDigest } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { guardOf } from '../../core/guard.ts'
 import { type Attribute, type FeedPosition, feedStart, type Sql, type Store } from '../../core/ports.ts'
-import { refusalError } from '../commit/refusal-error.ts'
-import { declare } from '../declaration.ts'
-import type { Host } from '../host.ts'
-import { newOperation } from '../kernel.ts'
+import { refusalError } from '../base/refusal-error.ts'
+import { declare } from '../checkpoint/declaration.ts'
+import type { Host } from '../host/host.ts'
+import { newOperation } from '../storage/kernel.ts'
 
 /** What is known of the builds of one version. */
 export interface Builds {

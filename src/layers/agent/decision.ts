@@ -4,12 +4,12 @@ import { type MessageId, type TimelineId, timelineId, toHex } from '../../core/c
 import type { Shapes } from '../../core/data-shape.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Head, Message } from '../../core/ports.ts'
-import type { Engine } from '../../engine/definition.ts'
-import { type Host, hostOf } from '../../engine/host.ts'
-import { digestAt, entriesOf, floorOf, lineageOf, readHistory } from '../../engine/recovery/history.ts'
-import { entriesBelow, saidOtherwise, unreadOf, type Word } from '../../engine/said-before.ts'
-import { readShaped } from '../../engine/shaped-mail.ts'
-import type { OpenTimeline } from '../../engine/timeline.ts'
+import { entriesBelow, saidOtherwise, unreadOf, type Word } from '../../engine/history/conflicting-decision.ts'
+import { digestAt, entriesOf, floorOf, lineageOf, readHistory } from '../../engine/history/history.ts'
+import { type Host, hostOf } from '../../engine/host/host.ts'
+import { readShaped } from '../../engine/host/shaped-mail.ts'
+import type { Engine } from '../../engine/model/definition.ts'
+import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { entry, type SessionState } from './state.ts'
 
 /** Make the call, do not, use the recorded result of the similar one, it did happen, call it again. */

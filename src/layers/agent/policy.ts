@@ -7,7 +7,7 @@ import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Clock } from '../../core/ports.ts'
 import { callOnce, decideRetry, type ResolvedRetry, type RetryDecision, resolveRetry } from '../../core/retry.ts'
-import type { Kernel } from '../../engine/kernel.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
 import { type AnyTool, retriesInDoubt } from './tool.ts'
 import { pause } from './watch.ts'
 

@@ -2,8 +2,8 @@
 // turn writes only what that turn added. The results of effects live here, not in the engine's ledger: stored once.
 
 import { type Keyed, keyed } from '../../core/keyed/keyed.ts'
-import type { Entry } from '../../engine/recovery/history.ts'
-import type { NewEntry } from '../../engine/timeline.ts'
+import type { Entry } from '../../engine/history/history.ts'
+import type { NewEntry } from '../../engine/writing/timeline.ts'
 import { addUsage, type Message, type ModelAnswer, noUsage, type Settings, type Usage } from './message.ts'
 import type { ToolKind } from './tool.ts'
 

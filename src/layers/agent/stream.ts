@@ -3,8 +3,8 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import { historyMark, type StoreIdentity } from '../../core/identity.ts'
-import type { Engine } from '../../engine/definition.ts'
-import { hostOf } from '../../engine/host.ts'
+import { hostOf } from '../../engine/host/host.ts'
+import type { Engine } from '../../engine/model/definition.ts'
 import type { CallHost } from './calls.ts'
 import type { AgentSpec } from './spec.ts'
 import { entry, messagesOfTurn, place, type SessionState } from './state.ts'

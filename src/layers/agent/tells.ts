@@ -2,9 +2,9 @@
 
 import type { EffectIntended, EffectSettled } from '../../core/effects.ts'
 import type { Head } from '../../core/ports.ts'
-import type { Entry } from '../../engine/entry.ts'
-import type { Refusals } from '../../engine/model.ts'
-import { brief, type StatusLine, type Told, told } from '../../engine/told.ts'
+import type { Entry } from '../../engine/model/entry.ts'
+import { brief, type StatusLine, type Told, told } from '../../engine/model/journal-row.ts'
+import type { Refusals } from '../../engine/model/model.ts'
 import { decisionKind } from './decision.ts'
 import type { Entries, SessionState } from './state.ts'
 

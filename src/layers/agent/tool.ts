@@ -5,8 +5,8 @@ import { type CallPolicy, callPolicyNames, checkCallPolicy } from '../../core/ca
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
 import { patientRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
-import type { Probed } from '../../engine/effects.ts'
-import { type Checked, checkWith, jsonSchemaOf, type StandardSchema } from '../../engine/schema.ts'
+import type { Probed } from '../../engine/history/effects.ts'
+import { type Checked, checkWith, jsonSchemaOf, type StandardSchema } from '../../engine/model/schema.ts'
 
 export interface ToolContext {
   /** The same for every attempt: hand it to the outside system. */

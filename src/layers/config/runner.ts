@@ -6,7 +6,7 @@ import { decideRollout, isChosen, isOver, type RolloutRequest, tallyOf } from '.
 import type { ConfigState } from '../../core/config/state.ts'
 import { isReprise } from '../../core/errors.ts'
 import type { Message } from '../../core/ports.ts'
-import type { OpenTimeline } from '../../engine/timeline.ts'
+import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { idsOf, keptFold } from './model.ts'
 import type { OpenConfig } from './open-config.ts'
 

@@ -8,9 +8,9 @@ import { decideAnswer, decideOffer, heldText, heldVersion, joinEntry } from '../
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import { unlessAborted } from '../../engine/aborting.ts'
-import { newId } from '../../engine/kernel.ts'
-import { whileAwaited } from '../../engine/stay-alive.ts'
+import { unlessAborted } from '../../engine/base/aborting.ts'
+import { whileAwaited } from '../../engine/base/stay-alive.ts'
+import { newId } from '../../engine/storage/kernel.ts'
 import { idsOf } from './model.ts'
 import type { OpenConfig } from './open-config.ts'
 

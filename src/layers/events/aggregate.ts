@@ -12,7 +12,10 @@ import type { Sql } from '../../core/ports.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
 import type { Validity } from '../../core/validity.ts'
-import type { Engine, StateAt } from '../../engine/definition.ts'
+import type { Entry } from '../../engine/history/history.ts'
+import { existing } from '../../engine/history/locate.ts'
+import { type Host, hostOf } from '../../engine/host/host.ts'
+import type { Engine, StateAt } from '../../engine/model/definition.ts'
 import {
   checkName,
   type Entity,
@@ -26,12 +29,9 @@ import {
   systemPrefix,
   type Workable,
   works,
-} from '../../engine/definition.ts'
-import { type Host, hostOf } from '../../engine/host.ts'
-import { type Described, describes } from '../../engine/model.ts'
-import type { Entry } from '../../engine/recovery/history.ts'
-import type { NewEntry } from '../../engine/timeline.ts'
-import { existing } from '../../engine/tools/fork.ts'
+} from '../../engine/model/definition.ts'
+import { type Described, describes } from '../../engine/model/model.ts'
+import type { NewEntry } from '../../engine/writing/timeline.ts'
 import { eventOf, fieldsOf, infoOf, layerPrefix, metaOf, takeEvent, wrapUpcasters } from './envelope.ts'
 import { AggregateHandle } from './handle.ts'
 import { stateAt } from './history.ts'

@@ -4,9 +4,9 @@
 import { unpackEntries } from '../../core/entry-run.ts'
 import { type MissingPath, missingPaths, upcast } from '../../core/fold.ts'
 import { type FeedPosition, feedStart } from '../../core/ports.ts'
-import { type Engine, systemPrefix } from '../../engine/definition.ts'
 import { FeedReader } from '../../engine/feed/reader.ts'
-import { type Host, hostOf } from '../../engine/host.ts'
+import { type Host, hostOf } from '../../engine/host/host.ts'
+import { type Engine, systemPrefix } from '../../engine/model/definition.ts'
 import type { AggregateDefinition } from './aggregate.ts'
 import { layerPrefix } from './envelope.ts'
 

@@ -4,9 +4,9 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Renamed, Upcast, Upcasters } from '../../core/fold.ts'
-import { systemPrefix } from '../../engine/definition.ts'
-import type { Entry } from '../../engine/recovery/history.ts'
-import type { NewEntry } from '../../engine/timeline.ts'
+import type { Entry } from '../../engine/history/history.ts'
+import { systemPrefix } from '../../engine/model/definition.ts'
+import type { NewEntry } from '../../engine/writing/timeline.ts'
 import type { EventInfo, Metadata } from './types.ts'
 
 export const layerPrefix = ':'

@@ -3,8 +3,8 @@
 
 import { Keyed } from '../../core/keyed/keyed.ts'
 import type { FeedPosition } from '../../core/ports.ts'
-import { isPlainObject } from '../../engine/checkpoint/capture.ts'
-import type { Quarantined } from '../../engine/subscription/sink.ts'
+import type { Quarantined } from '../../engine/feed/sink.ts'
+import { isPlainObject } from '../../engine/snapshot/capture.ts'
 
 interface Bound {
   readonly position: FeedPosition

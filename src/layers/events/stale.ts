@@ -3,8 +3,8 @@
 
 import type { FeedPosition } from '../../core/ports.ts'
 import { isBehind } from '../../core/shards.ts'
-import type { Host } from '../../engine/host.ts'
-import type { Entry } from '../../engine/recovery/history.ts'
+import type { Entry } from '../../engine/history/history.ts'
+import type { Host } from '../../engine/host/host.ts'
 import { note, readBuilds } from '../../engine/tools/generations.ts'
 
 /** `position`: where the branch that the rollback made begins. */

@@ -1,6 +1,6 @@
 // How a shard ends: its round is finished, or it is left for later. Either way it says so in history and takes a checkpoint.
 
-import type { Kernel } from '../../engine/kernel.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
 import { entry } from './entries.ts'
 import type { Shard, ShardItem } from './shard.ts'
 

@@ -5,8 +5,8 @@ export type { CallPolicy } from '../../core/call-policy.ts'
 export type { RatePolicy, RateSettings } from '../../core/rate.ts'
 export type { ResolvedRetry } from '../../core/retry.ts'
 export { GiveUp, RetryLater, type RetryPolicy } from '../../core/retry.ts'
-export type { Readable } from '../../engine/definition.ts'
-export type { Lag } from '../../engine/subscription/feed-stream.ts'
+export type { Lag } from '../../engine/feed/feed-stream.ts'
+export type { Readable } from '../../engine/model/definition.ts'
 export type { AnyConsumer, From, ItemOf } from './consumer.ts'
 export {
   type ConsumerDefinition,

@@ -10,7 +10,7 @@ import { type RatePolicy, type RateSettings, resolveRate } from '../../core/rate
 import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
 import { type ResolvedRetry, resolveRetry } from '../../core/retry.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
-import type { Reads } from '../../engine/tools/consumers.ts'
+import type { Reads } from '../../engine/branch/consumers.ts'
 import type { BatchContext, ItemContext } from './context.ts'
 import { type Source, type SourceLike, toSource } from './source.ts'
 

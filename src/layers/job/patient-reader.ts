@@ -4,7 +4,7 @@
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { decideRetry } from '../../core/retry.ts'
-import type { Kernel } from '../../engine/kernel.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { ResolvedJob } from './options.ts'
 import type { Chunk, ReadContext, Reader } from './source.ts'
 

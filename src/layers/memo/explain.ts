@@ -2,8 +2,8 @@
 // used last, of the same arguments if there is one.
 
 import type { Head } from '../../core/ports.ts'
-import { usedAttribute } from '../../engine/cache/uses.ts'
-import type { Host } from '../../engine/host.ts'
+import type { Host } from '../../engine/host/host.ts'
+import { usedAttribute } from '../../engine/tools/cache/uses.ts'
 import { type Envelope, entryId, readEntry } from './entry.ts'
 import { type Change, changesBetween, type Key, type KeyParts } from './key.ts'
 

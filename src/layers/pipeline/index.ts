@@ -4,7 +4,7 @@ export type { CheckpointKind } from '../../core/pipeline/coordinator.ts'
 export type { PipelineKey } from '../../core/pipeline/key-groups.ts'
 export type { FixedWindows, SessionWindows } from '../../core/pipeline/windows.ts'
 export type { Nothing, Synchronous } from '../../core/synchronous.ts'
-export type { Readable } from '../../engine/definition.ts'
+export type { Readable } from '../../engine/model/definition.ts'
 export { type Aggregation, average, count, list, max, min, reduce, sum } from './aggregate.ts'
 export type { Batch } from './batch.ts'
 export {

@@ -4,7 +4,7 @@
 import type { PipelineKey } from '../../core/pipeline/key-groups.ts'
 import type { StateTable } from '../../core/pipeline/state-table.ts'
 import type { Clock, Random } from '../../core/ports.ts'
-import type { RunTrace } from '../../engine/tracing.ts'
+import type { RunTrace } from '../../engine/base/tracing.ts'
 import type { Batch, Output } from './batch.ts'
 import type { SinkContext } from './sink.ts'
 

@@ -5,7 +5,7 @@
 
 import { assert } from '../../core/assert.ts'
 import type { Sql } from '../../core/ports.ts'
-import type { Engine } from '../../engine/definition.ts'
+import type { Engine } from '../../engine/model/definition.ts'
 import type { Batch } from './batch.ts'
 
 /** Plain data. */

@@ -4,8 +4,8 @@
 
 import { isReprise } from '../../core/errors.ts'
 import { growingPause } from '../../core/pause.ts'
-import { restUnlessAborted } from '../../engine/aborting.ts'
-import type { Kernel } from '../../engine/kernel.ts'
+import { restUnlessAborted } from '../../engine/base/aborting.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { ResourceHandle } from './handle.ts'
 import type { Watch, WatchEvent } from './watch.ts'
 

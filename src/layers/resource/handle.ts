@@ -22,7 +22,7 @@ import {
 } from '../../core/resource/object.ts'
 import type { Change } from '../../core/resource/state.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
-import { checkWith, type StandardSchema } from '../../engine/schema.ts'
+import { checkWith, type StandardSchema } from '../../engine/model/schema.ts'
 import { insideOf } from './history.ts'
 import { jsonPatch } from './json-patch.ts'
 import type { ListOptions, Lists, ResourceList } from './list.ts'

@@ -16,7 +16,7 @@ export type {
 } from '../../core/resource/object.ts'
 export type { SelectorText } from '../../core/resource/selector.ts'
 export type { ResourceState } from '../../core/resource/state.ts'
-export type { SchemaIssue, SchemaResult, StandardSchema } from '../../engine/schema.ts'
+export type { SchemaIssue, SchemaResult, StandardSchema } from '../../engine/model/schema.ts'
 export {
   type ControllerDefinition,
   type ControllerHandle,

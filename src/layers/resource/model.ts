@@ -7,10 +7,10 @@ import {
   initialResources,
   type ResourceState,
 } from '../../core/resource/state.ts'
-import type { Fold } from '../../engine/definition.ts'
-import type { Entry } from '../../engine/entry.ts'
-import type { Instead, Model } from '../../engine/model.ts'
-import { type Told, told } from '../../engine/told.ts'
+import type { Fold } from '../../engine/model/definition.ts'
+import type { Entry } from '../../engine/model/entry.ts'
+import { type Told, told } from '../../engine/model/journal-row.ts'
+import type { Instead, Model } from '../../engine/model/model.ts'
 
 export const resourcePrefix = 'resource/'
 

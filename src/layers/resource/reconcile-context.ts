@@ -4,7 +4,7 @@ import type { Duration } from '../../core/duration.ts'
 import type { RateSettings } from '../../core/rate.ts'
 import type { ResourceObject, StatusChange } from '../../core/resource/object.ts'
 import type { ResolvedRetry } from '../../core/retry.ts'
-import type { EffectCall, EffectOptions } from '../../engine/effects.ts'
+import type { EffectCall, EffectOptions } from '../../engine/history/effects.ts'
 import type { ResourceHandle } from './handle.ts'
 import type { ResourceDefinition } from './resource.ts'
 

@@ -9,10 +9,17 @@ import { checkOptions, namesOf } from '../../core/options.ts'
 import { type ApiNames, type ApiOptions, apiNames } from '../../core/resource/api-names.ts'
 import type { ResourceState } from '../../core/resource/state.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
-import { checkName, type Entity, type Fold, type OpenOptions, opens, turnWaitMs } from '../../engine/definition.ts'
-import type { Host } from '../../engine/host.ts'
-import { type Described, describes, idOf } from '../../engine/model.ts'
-import type { StandardSchema } from '../../engine/schema.ts'
+import type { Host } from '../../engine/host/host.ts'
+import {
+  checkName,
+  type Entity,
+  type Fold,
+  type OpenOptions,
+  opens,
+  turnWaitMs,
+} from '../../engine/model/definition.ts'
+import { type Described, describes, idOf } from '../../engine/model/model.ts'
+import type { StandardSchema } from '../../engine/model/schema.ts'
 import { ResourceHandle, type ResourceSchemas } from './handle.ts'
 import { Lists } from './list.ts'
 import { resourceFold, resourceModel, resourcePrefix, usualPolicy } from './model.ts'

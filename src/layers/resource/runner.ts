@@ -4,7 +4,7 @@
 import { RateLimiter, type RateSettings } from '../../core/rate.ts'
 import { WorkQueue } from '../../core/resource/work-queue.ts'
 import { decideRetry, type ResolvedRetry } from '../../core/retry.ts'
-import type { Kernel } from '../../engine/kernel.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
 
 export interface Work {
   /** Works on a key; it comes again after so many ms if it says so. NaN: not even to look for drift. */

@@ -6,7 +6,7 @@ import type { Draft, ResourceObject } from '../../core/resource/object.ts'
 import type { Change, ResourceState } from '../../core/resource/state.ts'
 import type { ChangeWindow } from '../../core/resource/window.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
-import type { Host } from '../../engine/host.ts'
+import type { Host } from '../../engine/host/host.ts'
 import type { ChangePage, ReadPoint } from './history.ts'
 import type { Revisions } from './revisions.ts'
 

@@ -7,9 +7,9 @@ import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { epochGuardOf } from '../../core/guard.ts'
 import { idBelow } from '../../core/scope.ts'
-import { declarationOf, otherKind } from '../../engine/declaration.ts'
-import type { Host } from '../../engine/host.ts'
-import { newOperation } from '../../engine/kernel.ts'
+import { declarationOf, otherKind } from '../../engine/checkpoint/declaration.ts'
+import type { Host } from '../../engine/host/host.ts'
+import { newOperation } from '../../engine/storage/kernel.ts'
 import {
   type Builds,
   buildsIn,

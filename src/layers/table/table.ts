@@ -7,10 +7,17 @@ import { type Duration, toMs } from '../../core/duration.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
 import type { Validity } from '../../core/validity.ts'
-import { checkName, type Engine, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
-import { type Host, hostOf } from '../../engine/host.ts'
-import { type Described, describes, idOf } from '../../engine/model.ts'
-import type { OpenTimeline } from '../../engine/timeline.ts'
+import { type Host, hostOf } from '../../engine/host/host.ts'
+import {
+  checkName,
+  type Engine,
+  type Entity,
+  type Fold,
+  type OpenOptions,
+  opens,
+} from '../../engine/model/definition.ts'
+import { type Described, describes, idOf } from '../../engine/model/model.ts'
+import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { TableHandle, type TableModel } from './handle.ts'
 import type { IndexFunction } from './indexes.ts'
 import { tablePrefix } from './layout.ts'

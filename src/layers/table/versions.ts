@@ -6,7 +6,7 @@ import { RepriseError } from '../../core/errors.ts'
 import type { Upcasters } from '../../core/fold.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
-import type { Fold } from '../../engine/definition.ts'
+import type { Fold } from '../../engine/model/definition.ts'
 import type { Ops, TableState } from './state.ts'
 
 /** By older version: how its rows become today's. */

@@ -15,9 +15,9 @@ import {
   type UploadEvent,
   type UploadState,
 } from '../../core/upload/state.ts'
-import { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
-import type { Host } from '../../engine/host.ts'
-import type { Kernel } from '../../engine/kernel.ts'
+import type { Host } from '../../engine/host/host.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
+import { StateTimeline } from '../../engine/writing/state-timeline.ts'
 import { ReprDigests } from './repr-digest.ts'
 import { loadUpload, type StoredUpload } from './stored.ts'
 import { type Sharing, UploadWriter } from './writer.ts'

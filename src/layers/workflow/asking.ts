@@ -2,7 +2,7 @@
 // the clock it waits by, and the record of what came of it. Each kind of command adds what it alone needs.
 
 import type { RepriseError } from '../../core/errors.ts'
-import type { CommitExtras } from '../../engine/commit/writer.ts'
+import type { CommitExtras } from '../../engine/writing/writer.ts'
 import type { Alarms } from './alarms.ts'
 import type { Command } from './command.ts'
 import type { Execution } from './execution.ts'

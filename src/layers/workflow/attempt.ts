@@ -4,7 +4,7 @@
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Clock } from '../../core/ports.ts'
-import type { RunTrace } from '../../engine/tracing.ts'
+import type { RunTrace } from '../../engine/base/tracing.ts'
 import type { CommandRun } from './asking.ts'
 import type { Command } from './command.ts'
 import type { StepCall, StepOptions } from './context.ts'

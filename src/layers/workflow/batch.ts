@@ -1,8 +1,8 @@
 // All runs together: finding them by attributes, and doing the same to many of them.
 
 import type { Attribute, Head } from '../../core/ports.ts'
-import type { Engine } from '../../engine/definition.ts'
-import { hostOf as engineHostOf, type Host } from '../../engine/host.ts'
+import { hostOf as engineHostOf, type Host } from '../../engine/host/host.ts'
+import type { Engine } from '../../engine/model/definition.ts'
 import type { AnyWorkflow, WorkflowCode } from './context.ts'
 import { hostOf } from './host.ts'
 import { type Carried, messageName, type SignalDefinition } from './messages.ts'

@@ -4,8 +4,8 @@
 import type { Codec } from '../../core/codec/codec.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import type { Clock } from '../../core/ports.ts'
-import type { Entry } from '../../engine/recovery/history.ts'
-import type { NewEntry } from '../../engine/timeline.ts'
+import type { Entry } from '../../engine/history/history.ts'
+import type { NewEntry } from '../../engine/writing/timeline.ts'
 import type { CommandRun } from './asking.ts'
 import { itemOf } from './state.ts'
 

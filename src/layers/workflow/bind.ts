@@ -6,7 +6,7 @@ import type { Limits } from '../../core/limits.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Attribute } from '../../core/ports.ts'
 import { checkAttributes } from '../../core/shapes.ts'
-import type { Recallable } from '../../engine/recall.ts'
+import type { Recallable } from '../../engine/model/memo-protocol.ts'
 import { askChild, askStart, type ParentRun } from './children.ts'
 import { tolerated } from './command.ts'
 import type {

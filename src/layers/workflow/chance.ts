@@ -5,7 +5,7 @@
 
 import { toHex } from '../../core/coordinate.ts'
 import type { Hash, Random } from '../../core/ports.ts'
-import type { Planted } from '../../engine/planted.ts'
+import type { Planted } from '../../engine/base/planted.ts'
 
 /** Of one scope, from one seed. */
 export interface Chance {

@@ -1,7 +1,7 @@
 // What a run's history says about mail between runs: a child that ends tells its parent, once in each generation. What a
 // rollback took back no longer counts, on either side.
 
-import type { Exchanged, ExchangeReader, SentMail } from '../../engine/group/exchange-reader.ts'
+import type { Exchanged, ExchangeReader, SentMail } from '../../engine/model/exchange-reader.ts'
 import type { ParentLink } from './entries.ts'
 import type { RunState } from './state.ts'
 

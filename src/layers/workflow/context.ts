@@ -6,7 +6,7 @@ import type { Duration } from '../../core/duration.ts'
 import type { Attribute, Sql } from '../../core/ports.ts'
 import type { RetryPolicy } from '../../core/retry.ts'
 import type { Nothing } from '../../core/synchronous.ts'
-import type { Recallable } from '../../engine/recall.ts'
+import type { Recallable } from '../../engine/model/memo-protocol.ts'
 import type { QueryDefinition, SignalDefinition, UpdateDefinition } from './messages.ts'
 import type { WorkflowOptions } from './options.ts'
 

@@ -2,9 +2,9 @@
 
 import { isReprise } from '../../core/errors.ts'
 import type { Head } from '../../core/ports.ts'
-import type { CommitExtras } from '../../engine/commit/writer.ts'
-import type { Host } from '../../engine/host.ts'
-import { type Kernel, newOperation } from '../../engine/kernel.ts'
+import type { Host } from '../../engine/host/host.ts'
+import { type Kernel, newOperation } from '../../engine/storage/kernel.ts'
+import type { CommitExtras } from '../../engine/writing/writer.ts'
 import { nameOf, queueOf } from './names.ts'
 
 /** A store that could not be listed is asked again after this. */

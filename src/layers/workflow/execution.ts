@@ -3,9 +3,9 @@
 // command starts before history is used up; if history holds an outcome that nobody asks for, the code has diverged.
 
 import { RepriseError } from '../../core/errors.ts'
-import { whenDrained } from '../../engine/commit/drained.ts'
-import { thisTick } from '../../engine/event-loop-tick.ts'
-import { userLine } from '../../engine/guard/refusal.ts'
+import { whenDrained } from '../../engine/base/drained.ts'
+import { thisTick } from '../../engine/base/event-loop-tick.ts'
+import { userLine } from '../../engine/base/guard/refusal.ts'
 import type { Seed } from './chance.ts'
 import { type Asked, Command, type CommandKind, givenOf, tolerated } from './command.ts'
 import { describeItem, divergence, type Expected } from './divergence.ts'

@@ -4,10 +4,10 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Engine } from '../../engine/definition.ts'
-import { type Host, hostOf } from '../../engine/host.ts'
-import { type Entry, entriesOf, lineageOf, reachOf, readHistory } from '../../engine/recovery/history.ts'
-import { TimelineState } from '../../engine/state.ts'
+import { type Entry, entriesOf, lineageOf, reachOf, readHistory } from '../../engine/history/history.ts'
+import { TimelineState } from '../../engine/history/state.ts'
+import { type Host, hostOf } from '../../engine/host/host.ts'
+import type { Engine } from '../../engine/model/definition.ts'
 import { type RunState, workflowFold } from './state.ts'
 
 export interface RecordedEntry {

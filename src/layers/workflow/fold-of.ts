@@ -1,7 +1,7 @@
 // How the history of a workflow folds: the same for all, but for the policies that a definition declares. Those are stored
 // with each run, so tools without the code keep to them.
 
-import type { Fold } from '../../engine/definition.ts'
+import type { Fold } from '../../engine/model/definition.ts'
 import type { AnyWorkflow } from './context.ts'
 import { type RunState, workflowFold } from './state.ts'
 

@@ -1,7 +1,7 @@
 // What tools know of the timelines beside the runs: queues and schedules.
 
-import type { Fold } from '../../engine/definition.ts'
-import type { Model } from '../../engine/model.ts'
+import type { Fold } from '../../engine/model/definition.ts'
+import type { Model } from '../../engine/model/model.ts'
 
 export function helperModel(kind: 'queue' | 'schedule', scope: string, fold: Fold<unknown>): Model {
   const instead = `a ${kind} is not a run: change its definition, or cancel the runs`

@@ -5,12 +5,12 @@ import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isPassingStoreFailure, isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
 import type { Head } from '../../core/ports.ts'
-import { Breath } from '../../engine/breath.ts'
-import { installGuard } from '../../engine/guard/install.ts'
-import type { Host as EngineHost } from '../../engine/host.ts'
-import { type Kernel, newId } from '../../engine/kernel.ts'
-import type { OpenTimeline } from '../../engine/timeline.ts'
-import type { UnderWay } from '../../engine/worker.ts'
+import { installGuard } from '../../engine/base/guard/install.ts'
+import type { UnderWay } from '../../engine/base/worker.ts'
+import { Yielder } from '../../engine/base/yielder.ts'
+import type { Host as EngineHost } from '../../engine/host/host.ts'
+import { type Kernel, newId } from '../../engine/storage/kernel.ts'
+import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import type { AnyWorkflow, ChildOptions } from './context.ts'
 import { aside, reviveAside, setAside } from './due.ts'
 import type { ParentLink } from './entries.ts'
@@ -47,7 +47,7 @@ export class Host implements InstanceHost, RunHost {
   readonly engine: EngineHost
   readonly kernel: Kernel
   readonly looks: Looks
-  readonly breath: Breath
+  readonly breath: Yielder
   readonly #definitions = new Map<string, AnyWorkflow>()
   readonly #live = new Map<string, Instance>()
   readonly #watchers = new Map<string, Set<() => void>>()
@@ -62,7 +62,7 @@ export class Host implements InstanceHost, RunHost {
     this.engine = engine
     this.kernel = engine.kernel
     this.looks = new Looks(engine.kernel)
-    this.breath = new Breath(engine.kernel.clock)
+    this.breath = new Yielder(engine.kernel.clock)
     this.#mail = new MailWatch(engine.kernel, this.#live, (error) => this.#problem('mail', error))
     engine.kernel.worker.watch(() => this.#underWay())
     const letGo = installGuard(currentScope)

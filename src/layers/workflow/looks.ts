@@ -3,8 +3,8 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { Head } from '../../core/ports.ts'
-import { Breath } from '../../engine/breath.ts'
-import type { Kernel } from '../../engine/kernel.ts'
+import { Yielder } from '../../engine/base/yielder.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
 
 /** How often, if looking is cheap. */
 const lookMs = 250
@@ -55,7 +55,7 @@ export class Looks {
   async #look(): Promise<void> {
     const { clock, store } = this.#kernel
     const timelines = [...this.#waiting.keys()]
-    const breath = new Breath(clock)
+    const breath = new Yielder(clock)
     let busyMs = 0
     for (let from = 0; from < timelines.length; from += atOnce) {
       if (breath.isDue) await breath.take()

@@ -3,7 +3,7 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { Head, Store } from '../../core/ports.ts'
-import type { Kernel } from '../../engine/kernel.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
 
 /** A run in memory, as far as its mail is concerned. */
 export interface WatchedRun {

@@ -3,8 +3,8 @@
 // something else in a replay has diverged.
 
 import type { Coordinate } from '../../core/coordinate.ts'
-import type { LayerHost } from '../../engine/definition.ts'
-import { type Recallable, recallingOf } from '../../engine/recall.ts'
+import type { LayerHost } from '../../engine/model/definition.ts'
+import { type Recallable, recallingOf } from '../../engine/model/memo-protocol.ts'
 import { currentPlace, readableId, type Scope } from './scope.ts'
 import { askStep, SharedResult, type StepRun } from './steps.ts'
 

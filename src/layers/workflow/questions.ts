@@ -3,7 +3,7 @@
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { throwIfAborted } from '../../engine/aborting.ts'
+import { throwIfAborted } from '../../engine/base/aborting.ts'
 import { fromFailure } from './failure.ts'
 import { pollMs, type RunView } from './run-view.ts'
 import { leaveScope } from './scope.ts'

@@ -4,8 +4,8 @@
 import { toMs } from '../../core/duration.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
 import type { RatePolicy } from '../../core/rate.ts'
-import type { Fold } from '../../engine/definition.ts'
-import type { Entry } from '../../engine/recovery/history.ts'
+import type { Entry } from '../../engine/history/history.ts'
+import type { Fold } from '../../engine/model/definition.ts'
 
 export interface QueueOptions {
   /** Runs at a time, in all processes together. A run that sleeps keeps its place. */

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { keyed } from '../../core/keyed/keyed.ts'
-import type { Entry } from '../../engine/recovery/history.ts'
+import type { Entry } from '../../engine/history/history.ts'
 import { nextTurns, type QueueOptions, type QueueState, queueFold } from './queue-state.ts'
 
 function apply(state: QueueState, type: string, data: object, seq: number, time: number): void {

@@ -3,7 +3,7 @@
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { RecoveryReport } from '../../engine/recovery/report.ts'
+import type { RecoveryReport } from '../../engine/base/recovery-report.ts'
 import type { Command } from './command.ts'
 import type { AnyWorkflow } from './context.ts'
 import { Instance, type InstanceHost } from './instance.ts'

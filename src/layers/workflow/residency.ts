@@ -3,7 +3,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Clock } from '../../core/ports.ts'
-import type { CommitExtras } from '../../engine/commit/writer.ts'
+import type { CommitExtras } from '../../engine/writing/writer.ts'
 import type { CommandRun } from './asking.ts'
 import type { Mail } from './mail.ts'
 import type { Queries } from './queries.ts'

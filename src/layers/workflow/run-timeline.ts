@@ -1,6 +1,6 @@
 // The timeline of a run, as the run uses it.
 
-import type { OpenTimeline } from '../../engine/timeline.ts'
+import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import type { RunState } from './state.ts'
 
 /** What an instance needs of its timeline: a real one, or history alone when it is only read. */

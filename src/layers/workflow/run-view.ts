@@ -7,15 +7,15 @@ import { RepriseError } from '../../core/errors.ts'
 import { isHeadLost } from '../../core/lost-head.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Head } from '../../core/ports.ts'
-import { onAbort } from '../../engine/aborting.ts'
-import type { Breath } from '../../engine/breath.ts'
-import type { Host } from '../../engine/host.ts'
-import type { Kernel } from '../../engine/kernel.ts'
-import { lastEntry } from '../../engine/recovery/history.ts'
-import { madeAgain } from '../../engine/recovery/lost-head.ts'
-import { recover } from '../../engine/recovery/recover.ts'
-import type { OpenTimeline } from '../../engine/timeline.ts'
-import { refuseNotHere } from '../../engine/tools/moved.ts'
+import { onAbort } from '../../engine/base/aborting.ts'
+import type { Yielder } from '../../engine/base/yielder.ts'
+import { lastEntry } from '../../engine/history/history.ts'
+import { recover } from '../../engine/history/recover.ts'
+import type { Host } from '../../engine/host/host.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
+import { refuseNotHere } from '../../engine/storage/moved.ts'
+import { madeAgain } from '../../engine/writing/lost-head.ts'
+import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import type { AnyWorkflow } from './context.ts'
 import type { End } from './entries.ts'
 import type { Execution } from './execution.ts'
@@ -45,7 +45,7 @@ export interface RunHost {
   readonly kernel: Kernel
   readonly looks: Looks
   /** Thousands may ask for results in one moment, of a store that answers at once. */
-  readonly breath: Breath
+  readonly breath: Yielder
   instance(timeline: string): RunInMemory | undefined
   /** In memory here, with nothing to do but wait. */
   isAsleep(timeline: string): boolean

@@ -2,8 +2,8 @@
 
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { sha256 } from '../../engine/platform.ts'
-import type { Entry } from '../../engine/recovery/history.ts'
+import { sha256 } from '../../engine/base/platform.ts'
+import type { Entry } from '../../engine/history/history.ts'
 import type { Command } from './command.ts'
 import { Saga, type SagaRun } from './saga.ts'
 import { type RunState, workflowFold } from './state.ts'

@@ -6,7 +6,7 @@
 import { isReprise } from '../../core/errors.ts'
 import { type Inherited, ownerOf } from '../../core/inheritance.ts'
 import { decideRetry, patientRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
-import type { Kernel } from '../../engine/kernel.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { CommandRun } from './asking.ts'
 import type { Command } from './command.ts'
 import type { StepCall } from './context.ts'

@@ -3,7 +3,7 @@
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { RepriseError } from '../../core/errors.ts'
-import type { Zone, ZoneValues } from '../../engine/guard/zone.ts'
+import type { Zone, ZoneValues } from '../../engine/base/guard/zone.ts'
 import { type Chance, chanceOf, type Seed } from './chance.ts'
 import { type Digester, Observed } from './observed.ts'
 

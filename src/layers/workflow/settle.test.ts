@@ -2,8 +2,8 @@
 
 import { afterEach, expect, it } from 'vitest'
 import { timelineId } from '../../core/coordinate.ts'
-import { type Host, hostOf } from '../../engine/host.ts'
-import { open } from '../../engine/open.ts'
+import { open } from '../../engine/api/open.ts'
+import { type Host, hostOf } from '../../engine/host/host.ts'
 import { checkSettleable } from './settle.ts'
 import { workflowFold } from './state.ts'
 

@@ -4,10 +4,10 @@
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Host } from '../../engine/host.ts'
-import type { Entry } from '../../engine/recovery/history.ts'
-import { recover } from '../../engine/recovery/recover.ts'
-import { entriesBelow, saidOtherwise, unreadOf, type Word } from '../../engine/said-before.ts'
+import { entriesBelow, saidOtherwise, unreadOf, type Word } from '../../engine/history/conflicting-decision.ts'
+import type { Entry } from '../../engine/history/history.ts'
+import { recover } from '../../engine/history/recover.ts'
+import type { Host } from '../../engine/host/host.ts'
 import { readableId } from './scope.ts'
 import { noCommand, own, type RunState, workflowFold } from './state.ts'
 

@@ -3,8 +3,8 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Writable } from '../../core/writable.ts'
-import type { Fold } from '../../engine/definition.ts'
-import type { Entry } from '../../engine/recovery/history.ts'
+import type { Entry } from '../../engine/history/history.ts'
+import type { Fold } from '../../engine/model/definition.ts'
 import type { End, Item, NotedWait, Standing, Started } from './entries.ts'
 import type { Failure } from './failure.ts'
 import { appended, itemsOf, type Journal, journalOf, journalUpTo } from './journal.ts'

@@ -1,10 +1,10 @@
 // How a run reads to people: each entry as part of a row of its journal, and where the run stands as one line.
 
 import type { Head } from '../../core/ports.ts'
-import type { Entry } from '../../engine/entry.ts'
-import type { Refusals } from '../../engine/model.ts'
-import type { SharedFrom } from '../../engine/recall.ts'
-import { brief, type StatusLine, type Told, told } from '../../engine/told.ts'
+import type { Entry } from '../../engine/model/entry.ts'
+import { brief, type StatusLine, type Told, told } from '../../engine/model/journal-row.ts'
+import type { SharedFrom } from '../../engine/model/memo-protocol.ts'
+import type { Refusals } from '../../engine/model/model.ts'
 import type { NotedWait } from './entries.ts'
 import type { Failure } from './failure.ts'
 import { endings } from './names.ts'

@@ -4,7 +4,7 @@
 import { feedStart } from '../../core/ports.ts'
 import { OutsidePositions } from '../../engine/feed/outside-position.ts'
 import { FeedReader } from '../../engine/feed/reader.ts'
-import { hostOf } from '../../engine/host.ts'
+import { hostOf } from '../../engine/host/host.ts'
 import { feedEnd } from '../../operations/feed-end.ts'
 import { shownEntry } from '../../operations/history.ts'
 import { scopesFor } from '../reach.ts'

@@ -4,8 +4,8 @@
 
 import { RepriseError } from '../../../src/core/errors.ts'
 import type { Store } from '../../../src/core/ports.ts'
-import { createEngine } from '../../../src/engine/open.ts'
-import type { Reprise } from '../../../src/engine/reprise.ts'
+import { createEngine } from '../../../src/engine/api/open.ts'
+import type { Reprise } from '../../../src/engine/api/reprise.ts'
 import {
   type ControllerHandle,
   controller,

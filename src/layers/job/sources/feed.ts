@@ -3,10 +3,10 @@
 
 import { feedStart } from '../../../core/ports.ts'
 import { isWithin } from '../../../core/scope.ts'
-import { type Readable, reads, systemPrefix } from '../../../engine/definition.ts'
-import { hostOf } from '../../../engine/host.ts'
-import type { Entry } from '../../../engine/recovery/history.ts'
-import { FeedStream } from '../../../engine/subscription/feed-stream.ts'
+import { FeedStream } from '../../../engine/feed/feed-stream.ts'
+import type { Entry } from '../../../engine/history/history.ts'
+import { hostOf } from '../../../engine/host/host.ts'
+import { type Readable, reads, systemPrefix } from '../../../engine/model/definition.ts'
 import type { Chunk, ReadContext, Reader, Source } from '../source.ts'
 
 const pageRuns = 200

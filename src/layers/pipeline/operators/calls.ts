@@ -7,7 +7,7 @@ import { RepriseError } from '../../../core/errors.ts'
 import { formerCallKey } from '../../../core/identity.ts'
 import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
 import { StateTable } from '../../../core/pipeline/state-table.ts'
-import { Caller } from '../../../engine/caller.ts'
+import { Caller } from '../../../engine/base/caller.ts'
 import type { Batch } from '../batch.ts'
 import { type MakeOperator, type PoisonRecord, tablesOf } from '../operator.ts'
 

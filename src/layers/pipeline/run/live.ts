@@ -2,8 +2,8 @@
 // checkpoint noted it. Of a shared one, its tasks together.
 
 import type { Head } from '../../../core/ports.ts'
-import type { FlowPart, FlowView } from '../../../engine/flowing.ts'
-import type { Host } from '../../../engine/host.ts'
+import type { Host } from '../../../engine/host/host.ts'
+import type { FlowPart, FlowView } from '../../../engine/model/flow-metrics.ts'
 import type { Checkpoints } from './checkpoints.ts'
 import type { Flow } from './flow.ts'
 import { Neighbours } from './pace.ts'

@@ -7,8 +7,8 @@ import type { CheckpointPolicy } from '../../../core/checkpoint-policy.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import type { CheckpointKind } from '../../../core/pipeline/coordinator.ts'
 import { keyGroupsDefault } from '../../../core/pipeline/key-groups.ts'
-import type { Fold } from '../../../engine/definition.ts'
-import type { FlowMoment } from '../../../engine/flowing.ts'
+import type { Fold } from '../../../engine/model/definition.ts'
+import type { FlowMoment } from '../../../engine/model/flow-metrics.ts'
 import type { Prepared } from '../sink.ts'
 
 /** 'running' also while nobody runs it: it is what the last checkpoint said. */

@@ -4,8 +4,8 @@
 import { type CallPolicy, callPolicyNames, checkCallPolicy } from '../../../core/call-policy.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
-import { Caller } from '../../../engine/caller.ts'
-import { hostOf } from '../../../engine/host.ts'
+import { Caller } from '../../../engine/base/caller.ts'
+import { hostOf } from '../../../engine/host/host.ts'
 import type { Source, SourceBatch, SourceReader } from '../source.ts'
 
 export interface SourcePage<T, Cursor> {

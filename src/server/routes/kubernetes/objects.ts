@@ -11,7 +11,7 @@ import {
   revisionOf,
 } from '../../../core/resource/kubernetes.ts'
 import type { ResourceObject } from '../../../core/resource/object.ts'
-import { hostOf } from '../../../engine/host.ts'
+import { hostOf } from '../../../engine/host/host.ts'
 import { type JsonPatch, jsonPatch, mergePatch } from '../../../layers/resource/index.ts'
 import type { OpenCollection } from '../../kinds.ts'
 import type { Call } from '../../route.ts'

@@ -3,7 +3,7 @@
 import { expect, it } from 'vitest'
 import type { Digest } from '../../../core/coordinate.ts'
 import { appendOperation, type EntryDraft, packEntries } from '../../../core/entry-run.ts'
-import { sha256 } from '../../../engine/platform.ts'
+import { sha256 } from '../../../engine/base/platform.ts'
 import type { Connection } from '../connection.ts'
 import { type Frame, type FrameDraft, RowEncoder, readFrames } from '../log-row.ts'
 import { wholeRowsNear } from './log-bits.ts'

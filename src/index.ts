@@ -1,9 +1,13 @@
 // The public face of the kernel. Layers have subpaths of their own: reprise/workflow, reprise/job, …
 
-export type { Rewritable } from './core/blobs.ts'
-export type { BreakerPolicy } from './core/breaker.ts'
-export type { CallPolicy } from './core/call-policy.ts'
-export type { CheckpointInterval, CheckpointPolicy } from './core/checkpoint-policy.ts'
+export type { BreakerPolicy } from './core/calls/breaker.ts'
+export type { CallPolicy } from './core/calls/call-policy.ts'
+export type { RatePolicy } from './core/calls/rate.ts'
+export { GiveUp, isGiveUp, isRetryLater, RetryLater, type RetryPolicy } from './core/calls/retry.ts'
+export type { CheckpointInterval, CheckpointPolicy } from './core/checkpoint/checkpoint-policy.ts'
+export type { MeasuredCosts } from './core/checkpoint/costs.ts'
+export type { ChunkRef, Segment } from './core/checkpoint/manifest.ts'
+export type { RetentionPlan, RetentionPolicy, Verdict } from './core/checkpoint/retention.ts'
 export type { ClassCodec } from './core/codec/class-codec.ts'
 export type {
   Branded,
@@ -15,18 +19,19 @@ export type {
   TimelineId,
   WorkerId,
 } from './core/coordinate.ts'
-export type { MeasuredCosts } from './core/costs.ts'
 export type { Duration, Time } from './core/duration.ts'
-export type { CompensationPlan, Effect, EffectState, InheritedEffect, Reversal } from './core/effects.ts'
 export type { Remedy } from './core/errors.ts'
 export { type ErrorCode, errorCodes, explain, isReprise, RepriseError } from './core/errors.ts'
-export type { Renamed, Upcast, Upcasters } from './core/fold.ts'
-export type { Inherited } from './core/inheritance.ts'
+export type { CompensationPlan, Effect, EffectState, InheritedEffect, Reversal } from './core/history/effects.ts'
+export type { Renamed, Upcast, Upcasters } from './core/history/fold.ts'
+export type { Inherited } from './core/history/inheritance.ts'
+export type { CascadeStep, Exchange } from './core/history/recovery-line.ts'
+export type { Validity } from './core/history/validity.ts'
 export type { KeyedRange } from './core/keyed/keyed.ts'
 export { Keyed, keyed } from './core/keyed/keyed.ts'
 export type { Owner, Page, PageWrite, StoredPage, Unread } from './core/keyed/page.ts'
 export type { Limits } from './core/limits.ts'
-export type { ChunkRef, Segment } from './core/manifest.ts'
+export type { Rewritable } from './core/store/blobs.ts'
 export type {
   Attribute,
   Base,
@@ -44,13 +49,9 @@ export type {
   Store,
   TimelineQuery,
   WorkerRow,
-} from './core/ports.ts'
-export { feedStart } from './core/ports.ts'
-export type { RatePolicy } from './core/rate.ts'
-export type { CascadeStep, Exchange } from './core/recovery-line.ts'
-export type { RetentionPlan, RetentionPolicy, Verdict } from './core/retention.ts'
-export { GiveUp, isGiveUp, isRetryLater, RetryLater, type RetryPolicy } from './core/retry.ts'
-export type { Grown, GrowProgress, GrowRequest, ShardRow } from './core/shards.ts'
+} from './core/store/ports.ts'
+export { feedStart } from './core/store/ports.ts'
+export type { Grown, GrowProgress, GrowRequest, ShardRow } from './core/store/shards.ts'
 export type {
   Inspected,
   Inspection,
@@ -59,10 +60,9 @@ export type {
   StoreFacts,
   StoreFault,
   StoreLoss,
-} from './core/store-facts.ts'
+} from './core/store/store-facts.ts'
+export type { WorkerRecord } from './core/store/worker-row.ts'
 export type { Nothing } from './core/synchronous.ts'
-export type { Validity } from './core/validity.ts'
-export type { WorkerRecord } from './core/worker-row.ts'
 export { createEngine, type EngineOptions, type Options, open, type Ports } from './engine/api/open.ts'
 export type { Reprise } from './engine/api/reprise.ts'
 export type { Appended, AppendOptions, Make } from './engine/api/timeline-definition.ts'

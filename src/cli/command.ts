@@ -1,7 +1,7 @@
 // What a command is: its words, its options, and the module that does it, loaded when it is called.
 
 import type { Duration } from '../core/duration.ts'
-import type { Renewal } from '../core/ports.ts'
+import type { Renewal } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import type { Output } from './output.ts'
 

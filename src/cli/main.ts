@@ -4,7 +4,7 @@
 import { parseArgs } from 'node:util'
 import type { Duration } from '../core/duration.ts'
 import { isReprise } from '../core/errors.ts'
-import type { Renewal } from '../core/ports.ts'
+import type { Renewal } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { whileAwaited } from '../engine/base/stay-alive.ts'
 import type { CommandSpec, Invocation, Options } from './command.ts'

@@ -1,6 +1,6 @@
 // Where one timeline stands: its head, its catalog, its relatives, and what its state says to people.
 
-import type { Head, ManifestRecord } from '../core/ports.ts'
+import type { Head, ManifestRecord } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { lineageOf } from '../engine/history/history.ts'
 import { recover } from '../engine/history/recover.ts'

@@ -1,6 +1,6 @@
 // Work that does not advance, with the reason: for `reprise ls`, `show`, `doctor`, metrics and the dashboard.
 
-import type { Head } from '../core/ports.ts'
+import type { Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { lastEntry } from '../engine/history/history.ts'
 import { hostOf } from '../engine/host/host.ts'

@@ -1,6 +1,6 @@
 // Where the feed ends now: for whoever wants to hear of what comes, and of nothing that was.
 
-import { type FeedPosition, feedStart } from '../core/ports.ts'
+import { type FeedPosition, feedStart } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { hostOf } from '../engine/host/host.ts'
 

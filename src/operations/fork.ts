@@ -1,6 +1,6 @@
 // Forking as people ask for it: where they do not say where, at the head; with another input, from the start.
 
-import type { Head } from '../core/ports.ts'
+import type { Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { hostOf } from '../engine/host/host.ts'
 import type { ForkOptions } from '../engine/model/fork-edit.ts'

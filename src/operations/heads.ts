@@ -1,6 +1,6 @@
 // The documented shape of a timeline in JSON, as the command line and the server show it.
 
-import type { Attribute, Head } from '../core/ports.ts'
+import type { Attribute, Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { isOwnAttribute } from '../engine/checkpoint/declaration.ts'
 import { hostOf } from '../engine/host/host.ts'

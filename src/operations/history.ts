@@ -1,7 +1,7 @@
 // Entries of a timeline for the commands that show them, verified as they are read.
 
 import { RepriseError } from '../core/errors.ts'
-import type { Head } from '../core/ports.ts'
+import type { Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import {
   digestAt,

@@ -2,7 +2,7 @@
 
 import { timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Head } from '../core/ports.ts'
+import type { Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { hostOf } from '../engine/host/host.ts'
 import { actionOf, type ModelLetter, type ModelLetters, verbsOf } from '../engine/model/model.ts'

@@ -1,6 +1,6 @@
 // What waits, what runs and what is overdue, for each queue.
 
-import type { Head } from '../core/ports.ts'
+import type { Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { hostOf } from '../engine/host/host.ts'
 import { headsOf } from '../engine/storage/sound-page.ts'

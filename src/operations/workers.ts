@@ -2,7 +2,7 @@
 // looks; whoever takes the work over declares it dead.
 
 import { formatMs } from '../core/duration.ts'
-import type { Head, WorkerRow } from '../core/ports.ts'
+import type { Head, WorkerRow } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { identifyProcess, isProcessGone } from '../engine/base/platform.ts'
 import { reportOf, type WorkerReport } from '../engine/base/worker.ts'

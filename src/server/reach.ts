@@ -2,8 +2,8 @@
 
 import { type TimelineId, timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Head, TimelineQuery } from '../core/ports.ts'
-import { isWithin } from '../core/scope.ts'
+import { isWithin } from '../core/history/scope.ts'
+import type { Head, TimelineQuery } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { mayReach, type Principal } from './access.ts'
 

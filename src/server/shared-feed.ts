@@ -2,7 +2,7 @@
 // and get the same bytes, encoded once. A client that is behind reads its pages alone until it has caught up.
 
 import { RepriseError } from '../core/errors.ts'
-import type { FeedPosition } from '../core/ports.ts'
+import type { FeedPosition } from '../core/store/ports.ts'
 import { FeedStream } from '../engine/feed/feed-stream.ts'
 import type { OutsidePositions, SeenRun } from '../engine/feed/outside-position.ts'
 import type { FeedEntries, FeedRun } from '../engine/feed/reader.ts'

@@ -3,7 +3,7 @@
 
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Store } from '../../src/core/ports.ts'
+import type { Store } from '../../src/core/store/ports.ts'
 import { createEngine } from '../../src/engine/api/open.ts'
 import { sha256 } from '../../src/engine/base/platform.ts'
 import type { Reprise } from '../../src/index.ts'

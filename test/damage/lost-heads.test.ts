@@ -11,7 +11,7 @@ import { job } from '../../src/layers/job/index.ts'
 import { queue, workflow, workflows } from '../../src/layers/workflow/index.ts'
 import { checkStore } from '../../src/operations/doctor.ts'
 import { declareKinds } from '../../src/operations/models.ts'
-import { loadDriver } from '../../src/stores/sqlite/driver.ts'
+import { loadDriver } from '../../src/stores/sqlite/file/driver.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
 import { randomFrom } from '../programs/crash-model.mjs'
 

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createEngine, openStore } from '../../src/engine/api/open.ts'
 import { open, renewStore } from '../../src/index.ts'
-import { loadDriver } from '../../src/stores/sqlite/driver.ts'
+import { loadDriver } from '../../src/stores/sqlite/file/driver.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
 import { randomFrom } from '../programs/crash-model.mjs'
 

@@ -4,7 +4,7 @@
 import { copyFileSync, existsSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { type TimelineId, toHex } from '../../src/core/coordinate.ts'
-import { type Clock, type FeedPosition, feedStart, type Store } from '../../src/core/ports.ts'
+import { type Clock, type FeedPosition, feedStart, type Store } from '../../src/core/store/ports.ts'
 import { createEngine } from '../../src/engine/api/open.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { sha256, systemClock } from '../../src/engine/base/platform.ts'

@@ -2,7 +2,7 @@
 // its budget or it is not.
 
 import { describe, expect, it } from 'vitest'
-import type { CheckpointPolicy } from '../../src/core/checkpoint-policy.ts'
+import type { CheckpointPolicy } from '../../src/core/checkpoint/checkpoint-policy.ts'
 import { createEngine } from '../../src/engine/api/open.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { sha256 } from '../../src/engine/base/platform.ts'

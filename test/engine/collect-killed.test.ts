@@ -2,7 +2,7 @@
 // wrong, every state is there, and the next collection ends what was begun.
 
 import { expect, it } from 'vitest'
-import { blobMethods, storeMethods } from '../../src/core/forward.ts'
+import { blobMethods, storeMethods } from '../../src/core/store/forward.ts'
 import { createEngine } from '../../src/engine/api/open.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { keyed, timeline } from '../../src/index.ts'

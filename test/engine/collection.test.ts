@@ -3,7 +3,7 @@
 
 import { expect, it } from 'vitest'
 import { type Digest, toHex, type WorkerId } from '../../src/core/coordinate.ts'
-import type { Store } from '../../src/core/ports.ts'
+import type { Store } from '../../src/core/store/ports.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { ChunkHold } from '../../src/engine/storage/chunk-hold.ts'
 import { timeline } from '../../src/index.ts'

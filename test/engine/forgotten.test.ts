@@ -3,8 +3,8 @@
 
 import { expect, test } from 'vitest'
 import { type Digest, timelineId } from '../../src/core/coordinate.ts'
-import { forwardStore } from '../../src/core/forward.ts'
-import type { Store } from '../../src/core/ports.ts'
+import { forwardStore } from '../../src/core/store/forward.ts'
+import type { Store } from '../../src/core/store/ports.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { timeline } from '../../src/engine/api/timeline-definition.ts'
 import { whereabouts } from '../../src/engine/feed/marks.ts'

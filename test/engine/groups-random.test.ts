@@ -4,7 +4,7 @@
 
 import { expect, it } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
-import type { Store } from '../../src/core/ports.ts'
+import type { Store } from '../../src/core/store/ports.ts'
 import { createEngine } from '../../src/engine/api/open.ts'
 import { sha256 } from '../../src/engine/base/platform.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from '../../src/engine/history/history.ts'

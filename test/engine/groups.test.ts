@@ -4,7 +4,7 @@
 import { afterEach, expect, it, vi } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
 import { RepriseError } from '../../src/core/errors.ts'
-import type { Clock, Commit, Outcome, Store } from '../../src/core/ports.ts'
+import type { Clock, Commit, Outcome, Store } from '../../src/core/store/ports.ts'
 import { systemClock } from '../../src/engine/base/platform.ts'
 import { modelsOf } from '../../src/engine/model/model.ts'
 import { holdOf } from '../../src/engine/storage/held.ts'

@@ -14,7 +14,7 @@ import type { VerifyProgress } from '../../src/engine/tools/verify/verify.ts'
 import { unfinishedVerify } from '../../src/engine/tools/verify/watch.ts'
 import { timeline } from '../../src/index.ts'
 import { save } from '../../src/layers/save/index.ts'
-import { loadDriver } from '../../src/stores/sqlite/driver.ts'
+import { loadDriver } from '../../src/stores/sqlite/file/driver.ts'
 import { hostOf } from '../support/host.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 

@@ -3,9 +3,9 @@
 // it holds must be durable history by then, up to the coordinate that the manifest names, and no further.
 
 import { expect, it } from 'vitest'
+import { decodeManifest } from '../../src/core/checkpoint/manifest.ts'
 import { toHex } from '../../src/core/coordinate.ts'
-import { decodeManifest } from '../../src/core/manifest.ts'
-import type { Commit, Store } from '../../src/core/ports.ts'
+import type { Commit, Store } from '../../src/core/store/ports.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { entriesOf } from '../../src/engine/history/history.ts'
 import { stateIo } from '../../src/engine/snapshot/kernel-io.ts'

@@ -3,8 +3,8 @@
 
 import { expect, it, vi } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
-import { guardOf } from '../../src/core/guard.ts'
-import type { Commit, Store } from '../../src/core/ports.ts'
+import { guardOf } from '../../src/core/store/guard.ts'
+import type { Commit, Store } from '../../src/core/store/ports.ts'
 import { systemClock } from '../../src/engine/base/platform.ts'
 import { entriesOf } from '../../src/engine/history/history.ts'
 import { timeline } from '../../src/index.ts'

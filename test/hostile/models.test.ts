@@ -3,9 +3,9 @@
 // or the entry does no harm; the process and the other timelines work on.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { originDigest, packEntries } from '../../src/core/entry-run.ts'
 import { isReprise } from '../../src/core/errors.ts'
-import type { Head } from '../../src/core/ports.ts'
+import { originDigest, packEntries } from '../../src/core/history/entry-run.ts'
+import type { Head } from '../../src/core/store/ports.ts'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
 import type { Entry } from '../../src/engine/history/history.ts'
 import { sealEntry } from '../../src/engine/storage/seal/entries.ts'

@@ -2,7 +2,7 @@
 // nothing lost. Every timeline, fork and archive must come back as the fold of its history, from its newest sound
 // checkpoint; where the medium was damaged beyond that, it must be refused with a reason, never answered wrongly.
 
-import { newestFirst } from '../../dist/core/recovery.js'
+import { newestFirst } from '../../dist/core/history/recovery.js'
 import { floorOf, lineageOf } from '../../dist/engine/history/history.js'
 import { mayBeSound, readManifest, recover } from '../../dist/engine/history/recover.js'
 import { TimelineState } from '../../dist/engine/history/state.js'
@@ -34,7 +34,7 @@ export async function audit(sim) {
     const [head] = await hostOf(honest).kernel.store.head([row.id])
     const lineage = await lineageOf(
       hostOf(honest).kernel,
-      /** @type {import('../../dist/core/ports.js').Head} */ (head),
+      /** @type {import('../../dist/core/store/ports.js').Head} */ (head),
     )
     const isWholeAfter = (seq) => isHistoryWhole(disk.space, lineage, seq, damage)
     const sound = await soundCheckpoints(sim, hostOf(honest).kernel, row, lineage, damage)

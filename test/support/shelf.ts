@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto'
 import { Codec } from '../../src/core/codec/codec.ts'
 import { toHex } from '../../src/core/coordinate.ts'
-import type { Blobs } from '../../src/core/ports.ts'
+import type { Blobs } from '../../src/core/store/ports.ts'
 import type { StateIo } from '../../src/engine/model/state-io.ts'
 import { Sealer } from '../../src/engine/storage/seal/seal.ts'
 

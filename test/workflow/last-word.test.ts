@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { forwardStore } from '../../src/core/forward.ts'
-import type { EntryRun, Store } from '../../src/core/ports.ts'
+import { forwardStore } from '../../src/core/store/forward.ts'
+import type { EntryRun, Store } from '../../src/core/store/ports.ts'
 import { sha256 } from '../../src/engine/base/platform.ts'
 import { createEngine } from '../../src/index.ts'
 import { workflow, workflows } from '../../src/layers/workflow/index.ts'

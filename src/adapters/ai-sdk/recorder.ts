@@ -5,9 +5,9 @@
 
 import type { LanguageModelMiddleware, Tool, ToolExecutionOptions } from 'ai'
 import { timelineId, toHex } from '../../core/coordinate.ts'
-import { type Effect, listEffects } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { ownerOf } from '../../core/inheritance.ts'
+import { type Effect, listEffects } from '../../core/history/effects.ts'
+import { ownerOf } from '../../core/history/inheritance.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Effects } from '../../engine/history/effects.ts'
 import type { Host } from '../../engine/host/host.ts'

@@ -2,7 +2,7 @@
 // stderr, so that a script that is run through the cache sees no difference.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { isWithin } from '../../core/scope.ts'
+import { isWithin } from '../../core/history/scope.ts'
 import type { Reprise } from '../../engine/api/reprise.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import {

@@ -1,6 +1,6 @@
 // reprise ls: what there is.
 
-import type { Attribute, TimelineQuery } from '../../core/ports.ts'
+import type { Attribute, TimelineQuery } from '../../core/store/ports.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import { isOfStore } from '../../engine/model/kinds.ts'
 import type { Quarantined } from '../../engine/storage/sound-page.ts'

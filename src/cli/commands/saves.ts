@@ -1,8 +1,8 @@
 // reprise saves: whole states that were put, newest first, series by series.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import type { ManifestRecord } from '../../core/ports.ts'
-import { idBelow } from '../../core/scope.ts'
+import { idBelow } from '../../core/history/scope.ts'
+import type { ManifestRecord } from '../../core/store/ports.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'

@@ -1,6 +1,6 @@
 // reprise show: where one timeline stands.
 
-import type { Head } from '../../core/ports.ts'
+import type { Head } from '../../core/store/ports.ts'
 import type { Reprise } from '../../engine/api/reprise.ts'
 import { segmentsBelow } from '../../engine/history/segments.ts'
 import { hostOf } from '../../engine/host/host.ts'

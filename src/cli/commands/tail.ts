@@ -1,6 +1,6 @@
 // reprise tail: follows new entries, by the feed for many timelines. Ends with Ctrl-C, or at the end with --once.
 
-import { feedStart } from '../../core/ports.ts'
+import { feedStart } from '../../core/store/ports.ts'
 import { whileAwaited } from '../../engine/base/stay-alive.ts'
 import { FeedStream } from '../../engine/feed/feed-stream.ts'
 import { hostOf } from '../../engine/host/host.ts'

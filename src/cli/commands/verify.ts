@@ -2,7 +2,7 @@
 
 import { unreachable } from '../../core/assert.ts'
 import { isReprise } from '../../core/errors.ts'
-import type { Renewal } from '../../core/ports.ts'
+import type { Renewal } from '../../core/store/ports.ts'
 import type { Reprise } from '../../engine/api/reprise.ts'
 import { changeWords } from '../../engine/storage/store-change.ts'
 import { unknownDefinition } from '../../engine/tools/repair/give-up.ts'

@@ -1,14 +1,14 @@
 // A raw timeline: the kernel for people who build on it. A definition says how entries fold into state; the handle
 // appends, and has the state, the coordinate and the report of how it came back.
 
-import { type CheckpointPolicy, checkPolicy, usualPolicy } from '../../core/checkpoint-policy.ts'
+import { type CheckpointPolicy, checkPolicy, usualPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
+import { type RetentionPolicy, resolveRetention } from '../../core/checkpoint/retention.ts'
 import { type Coordinate, timelineId } from '../../core/coordinate.ts'
 import { toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { checkUpcasters, type Upcasters } from '../../core/fold.ts'
+import { checkUpcasters, type Upcasters } from '../../core/history/fold.ts'
+import type { Validity } from '../../core/history/validity.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
-import type { Validity } from '../../core/validity.ts'
 import type { RecoveryReport } from '../base/recovery-report.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../checkpoint/checkpointer.ts'
 import type { Effects } from '../history/effects.ts'

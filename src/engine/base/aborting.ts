@@ -1,7 +1,7 @@
 // Waits that their caller may give up. What was waited for goes on; nothing waits for it here any more.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Clock } from '../../core/ports.ts'
+import type { Clock } from '../../core/store/ports.ts'
 
 /** All waiters of one signal share one listener. Node.js warns of a leak when a signal has more than ten listeners. */
 class AbortWaiters {

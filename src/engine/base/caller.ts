@@ -2,11 +2,11 @@
 // ends every wait and aborts the signal that the call was given. For models that write no attempts into a history.
 
 import { setMaxListeners } from 'node:events'
-import { CallGate, type CallPolicy } from '../../core/call-policy.ts'
+import { CallGate, type CallPolicy } from '../../core/calls/call-policy.ts'
+import { decideRetry, type ResolvedRetry, type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Clock, Random } from '../../core/ports.ts'
-import { decideRetry, type ResolvedRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
+import type { Clock, Random } from '../../core/store/ports.ts'
 import type { RunTrace, TraceSpan } from './tracing.ts'
 
 export interface CallerPorts {

@@ -4,7 +4,7 @@
 import { createHash, hash as hashOnce, randomBytes, webcrypto } from 'node:crypto'
 import { readFileSync, readlinkSync } from 'node:fs'
 import { hostname } from 'node:os'
-import type { Clock, Hash, Random } from '../../core/ports.ts'
+import type { Clock, Hash, Random } from '../../core/store/ports.ts'
 import { whenDrained } from './drained.ts'
 import { stayAlive } from './stay-alive.ts'
 

@@ -1,7 +1,7 @@
 // What a caller is told when the store refuses a commit.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Outcome } from '../../core/ports.ts'
+import type { Outcome } from '../../core/store/ports.ts'
 
 export function refusalError(timeline: string, outcome: Extract<Outcome, { ok: false }>): RepriseError {
   const { code, reason, head, cause } = outcome

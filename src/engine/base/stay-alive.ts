@@ -1,7 +1,7 @@
 // Keeps this process running while somebody waits for us. Our own timers never do that, so a program that awaits a
 // sleeping workflow, or that only works for others, would end with nothing said.
 
-import type { Clock } from '../../core/ports.ts'
+import type { Clock } from '../../core/store/ports.ts'
 
 /** One for all that wait, as there may be many. Real time on purpose: a simulated clock must not see it. */
 let timer: ReturnType<typeof setInterval> | null = null

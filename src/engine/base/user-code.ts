@@ -3,7 +3,7 @@
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { RepriseError } from '../../core/errors.ts'
-import type { Clock, Commit } from '../../core/ports.ts'
+import type { Clock, Commit } from '../../core/store/ports.ts'
 
 /** Whose code it is; that of one store may run inside that of another. */
 interface Inside {

@@ -4,7 +4,7 @@
 
 import { type TimelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Attribute, Clock, Random, Store, WorkerRow } from '../../core/ports.ts'
+import type { Attribute, Clock, Random, Store, WorkerRow } from '../../core/store/ports.ts'
 import { Captures, capturesKey, noCapture } from './captures.ts'
 import type { Events } from './events.ts'
 import { isProcessGone, type ProcessIdentity } from './platform.ts'

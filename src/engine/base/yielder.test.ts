@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import type { Clock } from '../../core/ports.ts'
+import type { Clock } from '../../core/store/ports.ts'
 import { Yielder } from './yielder.ts'
 
 /** Time passes only by work; turns of the event loop are counted. */

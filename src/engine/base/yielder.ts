@@ -1,7 +1,7 @@
 // Long work in slices: whoever works without waiting for anything asks now and then, and lets others have their turn of the
 // event loop once a slice has taken some milliseconds. A store that answers at once gives nobody a turn by itself.
 
-import type { Clock } from '../../core/ports.ts'
+import type { Clock } from '../../core/store/ports.ts'
 
 const sliceMs = 4
 

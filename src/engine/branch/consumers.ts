@@ -4,9 +4,9 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { inheritedBy } from '../../core/inheritance.ts'
-import type { Head } from '../../core/ports.ts'
-import { archivedFrom, isWithin, liveIdOf } from '../../core/scope.ts'
+import { inheritedBy } from '../../core/history/inheritance.ts'
+import { archivedFrom, isWithin, liveIdOf } from '../../core/history/scope.ts'
+import type { Head } from '../../core/store/ports.ts'
 import { cursorHolds } from '../feed/cursor-holds.ts'
 import { lineageOf } from '../history/history.ts'
 import { recover } from '../history/recover.ts'

@@ -2,8 +2,8 @@
 // Models that write to each other say how to read that (model.ts); mail of others counts as mail from outside.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import type { Head } from '../../core/ports.ts'
-import type { Exchange } from '../../core/recovery-line.ts'
+import type { Exchange } from '../../core/history/recovery-line.ts'
+import type { Head } from '../../core/store/ports.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from '../history/history.ts'
 import { recover } from '../history/recover.ts'
 import type { Exchanged, SentMail } from '../model/exchange-reader.ts'

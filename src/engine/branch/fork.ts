@@ -1,6 +1,7 @@
 // Branching: forks, and what rollbacks (rollback.ts) share with them. A branch shares the history and the chunks of the
 // timeline it leaves; only the catalog lines of the checkpoints that it may restore from are copied, and nothing is erased.
 
+import { keepsHistory } from '../../core/checkpoint/retention.ts'
 import {
   type Coordinate,
   equalBytes,
@@ -9,12 +10,11 @@ import {
   timelineId,
   toHex,
 } from '../../core/coordinate.ts'
-import { packEntries } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { guardOf } from '../../core/guard.ts'
-import type { Base, EntryRun, Head, ManifestRecord } from '../../core/ports.ts'
-import { keepsHistory } from '../../core/retention.ts'
-import { liveIdOf } from '../../core/scope.ts'
+import { packEntries } from '../../core/history/entry-run.ts'
+import { liveIdOf } from '../../core/history/scope.ts'
+import { guardOf } from '../../core/store/guard.ts'
+import type { Base, EntryRun, Head, ManifestRecord } from '../../core/store/ports.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import { floorOf, offBranch, type Point } from '../history/history.ts'
 import { existing, locate, pointOn, type Where } from '../history/locate.ts'

@@ -2,14 +2,19 @@
 // Nothing is erased; the plan names the effects that were done since, and whose they are.
 
 import { type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
-import { type CompensationPlan, carriedMarkers, compensationPlan, type InheritedEffect } from '../../core/effects.ts'
-import { type EntryDraft, packEntries } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { epochGuardOf, guardOf } from '../../core/guard.ts'
-import { type Inherited, inheritedBy } from '../../core/inheritance.ts'
-import { isHeadLost } from '../../core/lost-head.ts'
-import type { EntryRun, Head } from '../../core/ports.ts'
-import { archiveNumber, archiveOf, isArchiveOf } from '../../core/scope.ts'
+import {
+  type CompensationPlan,
+  carriedMarkers,
+  compensationPlan,
+  type InheritedEffect,
+} from '../../core/history/effects.ts'
+import { type EntryDraft, packEntries } from '../../core/history/entry-run.ts'
+import { type Inherited, inheritedBy } from '../../core/history/inheritance.ts'
+import { isHeadLost } from '../../core/history/lost-head.ts'
+import { archiveNumber, archiveOf, isArchiveOf } from '../../core/history/scope.ts'
+import { epochGuardOf, guardOf } from '../../core/store/guard.ts'
+import type { EntryRun, Head } from '../../core/store/ports.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import { offBranch, type Point } from '../history/history.ts'
 import { checkUndo, claimUndo, liveOwner } from '../history/inherited-undo.ts'

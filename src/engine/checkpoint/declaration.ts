@@ -5,11 +5,11 @@
 // It is one attribute, `$declared`, so every store has it, forks and exports carry it, and no schema knows of it. It is
 // left out where the policy is the usual one of a kind, which saves the bytes of a million small timelines.
 
-import type { CheckpointPolicy } from '../../core/checkpoint-policy.ts'
+import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
+import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Attribute, Head } from '../../core/ports.ts'
-import type { RetentionPolicy } from '../../core/retention.ts'
-import { archivedFrom } from '../../core/scope.ts'
+import { archivedFrom } from '../../core/history/scope.ts'
+import type { Attribute, Head } from '../../core/store/ports.ts'
 import type { Model } from '../model/model.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import { onTake } from './observed-failures.ts'

@@ -1,8 +1,8 @@
 // Lets the ledger of an open timeline forget what its policy no longer keeps, once history was trimmed.
 
-import { type EffectLedger, forgottenType } from '../../core/effects.ts'
-import { effectsBelow } from '../../core/forgetting.ts'
-import { effectsLastOf, type RetentionPolicy } from '../../core/retention.ts'
+import { effectsLastOf, type RetentionPolicy } from '../../core/checkpoint/retention.ts'
+import { type EffectLedger, forgottenType } from '../../core/history/effects.ts'
+import { effectsBelow } from '../../core/history/forgetting.ts'
 import type { NewEntry } from '../model/entry.ts'
 import type { Kernel } from '../storage/kernel.ts'
 

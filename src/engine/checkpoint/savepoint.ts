@@ -1,11 +1,11 @@
 // Savepoints: checkpoints that a person asked for, kept until released. Taken through the open handle where there is
 // one at that coordinate; otherwise state is recovered aside and published under the epoch that was seen.
 
+import { encodeManifest } from '../../core/checkpoint/manifest.ts'
 import { type Coordinate, type ManifestId, timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { epochGuardOf } from '../../core/guard.ts'
-import { encodeManifest } from '../../core/manifest.ts'
-import type { Commit, ManifestRecord } from '../../core/ports.ts'
+import { epochGuardOf } from '../../core/store/guard.ts'
+import type { Commit, ManifestRecord } from '../../core/store/ports.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import { existing, type Located, locate, type Where } from '../history/locate.ts'
 import { recover } from '../history/recover.ts'

@@ -3,7 +3,7 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import type { FeedPage, FeedPosition } from '../../core/ports.ts'
+import type { FeedPage, FeedPosition } from '../../core/store/ports.ts'
 import type { CursorHold } from '../checkpoint/retain.ts'
 import type { Kernel } from '../storage/kernel.ts'
 

@@ -2,9 +2,9 @@
 // readers received. A store without these entries went back to an older copy of itself. The store then begins a new
 // incarnation, and positions of the lost history are refused.
 
-import { lastSeq } from '../../core/entry-run.ts'
 import { isReprise } from '../../core/errors.ts'
-import type { Commit, FeedItem } from '../../core/ports.ts'
+import { lastSeq } from '../../core/history/entry-run.ts'
+import type { Commit, FeedItem } from '../../core/store/ports.ts'
 import type { Events } from '../base/events.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import type { Identity } from '../storage/store-identity.ts'

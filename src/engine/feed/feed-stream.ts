@@ -3,7 +3,7 @@
 // a bookmark: nothing that was asked for lay before its position.
 
 import { RepriseError } from '../../core/errors.ts'
-import { type FeedPosition, feedStart } from '../../core/ports.ts'
+import { type FeedPosition, feedStart } from '../../core/store/ports.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import { type FeedEntries, FeedReader, type FeedReaderOptions } from './reader.ts'
 import { WakeUp } from './wake-up.ts'

@@ -2,9 +2,9 @@
 
 import type { Coordinate } from '../../core/coordinate.ts'
 import { equalBytes, toHex } from '../../core/coordinate.ts'
-import { lastSeq } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
+import { lastSeq } from '../../core/history/entry-run.ts'
+import type { Head } from '../../core/store/ports.ts'
 import type { RecoveryReport } from '../base/recovery-report.ts'
 import { erasureOf } from '../history/erasures.ts'
 import { type Entry, entriesOf, lineageOf, type Point, readHistory } from '../history/history.ts'

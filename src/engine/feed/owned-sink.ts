@@ -4,7 +4,7 @@
 
 import { assert } from '../../core/assert.ts'
 import { isReprise } from '../../core/errors.ts'
-import type { FeedPosition } from '../../core/ports.ts'
+import type { FeedPosition } from '../../core/store/ports.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import type { ShareGate } from './fair-share.ts'
 import type { Occurred, Quarantined, Sink } from './sink.ts'

@@ -7,7 +7,7 @@
 import { assert } from '../../core/assert.ts'
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { type FeedPosition, feedStart } from '../../core/ports.ts'
+import { type FeedPosition, feedStart } from '../../core/store/ports.ts'
 import type { Fold } from '../model/definition.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import type { NewEntry, OpenTimeline } from '../writing/timeline.ts'

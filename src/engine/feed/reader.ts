@@ -2,11 +2,11 @@
 // timeline before it is decoded. Branches that were rolled back do not show, except for the part that is still history.
 
 import { type Digest, equalBytes, type TimelineId, timelineId } from '../../core/coordinate.ts'
-import { isChained, lastSeq, originDigest, verifyEntries } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { type FeedItem, type FeedPosition, feedStart, type Head } from '../../core/ports.ts'
-import { isRedacted } from '../../core/redacted.ts'
-import { archivedFrom, idBelow } from '../../core/scope.ts'
+import { isChained, lastSeq, originDigest, verifyEntries } from '../../core/history/entry-run.ts'
+import { isRedacted } from '../../core/history/redacted.ts'
+import { archivedFrom, idBelow } from '../../core/history/scope.ts'
+import { type FeedItem, type FeedPosition, feedStart, type Head } from '../../core/store/ports.ts'
 import { Yielder } from '../base/yielder.ts'
 import { confirmErased } from '../history/erasures.ts'
 import { type Entry, entriesOf, lineageOf, type Point } from '../history/history.ts'

@@ -2,7 +2,7 @@
 // in one commit, so that an item counts exactly once inside, whatever crashes in between.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import { type CursorRow, type FeedPosition, feedStart } from '../../core/ports.ts'
+import { type CursorRow, type FeedPosition, feedStart } from '../../core/store/ports.ts'
 import type { Place } from '../base/guard/zone.ts'
 import type { Point } from '../history/history.ts'
 import type { Kernel } from '../storage/kernel.ts'

@@ -3,11 +3,11 @@
 // sets the item aside as a dead letter and goes on. Store trouble is waited out. What waiting does not mend (damage, a
 // version without a path) is tried again too, but whoever waits is told, and the status shows it.
 
+import { growingPause } from '../../core/calls/pause.ts'
+import { decideRetry, type ResolvedRetry } from '../../core/calls/retry.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { growingPause } from '../../core/pause.ts'
-import type { FeedPosition } from '../../core/ports.ts'
-import { decideRetry, type ResolvedRetry } from '../../core/retry.ts'
+import type { FeedPosition } from '../../core/store/ports.ts'
 import { onAbort } from '../base/aborting.ts'
 import { whileAwaited } from '../base/stay-alive.ts'
 import type { UnderWay } from '../base/worker.ts'

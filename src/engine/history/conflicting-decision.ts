@@ -3,7 +3,7 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
+import type { Head } from '../../core/store/ports.ts'
 import type { Entry } from '../model/entry.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import { openMessage } from '../storage/message.ts'

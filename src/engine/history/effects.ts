@@ -1,10 +1,11 @@
 // External effects of one timeline: markers in history around every call to the outside. The intent is durable before
 // the call, the outcome after it; the intent has the idempotency key, so every call after a crash repeats it with the same
-// key, derived from the effect's id and declared input, else from the history before it (core/identity.ts). An effect in
+// key, derived from the effect's id and declared input, else from the history before it (core/history/identity.ts). An effect in
 // doubt is resolved by its declared policy, never by guessing.
 
 import { isDeepStrictEqual } from 'node:util'
 import { type Coordinate, type TimelineId, toHex } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
 import {
   compensationKey,
   type Effect,
@@ -15,12 +16,11 @@ import {
   listEffects,
   type Reversal,
   withOwners,
-} from '../../core/effects.ts'
-import { RepriseError } from '../../core/errors.ts'
-import { intentKey } from '../../core/identity.ts'
-import { type Inherited, ownerOf } from '../../core/inheritance.ts'
+} from '../../core/history/effects.ts'
+import { intentKey } from '../../core/history/identity.ts'
+import { type Inherited, ownerOf } from '../../core/history/inheritance.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import type { Hash } from '../../core/ports.ts'
+import type { Hash } from '../../core/store/ports.ts'
 import type { Planted } from '../base/planted.ts'
 import type { Worker } from '../base/worker.ts'
 import type { NewEntry } from '../model/entry.ts'

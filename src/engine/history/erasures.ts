@@ -1,6 +1,6 @@
 // Erasures that were decided: the store's own log of them, and what it is good for. A run of which entries were erased no
-// longer gives its digest (core/redacted.ts), so its check is recorded here before it is put in the place of the old one. A
-// run that says of itself that it was erased, and is not recorded, was changed by somebody else: that is damage.
+// longer gives its digest (core/history/redacted.ts), so its check is recorded here before it is put in the place of the old
+// one. A run that says of itself that it was erased, and is not recorded, was changed by somebody else: that is damage.
 //
 // The log is the timeline `reprise/erasures`. It names checks, a reason and a count: nothing of what was erased.
 //
@@ -9,10 +9,10 @@
 // read anew, and none is published by processes that write in turns before it is done.
 
 import { type Digest, fromHex, type TimelineId, timelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
-import { lastSeq, originDigest, packEntries, unpackEntries, verifyEntries } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { EntryRun, Head, Store } from '../../core/ports.ts'
-import { checkIn } from '../../core/redacted.ts'
+import { lastSeq, originDigest, packEntries, unpackEntries, verifyEntries } from '../../core/history/entry-run.ts'
+import { checkIn } from '../../core/history/redacted.ts'
+import type { EntryRun, Head, Store } from '../../core/store/ports.ts'
 import { type Kernel, newOperation } from '../storage/kernel.ts'
 import { openEntry, sealEntry } from '../storage/seal/entries.ts'
 

@@ -2,11 +2,11 @@
 // against the digest chain before it is handed on. Damage is an error that names the timeline and the sequence.
 
 import { type Digest, equalBytes, type TimelineId } from '../../core/coordinate.ts'
-import { eachEntry, lastSeq, sliceEntries, verifyEntries } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Base, EntryRun, Head } from '../../core/ports.ts'
-import { isRedacted } from '../../core/redacted.ts'
-import { archivedFrom, archiveNumber, archiveOf } from '../../core/scope.ts'
+import { eachEntry, lastSeq, sliceEntries, verifyEntries } from '../../core/history/entry-run.ts'
+import { isRedacted } from '../../core/history/redacted.ts'
+import { archivedFrom, archiveNumber, archiveOf } from '../../core/history/scope.ts'
+import type { Base, EntryRun, Head } from '../../core/store/ports.ts'
 import type { Entry } from '../model/entry.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import { openEntry } from '../storage/seal/entries.ts'

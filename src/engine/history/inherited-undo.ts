@@ -2,9 +2,9 @@
 // that the original and every other fork find it there. One timeline has one writer, so of several that race one is first.
 
 import { timelineId } from '../../core/coordinate.ts'
-import { type Effect, type EffectLedger, getEffect, type InheritedEffect } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { liveIdOf } from '../../core/scope.ts'
+import { type Effect, type EffectLedger, getEffect, type InheritedEffect } from '../../core/history/effects.ts'
+import { liveIdOf } from '../../core/history/scope.ts'
 import type { NewEntry } from '../model/entry.ts'
 import type { Kernel } from '../storage/kernel.ts'
 

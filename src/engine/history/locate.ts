@@ -2,8 +2,8 @@
 
 import { type Coordinate, equalBytes, fromHex, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
-import { archivesStart, isAmongArchives, isArchiveOf } from '../../core/scope.ts'
+import { archivesStart, isAmongArchives, isArchiveOf } from '../../core/history/scope.ts'
+import type { Head } from '../../core/store/ports.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import { soundPage } from '../storage/sound-page.ts'
 import { digestAt, floorOf, lineageOf, offBranch, type Point, reachOf } from './history.ts'

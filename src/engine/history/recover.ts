@@ -3,11 +3,11 @@
 // survives (A1.3); it is reported to the caller, who owns the timeline and may mark it.
 
 import { equalBytes } from '../../core/coordinate.ts'
-import { lastSeq } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Head, ManifestRecord } from '../../core/ports.ts'
-import { planRecovery, type RecoveryPlan } from '../../core/recovery.ts'
-import { isBadMark } from '../../core/validity.ts'
+import { lastSeq } from '../../core/history/entry-run.ts'
+import { planRecovery, type RecoveryPlan } from '../../core/history/recovery.ts'
+import { isBadMark } from '../../core/history/validity.ts'
+import type { Head, ManifestRecord } from '../../core/store/ports.ts'
 import { callPure } from '../base/guard/zone.ts'
 import type { RecoveryReport } from '../base/recovery-report.ts'
 import { Yielder } from '../base/yielder.ts'

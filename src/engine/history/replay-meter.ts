@@ -1,7 +1,7 @@
 // Times the fold while the work goes on, so that the cost of a replay is known before there ever was one. A cheap fold is
 // timed now and then, since reading a clock would cost a sizeable part of it; a costly one is timed every time.
 
-import type { Clock } from '../../core/ports.ts'
+import type { Clock } from '../../core/store/ports.ts'
 
 /** The first entries are all timed: a budget holds from the first minute. */
 const timedFirst = 256

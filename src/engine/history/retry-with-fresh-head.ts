@@ -2,7 +2,7 @@
 // moved to an archive by a rollback. So damage counts only if it is still found with a head that is read anew.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Head, Store } from '../../core/ports.ts'
+import type { Head, Store } from '../../core/store/ports.ts'
 
 const looksMax = 3
 

@@ -1,12 +1,12 @@
 // Reading history that lies in segments. Every segment is checked: its chunks against their digests, its chain from the
 // point where it starts to the one where it ends. What is lost or damaged is an error that names the segment.
 
+import type { StreamPart } from '../../core/checkpoint/manifest.ts'
 import { equalBytes, fromHex, type TimelineId, toHex } from '../../core/coordinate.ts'
-import { lastSeq } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { checkSegment, decodeSegment, type HistorySegment } from '../../core/history-segment.ts'
-import type { StreamPart } from '../../core/manifest.ts'
-import type { EntryRun, Head, ManifestRecord } from '../../core/ports.ts'
+import { lastSeq } from '../../core/history/entry-run.ts'
+import { checkSegment, decodeSegment, type HistorySegment } from '../../core/history/history-segment.ts'
+import type { EntryRun, Head, ManifestRecord } from '../../core/store/ports.ts'
 import { stateIo } from '../snapshot/kernel-io.ts'
 import { readManifest } from '../snapshot/read-manifest.ts'
 import { ChunkInput } from '../snapshot/restore-input.ts'

@@ -3,6 +3,7 @@
 // States with Keyed parts change in place: for them the fold runs after the commit.
 
 import { assert } from '../../core/assert.ts'
+import { RepriseError } from '../../core/errors.ts'
 import {
   applyEffect,
   type Effect,
@@ -11,15 +12,14 @@ import {
   getEffect,
   isEffectType,
   ledgerOf,
-} from '../../core/effects.ts'
-import { erasedKey, erasedKeysMark, isErasedKey } from '../../core/erased-key.ts'
-import { RepriseError } from '../../core/errors.ts'
-import { upcast } from '../../core/fold.ts'
-import { keysBelow, keysForgottenType } from '../../core/forgetting.ts'
+} from '../../core/history/effects.ts'
+import { erasedKey, erasedKeysMark, isErasedKey } from '../../core/history/erased-key.ts'
+import { upcast } from '../../core/history/fold.ts'
+import { keysBelow, keysForgottenType } from '../../core/history/forgetting.ts'
+import { erasedType } from '../../core/history/redact.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
 import type { Unread } from '../../core/keyed/page.ts'
-import type { Hash } from '../../core/ports.ts'
-import { erasedType } from '../../core/redact.ts'
+import type { Hash } from '../../core/store/ports.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
 import { callPure, enterPure, leavePure, PureZone, type Zone } from '../base/guard/zone.ts'
 import { type Erased, type Fold, systemPrefix } from '../model/definition.ts'
@@ -38,7 +38,7 @@ export interface Follower {
   hasKey(key: string, hash: Hash): boolean
 }
 
-/** What a checkpoint captures: parts by name, see core/manifest.ts. */
+/** What a checkpoint captures: parts by name, see core/checkpoint/manifest.ts. */
 export type CapturedParts = Record<string, unknown>
 
 export class TimelineState<State> implements Follower {

@@ -2,7 +2,7 @@
 // that names the coordinate.
 
 import { RepriseError } from '../../core/errors.ts'
-import { whyInvalid } from '../../core/validity.ts'
+import { whyInvalid } from '../../core/history/validity.ts'
 import { callPure } from '../base/guard/zone.ts'
 import type { Fold } from '../model/definition.ts'
 import type { Kernel } from '../storage/kernel.ts'

@@ -1,11 +1,11 @@
 // The engine as layers and adapters hold it: a timeline opened, adopted or made; a queue served; a message put along with a
 // commit; one thing per engine; a head changed. Users hold a `Reprise`, which stands in front of it (reprise.ts).
 
-import type { CheckpointPolicy } from '../../core/checkpoint-policy.ts'
+import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import { type Coordinate, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
-import type { Commit, Head, Outcome, OutgoingMessage, TimelineQuery } from '../../core/ports.ts'
+import type { Commit, Head, Outcome, OutgoingMessage, TimelineQuery } from '../../core/store/ports.ts'
 import type { Events } from '../base/events.ts'
 import { whileAwaited } from '../base/stay-alive.ts'
 import { type ForkStart, fork } from '../branch/fork.ts'
@@ -294,7 +294,7 @@ export class Host implements Engine, LayerHost {
     this.models.declare(model)
   }
 
-  /** For a definition without a model of its own: tells the tools how timelines of this scope (core/scope.ts) fold. */
+  /** For a definition without a model of its own: tells the tools how timelines of this scope (core/history/scope.ts) fold. */
   register(scope: string, fold: Fold<unknown>): void {
     const known = this.models.all().find((model) => model.scope === scope)
     this.declare(

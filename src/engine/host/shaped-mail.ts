@@ -3,7 +3,7 @@
 
 import { faultIn, type Shapes } from '../../core/data-shape.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Message } from '../../core/ports.ts'
+import type { Message } from '../../core/store/ports.ts'
 import type { Host } from './host.ts'
 
 /** Null: it was reported, and only has to be taken out of the inbox. */

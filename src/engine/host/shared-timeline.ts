@@ -5,9 +5,9 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { guardOf } from '../../core/guard.ts'
 import { UnreadPages } from '../../core/keyed/page.ts'
-import type { Head } from '../../core/ports.ts'
+import { guardOf } from '../../core/store/guard.ts'
+import type { Head } from '../../core/store/ports.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import type { Replica } from '../feed/follow.ts'
 import { archivesOf } from '../history/locate.ts'

@@ -1,15 +1,15 @@
 // Definitions are plain values: a name and how history folds into state. A layer makes its own kind of definition and
 // says, under these symbols, how the engine opens an entity of it or runs a process of it; the engine knows no layer.
 
-import type { CheckpointPolicy } from '../../core/checkpoint-policy.ts'
+import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
+import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'
 import type { Coordinate } from '../../core/coordinate.ts'
 import type { Duration } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Upcasters } from '../../core/fold.ts'
+import type { Upcasters } from '../../core/history/fold.ts'
+import type { Validity } from '../../core/history/validity.ts'
 import { namesOf } from '../../core/options.ts'
-import type { Attribute } from '../../core/ports.ts'
-import type { RetentionPolicy } from '../../core/retention.ts'
-import type { Validity } from '../../core/validity.ts'
+import type { Attribute } from '../../core/store/ports.ts'
 import type { Entry } from './entry.ts'
 
 export const opens: unique symbol = Symbol.for('reprise.opens')

@@ -1,4 +1,4 @@
-// An entry as the engine hands it out, and as it is given in. How it is stored: core/entry-run.ts.
+// An entry as the engine hands it out, and as it is given in. How it is stored: core/history/entry-run.ts.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 

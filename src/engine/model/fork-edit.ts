@@ -1,11 +1,11 @@
 // What a fork begins with that its parent does not have: edits, in the commit that makes it, and the mark on its head that tells
 // of them. What a name is and which entries change it only the model knows (ForkEdits); the rest is the same for all.
 
-import type { Attribute } from '../../core/attribute.ts'
 import type { Codec } from '../../core/codec/codec.ts'
 import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Hash, Head } from '../../core/ports.ts'
+import type { Attribute } from '../../core/store/attribute.ts'
+import type { Hash, Head } from '../../core/store/ports.ts'
 import type { NewEntry } from './entry.ts'
 
 export interface ForkOptions {

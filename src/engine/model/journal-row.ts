@@ -8,7 +8,7 @@ import {
   type EffectSettled,
   type EffectType,
   isEffectType,
-} from '../../core/effects.ts'
+} from '../../core/history/effects.ts'
 import type { Entry } from './entry.ts'
 
 /**

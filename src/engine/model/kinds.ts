@@ -2,7 +2,7 @@
 // are first segments too: these are not for them.
 
 import { RepriseError } from '../../core/errors.ts'
-import { isWithin } from '../../core/scope.ts'
+import { isWithin } from '../../core/history/scope.ts'
 import { checkName } from './definition.ts'
 
 const reserved: Readonly<Record<string, string>> = {

@@ -5,11 +5,11 @@
 // A kind as a whole has a descriptor without a name (`jobKind`): what can be said and done without the user's code. A
 // definition has one with its name, its own scope, and what only its code can do.
 
+import type { Manifest } from '../../core/checkpoint/manifest.ts'
 import type { Coordinate } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Inherited } from '../../core/inheritance.ts'
-import type { Manifest } from '../../core/manifest.ts'
-import type { Attribute, Hash, Head, ManifestRecord, OutgoingMessage, Sql, Store } from '../../core/ports.ts'
+import type { Inherited } from '../../core/history/inheritance.ts'
+import type { Attribute, Hash, Head, ManifestRecord, OutgoingMessage, Sql, Store } from '../../core/store/ports.ts'
 import type { Engine, Fold } from './definition.ts'
 import type { Entry, NewEntry } from './entry.ts'
 import type { ExchangeReader } from './exchange-reader.ts'
@@ -26,7 +26,7 @@ export interface Model {
   readonly kind: string
   /** Of the definition; null: the kind as a whole. */
   readonly name: string | null
-  /** Where its timelines lie (core/scope.ts). */
+  /** Where its timelines lie (core/history/scope.ts). */
   readonly scope: string
   /** Null where only the user's code knows. */
   readonly fold: Fold<unknown> | null
@@ -56,7 +56,7 @@ export interface Model {
   /** The verbs that it would refuse as it is now, each with the reason. */
   refuses?(state: unknown, head: Head): Refusals
   /**
-   * What the head of a timeline says beside its history, made again after a damaged page took it (core/lost-head.ts).
+   * What the head of a timeline says beside its history, made again after a damaged page took it (core/history/lost-head.ts).
    * `state` is undefined where `fold` is null. Null: it takes the definition. Left out: what `summary` of the fold says, or
    * an empty status.
    */

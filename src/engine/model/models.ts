@@ -1,9 +1,9 @@
-// The models this process knows, by the scope of their timelines (core/scope.ts): how tools that are given only an id
+// The models this process knows, by the scope of their timelines (core/history/scope.ts): how tools that are given only an id
 // (drill, card, savepoint, rollback, collect, show, …) find out what it is. A model and its policy reach only what was
 // declared with them; nothing is compared, an id is looked up under each scope that holds it.
 
 import { RepriseError } from '../../core/errors.ts'
-import { scopesOf } from '../../core/scope.ts'
+import { scopesOf } from '../../core/history/scope.ts'
 import type { Planted } from '../base/planted.ts'
 import type { Fold } from './definition.ts'
 import type { Model } from './model.ts'

@@ -1,7 +1,7 @@
 // What going back came to.
 
 import type { Coordinate, TimelineId } from '../../core/coordinate.ts'
-import type { CompensationPlan } from '../../core/effects.ts'
+import type { CompensationPlan } from '../../core/history/effects.ts'
 
 /** Who has acted on entries that a rollback undoes. */
 export interface Consumer {

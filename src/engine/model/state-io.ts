@@ -1,6 +1,6 @@
 // The outside of a snapshot: the codec, the sealer and the chunks that a capture writes to and a restore reads from.
 
-import type { Blobs, Hash } from '../../core/ports.ts'
+import type { Blobs, Hash } from '../../core/store/ports.ts'
 
 export interface StateIo {
   readonly codec: {

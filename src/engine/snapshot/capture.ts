@@ -3,12 +3,12 @@
 // Nothing here publishes: the caller does, and by what it passes to the next capture says whether that succeeded.
 
 import { assert } from '../../core/assert.ts'
+import type { Part, ValuePart } from '../../core/checkpoint/manifest.ts'
 import { type Digest, equalBytes } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { KeyedCapture } from '../../core/keyed/capture.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
 import type { KeyedPlan, KeyedPlanSettings } from '../../core/keyed/plan.ts'
-import type { Part, ValuePart } from '../../core/manifest.ts'
 import type { StateIo } from '../model/state-io.ts'
 import { type KeyedBase, writeKeyed } from './keyed.ts'
 import {

@@ -3,11 +3,11 @@
 
 import { assert } from '../../core/assert.ts'
 import { ByteWriter } from '../../core/bytes.ts'
+import { encodeSegments, type KeyedPart, type Layer, type Segment } from '../../core/checkpoint/manifest.ts'
 import { beginBlock, writeEntry } from '../../core/keyed/block.ts'
 import type { KeyedCapture, Mark } from '../../core/keyed/capture.ts'
 import { type KeyedCosts, type KeyedPlan, type KeyedPlanSettings, planKeyed } from '../../core/keyed/plan.ts'
 import { lowerBound, pageIndexOf } from '../../core/keyed/tree.ts'
-import { encodeSegments, type KeyedPart, type Layer, type Segment } from '../../core/manifest.ts'
 import { addBlock, type ChunkOutput, type KnownChunks, writeContent } from './output.ts'
 
 const noChunks: KnownChunks = new Map()

@@ -1,7 +1,7 @@
 // How far the loading of a state is, told by the event `progress`: what was read of its checkpoint, then what was replayed of
 // its history. Costs nothing where nobody listens, and tells at most ten times a second.
 
-import { forwardBlobs } from '../../core/forward.ts'
+import { forwardBlobs } from '../../core/store/forward.ts'
 import type { StateIo } from '../model/state-io.ts'
 import type { Kernel } from '../storage/kernel.ts'
 

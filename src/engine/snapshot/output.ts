@@ -2,9 +2,9 @@
 // being made. Work is done in slices: whoever has held the event loop for a few milliseconds lets others in, and the
 // longest slice is reported.
 
-import { defaultChunkSizes, nextCut } from '../../core/chunking.ts'
+import { defaultChunkSizes, nextCut } from '../../core/checkpoint/chunking.ts'
+import { type ChunkRef, type Content, encodeRefs } from '../../core/checkpoint/manifest.ts'
 import { type Digest, toHex } from '../../core/coordinate.ts'
-import { type ChunkRef, type Content, encodeRefs } from '../../core/manifest.ts'
 import type { StateIo } from '../model/state-io.ts'
 
 const sliceMs = 4

@@ -1,9 +1,9 @@
 // The manifest of a line in the catalog, checked before it is believed.
 
+import { decodeManifest } from '../../core/checkpoint/manifest.ts'
 import { equalBytes } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { decodeManifest } from '../../core/manifest.ts'
-import type { ManifestRecord } from '../../core/ports.ts'
+import type { ManifestRecord } from '../../core/store/ports.ts'
 import type { Kernel } from '../storage/kernel.ts'
 
 /** The manifest's body, checked against its digest and against its line in the catalog, before anything is decoded. */

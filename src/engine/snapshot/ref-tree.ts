@@ -1,8 +1,8 @@
-// A list of chunks that only grows, as the lists of lists that a manifest knows (core/manifest.ts). Every full list has the
-// same number of entries, so the place of an entry is arithmetic: a list can be appended to, and read from anywhere,
-// without a look at what lies before. In memory are only the lists that are not full yet.
+// A list of chunks that only grows, as the lists of lists that a manifest knows (core/checkpoint/manifest.ts). Every full
+// list has the same number of entries, so the place of an entry is arithmetic: a list can be appended to, and read from
+// anywhere, without a look at what lies before. In memory are only the lists that are not full yet.
 
-import { type ChunkRef, type Content, decodeRefs, encodeRefs } from '../../core/manifest.ts'
+import { type ChunkRef, type Content, decodeRefs, encodeRefs } from '../../core/checkpoint/manifest.ts'
 import type { ChunkInput } from './restore-input.ts'
 import { joined } from './restore-input.ts'
 

@@ -1,9 +1,9 @@
 // Chunks on their way in: read in batches, each checked against its digest before anything looks inside. What does not
 // match is CHUNK_DAMAGED, what is not there CHUNK_MISSING, both with the digest and the part that needs it.
 
+import { type ChunkRef, type Content, decodeRefs } from '../../core/checkpoint/manifest.ts'
 import { type Digest, equalBytes, toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { type ChunkRef, type Content, decodeRefs } from '../../core/manifest.ts'
 import type { StateIo } from '../model/state-io.ts'
 import { type KnownChunks, Slices } from './output.ts'
 

@@ -3,9 +3,9 @@
 // the same moment come together.
 
 import { assert } from '../../core/assert.ts'
+import type { Segment } from '../../core/checkpoint/manifest.ts'
 import { readBlock } from '../../core/keyed/block.ts'
 import type { PageEntries } from '../../core/keyed/page.ts'
-import type { Segment } from '../../core/manifest.ts'
 import type { StateIo } from '../model/state-io.ts'
 import { ChunkInput, damaged, joined } from './restore-input.ts'
 

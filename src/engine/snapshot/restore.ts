@@ -2,11 +2,6 @@
 // chunks say is checked against what the manifest promised. Also here: which chunks a manifest keeps alive, and a check
 // of them that decodes nothing.
 
-import { type Digest, toHex } from '../../core/coordinate.ts'
-import type { Mark } from '../../core/keyed/capture.ts'
-import { Keyed } from '../../core/keyed/keyed.ts'
-import type { LoadedPage, PageWrite } from '../../core/keyed/page.ts'
-import { KeyedTree } from '../../core/keyed/tree.ts'
 import {
   type ChunkRef,
   type Content,
@@ -15,7 +10,12 @@ import {
   type Layer,
   type Manifest,
   type Segment,
-} from '../../core/manifest.ts'
+} from '../../core/checkpoint/manifest.ts'
+import { type Digest, toHex } from '../../core/coordinate.ts'
+import type { Mark } from '../../core/keyed/capture.ts'
+import { Keyed } from '../../core/keyed/keyed.ts'
+import type { LoadedPage, PageWrite } from '../../core/keyed/page.ts'
+import { KeyedTree } from '../../core/keyed/tree.ts'
 import type { StateIo } from '../model/state-io.ts'
 import { type CaptureBase, digestOfValue, type PartBase, type ValueBase } from './capture.ts'
 import type { KeyedBase, LayerBase } from './keyed.ts'

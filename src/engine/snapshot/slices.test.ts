@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest'
 import { ioOn, Shelf } from '../../../test/support/shelf.ts'
-import { decodeManifest, encodeManifest } from '../../core/manifest.ts'
+import { decodeManifest, encodeManifest } from '../../core/checkpoint/manifest.ts'
 import { open, timeline } from '../../index.ts'
 import type { StateIo } from '../model/state-io.ts'
 import { captureState, TouchedValue, writeCapture } from './capture.ts'

@@ -4,7 +4,7 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { Limits } from '../../core/limits.ts'
-import type { Clock, Commit, Outcome } from '../../core/ports.ts'
+import type { Clock, Commit, Outcome } from '../../core/store/ports.ts'
 
 /** Something with commits to make. `build` is called when there is room; it may answer null if the need has passed. */
 export interface CommitSource {

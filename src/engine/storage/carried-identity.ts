@@ -2,7 +2,7 @@
 // identity it had there, so that the same intents keep their keys. An import under another id, or into a copy of a store, lives
 // beside the original: it gets an identity of its own, which replaces the one that its history recorded.
 
-import type { Attribute } from '../../core/ports.ts'
+import type { Attribute } from '../../core/store/ports.ts'
 
 export const identityAttribute = '$identity'
 

@@ -6,8 +6,8 @@
 
 import type { Digest } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { forwardBlobs } from '../../core/forward.ts'
-import type { Blobs } from '../../core/ports.ts'
+import { forwardBlobs } from '../../core/store/forward.ts'
+import type { Blobs } from '../../core/store/ports.ts'
 import type { Kernel } from './kernel.ts'
 
 /** One of this size is announced before its second batch of chunks: a heartbeat costs little beside it. */

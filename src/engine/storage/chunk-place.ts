@@ -8,12 +8,12 @@
 
 import { randomUUID } from 'node:crypto'
 import { resolve } from 'node:path'
-import { isRedundancy } from '../../core/blobs.ts'
 import { type Digest, type OperationId, type TimelineId, timelineId, type WorkerId } from '../../core/coordinate.ts'
-import { originDigest } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { forwardBlobs, forwardStore } from '../../core/forward.ts'
-import type { Blobs, Hash, Store, StoreFacts } from '../../core/ports.ts'
+import { originDigest } from '../../core/history/entry-run.ts'
+import { isRedundancy } from '../../core/store/blobs.ts'
+import { forwardBlobs, forwardStore } from '../../core/store/forward.ts'
+import type { Blobs, Hash, Store, StoreFacts } from '../../core/store/ports.ts'
 import { findNamedChunk, type NamedChunk } from './named-chunk.ts'
 import type { TierRequests } from './tiered-blobs.ts'
 

@@ -3,7 +3,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { defaultLimits } from '../../core/limits.ts'
-import type { Commit, Outcome, Store } from '../../core/ports.ts'
+import type { Commit, Outcome, Store } from '../../core/store/ports.ts'
 import { asMessage, asOperation, asTimeline } from '../../testing/conformance/kit.ts'
 import { Events } from '../base/events.ts'
 import { systemClock, systemRandom } from '../base/platform.ts'

@@ -3,12 +3,12 @@
 // is kept. When the store's answer is lost, the same operations are asked for again: never guessed, never doubled.
 
 import { assert } from '../../core/assert.ts'
+import { growingPause } from '../../core/calls/pause.ts'
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Limits } from '../../core/limits.ts'
-import { growingPause } from '../../core/pause.ts'
-import type { Clock, Commit, EntryRun, Head, Outcome, Random, Store } from '../../core/ports.ts'
-import { checkAttributes } from '../../core/shapes.ts'
+import type { Clock, Commit, EntryRun, Head, Outcome, Random, Store } from '../../core/store/ports.ts'
+import { checkAttributes } from '../../core/store/shapes.ts'
 import { onAbort } from '../base/aborting.ts'
 import type { Events } from '../base/events.ts'
 import { UserCode } from '../base/user-code.ts'

@@ -7,7 +7,7 @@
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import type { Attribute, Clock, Guard, Head, Outcome, Store } from '../../core/ports.ts'
+import type { Attribute, Clock, Guard, Head, Outcome, Store } from '../../core/store/ports.ts'
 import type { Events } from '../base/events.ts'
 import type { Worker } from '../base/worker.ts'
 import type { Sealer } from './seal/seal.ts'

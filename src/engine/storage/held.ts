@@ -2,7 +2,7 @@
 // or writes what the others are about to lose. What the member was waiting for is kept in the mark, and given back with it.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
+import type { Head } from '../../core/store/ports.ts'
 import type { Kernel } from './kernel.ts'
 
 export const heldAttribute = '$held'

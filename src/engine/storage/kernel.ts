@@ -3,9 +3,9 @@
 
 import type { Codec } from '../../core/codec/codec.ts'
 import { type OperationId, type TimelineId, toHex } from '../../core/coordinate.ts'
-import type { EffectLedger } from '../../core/effects.ts'
+import type { EffectLedger } from '../../core/history/effects.ts'
 import type { Limits } from '../../core/limits.ts'
-import type { Clock, Hash, Random, Store } from '../../core/ports.ts'
+import type { Clock, Hash, Random, Store } from '../../core/store/ports.ts'
 import type { Events } from '../base/events.ts'
 import type { Planted } from '../base/planted.ts'
 import type { Tracing } from '../base/tracing.ts'

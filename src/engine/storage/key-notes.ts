@@ -4,9 +4,9 @@
 // text beside encrypted data.
 
 import { type TimelineId, timelineId, type WorkerId } from '../../core/coordinate.ts'
-import { originDigest } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Attribute, Commit, Sql } from '../../core/ports.ts'
+import { originDigest } from '../../core/history/entry-run.ts'
+import type { Attribute, Commit, Sql } from '../../core/store/ports.ts'
 import { type Kernel, newOperation } from './kernel.ts'
 
 const storeTimeline = 'reprise/store'

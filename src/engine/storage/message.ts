@@ -2,7 +2,7 @@
 
 import { isWellFormed, type MessageId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { OutgoingMessage } from '../../core/ports.ts'
+import type { OutgoingMessage } from '../../core/store/ports.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import { type Kernel, newId, newOperation } from './kernel.ts'
 

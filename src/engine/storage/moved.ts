@@ -1,7 +1,7 @@
 // The mark that a move leaves on a timeline: it goes on elsewhere, and what it was waiting for goes with it.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
+import type { Head } from '../../core/store/ports.ts'
 import { refuseImporting } from './store-change.ts'
 
 export const movedStatus = 'moved'

@@ -2,11 +2,11 @@
 // Reads catalogs until the first one; a store that has checkpoints and none with a chunk is read through, once, before its
 // first chunk.
 
+import { chunksOf, decodeManifest } from '../../core/checkpoint/manifest.ts'
 import type { Digest, TimelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import { chunksOf, decodeManifest } from '../../core/manifest.ts'
-import type { ManifestRecord, Store } from '../../core/ports.ts'
-import { isWrapped } from '../../core/wrapped.ts'
+import { isWrapped } from '../../core/history/wrapped.ts'
+import type { ManifestRecord, Store } from '../../core/store/ports.ts'
 import { systemClock } from '../base/platform.ts'
 import { Yielder } from '../base/yielder.ts'
 import { isSegment } from './segment-catalog.ts'

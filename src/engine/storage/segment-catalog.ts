@@ -5,7 +5,7 @@
 // They follow one another without a gap up to the floor. How far down they go is how far back history can be read.
 
 import { type TimelineId, toHex } from '../../core/coordinate.ts'
-import type { ManifestRecord, Store } from '../../core/ports.ts'
+import type { ManifestRecord, Store } from '../../core/store/ports.ts'
 
 /** In the place of a fold's version, and of what triggered a checkpoint. */
 const mark = '$history'

@@ -4,9 +4,9 @@
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Head, Inspection, TimelineQuery } from '../../core/ports.ts'
-import { isWithin } from '../../core/scope.ts'
-import { compareText } from '../../core/text-order.ts'
+import { isWithin } from '../../core/history/scope.ts'
+import type { Head, Inspection, TimelineQuery } from '../../core/store/ports.ts'
+import { compareText } from '../../core/store/text-order.ts'
 import { Yielder } from '../base/yielder.ts'
 import type { Fault, HealedFault } from './fault.ts'
 import type { Kernel } from './kernel.ts'

@@ -6,8 +6,8 @@
 
 import { type TimelineId, timelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
-import { isWithin } from '../../core/scope.ts'
+import { isWithin } from '../../core/history/scope.ts'
+import type { Head } from '../../core/store/ports.ts'
 import type { Kernel } from './kernel.ts'
 import { changeNotes } from './key-notes.ts'
 

@@ -4,7 +4,7 @@
 
 import { type Digest, equalBytes, toHex } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import type { Blobs, Change, ChunkRow, Rewritten, StoredChunk } from '../../core/ports.ts'
+import type { Blobs, Change, ChunkRow, Rewritten, StoredChunk } from '../../core/store/ports.ts'
 
 export interface TierPlace {
   readonly name: string

@@ -4,14 +4,14 @@
 // By predicate: bisection over the checkpoints finds a good one that a bad one follows, then history between the two is
 // folded entry by entry, so what is found is the first entry after that checkpoint that makes the state bad.
 
-import { bisect } from '../../core/bisect.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { type Time, toTime } from '../../core/duration.ts'
-import { type CompensationPlan, compensationPlan } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { inheritedBy } from '../../core/inheritance.ts'
-import type { Head } from '../../core/ports.ts'
-import { type Validity, whyInvalid } from '../../core/validity.ts'
+import { bisect } from '../../core/history/bisect.ts'
+import { type CompensationPlan, compensationPlan } from '../../core/history/effects.ts'
+import { inheritedBy } from '../../core/history/inheritance.ts'
+import { type Validity, whyInvalid } from '../../core/history/validity.ts'
+import type { Head } from '../../core/store/ports.ts'
 import { callPure } from '../base/guard/zone.ts'
 import { consumersOf } from '../branch/consumers.ts'
 import { digestAt, type Entry, entriesOf, lineageOf, reachOf, readHistory } from '../history/history.ts'

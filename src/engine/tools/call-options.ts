@@ -3,7 +3,7 @@
 
 import type { Duration } from '../../core/duration.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import type { TimelineQuery } from '../../core/ports.ts'
+import type { TimelineQuery } from '../../core/store/ports.ts'
 import type { RollbackOptions } from '../branch/rollback.ts'
 import type { SavepointOptions } from '../checkpoint/savepoint.ts'
 import type { FollowOptions } from '../feed/follow.ts'

@@ -2,7 +2,7 @@
 
 import { type Coordinate, type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
+import type { Head } from '../../core/store/ports.ts'
 import { siblingOf } from '../branch/fork.ts'
 import { locate, type Where } from '../history/locate.ts'
 import { recover } from '../history/recover.ts'

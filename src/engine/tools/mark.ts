@@ -3,9 +3,9 @@
 
 import { type ManifestId, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { epochGuardOf } from '../../core/guard.ts'
-import type { ManifestMark, ManifestRecord } from '../../core/ports.ts'
-import { badMark, isBadMark } from '../../core/validity.ts'
+import { badMark, isBadMark } from '../../core/history/validity.ts'
+import { epochGuardOf } from '../../core/store/guard.ts'
+import type { ManifestMark, ManifestRecord } from '../../core/store/ports.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import { existing } from '../history/locate.ts'
 import { type Kernel, newOperation } from '../storage/kernel.ts'

@@ -4,7 +4,7 @@
 
 import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Change, Hash, Rewritten } from '../../core/ports.ts'
+import type { Change, Hash, Rewritten } from '../../core/store/ports.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import { forgetOtherKeys, lacking, lackingKeys, notedKeys } from '../storage/key-notes.ts'
 import { keysIn, type Wrappable } from '../storage/seal/wrap.ts'

@@ -3,10 +3,10 @@
 
 import { resolve } from 'node:path'
 import { timelineId } from '../../core/coordinate.ts'
-import { type Effect, listEffects, withOwners } from '../../core/effects.ts'
-import { lastSeq } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { inheritedBy } from '../../core/inheritance.ts'
+import { type Effect, listEffects, withOwners } from '../../core/history/effects.ts'
+import { lastSeq } from '../../core/history/entry-run.ts'
+import { inheritedBy } from '../../core/history/inheritance.ts'
 import type {
   FeedItem,
   FeedPage,
@@ -16,8 +16,8 @@ import type {
   StoreFacts,
   TimelineQuery,
   WorkerRow,
-} from '../../core/ports.ts'
-import type { Grown, ShardRow } from '../../core/shards.ts'
+} from '../../core/store/ports.ts'
+import type { Grown, ShardRow } from '../../core/store/shards.ts'
 import { Yielder } from '../base/yielder.ts'
 import { OutsidePositions } from '../feed/outside-position.ts'
 import { existing } from '../history/locate.ts'

@@ -1,7 +1,7 @@
 // How many searchable attributes a timeline that is open here has, so that one too many is refused where it is written.
 
-import type { Attribute } from '../../core/ports.ts'
-import { type AttributeLimits, checkAttributes, tooManyAttributes } from '../../core/shapes.ts'
+import type { Attribute } from '../../core/store/ports.ts'
+import { type AttributeLimits, checkAttributes, tooManyAttributes } from '../../core/store/shapes.ts'
 
 type Changes = Readonly<Record<string, Attribute | null | undefined>>
 

@@ -6,7 +6,7 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
+import type { Head } from '../../core/store/ports.ts'
 import type { Kernel } from '../storage/kernel.ts'
 
 /** How long an owner at work is left alone at least, and how many entries it may write; where the store is slow, longer… */

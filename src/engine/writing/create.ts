@@ -2,8 +2,8 @@
 // short ones. Whoever comes second with the same id is told that it exists, and has changed nothing.
 
 import type { Digest, TimelineId } from '../../core/coordinate.ts'
-import { originDigest, packEntries } from '../../core/entry-run.ts'
-import type { Head, PastLife } from '../../core/ports.ts'
+import { originDigest, packEntries } from '../../core/history/entry-run.ts'
+import type { Head, PastLife } from '../../core/store/ports.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import { declare } from '../checkpoint/declaration.ts'
 import { onRelease } from '../checkpoint/observed-failures.ts'
@@ -16,7 +16,7 @@ import { sealEntry } from '../storage/seal/entries.ts'
 import type { NewEntry } from './timeline.ts'
 import type { CommitExtras } from './writer.ts'
 
-/** Entries that name the identity of the timeline (core/identity.ts) are made once its life is known. */
+/** Entries that name the identity of the timeline (core/history/identity.ts) are made once its life is known. */
 export type FirstEntries = readonly NewEntry[] | ((identity: string, life: number) => readonly NewEntry[])
 
 export interface Created<State> {

@@ -1,9 +1,9 @@
-// The entries of one request on their way in: encoded and packed behind one another (core/packed-entries.ts), not yet sealed,
-// since sealing binds them to their place. What the fold is given is made along with them, all but their place.
+// The entries of one request on their way in: encoded and packed behind one another (core/history/packed-entries.ts), not yet
+// sealed, since sealing binds them to their place. What the fold is given is made along with them, all but their place.
 
 import { isWellFormed, type TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { EntryPacker, type PackedEntries, pickPacked } from '../../core/packed-entries.ts'
+import { EntryPacker, type PackedEntries, pickPacked } from '../../core/history/packed-entries.ts'
 import type { Writable } from '../../core/writable.ts'
 import type { Fold } from '../model/definition.ts'
 import type { Entry, NewEntry } from '../model/entry.ts'

@@ -6,10 +6,10 @@
 //   start(u64: where the first of them begins) size(u32, before sealing)*
 // so that any offset is found without a look at the bytes before it. A stream of a few bytes lies in the manifest itself.
 
-import { type ChunkSizes, nextCut } from '../../core/chunking.ts'
+import { type ChunkSizes, nextCut } from '../../core/checkpoint/chunking.ts'
+import type { ChunkRef, Content, Part } from '../../core/checkpoint/manifest.ts'
 import type { Digest } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { ChunkRef, Content, Part } from '../../core/manifest.ts'
 import { streamSizes } from '../checkpoint/chunk-writer.ts'
 import type { StateIo } from '../model/state-io.ts'
 import type { ChunkOutput } from '../snapshot/output.ts'

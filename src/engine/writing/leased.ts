@@ -2,7 +2,7 @@
 // long as that process lives, and are told so. It names the epoch it holds for: of an older one it says nothing.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Attribute, Head } from '../../core/ports.ts'
+import type { Attribute, Head } from '../../core/store/ports.ts'
 import type { Kernel } from '../storage/kernel.ts'
 
 const leaseAttribute = '$lease'

@@ -1,12 +1,12 @@
-// Heads that were lost with a damaged page (core/lost-head.ts) are made again from history: the model says which status, queue
-// and wakeup a state has. Done by verify with `repair`, by whoever opens such a timeline or asks for it, and by any process
-// whose code declares its model. Until then nobody writes to it.
+// Heads that were lost with a damaged page (core/history/lost-head.ts) are made again from history: the model says which
+// status, queue and wakeup a state has. Done by verify with `repair`, by whoever opens such a timeline or asks for it, and by
+// any process whose code declares its model. Until then nobody writes to it.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { isHeadLost, lostAttribute, lostStatus } from '../../core/lost-head.ts'
-import type { Head } from '../../core/ports.ts'
-import { archivedFrom, isWithin } from '../../core/scope.ts'
+import { isHeadLost, lostAttribute, lostStatus } from '../../core/history/lost-head.ts'
+import { archivedFrom, isWithin } from '../../core/history/scope.ts'
+import type { Head } from '../../core/store/ports.ts'
 import { recover } from '../history/recover.ts'
 import type { HeadAgain, Model } from '../model/model.ts'
 import { heldAttribute } from '../storage/held.ts'

@@ -4,8 +4,8 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { isHeadLost } from '../../core/lost-head.ts'
-import type { Head } from '../../core/ports.ts'
+import { isHeadLost } from '../../core/history/lost-head.ts'
+import type { Head } from '../../core/store/ports.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import type { Failing } from '../base/worker.ts'
 import { declare } from '../checkpoint/declaration.ts'

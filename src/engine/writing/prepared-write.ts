@@ -1,6 +1,6 @@
 // A write of one timeline on its way to the store: its commit, and who waits for it.
 
-import type { Commit, EntryRun, Outcome } from '../../core/ports.ts'
+import type { Commit, EntryRun, Outcome } from '../../core/store/ports.ts'
 import type { Entry } from '../model/entry.ts'
 import type { PreparedCommit } from '../storage/batches.ts'
 import { sizeOf } from '../storage/committer.ts'

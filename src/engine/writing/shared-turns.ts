@@ -3,7 +3,7 @@
 // grants longer, however slow the store or the machine is; so somebody always gets through. None of this is needed for
 // safety: what keeps a stale write out is the epoch.
 
-import type { Head } from '../../core/ports.ts'
+import type { Head } from '../../core/store/ports.ts'
 import type { Kernel } from '../storage/kernel.ts'
 
 /** An owner that has not moved the head for so long rests… */

@@ -3,12 +3,12 @@
 // together or not at all. For layers that capture by themselves: saves, projections.
 
 import { assert } from '../../core/assert.ts'
+import { encodeManifest, type Part } from '../../core/checkpoint/manifest.ts'
+import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'
 import { type Coordinate, type Digest, type ManifestId, type TimelineId, toHex } from '../../core/coordinate.ts'
-import { originDigest, packEntries } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { encodeManifest, type Part } from '../../core/manifest.ts'
-import type { Base, Commit, Head, ManifestMark, ManifestRecord } from '../../core/ports.ts'
-import type { RetentionPolicy } from '../../core/retention.ts'
+import { originDigest, packEntries } from '../../core/history/entry-run.ts'
+import type { Base, Commit, Head, ManifestMark, ManifestRecord } from '../../core/store/ports.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import { declare } from '../checkpoint/declaration.ts'
 import { retain } from '../checkpoint/retain.ts'

@@ -2,10 +2,10 @@
 // checked before the first byte is handed out, and read piece by piece. For layers whose checkpoints are the truth:
 // saves, memo entries.
 
+import type { Content, Part } from '../../core/checkpoint/manifest.ts'
 import { type Digest, fromHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Content, Part } from '../../core/manifest.ts'
-import type { ManifestRecord } from '../../core/ports.ts'
+import type { ManifestRecord } from '../../core/store/ports.ts'
 import { type ByteSource, ChunkWriter } from '../checkpoint/chunk-writer.ts'
 import { readManifest } from '../history/recover.ts'
 import { stateIo } from '../snapshot/kernel-io.ts'

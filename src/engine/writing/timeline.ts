@@ -3,13 +3,13 @@
 // (turn-timeline.ts) may be read without owning, takes the timeline with its first write, and goes on after
 // others have written.
 
+import { keysLastOf } from '../../core/checkpoint/retention.ts'
 import { type Coordinate, type TimelineId, toHex } from '../../core/coordinate.ts'
-import type { EffectLedger } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { keysForgottenType, slackOf } from '../../core/forgetting.ts'
-import { type Inherited, inheritedBy } from '../../core/inheritance.ts'
-import type { Attribute, Head, Inbox, ManifestMark, Message, NewManifest, Take } from '../../core/ports.ts'
-import { keysLastOf } from '../../core/retention.ts'
+import type { EffectLedger } from '../../core/history/effects.ts'
+import { keysForgottenType, slackOf } from '../../core/history/forgetting.ts'
+import { type Inherited, inheritedBy } from '../../core/history/inheritance.ts'
+import type { Attribute, Head, Inbox, ManifestMark, Message, NewManifest, Take } from '../../core/store/ports.ts'
 import { throwIfAborted } from '../base/aborting.ts'
 import type { RecoveryReport } from '../base/recovery-report.ts'
 import { Checkpointer, type CheckpointRequest, type PublishedCheckpoint } from '../checkpoint/checkpointer.ts'

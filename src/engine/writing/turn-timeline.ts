@@ -4,10 +4,10 @@
 // Where many want it at once, they take turns (contest.ts).
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
-import { lastSeq, originDigest } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { isHeadLost } from '../../core/lost-head.ts'
-import type { Head, PastLife } from '../../core/ports.ts'
+import { lastSeq, originDigest } from '../../core/history/entry-run.ts'
+import { isHeadLost } from '../../core/history/lost-head.ts'
+import type { Head, PastLife } from '../../core/store/ports.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import { declare } from '../checkpoint/declaration.ts'
 import { erasureOf } from '../history/erasures.ts'

@@ -2,8 +2,8 @@
 // while no other process is at work on it. What is written depends on what the timeline holds when the write is applied.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import type { EffectLedger } from '../../core/effects.ts'
 import { isReprise } from '../../core/errors.ts'
+import type { EffectLedger } from '../../core/history/effects.ts'
 import type { Fold, OpenOptions } from '../model/definition.ts'
 import type { NewEntry, OpenTimeline } from './timeline.ts'
 

@@ -4,10 +4,10 @@
 
 import { assert } from '../../core/assert.ts'
 import type { Digest, TimelineId } from '../../core/coordinate.ts'
-import { appendOperation, makeRun, nonceBytes, packEntries } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { joinPacked, type PackedEntries, takeOut } from '../../core/packed-entries.ts'
-import type { Commit, EntryRun, Outcome, Refusal, Take } from '../../core/ports.ts'
+import { appendOperation, makeRun, nonceBytes, packEntries } from '../../core/history/entry-run.ts'
+import { joinPacked, type PackedEntries, takeOut } from '../../core/history/packed-entries.ts'
+import type { Commit, EntryRun, Outcome, Refusal, Take } from '../../core/store/ports.ts'
 import type { Writable } from '../../core/writable.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import type { Follower } from '../history/state.ts'

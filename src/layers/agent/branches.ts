@@ -2,9 +2,9 @@
 // one taken back into the session it came from, entry by entry.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import { listEffects } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
+import { listEffects } from '../../core/history/effects.ts'
+import type { Head } from '../../core/store/ports.ts'
 import { digestAt, type Entry, entriesOf, lineageOf, readHistory } from '../../engine/history/history.ts'
 import { existing } from '../../engine/history/locate.ts'
 import { recover } from '../../engine/history/recover.ts'

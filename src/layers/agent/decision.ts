@@ -3,7 +3,7 @@
 import { type MessageId, type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
 import type { Shapes } from '../../core/data-shape.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Head, Message } from '../../core/ports.ts'
+import type { Head, Message } from '../../core/store/ports.ts'
 import { entriesBelow, saidOtherwise, unreadOf, type Word } from '../../engine/history/conflicting-decision.ts'
 import { digestAt, entriesOf, floorOf, lineageOf, readHistory } from '../../engine/history/history.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'

@@ -4,8 +4,8 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { RecoveryLine } from '../../core/recovery-line.ts'
-import { idBelow } from '../../core/scope.ts'
+import type { RecoveryLine } from '../../core/history/recovery-line.ts'
+import { idBelow } from '../../core/history/scope.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import { readShaped } from '../../engine/host/shaped-mail.ts'
 import type { Engine } from '../../engine/model/definition.ts'

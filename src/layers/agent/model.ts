@@ -4,7 +4,7 @@
 import type { TimelineId } from '../../core/coordinate.ts'
 import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { idBelow } from '../../core/scope.ts'
+import { idBelow } from '../../core/history/scope.ts'
 import { locate } from '../../engine/history/locate.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import type { Entity, Fold } from '../../engine/model/definition.ts'

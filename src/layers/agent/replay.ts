@@ -5,7 +5,7 @@
 
 import { type TimelineId, toHex } from '../../core/coordinate.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
-import type { Head } from '../../core/ports.ts'
+import type { Head } from '../../core/store/ports.ts'
 import { entriesOf, lineageOf, type Point, reachOf, readHistory } from '../../engine/history/history.ts'
 import { existing } from '../../engine/history/locate.ts'
 import { recover } from '../../engine/history/recover.ts'

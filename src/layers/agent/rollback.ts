@@ -3,11 +3,11 @@
 // A crash anywhere in between is finished by the next owner. What could not be undone is told to the branch, so that it
 // does not do it a second time. A fork undoes what it did itself; the calls of its original only by choice.
 
+import { decideRetry, patientRetry, resolveRetry } from '../../core/calls/retry.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
-import { compensationPlan, type Effect, type EffectLedger, listEffects } from '../../core/effects.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Inherited } from '../../core/inheritance.ts'
-import { decideRetry, patientRetry, resolveRetry } from '../../core/retry.ts'
+import { compensationPlan, type Effect, type EffectLedger, listEffects } from '../../core/history/effects.ts'
+import type { Inherited } from '../../core/history/inheritance.ts'
 import type { CompensateOptions } from '../../engine/history/effects.ts'
 import { existing } from '../../engine/history/locate.ts'
 import { recover } from '../../engine/history/recover.ts'

@@ -3,10 +3,10 @@
 // session after a crash goes on from wherever that stopped.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import { compensationPlan } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Inherited } from '../../core/inheritance.ts'
-import { isArchiveOf } from '../../core/scope.ts'
+import { compensationPlan } from '../../core/history/effects.ts'
+import type { Inherited } from '../../core/history/inheritance.ts'
+import { isArchiveOf } from '../../core/history/scope.ts'
 import { checkInherited } from '../../engine/branch/rollback.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { OpenOptions } from '../../engine/model/definition.ts'

@@ -2,7 +2,7 @@
 // has. It gets the rest from history and then whatever comes, in this process or any other; nothing is generated twice.
 
 import { RepriseError } from '../../core/errors.ts'
-import { historyMark, type StoreIdentity } from '../../core/identity.ts'
+import { historyMark, type StoreIdentity } from '../../core/history/identity.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import type { Engine } from '../../engine/model/definition.ts'
 import type { CallHost } from './calls.ts'

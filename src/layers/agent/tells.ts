@@ -1,7 +1,7 @@
 // How a session reads to people: turns, calls of the model and of tools, questions to a person, as rows of a journal.
 
-import type { EffectIntended, EffectSettled } from '../../core/effects.ts'
-import type { Head } from '../../core/ports.ts'
+import type { EffectIntended, EffectSettled } from '../../core/history/effects.ts'
+import type { Head } from '../../core/store/ports.ts'
 import type { Entry } from '../../engine/model/entry.ts'
 import { brief, type StatusLine, type Told, told } from '../../engine/model/journal-row.ts'
 import type { Refusals } from '../../engine/model/model.ts'

@@ -3,10 +3,10 @@
 // miss, and is taken away, so that the same artifact can come again.
 
 import { createHash } from 'node:crypto'
+import type { Content } from '../../core/checkpoint/manifest.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Content } from '../../core/manifest.ts'
-import type { ManifestRecord } from '../../core/ports.ts'
+import type { ManifestRecord } from '../../core/store/ports.ts'
 import type { Host } from '../../engine/host/host.ts'
 import { ChunkHold } from '../../engine/storage/chunk-hold.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'

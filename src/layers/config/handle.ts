@@ -1,9 +1,6 @@
 // What users hold of a pushed configuration: versions are set, or rolled out in stages; clients have streams; who has accepted
 // what can be asked and waited for.
 
-import { planOf, type RolloutOptions, shareOf } from '../../core/config/plan.ts'
-import { isCounted, isLatestGood, isOver, type Tally, tallyOf } from '../../core/config/rollout.ts'
-import type { ConfigVersion, RolloutEnd } from '../../core/config/state.ts'
 import { toHex } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -14,6 +11,9 @@ import { checkWith, type StandardSchema } from '../../engine/model/schema.ts'
 import { newId } from '../../engine/storage/kernel.ts'
 import { idsOf } from './model.ts'
 import type { OpenConfig } from './open-config.ts'
+import { planOf, type RolloutOptions, shareOf } from './rules/plan.ts'
+import { isCounted, isLatestGood, isOver, type Tally, tallyOf } from './rules/rollout.ts'
+import type { ConfigVersion, RolloutEnd } from './rules/state.ts'
 import { type RequestMail, requestKind } from './runner.ts'
 import { type ClientView, type ConfigStatus, statusOf, viewOf } from './status.ts'
 import { type AnswerReceipt, answer, type ClientOptions, ClientStream } from './stream.ts'

@@ -3,7 +3,7 @@
 // Types that start with ":" belong to this layer (":refused": a command that came by mail was refused).
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Renamed, Upcast, Upcasters } from '../../core/fold.ts'
+import type { Renamed, Upcast, Upcasters } from '../../core/history/fold.ts'
 import type { Entry } from '../../engine/history/history.ts'
 import { systemPrefix } from '../../engine/model/definition.ts'
 import type { NewEntry } from '../../engine/writing/timeline.ts'

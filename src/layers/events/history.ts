@@ -1,9 +1,9 @@
 // Reading an aggregate's past: its events, and its state as of a sequence or a time.
 
 import { timelineId, toHex } from '../../core/coordinate.ts'
-import { unpackEntries } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { upcast } from '../../core/fold.ts'
+import { unpackEntries } from '../../core/history/entry-run.ts'
+import { upcast } from '../../core/history/fold.ts'
 import { digestAt, entriesOf, lineageOf, reachOf, readHistory } from '../../engine/history/history.ts'
 import { existing } from '../../engine/history/locate.ts'
 import { recover } from '../../engine/history/recover.ts'

@@ -1,7 +1,7 @@
 // reprise/events: aggregates (decide and evolve), projections of their events, and commands between them.
 
-export type { MissingPath } from '../../core/fold.ts'
-export { GiveUp, RetryLater, type RetryPolicy } from '../../core/retry.ts'
+export { GiveUp, RetryLater, type RetryPolicy } from '../../core/calls/retry.ts'
+export type { MissingPath } from '../../core/history/fold.ts'
 export type { Handling, Occurred, Quarantined, Sink } from '../../engine/feed/sink.ts'
 export type { CatchUpOptions, Subscription, SubscriptionStatus } from '../../engine/feed/subscription.ts'
 export type { Readable } from '../../engine/model/definition.ts'

@@ -4,12 +4,12 @@
 // checkpoint costs a longer replay and nothing else.
 // A partition is held by one process only: whoever owns it applies its events, all others neither have nor read it.
 
-import type { CheckpointPolicy } from '../../core/checkpoint-policy.ts'
+import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import type { MessageId, TimelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import { type FeedPosition, feedStart, type Head } from '../../core/ports.ts'
-import { isBehind } from '../../core/shards.ts'
-import { type Validity, whyInvalid } from '../../core/validity.ts'
+import { type Validity, whyInvalid } from '../../core/history/validity.ts'
+import { type FeedPosition, feedStart, type Head } from '../../core/store/ports.ts'
+import { isBehind } from '../../core/store/shards.ts'
 import { callPure } from '../../engine/base/guard/zone.ts'
 import { CheckpointTiming } from '../../engine/checkpoint/timing.ts'
 import type { ShareGate } from '../../engine/feed/fair-share.ts'

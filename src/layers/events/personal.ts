@@ -7,7 +7,7 @@
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { guardOf } from '../../core/guard.ts'
+import { guardOf } from '../../core/store/guard.ts'
 import { existing } from '../../engine/history/locate.ts'
 import { recover } from '../../engine/history/recover.ts'
 import type { Host } from '../../engine/host/host.ts'

@@ -1,10 +1,10 @@
 // Process managers: events of some aggregates become commands to others. The commands go out as mail in the same commit
 // that moves the position in the feed, each with an id made from the event's coordinate: sent once, done once.
 
+import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { type MessageId, timelineId } from '../../core/coordinate.ts'
 import { checkOptions } from '../../core/options.ts'
-import type { OutgoingMessage } from '../../core/ports.ts'
-import { type RetryPolicy, resolveRetry } from '../../core/retry.ts'
+import type { OutgoingMessage } from '../../core/store/ports.ts'
 import { callPure } from '../../engine/base/guard/zone.ts'
 import { type Reads, readsAttribute } from '../../engine/branch/consumers.ts'
 import { PositionSink, type Progress, progressFold } from '../../engine/feed/position-sink.ts'

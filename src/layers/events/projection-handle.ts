@@ -1,9 +1,9 @@
 // What a user holds of a projection: its state, how far it is, and the rebuild: a new generation is made beside the live
 // one, catches up, and takes its place in one step. Readers never see a half-built one.
 
+import type { ResolvedRetry } from '../../core/calls/retry.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import type { ResolvedRetry } from '../../core/retry.ts'
 import { throwIfAborted } from '../../engine/base/aborting.ts'
 import { type Reads, readsAttribute } from '../../engine/branch/consumers.ts'
 import { isSame, type Quarantined, type Sink } from '../../engine/feed/sink.ts'

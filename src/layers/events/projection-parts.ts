@@ -2,7 +2,7 @@
 // a plain object, is a part of its own, so that only what changed in it is written.
 
 import { Keyed } from '../../core/keyed/keyed.ts'
-import type { FeedPosition } from '../../core/ports.ts'
+import type { FeedPosition } from '../../core/store/ports.ts'
 import type { Quarantined } from '../../engine/feed/sink.ts'
 import { isPlainObject } from '../../engine/snapshot/capture.ts'
 

@@ -1,14 +1,14 @@
 // Projections: other views of the same events. In memory (with checkpoints), in a table, or in the user's own SQL; each
 // reads the gap-free feed and binds its position to its state. A projection is rebuilt beside the live one and swapped.
 
-import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint-policy.ts'
+import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
+import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import type { Validity } from '../../core/history/validity.ts'
 import { checkOptions } from '../../core/options.ts'
-import type { Sql } from '../../core/ports.ts'
-import { type RetryPolicy, resolveRetry } from '../../core/retry.ts'
+import type { Sql } from '../../core/store/ports.ts'
 import type { Nothing } from '../../core/synchronous.ts'
-import type { Validity } from '../../core/validity.ts'
 import { FairShare } from '../../engine/feed/fair-share.ts'
 import { progressFold } from '../../engine/feed/position-sink.ts'
 import type { Sink } from '../../engine/feed/sink.ts'

@@ -3,9 +3,9 @@
 
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { upcast } from '../../core/fold.ts'
-import type { FeedPosition } from '../../core/ports.ts'
-import { isWithin } from '../../core/scope.ts'
+import { upcast } from '../../core/history/fold.ts'
+import { isWithin } from '../../core/history/scope.ts'
+import type { FeedPosition } from '../../core/store/ports.ts'
 import { rolledBackType } from '../../engine/branch/consumers.ts'
 import { FeedReader } from '../../engine/feed/reader.ts'
 import type { Reading } from '../../engine/feed/subscription.ts'

@@ -1,7 +1,7 @@
 // A projection into the user's own tables: its SQL is part of the commit that moves its position, so both are there or neither.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import { feedStart, type Sql } from '../../core/ports.ts'
+import { feedStart, type Sql } from '../../core/store/ports.ts'
 import { callPureSql } from '../../engine/base/guard/zone.ts'
 import type { ShareGate } from '../../engine/feed/fair-share.ts'
 import { PositionSink, type Progress, progressFold } from '../../engine/feed/position-sink.ts'

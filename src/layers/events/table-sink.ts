@@ -3,7 +3,7 @@
 
 import { type Coordinate, fromHex, timelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import { type FeedPosition, feedStart } from '../../core/ports.ts'
+import { type FeedPosition, feedStart } from '../../core/store/ports.ts'
 import { callPure } from '../../engine/base/guard/zone.ts'
 import type { ShareGate } from '../../engine/feed/fair-share.ts'
 import { OwnedSink } from '../../engine/feed/owned-sink.ts'

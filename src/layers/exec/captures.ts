@@ -2,7 +2,7 @@
 // and after, with enough time in front that a write in between would show. Whatever changed is not taken.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { ManifestRecord } from '../../core/ports.ts'
+import type { ManifestRecord } from '../../core/store/ports.ts'
 import { type Folder, openRoot } from '../../engine/base/tree/folder.ts'
 import { isMatchedBy, parsePatterns } from '../../engine/base/tree/patterns.ts'
 import { restoreTree, type Wanted } from '../../engine/base/tree/restore.ts'

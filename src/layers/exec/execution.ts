@@ -1,10 +1,10 @@
 // One call of a program, from taking its timeline to letting it go: what an earlier start left is put on record, the newest
 // sound capture is put back, the program runs, and where it fails it is started again from there.
 
+import { decideRetry } from '../../core/calls/retry.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
-import { decideRetry } from '../../core/retry.ts'
+import type { Head } from '../../core/store/ports.ts'
 import { Beginning } from '../../engine/base/beginning.ts'
 import { identifyProcess, isProcessGone } from '../../engine/base/platform.ts'
 import { entryAt } from '../../engine/history/history.ts'

@@ -3,9 +3,9 @@
 // whose files have not changed is named by its chunks and not read again.
 
 import { createHash } from 'node:crypto'
+import type { ChunkRef, Content, Manifest } from '../../core/checkpoint/manifest.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { ChunkRef, Content, Manifest } from '../../core/manifest.ts'
-import type { ManifestRecord } from '../../core/ports.ts'
+import type { ManifestRecord } from '../../core/store/ports.ts'
 import { checkPaths, unsafe } from '../../core/tree-path.ts'
 import { Way } from '../../engine/base/tree/directory-stack.ts'
 import type { Folder } from '../../engine/base/tree/folder.ts'

@@ -1,8 +1,8 @@
 // How a shard begins a round in this process: it says so in history, is listed in its queue, and takes in what people asked
 // for meanwhile. The counterpart of ending.ts.
 
-import { type Attribute, feedStart } from '../../core/ports.ts'
-import { liveIdOf } from '../../core/scope.ts'
+import { liveIdOf } from '../../core/history/scope.ts'
+import { type Attribute, feedStart } from '../../core/store/ports.ts'
 import type { KeptTrace } from '../../engine/base/tracing.ts'
 import { readsAttribute } from '../../engine/branch/consumers.ts'
 import type { Host } from '../../engine/host/host.ts'

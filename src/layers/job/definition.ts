@@ -2,7 +2,7 @@
 
 import { isReprise } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import type { Attribute, Head } from '../../core/ports.ts'
+import type { Attribute, Head } from '../../core/store/ports.ts'
 import type { Host } from '../../engine/host/host.ts'
 import type { Fold } from '../../engine/model/definition.ts'
 import { checkName, type Process, runs, type Workable, works } from '../../engine/model/definition.ts'

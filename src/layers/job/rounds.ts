@@ -3,7 +3,7 @@
 
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
+import type { Head } from '../../core/store/ports.ts'
 import type { Host } from '../../engine/host/host.ts'
 
 export function timelinesOf(name: string, shards: number): string[] {

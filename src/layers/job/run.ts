@@ -2,11 +2,11 @@
 // other processes, takes over those of processes that died, and reports. Whoever asks for the result while others do the
 // work waits with them.
 
+import { allotment } from '../../core/calls/rate.ts'
 import { type Coordinate, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import type { Attribute, Head } from '../../core/ports.ts'
-import { allotment } from '../../core/rate.ts'
+import type { Attribute, Head } from '../../core/store/ports.ts'
 import { unlessAborted } from '../../engine/base/aborting.ts'
 import { Beginning } from '../../engine/base/beginning.ts'
 import type { RecoveryReport } from '../../engine/base/recovery-report.ts'

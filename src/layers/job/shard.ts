@@ -4,9 +4,9 @@
 
 import { toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { formerItemKey, intentKey } from '../../core/identity.ts'
-import type { Attribute, Sql } from '../../core/ports.ts'
-import { liveIdOf } from '../../core/scope.ts'
+import { formerItemKey, intentKey } from '../../core/history/identity.ts'
+import { liveIdOf } from '../../core/history/scope.ts'
+import type { Attribute, Sql } from '../../core/store/ports.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/writing/timeline.ts'
 import type { CommitExtras } from '../../engine/writing/writer.ts'

@@ -2,10 +2,10 @@
 // letters, and where the round stands. Keyed parts make checkpoints cost what changed.
 
 import { assert } from '../../core/assert.ts'
-import type { CheckpointPolicy } from '../../core/checkpoint-policy.ts'
+import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
+import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'
+import { liveIdOf } from '../../core/history/scope.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
-import type { RetentionPolicy } from '../../core/retention.ts'
-import { liveIdOf } from '../../core/scope.ts'
 import type { Entry } from '../../engine/history/history.ts'
 import type { Fold } from '../../engine/model/definition.ts'
 import { fingerprint, fromHexText, versionPrint } from './digest.ts'

@@ -2,9 +2,9 @@
 // timeline. Whoever waits takes over when the owner dies; an owner that was only paused is refused when it wants to
 // publish, and keeps its result to itself.
 
+import { growingPause } from '../../core/calls/pause.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import { growingPause } from '../../core/pause.ts'
 import { throwIfAborted, unlessAborted } from '../../engine/base/aborting.ts'
 import { whileAwaited } from '../../engine/base/stay-alive.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'

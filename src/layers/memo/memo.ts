@@ -1,11 +1,11 @@
 // Results of functions, remembered by a digest of what they were computed from: name, version, arguments, declared files and
 // environment. Equal keys are computed once, by one process at a time, and every entry says who computed it, when and from what.
 
+import { callOnce, type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import { callOnce, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
 import { Caller } from '../../engine/base/caller.ts'
 import type { ByteSource } from '../../engine/checkpoint/chunk-writer.ts'

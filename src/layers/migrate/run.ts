@@ -1,12 +1,12 @@
 // One run of migrations: applies what is pending, step by step, each recorded when it is done, and stops at the first
 // that fails. The next run goes on with that step.
 
+import { callOnce, decideRetry, type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
 import type { Duration } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import type { Attribute, Sql } from '../../core/ports.ts'
-import { callOnce, decideRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
+import type { Attribute, Sql } from '../../core/store/ports.ts'
 import { unlessAborted } from '../../engine/base/aborting.ts'
 import { Beginning } from '../../engine/base/beginning.ts'
 import { stayAlive, whileAwaited } from '../../engine/base/stay-alive.ts'

@@ -1,8 +1,8 @@
 // What tools know of pipelines: where they lie, how their state reads, and what can be done to them.
 
-import type { CheckpointPolicy } from '../../core/checkpoint-policy.ts'
+import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
+import type { Head } from '../../core/store/ports.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Entry } from '../../engine/model/entry.ts'

@@ -4,7 +4,7 @@
 // `commit` may be asked twice for the same.
 
 import { assert } from '../../core/assert.ts'
-import type { Sql } from '../../core/ports.ts'
+import type { Sql } from '../../core/store/ports.ts'
 import type { Engine } from '../../engine/model/definition.ts'
 import type { Batch } from './batch.ts'
 

@@ -1,11 +1,10 @@
 // What a definition draws with: streams of records, typed from source to sink.
 
-import { type CallPolicy, checkCallPolicy } from '../../core/call-policy.ts'
+import { type CallPolicy, checkCallPolicy } from '../../core/calls/call-policy.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
+import type { PipelineKey } from '../../core/key-groups.ts'
 import { checkOptions } from '../../core/options.ts'
-import type { PipelineKey } from '../../core/pipeline/key-groups.ts'
-import type { FixedWindows } from '../../core/pipeline/windows.ts'
 import { type Synchronous, synchronous } from '../../core/synchronous.ts'
 import { type Aggregation, aggregateAtOnce } from './aggregate.ts'
 import type { Edge, Graph, OperatorNode, Outlet } from './graph.ts'
@@ -29,6 +28,7 @@ import { FollowedTable, type JoinedTable, tableJoined } from './operators/table-
 import { filter, flatMap, keyBy, map } from './operators/transform.ts'
 import { union } from './operators/union.ts'
 import { type WindowResult, windowed } from './operators/window.ts'
+import type { FixedWindows } from './rules/windows.ts'
 import type { Sink } from './sink.ts'
 import type { Source } from './source.ts'
 import type { CountWindows, Windows } from './windows.ts'

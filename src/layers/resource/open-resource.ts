@@ -4,16 +4,6 @@
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import type { ResourceObject } from '../../core/resource/object.ts'
-import {
-  type Change,
-  changeOf,
-  checkFence,
-  checkRaised,
-  entryFor,
-  type ResourceState,
-} from '../../core/resource/state.ts'
-import { ChangeWindow } from '../../core/resource/window.ts'
 import { lookEvery } from '../../engine/feed/wake-up.ts'
 import type { Point } from '../../engine/history/history.ts'
 import type { Host } from '../../engine/host/host.ts'
@@ -26,6 +16,9 @@ import type { TurnTimeline } from '../../engine/writing/turn-timeline.ts'
 import { TurnWriter } from '../../engine/writing/turn-writer.ts'
 import { type ChangePage, changesAfter, isInHistory, type ReadPoint } from './history.ts'
 import { Revisions } from './revisions.ts'
+import type { ResourceObject } from './rules/object.ts'
+import { type Change, changeOf, checkFence, checkRaised, entryFor, type ResourceState } from './rules/state.ts'
+import { ChangeWindow } from './rules/window.ts'
 import type { Asked, Fence, SharedResource } from './shared-resource.ts'
 
 interface Request extends Partial<Asked> {

@@ -2,13 +2,11 @@
 // the one into the other. One timeline per kind: resource/<name>, or resource/<name>/<id>
 // (docs/decisions/resources.md says why not one per object).
 
-import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint-policy.ts'
+import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
+import { type RetentionPolicy, resolveRetention } from '../../core/checkpoint/retention.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { toMs } from '../../core/duration.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import { type ApiNames, type ApiOptions, apiNames } from '../../core/resource/api-names.ts'
-import type { ResourceState } from '../../core/resource/state.ts'
-import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
 import type { Host } from '../../engine/host/host.ts'
 import {
   checkName,
@@ -26,6 +24,8 @@ import { resourceFold, resourceModel, resourcePrefix, usualPolicy } from './mode
 import { OpenResource } from './open-resource.ts'
 import type { OriginCollection, ResourceOrigin } from './origin.ts'
 import { OriginResource } from './origin-resource.ts'
+import { type ApiNames, type ApiOptions, apiNames } from './rules/api-names.ts'
+import type { ResourceState } from './rules/state.ts'
 import type { SharedResource } from './shared-resource.ts'
 
 export interface ResourceOptions<Spec = unknown, Status = unknown> {

@@ -6,9 +6,9 @@
 
 import { type Coordinate, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { Validity } from '../../core/history/validity.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import type { ManifestRecord } from '../../core/ports.ts'
-import type { Validity } from '../../core/validity.ts'
+import type { ManifestRecord } from '../../core/store/ports.ts'
 import { type ByteSource, heldBy } from '../../engine/checkpoint/chunk-writer.ts'
 import { readManifest } from '../../engine/history/recover.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'

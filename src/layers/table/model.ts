@@ -1,7 +1,7 @@
 // What tools know of tables and state stores.
 
 import { timelineId } from '../../core/coordinate.ts'
-import type { Head } from '../../core/ports.ts'
+import type { Head } from '../../core/store/ports.ts'
 import { otherKind } from '../../engine/checkpoint/declaration.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import type { Engine, Fold } from '../../engine/model/definition.ts'

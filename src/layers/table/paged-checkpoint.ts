@@ -2,11 +2,11 @@
 // was frozen. The rows are told only after it is published: until then they are what they were. Where the last one is no
 // longer in the catalog, nothing keeps its pages, and all of them are written anew.
 
+import { encodeManifest } from '../../core/checkpoint/manifest.ts'
+import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'
 import { type ManifestId, toHex } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import { encodeManifest } from '../../core/manifest.ts'
-import type { ManifestRecord } from '../../core/ports.ts'
-import type { RetentionPolicy } from '../../core/retention.ts'
+import type { ManifestRecord } from '../../core/store/ports.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
 import { retain } from '../../engine/checkpoint/retain.ts'
 import { abandonCapture, captureState, writeCapture } from '../../engine/snapshot/capture.ts'

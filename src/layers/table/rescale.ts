@@ -11,7 +11,7 @@
 import { equalBytes, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
-import type { Head } from '../../core/ports.ts'
+import type { Head } from '../../core/store/ports.ts'
 import { throwIfAborted } from '../../engine/base/aborting.ts'
 import { refusalError } from '../../engine/base/refusal-error.ts'
 import type { Replica } from '../../engine/feed/follow.ts'

@@ -1,12 +1,12 @@
 // A durable keyed map: get, set, ranges in key order, transactions over many keys, secondary indexes, rows that end by
 // themselves. One timeline a table (table/<name>), or one a tenant (table/<name>/<id>).
 
-import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint-policy.ts'
+import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
+import { type RetentionPolicy, resolveRetention } from '../../core/checkpoint/retention.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
+import type { Validity } from '../../core/history/validity.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
-import type { Validity } from '../../core/validity.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import {
   checkName,

@@ -2,8 +2,7 @@
 
 import { type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { isWithin } from '../../core/scope.ts'
-import type { UploadEvent } from '../../core/upload/state.ts'
+import { isWithin } from '../../core/history/scope.ts'
 import { readManifest } from '../../engine/history/recover.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import { checkSameKind } from '../../engine/model/kinds.ts'
@@ -14,6 +13,7 @@ import { ChunkHold } from '../../engine/storage/chunk-hold.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import { StateTimeline } from '../../engine/writing/state-timeline.ts'
 import { headOf, queueOf } from './place.ts'
+import type { UploadEvent } from './rules/state.ts'
 import { foldVersion, readStored } from './stored.ts'
 import { UploadWriter } from './writer.ts'
 

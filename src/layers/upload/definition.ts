@@ -2,10 +2,10 @@
 // of it answers requests in any server that speaks Request and Response, and any process that works for it completes what
 // was received.
 
+import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import { type RetryPolicy, resolveRetry } from '../../core/retry.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
 import { checkName, type Engine, runs, type Workable, works } from '../../engine/model/definition.ts'
 import { type Described, describes } from '../../engine/model/model.ts'

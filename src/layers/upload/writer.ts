@@ -4,8 +4,7 @@
 
 import { type TimelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import type { ManifestRecord } from '../../core/ports.ts'
-import { applyUpload, type UploadEvent, type UploadState } from '../../core/upload/state.ts'
+import type { ManifestRecord } from '../../core/store/ports.ts'
 import { stateIo } from '../../engine/snapshot/kernel-io.ts'
 import { ChunkOutput, writeContent } from '../../engine/snapshot/output.ts'
 import { ChunkHold } from '../../engine/storage/chunk-hold.ts'
@@ -14,6 +13,7 @@ import { GrowingStream, noCut, StreamReader } from '../../engine/writing/growing
 import { type Publication, StateTimeline } from '../../engine/writing/state-timeline.ts'
 import type { CommitExtras } from '../../engine/writing/writer.ts'
 import { headOf, queueOf, retention } from './place.ts'
+import { applyUpload, type UploadEvent, type UploadState } from './rules/state.ts'
 import { foldVersion, resumeUpload, type StoredUpload } from './stored.ts'
 
 /** Checkpoints may pile up to this many before those that nobody needs are dropped. */

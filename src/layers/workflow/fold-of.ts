@@ -3,7 +3,7 @@
 
 import type { Fold } from '../../engine/model/definition.ts'
 import type { AnyWorkflow } from './context.ts'
-import { type RunState, workflowFold } from './state.ts'
+import { type RunState, workflowFold } from './history/state.ts'
 
 const folds = new WeakMap<AnyWorkflow, Fold<RunState>>()
 

@@ -3,7 +3,7 @@
 
 import { type Logger, placed } from '../../engine/base/log.ts'
 import type { WorkflowContext } from './context.ts'
-import { currentPlace, leaveScope } from './scope.ts'
+import { currentPlace, leaveScope } from './run/scope.ts'
 
 export type { LogFields, Logger } from '../../engine/base/log.ts'
 

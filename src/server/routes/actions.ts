@@ -2,9 +2,9 @@
 // words that lead to the right verb.
 
 import { toHex } from '../../core/coordinate.ts'
-import type { CompensationPlan } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
+import type { CompensationPlan } from '../../core/history/effects.ts'
+import type { Head } from '../../core/store/ports.ts'
 import type { RollbackOptions } from '../../engine/branch/rollback.ts'
 import type { ForkOptions } from '../../engine/model/fork-edit.ts'
 import type { Consumer } from '../../engine/model/rollback-report.ts'

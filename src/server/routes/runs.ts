@@ -2,7 +2,7 @@
 
 import { createHash } from 'node:crypto'
 import { RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
+import type { Head } from '../../core/store/ports.ts'
 import type { Reprise } from '../../engine/api/reprise.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import { runs } from '../../engine/model/definition.ts'

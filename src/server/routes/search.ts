@@ -1,6 +1,6 @@
 // Finding timelines by what people know of them, the most recently changed first, each with where it stands.
 
-import type { Head } from '../../core/ports.ts'
+import type { Head } from '../../core/store/ports.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import type { StatusLine } from '../../engine/model/journal-row.ts'
 import { standsAt } from '../../operations/describe.ts'

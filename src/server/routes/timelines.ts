@@ -1,7 +1,7 @@
 // Looking at timelines: lists, one of them, its state, history, checkpoints, effects and recovery card.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { TimelineQuery } from '../../core/ports.ts'
+import type { TimelineQuery } from '../../core/store/ports.ts'
 import { type Entry, entriesOf, lineageOf, reachOf } from '../../engine/history/history.ts'
 import { hostOf } from '../../engine/host/host.ts'
 import { toldPlainly } from '../../engine/model/journal-row.ts'

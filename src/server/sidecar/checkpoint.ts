@@ -4,7 +4,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { type Coordinate, type TimelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { ManifestRecord } from '../../core/ports.ts'
+import type { ManifestRecord } from '../../core/store/ports.ts'
 import type { Reprise } from '../../engine/api/reprise.ts'
 import { refusalError } from '../../engine/base/refusal-error.ts'
 import { publishParts } from '../../engine/checkpoint/savepoint.ts'

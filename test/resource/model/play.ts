@@ -2,7 +2,7 @@
 // from each other, while history is trimmed behind them. In the end everything is compared with the reference.
 
 import { isReprise, RepriseError } from '../../../src/core/errors.ts'
-import type { Store } from '../../../src/core/ports.ts'
+import type { Store } from '../../../src/core/store/ports.ts'
 import { createEngine } from '../../../src/engine/api/open.ts'
 import type { Reprise } from '../../../src/engine/api/reprise.ts'
 import { recover } from '../../../src/engine/history/recover.ts'

@@ -4,7 +4,7 @@
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type { RepriseError } from '../../../core/errors.ts'
-import type { Sql } from '../../../core/ports.ts'
+import type { Sql } from '../../../core/store/ports.ts'
 import { refuseThenable } from '../../../core/synchronous.ts'
 
 export interface Zone {

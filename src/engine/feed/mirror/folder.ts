@@ -1,13 +1,14 @@
-// The folder of a mirror: files of records (core/mirror-record.ts), named by who wrote them and in which order. A file is written
-// by one process, appended to, and read by anybody. Later records count more than earlier ones of the same run.
+// The folder of a mirror: files of records (core/history/mirror-record.ts), named by who wrote them and in which order. A
+// file is written by one process, appended to, and read by anybody. Later records count more than earlier ones of the same
+// run.
 
 import { type FileHandle, mkdir, open as openFile, readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { TimelineId } from '../../../core/coordinate.ts'
-import { lastSeq } from '../../../core/entry-run.ts'
-import { encodeRecord, type MirrorRecord, recordAt, scanRecords } from '../../../core/mirror-record.ts'
-import { type EntryRun, type FeedPosition, feedStart, type Hash } from '../../../core/ports.ts'
-import { liveIdOf } from '../../../core/scope.ts'
+import { lastSeq } from '../../../core/history/entry-run.ts'
+import { encodeRecord, type MirrorRecord, recordAt, scanRecords } from '../../../core/history/mirror-record.ts'
+import { liveIdOf } from '../../../core/history/scope.ts'
+import { type EntryRun, type FeedPosition, feedStart, type Hash } from '../../../core/store/ports.ts'
 import type { Point } from '../../history/history.ts'
 
 const fileName = /^(\d{12})-(\d{6})\.runs$/
@@ -29,7 +30,7 @@ export interface MirrorContent {
   readonly lostBytes: number
   /** Everything up to here is in the mirror; the start: nothing is certain to be. */
   readonly position: FeedPosition
-  /** Of the last start (core/mirror-record.ts); null: there was none. */
+  /** Of the last start (core/history/mirror-record.ts); null: there was none. */
   readonly sign: string | null
   /** Files from before it: they go when the end of the feed is reached. */
   readonly replaced: readonly string[]

@@ -12,10 +12,10 @@
 
 import { stat } from 'node:fs/promises'
 import { type TimelineId, timelineId } from '../../../core/coordinate.ts'
-import { originDigest } from '../../../core/entry-run.ts'
 import { isReprise } from '../../../core/errors.ts'
-import type { MirrorRecord } from '../../../core/mirror-record.ts'
-import { type FeedPosition, feedStart } from '../../../core/ports.ts'
+import { originDigest } from '../../../core/history/entry-run.ts'
+import type { MirrorRecord } from '../../../core/history/mirror-record.ts'
+import { type FeedPosition, feedStart } from '../../../core/store/ports.ts'
 import { erasuresTimeline } from '../../history/erasures.ts'
 import { type Kernel, newOperation } from '../../storage/kernel.ts'
 import { forgottenTimeline, lastErased } from '../forgotten.ts'

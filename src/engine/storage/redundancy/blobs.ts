@@ -4,10 +4,10 @@
 // Few chunks at a time would cost a parity as large as they are: a small group stays open, and the next few chunks join it.
 // Its parity is put anew, under a new name; the old one goes after that.
 
-import { isRedundancy } from '../../../core/blobs.ts'
+import { lanes, ParityBuilder, stripeOf } from '../../../core/checkpoint/parity.ts'
 import { type Digest, equalBytes, toHex } from '../../../core/coordinate.ts'
-import { lanes, ParityBuilder, stripeOf } from '../../../core/parity.ts'
-import type { Blobs, Change, ChunkRow, Hash, Rewritten, StoredChunk } from '../../../core/ports.ts'
+import { isRedundancy } from '../../../core/store/blobs.ts'
+import type { Blobs, Change, ChunkRow, Hash, Rewritten, StoredChunk } from '../../../core/store/ports.ts'
 import { keysOf, type StoredGroup, storedForm } from './groups.ts'
 import { inspectRedundancy } from './inspect.ts'
 import { Mender, type Source } from './mend.ts'

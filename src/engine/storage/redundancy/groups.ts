@@ -1,10 +1,16 @@
 // Parity groups as they lie in a store: the list of members under one name, the parity under another, both in a stripe in
 // which no member is. Neither is believed before its digest was compared.
 
+import {
+  decodeGroup,
+  encodeGroup,
+  type Group,
+  type ParityBuilder,
+  stripeOfParity,
+} from '../../../core/checkpoint/parity.ts'
 import { type Digest, equalBytes } from '../../../core/coordinate.ts'
 import { isReprise } from '../../../core/errors.ts'
-import { decodeGroup, encodeGroup, type Group, type ParityBuilder, stripeOfParity } from '../../../core/parity.ts'
-import type { Blobs, Hash, StoredChunk } from '../../../core/ports.ts'
+import type { Blobs, Hash, StoredChunk } from '../../../core/store/ports.ts'
 import { idOf, keyOf, kinds, listKind, withDigest, withoutDigest } from './keys.ts'
 
 const readAtOnce = 64

@@ -1,7 +1,7 @@
 // Reads all redundancy and compares it with its digests: nobody else does, until it is needed.
 
 import { type Digest, equalBytes, toHex } from '../../../core/coordinate.ts'
-import type { Blobs, Hash } from '../../../core/ports.ts'
+import type { Blobs, Hash } from '../../../core/store/ports.ts'
 import { keysOf, loadGroups, readParity, type StoredGroup } from './groups.ts'
 import { idOf, kinds, listKind, withoutDigest } from './keys.ts'
 

@@ -2,16 +2,16 @@
 // has no business to be, and so come last in every list: whoever lists chunks is shown none of them.
 //
 //   name = 255 * 7, kind(byte), 24 bytes
-//   kind 1: a parity group       its id; the bytes are the group (core/parity.ts) and their digest
+//   kind 1: a parity group       its id; the bytes are the group (core/checkpoint/parity.ts) and their digest
 //   kind 2: its parity           the same id; its digest follows here too
 //   kind 3: the copy of a chunk  the start of its digest: for one that can neither be read nor replaced where it lies
 //   kind 4: a line of a catalog  12 bytes of the digest of the timeline, 12 of that of the checkpoint's id (lines.ts)
 //   kind 5: a line that the others of a timeline can do without; the digest of the timeline
 
-import { tagBytes } from '../../../core/blobs.ts'
 import { ByteWriter } from '../../../core/bytes.ts'
 import { type Digest, equalBytes } from '../../../core/coordinate.ts'
-import type { Blobs, ChunkRow, Hash } from '../../../core/ports.ts'
+import { tagBytes } from '../../../core/store/blobs.ts'
+import type { Blobs, ChunkRow, Hash } from '../../../core/store/ports.ts'
 import { isChunk } from '../seal/name.ts'
 
 const tag = 255

@@ -6,12 +6,12 @@
 // A copy goes before its line is dropped, so a copy without a line is a line that was lost.
 
 import { ByteReader, ByteWriter } from '../../../core/bytes.ts'
+import { decodeManifest } from '../../../core/checkpoint/manifest.ts'
+import { stripeOfParity } from '../../../core/checkpoint/parity.ts'
 import { type Digest, equalBytes, type ManifestId, type TimelineId, toHex } from '../../../core/coordinate.ts'
 import { isReprise } from '../../../core/errors.ts'
-import { decodeManifest } from '../../../core/manifest.ts'
-import { stripeOfParity } from '../../../core/parity.ts'
-import type { Blobs, Hash, ManifestRecord, StoredChunk } from '../../../core/ports.ts'
-import { newestFirst } from '../../../core/recovery.ts'
+import { newestFirst } from '../../../core/history/recovery.ts'
+import type { Blobs, Hash, ManifestRecord, StoredChunk } from '../../../core/store/ports.ts'
 import { keyOf, kinds, listKind, withDigest, withoutDigest } from './keys.ts'
 
 const halfId = 12

@@ -1,10 +1,10 @@
 // Finds a sound copy of a chunk that is damaged or missing: a copy that was put aside, or the rest of its parity group. What
 // was found is put back where it belongs, else aside; a store that cannot be written is only read.
 
+import { besides, lanes, type Member, rebuild, stripeOf, stripeOfParity } from '../../../core/checkpoint/parity.ts'
 import { type Digest, equalBytes, toHex } from '../../../core/coordinate.ts'
 import { isReprise } from '../../../core/errors.ts'
-import { besides, lanes, type Member, rebuild, stripeOf, stripeOfParity } from '../../../core/parity.ts'
-import type { Blobs, Hash } from '../../../core/ports.ts'
+import type { Blobs, Hash } from '../../../core/store/ports.ts'
 import { loadGroups, readParity, type StoredGroup } from './groups.ts'
 import { keyOf, kinds } from './keys.ts'
 

@@ -2,10 +2,10 @@
 // before the chunk goes, the old one goes last, and at no moment has a chunk that stays lost its protection. Tending gives a
 // group to chunks that have none (of an older release, of a crash), and makes one of groups that have become small.
 
-import { isRedundancy } from '../../../core/blobs.ts'
+import { lanes, type Member, ParityBuilder } from '../../../core/checkpoint/parity.ts'
 import { type Digest, equalBytes, fromHex, toHex } from '../../../core/coordinate.ts'
-import { lanes, type Member, ParityBuilder } from '../../../core/parity.ts'
-import type { Blobs, ChunkRow, Hash, StoredChunk } from '../../../core/ports.ts'
+import { isRedundancy } from '../../../core/store/blobs.ts'
+import type { Blobs, ChunkRow, Hash, StoredChunk } from '../../../core/store/ports.ts'
 import { keysOf, loadGroups, readParity, type StoredGroup, storedForm } from './groups.ts'
 import { idOf, keyOf, kinds, listKind } from './keys.ts'
 import type { Mender } from './mend.ts'

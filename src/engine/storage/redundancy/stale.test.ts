@@ -2,9 +2,9 @@
 // anywhere in between, if another one added to a group that was taken apart, and if it was told to keep no redundancy.
 
 import { describe, expect, test } from 'vitest'
-import { isRedundancy } from '../../../core/blobs.ts'
 import { type Digest, equalBytes, toHex } from '../../../core/coordinate.ts'
-import type { Blobs } from '../../../core/ports.ts'
+import { isRedundancy } from '../../../core/store/blobs.ts'
+import type { Blobs } from '../../../core/store/ports.ts'
 import { createWorld, openMemory } from '../../../stores/memory/index.ts'
 import { sha256 } from '../../base/platform.ts'
 import { RedundantBlobs } from './blobs.ts'

@@ -4,9 +4,9 @@
 
 import type { ManifestId, TimelineId } from '../../../core/coordinate.ts'
 import { isReprise } from '../../../core/errors.ts'
-import { forwardStore } from '../../../core/forward.ts'
-import type { Commit, Hash, ManifestRecord, Outcome, Store } from '../../../core/ports.ts'
-import { newestFirst } from '../../../core/recovery.ts'
+import { newestFirst } from '../../../core/history/recovery.ts'
+import { forwardStore } from '../../../core/store/forward.ts'
+import type { Commit, Hash, ManifestRecord, Outcome, Store } from '../../../core/store/ports.ts'
 import { type MendedChunk, RedundantBlobs } from './blobs.ts'
 import { CatalogLines, isSoundLine } from './lines.ts'
 

@@ -5,7 +5,7 @@
 
 import { ByteReader, ByteWriter } from '../../../core/bytes.ts'
 import type { Digest } from '../../../core/coordinate.ts'
-import type { EntryDraft, StoredEntry } from '../../../core/entry-run.ts'
+import type { EntryDraft, StoredEntry } from '../../../core/history/entry-run.ts'
 import { Sealer } from './seal.ts'
 
 const hasKey = 1

@@ -3,7 +3,7 @@
 
 import { createHmac } from 'node:crypto'
 import { RepriseError } from '../../../core/errors.ts'
-import type { Attribute } from '../../../core/ports.ts'
+import type { Attribute } from '../../../core/store/ports.ts'
 import type { Hashing } from './keys.ts'
 
 const keyBytes = 32

@@ -2,9 +2,9 @@
 // them, and what is carried along from elsewhere under an older key goes in wrapped. Everything else goes through.
 
 import { isReprise } from '../../../core/errors.ts'
-import { forwardBlobs, forwardStore } from '../../../core/forward.ts'
-import type { Blobs, Commit, EntryRun, ManifestRecord, Store } from '../../../core/ports.ts'
-import { isWrapped } from '../../../core/wrapped.ts'
+import { isWrapped } from '../../../core/history/wrapped.ts'
+import { forwardBlobs, forwardStore } from '../../../core/store/forward.ts'
+import type { Blobs, Commit, EntryRun, ManifestRecord, Store } from '../../../core/store/ports.ts'
 import type { Sealer } from './seal.ts'
 
 export function sealedStore(store: Store, sealer: Sealer): Store {

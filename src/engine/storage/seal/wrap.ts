@@ -3,7 +3,7 @@
 // inside, together with the derived keys that open them, and the key that they were sealed with can leave the ring. A
 // record is wrapped once at most: under the next key it is taken out and wrapped anew.
 //
-//   wrapped = start(core/wrapped.ts) key id(text) salt(12) nonce(12) AES-256-GCM(inside) tag(16)
+//   wrapped = start(core/history/wrapped.ts) key id(text) salt(12) nonce(12) AES-256-GCM(inside) tag(16)
 //   inside  = count(integer) key* record(rest)
 //   key     = key id(text) kind(byte: 0 of chunks, 1 of records) [salt(12)] derived key(32)
 //
@@ -13,11 +13,11 @@
 import { createCipheriv, createDecipheriv, randomFillSync } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import { ByteReader, ByteWriter } from '../../../core/bytes.ts'
-import { visitEntries } from '../../../core/entry-run.ts'
+import { type Content, decodeManifest } from '../../../core/checkpoint/manifest.ts'
 import { RepriseError } from '../../../core/errors.ts'
-import { type Content, decodeManifest } from '../../../core/manifest.ts'
-import type { Rewritable } from '../../../core/ports.ts'
-import { isWrapped, wrappedCrc, wrappedStartBytes, writeWrappedStart } from '../../../core/wrapped.ts'
+import { visitEntries } from '../../../core/history/entry-run.ts'
+import { isWrapped, wrappedCrc, wrappedStartBytes, writeWrappedStart } from '../../../core/history/wrapped.ts'
+import type { Rewritable } from '../../../core/store/ports.ts'
 import { type DerivedKeys, saltBytes } from './keys.ts'
 import { type SealName, sealNameOf } from './name.ts'
 

@@ -1,9 +1,9 @@
 // A level with its bounds: how long it may take, when it is left alone, how many uploads wait for it. Whatever goes wrong there
 // is a miss or an upload that was not made, told once, and never an error of the one who asked.
 
-import { Breaker } from '../../../core/breaker.ts'
+import { Breaker } from '../../../core/calls/breaker.ts'
 import { type ErrorCode, RepriseError } from '../../../core/errors.ts'
-import type { Clock } from '../../../core/ports.ts'
+import type { Clock } from '../../../core/store/ports.ts'
 import { unlessAborted } from '../../base/aborting.ts'
 import { type CacheLevel, type LevelAccess, LevelError } from './level.ts'
 

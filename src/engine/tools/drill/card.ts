@@ -1,15 +1,15 @@
 // The recovery card (D6): for one timeline, what is captured, what history remains after it, which coordinate ties them
 // and to which owner, which effects are safe to replay, and what recovery would cost now.
 
-import type { CheckpointInterval } from '../../../core/checkpoint-policy.ts'
+import type { CheckpointInterval } from '../../../core/checkpoint/checkpoint-policy.ts'
+import type { MeasuredCosts } from '../../../core/checkpoint/costs.ts'
 import { type Coordinate, type TimelineId, toHex } from '../../../core/coordinate.ts'
-import type { MeasuredCosts } from '../../../core/costs.ts'
-import { compensationPlan, inDoubt, listEffects } from '../../../core/effects.ts'
 import { isReprise } from '../../../core/errors.ts'
-import { type Inherited, inheritedBy } from '../../../core/inheritance.ts'
-import type { Head } from '../../../core/ports.ts'
-import { planRecovery } from '../../../core/recovery.ts'
-import type { WorkerRow } from '../../../core/worker-row.ts'
+import { compensationPlan, inDoubt, listEffects } from '../../../core/history/effects.ts'
+import { type Inherited, inheritedBy } from '../../../core/history/inheritance.ts'
+import { planRecovery } from '../../../core/history/recovery.ts'
+import type { Head } from '../../../core/store/ports.ts'
+import type { WorkerRow } from '../../../core/store/worker-row.ts'
 import type { RecoveryReport } from '../../base/recovery-report.ts'
 import { declarationOf, policyOf, settingsOf } from '../../checkpoint/declaration.ts'
 import { planFor } from '../../checkpoint/retain.ts'

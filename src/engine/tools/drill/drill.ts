@@ -3,10 +3,10 @@
 
 import { type ManifestId, toHex } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
-import { epochGuardOf } from '../../../core/guard.ts'
+import { isBadMark } from '../../../core/history/validity.ts'
 import { Keyed } from '../../../core/keyed/keyed.ts'
-import type { Head, ManifestMark, ManifestRecord } from '../../../core/ports.ts'
-import { isBadMark } from '../../../core/validity.ts'
+import { epochGuardOf } from '../../../core/store/guard.ts'
+import type { Head, ManifestMark, ManifestRecord } from '../../../core/store/ports.ts'
 import { installGuard } from '../../base/guard/install.ts'
 import type { RecoveryReport } from '../../base/recovery-report.ts'
 import { floorOf, lineageOf } from '../../history/history.ts'

@@ -7,10 +7,10 @@
 
 import { type TimelineId, timelineId, type WorkerId } from '../../../core/coordinate.ts'
 import { type Time, toTime } from '../../../core/duration.ts'
-import { originDigest, packEntries } from '../../../core/entry-run.ts'
 import { isReprise } from '../../../core/errors.ts'
-import { guardOf } from '../../../core/guard.ts'
-import type { Head } from '../../../core/ports.ts'
+import { originDigest, packEntries } from '../../../core/history/entry-run.ts'
+import { guardOf } from '../../../core/store/guard.ts'
+import type { Head } from '../../../core/store/ports.ts'
 import type { EngineEvents } from '../../base/events.ts'
 import type { RecoveryReport } from '../../base/recovery-report.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from '../../history/history.ts'

@@ -10,10 +10,10 @@
 //   6. chunks that nobody names any more go, and the files are scrubbed.
 
 import { type ManifestId, type TimelineId, timelineId } from '../../../core/coordinate.ts'
-import { isEffectType } from '../../../core/effects.ts'
 import { RepriseError } from '../../../core/errors.ts'
-import type { Head } from '../../../core/ports.ts'
-import { checkIn } from '../../../core/redacted.ts'
+import { isEffectType } from '../../../core/history/effects.ts'
+import { checkIn } from '../../../core/history/redacted.ts'
+import type { Head } from '../../../core/store/ports.ts'
 import { refusalError } from '../../base/refusal-error.ts'
 import { mirrorRemains } from '../../feed/mirror/policy.ts'
 import { erasureMark, recordErasure } from '../../history/erasures.ts'

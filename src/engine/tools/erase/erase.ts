@@ -6,7 +6,7 @@
 // entries.ts.
 
 import { isReprise } from '../../../core/errors.ts'
-import { checkIn } from '../../../core/redacted.ts'
+import { checkIn } from '../../../core/history/redacted.ts'
 import { mirrorRemains } from '../../feed/mirror/policy.ts'
 import { recordErasure } from '../../history/erasures.ts'
 import { entriesOf, readHistory } from '../../history/history.ts'

@@ -3,9 +3,9 @@
 
 import { type TimelineId, timelineId } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
-import { forwardStore } from '../../../core/forward.ts'
-import type { EntryRun, Head, ManifestRecord } from '../../../core/ports.ts'
-import { checkIn } from '../../../core/redacted.ts'
+import { checkIn } from '../../../core/history/redacted.ts'
+import { forwardStore } from '../../../core/store/forward.ts'
+import type { EntryRun, Head, ManifestRecord } from '../../../core/store/ports.ts'
 import { erasingFrom, supposeErased } from '../../history/erasures.ts'
 import { floorOf, lineageOf } from '../../history/history.ts'
 import { existing } from '../../history/locate.ts'

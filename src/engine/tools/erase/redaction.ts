@@ -2,11 +2,11 @@
 // of an effect what says that it was done, and under which key. So nothing is done twice because something was erased.
 
 import type { Digest } from '../../../core/coordinate.ts'
-import { isEffectType } from '../../../core/effects.ts'
-import type { EntryDraft, StoredEntry } from '../../../core/entry-run.ts'
-import { erasedKey } from '../../../core/erased-key.ts'
-import type { EntryRun } from '../../../core/ports.ts'
-import { erasedType, redactRun } from '../../../core/redact.ts'
+import { isEffectType } from '../../../core/history/effects.ts'
+import type { EntryDraft, StoredEntry } from '../../../core/history/entry-run.ts'
+import { erasedKey } from '../../../core/history/erased-key.ts'
+import { erasedType, redactRun } from '../../../core/history/redact.ts'
+import type { EntryRun } from '../../../core/store/ports.ts'
 import type { Kernel } from '../../storage/kernel.ts'
 import { openEntry, sealEntry } from '../../storage/seal/entries.ts'
 

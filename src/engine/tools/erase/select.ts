@@ -3,11 +3,11 @@
 // from one of them, for the same person's data may lie on a branch that nobody looks at any more.
 
 import type { Digest, TimelineId } from '../../../core/coordinate.ts'
-import { isEffectType } from '../../../core/effects.ts'
-import { unpackEntries } from '../../../core/entry-run.ts'
 import { RepriseError } from '../../../core/errors.ts'
-import type { EntryRun, Head } from '../../../core/ports.ts'
-import { liveIdOf } from '../../../core/scope.ts'
+import { isEffectType } from '../../../core/history/effects.ts'
+import { unpackEntries } from '../../../core/history/entry-run.ts'
+import { liveIdOf } from '../../../core/history/scope.ts'
+import type { EntryRun, Head } from '../../../core/store/ports.ts'
 import { type Entry, entriesOf, readHistory } from '../../history/history.ts'
 import { systemPrefix } from '../../model/definition.ts'
 import type { Kernel } from '../../storage/kernel.ts'

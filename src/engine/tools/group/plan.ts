@@ -2,18 +2,18 @@
 // and making one changes nothing.
 
 import { fromHex, type TimelineId, timelineId, toHex } from '../../../core/coordinate.ts'
-import { compensationPlan } from '../../../core/effects.ts'
 import { RepriseError } from '../../../core/errors.ts'
-import { planMail } from '../../../core/group-mail.ts'
-import { inheritedBy } from '../../../core/inheritance.ts'
-import type { Head } from '../../../core/ports.ts'
+import { compensationPlan } from '../../../core/history/effects.ts'
+import { planMail } from '../../../core/history/group-mail.ts'
+import { inheritedBy } from '../../../core/history/inheritance.ts'
 import {
   type CascadeStep,
   type Exchange,
   type ProcessHistory,
   type RecoveryLine,
   recoveryLine,
-} from '../../../core/recovery-line.ts'
+} from '../../../core/history/recovery-line.ts'
+import type { Head } from '../../../core/store/ports.ts'
 import { type CapturedMail, firstId, mailKey, readExchanges, unreadMail } from '../../branch/exchanges.ts'
 import { digestAt, floorOf, lineageOf } from '../../history/history.ts'
 import { archivesOf, existing, locate } from '../../history/locate.ts'

@@ -7,7 +7,7 @@
 //                       abandoned { because }
 
 import type { Coordinate } from '../../../core/coordinate.ts'
-import type { CascadeStep } from '../../../core/recovery-line.ts'
+import type { CascadeStep } from '../../../core/history/recovery-line.ts'
 import type { CapturedMail } from '../../branch/exchanges.ts'
 import type { Fold } from '../../model/definition.ts'
 import type { Model } from '../../model/model.ts'

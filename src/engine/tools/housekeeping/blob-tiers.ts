@@ -8,7 +8,7 @@
 
 import { type Digest, toHex } from '../../../core/coordinate.ts'
 import { isReprise } from '../../../core/errors.ts'
-import type { Blobs, ManifestRecord } from '../../../core/ports.ts'
+import type { Blobs, ManifestRecord } from '../../../core/store/ports.ts'
 import { readManifest } from '../../history/recover.ts'
 import { stateIo } from '../../snapshot/kernel-io.ts'
 import { liveChunks } from '../../snapshot/restore.ts'

@@ -6,10 +6,10 @@
 // If that base was there when we marked, its chunks are marked; if the base itself came later, the same holds for it.
 // docs/decisions/collection.md has the whole argument.
 
+import type { RetentionPlan, RetentionPolicy } from '../../../core/checkpoint/retention.ts'
 import { timelineId, toHex } from '../../../core/coordinate.ts'
 import { isReprise, type RepriseError } from '../../../core/errors.ts'
-import type { ChunkRow, Head, ManifestRecord } from '../../../core/ports.ts'
-import type { RetentionPlan, RetentionPolicy } from '../../../core/retention.ts'
+import type { ChunkRow, Head, ManifestRecord } from '../../../core/store/ports.ts'
 import { capturesKey } from '../../base/captures.ts'
 import { policyOf } from '../../checkpoint/declaration.ts'
 import { carryOut, planFor } from '../../checkpoint/retain.ts'

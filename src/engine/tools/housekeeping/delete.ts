@@ -4,9 +4,9 @@
 
 import { type ManifestId, type TimelineId, timelineId } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
-import { guardOf } from '../../../core/guard.ts'
-import type { Head } from '../../../core/ports.ts'
-import { archivesStart, isAmongArchives, liveIdOf } from '../../../core/scope.ts'
+import { archivesStart, isAmongArchives, liveIdOf } from '../../../core/history/scope.ts'
+import { guardOf } from '../../../core/store/guard.ts'
+import type { Head } from '../../../core/store/ports.ts'
 import { refusalError } from '../../base/refusal-error.ts'
 import { isUnfinishedKind, refuseOfStore } from '../../model/kinds.ts'
 import { type Kernel, newOperation } from '../../storage/kernel.ts'

@@ -2,11 +2,11 @@
 // from) go, with their archives. Whatever `delete` refuses stays, and the report says why: a fork at work, one that has not
 // ended, one with a savepoint, one that was forked itself. The branch that a rollback made is no fork in this sense.
 
+import { type RetentionPolicy, resolveRetention } from '../../../core/checkpoint/retention.ts'
 import type { TimelineId } from '../../../core/coordinate.ts'
 import { isReprise } from '../../../core/errors.ts'
-import type { Head } from '../../../core/ports.ts'
-import { type RetentionPolicy, resolveRetention } from '../../../core/retention.ts'
-import { liveIdOf } from '../../../core/scope.ts'
+import { liveIdOf } from '../../../core/history/scope.ts'
+import type { Head } from '../../../core/store/ports.ts'
 import type { Kernel } from '../../storage/kernel.ts'
 import { deleteTimeline } from './delete.ts'
 

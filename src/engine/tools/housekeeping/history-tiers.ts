@@ -3,7 +3,7 @@
 // and tried again in the next round.
 
 import { isReprise } from '../../../core/errors.ts'
-import type { Head } from '../../../core/ports.ts'
+import type { Head } from '../../../core/store/ports.ts'
 import { policyOf } from '../../checkpoint/declaration.ts'
 import { runEndAtOrBelow } from '../../checkpoint/retain.ts'
 import { isOfStore } from '../../model/kinds.ts'

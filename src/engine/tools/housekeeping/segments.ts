@@ -5,13 +5,13 @@
 //
 // Small segments would be many: the last one, while it is small, is written anew together with what follows it.
 
+import { type ChunkRef, encodeManifest } from '../../../core/checkpoint/manifest.ts'
+import type { RetentionPlan } from '../../../core/checkpoint/retention.ts'
 import { type ManifestId, toHex } from '../../../core/coordinate.ts'
-import { lastSeq } from '../../../core/entry-run.ts'
-import { epochGuardOf } from '../../../core/guard.ts'
-import { encodeSegment } from '../../../core/history-segment.ts'
-import { type ChunkRef, encodeManifest } from '../../../core/manifest.ts'
-import type { EntryRun, Head, ManifestRecord, Outcome } from '../../../core/ports.ts'
-import type { RetentionPlan } from '../../../core/retention.ts'
+import { lastSeq } from '../../../core/history/entry-run.ts'
+import { encodeSegment } from '../../../core/history/history-segment.ts'
+import { epochGuardOf } from '../../../core/store/guard.ts'
+import type { EntryRun, Head, ManifestRecord, Outcome } from '../../../core/store/ports.ts'
 import { refusalError } from '../../base/refusal-error.ts'
 import { runEndAtOrBelow } from '../../checkpoint/retain.ts'
 import { floorOf, lineageOf, type Point, readHistory } from '../../history/history.ts'

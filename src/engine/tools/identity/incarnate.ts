@@ -2,7 +2,7 @@
 // replica that lagged): every namespace in it begins a new incarnation, so that positions and revisions from before are
 // refused.
 
-import type { Store } from '../../../core/ports.ts'
+import type { Store } from '../../../core/store/ports.ts'
 import { sha256, systemRandom } from '../../base/platform.ts'
 import { openStore } from '../../storage/open-store.ts'
 import { Identity } from '../../storage/store-identity.ts'

@@ -4,7 +4,7 @@
 
 import type { ManifestId } from '../../../core/coordinate.ts'
 import { isReprise } from '../../../core/errors.ts'
-import type { Head, ManifestRecord } from '../../../core/ports.ts'
+import type { Head, ManifestRecord } from '../../../core/store/ports.ts'
 import type { Kernel } from '../../storage/kernel.ts'
 
 export interface ReadCatalog {

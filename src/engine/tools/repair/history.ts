@@ -2,10 +2,10 @@
 // damage and leads to what the store has after it, by the digests of the chain. A copy of another branch does neither.
 
 import { equalBytes } from '../../../core/coordinate.ts'
-import { lastSeq, verifyEntries } from '../../../core/entry-run.ts'
 import { isReprise } from '../../../core/errors.ts'
-import type { EntryRun, Head } from '../../../core/ports.ts'
-import { isRedacted } from '../../../core/redacted.ts'
+import { lastSeq, verifyEntries } from '../../../core/history/entry-run.ts'
+import { isRedacted } from '../../../core/history/redacted.ts'
+import type { EntryRun, Head } from '../../../core/store/ports.ts'
 import { confirmErased, erasureOf } from '../../history/erasures.ts'
 import type { Point } from '../../history/history.ts'
 import type { Kernel } from '../../storage/kernel.ts'

@@ -1,8 +1,8 @@
 // The mirror of history that a store keeps, as a place to repair from, and whether it has what it should.
 
-import { lastSeq } from '../../../core/entry-run.ts'
 import { isReprise } from '../../../core/errors.ts'
-import type { Head } from '../../../core/ports.ts'
+import { lastSeq } from '../../../core/history/entry-run.ts'
+import type { Head } from '../../../core/store/ports.ts'
 import { type MirrorContent, readMirror } from '../../feed/mirror/folder.ts'
 import { mirrorSign } from '../../feed/mirror/mirror.ts'
 import { mirrorOf } from '../../feed/mirror/policy.ts'

@@ -3,9 +3,9 @@
 // store; the next round of the tiers takes it where history belongs.
 
 import { equalBytes } from '../../../core/coordinate.ts'
-import { lastSeq } from '../../../core/entry-run.ts'
 import { isReprise } from '../../../core/errors.ts'
-import type { Head, ManifestRecord } from '../../../core/ports.ts'
+import { lastSeq } from '../../../core/history/entry-run.ts'
+import type { Head, ManifestRecord } from '../../../core/store/ports.ts'
 import { type NamedSegment, named, readSegment } from '../../history/segments.ts'
 import type { Kernel } from '../../storage/kernel.ts'
 import { rewriteSegment } from '../housekeeping/segments.ts'

@@ -3,8 +3,6 @@
 
 import { type Digest, equalBytes, toHex } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
-import type { Objects } from '../../../core/objects.ts'
-import type { Hash } from '../../../core/ports.ts'
 import {
   contextOf,
   decodeRecord,
@@ -19,6 +17,8 @@ import {
   type ShipRecord,
   unframeRecord,
 } from '../../../core/ship/record.ts'
+import type { Objects } from '../../../core/store/objects.ts'
+import type { Hash } from '../../../core/store/ports.ts'
 import type { Sealer } from '../../storage/seal/seal.ts'
 
 /** The last record of the list. */

@@ -12,11 +12,11 @@ import {
   timelineId,
   toHex,
 } from '../../../core/coordinate.ts'
-import { lastSeq, unpackEntries, verifyEntries } from '../../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
-import type { Commit, EntryRun, Head, ManifestRecord, OutgoingMessage } from '../../../core/ports.ts'
-import { checkIn, isRedacted } from '../../../core/redacted.ts'
-import { checkAttributes } from '../../../core/shapes.ts'
+import { lastSeq, unpackEntries, verifyEntries } from '../../../core/history/entry-run.ts'
+import { checkIn, isRedacted } from '../../../core/history/redacted.ts'
+import type { Commit, EntryRun, Head, ManifestRecord, OutgoingMessage } from '../../../core/store/ports.ts'
+import { checkAttributes } from '../../../core/store/shapes.ts'
 import { refusalError } from '../../base/refusal-error.ts'
 import { recordErasure } from '../../history/erasures.ts'
 import { entriesOf, type Point } from '../../history/history.ts'

@@ -3,7 +3,7 @@
 
 import { ByteReader } from '../../../core/bytes.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
-import type { EntryRun, ManifestRecord } from '../../../core/ports.ts'
+import type { EntryRun, ManifestRecord } from '../../../core/store/ports.ts'
 import type { Carried } from '../../storage/carried-identity.ts'
 import type { Header, TransferredMessage } from './transfer.ts'
 

@@ -4,7 +4,7 @@
 import { ByteWriter } from '../../../core/bytes.ts'
 import { type Coordinate, toHex } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
-import type { Attribute, EntryRun, Head, ManifestRecord } from '../../../core/ports.ts'
+import type { Attribute, EntryRun, Head, ManifestRecord } from '../../../core/store/ports.ts'
 import { lineageOf, type Point, reachOf, readHistory } from '../../history/history.ts'
 import { locate, type Where } from '../../history/locate.ts'
 import { readManifest } from '../../history/recover.ts'

@@ -3,8 +3,8 @@
 
 import { equalBytes, toHex } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
-import { forwardBlobs } from '../../../core/forward.ts'
-import type { Head, ManifestRecord } from '../../../core/ports.ts'
+import { forwardBlobs } from '../../../core/store/forward.ts'
+import type { Head, ManifestRecord } from '../../../core/store/ports.ts'
 import type { Yielder } from '../../base/yielder.ts'
 import { chunkless, isChunkless, readManifest } from '../../history/recover.ts'
 import type { StateIo } from '../../model/state-io.ts'

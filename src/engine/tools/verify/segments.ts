@@ -2,7 +2,7 @@
 // damaged is named, with the entries that it held.
 
 import { toHex } from '../../../core/coordinate.ts'
-import type { Head, ManifestRecord } from '../../../core/ports.ts'
+import type { Head, ManifestRecord } from '../../../core/store/ports.ts'
 import { chained, type NamedSegment, namedSegment, readSegment } from '../../history/segments.ts'
 import type { StateIo } from '../../model/state-io.ts'
 import { readManifest } from '../../snapshot/read-manifest.ts'

@@ -1,7 +1,7 @@
 // What a verify has found so far, and how one thing is checked: damage becomes a fault, and the check goes on.
 
 import { RepriseError } from '../../../core/errors.ts'
-import type { Head } from '../../../core/ports.ts'
+import type { Head } from '../../../core/store/ports.ts'
 import { cannotTell } from '../../history/recover.ts'
 import type { Fault, HealedFault } from '../../storage/fault.ts'
 

@@ -3,10 +3,10 @@
 // `repair` is asked for: then what is damaged is put right from its redundancy, or from another place.
 
 import { equalBytes, toHex } from '../../../core/coordinate.ts'
-import { lastSeq } from '../../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
-import { isHeadLost } from '../../../core/lost-head.ts'
-import type { Head } from '../../../core/ports.ts'
+import { lastSeq } from '../../../core/history/entry-run.ts'
+import { isHeadLost } from '../../../core/history/lost-head.ts'
+import type { Head } from '../../../core/store/ports.ts'
 import { Yielder } from '../../base/yielder.ts'
 import { Mirror } from '../../feed/mirror/mirror.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from '../../history/history.ts'

@@ -7,8 +7,8 @@
 // store elsewhere was not verified.
 
 import { RepriseError } from '../../../core/errors.ts'
-import type { Head, Inspection } from '../../../core/ports.ts'
-import { compareText } from '../../../core/text-order.ts'
+import type { Head, Inspection } from '../../../core/store/ports.ts'
+import { compareText } from '../../../core/store/text-order.ts'
 import type { EarlierVerify } from '../../storage/fault.ts'
 import type { Kernel } from '../../storage/kernel.ts'
 import { changeNotes, readNote } from '../../storage/key-notes.ts'

@@ -1,8 +1,8 @@
 // The kernel's feed as a source: entries of many timelines in one gap-free order. Its position is the feed's own, kept as
 // a named cursor in the store, so that history is never trimmed before it was consumed.
 
-import { feedStart } from '../../../core/ports.ts'
-import { isWithin } from '../../../core/scope.ts'
+import { isWithin } from '../../../core/history/scope.ts'
+import { feedStart } from '../../../core/store/ports.ts'
 import { FeedStream } from '../../../engine/feed/feed-stream.ts'
 import type { Entry } from '../../../engine/history/history.ts'
 import { hostOf } from '../../../engine/host/host.ts'

@@ -2,7 +2,7 @@
 // is given up. Whoever cancels the run does not wait for one that hangs.
 
 import { isReprise } from '../../../core/errors.ts'
-import type { Sql } from '../../../core/ports.ts'
+import type { Sql } from '../../../core/store/ports.ts'
 import { unlessAborted } from '../../../engine/base/aborting.ts'
 import { hostOf } from '../../../engine/host/host.ts'
 import type { Engine } from '../../../engine/model/definition.ts'

@@ -3,7 +3,7 @@
 
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
-import type { Sql } from '../../../core/ports.ts'
+import type { Sql } from '../../../core/store/ports.ts'
 import { refuseThenable } from '../../../core/synchronous.ts'
 import type { Batch } from '../batch.ts'
 import { type Sink, type SinkWriter, Waiting } from '../sink.ts'

@@ -6,8 +6,8 @@
 // checkpoints. A checkpoint keeps how many records of each partition came, since their numbers are part of keys.
 
 import { assert } from '../../../core/assert.ts'
-import type { CallPolicy } from '../../../core/call-policy.ts'
-import { checkCallPolicy } from '../../../core/call-policy.ts'
+import type { CallPolicy } from '../../../core/calls/call-policy.ts'
+import { checkCallPolicy } from '../../../core/calls/call-policy.ts'
 import { timelineId } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'

@@ -2,9 +2,9 @@
 // keeps history from being trimmed before the pipeline has passed it; it moves with the pipeline's checkpoints.
 
 import { RepriseError } from '../../../core/errors.ts'
+import { isWithin } from '../../../core/history/scope.ts'
 import { checkOptions } from '../../../core/options.ts'
-import { type FeedPosition, feedStart } from '../../../core/ports.ts'
-import { isWithin } from '../../../core/scope.ts'
+import { type FeedPosition, feedStart } from '../../../core/store/ports.ts'
 import { FeedStream } from '../../../engine/feed/feed-stream.ts'
 import type { FeedRun } from '../../../engine/feed/reader.ts'
 import type { Entry } from '../../../engine/history/history.ts'

@@ -1,9 +1,9 @@
 // The log of a damaged file. A row that cannot be read wholly keeps the runs that can, and one that is gone keeps its
 // place, empty: whoever looks for a run there is told that it does not hold it, and a copy from elsewhere can be put there.
 
-import { damaged } from '../failure.ts'
-import { isAnchor } from '../log.ts'
-import { compactedRow, type Frame, isWhole, joinedBefore, RowEncoder, readFrames, soundFrames } from '../log-row.ts'
+import { damaged } from '../file/failure.ts'
+import { isAnchor } from '../log/log.ts'
+import { compactedRow, type Frame, isWhole, joinedBefore, RowEncoder, readFrames, soundFrames } from '../log/log-row.ts'
 import { wholeRowsNear } from './log-bits.ts'
 import { RowNeighbours } from './row-neighbours.ts'
 import type { Salvage } from './work.ts'

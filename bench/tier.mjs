@@ -3,7 +3,7 @@
 // REPRISE_BENCH_BYTES is the size of the state. The server: see support/s3.mjs.
 
 import { randomBytes } from 'node:crypto'
-import { hostOf } from '../dist/engine/host.js'
+import { hostOf } from '../dist/engine/host/host.js'
 import { open } from '../dist/index.js'
 import { save } from '../dist/layers/save/index.js'
 import { joinUrl, locate } from '../dist/stores/s3/location.js'

@@ -218,7 +218,7 @@ async function idleLoad() {
   const server = await benchPostgres()
   if (!server) return { skip: 'no PostgreSQL here' }
   const { openPostgres } = await import('../dist/stores/postgres/index.js')
-  const { sha256 } = await import('../dist/engine/platform.js')
+  const { sha256 } = await import('../dist/engine/base/platform.js')
   const store = await openPostgres(server.url, { namespace: 'idle', schema: `bench_${Date.now()}`, hash: sha256 })
   let calls = 0
   const counted = new Proxy(store, {

@@ -6,7 +6,7 @@ import { findIdComparisons } from './id-matching.ts'
 import { type Token, tokenize } from './tokens.ts'
 
 export interface Source {
-  /** From the root of the repository, with forward slashes: src/core/entry-run.ts. */
+  /** From the root of the repository, with forward slashes: src/core/history/entry-run.ts. */
   readonly path: string
   readonly text: string
 }
@@ -33,6 +33,9 @@ interface Zone {
 }
 
 const everything = ['root', 'lib', 'core', 'engine', 'stores', 'layers', 'adapters', 'operations', 'testing']
+
+/** The pure half of a layer: the rules of its model. */
+const rulesZone: Zone = { zones: ['core', 'layers'], mayUseNode: false, packages: [] }
 
 const zones: Readonly<Record<string, Zone>> = {
   lib: { zones: ['lib'], mayUseNode: true, packages: [] },
@@ -73,24 +76,39 @@ const connectsLayer: Readonly<Record<string, { readonly layer: string; readonly 
   ...Object.fromEntries(
     ['kafka', 'nats', 'postgres-cdc'].map((adapter) => [
       adapter,
-      { layer: 'pipeline', files: ['batch.ts', 'sink.ts', 'source.ts', 'sources/ready-queue.ts'] },
+      { layer: 'pipeline', files: ['batch.ts', 'sink.ts', 'source.ts', 'sources/ready-queue.ts', 'rules/'] },
     ]),
   ),
-  kubernetes: { layer: 'resource', files: ['origin.ts'] },
+  kubernetes: { layer: 'resource', files: ['origin.ts', 'rules/'] },
 }
 
 /** Entries of the package that put several layers under one name. They pass on what each exports, and do nothing else. */
 const joinsLayers: Readonly<Record<string, readonly string[]>> = { 'src/resources.ts': ['config', 'resource'] }
 
 /** The one file of the engine that knows stores, and only by dynamic import. */
-const storeOpener = 'src/engine/open-store.ts'
+const storeOpener = 'src/engine/storage/open-store.ts'
+/** The floors of the engine, bottom first. A file imports from its own floor and from the floors below. */
+const engineFloors = [
+  'base',
+  'model',
+  'storage',
+  'snapshot',
+  'history',
+  'checkpoint',
+  'writing',
+  'feed',
+  'branch',
+  'host',
+  'tools',
+  'api',
+]
 /** Not there for every user or on every Node: never a static import. */
 const loadedOnDemand = ['pg', 'aws4fetch', 'node:sqlite', '@modelcontextprotocol/sdk', '@kubernetes/client-node']
 
 /** Files that may import a name held in a variable, each with its reason. The cli may anywhere: it runs users' files. */
 const computedImports: Readonly<Record<string, string>> = {
   'src/layers/migrate/steps.ts': 'it runs the files of a folder that the user names',
-  'src/stores/sqlite/driver.ts': 'node:sqlite is not known to every Node, nor to the compiler and to bundlers',
+  'src/stores/sqlite/file/driver.ts': 'node:sqlite is not known to every Node, nor to the compiler and to bundlers',
 }
 
 /** Look for the second noun near 400 lines; the test fails above 450. An exception needs its reason here. */
@@ -101,7 +119,8 @@ const longFiles: Readonly<Record<string, string>> = {}
 /** @example checkSource({ path: 'src/core/a.ts', text: "// A.\nimport 'node:fs'" }) // one fault */
 export function checkSource(source: Source): Fault[] {
   const zoneName = zoneOf(source.path)
-  const zone = zones[zoneName]
+  const isRules = rulesOf(source.path) !== null
+  const zone = isRules ? rulesZone : zones[zoneName]
   if (zone === undefined) return [{ path: source.path, line: 1, what: `no import rule for src/${zoneName}: add one` }]
   const tokens = tokenize(source.text)
   const faults: Omit<Fault, 'path'>[] = [...checkShape(source)]
@@ -109,7 +128,7 @@ export function checkSource(source: Source): Fault[] {
     const what = refuseImport(source.path, zoneName, zone, found)
     if (what !== undefined) faults.push({ line: found.line, what })
   }
-  if (zoneName === 'core') faults.push(...checkPurity(tokens))
+  if (zoneName === 'core' || isRules) faults.push(...checkPurity(tokens))
   faults.push(...findIdComparisons(source.path, tokens))
   return faults.map((fault) => ({ path: source.path, ...fault }))
 }
@@ -120,6 +139,11 @@ export function lineCount(text: string): number {
 
 export function isTest(path: string): boolean {
   return path.endsWith('.test.ts')
+}
+
+/** The folder of rules that a file lies in; null: it lies in none. */
+function rulesOf(path: string): string | null {
+  return /^src\/layers\/[^/]+\/rules\//.exec(path)?.[0] ?? null
 }
 
 /** The folder under src, or root for a file that lies in src itself. */
@@ -185,17 +209,32 @@ function refuseFile(
   }
   if (zoneName === 'adapters' && targetZone === 'layers') {
     const connects = connectsLayer[folderOf(path)]
-    if (connects?.files.some((file) => target === `src/layers/${connects.layer}/${file}`)) return undefined
+    if (connects?.files.some((file) => isAt(target, `src/layers/${connects.layer}/${file}`))) return undefined
   }
   if (joinsLayers[path]?.some((layer) => target === `src/layers/${layer}/index.ts`)) return undefined
   if (!zone.zones.includes(targetZone)) {
     return targetZone === 'cli' ? 'imports the cli: nothing may' : `${zoneName} imports ${targetZone} (${target})`
+  }
+  if (zoneName === 'engine' && targetZone === 'engine') {
+    const [floor, targetFloor] = [folderOf(path), folderOf(target)]
+    const [at, to] = [engineFloors.indexOf(floor), engineFloors.indexOf(targetFloor)]
+    if (at < 0) return `no floor of the engine is called ${floor}: see engineFloors`
+    return to < 0 || to > at ? `engine/${floor} imports engine/${targetFloor}, a floor above it` : undefined
+  }
+  const rules = rulesOf(path)
+  if (rules && targetZone === 'layers') {
+    return target.startsWith(rules) ? undefined : `rules import ${target}: they import core and each other`
   }
   const isApart = zoneName === 'layers' || zoneName === 'adapters'
   if (isApart && targetZone === zoneName && folderOf(path) !== folderOf(target)) {
     return `${zoneName}/${folderOf(path)} imports ${zoneName}/${folderOf(target)}`
   }
   return undefined
+}
+
+/** `place`: a file, or a folder with a slash at its end. */
+function isAt(path: string, place: string): boolean {
+  return place.endsWith('/') ? path.startsWith(place) : path === place
 }
 
 function packageOf(name: string): string {

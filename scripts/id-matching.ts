@@ -1,14 +1,15 @@
-// Finds comparisons of timeline ids outside src/core/scope.ts, which owns the rule that ids are matched by whole segments.
-// It reads text only: who is compared (`timeline.startsWith`), and with what (a prefix, `'job/'`, something and a tilde).
+// Finds comparisons of timeline ids outside src/core/history/scope.ts, which owns the rule that ids are matched by whole
+// segments. It reads text only: who is compared (`timeline.startsWith`), and with what (a prefix, `'job/'`, something and a
+// tilde).
 
 import type { Token } from './tokens.ts'
 
 /** Files that may: the rule itself, its form in SQL, and what a person began to type. */
 const owners: Readonly<Record<string, string>> = {
-  'src/core/scope.ts': 'owns the rule',
+  'src/core/history/scope.ts': 'owns the rule',
   'src/core/coordinate.ts': 'says what an id is',
   'src/stores/postgres/scope.ts': 'the rule in SQL',
-  'src/stores/sqlite/query.ts': 'the rule in SQL',
+  'src/stores/sqlite/rows/query.ts': 'the rule in SQL',
   'src/cli/find.ts': 'finds what a person began to type',
 }
 
@@ -29,7 +30,10 @@ export function findIdComparisons(path: string, tokens: readonly Token[]): { lin
     if (token.text !== 'startsWith' || tokens[i + 1]?.text !== '(') return
     const [receiver, given] = [tokens[i - 2], tokens.slice(i + 2, i + 8)]
     if (!isIdComparison(receiver, given)) return
-    faults.push({ line: token.line, what: `compares an id by its beginning: use isWithin of src/core/scope.ts` })
+    faults.push({
+      line: token.line,
+      what: `compares an id by its beginning: use isWithin of src/core/history/scope.ts`,
+    })
   })
   return faults
 }

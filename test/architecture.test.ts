@@ -2,6 +2,7 @@
 // the checker can fail: each rule is broken once in a small made-up source.
 
 import { readdirSync, readFileSync } from 'node:fs'
+import { posix } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
@@ -25,7 +26,7 @@ const sources: Source[] = readdirSync(`${root}src`, { recursive: true, encoding:
 
 describe('the sources', () => {
   it('are found', () => {
-    expect(sources.map((source) => source.path)).toContain('src/core/ports.ts')
+    expect(sources.map((source) => source.path)).toContain('src/core/store/ports.ts')
   })
 
   it('import only in the direction that ARCHITECTURE.md draws, and the core stays pure', () => {
@@ -36,28 +37,61 @@ describe('the sources', () => {
     expect(faults).toEqual([])
   })
 
-  it('derive keys that leave the store in core/identity.ts alone', () => {
-    const found = sources.flatMap(({ path, text }) => (path === 'src/core/identity.ts' ? [] : handMadeKeys(path, text)))
+  it('of the engine lie in rooms of which no two import each other', () => {
+    const roomOf = (path: string) => path.slice(0, path.lastIndexOf('/'))
+    const rooms = new Map<string, Set<string>>()
+    for (const { path, text } of sources.filter((source) => source.path.startsWith('src/engine/'))) {
+      const room = roomOf(path)
+      const imported = rooms.get(room) ?? new Set()
+      rooms.set(room, imported)
+      for (const { from } of findImports(tokenize(text))) {
+        if (from?.startsWith('.')) imported.add(roomOf(posix.join(room, from)))
+      }
+    }
+    const mutual = [...rooms].flatMap(([room, imported]) =>
+      [...imported]
+        .filter((other) => other > room && rooms.get(other)?.has(room))
+        .map((other) => `${room} and ${other}`),
+    )
+    expect(mutual).toEqual([])
+  })
+
+  it('of the largest parts lie in folders of at most 25 files', () => {
+    const large = /^src\/(?:core|engine|layers\/workflow|stores\/sqlite)\//
+    const counts = new Map<string, number>()
+    for (const { path } of sources) {
+      const folder = path.slice(0, path.lastIndexOf('/') + 1)
+      if (large.test(folder)) counts.set(folder, (counts.get(folder) ?? 0) + 1)
+    }
+    expect([...counts].filter(([, count]) => count > 25)).toEqual([])
+  })
+
+  it('derive keys that leave the store in core/history/identity.ts alone', () => {
+    const found = sources.flatMap(({ path, text }) =>
+      path === 'src/core/history/identity.ts' ? [] : handMadeKeys(path, text),
+    )
     expect(found).toEqual(insideTheStore)
     // Keys from before are for data from before.
-    const former = sources.filter(({ path, text }) => path !== 'src/core/identity.ts' && /\bformer\w+Key\b/.test(text))
+    const former = sources.filter(
+      ({ path, text }) => path !== 'src/core/history/identity.ts' && /\bformer\w+Key\b/.test(text),
+    )
     expect(former.map(({ path }) => path)).toEqual([
       'src/layers/job/shard.ts',
       'src/layers/pipeline/operators/calls.ts',
-      'src/layers/workflow/key.ts',
-      'src/layers/workflow/outside.ts',
+      'src/layers/workflow/history/outside.ts',
+      'src/layers/workflow/run/key.ts',
     ])
     // One place per model derives its keys, and one the identities that they start from.
     const deriving = (name: RegExp) =>
       sources.filter(({ text }) => importsOfIdentity(text).some((each) => name.test(each))).map(({ path }) => path)
     expect(deriving(/^intentKey$/)).toEqual([
-      'src/engine/effects.ts',
+      'src/engine/history/effects.ts',
       'src/layers/agent/calls.ts',
       'src/layers/job/shard.ts',
       'src/layers/pipeline/run/origins.ts',
-      'src/layers/workflow/key.ts',
+      'src/layers/workflow/run/key.ts',
     ])
-    expect(deriving(/^identityOf$/)).toEqual(['src/engine/store-identity.ts'])
+    expect(deriving(/^identityOf$/)).toEqual(['src/engine/storage/store-identity.ts'])
   })
 
   it('have every import seen: no line that starts one is missed', () => {
@@ -80,8 +114,8 @@ const insideTheStore = [
   'src/layers/agent/session.ts: ${this.id}-similar-${n}',
   'src/layers/events/process-manager.ts: ${this.#name}:${at.timeline}@${at.seq}.${at.epoch}#${index}',
   'src/layers/pipeline/sinks/store.ts: ${pipeline}/${name}/${checkpoint}/${at}',
-  'src/layers/workflow/child-mail.ts: child:${this.#timeline}:${first + end.generation}',
-  'src/layers/workflow/ending.ts: child:${open.id}:${state.generation}',
+  'src/layers/workflow/history/child-mail.ts: child:${this.#timeline}:${first + end.generation}',
+  'src/layers/workflow/run/ending.ts: child:${open.id}:${state.generation}',
 ]
 
 /** Texts made of the name, life or epoch of a timeline, run or pipeline and called a key, an id, a position or a revision. */
@@ -96,9 +130,9 @@ function handMadeKeys(path: string, text: string): string[] {
   ]
 }
 
-/** What a source takes from core/identity.ts. */
+/** What a source takes from core/history/identity.ts. */
 function importsOfIdentity(text: string): string[] {
-  const lists = [...text.matchAll(/import (?:type )?\{([^}]*)\} from '[./]*core\/identity\.ts'/g)]
+  const lists = [...text.matchAll(/import (?:type )?\{([^}]*)\} from '[./]*core\/history\/identity\.ts'/g)]
   return lists.flatMap(([, list]) => list!.split(',').map((name) => name.trim().replace(/ as .*/, '')))
 }
 
@@ -113,7 +147,9 @@ it('a key that is made by hand is found', () => {
   expect(handMadeKeys('a.ts', "const outside = head.timeline + ':' + step")).toHaveLength(1)
   expect(handMadeKeys('a.ts', 'return { position: `${head.life}-${seq}` }')).toHaveLength(1)
   expect(handMadeKeys('a.ts', 'const callId = `${run.id}:${n}`')).toHaveLength(1)
-  expect(importsOfIdentity("import { formerItemKey, intentKey } from '../../core/identity.ts'")).toContain('intentKey')
+  expect(importsOfIdentity("import { formerItemKey, intentKey } from '../../core/history/identity.ts'")).toContain(
+    'intentKey',
+  )
 })
 
 describe('the checker refuses', () => {
@@ -124,6 +160,10 @@ describe('the checker refuses', () => {
     ['a package type in core', 'src/core/a.ts', "let a: import('pg').Client"],
     ['the core in lib', 'src/lib/a.ts', "import { b } from '../core/b.ts'"],
     ['a package in lib', 'src/lib/a.ts', "import pg from 'pg'"],
+    ['node: in rules', 'src/layers/job/rules/a.ts', "import { readFile } from 'node:fs'"],
+    ['a clock in rules', 'src/layers/job/rules/a.ts', 'export const a = Date.now()'],
+    ['the engine in rules', 'src/layers/job/rules/a.ts', "import '../../../engine/base/log.ts'"],
+    ['the shell of a layer in its rules', 'src/layers/job/rules/a.ts', "import '../run.ts'"],
     ['lib in core', 'src/core/a.ts', "import { b } from '../lib/b.ts'"],
     ['the engine in core', 'src/core/a.ts', "import { open } from '../engine/open.ts'"],
     ['a re-export of the engine from core', 'src/core/a.ts', "export { open } from '../engine/open.ts'"],
@@ -133,8 +173,14 @@ describe('the checker refuses', () => {
     ['a static driver', 'src/stores/a.ts', "import pg from 'pg'"],
     ['a required driver', 'src/stores/a.ts', "const pg = require('pg')"],
     ['a static node:sqlite', 'src/stores/a.ts', "import { DatabaseSync } from 'node:sqlite'"],
+    ['a floor above', 'src/engine/history/a.ts', "import type { B } from '../writing/b.ts'"],
+    ['a file on no floor', 'src/engine/a.ts', "import { b } from './base/b.ts'"],
     ['a store in the engine', 'src/engine/a.ts', "const a = () => import('../stores/memory.ts')"],
-    ['a static store in open-store.ts', 'src/engine/open-store.ts', "import { memory } from '../stores/memory.ts'"],
+    [
+      'a static store in open-store.ts',
+      'src/engine/storage/open-store.ts',
+      "import { memory } from '../../stores/memory.ts'",
+    ],
     ['a layer in the engine', 'src/engine/a.ts', "import '../layers/job/index.ts'"],
     ['a layer in another layer', 'src/layers/job/a.ts', "import '../save/index.ts'"],
     ['an adapter in another adapter', 'src/adapters/langgraph/a.ts', "import '../ai-sdk/index.ts'"],
@@ -194,12 +240,17 @@ describe('the checker refuses', () => {
 
 describe('the checker accepts', () => {
   it.each([
+    ['core and rules in rules', 'src/layers/job/rules/a.ts', "import '../../../core/b.ts'\nimport './b.ts'"],
     ['core in core', 'src/core/a.ts', "import { b } from './b.ts'"],
     ['lib in a layer', 'src/layers/save/a.ts', "import { isEqual } from '../../lib/differences.ts'"],
     ['core in a store', 'src/stores/sqlite/a.ts', "import type { Store } from '../../core/ports.ts'"],
     ['a driver on demand', 'src/stores/a.ts', "const pg = () => import('pg')"],
     ['the type of a driver', 'src/stores/a.ts', "import type { Client } from 'pg'"],
-    ['a store on demand in open-store.ts', 'src/engine/open-store.ts', "const a = () => import('../stores/memory.ts')"],
+    [
+      'a store on demand in open-store.ts',
+      'src/engine/storage/open-store.ts',
+      "const a = () => import('../../stores/memory.ts')",
+    ],
     ['core and engine in a layer', 'src/layers/job/a.ts', "import '../../core/run.ts'\nimport '../../engine/open.ts'"],
     ['a file of the same layer', 'src/layers/job/a.ts', "import './b.ts'"],
     ['a layer in the entry that joins it', 'src/resources.ts', "export * from './layers/config/index.ts'"],

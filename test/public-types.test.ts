@@ -21,7 +21,7 @@ const anywhere = new Set(entries.flatMap(([, file]) => [...types.exportsOf(file)
 const inside = [
   ...['Kernel', 'Host', 'Dispatcher', 'Committer', 'Holdings', 'Sealer', 'Worker', 'Commit', 'Planted', 'Models'],
 ]
-/** The port for those who write a store of their own says what a commit is; src/core/ports.ts is its contract. */
+/** The port for those who write a store of their own says what a commit is; src/core/store/ports.ts is its contract. */
 const leaves = new Set(['Store'])
 
 it.each(entries)('%s names no type of the inside of the engine', (_, file) => {

@@ -76,3 +76,36 @@ describe('the texts of errors, help and reports', () => {
     expect(texts.filter(({ text }) => phrase.test(text)).map(({ at, text }) => `${at} ${text}`)).toEqual([])
   })
 })
+
+describe('comments and pages', () => {
+  /** Per 1,000 lines. The counts only fall: lower the limit together with a count. */
+  const habits: readonly (readonly [string, RegExp, number])[] = [
+    ['whoever', /\bwhoever\b/gi, 23],
+    ['what is, as a noun', /\bwhat (?:is|was|are|were)\b/gi, 54],
+    ['tell', /\b(?:tells?|told)\b/gi, 27],
+    ['go on', /\b(?:go|goes|going|went) on\b/gi, 23],
+    ['left out', /\bleft out\b/gi, 16],
+  ]
+  const isGenerated = (path: string) => path.startsWith('docs/api/') || path === 'docs/errors.md'
+  const filesIn = (folder: string, ending: string) =>
+    readdirSync(`${root}${folder}`, { recursive: true, encoding: 'utf8' })
+      .map((path) => `${folder}/${path.replaceAll('\\', '/')}`)
+      .filter((path) => path.endsWith(ending) && !isGenerated(path))
+  const lines = [
+    ...filesIn('src', '.ts').flatMap((path) =>
+      readFileSync(root + path, 'utf8')
+        .split('\n')
+        .filter((line) => /^\s*(?:\/\/|\/\*|\*)/.test(line)),
+    ),
+    ...[...filesIn('docs', '.md'), 'README.md', 'ARCHITECTURE.md', 'CHANGELOG.md', 'CONTRIBUTING.md'].flatMap((path) =>
+      readFileSync(root + path, 'utf8')
+        .split('\n')
+        .filter((line) => line.trim() !== ''),
+    ),
+  ]
+
+  it.each(habits)('use the words of the field: "%s" becomes no more frequent', (_name, pattern, max) => {
+    const count = lines.reduce((sum, line) => sum + (line.match(pattern)?.length ?? 0), 0)
+    expect((count / lines.length) * 1000).toBeLessThanOrEqual(max)
+  })
+})

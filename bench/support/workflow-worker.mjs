@@ -2,7 +2,7 @@
 // says when all of them are being worked on again. With a host name it is as if it ran on that host, with a lease of ten
 // minutes: only a missed session can tell that it died.
 
-import { openStore } from '../../dist/engine/open.js'
+import { openStore } from '../../dist/engine/api/open.js'
 import { createEngine, open } from '../../dist/index.js'
 import { workflow } from '../../dist/layers/workflow/index.js'
 

@@ -1,7 +1,7 @@
 // The recovery card as lines for people: each figure of the card is on one of them, and nothing else is.
 
-import type { RecoveryReport } from '../engine/recovery/report.ts'
-import type { RecoveryCard } from '../engine/tools/card.ts'
+import type { RecoveryReport } from '../engine/base/recovery-report.ts'
+import type { RecoveryCard } from '../engine/tools/drill/card.ts'
 import { bytes, count, ms, relative } from './format.ts'
 
 export interface CardFact {

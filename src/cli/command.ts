@@ -1,8 +1,8 @@
 // What a command is: its words, its options, and the module that does it, loaded when it is called.
 
 import type { Duration } from '../core/duration.ts'
-import type { Renewal } from '../core/ports.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import type { Renewal } from '../core/store/ports.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
 import type { Output } from './output.ts'
 
 export interface OptionSpec {

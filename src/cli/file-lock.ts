@@ -4,7 +4,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'
 import { RepriseError } from '../core/errors.ts'
-import { identifyProcess, isProcessGone } from '../engine/platform.ts'
+import { identifyProcess, isProcessGone } from '../engine/base/platform.ts'
 
 const beatMs = 5_000
 const deadMs = 60_000

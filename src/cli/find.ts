@@ -3,10 +3,10 @@
 
 import { type TimelineId, timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Head } from '../core/ports.ts'
-import { idBelow, isWithin, liveIdOf } from '../core/scope.ts'
-import { hostOf } from '../engine/host.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import { idBelow, isWithin, liveIdOf } from '../core/history/scope.ts'
+import type { Head } from '../core/store/ports.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
+import { hostOf } from '../engine/host/host.ts'
 import { familyOf } from '../operations/letters.ts'
 
 export interface Place {

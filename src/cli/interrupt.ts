@@ -2,8 +2,8 @@
 // process at once. Either way what was recorded stays, and the next run goes on from there.
 
 import { formatMs } from '../core/duration.ts'
-import { hostOf } from '../engine/host.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
+import { hostOf } from '../engine/host/host.ts'
 import { exit } from './exit.ts'
 import type { Output } from './output.ts'
 

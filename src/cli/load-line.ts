@@ -1,6 +1,6 @@
 // A state that takes long to load shows how far it is, whichever command asked for it.
 
-import type { Reprise } from '../engine/reprise.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
 import type { Output } from './output.ts'
 import { ProgressLine, share } from './progress-line.ts'
 

@@ -1,6 +1,6 @@
 // What a command knows of timelines: the kinds that this package brings, and the definitions of the user's module.
 
-import type { Reprise } from '../engine/reprise.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
 import { declareAll, declareKinds } from '../operations/models.ts'
 
 export async function registerKnown(engine: Reprise, module: string | undefined): Promise<void> {

@@ -1,7 +1,7 @@
 // Definitions of a module: those that `reprise run` can start, and the one of a kind that a person names.
 
 import { RepriseError } from '../core/errors.ts'
-import type { Process, Workable, works } from '../engine/definition.ts'
+import type { Process, Workable, works } from '../engine/model/definition.ts'
 
 export interface Runnable extends Process<unknown, unknown> {
   readonly kind: string

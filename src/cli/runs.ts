@@ -1,8 +1,8 @@
 // One run of a workflow, from what a person types.
 
 import { RepriseError } from '../core/errors.ts'
-import type { Head } from '../core/ports.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import type { Head } from '../core/store/ports.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
 import type { WorkflowRun } from '../layers/workflow/index.ts'
 import { isWorkflow, partsOf, runOf, runWithCode } from '../operations/runs.ts'
 import { type Options, text } from './command.ts'

@@ -1,6 +1,6 @@
 // Telling what was done to a timeline: in words, or as facts with --json.
 
-import type { Done } from '../engine/model.ts'
+import type { Done } from '../engine/model/model.ts'
 import { exit } from './exit.ts'
 import type { Output } from './output.ts'
 

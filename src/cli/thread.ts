@@ -2,7 +2,7 @@
 // own, the module loaded anew, and its share of the pipeline's tasks, as a process of its own would have.
 
 import { parentPort, workerData } from 'node:worker_threads'
-import { hostOf } from '../engine/host.ts'
+import { hostOf } from '../engine/host/host.ts'
 import { type PipelineDefinition, shares } from '../layers/pipeline/definition.ts'
 import { pick } from './commands/run.ts'
 import { grace, inHand } from './interrupt.ts'

@@ -2,7 +2,7 @@
 // the command line. The same go into the JSON.
 
 import { explain, RepriseError } from '../core/errors.ts'
-import { isWithin } from '../core/scope.ts'
+import { isWithin } from '../core/history/scope.ts'
 import type { CommandSpec } from './command.ts'
 import { UsageError } from './exit.ts'
 import type { Output } from './output.ts'

@@ -2,12 +2,12 @@
 
 import { timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Head } from '../core/ports.ts'
-import { refuseHeld } from '../engine/group/held.ts'
-import { hostOf } from '../engine/host.ts'
-import { actionOf, type Done, type Target, type Verb } from '../engine/model.ts'
-import type { Reprise } from '../engine/reprise.ts'
-import { refuseNotHere } from '../engine/tools/moved.ts'
+import type { Head } from '../core/store/ports.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
+import { hostOf } from '../engine/host/host.ts'
+import { actionOf, type Done, type Target, type Verb } from '../engine/model/model.ts'
+import { refuseHeld } from '../engine/storage/held.ts'
+import { refuseNotHere } from '../engine/storage/moved.ts'
 
 const lookMs = 100
 

@@ -1,8 +1,8 @@
 // Who reads the feed, where each stands, and how far it is behind.
 
-import { hostOf } from '../engine/host.ts'
-import type { Reprise } from '../engine/reprise.ts'
-import { lagBehind } from '../engine/subscription/feed-stream.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
+import { lagBehind } from '../engine/feed/feed-stream.ts'
+import { hostOf } from '../engine/host/host.ts'
 
 export interface ConsumerRow {
   readonly name: string

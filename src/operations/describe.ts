@@ -1,14 +1,14 @@
 // Where one timeline stands: its head, its catalog, its relatives, and what its state says to people.
 
-import type { Head, ManifestRecord } from '../core/ports.ts'
-import { hostOf } from '../engine/host.ts'
-import { insteadOf, type Refusals, verbsOf } from '../engine/model.ts'
-import { lineageOf } from '../engine/recovery/history.ts'
-import { recover } from '../engine/recovery/recover.ts'
-import type { Reprise } from '../engine/reprise.ts'
-import type { StatusLine } from '../engine/told.ts'
-import { forkMarkOf } from '../engine/tools/fork-edit.ts'
-import { lossesOf } from '../engine/tools/losses.ts'
+import type { Head, ManifestRecord } from '../core/store/ports.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
+import { lineageOf } from '../engine/history/history.ts'
+import { recover } from '../engine/history/recover.ts'
+import { hostOf } from '../engine/host/host.ts'
+import { forkMarkOf } from '../engine/model/fork-edit.ts'
+import type { StatusLine } from '../engine/model/journal-row.ts'
+import { insteadOf, type Refusals, verbsOf } from '../engine/model/model.ts'
+import { lossesOf } from '../engine/storage/losses.ts'
 import { shownHead } from './heads.ts'
 
 const forksShown = 100

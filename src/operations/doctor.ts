@@ -1,15 +1,15 @@
 // What recovery rests on in a store, looked at from one process: for `reprise doctor` and for the dashboard.
 
 import { isReprise } from '../core/errors.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
+import { reportOf } from '../engine/base/worker.ts'
 import { keptInterval } from '../engine/checkpoint/timing.ts'
-import { hostOf } from '../engine/host.ts'
-import { lostHeads } from '../engine/recovery/lost-head.ts'
-import type { Reprise } from '../engine/reprise.ts'
-import { housekeepingState } from '../engine/tools/housekeeping.ts'
-import { lossWords } from '../engine/tools/losses.ts'
-import { changeWords } from '../engine/tools/store-change.ts'
-import { legibleHeads } from '../engine/tools/verify-structure.ts'
-import { reportOf } from '../engine/worker.ts'
+import { hostOf } from '../engine/host/host.ts'
+import { lossWords } from '../engine/storage/losses.ts'
+import { legibleHeads } from '../engine/storage/sound-page.ts'
+import { changeWords } from '../engine/storage/store-change.ts'
+import { housekeepingState } from '../engine/tools/housekeeping/housekeeping.ts'
+import { lostHeads } from '../engine/writing/lost-head.ts'
 import { failuresHealth } from './failures.ts'
 import {
   type Check,

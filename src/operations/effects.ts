@@ -1,12 +1,12 @@
 // What a timeline did to the outside and what is not known of it: the kernel's effects, and what its model calls by itself.
 
-import type { Effect } from '../core/effects.ts'
-import { inheritedBy } from '../core/inheritance.ts'
-import type { Head } from '../core/ports.ts'
-import { hostOf } from '../engine/host.ts'
-import type { ModelEffect } from '../engine/model.ts'
-import { recover } from '../engine/recovery/recover.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import type { Effect } from '../core/history/effects.ts'
+import { inheritedBy } from '../core/history/inheritance.ts'
+import type { Head } from '../core/store/ports.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
+import { recover } from '../engine/history/recover.ts'
+import { hostOf } from '../engine/host/host.ts'
+import type { ModelEffect } from '../engine/model/model.ts'
 
 export type ShownEffect = (Effect & { readonly inheritedFrom?: string }) | ModelEffect
 

@@ -1,10 +1,10 @@
 // Work that does not advance, with the reason: for `reprise ls`, `show`, `doctor`, metrics and the dashboard.
 
-import type { Head } from '../core/ports.ts'
-import { type FailureNote, failingAttribute, failureOf } from '../engine/failure-notes.ts'
-import { hostOf } from '../engine/host.ts'
-import { lastEntry } from '../engine/recovery/history.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import type { Head } from '../core/store/ports.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
+import { lastEntry } from '../engine/history/history.ts'
+import { hostOf } from '../engine/host/host.ts'
+import { type FailureNote, failingAttribute, failureOf } from '../engine/storage/failure-notes.ts'
 import { standsAt } from './describe.ts'
 import type { Check } from './health.ts'
 import { count, relative } from './words.ts'

@@ -1,8 +1,8 @@
 // Where the feed ends now: for whoever wants to hear of what comes, and of nothing that was.
 
-import { type FeedPosition, feedStart } from '../core/ports.ts'
-import { hostOf } from '../engine/host.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import { type FeedPosition, feedStart } from '../core/store/ports.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
+import { hostOf } from '../engine/host/host.ts'
 
 /** No id has a control character: nothing is in this scope, so that only positions are read. */
 const nobody = '\u0001'

@@ -1,10 +1,10 @@
 // Forking as people ask for it: where they do not say where, at the head; with another input, from the start.
 
-import type { Head } from '../core/ports.ts'
-import { hostOf } from '../engine/host.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import type { Head } from '../core/store/ports.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
+import { hostOf } from '../engine/host/host.ts'
+import type { ForkOptions } from '../engine/model/fork-edit.ts'
 import type { Forked } from '../engine/tools/fork-as-model.ts'
-import type { ForkOptions } from '../engine/tools/fork-edit.ts'
 
 /** @example await forkAt(engine, head, undefined, 'again', { input: { amount: 5 } }) */
 export async function forkAt(

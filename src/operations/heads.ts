@@ -1,10 +1,10 @@
 // The documented shape of a timeline in JSON, as the command line and the server show it.
 
-import type { Attribute, Head } from '../core/ports.ts'
-import { isOwnAttribute } from '../engine/declaration.ts'
-import { failureOf } from '../engine/failure-notes.ts'
-import { hostOf } from '../engine/host.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import type { Attribute, Head } from '../core/store/ports.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
+import { isOwnAttribute } from '../engine/checkpoint/declaration.ts'
+import { hostOf } from '../engine/host/host.ts'
+import { failureOf } from '../engine/storage/failure-notes.ts'
 
 /** Without those of the engine itself. */
 export function shownAttributes(head: Head): [string, Attribute][] {

@@ -1,10 +1,10 @@
 // What the doctor thinks of workers and checkpoints: facts in, verdicts out. Reads no clock and no store.
 
-import type { CheckpointInterval, CheckpointPolicy } from '../core/checkpoint-policy.ts'
+import type { CheckpointInterval, CheckpointPolicy } from '../core/checkpoint/checkpoint-policy.ts'
 import { formatMs, toMs } from '../core/duration.ts'
-import type { WorkerRow } from '../core/ports.ts'
-import type { HousekeepingState } from '../engine/tools/housekeeping.ts'
-import type { WorkerReport } from '../engine/worker.ts'
+import type { WorkerRow } from '../core/store/ports.ts'
+import type { WorkerReport } from '../engine/base/worker.ts'
+import type { HousekeepingState } from '../engine/tools/housekeeping/housekeeping.ts'
 import { count, relative } from './words.ts'
 import { stuckOn } from './workers.ts'
 

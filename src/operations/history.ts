@@ -1,8 +1,8 @@
 // Entries of a timeline for the commands that show them, verified as they are read.
 
 import { RepriseError } from '../core/errors.ts'
-import type { Head } from '../core/ports.ts'
-import { hostOf } from '../engine/host.ts'
+import type { Head } from '../core/store/ports.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
 import {
   digestAt,
   type Entry,
@@ -12,8 +12,8 @@ import {
   reachOf,
   readHistory,
   type VerifiedRun,
-} from '../engine/recovery/history.ts'
-import type { Reprise } from '../engine/reprise.ts'
+} from '../engine/history/history.ts'
+import { hostOf } from '../engine/host/host.ts'
 
 export async function* entriesAfter(engine: Reprise, head: Head, after: number): AsyncGenerator<Entry> {
   const { kernel } = hostOf(engine)

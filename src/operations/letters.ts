@@ -2,10 +2,10 @@
 
 import { timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Head } from '../core/ports.ts'
-import { hostOf } from '../engine/host.ts'
-import { actionOf, type ModelLetter, type ModelLetters, verbsOf } from '../engine/model.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import type { Head } from '../core/store/ports.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
+import { hostOf } from '../engine/host/host.ts'
+import { actionOf, type ModelLetter, type ModelLetters, verbsOf } from '../engine/model/model.ts'
 
 const listedMax = 1000
 

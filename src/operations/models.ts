@@ -2,10 +2,10 @@
 // Tools ask the model what a timeline is and what can be done to it; none of them knows a model by its id.
 
 import { RepriseError } from '../core/errors.ts'
-import type { Fold } from '../engine/definition.ts'
-import { hostOf } from '../engine/host.ts'
-import { type Model, modelsOf } from '../engine/model.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
+import { hostOf } from '../engine/host/host.ts'
+import type { Fold } from '../engine/model/definition.ts'
+import { type Model, modelsOf } from '../engine/model/model.ts'
 
 /** What can be said and done without the user's code. Definitions that are known already stay. */
 export async function declareKinds(engine: Reprise): Promise<void> {
@@ -63,8 +63,8 @@ async function kinds(): Promise<Model[]> {
     import('../layers/job/model.ts'),
     import('../layers/migrate/model.ts'),
     import('../layers/workflow/model.ts'),
-    import('../layers/workflow/queue.ts'),
-    import('../layers/workflow/schedule.ts'),
+    import('../layers/workflow/queue/queue.ts'),
+    import('../layers/workflow/queue/schedule.ts'),
     import('../layers/events/model.ts'),
     import('../layers/table/model.ts'),
     import('../layers/save/model.ts'),

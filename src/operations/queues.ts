@@ -1,9 +1,9 @@
 // What waits, what runs and what is overdue, for each queue.
 
-import type { Head } from '../core/ports.ts'
-import { hostOf } from '../engine/host.ts'
-import type { Reprise } from '../engine/reprise.ts'
-import { headsOf } from '../engine/tools/verify-structure.ts'
+import type { Head } from '../core/store/ports.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
+import { hostOf } from '../engine/host/host.ts'
+import { headsOf } from '../engine/storage/sound-page.ts'
 
 export interface QueueRow {
   readonly queue: string

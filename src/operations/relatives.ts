@@ -1,11 +1,11 @@
 // The branches that a timeline is one of: forks, and what rollbacks left behind, from the first ancestor on.
 
 import type { TimelineId } from '../core/coordinate.ts'
-import type { Head } from '../core/ports.ts'
-import { liveIdOf } from '../core/scope.ts'
-import { hostOf } from '../engine/host.ts'
-import { lineageOf } from '../engine/recovery/history.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import { liveIdOf } from '../core/history/scope.ts'
+import type { Head } from '../core/store/ports.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
+import { lineageOf } from '../engine/history/history.ts'
+import { hostOf } from '../engine/host/host.ts'
 
 const shownMax = 200
 

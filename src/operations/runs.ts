@@ -2,11 +2,11 @@
 // that are the right ones there.
 
 import { RepriseError } from '../core/errors.ts'
-import type { Head } from '../core/ports.ts'
-import { idBelow } from '../core/scope.ts'
-import { hostOf } from '../engine/host.ts'
-import { verbsOf } from '../engine/model.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import { idBelow } from '../core/history/scope.ts'
+import type { Head } from '../core/store/ports.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
+import { hostOf } from '../engine/host/host.ts'
+import { verbsOf } from '../engine/model/model.ts'
 import { type WorkflowDefinition, type WorkflowRun, workflows } from '../layers/workflow/index.ts'
 import { withoutCode } from '../layers/workflow/without-code.ts'
 

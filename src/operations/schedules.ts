@@ -1,10 +1,10 @@
 // What is started when, when it last was, and when it is due next.
 
-import { idBelow } from '../core/scope.ts'
-import { hostOf } from '../engine/host.ts'
-import { recover } from '../engine/recovery/recover.ts'
-import type { Reprise } from '../engine/reprise.ts'
-import { scheduleFold } from '../layers/workflow/schedule.ts'
+import { idBelow } from '../core/history/scope.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
+import { recover } from '../engine/history/recover.ts'
+import { hostOf } from '../engine/host/host.ts'
+import { scheduleFold } from '../layers/workflow/queue/schedule.ts'
 
 export const scheduleScope = 'workflow-schedule/'
 const shownMax = 1000

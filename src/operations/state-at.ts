@@ -3,12 +3,12 @@
 
 import type { Coordinate } from '../core/coordinate.ts'
 import { toHex } from '../core/coordinate.ts'
-import type { StateAt } from '../engine/definition.ts'
-import { hostOf } from '../engine/host.ts'
-import { recover } from '../engine/recovery/recover.ts'
-import { retryWithFreshHead } from '../engine/recovery/retry-with-fresh-head.ts'
-import type { Reprise } from '../engine/reprise.ts'
-import { locate, type Where } from '../engine/tools/fork.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
+import { locate, type Where } from '../engine/history/locate.ts'
+import { recover } from '../engine/history/recover.ts'
+import { retryWithFreshHead } from '../engine/history/retry-with-fresh-head.ts'
+import { hostOf } from '../engine/host/host.ts'
+import type { StateAt } from '../engine/model/definition.ts'
 import { foldFor } from './models.ts'
 import { changesOf, plainState, type StateChanges } from './values.ts'
 

@@ -1,9 +1,9 @@
 // What lies in a store, by model: timelines, checkpoints and their bytes, and the checkpoints that were taken last.
 
-import { hostOf } from '../engine/host.ts'
-import { isOfStore } from '../engine/kinds.ts'
-import type { Reprise } from '../engine/reprise.ts'
-import { headsOf } from '../engine/tools/verify-structure.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
+import { hostOf } from '../engine/host/host.ts'
+import { isOfStore } from '../engine/model/kinds.ts'
+import { headsOf } from '../engine/storage/sound-page.ts'
 import { shownCheckpoint } from './describe.ts'
 
 /** Each costs a question to the store. */

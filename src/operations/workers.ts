@@ -2,11 +2,11 @@
 // looks; whoever takes the work over declares it dead.
 
 import { formatMs } from '../core/duration.ts'
-import type { Head, WorkerRow } from '../core/ports.ts'
-import { hostOf } from '../engine/host.ts'
-import { identifyProcess, isProcessGone } from '../engine/platform.ts'
-import type { Reprise } from '../engine/reprise.ts'
-import { reportOf, type WorkerReport } from '../engine/worker.ts'
+import type { Head, WorkerRow } from '../core/store/ports.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
+import { identifyProcess, isProcessGone } from '../engine/base/platform.ts'
+import { reportOf, type WorkerReport } from '../engine/base/worker.ts'
+import { hostOf } from '../engine/host/host.ts'
 
 /** For what has no limit of its own. */
 export const stuckAfterMs = 5 * 60_000

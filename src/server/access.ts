@@ -3,8 +3,8 @@
 
 import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { RepriseError } from '../core/errors.ts'
+import { isWithin } from '../core/history/scope.ts'
 import { checkOptions, namesOf } from '../core/options.ts'
-import { isWithin } from '../core/scope.ts'
 import { checkScope } from '../layers/artifact/index.ts'
 import type { Asked } from './asked.ts'
 
@@ -17,7 +17,7 @@ export interface AccessToken {
   /** At least 32 characters. */
   readonly token: string
   readonly role: Role
-  /** Timelines that it reaches, by whole segments of their ids (core/scope.ts); all of them if left out. */
+  /** Timelines that it reaches, by whole segments of their ids (core/history/scope.ts); all of them if left out. */
   readonly scopes?: readonly string[]
   /** Namespaces that it reaches, in place of the one that the server was given first. */
   readonly namespaces?: readonly string[]

@@ -1,7 +1,7 @@
 // How often build tools, and the memos of this process, found what they asked for, since this server started: for the figures
 // and for people.
 
-import type { EngineEvents, Events } from '../engine/events.ts'
+import type { EngineEvents, Events } from '../engine/base/events.ts'
 import type { Metrics } from './metrics.ts'
 
 export interface Lookups {

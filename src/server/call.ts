@@ -1,8 +1,8 @@
 // One request on its way to its route: checked before the route sees it, and made so that most of it costs nothing where nobody
 // looks at it.
 
-import type { Head } from '../core/ports.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import type { Head } from '../core/store/ports.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
 import type { Principal } from './access.ts'
 import type { Asked } from './asked.ts'
 import { reached } from './reach.ts'

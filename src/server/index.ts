@@ -1,6 +1,6 @@
 // reprise/server: the HTTP API and the sidecar as one handler. See docs/guides/server.md.
 
-export type { CacheKeep } from '../engine/cache/retention.ts'
+export type { CacheKeep } from '../engine/tools/cache/retention.ts'
 export type { AccessToken, CacheAccess, Principal, Role } from './access.ts'
 export type { ServerLimits } from './limits.ts'
 export type { McpMode } from './route.ts'

@@ -2,12 +2,12 @@
 // asked for. How many are open has a bound; of those that nobody uses, the one that was used longest ago is let go.
 
 import { RepriseError } from '../core/errors.ts'
-import { type ApiNames, qualifiedName } from '../core/resource/api-names.ts'
-import { type Collection, encodeObject } from '../core/resource/kubernetes.ts'
-import type { ResourceObject } from '../core/resource/object.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
 import type { ResourceHandle } from '../layers/resource/handle.ts'
 import { isResource, type ResourceDefinition } from '../layers/resource/resource.ts'
+import { type ApiNames, qualifiedName } from '../layers/resource/rules/api-names.ts'
+import { type Collection, encodeObject } from '../layers/resource/rules/kubernetes.ts'
+import type { ResourceObject } from '../layers/resource/rules/object.ts'
 
 export interface OpenCollection extends Collection {
   readonly handle: ResourceHandle

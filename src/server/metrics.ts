@@ -1,9 +1,9 @@
 // Figures in the text format of Prometheus: what this process saw of the engine and of its own requests since it started, and
 // what the store says when it is asked. What goes through the whole store is asked at most every ten seconds.
 
-import type { Events } from '../engine/events.ts'
-import { hostOf } from '../engine/host.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
+import type { Events } from '../engine/base/events.ts'
+import { hostOf } from '../engine/host/host.ts'
 import { failingTimelines } from '../operations/failures.ts'
 import { type QueueRow, queuesOf } from '../operations/queues.ts'
 import { shippingOf } from '../operations/shipping.ts'

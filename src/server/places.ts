@@ -2,8 +2,8 @@
 // told earlier that it takes too long. Whoever waits for a store that does not answer is told so long before the time is up.
 
 import { RepriseError } from '../core/errors.ts'
-import type { Clock } from '../core/ports.ts'
-import type { Events } from '../engine/events.ts'
+import type { Clock } from '../core/store/ports.ts'
+import type { Events } from '../engine/base/events.ts'
 import type { ServerLimits } from './limits.ts'
 import type { Route } from './route.ts'
 

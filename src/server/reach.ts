@@ -2,9 +2,9 @@
 
 import { type TimelineId, timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Head, TimelineQuery } from '../core/ports.ts'
-import { isWithin } from '../core/scope.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import { isWithin } from '../core/history/scope.ts'
+import type { Head, TimelineQuery } from '../core/store/ports.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
 import { mayReach, type Principal } from './access.ts'
 
 /** The same error as for one that does not exist: not even that may be learned. */

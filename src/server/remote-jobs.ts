@@ -3,7 +3,7 @@
 
 import { remote } from '../adapters/remote/index.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
 import { consumer, type JobRun } from '../layers/job/index.ts'
 
 export interface RemoteJobOptions {

@@ -1,8 +1,8 @@
 // What a route is: one value that the router, the OpenAPI document and the checks all read, so that none of them can say
 // something else than the others.
 
-import type { Head } from '../core/ports.ts'
-import type { Reprise } from '../engine/reprise.ts'
+import type { Head } from '../core/store/ports.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
 import type { Artifacts } from '../layers/artifact/index.ts'
 import type { Access, Principal, Role } from './access.ts'
 import type { Answers } from './answers.ts'

@@ -2,13 +2,13 @@
 // them apart.
 
 import { defaultLimits } from '../core/limits.ts'
-import { hostOf } from '../engine/host.ts'
-import type { Kernel } from '../engine/kernel.ts'
-import { mirrorOf } from '../engine/mirror/policy.ts'
-import type { Model } from '../engine/model.ts'
-import { isRedundancyNoted } from '../engine/redundancy/choice.ts'
-import type { Reprise } from '../engine/reprise.ts'
-import { notedTiers, shown } from '../engine/tiers/policy.ts'
+import type { Reprise } from '../engine/api/reprise.ts'
+import { mirrorOf } from '../engine/feed/mirror/policy.ts'
+import { hostOf } from '../engine/host/host.ts'
+import type { Model } from '../engine/model/model.ts'
+import type { Kernel } from '../engine/storage/kernel.ts'
+import { isRedundancyNoted } from '../engine/storage/redundancy-choice.ts'
+import { notedTiers, shown } from '../engine/storage/tier-policy.ts'
 import { defaultServerLimits, type ServerLimits } from './limits.ts'
 
 export interface ServerSetting {

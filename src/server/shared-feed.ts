@@ -2,11 +2,11 @@
 // and get the same bytes, encoded once. A client that is behind reads its pages alone until it has caught up.
 
 import { RepriseError } from '../core/errors.ts'
-import type { FeedPosition } from '../core/ports.ts'
+import type { FeedPosition } from '../core/store/ports.ts'
+import { FeedStream } from '../engine/feed/feed-stream.ts'
 import type { OutsidePositions, SeenRun } from '../engine/feed/outside-position.ts'
 import type { FeedEntries, FeedRun } from '../engine/feed/reader.ts'
-import type { Kernel } from '../engine/kernel.ts'
-import { FeedStream } from '../engine/subscription/feed-stream.ts'
+import type { Kernel } from '../engine/storage/kernel.ts'
 import { shownEntry } from '../operations/history.ts'
 import { plain } from '../operations/json.ts'
 import type { ByteSource } from './reply.ts'

@@ -23,7 +23,7 @@ import {
 import { dirname, join, resolve } from 'node:path'
 import { type Digest, fromHex, toHex } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { Blobs, Change, ChunkRow, Rewritten } from '../core/ports.ts'
+import type { Blobs, Change, ChunkRow, Rewritten } from '../core/store/ports.ts'
 
 export interface DirectoryBlobsOptions {
   /** Milliseconds since 1970: what ages are measured by. */

@@ -1,12 +1,12 @@
-// A directory as an object store: what core/objects.ts promises, kept by files. An object is written aside, synced, given its
-// name and the name synced: it is there whole or not at all. One that must be new gets its name by a hard link, which the
-// file system refuses where the name is taken, so that of two processes one wins.
+// A directory as an object store: what core/store/objects.ts promises, kept by files. An object is written aside, synced,
+// given its name and the name synced: it is there whole or not at all. One that must be new gets its name by a hard link,
+// which the file system refuses where the name is taken, so that of two processes one wins.
 
 import { randomUUID } from 'node:crypto'
 import { link, lstat, mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { dirname, join, resolve, sep } from 'node:path'
 import { RepriseError } from '../core/errors.ts'
-import { type Meter, newMeter, type ObjectRow, type Objects, type Range } from '../core/objects.ts'
+import { type Meter, newMeter, type ObjectRow, type Objects, type Range } from '../core/store/objects.ts'
 
 const asideStart = '.aside-'
 const asideAgeMs = 86_400_000

@@ -3,7 +3,7 @@
 
 import type { WorkerId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
-import type { FeedPosition } from '../core/ports.ts'
+import type { FeedPosition } from '../core/store/ports.ts'
 
 /** A position that this feed has not reached: it was read from a copy of the store that is no longer the one that is up. */
 export function positionGone(position: FeedPosition, end: FeedPosition): RepriseError {

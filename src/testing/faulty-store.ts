@@ -2,8 +2,8 @@
 // port goes through here, the blobs' too, so that a test can break any call of any program and ask what became of it (G4).
 
 import { RepriseError } from '../core/errors.ts'
-import { blobMethods, forwardBlobs, forwardStore, storeMethods } from '../core/forward.ts'
-import type { Store } from '../core/ports.ts'
+import { blobMethods, forwardBlobs, forwardStore, storeMethods } from '../core/store/forward.ts'
+import type { Store } from '../core/store/ports.ts'
 
 /** `fail-after`: the work is done, and the caller does not learn of it. */
 export type Fate = 'ok' | 'fail-before' | 'fail-after'

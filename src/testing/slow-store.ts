@@ -1,8 +1,8 @@
 // A store that takes its time where it is told to: before it looks, or before it answers. What others do meanwhile is
 // what a program must not depend on (docs/decisions/order-of-facts.md).
 
-import { storeMethods } from '../core/forward.ts'
-import type { Store } from '../core/ports.ts'
+import { storeMethods } from '../core/store/forward.ts'
+import type { Store } from '../core/store/ports.ts'
 
 /** `before`: the question is on its way; `after`: the answer is. Nothing to wait for is undefined. */
 export type Slowness = (method: string, when: 'before' | 'after') => Promise<unknown> | undefined

@@ -1,7 +1,7 @@
 // Virtual time: a clock that stands still until it is told to go on. Each engine gets a view of its own, which a crash
 // silences: what a dead process had scheduled never happens.
 
-import type { Clock } from '../core/ports.ts'
+import type { Clock } from '../core/store/ports.ts'
 
 interface Timer {
   readonly at: number

@@ -2,9 +2,9 @@
 
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { checkDefinitions } from '../layers/workflow/check.ts'
 import type { AnyWorkflow } from '../layers/workflow/context.ts'
-import { loadHistory } from '../layers/workflow/export.ts'
+import { checkDefinitions } from '../layers/workflow/tools/check.ts'
+import { loadHistory } from '../layers/workflow/tools/export.ts'
 import { WorkflowKit } from './workflow.ts'
 
 /** @example await checkHistories([checkout], './histories') // how many were replayed */

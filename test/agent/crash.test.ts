@@ -3,9 +3,9 @@
 
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Store } from '../../src/core/ports.ts'
-import { createEngine } from '../../src/engine/open.ts'
-import { sha256 } from '../../src/engine/platform.ts'
+import type { Store } from '../../src/core/store/ports.ts'
+import { createEngine } from '../../src/engine/api/open.ts'
+import { sha256 } from '../../src/engine/base/platform.ts'
 import type { Reprise } from '../../src/index.ts'
 import { agent, type ModelCall, type Session, type TurnResult, tool } from '../../src/layers/agent/index.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'

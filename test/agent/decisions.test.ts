@@ -2,7 +2,7 @@
 // and none is kept for what the session may wait for later.
 
 import { expect, it } from 'vitest'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { agent, sendDecision, tool } from '../../src/layers/agent/index.ts'
 import { act } from '../../src/operations/act.ts'
 import { effectsOf } from '../../src/operations/effects.ts'

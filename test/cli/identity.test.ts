@@ -3,7 +3,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
-import { newOperation } from '../../src/engine/kernel.ts'
+import { newOperation } from '../../src/engine/storage/kernel.ts'
 import { open } from '../../src/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { hostOf } from '../support/host.ts'

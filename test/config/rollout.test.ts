@@ -1,8 +1,8 @@
 // Staged rollouts, run by one of several processes: stages, pauses, withdrawals, and what people ask of them.
 
 import { expect, it } from 'vitest'
-import { isChosen } from '../../src/core/config/rollout.ts'
 import { type ClientStream, config } from '../../src/layers/config/index.ts'
+import { isChosen } from '../../src/layers/config/rules/rollout.ts'
 import { until } from '../support/until.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 

@@ -3,8 +3,8 @@
 // there before looks at what is left.
 
 import { afterAll, afterEach, describe, expect, it } from 'vitest'
-import { Connection } from '../../src/stores/sqlite/connection.ts'
-import { loadDriver } from '../../src/stores/sqlite/driver.ts'
+import { Connection } from '../../src/stores/sqlite/file/connection.ts'
+import { loadDriver } from '../../src/stores/sqlite/file/driver.ts'
 import { cli } from '../cli/support.ts'
 import { Child, newFolder, removeFolder } from './support.ts'
 

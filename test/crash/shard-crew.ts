@@ -3,10 +3,10 @@
 
 import { expect } from 'vitest'
 import { toHex } from '../../src/core/coordinate.ts'
-import { unpackEntries } from '../../src/core/entry-run.ts'
 import { isReprise } from '../../src/core/errors.ts'
-import { type EntryRun, feedStart, type Store } from '../../src/core/ports.ts'
-import { openStore } from '../../src/engine/open-store.ts'
+import { unpackEntries } from '../../src/core/history/entry-run.ts'
+import { type EntryRun, feedStart, type Store } from '../../src/core/store/ports.ts'
+import { openStore } from '../../src/engine/storage/open-store.ts'
 import { Child } from './support.ts'
 
 /** Steps of one run of the program `shard-worker`, with those of its child. */

@@ -4,7 +4,7 @@
 // longer run.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { shardOf } from '../../src/core/shards.ts'
+import { shardOf } from '../../src/core/store/shards.ts'
 import { open } from '../../src/index.ts'
 import { queue, workflow } from '../../src/layers/workflow/index.ts'
 import { randomFrom } from '../programs/crash-model.mjs'

@@ -2,7 +2,7 @@
 // housekeeper continues (SIGCONT), also after it was declared dead. None of the runs that wait goes. Real processes.
 
 import { afterAll, describe, expect, inject, it } from 'vitest'
-import { hostOf } from '../../src/engine/host.ts'
+import { hostOf } from '../../src/engine/host/host.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 import { until } from '../support/until.ts'

@@ -3,7 +3,7 @@
 // recorded are compared with the history that is left: epochs never go back, sequences never fork.
 
 import { afterAll, describe, expect, inject, it } from 'vitest'
-import { entriesOf, floorOf, lineageOf, readHistory } from '../../src/engine/recovery/history.ts'
+import { entriesOf, floorOf, lineageOf, readHistory } from '../../src/engine/history/history.ts'
 import { hostOf } from '../support/host.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 import { amount, Child, newFolder, openEngine, removeFolder, type Where } from './support.ts'

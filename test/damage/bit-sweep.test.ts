@@ -6,7 +6,7 @@
 
 import { closeSync, openSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { loadDriver } from '../../src/stores/sqlite/driver.ts'
+import { loadDriver } from '../../src/stores/sqlite/file/driver.ts'
 import { PageFile } from '../../src/stores/sqlite/salvage/pages.ts'
 import { amount } from '../crash/support.ts'
 import { randomFrom } from '../programs/crash-model.mjs'

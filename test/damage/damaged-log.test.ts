@@ -4,7 +4,7 @@
 import { copyFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { sha256 } from '../../src/engine/platform.ts'
+import { sha256 } from '../../src/engine/base/platform.ts'
 import { open, timeline } from '../../src/index.ts'
 import { renewSqlite } from '../../src/stores/sqlite/index.ts'
 import { cli } from '../cli/support.ts'

@@ -5,7 +5,7 @@
 import { readFileSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { sha256 } from '../../src/engine/platform.ts'
+import { sha256 } from '../../src/engine/base/platform.ts'
 import { isReprise } from '../../src/index.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
 import { amount, newFolder, removeFolder } from '../crash/support.ts'

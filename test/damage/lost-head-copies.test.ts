@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { open, type Reprise, renewStore, timeline } from '../../src/index.ts'
-import { loadDriver } from '../../src/stores/sqlite/driver.ts'
+import { loadDriver } from '../../src/stores/sqlite/file/driver.ts'
 import { bin } from '../cli/support.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
 

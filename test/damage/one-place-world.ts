@@ -2,7 +2,7 @@
 // trimmed, one with little state, a projection, a workflow, a job and an agent, all with their default settings, and what
 // each must say.
 
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { isReprise, timeline } from '../../src/index.ts'
 import { agent, tool } from '../../src/layers/agent/index.ts'
 import { aggregate, projection } from '../../src/layers/events/index.ts'

@@ -3,8 +3,8 @@
 // as before, or refused with a code.
 
 import { type TimelineId, toHex, type WorkerId } from '../../src/core/coordinate.ts'
-import { type FeedPosition, feedStart } from '../../src/core/ports.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import { type FeedPosition, feedStart } from '../../src/core/store/ports.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { isReprise, RepriseError } from '../../src/index.ts'
 import { fill, readersOf } from '../entities/damage-world.ts'
 import { hostOf } from '../support/host.ts'

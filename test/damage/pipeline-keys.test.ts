@@ -2,10 +2,10 @@
 // verify and drill read what a restore reads, so they say so, and a drill marks it.
 
 import { expect, it } from 'vitest'
+import { decodeManifest, encodeManifest } from '../../src/core/checkpoint/manifest.ts'
 import { type ManifestId, timelineId } from '../../src/core/coordinate.ts'
-import { decodeManifest, encodeManifest } from '../../src/core/manifest.ts'
-import { hostOf } from '../../src/engine/host.ts'
-import { newOperation } from '../../src/engine/kernel.ts'
+import { hostOf } from '../../src/engine/host/host.ts'
+import { newOperation } from '../../src/engine/storage/kernel.ts'
 import { open } from '../../src/index.ts'
 import { collect, pipeline, reducingState, values } from '../../src/layers/pipeline/index.ts'
 

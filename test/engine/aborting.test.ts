@@ -2,8 +2,8 @@
 // (docs/decisions/handles.md). Each waits for something that never comes.
 
 import { expect, it } from 'vitest'
-import { timeline } from '../../src/engine/raw.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
+import { timeline } from '../../src/engine/api/timeline-definition.ts'
 import { agent } from '../../src/layers/agent/index.ts'
 import { aggregate, projection } from '../../src/layers/events/index.ts'
 import { job } from '../../src/layers/job/index.ts'

@@ -2,10 +2,10 @@
 // its budget or it is not.
 
 import { describe, expect, it } from 'vitest'
-import type { CheckpointPolicy } from '../../src/core/checkpoint-policy.ts'
-import { createEngine } from '../../src/engine/open.ts'
-import { sha256 } from '../../src/engine/platform.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { CheckpointPolicy } from '../../src/core/checkpoint/checkpoint-policy.ts'
+import { createEngine } from '../../src/engine/api/open.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
+import { sha256 } from '../../src/engine/base/platform.ts'
 import { timeline } from '../../src/index.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
 import { CostClock, costlyStore, type StoreCosts, settle } from '../support/cost-clock.ts'

@@ -2,9 +2,9 @@
 // wrong, every state is there, and the next collection ends what was begun.
 
 import { expect, it } from 'vitest'
-import { blobMethods, storeMethods } from '../../src/core/forward.ts'
-import { createEngine } from '../../src/engine/open.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import { blobMethods, storeMethods } from '../../src/core/store/forward.ts'
+import { createEngine } from '../../src/engine/api/open.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { keyed, timeline } from '../../src/index.ts'
 import { faultyStore } from '../../src/testing/index.ts'
 import { hostOf } from '../support/host.ts'

@@ -3,9 +3,9 @@
 
 import { expect, it } from 'vitest'
 import { type Digest, toHex, type WorkerId } from '../../src/core/coordinate.ts'
-import type { Store } from '../../src/core/ports.ts'
-import { ChunkHold } from '../../src/engine/checkpoint/chunk-hold.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Store } from '../../src/core/store/ports.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
+import { ChunkHold } from '../../src/engine/storage/chunk-hold.ts'
 import { timeline } from '../../src/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { pagedTable, table } from '../../src/layers/table/index.ts'

@@ -2,8 +2,8 @@
 // (CHANGE_UNFINISHED) until the change is resumed or abandoned, and leaves nothing behind.
 
 import { expect, it } from 'vitest'
-import type { Reprise } from '../../src/engine/reprise.ts'
-import { underNote } from '../../src/engine/tools/store-change.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
+import { underNote } from '../../src/engine/storage/store-change.ts'
 import { timeline } from '../../src/index.ts'
 import { agent } from '../../src/layers/agent/index.ts'
 import { aggregate } from '../../src/layers/events/index.ts'

@@ -4,7 +4,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileS
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
-import { writeTransfer } from '../../src/engine/tools/transfer-file.ts'
+import { writeTransfer } from '../../src/engine/tools/transfer/file.ts'
 import { added, counter } from '../support/definitions.ts'
 import { onEveryStore } from '../support/worlds.ts'
 

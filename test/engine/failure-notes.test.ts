@@ -2,8 +2,8 @@
 // from there. The note counts failures in a row over processes, and is removed with the first success.
 
 import { expect, it } from 'vitest'
-import { hostOf } from '../../src/engine/host.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
+import { hostOf } from '../../src/engine/host/host.ts'
 import { agent } from '../../src/layers/agent/index.ts'
 import { aggregate, projection } from '../../src/layers/events/index.ts'
 import { job } from '../../src/layers/job/index.ts'
@@ -219,9 +219,9 @@ onEveryStore('failure notes', (world) => {
 })
 
 it('with an encryption key the reason is sealed, and read with the key alone', async () => {
-  const { createEngine } = await import('../../src/engine/open.ts')
+  const { createEngine } = await import('../../src/engine/api/open.ts')
   const { createWorld, openMemory } = await import('../../src/stores/memory/index.ts')
-  const { sha256 } = await import('../../src/engine/platform.ts')
+  const { sha256 } = await import('../../src/engine/base/platform.ts')
   const one = createWorld()
   const keys = { current: 'k', keys: { k: new Uint8Array(32).fill(7) } }
   const rp = createEngine({ store: await openMemory({ namespace: 'default', hash: sha256, world: one }) }, { keys })

@@ -3,9 +3,9 @@
 
 import { expect, it } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
-import { entriesOf, lineageOf, readHistory } from '../../src/engine/recovery/history.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
-import { editOf } from '../../src/engine/tools/fork-edit.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
+import { entriesOf, lineageOf, readHistory } from '../../src/engine/history/history.ts'
+import { editOf } from '../../src/engine/model/fork-edit.ts'
 import { agent } from '../../src/layers/agent/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { stateStore, table } from '../../src/layers/table/index.ts'

@@ -2,9 +2,9 @@
 
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import type { Effect } from '../../src/core/effects.ts'
-import { inheritedBy, ownerOf } from '../../src/core/inheritance.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Effect } from '../../src/core/history/effects.ts'
+import { inheritedBy, ownerOf } from '../../src/core/history/inheritance.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { agent, mergeBranch, tool } from '../../src/layers/agent/index.ts'
 import { counter } from '../support/definitions.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'

@@ -1,7 +1,11 @@
 // Housekeeping: one process at a time, visible, bounded, and nothing goes that nobody declared.
 
 import { expect, it } from 'vitest'
-import { checkHousekeeping, housekeepingRound, housekeepingState } from '../../src/engine/tools/housekeeping.ts'
+import {
+  checkHousekeeping,
+  housekeepingRound,
+  housekeepingState,
+} from '../../src/engine/tools/housekeeping/housekeeping.ts'
 import { timeline } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { hostOf } from '../support/host.ts'

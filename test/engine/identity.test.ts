@@ -2,9 +2,9 @@
 // for its own, nor reads its events. Archives belong to what was rolled back; forks belong where their id says.
 
 import { expect, it } from 'vitest'
-import type { Entity } from '../../src/engine/definition.ts'
-import { newOperation } from '../../src/engine/kernel.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
+import type { Entity } from '../../src/engine/model/definition.ts'
+import { newOperation } from '../../src/engine/storage/kernel.ts'
 import { timeline } from '../../src/index.ts'
 import { agent, restoreCut } from '../../src/layers/agent/index.ts'
 import { aggregate, projection } from '../../src/layers/events/index.ts'

@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
-import { open } from '../../src/engine/open.ts'
+import { open } from '../../src/engine/api/open.ts'
 import { timeline } from '../../src/index.ts'
 
 let folder: string

@@ -2,7 +2,7 @@
 // works on. Workflows have a test of their own (test/workflow/malformed.test.ts).
 
 import { expect, it } from 'vitest'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { job } from '../../src/layers/job/index.ts'
 import { queue, workflow } from '../../src/layers/workflow/index.ts'
 import { onEveryStore } from '../support/worlds.ts'

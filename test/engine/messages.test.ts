@@ -2,7 +2,7 @@
 
 import { expect, it, vi } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
-import { unpackEntries } from '../../src/core/entry-run.ts'
+import { unpackEntries } from '../../src/core/history/entry-run.ts'
 import { feedStart, RepriseError, timeline } from '../../src/index.ts'
 import { added, counter, frugal } from '../support/definitions.ts'
 import { hostOf } from '../support/host.ts'

@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync 
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, inject, it } from 'vitest'
-import { type Options, open } from '../../src/engine/open.ts'
+import { type Options, open } from '../../src/engine/api/open.ts'
 import { timeline } from '../../src/index.ts'
 import { newSchemaName, query } from '../support/schema.ts'
 

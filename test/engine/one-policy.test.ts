@@ -1,8 +1,8 @@
 // One policy for whatever is called: each word, thrown in each model, means the same (docs/decisions/one-policy.md).
 
 import { describe, expect, it, vi } from 'vitest'
-import { hostOf } from '../../src/engine/host.ts'
-import { systemClock } from '../../src/engine/platform.ts'
+import { systemClock } from '../../src/engine/base/platform.ts'
+import { hostOf } from '../../src/engine/host/host.ts'
 import { GiveUp, type Reprise, RetryLater, type RetryPolicy } from '../../src/index.ts'
 import * as agents from '../../src/layers/agent/index.ts'
 import * as events from '../../src/layers/events/index.ts'

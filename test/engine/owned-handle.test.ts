@@ -4,9 +4,9 @@
 
 import { expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
-import { unpackEntries } from '../../src/core/entry-run.ts'
-import { SharedTimeline } from '../../src/engine/commit/shared-timeline.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import { unpackEntries } from '../../src/core/history/entry-run.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
+import { SharedTimeline } from '../../src/engine/host/shared-timeline.ts'
 import { mortal } from '../entities/support.ts'
 import { added, counter } from '../support/definitions.ts'
 import { hostOf } from '../support/host.ts'

@@ -1,7 +1,7 @@
 // A handle on its way: awaited, or asked at once. Lines that must not compile say so; `npm run types` holds them to it.
 
 import { expect, expectTypeOf, it } from 'vitest'
-import type { Entity } from '../../src/engine/definition.ts'
+import type { Entity } from '../../src/engine/model/definition.ts'
 import { open, type Pending, timeline } from '../../src/index.ts'
 import { agent } from '../../src/layers/agent/index.ts'
 import { aggregate, projection } from '../../src/layers/events/index.ts'

@@ -2,8 +2,8 @@
 
 import { expect, test } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
-import { forwardStore } from '../../src/core/forward.ts'
-import { sha256 } from '../../src/engine/platform.ts'
+import { forwardStore } from '../../src/core/store/forward.ts'
+import { sha256 } from '../../src/engine/base/platform.ts'
 import { createEngine } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'

@@ -2,7 +2,7 @@
 // transaction of the record that it belongs to.
 
 import { expect, it } from 'vitest'
-import { feedStart, type Sql } from '../../src/core/ports.ts'
+import { feedStart, type Sql } from '../../src/core/store/ports.ts'
 import { aggregate, sqlProjection } from '../../src/layers/events/index.ts'
 import { job } from '../../src/layers/job/index.ts'
 import { migrations } from '../../src/layers/migrate/index.ts'

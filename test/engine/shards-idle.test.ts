@@ -1,8 +1,8 @@
 // What a process asks of its shards when it has nothing to do, counted in virtual time.
 
 import { expect, it } from 'vitest'
-import { createEngine } from '../../src/engine/open.ts'
-import { sha256, systemRandom } from '../../src/engine/platform.ts'
+import { createEngine } from '../../src/engine/api/open.ts'
+import { sha256, systemRandom } from '../../src/engine/base/platform.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
 import { openSharded } from '../../src/stores/sharded/index.ts'

@@ -3,9 +3,9 @@
 
 import { readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
-import type { Sql } from '../../src/core/ports.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
-import { runInStore } from '../../src/engine/seal/key-notes.ts'
+import type { Sql } from '../../src/core/store/ports.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
+import { runInStore } from '../../src/engine/storage/key-notes.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'
 

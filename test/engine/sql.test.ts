@@ -1,9 +1,9 @@
 // rp.sql: the user's own tables, read through the store. Values are bound, names come from definitions, nothing is written.
 
 import { expect, expectTypeOf, it } from 'vitest'
-import type { Sql } from '../../src/core/ports.ts'
-import { refuseWrites } from '../../src/core/read-only.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Sql } from '../../src/core/store/ports.ts'
+import { refuseWrites } from '../../src/core/store/read-only.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { timeline } from '../../src/index.ts'
 import { aggregate, sqlProjection } from '../../src/layers/events/index.ts'
 import { hostOf } from '../support/host.ts'

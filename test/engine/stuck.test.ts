@@ -2,7 +2,7 @@
 // things, and checkpoints that fail one after another.
 
 import { expect, it } from 'vitest'
-import { reportOf } from '../../src/engine/worker.ts'
+import { reportOf } from '../../src/engine/base/worker.ts'
 import { timeline } from '../../src/index.ts'
 import { agent, tool } from '../../src/layers/agent/index.ts'
 import { aggregate, sqlProjection } from '../../src/layers/events/index.ts'

@@ -2,14 +2,14 @@
 // and an answer when a position is too old. The first test plays crashes at random commits on a seed.
 
 import { expect, it } from 'vitest'
+import { resolveRetry } from '../../src/core/calls/retry.ts'
 import { timelineId } from '../../src/core/coordinate.ts'
-import type { Sql } from '../../src/core/ports.ts'
-import { resolveRetry } from '../../src/core/retry.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
-import { FeedStream } from '../../src/engine/subscription/feed-stream.ts'
-import { PositionSink } from '../../src/engine/subscription/position-sink.ts'
-import { type Occurred, PoisonError } from '../../src/engine/subscription/sink.ts'
-import { Subscription } from '../../src/engine/subscription/subscription.ts'
+import type { Sql } from '../../src/core/store/ports.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
+import { FeedStream } from '../../src/engine/feed/feed-stream.ts'
+import { PositionSink } from '../../src/engine/feed/position-sink.ts'
+import { type Occurred, PoisonError } from '../../src/engine/feed/sink.ts'
+import { Subscription } from '../../src/engine/feed/subscription.ts'
 import {
   aggregate,
   command,

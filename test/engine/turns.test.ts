@@ -2,9 +2,9 @@
 // history, or all of the feed, is read. Time is what each look at the clock takes; turns are counted.
 
 import { expect, it } from 'vitest'
+import { createEngine } from '../../src/engine/api/open.ts'
+import { sha256 } from '../../src/engine/base/platform.ts'
 import { FeedReader } from '../../src/engine/feed/reader.ts'
-import { createEngine } from '../../src/engine/open.ts'
-import { sha256 } from '../../src/engine/platform.ts'
 import { feedStart, timeline } from '../../src/index.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
 import { CostClock } from '../support/cost-clock.ts'

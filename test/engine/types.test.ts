@@ -3,8 +3,8 @@
 // test/workflow/types.test.ts.
 
 import { expect, expectTypeOf, it } from 'vitest'
-import { timeline } from '../../src/engine/raw.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
+import { timeline } from '../../src/engine/api/timeline-definition.ts'
 import { agent, type Tool, tool } from '../../src/layers/agent/index.ts'
 import { aggregate, command, projection, send } from '../../src/layers/events/index.ts'
 import { consumer, type JobOptions, job } from '../../src/layers/job/index.ts'

@@ -4,7 +4,7 @@
 import { AsyncResource } from 'node:async_hooks'
 import { expect, inject, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
-import type { Sql } from '../../src/core/ports.ts'
+import type { Sql } from '../../src/core/store/ports.ts'
 import { open } from '../../src/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { added, counter } from '../support/definitions.ts'

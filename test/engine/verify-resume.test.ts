@@ -8,13 +8,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
-import { open } from '../../src/engine/open.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
-import type { VerifyProgress } from '../../src/engine/tools/verify.ts'
-import { unfinishedVerify } from '../../src/engine/tools/verify-watch.ts'
+import { open } from '../../src/engine/api/open.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
+import type { VerifyProgress } from '../../src/engine/tools/verify/verify.ts'
+import { unfinishedVerify } from '../../src/engine/tools/verify/watch.ts'
 import { timeline } from '../../src/index.ts'
 import { save } from '../../src/layers/save/index.ts'
-import { loadDriver } from '../../src/stores/sqlite/driver.ts'
+import { loadDriver } from '../../src/stores/sqlite/file/driver.ts'
 import { hostOf } from '../support/host.ts'
 import { dropSchema, newSchemaName } from '../support/schema.ts'
 
@@ -107,7 +107,7 @@ describe.each(places)('on %s', (_, openPlace) => {
     const { kernel } = hostOf(rp)
     const [head] = await kernel.store.head([timelineId('reprise/store')])
     const mark = JSON.parse(String(head!.attributes.$verify))
-    const { changeNotes } = await import('../../src/engine/seal/key-notes.ts')
+    const { changeNotes } = await import('../../src/engine/storage/key-notes.ts')
     await changeNotes(kernel, { $verify: JSON.stringify({ ...mark, location: 'elsewhere' }) })
     expect((await rp.verify({ resume: true })).earlier).toBeNull()
     await rp.close()

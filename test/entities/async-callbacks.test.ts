@@ -2,10 +2,10 @@
 // refused with ASYNC_CALLBACK, by the name of the callback; types refuse it as well.
 
 import { afterEach, describe, expect, it } from 'vitest'
-import { upcast } from '../../src/core/fold.ts'
-import { decideRetry, resolveRetry } from '../../src/core/retry.ts'
-import { whyInvalid } from '../../src/core/validity.ts'
-import { hostOf } from '../../src/engine/host.ts'
+import { decideRetry, resolveRetry } from '../../src/core/calls/retry.ts'
+import { upcast } from '../../src/core/history/fold.ts'
+import { whyInvalid } from '../../src/core/history/validity.ts'
+import { hostOf } from '../../src/engine/host/host.ts'
 import { open, type Reprise, timeline } from '../../src/index.ts'
 import { aggregate, processManager, projection, tableProjection } from '../../src/layers/events/index.ts'
 import { job } from '../../src/layers/job/index.ts'

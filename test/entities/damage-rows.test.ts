@@ -5,8 +5,8 @@
 
 import pg from 'pg'
 import { afterAll, beforeAll, expect, inject, it } from 'vitest'
-import type { Store } from '../../src/core/ports.ts'
-import { sha256 } from '../../src/engine/platform.ts'
+import type { Store } from '../../src/core/store/ports.ts'
+import { sha256 } from '../../src/engine/base/platform.ts'
 import { openPostgres } from '../../src/stores/postgres/index.ts'
 import { engineOver } from '../damage/world.ts'
 import { randomFrom } from '../programs/crash-model.mjs'

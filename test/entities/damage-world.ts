@@ -1,7 +1,7 @@
 // What the tests of damage write and read: some of everything that an entity keeps, the answers that a user gets of it, and
 // the verdict on an answer after a byte was damaged.
 
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { isReprise } from '../../src/index.ts'
 import { aggregate, projection } from '../../src/layers/events/index.ts'
 import { save } from '../../src/layers/save/index.ts'

@@ -1,9 +1,9 @@
 // Rows that end by themselves, in tables and in paged tables: gone when their time is over, there when they are set again.
 
 import { expect, it } from 'vitest'
-import type { Clock } from '../../src/core/ports.ts'
-import { systemClock } from '../../src/engine/platform.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Clock } from '../../src/core/store/ports.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
+import { systemClock } from '../../src/engine/base/platform.ts'
 import { pagedTable, table } from '../../src/layers/table/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import { collect, soon, until } from './support.ts'

@@ -2,10 +2,10 @@
 // incremental checkpoints (B8), each provoked and survived.
 
 import { expect, it } from 'vitest'
+import { decodeManifest } from '../../src/core/checkpoint/manifest.ts'
 import { toHex } from '../../src/core/coordinate.ts'
-import { decodeManifest } from '../../src/core/manifest.ts'
-import { stateIo } from '../../src/engine/kernel-io.ts'
-import { liveChunks, verifyChunks } from '../../src/engine/recovery/restore.ts'
+import { stateIo } from '../../src/engine/snapshot/kernel-io.ts'
+import { liveChunks, verifyChunks } from '../../src/engine/snapshot/restore.ts'
 import { isReprise } from '../../src/index.ts'
 import { table } from '../../src/layers/table/index.ts'
 import { hostOf } from '../support/host.ts'

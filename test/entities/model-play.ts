@@ -4,8 +4,8 @@
 
 import fc from 'fast-check'
 import { expect } from 'vitest'
-import type { Store } from '../../src/core/ports.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Store } from '../../src/core/store/ports.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import type { World } from '../support/worlds.ts'
 import { mortal, noise } from './support.ts'
 

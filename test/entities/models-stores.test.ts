@@ -3,7 +3,7 @@
 
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { type StoreDefinition, stateStore, type TableHandle, type TableStandby } from '../../src/layers/table/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
 import { narrow, type Plain, play, runsOf, type Subject, stepsOf, wide } from './model-play.ts'

@@ -3,7 +3,7 @@
 
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { aggregate, projection } from '../../src/layers/events/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { pagedTable, table } from '../../src/layers/table/index.ts'

@@ -1,7 +1,7 @@
 // What a checkpoint of a paged table builds on: the one before, as long as it is in the catalog.
 
 import { expect, it } from 'vitest'
-import { newOperation } from '../../src/engine/kernel.ts'
+import { newOperation } from '../../src/engine/storage/kernel.ts'
 import { pagedTable } from '../../src/layers/table/index.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'

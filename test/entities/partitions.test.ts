@@ -4,8 +4,8 @@
 
 import { expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
-import { StateTimeline } from '../../src/engine/checkpoint/state-timeline.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
+import { StateTimeline } from '../../src/engine/writing/state-timeline.ts'
 import {
   aggregate,
   partitionedProjection,

@@ -1,7 +1,7 @@
 // What goes wrong around a projection: a handler that throws, a reader that is behind, data that must go.
 
 import { expect, it } from 'vitest'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { aggregate, type Personal, personal, projection, tableProjection } from '../../src/layers/events/index.ts'
 import { type Transaction, table } from '../../src/layers/table/index.ts'
 import { hostOf } from '../support/host.ts'

@@ -2,7 +2,7 @@
 
 import { randomBytes } from 'node:crypto'
 import { expect, it } from 'vitest'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { keyed } from '../../src/index.ts'
 import {
   aggregate,

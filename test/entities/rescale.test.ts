@@ -2,7 +2,7 @@
 
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { type StoreDefinition, stateStore, table } from '../../src/layers/table/index.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'

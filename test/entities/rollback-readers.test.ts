@@ -1,8 +1,8 @@
 // A rollback of an aggregate: it names who has read the events that it undoes, and projections correct themselves.
 
 import { expect, it } from 'vitest'
-import type { Entry } from '../../src/engine/entry.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
+import type { Entry } from '../../src/engine/model/entry.ts'
 import { agent, mergeBranch, readTurn, restoreCut } from '../../src/layers/agent/index.ts'
 import {
   aggregate,
@@ -15,8 +15,8 @@ import {
 import { consumer } from '../../src/layers/job/index.ts'
 import { collect, entries, pipeline } from '../../src/layers/pipeline/index.ts'
 import { table } from '../../src/layers/table/index.ts'
+import { tells } from '../../src/layers/workflow/history/journal-rows.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
-import { tells } from '../../src/layers/workflow/tells.ts'
 import { entriesAfter } from '../../src/operations/history.ts'
 import { until } from '../support/until.ts'
 import { onEveryStore } from '../support/worlds.ts'

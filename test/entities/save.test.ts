@@ -1,7 +1,7 @@
 // Saves on every store: put, latest, list, restore, compare; streams; formats; and damage that never goes unnoticed.
 
 import { describe, expect, it } from 'vitest'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { open } from '../../src/index.ts'
 import { save } from '../../src/layers/save/index.ts'
 import { hostOf } from '../support/host.ts'

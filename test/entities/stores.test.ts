@@ -2,8 +2,8 @@
 
 import { expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
-import { declaredAttribute } from '../../src/engine/declaration.ts'
-import { newOperation } from '../../src/engine/kernel.ts'
+import { declaredAttribute } from '../../src/engine/checkpoint/declaration.ts'
+import { newOperation } from '../../src/engine/storage/kernel.ts'
 import { stateStore, table } from '../../src/layers/table/index.ts'
 import { hostOf } from '../support/host.ts'
 import { onEveryStore } from '../support/worlds.ts'

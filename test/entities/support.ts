@@ -2,9 +2,9 @@
 // compress.
 
 import { RepriseError } from '../../src/core/errors.ts'
-import type { Store } from '../../src/core/ports.ts'
-import type { EngineOptions } from '../../src/engine/open.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Store } from '../../src/core/store/ports.ts'
+import type { EngineOptions } from '../../src/engine/api/open.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { hostOf } from '../support/host.ts'
 import type { World } from '../support/worlds.ts'
 

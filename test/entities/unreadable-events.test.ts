@@ -3,7 +3,7 @@
 
 import { expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
-import type { Fold } from '../../src/engine/definition.ts'
+import type { Fold } from '../../src/engine/model/definition.ts'
 import { isReprise, type Reprise } from '../../src/index.ts'
 import { aggregate, projection } from '../../src/layers/events/index.ts'
 import { consumer, readLetters, redriveLetters } from '../../src/layers/job/index.ts'

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { expect, inject, it } from 'vitest'
-import type * as Open from '../../src/engine/open.ts'
+import type * as Open from '../../src/engine/api/open.ts'
 import type { Reprise } from '../../src/index.ts'
 import { dropSchema } from '../support/schema.ts'
 import { ask, define, fill, type Package } from './world.mjs'
@@ -25,7 +25,7 @@ it('records a golden store', async () => {
   const entries = ['index.js', ...layers.map((layer) => `layers/${layer}/index.js`)]
   const modules = await Promise.all(entries.map((entry) => import(pathToFileURL(join(dist, entry)).href)))
   const m: Package = Object.assign({}, ...modules)
-  const { createEngine, openStore } = (await import(pathToFileURL(join(dist, 'engine/open.js')).href)) as typeof Open
+  const { createEngine, openStore } = (await import(pathToFileURL(join(dist, 'engine/api/open.js')).href)) as typeof Open
   // Of no machine: a kept store must not say where it was made.
   const identity = { host: 'golden', process: 'golden' }
   const open = async (url: string) =>

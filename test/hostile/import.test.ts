@@ -4,10 +4,10 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
-import { encodeManifest, encodeRefs } from '../../src/core/manifest.ts'
-import { type Frame, readTransfer, writeTransfer } from '../../src/engine/tools/transfer-file.ts'
+import { encodeManifest, encodeRefs } from '../../src/core/checkpoint/manifest.ts'
+import { type Frame, readTransfer, writeTransfer } from '../../src/engine/tools/transfer/file.ts'
 import { isReprise, open, type Reprise, timeline } from '../../src/index.ts'
-import { loadHistory } from '../../src/layers/workflow/export.ts'
+import { loadHistory } from '../../src/layers/workflow/tools/export.ts'
 import { newFolder, removeFolder } from '../crash/support.ts'
 import { hostOf } from '../support/host.ts'
 
@@ -147,7 +147,7 @@ describe('an import of anybody', () => {
 })
 
 async function manifestOf(rp: Reprise) {
-  const { decodeManifest } = await import('../../src/core/manifest.ts')
+  const { decodeManifest } = await import('../../src/core/checkpoint/manifest.ts')
   const [record] = await rp.checkpoints('shelf/a')
   return decodeManifest(record!.body)
 }

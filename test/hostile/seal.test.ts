@@ -3,7 +3,7 @@ import { brotliCompressSync, deflateRawSync } from 'node:zlib'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
-import { Sealer } from '../../src/engine/seal/seal.ts'
+import { Sealer } from '../../src/engine/storage/seal/seal.ts'
 
 const ring = { current: 'k1', keys: { k1: randomBytes(32) } }
 const context = Buffer.from('counter/visits@7')

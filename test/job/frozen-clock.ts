@@ -1,8 +1,8 @@
 // The machine's clock, standing still within each turn of the event loop: what a test notes in an item is exactly what the
 // rate limit saw when it let the item go, however busy the machine is.
 
-import type { Clock } from '../../src/core/ports.ts'
-import { systemClock } from '../../src/engine/platform.ts'
+import type { Clock } from '../../src/core/store/ports.ts'
+import { systemClock } from '../../src/engine/base/platform.ts'
 
 export function frozenClock(): Clock & { stop(): void } {
   let now = performance.now()

@@ -2,7 +2,7 @@
 // would. A shard that a process lost to a commit without an answer is taken again by that very process.
 
 import { expect, it } from 'vitest'
-import type { Store } from '../../src/core/ports.ts'
+import type { Store } from '../../src/core/store/ports.ts'
 import { RepriseError } from '../../src/index.ts'
 import { job } from '../../src/layers/job/index.ts'
 import { collect, generated, pipeline } from '../../src/layers/pipeline/index.ts'

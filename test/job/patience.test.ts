@@ -2,8 +2,8 @@
 // with the right things.
 
 import { expect, it } from 'vitest'
-import { failureOf } from '../../src/engine/failure-notes.ts'
-import { hostOf } from '../../src/engine/host.ts'
+import { hostOf } from '../../src/engine/host/host.ts'
+import { failureOf } from '../../src/engine/storage/failure-notes.ts'
 import { consumer, GiveUp, job, keyRange, readLetters, redriveLetters } from '../../src/layers/job/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
 

@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { defaultLimits } from '../../src/core/limits.ts'
-import { GuardedLevel } from '../../src/engine/cache/guarded-level.ts'
+import { GuardedLevel } from '../../src/engine/tools/cache/guarded-level.ts'
 import { writeFrame } from '../../src/layers/memo/frame.ts'
 import { type CacheLevel, LevelError, memo, type Remote } from '../../src/layers/memo/index.ts'
 import { handClock } from '../support/hand-clock.ts'

@@ -2,9 +2,13 @@
 // moves next, what is delayed, what is lost, and when everything crashes. The protocol is the real one (core/pipeline);
 // what moves records is not. An oracle holds every published cut and every committed output against the input.
 
-import { type Aligned, Alignment } from '../../src/core/pipeline/alignment.ts'
-import { type CheckpointAction, CheckpointCoordinator, type TaskAttempt } from '../../src/core/pipeline/coordinator.ts'
-import { groupOf, groupsOf, ownerOf } from '../../src/core/pipeline/key-groups.ts'
+import { groupOf, groupsOf, ownerOf } from '../../src/core/key-groups.ts'
+import { type Aligned, Alignment } from '../../src/layers/pipeline/rules/alignment.ts'
+import {
+  type CheckpointAction,
+  CheckpointCoordinator,
+  type TaskAttempt,
+} from '../../src/layers/pipeline/rules/coordinator.ts'
 
 export type Plant =
   | 'position-after-barrier'

@@ -1,9 +1,9 @@
 // A pipeline whose checkpoints are made by a budget for recovery: what was measured decides how far they lie apart.
 
 import { expect, it } from 'vitest'
-import { chooseInterval } from '../../src/core/checkpoint-policy.ts'
+import { chooseInterval } from '../../src/core/checkpoint/checkpoint-policy.ts'
+import { noCosts } from '../../src/core/checkpoint/costs.ts'
 import { timelineId } from '../../src/core/coordinate.ts'
-import { noCosts } from '../../src/core/costs.ts'
 import { keptInterval } from '../../src/engine/checkpoint/timing.ts'
 import { open } from '../../src/index.ts'
 import { collect, count, generated, pipeline } from '../../src/layers/pipeline/index.ts'

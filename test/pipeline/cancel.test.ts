@@ -2,8 +2,8 @@
 // checkpointTimeout. What hung is done again by the next run.
 
 import { afterEach, describe, expect, it } from 'vitest'
-import { createEngine } from '../../src/engine/open.ts'
-import { sha256, systemClock } from '../../src/engine/platform.ts'
+import { createEngine } from '../../src/engine/api/open.ts'
+import { sha256, systemClock } from '../../src/engine/base/platform.ts'
 import { open, type Reprise } from '../../src/index.ts'
 import { generated, pipeline, type Sink, type SinkWriter, type Source, send } from '../../src/layers/pipeline/index.ts'
 import { act } from '../../src/operations/act.ts'

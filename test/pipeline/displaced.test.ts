@@ -3,7 +3,7 @@
 
 import { expect, it } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
-import { hostOf } from '../../src/engine/host.ts'
+import { hostOf } from '../../src/engine/host/host.ts'
 import { generated, pipeline, type Sink, type Source } from '../../src/layers/pipeline/index.ts'
 import { until } from '../support/until.ts'
 import { onEveryStore } from '../support/worlds.ts'

@@ -2,7 +2,7 @@
 // was displaced, code that changed.
 
 import { describe, expect, it } from 'vitest'
-import { hostOf } from '../../src/engine/host.ts'
+import { hostOf } from '../../src/engine/host/host.ts'
 import { open, type Reprise } from '../../src/index.ts'
 import {
   collect,

@@ -3,7 +3,7 @@
 
 import { join } from 'node:path'
 import { afterEach, expect, it } from 'vitest'
-import { hostOf } from '../../src/engine/host.ts'
+import { hostOf } from '../../src/engine/host/host.ts'
 import { open, type Reprise } from '../../src/index.ts'
 import { collect, count, pipeline, type Source, tumbling } from '../../src/layers/pipeline/index.ts'
 import { declareKinds } from '../../src/operations/models.ts'

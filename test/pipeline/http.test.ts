@@ -3,8 +3,8 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { createEngine } from '../../src/engine/open.ts'
-import { sha256 } from '../../src/engine/platform.ts'
+import { createEngine } from '../../src/engine/api/open.ts'
+import { sha256 } from '../../src/engine/base/platform.ts'
 import { open, type Reprise, timeline } from '../../src/index.ts'
 import {
   collect,

@@ -1,7 +1,7 @@
 // Records that an operator could not process, or not yet: when they come back, where they come back to, and what waits for them.
 
 import { describe, expect, it } from 'vitest'
-import { systemClock } from '../../src/engine/platform.ts'
+import { systemClock } from '../../src/engine/base/platform.ts'
 import { open, RetryLater } from '../../src/index.ts'
 import {
   carries,

@@ -2,7 +2,7 @@
 // process that lost it, and every record is there once. Nothing stands still while its process lives.
 
 import { expect, it } from 'vitest'
-import type { Commit, Store } from '../../src/core/ports.ts'
+import type { Commit, Store } from '../../src/core/store/ports.ts'
 import { type Reprise, RepriseError } from '../../src/index.ts'
 import { generated, pipeline, rows } from '../../src/layers/pipeline/index.ts'
 import { newSchemaName } from '../support/schema.ts'

@@ -3,13 +3,13 @@
 
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import type { PipelineKey } from '../../src/core/pipeline/key-groups.ts'
-import type { StateCapture } from '../../src/core/pipeline/state-capture.ts'
-import { StateTable } from '../../src/core/pipeline/state-table.ts'
+import type { PipelineKey } from '../../src/core/key-groups.ts'
 import type { Batch } from '../../src/layers/pipeline/batch.ts'
 import { list } from '../../src/layers/pipeline/index.ts'
 import type { OperatorContext } from '../../src/layers/pipeline/operator.ts'
 import { sessions } from '../../src/layers/pipeline/operators/session-window.ts'
+import type { StateCapture } from '../../src/layers/pipeline/rules/state-capture.ts'
+import { StateTable } from '../../src/layers/pipeline/rules/state-table.ts'
 
 const gapMs = 10
 

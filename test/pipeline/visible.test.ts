@@ -3,8 +3,8 @@
 
 import { expect, it } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
-import { hostOf } from '../../src/engine/host.ts'
-import { reportOf } from '../../src/engine/worker.ts'
+import { reportOf } from '../../src/engine/base/worker.ts'
+import { hostOf } from '../../src/engine/host/host.ts'
 import { open, type Reprise } from '../../src/index.ts'
 import { collect, count, pipeline, type Sink, type Source, tumbling, values } from '../../src/layers/pipeline/index.ts'
 

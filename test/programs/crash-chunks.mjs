@@ -1,7 +1,7 @@
 // Puts chunks into a directory, and says `ACK chunks n` when they are durable. One argument, as JSON: { directory, count }.
 
 import { writeSync } from 'node:fs'
-import { sha256 } from '../../dist/engine/platform.js'
+import { sha256 } from '../../dist/engine/base/platform.js'
 import { openDirectoryBlobs } from '../../dist/stores/directory-blobs.js'
 
 const { directory, count } = JSON.parse(process.argv[2])

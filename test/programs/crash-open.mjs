@@ -1,6 +1,6 @@
 // Opens an engine from a description, for the crash programs. Uses the built library, as a user's program would.
 
-import { sha256, systemClock } from '../../dist/engine/platform.js'
+import { sha256, systemClock } from '../../dist/engine/base/platform.js'
 import { createEngine } from '../../dist/index.js'
 
 /**

@@ -2,7 +2,7 @@
 // answer. A program that waits must not end before it has its answer. One argument, as JSON: { file, waits }.
 
 import { writeSync } from 'node:fs'
-import { sha256 } from '../../dist/engine/platform.js'
+import { sha256 } from '../../dist/engine/base/platform.js'
 import * as library from '../../dist/index.js'
 import { createEngine } from '../../dist/index.js'
 import { openSqlite } from '../../dist/stores/sqlite/index.js'

@@ -4,7 +4,7 @@
 //   where, name, id, leaseMs, skewMs, takeover, retires (a worker it declares dead once it owns the timeline)
 
 import { writeSync } from 'node:fs'
-import { packEntries } from '../../dist/core/entry-run.js'
+import { packEntries } from '../../dist/core/history/entry-run.js'
 import * as library from '../../dist/index.js'
 import { hostOf } from '../support/host.mjs'
 import { define } from './crash-model.mjs'

@@ -1,7 +1,7 @@
 // An agent, a workflow and a table that go back together, in a process that kills itself at its n-th commit.
 //   node group-restorer.mjs URL prepare|restore|check [KILL-AT]
 
-import { openStore } from '../../dist/engine/open.js'
+import { openStore } from '../../dist/engine/api/open.js'
 import { createEngine, open } from '../../dist/index.js'
 import { agent, tool } from '../../dist/layers/agent/index.js'
 import { table } from '../../dist/layers/table/index.js'

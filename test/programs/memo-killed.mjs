@@ -3,7 +3,7 @@
 // "after" that, or "never".
 
 import { appendFileSync } from 'node:fs'
-import { openStore } from '../../dist/engine/open.js'
+import { openStore } from '../../dist/engine/api/open.js'
 import { createEngine } from '../../dist/index.js'
 import { memo } from '../../dist/layers/memo/index.js'
 

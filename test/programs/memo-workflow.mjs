@@ -2,7 +2,7 @@
 // WHERE: die "in" the computation, once it was "computed" and nothing is recorded yet, once it was "recorded", or "never".
 
 import { appendFileSync } from 'node:fs'
-import { recalls } from '../../dist/engine/recall.js'
+import { recalls } from '../../dist/engine/model/memo-protocol.js'
 import { open } from '../../dist/index.js'
 import { memo } from '../../dist/layers/memo/index.js'
 import { workflow } from '../../dist/layers/workflow/index.js'

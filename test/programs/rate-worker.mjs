@@ -4,8 +4,8 @@
 // node rate-worker.mjs URL NAMESPACE ITEMS SHARDS MAX PER_MS LEDGER
 
 import { openSync, writeSync } from 'node:fs'
-import { createEngine, openStore } from '../../dist/engine/open.js'
-import { systemClock } from '../../dist/engine/platform.js'
+import { createEngine, openStore } from '../../dist/engine/api/open.js'
+import { systemClock } from '../../dist/engine/base/platform.js'
 import { job } from '../../dist/layers/job/index.js'
 
 const [url, namespace, items, shards, max, perMs, ledger] = process.argv.slice(2)

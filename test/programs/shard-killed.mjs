@@ -2,7 +2,7 @@
 // beyond the last one kills nobody, and the count is printed.
 
 import { open } from '../../dist/index.js'
-import { Connection } from '../../dist/stores/sqlite/connection.js'
+import { Connection } from '../../dist/stores/sqlite/file/connection.js'
 
 const { shards, url, at } = JSON.parse(process.argv[2] ?? '{}')
 let commits = 0

@@ -3,9 +3,9 @@
 //   where, isWeak (the planted bug: it forgets whatever is there under the name)
 
 import { writeSync } from 'node:fs'
-import { forwardStore } from '../../dist/core/forward.js'
-import { guardOf } from '../../dist/core/guard.js'
-import { housekeepingRound } from '../../dist/engine/tools/housekeeping.js'
+import { forwardStore } from '../../dist/core/store/forward.js'
+import { guardOf } from '../../dist/core/store/guard.js'
+import { housekeepingRound } from '../../dist/engine/tools/housekeeping/housekeeping.js'
 import { openEngine } from './crash-open.mjs'
 
 const { where, isWeak } = JSON.parse(process.argv[2])

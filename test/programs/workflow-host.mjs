@@ -2,7 +2,7 @@
 // between hosts. Arguments: store URL, namespace, host, lease, file for the calls it makes, how long a step takes in ms.
 
 import { appendFileSync } from 'node:fs'
-import { openStore } from '../../dist/engine/open.js'
+import { openStore } from '../../dist/engine/api/open.js'
 import { createEngine } from '../../dist/index.js'
 import { workflow } from '../../dist/layers/workflow/index.js'
 

@@ -2,7 +2,7 @@
 // per call outside, and where to die: in the "first" or "last" attempt of the compensation, once it is "restored", or "never".
 
 import { appendFileSync, readFileSync } from 'node:fs'
-import { openStore } from '../../dist/engine/open.js'
+import { openStore } from '../../dist/engine/api/open.js'
 import { createEngine } from '../../dist/index.js'
 import { workflow } from '../../dist/layers/workflow/index.js'
 

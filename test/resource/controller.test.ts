@@ -3,8 +3,8 @@
 
 import { expect, it } from 'vitest'
 import type { Duration } from '../../src/core/duration.ts'
-import { createEngine } from '../../src/engine/open.ts'
-import { sha256 } from '../../src/engine/platform.ts'
+import { createEngine } from '../../src/engine/api/open.ts'
+import { sha256 } from '../../src/engine/base/platform.ts'
 import { GiveUp } from '../../src/index.ts'
 import { controller, type ReconcileContext, resource } from '../../src/layers/resource/index.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'

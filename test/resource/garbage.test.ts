@@ -1,7 +1,7 @@
 // What an object owns goes with it: over kinds, in chains, after a restart, and never for an owner that is still there.
 
 import { beforeEach, expect, it } from 'vitest'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import {
   garbageCollector,
   type ResourceHandle,

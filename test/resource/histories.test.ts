@@ -3,7 +3,7 @@
 // order; how calls of several processes meet is up to the machine.
 
 import { expect, it } from 'vitest'
-import { sha256 } from '../../src/engine/platform.ts'
+import { sha256 } from '../../src/engine/base/platform.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
 import { amount } from '../crash/support.ts'
 import { onEveryStore } from '../support/worlds.ts'

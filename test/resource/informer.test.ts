@@ -2,9 +2,9 @@
 // handler throws.
 
 import { expect, it } from 'vitest'
-import { createEngine } from '../../src/engine/open.ts'
-import { sha256 } from '../../src/engine/platform.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import { createEngine } from '../../src/engine/api/open.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
+import { sha256 } from '../../src/engine/base/platform.ts'
 import { type InformerEvent, informer, resource } from '../../src/layers/resource/index.ts'
 import { act } from '../../src/operations/act.ts'
 import { discard, lettersOf, withLetters } from '../../src/operations/letters.ts'

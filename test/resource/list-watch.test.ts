@@ -2,7 +2,7 @@
 
 import { beforeEach, expect, it } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { type ResourceHandle, resource, type Watch, type WatchEvent } from '../../src/layers/resource/index.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 

@@ -1,7 +1,7 @@
 // Objects of a kind: what counts as a change, who may change what, and two steps of deletion; by one process and by several.
 
 import { beforeEach, expect, it } from 'vitest'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { type ResourceHandle, resource } from '../../src/layers/resource/index.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'
 

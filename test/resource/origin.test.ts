@@ -3,7 +3,6 @@
 
 import { expect, it } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
-import type { Draft, ResourceObject } from '../../src/core/resource/object.ts'
 import { open } from '../../src/index.ts'
 import {
   type OriginCollection,
@@ -13,6 +12,7 @@ import {
   resource,
   type WatchEvent,
 } from '../../src/layers/resource/index.ts'
+import type { Draft, ResourceObject } from '../../src/layers/resource/rules/object.ts'
 import { seeded } from '../support/seeded.ts'
 import { until } from '../support/until.ts'
 

@@ -3,7 +3,7 @@
 
 import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Store } from '../../src/core/ports.ts'
+import type { Store } from '../../src/core/store/ports.ts'
 import { openMemory } from '../../src/stores/memory/index.ts'
 import { S3Blobs } from '../../src/stores/s3/blobs.ts'
 import { S3Client } from '../../src/stores/s3/client.ts'

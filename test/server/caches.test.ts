@@ -3,7 +3,7 @@
 
 import { createHash } from 'node:crypto'
 import { afterEach, describe, expect, it } from 'vitest'
-import { hostOf } from '../../src/engine/host.ts'
+import { hostOf } from '../../src/engine/host/host.ts'
 import { open } from '../../src/index.ts'
 import { Access, cacheScopes } from '../../src/server/access.ts'
 import type { AccessToken } from '../../src/server/index.ts'

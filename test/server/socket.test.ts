@@ -4,7 +4,7 @@
 import { request } from 'node:http'
 import { connect } from 'node:net'
 import { afterEach, expect, it } from 'vitest'
-import { hostOf } from '../../src/engine/host.ts'
+import { hostOf } from '../../src/engine/host/host.ts'
 import { defaultServerLimits } from '../../src/server/limits.ts'
 import { type Listening, listen } from '../../src/server/listen.ts'
 import { at, secret, startServer, type TestServer } from './support.ts'

@@ -2,12 +2,12 @@
 // nothing lost. Every timeline, fork and archive must come back as the fold of its history, from its newest sound
 // checkpoint; where the medium was damaged beyond that, it must be refused with a reason, never answered wrongly.
 
-import { newestFirst } from '../../dist/core/recovery.js'
-import { stateIo } from '../../dist/engine/kernel-io.js'
-import { floorOf, lineageOf } from '../../dist/engine/recovery/history.js'
-import { mayBeSound, readManifest, recover } from '../../dist/engine/recovery/recover.js'
-import { restoreState } from '../../dist/engine/recovery/restore.js'
-import { TimelineState } from '../../dist/engine/state.js'
+import { newestFirst } from '../../dist/core/history/recovery.js'
+import { floorOf, lineageOf } from '../../dist/engine/history/history.js'
+import { mayBeSound, readManifest, recover } from '../../dist/engine/history/recover.js'
+import { TimelineState } from '../../dist/engine/history/state.js'
+import { stateIo } from '../../dist/engine/snapshot/kernel-io.js'
+import { restoreState } from '../../dist/engine/snapshot/restore.js'
 import { createEngine, isReprise } from '../../dist/index.js'
 import { openMemory, snapshot } from '../../dist/stores/memory/index.js'
 import { hostOf } from '../support/host.mjs'
@@ -18,7 +18,7 @@ import { SeededRandom } from './random.mjs'
 import { sha256 } from './sha256.mjs'
 import { codeOf, stackOf } from './violation.mjs'
 
-/** @typedef {import('../../dist/engine/state.js').CapturedParts} CapturedParts */
+/** @typedef {import('../../dist/engine/history/state.js').CapturedParts} CapturedParts */
 
 const identity = { host: 'auditor', process: 'auditor' }
 
@@ -34,7 +34,7 @@ export async function audit(sim) {
     const [head] = await hostOf(honest).kernel.store.head([row.id])
     const lineage = await lineageOf(
       hostOf(honest).kernel,
-      /** @type {import('../../dist/core/ports.js').Head} */ (head),
+      /** @type {import('../../dist/core/store/ports.js').Head} */ (head),
     )
     const isWholeAfter = (seq) => isHistoryWhole(disk.space, lineage, seq, damage)
     const sound = await soundCheckpoints(sim, hostOf(honest).kernel, row, lineage, damage)

@@ -8,7 +8,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { timelineId } from '../../dist/core/coordinate.js'
-import { compensationPlan } from '../../dist/core/effects.js'
+import { compensationPlan } from '../../dist/core/history/effects.js'
 import { createEngine, isReprise } from '../../dist/index.js'
 import { openMemory, snapshot } from '../../dist/stores/memory/index.js'
 import { hostOf } from '../support/host.mjs'
@@ -161,7 +161,7 @@ class Errands {
 
   async #runErrand(process, head) {
     const { engine } = process
-    /** @type {import('../../dist/engine/timeline.js').OpenTimeline<any> | null} */
+    /** @type {import('../../dist/engine/writing/timeline.js').OpenTimeline<any> | null} */
     let open = null
     try {
       open = await hostOf(engine).adopt(head, fold)

@@ -8,8 +8,8 @@
 // missing may be either forgotten or of another copy.
 
 import { timelineId } from '../../dist/core/coordinate.js'
-import { unpackEntries } from '../../dist/core/entry-run.js'
-import { guardOf } from '../../dist/core/guard.js'
+import { unpackEntries } from '../../dist/core/history/entry-run.js'
+import { guardOf } from '../../dist/core/store/guard.js'
 import { FeedReader } from '../../dist/engine/feed/reader.js'
 import { createEngine, isReprise, RepriseError, timeline } from '../../dist/index.js'
 import { createWorld, openMemory, snapshot } from '../../dist/stores/memory/index.js'

@@ -3,11 +3,11 @@
 // comes between any two statements. A process that is not given leave is a process that is paused.
 
 import { parentPort, workerData } from 'node:worker_threads'
-import { originDigest, packEntries } from '../../dist/core/entry-run.js'
+import { originDigest, packEntries } from '../../dist/core/history/entry-run.js'
 import { isReprise } from '../../dist/index.js'
-import { loadDriver } from '../../dist/stores/sqlite/driver.js'
+import { loadDriver } from '../../dist/stores/sqlite/file/driver.js'
 import { openSqlite } from '../../dist/stores/sqlite/index.js'
-import { insertAtEnd } from '../../dist/stores/sqlite/log-end.js'
+import { insertAtEnd } from '../../dist/stores/sqlite/log/log-end.js'
 import { sha256 } from './sha256.mjs'
 import { stackOf } from './violation.mjs'
 
@@ -25,8 +25,8 @@ let gate = 'never'
 /** @type {string | null} */
 let plant = null
 /** @typedef {{ readonly file: string, readonly namespace: string, readonly readOnly: boolean }} Place */
-/** @typedef {import('../../dist/core/ports.js').Store} Store */
-/** @typedef {import('../../dist/stores/sqlite/driver.js').Driver} Driver */
+/** @typedef {import('../../dist/core/store/ports.js').Store} Store */
+/** @typedef {import('../../dist/stores/sqlite/file/driver.js').Driver} Driver */
 /** Until the first `open` there is none: whoever asks before that made a mistake. */
 let place = /** @type {Place} */ (/** @type {unknown} */ (null))
 let store = /** @type {Store} */ (/** @type {unknown} */ (null))

@@ -3,10 +3,10 @@
 
 import { Codec } from '../../dist/core/codec/codec.js'
 import { toHex } from '../../dist/core/coordinate.js'
-import { sliceEntries, unpackEntries } from '../../dist/core/entry-run.js'
+import { sliceEntries, unpackEntries } from '../../dist/core/history/entry-run.js'
 import { defaultLimits } from '../../dist/core/limits.js'
-import { entryContext } from '../../dist/engine/seal/entries.js'
-import { Sealer } from '../../dist/engine/seal/seal.js'
+import { entryContext } from '../../dist/engine/storage/seal/entries.js'
+import { Sealer } from '../../dist/engine/storage/seal/seal.js'
 import { OutsideLedger } from '../../dist/testing/outside-ledger.js'
 import { modelOf } from './models.mjs'
 import { sha256 } from './sha256.mjs'

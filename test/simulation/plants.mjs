@@ -1,7 +1,7 @@
 // Bugs planted in the simulated store, each of them one that a real store could have. The engine and the core have
 // their own, behind `planted`; a guard of the store that would hide such a bug is taken away here.
 
-import { packEntries, unpackEntries } from '../../dist/core/entry-run.js'
+import { packEntries, unpackEntries } from '../../dist/core/history/entry-run.js'
 import { sha256 } from './sha256.mjs'
 
 /**
@@ -21,7 +21,8 @@ export const plants = {
   'no-checksum': { in: 'engine', seedsMax: 1000, foundAt: 35 },
   'floor-too-high': { in: 'core', seedsMax: 200, foundAt: 2 },
   'unverified-counted': { in: 'core', seedsMax: 500, foundAt: 197 },
-  // A fork has a checkpoint of its own, so that takes rot as well. The properties of core/retention.test.ts find it at once.
+  // A fork has a checkpoint of its own, so that takes rot as well. The properties of core/checkpoint/retention.test.ts find
+  // it at once.
   'ignore-forks': { in: 'core', seedsMax: 5000, foundAt: 3929 },
   'collect-ignores-forks': { in: 'engine', seedsMax: 3000, foundAt: 38 },
   'loose-scope': { in: 'engine', seedsMax: 500, foundAt: 13 },

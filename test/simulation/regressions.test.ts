@@ -2,8 +2,8 @@
 // changes, these do not.
 
 import { describe, expect, test } from 'vitest'
-import type { Store } from '../../src/core/ports.ts'
-import { sha256 } from '../../src/engine/platform.ts'
+import type { Store } from '../../src/core/store/ports.ts'
+import { sha256 } from '../../src/engine/base/platform.ts'
 import { createEngine, RepriseError, timeline } from '../../src/index.ts'
 import { cells, createWorld, type MemoryWorld, openMemory } from '../../src/stores/memory/index.ts'
 import { hostOf } from '../support/host.ts'

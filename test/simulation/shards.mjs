@@ -4,7 +4,7 @@
 // While a shard is away, runs that have no part of theirs there come to an end: how many did is counted.
 
 import { toHex } from '../../dist/core/coordinate.js'
-import { shardOf } from '../../dist/core/shards.js'
+import { shardOf } from '../../dist/core/store/shards.js'
 import { createEngine, isReprise, RepriseError } from '../../dist/index.js'
 import { queue, workflow } from '../../dist/layers/workflow/index.js'
 import { createWorld, openMemory } from '../../dist/stores/memory/index.js'

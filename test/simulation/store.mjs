@@ -2,11 +2,11 @@
 // answer that comes some time after the work; either may be lost. So a write may be done long after its caller gave up,
 // and a caller may be told of a failure although the work was done.
 
-import { isRedundancy } from '../../dist/core/blobs.js'
 import { equalBytes, toHex } from '../../dist/core/coordinate.js'
-import { stateIo } from '../../dist/engine/kernel-io.js'
-import { readManifest } from '../../dist/engine/recovery/recover.js'
-import { liveChunks } from '../../dist/engine/recovery/restore.js'
+import { isRedundancy } from '../../dist/core/store/blobs.js'
+import { readManifest } from '../../dist/engine/history/recover.js'
+import { stateIo } from '../../dist/engine/snapshot/kernel-io.js'
+import { liveChunks } from '../../dist/engine/snapshot/restore.js'
 import { createEngine, isReprise, RepriseError } from '../../dist/index.js'
 import { openMemory, snapshot } from '../../dist/stores/memory/index.js'
 import { hostOf } from '../support/host.mjs'
@@ -30,7 +30,7 @@ const reads = [
 ]
 const writes = ['claim', 'beat', 'retire', 'tidy', 'scrub', 'recall', 'identity']
 
-/** @returns {import('../../dist/core/ports.js').Store} What one process has of the simulation `sim`. */
+/** @returns {import('../../dist/core/store/ports.js').Store} What one process has of the simulation `sim`. */
 export function createStore(sim, process) {
   const { disk } = sim
   const read = (name, work) => ask(sim, process, name, async () => ({ value: await work(disk.reader) }))

@@ -2,8 +2,8 @@
 // in an order the seed decides. Every answer is told to the oracle; every refusal must be one that a user can expect.
 
 import { toHex } from '../../dist/core/coordinate.js'
-import { Models } from '../../dist/engine/models.js'
-import { collect } from '../../dist/engine/tools/collect.js'
+import { Models } from '../../dist/engine/model/models.js'
+import { collect } from '../../dist/engine/tools/housekeeping/collect.js'
 import { isReprise, RepriseError } from '../../dist/index.js'
 import { hostOf } from '../support/host.mjs'
 import { modelOf } from './models.mjs'

@@ -1,7 +1,7 @@
 // Time that passes only by work: folds, commits and reads spend what a test says they cost. So what a recovery takes can be
 // compared with its budget without a stopwatch, and comes out the same on every machine.
 
-import type { Clock, Store } from '../../src/core/ports.ts'
+import type { Clock, Store } from '../../src/core/store/ports.ts'
 import { faultyStore } from '../../src/testing/index.ts'
 
 interface Timer {

@@ -1,7 +1,7 @@
 // A clock for pauses of hours: short ones pass by themselves, longer ones when the test says so.
 
-import type { Clock } from '../../src/core/ports.ts'
-import { systemClock } from '../../src/engine/platform.ts'
+import type { Clock } from '../../src/core/store/ports.ts'
+import { systemClock } from '../../src/engine/base/platform.ts'
 
 /** `shortMs`: below this, a pause passes by itself. */
 export function handClock(shortMs = 60_000): { readonly clock: Clock; pass(ms: number): void } {

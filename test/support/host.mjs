@@ -1,3 +1,3 @@
 // The same for programs, which run on the build.
 
-export { hostOf } from '../../dist/engine/host.js'
+export { hostOf } from '../../dist/engine/host/host.js'

@@ -3,9 +3,9 @@
 import { createHash } from 'node:crypto'
 import { Codec } from '../../src/core/codec/codec.ts'
 import { toHex } from '../../src/core/coordinate.ts'
-import type { Blobs } from '../../src/core/ports.ts'
-import type { StateIo } from '../../src/engine/checkpoint/capture.ts'
-import { Sealer } from '../../src/engine/seal/seal.ts'
+import type { Blobs } from '../../src/core/store/ports.ts'
+import type { StateIo } from '../../src/engine/model/state-io.ts'
+import { Sealer } from '../../src/engine/storage/seal/seal.ts'
 
 export class Shelf implements Blobs {
   readonly chunks = new Map<string, Uint8Array>()

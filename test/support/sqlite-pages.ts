@@ -2,7 +2,7 @@
 // be known. The file has no write-ahead log beside it.
 
 import { readFileSync } from 'node:fs'
-import { loadDriver } from '../../src/stores/sqlite/driver.ts'
+import { loadDriver } from '../../src/stores/sqlite/file/driver.ts'
 
 export const pageBytes = 4096
 

@@ -5,7 +5,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { open } from '../../src/engine/open.ts'
+import { open } from '../../src/engine/api/open.ts'
 import { upload } from '../../src/layers/upload/index.ts'
 
 test('onComplete counts the calls in which a process died, and gives up as its policy says', async () => {

@@ -9,7 +9,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, expect, test } from 'vitest'
-import { identifyPid, identifyProcess } from '../../src/engine/platform.ts'
+import { identifyPid, identifyProcess } from '../../src/engine/base/platform.ts'
 import { bin } from '../cli/support.ts'
 
 const cleanups: (() => unknown)[] = []

@@ -3,8 +3,8 @@
 
 import { createHash, randomBytes } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
-import { hostOf } from '../../src/engine/host.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
+import { hostOf } from '../../src/engine/host/host.ts'
 import { type UploadOptions, upload } from '../../src/layers/upload/index.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { until } from '../support/until.ts'
@@ -341,7 +341,7 @@ onEveryStore(
 
 describe('a handler', () => {
   test('lets nobody in whom authorize does not, and tells other sites nothing unless it is told to', async () => {
-    const { open } = await import('../../src/engine/open.ts')
+    const { open } = await import('../../src/engine/api/open.ts')
     const rp = await open('memory:')
     const files = upload('files')
     const asked: unknown[] = []

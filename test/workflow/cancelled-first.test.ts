@@ -3,8 +3,8 @@
 
 import { expect, it, test } from 'vitest'
 import type { WorkerId } from '../../src/core/coordinate.ts'
-import { forwardStore } from '../../src/core/forward.ts'
-import { sha256 } from '../../src/engine/platform.ts'
+import { forwardStore } from '../../src/core/store/forward.ts'
+import { sha256 } from '../../src/engine/base/platform.ts'
 import { createEngine } from '../../src/index.ts'
 import { queue, workflow } from '../../src/layers/workflow/index.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'

@@ -2,10 +2,10 @@
 
 import { randomBytes, randomUUID } from 'node:crypto'
 import { expect, it } from 'vitest'
-import { createEngine, type Ports } from '../../src/engine/open.ts'
-import { sha256 } from '../../src/engine/platform.ts'
-import { chanceOf } from '../../src/layers/workflow/chance.ts'
+import { createEngine, type Ports } from '../../src/engine/api/open.ts'
+import { sha256 } from '../../src/engine/base/platform.ts'
 import { type WorkflowContext, workflow } from '../../src/layers/workflow/index.ts'
+import { chanceOf } from '../../src/layers/workflow/run/chance.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
 import { kitWith } from './kits.ts'
 

@@ -1,7 +1,7 @@
 // A checkpoint policy for each workflow (A4.2, C1): by count, by time, by budget, by milestone, by hand, and any mix.
 
 import { expect, it } from 'vitest'
-import { declarationOf } from '../../src/engine/declaration.ts'
+import { declarationOf } from '../../src/engine/checkpoint/declaration.ts'
 import { type WorkflowContext, type WorkflowOptions, workflow } from '../../src/layers/workflow/index.ts'
 import { hostOf } from '../support/host.ts'
 import { kitWith } from './kits.ts'

@@ -1,8 +1,8 @@
 // The lines of a workflow's log: with run, step and attempt, and each once, however often its code is replayed.
 
 import { expect, it } from 'vitest'
-import { createEngine } from '../../src/engine/open.ts'
-import { sha256 } from '../../src/engine/platform.ts'
+import { createEngine } from '../../src/engine/api/open.ts'
+import { sha256 } from '../../src/engine/base/platform.ts'
 import { type Logger, logOf, workflow, workflows } from '../../src/layers/workflow/index.ts'
 import { createWorld, openMemory } from '../../src/stores/memory/index.ts'
 

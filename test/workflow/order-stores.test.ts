@@ -4,7 +4,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { expect, it } from 'vitest'
 import { timelineId } from '../../src/core/coordinate.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { slowStore } from '../../src/testing/index.ts'
 import { onEveryStore, type World } from '../support/worlds.ts'

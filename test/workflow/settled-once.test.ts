@@ -2,7 +2,7 @@
 // what and when. Nobody has to work on the run for that: mail that nobody has taken counts as well.
 
 import { expect, it } from 'vitest'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { act } from '../../src/operations/act.ts'
 import { effectsOf } from '../../src/operations/effects.ts'

@@ -3,8 +3,8 @@
 
 import { expect, it } from 'vitest'
 import { RepriseError } from '../../src/core/errors.ts'
-import { hostOf } from '../../src/engine/host.ts'
-import type { Reprise } from '../../src/engine/reprise.ts'
+import type { Reprise } from '../../src/engine/api/reprise.ts'
+import { hostOf } from '../../src/engine/host/host.ts'
 import { workflow, workflowKind } from '../../src/layers/workflow/index.ts'
 import { act, type PlainVerb } from '../../src/operations/act.ts'
 import { describeTimeline } from '../../src/operations/describe.ts'

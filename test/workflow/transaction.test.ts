@@ -1,7 +1,7 @@
 // ctx.transaction: the user's SQL and the step's entry commit together, or neither does.
 
 import { expect, it } from 'vitest'
-import type { Sql } from '../../src/core/ports.ts'
+import type { Sql } from '../../src/core/store/ports.ts'
 import { workflow } from '../../src/layers/workflow/index.ts'
 import { onEveryStore } from '../support/worlds.ts'
 

@@ -5,14 +5,14 @@
 
 import type { LanguageModelMiddleware, Tool, ToolExecutionOptions } from 'ai'
 import { timelineId, toHex } from '../../core/coordinate.ts'
-import { type Effect, listEffects } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { ownerOf } from '../../core/inheritance.ts'
+import { type Effect, listEffects } from '../../core/history/effects.ts'
+import { ownerOf } from '../../core/history/inheritance.ts'
 import { checkOptions, checkValues, namesOf } from '../../core/options.ts'
-import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
-import type { Effects } from '../../engine/effects.ts'
-import type { Host } from '../../engine/host.ts'
-import type { OpenTimeline } from '../../engine/timeline.ts'
+import type { Effects } from '../../engine/history/effects.ts'
+import type { Host } from '../../engine/host/host.ts'
+import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/model/definition.ts'
+import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { recorderKind } from './model.ts'
 
 type Wrap<K extends 'wrapGenerate' | 'wrapStream'> = NonNullable<LanguageModelMiddleware[K]>

@@ -1,8 +1,9 @@
 // The objects of one kind in a cluster, as the contract of origins wants them: list, watch and writes of an API server.
 
 import { RepriseError } from '../../core/errors.ts'
-import { apiVersionOf, qualifiedName } from '../../core/resource/api-names.ts'
-import { equalJson, isJsonObject } from '../../core/resource/json.ts'
+import type { OriginCollection, OriginEvent, OriginObject, OriginPage } from '../../layers/resource/origin.ts'
+import { apiVersionOf, qualifiedName } from '../../layers/resource/rules/api-names.ts'
+import { equalJson, isJsonObject } from '../../layers/resource/rules/json.ts'
 import {
   type Collection,
   decodeObject,
@@ -10,9 +11,8 @@ import {
   encodeOwner,
   encodeStatus,
   revisionOf,
-} from '../../core/resource/kubernetes.ts'
-import type { Draft, ResourceObject } from '../../core/resource/object.ts'
-import type { OriginCollection, OriginEvent, OriginObject, OriginPage } from '../../layers/resource/origin.ts'
+} from '../../layers/resource/rules/kubernetes.ts'
+import type { Draft, ResourceObject } from '../../layers/resource/rules/object.ts'
 import type { ApiClient, Ask } from './api-client.ts'
 
 /** How long the server is asked to go on for; then it is asked again from where it was. */

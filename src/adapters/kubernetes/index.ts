@@ -1,15 +1,12 @@
 // reprise/kubernetes: objects of a cluster for informers and controllers, by the same code that follows our own.
 
-import type { ApiNames } from '../../core/resource/api-names.ts'
 import type { OriginKind, ResourceOrigin } from '../../layers/resource/origin.ts'
+import type { ApiNames } from '../../layers/resource/rules/api-names.ts'
 import { ApiClient } from './api-client.ts'
 import { KubernetesCollection } from './collection.ts'
 import { connectTo, type KubernetesAddress } from './connection.ts'
 import type { Kubeconfig } from './kubeconfig.ts'
 
-export type { ApiNames, ApiOptions } from '../../core/resource/api-names.ts'
-export type { FieldOwners } from '../../core/resource/field-owners.ts'
-export type { Condition, Draft, OwnerReference, ResourceObject } from '../../core/resource/object.ts'
 export type {
   OriginCollection,
   OriginEvent,
@@ -18,6 +15,9 @@ export type {
   OriginPage,
   ResourceOrigin,
 } from '../../layers/resource/origin.ts'
+export type { ApiNames, ApiOptions } from '../../layers/resource/rules/api-names.ts'
+export type { FieldOwners } from '../../layers/resource/rules/field-owners.ts'
+export type { Condition, Draft, OwnerReference, ResourceObject } from '../../layers/resource/rules/object.ts'
 export type { KubernetesAddress } from './connection.ts'
 export type { Kubeconfig } from './kubeconfig.ts'
 

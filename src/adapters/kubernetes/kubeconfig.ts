@@ -8,7 +8,7 @@ import { homedir } from 'node:os'
 import { delimiter, dirname, isAbsolute, resolve } from 'node:path'
 import type { KubeConfig } from '@kubernetes/client-node'
 import { RepriseError } from '../../core/errors.ts'
-import { isJsonObject } from '../../core/resource/json.ts'
+import { isJsonObject } from '../../layers/resource/rules/json.ts'
 import { type Connect, type Credentials, readSecret } from './credentials.ts'
 
 export interface Kubeconfig {

@@ -1,12 +1,12 @@
 // One thread of a graph as a timeline: how its entries fold into checkpoints, pending writes, values and leaves. An
 // entry holds only what a checkpoint changed against its parent; the folded record is whole, so reading never walks a
 // chain of parents. A list that grew is stored as what was added to the list before it. All keys ascend with time: what a
-// reader of the newest checkpoints needs lies in the last pages, and the others are not read (engine/definition.ts). The entries:
-// thread-entries.ts.
+// reader of the newest checkpoints needs lies in the last pages, and the others are not read
+// (engine/model/definition.ts). The entries: thread-entries.ts.
 
 import { type Keyed, keyed } from '../../core/keyed/keyed.ts'
-import type { Fold } from '../../engine/definition.ts'
-import type { Entry } from '../../engine/recovery/history.ts'
+import type { Entry } from '../../engine/history/history.ts'
+import type { Fold } from '../../engine/model/definition.ts'
 import { type LeafRecord, type NewLeaves, type Packed, placeKey, placeOf, settlePacked, settleRefs } from './leaves.ts'
 import { type NamedCheckpoint, spellNames, unpackChannel } from './names.ts'
 import { define } from './portable.ts'

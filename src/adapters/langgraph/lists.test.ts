@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { defaultLimits } from '../../core/limits.ts'
-import { sha256 } from '../../engine/platform.ts'
+import { sha256 } from '../../engine/base/platform.ts'
 import { type ThreadState, threadFold, valueId } from './fold.ts'
 import { Leaves } from './leaves.ts'
 import { Lists } from './lists.ts'

@@ -1,6 +1,6 @@
 // What tools know of threads of LangGraph and of its memory: all of a kind have the same fold and the same policy.
 
-import type { Model } from '../../engine/model.ts'
+import type { Model } from '../../engine/model/model.ts'
 
 /** Namespaces of the long-term memory beside them. */
 export const memoryKind: Model = {

@@ -7,7 +7,7 @@ import { DeltaSnapshot } from '@langchain/langgraph-checkpoint'
 import type { ClassCodec } from '../../core/codec/class-codec.ts'
 import { Codec } from '../../core/codec/codec.ts'
 import type { Limits } from '../../core/limits.ts'
-import type { Hash } from '../../core/ports.ts'
+import type { Hash } from '../../core/store/ports.ts'
 
 /** A text, a binary, or (in a list of one) an encoded message. */
 export type LeafValue = string | Uint8Array | readonly [Uint8Array]

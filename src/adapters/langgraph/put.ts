@@ -3,8 +3,8 @@
 
 import type { ChannelVersions, Checkpoint, CheckpointMetadata } from '@langchain/langgraph-checkpoint'
 import { equalBytes } from '../../core/coordinate.ts'
-import type { Written } from '../../engine/commit/writer.ts'
-import type { NewEntry } from '../../engine/timeline.ts'
+import type { NewEntry } from '../../engine/writing/timeline.ts'
+import type { Written } from '../../engine/writing/writer.ts'
 import { type CheckpointRecord, differ, packId, packTime, parentOf, type ThreadState, valueId } from './fold.ts'
 import { bytesOf, type LeafDraft, type Leaves, type Packed, settleRefs } from './leaves.ts'
 import type { ListItems, Lists } from './lists.ts'

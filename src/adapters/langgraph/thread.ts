@@ -1,8 +1,8 @@
 // One thread: its timeline, shared with whatever other processes use it, and what is known of its lists and leaves.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import { SharedTimeline } from '../../engine/commit/shared-timeline.ts'
-import type { Host } from '../../engine/host.ts'
+import type { Host } from '../../engine/host/host.ts'
+import { SharedTimeline } from '../../engine/host/shared-timeline.ts'
 import { type ThreadState, threadFold } from './fold.ts'
 import { Leaves } from './leaves.ts'
 import { Lists } from './lists.ts'

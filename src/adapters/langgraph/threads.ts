@@ -2,8 +2,8 @@
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
-import type { Host } from '../../engine/host.ts'
+import type { Head } from '../../core/store/ports.ts'
+import type { Host } from '../../engine/host/host.ts'
 import type { Portable } from './portable.ts'
 import { Thread } from './thread.ts'
 

@@ -1,6 +1,6 @@
 // reprise/nats: streams of NATS JetStream as sources and sinks of pipelines.
 
-export type { PipelineKey } from '../../core/pipeline/key-groups.ts'
+export type { PipelineKey } from '../../core/key-groups.ts'
 export type { Batch } from '../../layers/pipeline/batch.ts'
 export type { CutId, Prepared, Sink, SinkContext, SinkWriter } from '../../layers/pipeline/sink.ts'
 export type {

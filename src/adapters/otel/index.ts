@@ -17,9 +17,9 @@ import {
   type Tracer,
   trace,
 } from '@opentelemetry/api'
-import type { Engine } from '../../engine/definition.ts'
-import { hostOf } from '../../engine/host.ts'
-import type { RunTrace, TracedRun, TraceFacts, TraceLink, TraceSpan, Tracing } from '../../engine/tracing.ts'
+import type { RunTrace, TracedRun, TraceFacts, TraceLink, TraceSpan, Tracing } from '../../engine/base/tracing.ts'
+import { hostOf } from '../../engine/host/host.ts'
+import type { Engine } from '../../engine/model/definition.ts'
 import { measure } from './measure.ts'
 
 export interface InstrumentOptions {

@@ -1,7 +1,7 @@
 // What the engine tells of itself, as figures of a meter: the same that /metrics shows.
 
 import type { Meter } from '@opentelemetry/api'
-import type { Events } from '../../engine/events.ts'
+import type { Events } from '../../engine/base/events.ts'
 
 export function measure(events: Events, meter: Meter): () => void {
   const count = (name: string, description: string) => meter.createCounter(`reprise.${name}`, { description })

@@ -1,7 +1,7 @@
 // What waits for workers outside, piece by piece: lent, taken back, settled once, and aborted while it is somewhere.
 
 import { describe, expect, it, vi } from 'vitest'
-import { isGiveUp } from '../../core/retry.ts'
+import { isGiveUp } from '../../core/calls/retry.ts'
 import { Hub, type Offer } from './hub.ts'
 
 const never = new AbortController().signal

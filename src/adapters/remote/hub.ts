@@ -4,8 +4,8 @@
 
 import { randomBytes } from 'node:crypto'
 import { assert } from '../../core/assert.ts'
+import { GiveUp } from '../../core/calls/retry.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { GiveUp } from '../../core/retry.ts'
 
 /** After so many workers that took it and were not heard of again, the attempt has failed: the task may be what kills them. */
 const lostMax = 5

@@ -1,7 +1,7 @@
 // reprise/remote: steps of workflows and items of jobs that are done by programs in other languages, which ask a server for
 // them. See docs/guides/server.md.
 
-import { checkName } from '../../engine/definition.ts'
+import { checkName } from '../../engine/model/definition.ts'
 import { hub } from './hub.ts'
 
 /** What the call of a step, or of an item of a job, is given: its key, its attempt, and a signal that fires when it must stop. */

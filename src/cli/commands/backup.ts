@@ -1,7 +1,7 @@
 // reprise backup: the whole store as one file. Interrupted, the same command goes on where it was.
 
 import { existsSync } from 'node:fs'
-import { isObjectStore, objectFiles } from '../../engine/open-store.ts'
+import { isObjectStore, objectFiles } from '../../engine/storage/open-store.ts'
 import { type Command, flag } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { bytes, count } from '../format.ts'

@@ -2,11 +2,17 @@
 // stderr, so that a script that is run through the cache sees no difference.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { isWithin } from '../../core/scope.ts'
-import { type CacheEntry, cacheEntries, forgetEntry, forgetUnused, pinEntry } from '../../engine/cache/retention.ts'
-import { pinnedAttribute } from '../../engine/cache/uses.ts'
-import { hostOf } from '../../engine/host.ts'
-import type { Reprise } from '../../engine/reprise.ts'
+import { isWithin } from '../../core/history/scope.ts'
+import type { Reprise } from '../../engine/api/reprise.ts'
+import { hostOf } from '../../engine/host/host.ts'
+import {
+  type CacheEntry,
+  cacheEntries,
+  forgetEntry,
+  forgetUnused,
+  pinEntry,
+} from '../../engine/tools/cache/retention.ts'
+import { pinnedAttribute } from '../../engine/tools/cache/uses.ts'
 import { artifactCache } from '../../layers/artifact/index.ts'
 import { memoCache } from '../../layers/memo/entry.ts'
 import { type CommandCheck, type CommandHandle, command, type RemoteCache } from '../../layers/memo/index.ts'

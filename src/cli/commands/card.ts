@@ -1,6 +1,6 @@
 // reprise card: the recovery card of a timeline (D6). Exit code 8 if a recovery would lose something.
 
-import { hostOf } from '../../engine/host.ts'
+import { hostOf } from '../../engine/host/host.ts'
 import { cardFacts, isLossy } from '../card-facts.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'

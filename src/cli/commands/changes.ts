@@ -2,8 +2,8 @@
 // lost. A change is resumed or abandoned here; a loss is given up (give-up).
 
 import { RepriseError } from '../../core/errors.ts'
-import { lossWords } from '../../engine/tools/losses.ts'
-import { changeWords } from '../../engine/tools/store-change.ts'
+import { lossWords } from '../../engine/storage/losses.ts'
+import { changeWords } from '../../engine/storage/store-change.ts'
 import { type Command, flag, type Invocation, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { count } from '../format.ts'

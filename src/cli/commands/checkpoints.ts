@@ -1,6 +1,6 @@
 // reprise checkpoints: the catalog of one timeline.
 
-import { hostOf } from '../../engine/host.ts'
+import { hostOf } from '../../engine/host/host.ts'
 import { shownCheckpoint } from '../../operations/describe.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'

@@ -1,6 +1,6 @@
 // reprise consumers: who reads the feed, where each stands, and how far it is behind.
 
-import { hostOf } from '../../engine/host.ts'
+import { hostOf } from '../../engine/host/host.ts'
 import { consumersOf } from '../../operations/consumers.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'

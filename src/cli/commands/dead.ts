@@ -1,6 +1,6 @@
 // reprise dead: what a job, a pipeline, an informer or a controller gave up on.
 
-import { hostOf } from '../../engine/host.ts'
+import { hostOf } from '../../engine/host/host.ts'
 import { discard, finalOf, lettersOf, withLetters } from '../../operations/letters.ts'
 import { type Command, flag } from '../command.ts'
 import { exit } from '../exit.ts'

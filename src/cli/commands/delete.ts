@@ -1,7 +1,7 @@
 // reprise delete: says what would go with a timeline, and with --yes deletes it for good.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { DeleteReport } from '../../engine/tools/delete.ts'
+import type { DeleteReport } from '../../engine/tools/housekeeping/delete.ts'
 import { type Command, flag } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { findTimeline } from '../find.ts'

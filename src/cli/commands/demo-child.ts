@@ -4,7 +4,7 @@
 import { appendFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { open } from '../../engine/open.ts'
+import { open } from '../../engine/api/open.ts'
 import { attachReporter, job } from '../../layers/job/index.ts'
 
 export interface DemoReport {

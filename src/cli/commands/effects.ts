@@ -1,7 +1,7 @@
 // reprise effects: what a timeline did to the outside, and what is not known of it.
 
-import type { Effect } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
+import type { Effect } from '../../core/history/effects.ts'
 import { act } from '../../operations/act.ts'
 import { effectsOf, type ShownEffect } from '../../operations/effects.ts'
 import { type Command, flag, text } from '../command.ts'

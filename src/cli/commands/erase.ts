@@ -1,7 +1,7 @@
 // reprise erase: takes a timeline, or single entries of it, out of the files of the store; says what would go first.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { EntrySelection } from '../../engine/tools/erase-select.ts'
+import type { EntrySelection } from '../../engine/tools/erase/select.ts'
 import { type Command, flag, type Invocation, type Options, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { findTimeline } from '../find.ts'

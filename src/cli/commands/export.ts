@@ -3,8 +3,8 @@
 
 import { once } from 'node:events'
 import { createWriteStream, existsSync, WriteStream } from 'node:fs'
-import { hostOf } from '../../engine/host.ts'
-import { isObjectStore, objectFiles } from '../../engine/open-store.ts'
+import { hostOf } from '../../engine/host/host.ts'
+import { isObjectStore, objectFiles } from '../../engine/storage/open-store.ts'
 import { exportProgress } from '../../layers/job/index.ts'
 import { type Command, flag } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'

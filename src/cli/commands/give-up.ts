@@ -2,8 +2,8 @@
 // lost first; what is done is recorded with who decided it and why. With the id of a loss, which a repair recorded, a person
 // accepts that loss: it is named no longer.
 
-import type { LossRecord } from '../../core/ports.ts'
-import { lossWords } from '../../engine/tools/losses.ts'
+import type { LossRecord } from '../../core/store/ports.ts'
+import { lossWords } from '../../engine/storage/losses.ts'
 import { type Command, flag, type Invocation, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { findTimeline } from '../find.ts'

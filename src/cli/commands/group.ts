@@ -2,10 +2,10 @@
 // does it with --yes (or when asked); interrupted, it is taken up with `group resume`.
 
 import { type Duration, toMs } from '../../core/duration.ts'
-import type { GroupCut } from '../../engine/group/groups.ts'
-import { inWords } from '../../engine/group/plan.ts'
-import type { GroupPlan, GroupTarget } from '../../engine/group/records.ts'
-import type { GroupRestored } from '../../engine/group/restore.ts'
+import type { GroupCut } from '../../engine/tools/group/groups.ts'
+import { inWords } from '../../engine/tools/group/plan.ts'
+import type { GroupPlan, GroupTarget } from '../../engine/tools/group/records.ts'
+import type { GroupRestored } from '../../engine/tools/group/restore.ts'
 import { mayRestore } from '../../operations/act.ts'
 import { type Command, duration, flag, type Invocation, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'

@@ -3,7 +3,7 @@
 import { createReadStream, existsSync, statSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { RepriseError } from '../../core/errors.ts'
-import { isObjectStore } from '../../engine/open-store.ts'
+import { isObjectStore } from '../../engine/storage/open-store.ts'
 import { importProgress } from '../../layers/job/index.ts'
 import { type Command, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'

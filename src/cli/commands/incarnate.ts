@@ -1,6 +1,6 @@
 // reprise incarnate: the database went back to an earlier state, and outside readers must not take its history for theirs.
 
-import { incarnate } from '../../engine/tools/incarnate.ts'
+import { incarnate } from '../../engine/tools/identity/incarnate.ts'
 import { type Command, text } from '../command.ts'
 import { exit } from '../exit.ts'
 import { urlOf } from '../store.ts'

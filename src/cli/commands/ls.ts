@@ -1,9 +1,9 @@
 // reprise ls: what there is.
 
-import type { Attribute, TimelineQuery } from '../../core/ports.ts'
-import { hostOf } from '../../engine/host.ts'
-import { isOfStore } from '../../engine/kinds.ts'
-import type { Quarantined } from '../../engine/tools/verify-structure.ts'
+import type { Attribute, TimelineQuery } from '../../core/store/ports.ts'
+import { hostOf } from '../../engine/host/host.ts'
+import { isOfStore } from '../../engine/model/kinds.ts'
+import type { Quarantined } from '../../engine/storage/sound-page.ts'
 import { reasonOf } from '../../operations/failures.ts'
 import { shownAttributes, shownHead } from '../../operations/heads.ts'
 import { type Command, text } from '../command.ts'

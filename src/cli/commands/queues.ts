@@ -1,6 +1,6 @@
 // reprise queues: what waits, what runs, what is overdue, for each queue.
 
-import { hostOf } from '../../engine/host.ts'
+import { hostOf } from '../../engine/host/host.ts'
 import { queuesOf } from '../../operations/queues.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'

@@ -1,6 +1,6 @@
 // reprise redrive: sends dead letters back. They are tried again when whoever gave up on them next runs (or at once).
 
-import { hostOf } from '../../engine/host.ts'
+import { hostOf } from '../../engine/host/host.ts'
 import { act } from '../../operations/act.ts'
 import { type Command, flag, text } from '../command.ts'
 import { exit, parseJson, UsageError } from '../exit.ts'

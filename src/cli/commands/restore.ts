@@ -3,8 +3,8 @@
 
 import { statSync } from 'node:fs'
 import { RepriseError } from '../../core/errors.ts'
-import { isObjectStore } from '../../engine/open-store.ts'
-import type { ShipPoint } from '../../engine/ship/target.ts'
+import { isObjectStore } from '../../engine/storage/open-store.ts'
+import type { ShipPoint } from '../../engine/tools/ship/target.ts'
 import { ByteBar } from '../byte-bar.ts'
 import { type Command, type Invocation, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
@@ -39,12 +39,12 @@ export default restore
 /** A folder, or a prefix with records. Whatever else is wrong with it is told by whoever reads it. */
 async function isShipped(place: string): Promise<boolean> {
   if (!isObjectStore(place)) return statSync(place, { throwIfNoEntry: false })?.isDirectory() ?? false
-  const { isShipPlace } = await import('../../engine/ship/ship.ts')
+  const { isShipPlace } = await import('../../engine/tools/ship/ship.ts')
   return await isShipPlace(place)
 }
 
 async function restoreFromShipped({ args, output, options }: Invocation): Promise<number> {
-  const { restoreShipped } = await import('../../engine/ship/ship.ts')
+  const { restoreShipped } = await import('../../engine/tools/ship/ship.ts')
   const into = text(options, 'into') ?? urlOf({ url: text(options, 'url') })
   const keys = keysOf({ keys: text(options, 'keys') })
   const given = text(options, 'at')

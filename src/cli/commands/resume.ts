@@ -3,11 +3,11 @@
 // something that does not come by itself are reported, and hold nobody up.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
-import { idBelow } from '../../core/scope.ts'
-import { restUnlessAborted } from '../../engine/aborting.ts'
-import { hostOf } from '../../engine/host.ts'
-import type { Reprise } from '../../engine/reprise.ts'
+import { idBelow } from '../../core/history/scope.ts'
+import type { Head } from '../../core/store/ports.ts'
+import type { Reprise } from '../../engine/api/reprise.ts'
+import { restUnlessAborted } from '../../engine/base/aborting.ts'
+import { hostOf } from '../../engine/host/host.ts'
 import { pipelinePrefix } from '../../layers/pipeline/model.ts'
 import { act } from '../../operations/act.ts'
 import { standsAt } from '../../operations/describe.ts'

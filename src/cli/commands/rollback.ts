@@ -1,10 +1,10 @@
 // reprise rollback: goes on from an earlier point: a sequence, before an entry, before a time, or before the state went wrong.
 // It says first what would be undone, and does it with --yes (or when asked).
 
-import type { CompensationPlan } from '../../core/effects.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Validity } from '../../core/validity.ts'
-import type { Before, RollbackPlan } from '../../engine/recovery/before.ts'
+import type { CompensationPlan } from '../../core/history/effects.ts'
+import type { Validity } from '../../core/history/validity.ts'
+import type { Before, RollbackPlan } from '../../engine/tools/before.ts'
 import { mayAct } from '../../operations/act.ts'
 import { type Command, flag, type Options, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'

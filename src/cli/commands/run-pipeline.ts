@@ -1,9 +1,9 @@
 // reprise run, for a pipeline: shows how it flows on stderr, and prints the report on stdout. Ctrl-C stops it with a
 // savepoint and leaves one line that resumes it.
 
-import { runs } from '../../engine/definition.ts'
-import { hostOf } from '../../engine/host.ts'
-import type { Reprise } from '../../engine/reprise.ts'
+import type { Reprise } from '../../engine/api/reprise.ts'
+import { hostOf } from '../../engine/host/host.ts'
+import { runs } from '../../engine/model/definition.ts'
 import { draws, type PipelineDefinition } from '../../layers/pipeline/definition.ts'
 import type { PipelineReport, PipelineRun, PipelineStatus } from '../../layers/pipeline/index.ts'
 import { reportOfTasks, type TasksStatus } from '../../layers/pipeline/run/tasks.ts'

@@ -3,9 +3,9 @@
 
 import { relative as relativePath } from 'node:path'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { runs, type Workable, works } from '../../engine/definition.ts'
-import { hostOf } from '../../engine/host.ts'
-import type { Reprise } from '../../engine/reprise.ts'
+import type { Reprise } from '../../engine/api/reprise.ts'
+import { hostOf } from '../../engine/host/host.ts'
+import { runs, type Workable, works } from '../../engine/model/definition.ts'
 import { type JobReport, type JobRun, makeReporter, stopOnSignals } from '../../layers/job/index.ts'
 import type { MigrateReport, MigrateRun } from '../../layers/migrate/index.ts'
 import { type Command, flag, type Options, text } from '../command.ts'

@@ -1,9 +1,9 @@
 // reprise saves: whole states that were put, newest first, series by series.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import type { ManifestRecord } from '../../core/ports.ts'
-import { idBelow } from '../../core/scope.ts'
-import { hostOf } from '../../engine/host.ts'
+import { idBelow } from '../../core/history/scope.ts'
+import type { ManifestRecord } from '../../core/store/ports.ts'
+import { hostOf } from '../../engine/host/host.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'
 import { bytes, relative } from '../format.ts'

@@ -1,6 +1,6 @@
 // reprise schedules: what is started when, when it last was, and when it is due next.
 
-import { hostOf } from '../../engine/host.ts'
+import { hostOf } from '../../engine/host/host.ts'
 import { schedulesOf } from '../../operations/schedules.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'

@@ -1,6 +1,6 @@
 // reprise shards: the databases that a store is made of; reprise shards add: one more, with its share of the timelines.
 
-import type { GrowProgress } from '../../core/shards.ts'
+import type { GrowProgress } from '../../core/store/shards.ts'
 import { type Command, duration } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 import { count } from '../format.ts'

@@ -1,9 +1,9 @@
 // reprise ship: takes what the store commits to another place, for as long as it runs.
 
-import { hostOf } from '../../engine/host.ts'
-import { shipStore, verifyPlace } from '../../engine/ship/ship.ts'
-import type { ShipStatus } from '../../engine/ship/status.ts'
-import { notedTiers, shown } from '../../engine/tiers/policy.ts'
+import { hostOf } from '../../engine/host/host.ts'
+import { notedTiers, shown } from '../../engine/storage/tier-policy.ts'
+import { shipStore, verifyPlace } from '../../engine/tools/ship/ship.ts'
+import type { ShipStatus } from '../../engine/tools/ship/status.ts'
 import { type Command, duration, flag, type Invocation, text } from '../command.ts'
 import { exit } from '../exit.ts'
 import { bytes, count } from '../format.ts'

@@ -1,10 +1,10 @@
 // reprise show: where one timeline stands.
 
-import type { Head } from '../../core/ports.ts'
-import { hostOf } from '../../engine/host.ts'
-import type { Reprise } from '../../engine/reprise.ts'
-import { segmentsBelow } from '../../engine/segments/read.ts'
-import { editWords } from '../../engine/tools/fork-edit.ts'
+import type { Head } from '../../core/store/ports.ts'
+import type { Reprise } from '../../engine/api/reprise.ts'
+import { segmentsBelow } from '../../engine/history/segments.ts'
+import { hostOf } from '../../engine/host/host.ts'
+import { editWords } from '../../engine/model/fork-edit.ts'
 import { describeTimeline } from '../../operations/describe.ts'
 import { errorWords, type FailingTimeline, failingTimelines, failureWords } from '../../operations/failures.ts'
 import { shownAttributes } from '../../operations/heads.ts'

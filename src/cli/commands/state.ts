@@ -2,7 +2,7 @@
 // between two. The pipeline may be running: nothing is taken from it.
 
 import { RepriseError } from '../../core/errors.ts'
-import { idBelow } from '../../core/scope.ts'
+import { idBelow } from '../../core/history/scope.ts'
 import { comparePipelineState, readPipelineState } from '../../layers/pipeline/index.ts'
 import { type Command, flag, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'

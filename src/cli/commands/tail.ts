@@ -1,9 +1,9 @@
 // reprise tail: follows new entries, by the feed for many timelines. Ends with Ctrl-C, or at the end with --once.
 
-import { feedStart } from '../../core/ports.ts'
-import { hostOf } from '../../engine/host.ts'
-import { whileAwaited } from '../../engine/stay-alive.ts'
-import { FeedStream } from '../../engine/subscription/feed-stream.ts'
+import { feedStart } from '../../core/store/ports.ts'
+import { whileAwaited } from '../../engine/base/stay-alive.ts'
+import { FeedStream } from '../../engine/feed/feed-stream.ts'
+import { hostOf } from '../../engine/host/host.ts'
 import { feedEnd } from '../../operations/feed-end.ts'
 import { shownEntry } from '../../operations/history.ts'
 import { type Command, flag, text } from '../command.ts'

@@ -2,10 +2,10 @@
 // workflows, their queues and schedules, jobs, projections. The first Ctrl-C finishes what is in flight.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { type Workable, works } from '../../engine/definition.ts'
-import { hostOf } from '../../engine/host.ts'
-import type { Reprise } from '../../engine/reprise.ts'
-import { keepHouse } from '../../engine/tools/housekeeping.ts'
+import type { Reprise } from '../../engine/api/reprise.ts'
+import { hostOf } from '../../engine/host/host.ts'
+import { type Workable, works } from '../../engine/model/definition.ts'
+import { keepHouse } from '../../engine/tools/housekeeping/housekeeping.ts'
 import type { PipelineWorkOptions } from '../../layers/pipeline/index.ts'
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'

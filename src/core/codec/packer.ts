@@ -1,5 +1,5 @@
-// Values behind one another in one buffer, with what the caller writes between them (core/packed-entries.ts). None of them is an
-// array of its own, and what decoding would give is made along the way.
+// Values behind one another in one buffer, with what the caller writes between them (core/history/packed-entries.ts). None of
+// them is an array of its own, and what decoding would give is made along the way.
 
 import type { ClassCodec } from './class-codec.ts'
 import { encodeError } from './encode-error.ts'

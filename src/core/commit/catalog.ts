@@ -1,7 +1,7 @@
 // Checkpoints and trimming: what may be published, dropped and cut off, and what stands in the way.
 
 import type { ManifestId, TimelineId } from '../coordinate.ts'
-import type { Commit, FeedPosition, ManifestMark, NewManifest } from '../ports.ts'
+import type { Commit, FeedPosition, ManifestMark, NewManifest } from '../store/ports.ts'
 import { forkNeeding } from './lineage.ts'
 import { Refused } from './refused.ts'
 import type { CheckpointFacts, CommitView, HeadFacts } from './view.ts'

@@ -1,7 +1,7 @@
 // What an accepted commit changes. A store applies the parts in the order in which they stand here.
 
 import type { ManifestId, MessageId, TimelineId } from '../coordinate.ts'
-import type { Attribute, EntryRun, FeedPosition, ManifestMark, NewManifest, OutgoingMessage } from '../ports.ts'
+import type { Attribute, EntryRun, FeedPosition, ManifestMark, NewManifest, OutgoingMessage } from '../store/ports.ts'
 import type { HeadFacts } from './view.ts'
 
 export interface Changes {

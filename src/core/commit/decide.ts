@@ -4,7 +4,7 @@
 
 import { assert } from '../assert.ts'
 import { equalBytes, type TimelineId } from '../coordinate.ts'
-import type { Attribute, Commit, Guard, Outcome, Take } from '../ports.ts'
+import type { Attribute, Commit, Guard, Outcome, Take } from '../store/ports.ts'
 import type { Writable } from '../writable.ts'
 import { catalogAfter, checkDrop, checkPublish, checkTrim, type Midway } from './catalog.ts'
 import type { Changes } from './changes.ts'

@@ -1,7 +1,7 @@
 // How timelines come to be, leave a parent, are rolled back and are forgotten.
 
 import type { TimelineId } from '../coordinate.ts'
-import type { Commit, Take } from '../ports.ts'
+import type { Commit, Take } from '../store/ports.ts'
 import { Refused } from './refused.ts'
 import type { CommitView, ForkFacts, HeadFacts } from './view.ts'
 

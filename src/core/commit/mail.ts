@@ -1,7 +1,7 @@
 // Mail and cursors: what lies beside the timelines and outlives their changes.
 
 import type { MessageId, TimelineId } from '../coordinate.ts'
-import type { Commit, OutgoingMessage } from '../ports.ts'
+import type { Commit, OutgoingMessage } from '../store/ports.ts'
 import type { Changes } from './changes.ts'
 import { Refused } from './refused.ts'
 import type { CommitView } from './view.ts'

@@ -1,6 +1,6 @@
 // A refusal in the middle of a decision: thrown where it is found, turned into an outcome at the edge.
 
-import type { Refusal } from '../ports.ts'
+import type { Refusal } from '../store/ports.ts'
 
 export class Refused {
   readonly code: Refusal

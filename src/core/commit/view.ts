@@ -2,7 +2,7 @@
 // questions; it applies nothing while it does.
 
 import type { Digest, ManifestId, MessageId, OperationId, TimelineId, WorkerId } from '../coordinate.ts'
-import type { Base, FeedPosition, ManifestRecord, PastLife } from '../ports.ts'
+import type { Base, FeedPosition, ManifestRecord, PastLife } from '../store/ports.ts'
 
 /** The part of a timeline that the rules read and change; the rest of a head is set as the commit says. */
 export interface HeadFacts {

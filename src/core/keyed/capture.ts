@@ -2,7 +2,7 @@
 // keys and remembers both until it is known what became of it: the next capture either builds on it (it was published)
 // or does not (it was not, and its changes go back). So no order of failures can lose a change.
 
-import type { Segment } from '../manifest.ts'
+import type { Segment } from '../checkpoint/manifest.ts'
 import type { Page, PageWrite } from './page.ts'
 import type { KeyedTree, TreeSnapshot } from './tree.ts'
 

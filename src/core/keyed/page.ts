@@ -2,7 +2,7 @@
 // the store only; then it knows how to bring its entries in.
 
 import { assert } from '../assert.ts'
-import type { Segment } from '../manifest.ts'
+import type { Segment } from '../checkpoint/manifest.ts'
 
 /** Says who may write to a page: the tree that holds the same token. */
 export type Owner = { readonly owner: true }

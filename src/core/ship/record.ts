@@ -2,7 +2,7 @@
 // before it, so a list of them is one history: what is missing, torn or of another shipper does not fit.
 //
 //   object  = "RPSHIP1\n" previous(32 bytes: H of the object before it; zeros for the first) envelope
-//   envelope = sealed (engine/seal), opens only under its number and its predecessor
+//   envelope = sealed (engine/storage/seal), opens only under its number and its predecessor
 //   content = head(text: JSON) pages(integer) [number(integer)]… bytes(the pages one after another)
 //
 // A base names parts instead of holding pages: objects of their own, each of `pagesPerPart` pages, which a later base uses

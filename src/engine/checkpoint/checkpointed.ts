@@ -1,11 +1,11 @@
 // What a checkpointer needs of the open timeline that it serves.
 
 import type { Coordinate, TimelineId } from '../../core/coordinate.ts'
-import type { EffectLedger } from '../../core/effects.ts'
 import type { RepriseError } from '../../core/errors.ts'
-import type { Commit, ManifestMark, NewManifest } from '../../core/ports.ts'
-import type { NewEntry } from '../entry.ts'
-import type { CapturedParts } from '../state.ts'
+import type { EffectLedger } from '../../core/history/effects.ts'
+import type { Commit, ManifestMark, NewManifest } from '../../core/store/ports.ts'
+import type { CapturedParts } from '../history/state.ts'
+import type { NewEntry } from '../model/entry.ts'
 
 export interface CheckpointedTimeline<State> {
   readonly id: TimelineId

@@ -3,8 +3,8 @@ import { expect, test } from 'vitest'
 import { open, timeline } from '../../index.ts'
 import { openMemory } from '../../stores/memory/index.ts'
 import { faultyStore } from '../../testing/index.ts'
-import { createEngine } from '../open.ts'
-import { sha256, systemClock } from '../platform.ts'
+import { createEngine } from '../api/open.ts'
+import { sha256, systemClock } from '../base/platform.ts'
 
 const patient = timeline('patient', {
   initial: () => 0,

@@ -4,22 +4,18 @@
 // tried again.
 
 import { assert } from '../../core/assert.ts'
-import { type CheckpointInterval, usesCosts } from '../../core/checkpoint-policy.ts'
+import { growingPause } from '../../core/calls/pause.ts'
+import { type CheckpointInterval, usesCosts } from '../../core/checkpoint/checkpoint-policy.ts'
+import type { MeasuredCosts } from '../../core/checkpoint/costs.ts'
+import { encodeManifest, type Manifest } from '../../core/checkpoint/manifest.ts'
 import type { Coordinate, ManifestId } from '../../core/coordinate.ts'
-import type { MeasuredCosts } from '../../core/costs.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { defaultKeyedPlanSettings } from '../../core/keyed/plan.ts'
-import { encodeManifest, type Manifest } from '../../core/manifest.ts'
-import { growingPause } from '../../core/pause.ts'
-import type { Attribute, ManifestRecord } from '../../core/ports.ts'
-import type { Fold } from '../definition.ts'
-import { type Kernel, newId } from '../kernel.ts'
-import { stateIo } from '../kernel-io.ts'
-import { type Entry, floorOf } from '../recovery/history.ts'
-import type { Recovered } from '../recovery/recover.ts'
-import { verifyChunks } from '../recovery/restore.ts'
-import { refuseInvalid } from '../recovery/validity.ts'
-import { forgetEffects } from '../tools/forget-effects.ts'
+import type { Attribute, ManifestRecord } from '../../core/store/ports.ts'
+import { type Entry, floorOf } from '../history/history.ts'
+import type { Recovered } from '../history/recover.ts'
+import { refuseInvalid } from '../history/validity.ts'
+import type { Fold } from '../model/definition.ts'
 import {
   abandonCapture,
   type CaptureBase,
@@ -27,10 +23,14 @@ import {
   captureState,
   TouchedValue,
   writeCapture,
-} from './capture.ts'
+} from '../snapshot/capture.ts'
+import { stateIo } from '../snapshot/kernel-io.ts'
+import { defaultOutputSettings } from '../snapshot/output.ts'
+import { verifyChunks } from '../snapshot/restore.ts'
+import { ChunkHold } from '../storage/chunk-hold.ts'
+import { type Kernel, newId } from '../storage/kernel.ts'
 import type { CheckpointedTimeline } from './checkpointed.ts'
-import { ChunkHold } from './chunk-hold.ts'
-import { defaultOutputSettings } from './output.ts'
+import { forgetEffects } from './forget-effects.ts'
 import { retain } from './retain.ts'
 import { CheckpointTiming } from './timing.ts'
 

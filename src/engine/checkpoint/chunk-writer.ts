@@ -1,16 +1,17 @@
 // A value or a stream of bytes on its way into chunks. Cuts follow the content, so a small change makes few new chunks;
 // chunks that an earlier checkpoint holds are named, not written again. Memory stays bounded, however long the stream is.
 
-import { type ChunkSizes, defaultChunkSizes, nextCut } from '../../core/chunking.ts'
+import { type ChunkSizes, defaultChunkSizes, nextCut } from '../../core/checkpoint/chunking.ts'
+import { type ChunkRef, type Content, encodeRefs } from '../../core/checkpoint/manifest.ts'
 import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { type ChunkRef, type Content, encodeRefs } from '../../core/manifest.ts'
-import type { ManifestRecord } from '../../core/ports.ts'
-import type { Kernel } from '../kernel.ts'
-import { stateIo } from '../kernel-io.ts'
-import { readManifest } from '../recovery/recover.ts'
-import { liveChunks } from '../recovery/restore.ts'
-import { ChunkOutput, type StateIo } from './output.ts'
+import type { ManifestRecord } from '../../core/store/ports.ts'
+import { readManifest } from '../history/recover.ts'
+import type { StateIo } from '../model/state-io.ts'
+import { stateIo } from '../snapshot/kernel-io.ts'
+import { ChunkOutput } from '../snapshot/output.ts'
+import { liveChunks } from '../snapshot/restore.ts'
+import type { Kernel } from '../storage/kernel.ts'
 
 /** Anything that gives bytes piece by piece. A path is not among them: open it with fs.createReadStream. */
 export type ByteSource =

@@ -1,7 +1,7 @@
 // The failures of a timeline's owners, kept with it for `failureEvery: 'observed'`: counted by whoever takes it, in the
 // commit that takes it. An owner that lets go says so in the commit that releases it, so its end counts as none.
 
-import type { CheckpointPolicy } from '../../core/checkpoint-policy.ts'
+import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import {
   beginObserving,
   decodeFailures,
@@ -9,8 +9,8 @@ import {
   failureEveryMs,
   observeReleasing,
   observeTaking,
-} from '../../core/failures.ts'
-import type { Attribute, Head } from '../../core/ports.ts'
+} from '../../core/checkpoint/failures.ts'
+import type { Attribute, Head } from '../../core/store/ports.ts'
 
 const failuresAttribute = '$failures'
 

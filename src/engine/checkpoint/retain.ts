@@ -1,15 +1,21 @@
 // Retention, carried out: asks the core what may go and why, then does it in commits that the store guards once more
 // (forks, cursors and the catalog may have changed since). Runs beside writers; needs no ownership, only the epoch it saw.
 
+import { planRetention, type RetentionPlan, type RetentionPolicy } from '../../core/checkpoint/retention.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
-import { lastSeq } from '../../core/entry-run.ts'
 import { isReprise } from '../../core/errors.ts'
-import { epochGuardOf } from '../../core/guard.ts'
-import type { Head } from '../../core/ports.ts'
-import { planRetention, type RetentionPlan, type RetentionPolicy } from '../../core/retention.ts'
-import type { CursorHold } from '../feed/cursor-holds.ts'
-import { type Kernel, newOperation } from '../kernel.ts'
-import { digestAt, type Point } from '../recovery/history.ts'
+import { lastSeq } from '../../core/history/entry-run.ts'
+import { epochGuardOf } from '../../core/store/guard.ts'
+import type { Head } from '../../core/store/ports.ts'
+import { digestAt, type Point } from '../history/history.ts'
+import { type Kernel, newOperation } from '../storage/kernel.ts'
+
+/** A cursor that has not passed everything in a timeline. */
+export interface CursorHold {
+  readonly name: string
+  /** It has read this timeline up to and including this sequence. */
+  readonly seq: number
+}
 
 export interface RetainResult {
   readonly plan: RetentionPlan

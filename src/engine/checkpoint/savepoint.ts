@@ -1,23 +1,23 @@
 // Savepoints: checkpoints that a person asked for, kept until released. Taken through the open handle where there is
 // one at that coordinate; otherwise state is recovered aside and published under the epoch that was seen.
 
+import { encodeManifest } from '../../core/checkpoint/manifest.ts'
 import { type Coordinate, type ManifestId, timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { epochGuardOf } from '../../core/guard.ts'
-import { encodeManifest } from '../../core/manifest.ts'
-import type { Commit, ManifestRecord } from '../../core/ports.ts'
-import { refusalError } from '../commit/refusal-error.ts'
-import type { Fold } from '../definition.ts'
-import { type Kernel, newId, newOperation } from '../kernel.ts'
-import { stateIo } from '../kernel-io.ts'
-import { recover } from '../recovery/recover.ts'
-import { verifyChunks } from '../recovery/restore.ts'
-import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
-import { refuseInvalid } from '../recovery/validity.ts'
-import type { CapturedParts } from '../state.ts'
-import { existing, type Located, locate, type Where } from '../tools/fork.ts'
-import { captureState, writeCapture } from './capture.ts'
-import { ChunkHold } from './chunk-hold.ts'
+import { epochGuardOf } from '../../core/store/guard.ts'
+import type { Commit, ManifestRecord } from '../../core/store/ports.ts'
+import { refusalError } from '../base/refusal-error.ts'
+import { existing, type Located, locate, type Where } from '../history/locate.ts'
+import { recover } from '../history/recover.ts'
+import { retryWithFreshHead } from '../history/retry-with-fresh-head.ts'
+import type { CapturedParts } from '../history/state.ts'
+import { refuseInvalid } from '../history/validity.ts'
+import type { Fold } from '../model/definition.ts'
+import { captureState, writeCapture } from '../snapshot/capture.ts'
+import { stateIo } from '../snapshot/kernel-io.ts'
+import { verifyChunks } from '../snapshot/restore.ts'
+import { ChunkHold } from '../storage/chunk-hold.ts'
+import { type Kernel, newId, newOperation } from '../storage/kernel.ts'
 
 export interface SavepointOptions {
   readonly label?: string

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { systemClock } from '../platform.ts'
+import { systemClock } from '../base/platform.ts'
 import { CheckpointTiming } from './timing.ts'
 
 /** One append after another; each checkpoint is published so many appends after it was captured. The most that lay behind. */

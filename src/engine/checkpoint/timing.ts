@@ -1,5 +1,5 @@
 // When the next checkpoint of one timeline is due: what came since the last one, what replaying it would take, what was
-// measured, and the decision (core/checkpoint-policy.ts) with its words. Makes no checkpoint and sets no timer.
+// measured, and the decision (core/checkpoint/checkpoint-policy.ts) with its words. Makes no checkpoint and sets no timer.
 // What was measured is kept with the timeline, in one attribute: a new process starts with it, and so does the card.
 
 import {
@@ -11,11 +11,11 @@ import {
   decideCheckpoint,
   type SinceCheckpoint,
   usesCosts,
-} from '../../core/checkpoint-policy.ts'
-import { decodeCosts, encodeCosts, type MeasuredCosts, observe, readMsOf } from '../../core/costs.ts'
-import type { Attribute, Clock } from '../../core/ports.ts'
+} from '../../core/checkpoint/checkpoint-policy.ts'
+import { decodeCosts, encodeCosts, type MeasuredCosts, observe, readMsOf } from '../../core/checkpoint/costs.ts'
+import type { Attribute, Clock } from '../../core/store/ports.ts'
+import { ReplayMeter } from '../history/replay-meter.ts'
 import { observedMs, onRelease } from './observed-failures.ts'
-import { ReplayMeter } from './replay-meter.ts'
 
 export const costsAttribute = '$costs'
 

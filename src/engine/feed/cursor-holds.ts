@@ -3,14 +3,9 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import type { FeedPage, FeedPosition } from '../../core/ports.ts'
-import type { Kernel } from '../kernel.ts'
-
-export interface CursorHold {
-  readonly name: string
-  /** It has read this timeline up to and including this sequence. */
-  readonly seq: number
-}
+import type { FeedPage, FeedPosition } from '../../core/store/ports.ts'
+import type { CursorHold } from '../checkpoint/retain.ts'
+import type { Kernel } from '../storage/kernel.ts'
 
 const pageRuns = 1000
 /** A cursor further behind than this many pages is followed no further: what lies beyond is taken for passed. */

@@ -7,11 +7,11 @@
 // the operation, which tells two copies apart. An erased timeline leaves no digest of its id.
 
 import { type TimelineId, timelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
-import { originDigest } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { forwardStore } from '../../core/forward.ts'
-import type { Commit, Hash, Head, Outcome, Store } from '../../core/ports.ts'
-import { isOfStore } from '../kinds.ts'
+import { originDigest } from '../../core/history/entry-run.ts'
+import { forwardStore } from '../../core/store/forward.ts'
+import type { Commit, Hash, Head, Outcome, Store } from '../../core/store/ports.ts'
+import { isOfStore } from '../model/kinds.ts'
 
 export const forgottenTimeline = timelineId('reprise/forgotten')
 const attribute = '$last'

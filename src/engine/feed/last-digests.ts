@@ -3,7 +3,7 @@
 
 import { assert } from '../../core/assert.ts'
 import type { Digest, TimelineId } from '../../core/coordinate.ts'
-import type { Point } from '../recovery/history.ts'
+import type { Point } from '../history/history.ts'
 
 const digestBytes = 32
 

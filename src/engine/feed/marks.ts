@@ -2,11 +2,11 @@
 // store that went back to an older copy grows past it again, with other entries below it.
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
-import { isChained, lastSeq } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { FeedPosition, Head } from '../../core/ports.ts'
-import type { Kernel } from '../kernel.ts'
-import type { Point } from '../recovery/history.ts'
+import { isChained, lastSeq } from '../../core/history/entry-run.ts'
+import type { FeedPosition, Head } from '../../core/store/ports.ts'
+import type { Point } from '../history/history.ts'
+import type { Kernel } from '../storage/kernel.ts'
 import { type ForgottenPoint, forgottenPoint, forgottenTimeline, hasPassed, mayBeForgotten } from './forgotten.ts'
 
 /** Marks that are kept: the history of the newest may have been forgotten or trimmed meanwhile. */

@@ -2,16 +2,16 @@
 // timeline before it is decoded. Branches that were rolled back do not show, except for the part that is still history.
 
 import { type Digest, equalBytes, type TimelineId, timelineId } from '../../core/coordinate.ts'
-import { isChained, lastSeq, originDigest, verifyEntries } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { type FeedItem, type FeedPosition, feedStart, type Head } from '../../core/ports.ts'
-import { isRedacted } from '../../core/redacted.ts'
-import { archivedFrom, idBelow } from '../../core/scope.ts'
-import { Breath } from '../breath.ts'
-import type { Kernel } from '../kernel.ts'
-import { isOfStore } from '../kinds.ts'
-import { confirmErased } from '../recovery/erasures.ts'
-import { type Entry, entriesOf, lineageOf, type Point } from '../recovery/history.ts'
+import { isChained, lastSeq, originDigest, verifyEntries } from '../../core/history/entry-run.ts'
+import { isRedacted } from '../../core/history/redacted.ts'
+import { archivedFrom, idBelow } from '../../core/history/scope.ts'
+import { type FeedItem, type FeedPosition, feedStart, type Head } from '../../core/store/ports.ts'
+import { Yielder } from '../base/yielder.ts'
+import { confirmErased } from '../history/erasures.ts'
+import { type Entry, entriesOf, lineageOf, type Point } from '../history/history.ts'
+import { isOfStore } from '../model/kinds.ts'
+import type { Kernel } from '../storage/kernel.ts'
 import { LastDigests } from './last-digests.ts'
 import { FeedMarks, goneAt, whereabouts } from './marks.ts'
 import type { SeenRun } from './outside-position.ts'
@@ -47,7 +47,7 @@ export class FeedReader {
   readonly #kernel: Kernel
   readonly #scopes: readonly string[]
   readonly #last = new LastDigests(rememberedMax)
-  readonly #breath: Breath
+  readonly #breath: Yielder
   readonly #marks: FeedMarks
   readonly #mayBeTrimmed: boolean
   readonly #hasForks: boolean
@@ -61,7 +61,7 @@ export class FeedReader {
     this.#mayBeTrimmed = options.mayBeTrimmed ?? false
     this.#hasForks = options.forks ?? true
     this.#kernel = kernel
-    this.#breath = new Breath(kernel.clock)
+    this.#breath = new Yielder(kernel.clock)
     this.#marks = new FeedMarks(kernel)
     this.#scopes = scopes
   }

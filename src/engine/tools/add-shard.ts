@@ -2,10 +2,10 @@
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Grown, GrowProgress } from '../../core/shards.ts'
-import type { Kernel } from '../kernel.ts'
-import { withoutSecrets } from '../open-store.ts'
-import { underNote } from './store-change.ts'
+import type { Grown, GrowProgress } from '../../core/store/shards.ts'
+import type { Kernel } from '../storage/kernel.ts'
+import { withoutSecrets } from '../storage/open-store.ts'
+import { underNote } from '../storage/store-change.ts'
 
 export interface AddShardOptions {
   /** How long timelines that somebody has open are waited for before they are taken over; 10 seconds if left out. */

@@ -2,13 +2,13 @@
 
 import { type Coordinate, type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
-import type { Engine } from '../definition.ts'
-import type { Host } from '../host.ts'
-import { actionOf, type Model } from '../model.ts'
-import { recover } from '../recovery/recover.ts'
-import { retryWithFreshHead } from '../recovery/retry-with-fresh-head.ts'
-import { locate, siblingOf, type Where } from './fork.ts'
+import type { Head } from '../../core/store/ports.ts'
+import { siblingOf } from '../branch/fork.ts'
+import { locate, type Where } from '../history/locate.ts'
+import { recover } from '../history/recover.ts'
+import { retryWithFreshHead } from '../history/retry-with-fresh-head.ts'
+import type { Host } from '../host/host.ts'
+import type { Engine } from '../model/definition.ts'
 import {
   type EditedFork,
   editOf,
@@ -17,7 +17,8 @@ import {
   type ForkOptions,
   forkMarkOf,
   markOf,
-} from './fork-edit.ts'
+} from '../model/fork-edit.ts'
+import { actionOf, type Model } from '../model/model.ts'
 
 export type Forked = Coordinate & { readonly parent: string }
 

@@ -6,14 +6,14 @@
 // entries which it may have read. Changing the first, in one commit, is the swap.
 
 import { timelineId } from '../../core/coordinate.ts'
-import { originDigest } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { guardOf } from '../../core/guard.ts'
-import { type Attribute, type FeedPosition, feedStart, type Sql, type Store } from '../../core/ports.ts'
-import { refusalError } from '../commit/refusal-error.ts'
-import { declare } from '../declaration.ts'
-import type { Host } from '../host.ts'
-import { newOperation } from '../kernel.ts'
+import { originDigest } from '../../core/history/entry-run.ts'
+import { guardOf } from '../../core/store/guard.ts'
+import { type Attribute, type FeedPosition, feedStart, type Sql, type Store } from '../../core/store/ports.ts'
+import { refusalError } from '../base/refusal-error.ts'
+import { declare } from '../checkpoint/declaration.ts'
+import type { Host } from '../host/host.ts'
+import { newOperation } from '../storage/kernel.ts'
 
 /** What is known of the builds of one version. */
 export interface Builds {

@@ -3,10 +3,10 @@
 
 import { resolve } from 'node:path'
 import { timelineId } from '../../core/coordinate.ts'
-import { type Effect, listEffects, withOwners } from '../../core/effects.ts'
-import { lastSeq } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { inheritedBy } from '../../core/inheritance.ts'
+import { type Effect, listEffects, withOwners } from '../../core/history/effects.ts'
+import { lastSeq } from '../../core/history/entry-run.ts'
+import { inheritedBy } from '../../core/history/inheritance.ts'
 import type {
   FeedItem,
   FeedPage,
@@ -17,25 +17,37 @@ import type {
   StoreFacts,
   TimelineQuery,
   WorkerRow,
-} from '../../core/ports.ts'
-import type { Grown, ShardRow } from '../../core/shards.ts'
-import { Breath } from '../breath.ts'
-import { checkCall } from '../call-options.ts'
-import { behind, type Engine, ledgerOnly } from '../definition.ts'
+} from '../../core/store/ports.ts'
+import type { Grown, ShardRow } from '../../core/store/shards.ts'
+import { Yielder } from '../base/yielder.ts'
 import { OutsidePositions } from '../feed/outside-position.ts'
-import type { Host } from '../host.ts'
-import type { Kernel } from '../kernel.ts'
-import { read, sourceOf, written } from '../object-file.ts'
-import { isObjectStore, otherPlaces } from '../open-store.ts'
-import { type Before, planRollback, type RollbackPlan } from '../recovery/before.ts'
-import { type BadCheckpoint, markBad, unmarkBad } from '../recovery/mark.ts'
-import { recover } from '../recovery/recover.ts'
-import { notedKeys, runInStore } from '../seal/key-notes.ts'
-import { type RekeyOptions, type RekeyReport, rekey } from '../seal/rekey.ts'
-import { type ShipOptions, shipStore } from '../ship/ship.ts'
-import type { ShipStatus } from '../ship/status.ts'
-import { type MoveTiersOptions, moveTiers, type TiersReport } from '../tiers/move.ts'
+import { existing } from '../history/locate.ts'
+import { recover } from '../history/recover.ts'
+import type { Host } from '../host/host.ts'
+import { behind, type Engine, ledgerOnly } from '../model/definition.ts'
+import type { Kernel } from '../storage/kernel.ts'
+import { notedKeys, runInStore } from '../storage/key-notes.ts'
+import { type AcceptLossOptions, acceptLoss, storeLosses } from '../storage/losses.ts'
+import { read, sourceOf, written } from '../storage/object-file.ts'
+import { isObjectStore, otherPlaces } from '../storage/open-store.ts'
+import { type StoreChange, storeChanges } from '../storage/store-change.ts'
 import { type AddShardOptions, addShard } from './add-shard.ts'
+import { type Before, planRollback, type RollbackPlan } from './before.ts'
+import { checkCall } from './call-options.ts'
+import { card, type RecoveryCard } from './drill/card.ts'
+import { type DrillOptions, type DrillReport, drill } from './drill/drill.ts'
+import { type Report, type ReportFilter, readReports } from './drill/report-log.ts'
+import { type EraseEntriesReport, eraseEntries } from './erase/entries.ts'
+import { type EraseReport, eraseTimeline } from './erase/erase.ts'
+import type { EraseEntriesOptions } from './erase/plan.ts'
+import { type MoveTiersOptions, moveTiers, type TiersReport } from './housekeeping/blob-tiers.ts'
+import { type CollectOptions, type CollectReport, collect } from './housekeeping/collect.ts'
+import { type DeleteOptions, type DeleteReport, deleteTimeline } from './housekeeping/delete.ts'
+import { type BadCheckpoint, markBad, unmarkBad } from './mark.ts'
+import { type RekeyOptions, type RekeyReport, rekey } from './rekey.ts'
+import { type GiveUpOptions, type GiveUpReport, giveUp } from './repair/give-up.ts'
+import { type ShipOptions, shipStore } from './ship/ship.ts'
+import type { ShipStatus } from './ship/status.ts'
 import {
   type BackupOptions,
   type BackupReport,
@@ -43,27 +55,15 @@ import {
   type RestoreOptions,
   type RestoreReport,
   restoreBackup,
-} from './backup.ts'
-import { card, type RecoveryCard } from './card.ts'
-import { type AbandonedChange, abandonChange } from './change-actions.ts'
-import { type CollectOptions, type CollectReport, collect } from './collect.ts'
-import { type DeleteOptions, type DeleteReport, deleteTimeline } from './delete.ts'
-import { type DrillOptions, type DrillReport, drill } from './drill.ts'
-import { type EraseReport, eraseTimeline } from './erase.ts'
-import { type EraseEntriesReport, eraseEntries } from './erase-entries.ts'
-import type { EraseEntriesOptions } from './erase-plan.ts'
-import { existing } from './fork.ts'
-import { type GiveUpOptions, type GiveUpReport, giveUp } from './give-up.ts'
-import { type AcceptLossOptions, acceptLoss, storeLosses } from './losses.ts'
-import { type Report, type ReportFilter, readReports } from './report-log.ts'
-import { type StoreChange, storeChanges } from './store-change.ts'
-import { type VerifyOptions, type VerifyReport, verify } from './verify.ts'
+} from './transfer/backup.ts'
+import { type AbandonedChange, abandonChange } from './transfer/change-actions.ts'
+import { type VerifyOptions, type VerifyReport, verify } from './verify/verify.ts'
 
 export class StoreTools implements Engine {
   readonly #host: Host
   /** Places that are shipped to now. */
   readonly #shipsTo = new Set<string>()
-  #breath: Breath | null = null
+  #breath: Yielder | null = null
 
   constructor(host: Host) {
     this.#host = host
@@ -308,7 +308,7 @@ export class StoreTools implements Engine {
     checkCall('feed', options)
     const { prefixes, limit = 1000 } = options
     // Whoever reads page after page from a store that answers at once gives others their turn here.
-    this.#breath ??= new Breath(this.#kernel.clock)
+    this.#breath ??= new Yielder(this.#kernel.clock)
     await this.#breath.take()
     const { identity, store } = this.#kernel
     const { positions, at, seen } = await OutsidePositions.opened(this.#kernel, undefined, after)

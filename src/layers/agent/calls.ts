@@ -3,12 +3,12 @@
 // resolved by what its tool declares; one that is almost a call that still stands is settled by policy, never in silence.
 
 import { toHex } from '../../core/coordinate.ts'
-import { getEffect, type Reversal } from '../../core/effects.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { intentKey } from '../../core/identity.ts'
-import { ownerOf } from '../../core/inheritance.ts'
-import type { Kernel } from '../../engine/kernel.ts'
-import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
+import { getEffect, type Reversal } from '../../core/history/effects.ts'
+import { intentKey } from '../../core/history/identity.ts'
+import { ownerOf } from '../../core/history/inheritance.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
+import type { NewEntry, OpenTimeline } from '../../engine/writing/timeline.ts'
 import type { SimilarCalls } from './message.ts'
 import type { CallGuard, CallGuards } from './policy.ts'
 import { type CallRecord, entry, type SessionState, type Standing, type Waiting } from './state.ts'

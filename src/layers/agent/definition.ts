@@ -1,14 +1,14 @@
 // agent(): a definition of sessions. A plain value: a name, the state a session starts with, the model, the tools, the
 // guardrails, and what to do when a restored session asks for almost what it already did.
 
-import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint-policy.ts'
+import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
+import { resolveRetention } from '../../core/checkpoint/retention.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, checkValues } from '../../core/options.ts'
-import { resolveRetention } from '../../core/retention.ts'
-import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
-import type { Host } from '../../engine/host.ts'
-import { describes } from '../../engine/model.ts'
+import type { Host } from '../../engine/host/host.ts'
+import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/model/definition.ts'
+import { describes } from '../../engine/model/model.ts'
 import { settingValues } from './message.ts'
 import { agentModel, usualCheckpoint } from './model.ts'
 import { CallGuards } from './policy.ts'

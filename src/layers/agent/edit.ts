@@ -3,8 +3,8 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import { withField } from '../../core/field.ts'
-import type { NewEntry } from '../../engine/entry.ts'
-import type { EditedFork, ForkEdit, ForkEdits } from '../../engine/tools/fork-edit.ts'
+import type { NewEntry } from '../../engine/model/entry.ts'
+import type { EditedFork, ForkEdit, ForkEdits } from '../../engine/model/fork-edit.ts'
 import type { SessionState } from './state.ts'
 
 /** Without the agent's code nobody knows the version of its data. */

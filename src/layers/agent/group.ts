@@ -1,20 +1,20 @@
-// Sessions that send each other messages. Each message is recorded where it is sent, in the commit that sends it, and
-// where it is received, in the commit that takes it out of the inbox; so the kernel (engine/group/groups.ts) can capture a group
-// in one consistent cut, and restore it to a cut or to the recovery line of its members' own checkpoints.
+// Sessions that send each other messages. Each message is recorded where it is sent, in the commit that sends it, and where
+// it is received, in the commit that takes it out of the inbox; so the kernel (engine/tools/group/groups.ts) can capture a
+// group in one consistent cut, and restore it to a cut or to the recovery line of its members' own checkpoints.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { RecoveryLine } from '../../core/recovery-line.ts'
-import { idBelow } from '../../core/scope.ts'
-import type { Engine } from '../../engine/definition.ts'
-import { type GroupCut, Groups } from '../../engine/group/groups.ts'
-import { groupLine } from '../../engine/group/plan.ts'
-import type { GroupRestoreOptions } from '../../engine/group/restore.ts'
-import { type Host, hostOf } from '../../engine/host.ts'
-import { newId } from '../../engine/kernel.ts'
-import { describes } from '../../engine/model.ts'
-import { readShaped } from '../../engine/shaped-mail.ts'
-import type { OpenTimeline } from '../../engine/timeline.ts'
+import type { RecoveryLine } from '../../core/history/recovery-line.ts'
+import { idBelow } from '../../core/history/scope.ts'
+import { type Host, hostOf } from '../../engine/host/host.ts'
+import { readShaped } from '../../engine/host/shaped-mail.ts'
+import type { Engine } from '../../engine/model/definition.ts'
+import { describes } from '../../engine/model/model.ts'
+import { newId } from '../../engine/storage/kernel.ts'
+import { type GroupCut, Groups } from '../../engine/tools/group/groups.ts'
+import { groupLine } from '../../engine/tools/group/plan.ts'
+import type { GroupRestoreOptions } from '../../engine/tools/group/restore.ts'
+import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import type { AgentSpec } from './spec.ts'
 import { entry, type SessionState } from './state.ts'
 

@@ -1,11 +1,11 @@
 // reprise/agent: sessions of agents, one timeline each. See docs/guides/agents.md.
 
-export type { BreakerPolicy } from '../../core/breaker.ts'
-export type { CallPolicy } from '../../core/call-policy.ts'
-export type { RatePolicy } from '../../core/rate.ts'
-export type { RecoveryLine } from '../../core/recovery-line.ts'
-export { GiveUp, RetryLater, type RetryPolicy } from '../../core/retry.ts'
-export type { SchemaIssue, SchemaResult, StandardSchema } from '../../engine/schema.ts'
+export type { BreakerPolicy } from '../../core/calls/breaker.ts'
+export type { CallPolicy } from '../../core/calls/call-policy.ts'
+export type { RatePolicy } from '../../core/calls/rate.ts'
+export { GiveUp, RetryLater, type RetryPolicy } from '../../core/calls/retry.ts'
+export type { RecoveryLine } from '../../core/history/recovery-line.ts'
+export type { SchemaIssue, SchemaResult, StandardSchema } from '../../engine/model/schema.ts'
 export { type BranchView, type Comparison, compareSessions, mergeBranch } from './branches.ts'
 export type { CallOutcome } from './calls.ts'
 export { type Decision, sendDecision, type Verdict } from './decision.ts'

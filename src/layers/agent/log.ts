@@ -1,10 +1,10 @@
 // Lines of a tool's log: each says which session, turn, tool and attempt it is of. A call whose result is on record is not made
 // again, so its lines are not written again either.
 
-import { type Logger, placed } from '../../engine/log.ts'
+import { type Logger, placed } from '../../engine/base/log.ts'
 import type { ToolContext } from './tool.ts'
 
-export type { LogFields, Logger } from '../../engine/log.ts'
+export type { LogFields, Logger } from '../../engine/base/log.ts'
 
 /** @example run: async (args, ctx) => { logOf(ctx, console).info('refunds', { cents: args.cents }); … } */
 export function logOf(ctx: Pick<ToolContext, 'session' | 'turn' | 'tool' | 'attempt'>, logger: Logger): Logger {

@@ -1,7 +1,7 @@
 // The calls of a session as `reprise effects` lists them: those that wait for an approval or were refused have no marker in the
 // ledger of the kernel, and those whose markers were forgotten with the history below the floor are still known here.
 
-import type { ModelEffect } from '../../engine/model.ts'
+import type { ModelEffect } from '../../engine/model/model.ts'
 import type { SessionState } from './state.ts'
 
 export function outsideOf({ calls }: Pick<SessionState<unknown>, 'calls'>): ModelEffect[] {

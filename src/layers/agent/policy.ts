@@ -2,12 +2,12 @@
 // many at most in a span of time, and not made at all for a while after too many failures in a row. One guard for each,
 // shared by all sessions of a definition in this process.
 
-import { CallGate, type CallPolicy } from '../../core/call-policy.ts'
+import { CallGate, type CallPolicy } from '../../core/calls/call-policy.ts'
+import { callOnce, decideRetry, type ResolvedRetry, type RetryDecision, resolveRetry } from '../../core/calls/retry.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Clock } from '../../core/ports.ts'
-import { callOnce, decideRetry, type ResolvedRetry, type RetryDecision, resolveRetry } from '../../core/retry.ts'
-import type { Kernel } from '../../engine/kernel.ts'
+import type { Clock } from '../../core/store/ports.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
 import { type AnyTool, retriesInDoubt } from './tool.ts'
 import { pause } from './watch.ts'
 

@@ -1,7 +1,7 @@
 // What a session's history says about mail between sessions: each message is one entry where it was sent, and one where it
 // was received.
 
-import type { Exchanged, ExchangeReader, SentMail } from '../../engine/group/exchange-reader.ts'
+import type { Exchanged, ExchangeReader, SentMail } from '../../engine/model/exchange-reader.ts'
 
 export class SessionMail implements ExchangeReader {
   readonly #timeline: string

@@ -1,11 +1,11 @@
 // What a session knows of its agent: the name, how history folds, the options, and the guards of its calls.
 
-import type { CallPolicy } from '../../core/call-policy.ts'
-import type { CheckpointPolicy } from '../../core/checkpoint-policy.ts'
-import type { RetentionPolicy } from '../../core/retention.ts'
-import type { Validity } from '../../core/validity.ts'
-import type { Fold } from '../../engine/definition.ts'
-import type { Model as Described, describes } from '../../engine/model.ts'
+import type { CallPolicy } from '../../core/calls/call-policy.ts'
+import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
+import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'
+import type { Validity } from '../../core/history/validity.ts'
+import type { Fold } from '../../engine/model/definition.ts'
+import type { Model as Described, describes } from '../../engine/model/model.ts'
 import type { Guardrail } from './guardrail.ts'
 import type { Model, ModelInDoubt, Settings, SimilarCalls } from './message.ts'
 import type { CallGuards } from './policy.ts'

@@ -2,9 +2,9 @@
 // turn writes only what that turn added. The results of effects live here, not in the engine's ledger: stored once.
 
 import { type Keyed, keyed } from '../../core/keyed/keyed.ts'
-import type { Entry } from '../../engine/recovery/history.ts'
-import type { NewEntry } from '../../engine/timeline.ts'
-import type { Consumer } from '../../engine/tools/rollback-report.ts'
+import type { Entry } from '../../engine/history/history.ts'
+import type { Consumer } from '../../engine/model/rollback-report.ts'
+import type { NewEntry } from '../../engine/writing/timeline.ts'
 import { addUsage, type Message, type ModelAnswer, noUsage, type Settings, type Usage } from './message.ts'
 import type { ToolKind } from './tool.ts'
 

@@ -1,10 +1,10 @@
 // How a session reads to people: turns, calls of the model and of tools, questions to a person, as rows of a journal.
 
-import type { EffectIntended, EffectSettled } from '../../core/effects.ts'
-import type { Head } from '../../core/ports.ts'
-import type { Entry } from '../../engine/entry.ts'
-import type { Refusals } from '../../engine/model.ts'
-import { although, brief, type StatusLine, type Told, told } from '../../engine/told.ts'
+import type { EffectIntended, EffectSettled } from '../../core/history/effects.ts'
+import type { Head } from '../../core/store/ports.ts'
+import type { Entry } from '../../engine/model/entry.ts'
+import { although, brief, type StatusLine, type Told, told } from '../../engine/model/journal-row.ts'
+import type { Refusals } from '../../engine/model/model.ts'
 import { decisionKind } from './decision.ts'
 import type { Entries, SessionState } from './state.ts'
 

@@ -1,12 +1,12 @@
 // Tools declare what they do to the world: read-only ones leave no trace, idempotent ones may be repeated with the same
 // key, compensatable ones bring the way to undo them, irreversible ones are named before anything is rolled back.
 
-import { type CallPolicy, callPolicyNames, checkCallPolicy } from '../../core/call-policy.ts'
+import { type CallPolicy, callPolicyNames, checkCallPolicy } from '../../core/calls/call-policy.ts'
+import { patientRetry, type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { aFunction, checkOptions, checkValues } from '../../core/options.ts'
-import { patientRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
-import type { Probed } from '../../engine/effects.ts'
-import { type Checked, checkWith, jsonSchemaOf, type StandardSchema } from '../../engine/schema.ts'
+import type { Probed } from '../../engine/history/effects.ts'
+import { type Checked, checkWith, jsonSchemaOf, type StandardSchema } from '../../engine/model/schema.ts'
 
 export interface ToolContext {
   /** The same for every attempt: hand it to the outside system. */

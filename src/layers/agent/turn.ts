@@ -1,8 +1,8 @@
 // A turn: asks the model, makes the calls it wants, asks again, until it wants none. What comes next is a function of the
 // state alone, so a turn that was cut off anywhere goes on exactly where its history ends.
 
-import { getEffect } from '../../core/effects.ts'
 import { isReprise } from '../../core/errors.ts'
+import { getEffect } from '../../core/history/effects.ts'
 import {
   abortError,
   type CallHost,

@@ -3,8 +3,8 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
-import type { Fold } from '../../engine/definition.ts'
-import type { Entry } from '../../engine/recovery/history.ts'
+import type { Entry } from '../../engine/history/history.ts'
+import type { Fold } from '../../engine/model/definition.ts'
 import type { Entries, SessionState } from './state.ts'
 
 export interface DataVersions<Data> {

@@ -1,7 +1,7 @@
 // Waiting for a call to the outside: for its answer, no longer than it may take, or for the time of its next attempt.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Clock } from '../../core/ports.ts'
+import type { Clock } from '../../core/store/ports.ts'
 
 /** Waits, unless the signal fires: then it ends at once. */
 export async function pause(clock: Clock, delayMs: number, signal: AbortSignal | undefined): Promise<void> {

@@ -5,9 +5,9 @@
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
 import { shown } from '../../core/tree-path.ts'
-import type { Folder } from '../../engine/tree/folder.ts'
-import { isMatchedBy, parsePatterns, type Rules } from '../../engine/tree/patterns.ts'
-import type { Choice } from '../../engine/tree/scan.ts'
+import type { Folder } from '../../engine/base/tree/folder.ts'
+import { isMatchedBy, parsePatterns, type Rules } from '../../engine/base/tree/patterns.ts'
+import type { Choice } from '../../engine/base/tree/scan.ts'
 import type { SessionState } from './state.ts'
 
 export interface WorkspaceOptions {

@@ -1,18 +1,18 @@
 // A workspace directory, captured with a turn and restored with it: contents by digest, so what did not change costs
 // nothing; modes, links and deletions included; what .gitignore ignores is left alone, in capture and in restore. Bounded:
-// too large a file or workspace is refused before anything is written. How files are reached is in engine/tree: no link
+// too large a file or workspace is refused before anything is written. How files are reached is in engine/base/tree: no link
 // is followed, and nothing outside of the directory is read, written or deleted.
 
 import { resolve } from 'node:path'
 import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { shown, unsafe } from '../../core/tree-path.ts'
-import type { Kernel } from '../../engine/kernel.ts'
-import type { OpenTimeline } from '../../engine/timeline.ts'
-import { blocked, type Folder, openRoot } from '../../engine/tree/folder.ts'
-import { restoreTree, type Wanted } from '../../engine/tree/restore.ts'
-import { type Found, scanTree } from '../../engine/tree/scan.ts'
-import { Way } from '../../engine/tree/way.ts'
+import { Way } from '../../engine/base/tree/directory-stack.ts'
+import { blocked, type Folder, openRoot } from '../../engine/base/tree/folder.ts'
+import { restoreTree, type Wanted } from '../../engine/base/tree/restore.ts'
+import { type Found, scanTree } from '../../engine/base/tree/scan.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
+import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { entry, type FileRecord, type SessionState } from './state.ts'
 import { ignoring, isIgnoredByOptions, type WorkspaceOptions } from './workspace-ignore.ts'
 

@@ -3,14 +3,16 @@
 // miss, and is taken away, so that the same artifact can come again.
 
 import { createHash } from 'node:crypto'
+import type { Content } from '../../core/checkpoint/manifest.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Content } from '../../core/manifest.ts'
-import type { ManifestRecord } from '../../core/ports.ts'
-import { type CacheKeep, forgetEntry, Pruner } from '../../engine/cache/retention.ts'
-import { Uses, usedAttribute } from '../../engine/cache/uses.ts'
-import { ChunkHold } from '../../engine/checkpoint/chunk-hold.ts'
-import { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
+import type { ManifestRecord } from '../../core/store/ports.ts'
+import type { Host } from '../../engine/host/host.ts'
+import { ChunkHold } from '../../engine/storage/chunk-hold.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
+import { type CacheKeep, forgetEntry, Pruner } from '../../engine/tools/cache/retention.ts'
+import { Uses, usedAttribute } from '../../engine/tools/cache/uses.ts'
+import { StateTimeline } from '../../engine/writing/state-timeline.ts'
 import {
   readStream,
   readValue,
@@ -18,9 +20,7 @@ import {
   removeRotten,
   type StoredParts,
   writeValue,
-} from '../../engine/checkpoint/stored-value.ts'
-import type { Host } from '../../engine/host.ts'
-import type { Kernel } from '../../engine/kernel.ts'
+} from '../../engine/writing/stored-value.ts'
 import { artifactCache, artifactKind, foldVersion } from './model.ts'
 import { type ArtifactPlace, checkPlace } from './place.ts'
 

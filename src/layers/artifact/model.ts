@@ -1,8 +1,8 @@
 // What tools know of artifacts. Each is whole in its newest checkpoint: artifact/<scope>/<space>/<key>.
 
-import type { CacheKind } from '../../engine/cache/retention.ts'
-import type { Fold } from '../../engine/definition.ts'
-import type { Model } from '../../engine/model.ts'
+import type { Fold } from '../../engine/model/definition.ts'
+import type { Model } from '../../engine/model/model.ts'
+import type { CacheKind } from '../../engine/tools/cache/retention.ts'
 
 export const foldVersion = 'artifact/1'
 

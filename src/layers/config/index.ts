@@ -1,9 +1,9 @@
 // Pushed configuration: versions that clients accept or refuse, and rollouts in stages. Part of reprise/resources.
 
-export type { RolloutOptions } from '../../core/config/plan.ts'
-export type { Tally } from '../../core/config/rollout.ts'
-export type { Rollout, RolloutEnd, RolloutStatus } from '../../core/config/state.ts'
 export { type ConfigDefinition, type ConfigOptions, config } from './definition.ts'
 export type { ConfigHandle, EndedOptions, ReachedOptions, SetOptions } from './handle.ts'
+export type { RolloutOptions } from './rules/plan.ts'
+export type { Tally } from './rules/rollout.ts'
+export type { Rollout, RolloutEnd, RolloutStatus } from './rules/state.ts'
 export type { ClientView, ConfigStatus } from './status.ts'
 export type { AnswerReceipt, ClientOptions, ClientStream, NextOptions, Offer } from './stream.ts'

@@ -1,13 +1,13 @@
 // What tools know of pushed configuration: the versions in config/<name>, what clients answered in config/<name>/clients, and
 // the rollouts in config/<name>/rollout.
 
-import { isOver } from '../../core/config/rollout.ts'
-import { applyConfig, type ConfigState, initialConfig, type TimedEntry } from '../../core/config/state.ts'
 import { timelineId } from '../../core/coordinate.ts'
-import type { Fold } from '../../engine/definition.ts'
-import type { Entry } from '../../engine/entry.ts'
-import type { Instead, Model } from '../../engine/model.ts'
-import { type Told, told } from '../../engine/told.ts'
+import type { Fold } from '../../engine/model/definition.ts'
+import type { Entry } from '../../engine/model/entry.ts'
+import { type Told, told } from '../../engine/model/journal-row.ts'
+import type { Instead, Model } from '../../engine/model/model.ts'
+import { isOver } from './rules/rollout.ts'
+import { applyConfig, type ConfigState, initialConfig, type TimedEntry } from './rules/state.ts'
 
 type Policy = Pick<Fold<ConfigState>, 'checkpoint' | 'retain'>
 

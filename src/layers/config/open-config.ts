@@ -3,27 +3,20 @@
 // are asked for in the same moment are decided on the state of now and written as one commit; if another process wrote first,
 // they are decided again.
 
-import { isCounted, targetOf } from '../../core/config/rollout.ts'
-import type {
-  ClientRecord,
-  ConfigEntry,
-  ConfigState,
-  ConfigVersion,
-  History,
-  Rollout,
-} from '../../core/config/state.ts'
 import { equalBytes } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { historyMark } from '../../core/identity.ts'
-import type { TurnTimeline } from '../../engine/commit/turn-timeline.ts'
-import { TurnWriter } from '../../engine/commit/turn-writer.ts'
-import { turnWaitMs } from '../../engine/definition.ts'
-import type { Entry } from '../../engine/entry.ts'
-import type { Host } from '../../engine/host.ts'
-import { newId } from '../../engine/kernel.ts'
-import { WakeUp } from '../../engine/subscription/wake-up.ts'
-import type { NewEntry } from '../../engine/timeline.ts'
+import { historyMark } from '../../core/history/identity.ts'
+import { WakeUp } from '../../engine/feed/wake-up.ts'
+import type { Host } from '../../engine/host/host.ts'
+import { turnWaitMs } from '../../engine/model/definition.ts'
+import type { Entry } from '../../engine/model/entry.ts'
+import { newId } from '../../engine/storage/kernel.ts'
+import type { NewEntry } from '../../engine/writing/timeline.ts'
+import type { TurnTimeline } from '../../engine/writing/turn-timeline.ts'
+import { TurnWriter } from '../../engine/writing/turn-writer.ts'
 import { clientsFold, configModels, idsOf, keptFold } from './model.ts'
+import { isCounted, targetOf } from './rules/rollout.ts'
+import type { ClientRecord, ConfigEntry, ConfigState, ConfigVersion, History, Rollout } from './rules/state.ts'
 
 /** What is asked of the record of one client. Called again on newer state; throws to refuse. */
 export interface Change<T> {

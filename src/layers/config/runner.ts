@@ -2,13 +2,13 @@
 // look decides from what clients have answered; each decision is an entry. If the process dies, the next owner goes on from
 // the entries, and what the dead one would still write is refused.
 
-import { decideRollout, isChosen, isOver, type RolloutRequest, tallyOf } from '../../core/config/rollout.ts'
-import type { ConfigState } from '../../core/config/state.ts'
 import { isReprise } from '../../core/errors.ts'
-import type { Message } from '../../core/ports.ts'
-import type { OpenTimeline } from '../../engine/timeline.ts'
+import type { Message } from '../../core/store/ports.ts'
+import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { idsOf, keptFold } from './model.ts'
 import type { OpenConfig } from './open-config.ts'
+import { decideRollout, isChosen, isOver, type RolloutRequest, tallyOf } from './rules/rollout.ts'
+import type { ConfigState } from './rules/state.ts'
 
 export const requestKind = 'rollout'
 const againMs = 400

@@ -1,6 +1,7 @@
 // Who has which version, for people and for programs: the fleet in numbers, and each client.
 
-import { isCounted } from '../../core/config/rollout.ts'
+import type { OpenConfig } from './open-config.ts'
+import { isCounted } from './rules/rollout.ts'
 import {
   type ClientRecord,
   type ConfigVersion,
@@ -8,8 +9,7 @@ import {
   inForceOf,
   isOfHistory,
   type Rollout,
-} from '../../core/config/state.ts'
-import type { OpenConfig } from './open-config.ts'
+} from './rules/state.ts'
 
 export interface ClientView {
   readonly client: string

@@ -2,17 +2,17 @@
 // An offer is in history before it is told, so any process can take the answer. What has not been answered is told again to
 // whoever goes on with the stream.
 
-import { isCounted } from '../../core/config/rollout.ts'
-import { isOfHistory } from '../../core/config/state.ts'
-import { decideAnswer, decideOffer, heldText, heldVersion, joinEntry } from '../../core/config/stream.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import { unlessAborted } from '../../engine/aborting.ts'
-import { newId } from '../../engine/kernel.ts'
-import { whileAwaited } from '../../engine/stay-alive.ts'
+import { unlessAborted } from '../../engine/base/aborting.ts'
+import { whileAwaited } from '../../engine/base/stay-alive.ts'
+import { newId } from '../../engine/storage/kernel.ts'
 import { idsOf } from './model.ts'
 import type { OpenConfig } from './open-config.ts'
+import { isCounted } from './rules/rollout.ts'
+import { isOfHistory } from './rules/state.ts'
+import { decideAnswer, decideOffer, heldText, heldVersion, joinEntry } from './rules/stream.ts'
 
 /** One version for one client. */
 export interface Offer<Value> {

@@ -3,16 +3,19 @@
 //
 // One timeline an aggregate: events/<name>/<id>. An event is an entry of its own type; see envelope.ts.
 
-import { type CheckpointPolicy, checkPolicy, usualPolicy } from '../../core/checkpoint-policy.ts'
+import { type CheckpointPolicy, checkPolicy, usualPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
+import { type RetentionPolicy, resolveRetention } from '../../core/checkpoint/retention.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkUpcasters, type Upcasters, upcast } from '../../core/fold.ts'
+import { checkUpcasters, type Upcasters, upcast } from '../../core/history/fold.ts'
+import type { Validity } from '../../core/history/validity.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import type { Sql } from '../../core/ports.ts'
-import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
+import type { Sql } from '../../core/store/ports.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
-import type { Validity } from '../../core/validity.ts'
-import type { Engine, StateAt } from '../../engine/definition.ts'
+import type { Entry } from '../../engine/history/history.ts'
+import { existing } from '../../engine/history/locate.ts'
+import { type Host, hostOf } from '../../engine/host/host.ts'
+import type { Engine, StateAt } from '../../engine/model/definition.ts'
 import {
   checkName,
   type Entity,
@@ -26,12 +29,9 @@ import {
   systemPrefix,
   type Workable,
   works,
-} from '../../engine/definition.ts'
-import { type Host, hostOf } from '../../engine/host.ts'
-import { type Described, describes } from '../../engine/model.ts'
-import type { Entry } from '../../engine/recovery/history.ts'
-import type { NewEntry } from '../../engine/timeline.ts'
-import { existing } from '../../engine/tools/fork.ts'
+} from '../../engine/model/definition.ts'
+import { type Described, describes } from '../../engine/model/model.ts'
+import type { NewEntry } from '../../engine/writing/timeline.ts'
 import { eventOf, fieldsOf, infoOf, layerPrefix, metaOf, takeEvent, wrapUpcasters } from './envelope.ts'
 import { AggregateHandle } from './handle.ts'
 import { stateAt } from './history.ts'

@@ -1,12 +1,12 @@
 // Before a deploy: can today's code read every event that was ever stored? Looks at types and versions only, runs no
 // upcaster and decodes nothing, so it is quick and safe on a production store.
 
-import { unpackEntries } from '../../core/entry-run.ts'
-import { type MissingPath, missingPaths, upcast } from '../../core/fold.ts'
-import { type FeedPosition, feedStart } from '../../core/ports.ts'
-import { type Engine, systemPrefix } from '../../engine/definition.ts'
+import { unpackEntries } from '../../core/history/entry-run.ts'
+import { type MissingPath, missingPaths, upcast } from '../../core/history/fold.ts'
+import { type FeedPosition, feedStart } from '../../core/store/ports.ts'
 import { FeedReader } from '../../engine/feed/reader.ts'
-import { type Host, hostOf } from '../../engine/host.ts'
+import { type Host, hostOf } from '../../engine/host/host.ts'
+import { type Engine, systemPrefix } from '../../engine/model/definition.ts'
 import type { AggregateDefinition } from './aggregate.ts'
 import { layerPrefix } from './envelope.ts'
 

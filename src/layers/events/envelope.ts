@@ -3,10 +3,10 @@
 // Types that start with ":" belong to this layer (":refused": a command that came by mail was refused).
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Renamed, Upcast, Upcasters } from '../../core/fold.ts'
-import { systemPrefix } from '../../engine/definition.ts'
-import type { Entry } from '../../engine/recovery/history.ts'
-import type { NewEntry } from '../../engine/timeline.ts'
+import type { Renamed, Upcast, Upcasters } from '../../core/history/fold.ts'
+import type { Entry } from '../../engine/history/history.ts'
+import { systemPrefix } from '../../engine/model/definition.ts'
+import type { NewEntry } from '../../engine/writing/timeline.ts'
 import type { EventInfo, Metadata } from './types.ts'
 
 export const layerPrefix = ':'

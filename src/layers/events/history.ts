@@ -1,15 +1,15 @@
 // Reading an aggregate's past: its events, and its state as of a sequence or a time.
 
 import { timelineId, toHex } from '../../core/coordinate.ts'
-import { unpackEntries } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { upcast } from '../../core/fold.ts'
-import type { StateAt } from '../../engine/definition.ts'
-import { systemPrefix } from '../../engine/definition.ts'
-import type { Host } from '../../engine/host.ts'
-import { digestAt, entriesOf, lineageOf, reachOf, readHistory } from '../../engine/recovery/history.ts'
-import { recover } from '../../engine/recovery/recover.ts'
-import { existing } from '../../engine/tools/fork.ts'
+import { unpackEntries } from '../../core/history/entry-run.ts'
+import { upcast } from '../../core/history/fold.ts'
+import { digestAt, entriesOf, lineageOf, reachOf, readHistory } from '../../engine/history/history.ts'
+import { existing } from '../../engine/history/locate.ts'
+import { recover } from '../../engine/history/recover.ts'
+import type { Host } from '../../engine/host/host.ts'
+import type { StateAt } from '../../engine/model/definition.ts'
+import { systemPrefix } from '../../engine/model/definition.ts'
 import { eventOf, infoOf, layerPrefix } from './envelope.ts'
 import type { EventInfo, Model } from './types.ts'
 

@@ -1,11 +1,11 @@
 // reprise/events: aggregates (decide and evolve), projections of their events, and commands between them.
 
-export type { MissingPath } from '../../core/fold.ts'
-export { GiveUp, RetryLater, type RetryPolicy } from '../../core/retry.ts'
-export type { Readable } from '../../engine/definition.ts'
-export type { Handling, Occurred, Quarantined, Sink } from '../../engine/subscription/sink.ts'
-export type { CatchUpOptions, Subscription, SubscriptionStatus } from '../../engine/subscription/subscription.ts'
-export type { NewEntry } from '../../engine/timeline.ts'
+export { GiveUp, RetryLater, type RetryPolicy } from '../../core/calls/retry.ts'
+export type { MissingPath } from '../../core/history/fold.ts'
+export type { Handling, Occurred, Quarantined, Sink } from '../../engine/feed/sink.ts'
+export type { CatchUpOptions, Subscription, SubscriptionStatus } from '../../engine/feed/subscription.ts'
+export type { Readable } from '../../engine/model/definition.ts'
+export type { NewEntry } from '../../engine/writing/timeline.ts'
 export type { Inline } from './aggregate.ts'
 export { type AggregateDefinition, type AggregateOptions, aggregate, type EventEntry } from './aggregate.ts'
 export { checkEvents, type EventsCheck } from './check.ts'

@@ -2,15 +2,15 @@
 // decided when its aggregate is next open somewhere: at once where a process works for this kind. The message is consumed
 // in the commit that holds its events, so it is done once; a refusal is recorded as ":refused" and consumed likewise.
 
+import { decideRetry, resolveRetry } from '../../core/calls/retry.ts'
 import { timelineId } from '../../core/coordinate.ts'
-import { originDigest } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Head, Message } from '../../core/ports.ts'
-import { decideRetry, resolveRetry } from '../../core/retry.ts'
-import type { Fold, OpenOptions } from '../../engine/definition.ts'
-import type { Host } from '../../engine/host.ts'
-import { newOperation } from '../../engine/kernel.ts'
-import { lookEvery } from '../../engine/subscription/wake-up.ts'
+import { originDigest } from '../../core/history/entry-run.ts'
+import type { Head, Message } from '../../core/store/ports.ts'
+import { lookEvery } from '../../engine/feed/wake-up.ts'
+import type { Host } from '../../engine/host/host.ts'
+import type { Fold, OpenOptions } from '../../engine/model/definition.ts'
+import { newOperation } from '../../engine/storage/kernel.ts'
 import { refusedType } from './envelope.ts'
 import { aggregateModel } from './model.ts'
 import { OpenAggregate } from './open-aggregate.ts'

@@ -4,38 +4,30 @@
 // checkpoint costs a longer replay and nothing else.
 // A partition is held by one process only: whoever owns it applies its events, all others neither have nor read it.
 
-import type { CheckpointPolicy } from '../../core/checkpoint-policy.ts'
+import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import type { MessageId, TimelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import { type FeedPosition, feedStart, type Head } from '../../core/ports.ts'
-import { isBehind } from '../../core/shards.ts'
-import { type Validity, whyInvalid } from '../../core/validity.ts'
+import { type Validity, whyInvalid } from '../../core/history/validity.ts'
+import { type FeedPosition, feedStart, type Head } from '../../core/store/ports.ts'
+import { isBehind } from '../../core/store/shards.ts'
+import { callPure } from '../../engine/base/guard/zone.ts'
+import { CheckpointTiming } from '../../engine/checkpoint/timing.ts'
+import type { ShareGate } from '../../engine/feed/fair-share.ts'
+import { isAside, isSame, PoisonError, placeOf, type Quarantined, type Sink, without } from '../../engine/feed/sink.ts'
+import { readManifest } from '../../engine/history/recover.ts'
+import { invalidState } from '../../engine/history/validity.ts'
 import {
   abandonCapture,
   type CaptureBase,
   captureState,
   TouchedValue,
   writeCapture,
-} from '../../engine/checkpoint/capture.ts'
-import { ChunkHold } from '../../engine/checkpoint/chunk-hold.ts'
-import { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
-import { CheckpointTiming } from '../../engine/checkpoint/timing.ts'
-import { callPure } from '../../engine/guard/zone.ts'
-import { type Kernel, newId, newOperation } from '../../engine/kernel.ts'
-import { stateIo } from '../../engine/kernel-io.ts'
-import { readManifest } from '../../engine/recovery/recover.ts'
-import { restoreState } from '../../engine/recovery/restore.ts'
-import { invalidState } from '../../engine/recovery/validity.ts'
-import type { ShareGate } from '../../engine/subscription/fair-share.ts'
-import {
-  isAside,
-  isSame,
-  PoisonError,
-  placeOf,
-  type Quarantined,
-  type Sink,
-  without,
-} from '../../engine/subscription/sink.ts'
+} from '../../engine/snapshot/capture.ts'
+import { stateIo } from '../../engine/snapshot/kernel-io.ts'
+import { restoreState } from '../../engine/snapshot/restore.ts'
+import { ChunkHold } from '../../engine/storage/chunk-hold.ts'
+import { type Kernel, newId, newOperation } from '../../engine/storage/kernel.ts'
+import { StateTimeline } from '../../engine/writing/state-timeline.ts'
 import { type Captured, partsOf, stateOf } from './projection-parts.ts'
 import type { EventAt, Occurrence } from './source.ts'
 

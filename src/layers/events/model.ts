@@ -1,12 +1,12 @@
 // What tools know of aggregates, projections, process managers and the keys of personal data.
 
-import { usualPolicy } from '../../core/checkpoint-policy.ts'
+import { usualPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import { timelineId } from '../../core/coordinate.ts'
-import type { Head } from '../../core/ports.ts'
-import type { Fold } from '../../engine/definition.ts'
-import type { HeadAgain, Instead, Model, Surroundings } from '../../engine/model.ts'
-import type { Entry } from '../../engine/recovery/history.ts'
-import { brief, type Told, told } from '../../engine/told.ts'
+import type { Head } from '../../core/store/ports.ts'
+import type { Entry } from '../../engine/history/history.ts'
+import type { Fold } from '../../engine/model/definition.ts'
+import { brief, type Told, told } from '../../engine/model/journal-row.ts'
+import type { HeadAgain, Instead, Model, Surroundings } from '../../engine/model/model.ts'
 import { buildsIn, endedStatus } from '../../engine/tools/generations.ts'
 import { fieldsOf, metaOf, refusedType, supersededStatus } from './envelope.ts'
 

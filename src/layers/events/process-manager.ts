@@ -1,20 +1,28 @@
 // Process managers: events of some aggregates become commands to others. The commands go out as mail in the same commit
 // that moves the position in the feed, each with an id made from the event's coordinate: sent once, done once.
 
+import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { type MessageId, timelineId } from '../../core/coordinate.ts'
 import { checkOptions, checkValues } from '../../core/options.ts'
-import type { OutgoingMessage } from '../../core/ports.ts'
-import { type RetryPolicy, resolveRetry } from '../../core/retry.ts'
-import type { CommitExtras } from '../../engine/commit/writer.ts'
-import { checkName, type Engine, type Entity, type Fold, opens, type Workable, works } from '../../engine/definition.ts'
-import { callPure } from '../../engine/guard/zone.ts'
-import { type Host, hostOf } from '../../engine/host.ts'
-import { messageContext } from '../../engine/message.ts'
-import { PositionSink, type Progress, progressFold } from '../../engine/subscription/position-sink.ts'
-import { PoisonError, placeOf } from '../../engine/subscription/sink.ts'
-import { Subscription } from '../../engine/subscription/subscription.ts'
-import type { OpenTimeline } from '../../engine/timeline.ts'
-import { type Reads, readsAttribute } from '../../engine/tools/consumers.ts'
+import type { OutgoingMessage } from '../../core/store/ports.ts'
+import { callPure } from '../../engine/base/guard/zone.ts'
+import { type Reads, readsAttribute } from '../../engine/branch/consumers.ts'
+import { PositionSink, type Progress, progressFold } from '../../engine/feed/position-sink.ts'
+import { PoisonError, placeOf } from '../../engine/feed/sink.ts'
+import { Subscription } from '../../engine/feed/subscription.ts'
+import { type Host, hostOf } from '../../engine/host/host.ts'
+import {
+  checkName,
+  type Engine,
+  type Entity,
+  type Fold,
+  opens,
+  type Workable,
+  works,
+} from '../../engine/model/definition.ts'
+import { messageContext } from '../../engine/storage/message.ts'
+import type { OpenTimeline } from '../../engine/writing/timeline.ts'
+import type { CommitExtras } from '../../engine/writing/writer.ts'
 import { refusedType } from './envelope.ts'
 import { address, type Letter, letterKind, sendCommand } from './mailroom.ts'
 import { helperModel, processKind } from './model.ts'

@@ -1,15 +1,15 @@
 // What a user holds of a projection: its state, how far it is, and the rebuild: a new generation is made beside the live
 // one, catches up, and takes its place in one step. Readers never see a half-built one.
 
+import type { ResolvedRetry } from '../../core/calls/retry.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import type { ResolvedRetry } from '../../core/retry.ts'
-import { throwIfAborted } from '../../engine/aborting.ts'
-import type { Host } from '../../engine/host.ts'
-import { isSame, type Quarantined, type Sink } from '../../engine/subscription/sink.ts'
-import { type CatchUpOptions, Subscription, type SubscriptionStatus } from '../../engine/subscription/subscription.ts'
-import { lookEvery } from '../../engine/subscription/wake-up.ts'
-import { type Reads, readsAttribute } from '../../engine/tools/consumers.ts'
+import { throwIfAborted } from '../../engine/base/aborting.ts'
+import { type Reads, readsAttribute } from '../../engine/branch/consumers.ts'
+import { isSame, type Quarantined, type Sink } from '../../engine/feed/sink.ts'
+import { type CatchUpOptions, Subscription, type SubscriptionStatus } from '../../engine/feed/subscription.ts'
+import { lookEvery } from '../../engine/feed/wake-up.ts'
+import type { Host } from '../../engine/host/host.ts'
 import { feedEnd, nextGeneration, note, readBuilds, swapGeneration } from '../../engine/tools/generations.ts'
 import { MemorySink } from './memory-sink.ts'
 import { catalogOf, generationTimeline } from './model.ts'

@@ -2,9 +2,9 @@
 // a plain object, is a part of its own, so that only what changed in it is written.
 
 import { Keyed } from '../../core/keyed/keyed.ts'
-import type { FeedPosition } from '../../core/ports.ts'
-import { isPlainObject } from '../../engine/checkpoint/capture.ts'
-import type { Quarantined } from '../../engine/subscription/sink.ts'
+import type { FeedPosition } from '../../core/store/ports.ts'
+import type { Quarantined } from '../../engine/feed/sink.ts'
+import { isPlainObject } from '../../engine/snapshot/capture.ts'
 
 interface Bound {
   readonly position: FeedPosition

@@ -1,21 +1,29 @@
 // Projections: other views of the same events. In memory (with checkpoints), in a table, or in the user's own SQL; each
 // reads the gap-free feed and binds its position to its state. A projection is rebuilt beside the live one and swapped.
 
-import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint-policy.ts'
+import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
+import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import type { Validity } from '../../core/history/validity.ts'
 import { checkOptions, checkValues } from '../../core/options.ts'
-import type { Sql } from '../../core/ports.ts'
-import { type RetryPolicy, resolveRetry } from '../../core/retry.ts'
+import type { Sql } from '../../core/store/ports.ts'
 import type { Nothing } from '../../core/synchronous.ts'
-import type { Validity } from '../../core/validity.ts'
-import { checkName, type Engine, type Entity, type Fold, opens, type Workable, works } from '../../engine/definition.ts'
-import { type Host, hostOf } from '../../engine/host.ts'
-import { type SqlName, tableOfGeneration } from '../../engine/sql.ts'
-import { FairShare } from '../../engine/subscription/fair-share.ts'
-import { progressFold } from '../../engine/subscription/position-sink.ts'
-import type { Sink } from '../../engine/subscription/sink.ts'
+import { FairShare } from '../../engine/feed/fair-share.ts'
+import { progressFold } from '../../engine/feed/position-sink.ts'
+import type { Sink } from '../../engine/feed/sink.ts'
+import { type Host, hostOf } from '../../engine/host/host.ts'
+import {
+  checkName,
+  type Engine,
+  type Entity,
+  type Fold,
+  opens,
+  type Workable,
+  works,
+} from '../../engine/model/definition.ts'
 import { endGeneration, forgetGeneration, liveGeneration } from '../../engine/tools/generations.ts'
+import { type SqlName, tableOfGeneration } from '../../engine/tools/sql.ts'
 import { MemorySink, memoryRetain } from './memory-sink.ts'
 import { catalogOf, generationTimeline, helperModel, projectionKind } from './model.ts'
 import { type Build, ProjectionHandle, type ProjectionModel, type RebuildOptions } from './projection-handle.ts'

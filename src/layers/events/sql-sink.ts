@@ -1,15 +1,15 @@
 // A projection into the user's own tables: its SQL is part of the commit that moves its position, so both are there or neither.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import { feedStart, type Sql } from '../../core/ports.ts'
-import type { CommitExtras } from '../../engine/commit/writer.ts'
-import { callPureSql } from '../../engine/guard/zone.ts'
-import type { Host } from '../../engine/host.ts'
-import type { ShareGate } from '../../engine/subscription/fair-share.ts'
-import { PositionSink, type Progress, progressFold } from '../../engine/subscription/position-sink.ts'
-import { type Handling, PoisonError, placeOf } from '../../engine/subscription/sink.ts'
-import type { OpenTimeline } from '../../engine/timeline.ts'
+import { feedStart, type Sql } from '../../core/store/ports.ts'
+import { callPureSql } from '../../engine/base/guard/zone.ts'
+import type { ShareGate } from '../../engine/feed/fair-share.ts'
+import { PositionSink, type Progress, progressFold } from '../../engine/feed/position-sink.ts'
+import { type Handling, PoisonError, placeOf } from '../../engine/feed/sink.ts'
+import type { Host } from '../../engine/host/host.ts'
 import { endedStatus } from '../../engine/tools/generations.ts'
+import type { OpenTimeline } from '../../engine/writing/timeline.ts'
+import type { CommitExtras } from '../../engine/writing/writer.ts'
 import type { EventAt, Occurrence } from './source.ts'
 
 export interface SqlAt extends EventAt {

@@ -1,10 +1,10 @@
 // A projection whose events were undone by a rollback is stale: it is noted with its generation, shown in its status, and the
 // generation is built anew. A generation that began after the rollback has never seen the undone events.
 
-import type { FeedPosition } from '../../core/ports.ts'
-import { isBehind } from '../../core/shards.ts'
-import type { Host } from '../../engine/host.ts'
-import type { Entry } from '../../engine/recovery/history.ts'
+import type { FeedPosition } from '../../core/store/ports.ts'
+import { isBehind } from '../../core/store/shards.ts'
+import type { Entry } from '../../engine/history/history.ts'
+import type { Host } from '../../engine/host/host.ts'
 import { note, readBuilds } from '../../engine/tools/generations.ts'
 
 /** `position`: where the branch that the rollback made begins. */

@@ -3,12 +3,10 @@
 
 import { type Coordinate, fromHex, timelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import { type FeedPosition, feedStart } from '../../core/ports.ts'
-import type { Entity } from '../../engine/definition.ts'
-import { callPure } from '../../engine/guard/zone.ts'
-import type { Host } from '../../engine/host.ts'
-import type { ShareGate } from '../../engine/subscription/fair-share.ts'
-import { OwnedSink } from '../../engine/subscription/owned-sink.ts'
+import { type FeedPosition, feedStart } from '../../core/store/ports.ts'
+import { callPure } from '../../engine/base/guard/zone.ts'
+import type { ShareGate } from '../../engine/feed/fair-share.ts'
+import { OwnedSink } from '../../engine/feed/owned-sink.ts'
 import {
   cursorAt,
   hasWritten,
@@ -17,7 +15,9 @@ import {
   placeOf,
   type Quarantined,
   without,
-} from '../../engine/subscription/sink.ts'
+} from '../../engine/feed/sink.ts'
+import type { Host } from '../../engine/host/host.ts'
+import type { Entity } from '../../engine/model/definition.ts'
 import type { EventAt, Occurrence } from './source.ts'
 
 /** What a projection asks of a table. */

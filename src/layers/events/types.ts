@@ -1,12 +1,12 @@
 // The types of an aggregate, inferred from what its author writes: events from the second parameter of each `evolve`,
 // commands from the second parameter of each `decide`. Nothing is declared twice.
 
-import type { Upcasters } from '../../core/fold.ts'
-import type { Sql } from '../../core/ports.ts'
-import type { Fold } from '../../engine/definition.ts'
-import type { Host } from '../../engine/host.ts'
-import type { EntryInfo } from '../../engine/raw.ts'
-import type { NewEntry } from '../../engine/timeline.ts'
+import type { Upcasters } from '../../core/history/fold.ts'
+import type { Sql } from '../../core/store/ports.ts'
+import type { EntryInfo } from '../../engine/api/timeline-definition.ts'
+import type { Host } from '../../engine/host/host.ts'
+import type { Fold } from '../../engine/model/definition.ts'
+import type { NewEntry } from '../../engine/writing/timeline.ts'
 
 /** What goes along with an event besides its data: who and why. */
 export interface Metadata {

@@ -1,7 +1,7 @@
 // When the files in a folder belong together: a pure decision from what was seen of them. It names what was seen; whoever
 // reads the files looks again before and after, and takes nothing that no longer looks like it.
 
-import { isSameStamp, isSameSurvey, type Survey, settleMsOf } from '../../engine/tree/survey.ts'
+import { isSameStamp, isSameSurvey, type Survey, settleMsOf } from '../../engine/base/tree/survey.ts'
 import type { Trigger, When } from './entries.ts'
 
 export interface CompleteRule {

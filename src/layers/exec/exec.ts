@@ -1,9 +1,9 @@
 // A program in any language, as a definition: `rp.run(exec(…))` starts it with its files as they were last captured.
 
 import { checkOptions, namesOf } from '../../core/options.ts'
-import { checkName, type Process, runs } from '../../engine/definition.ts'
-import type { Host } from '../../engine/host.ts'
-import { type Described, describes } from '../../engine/model.ts'
+import type { Host } from '../../engine/host/host.ts'
+import { checkName, type Process, runs } from '../../engine/model/definition.ts'
+import { type Described, describes } from '../../engine/model/model.ts'
 import type { ExecResult } from './events.ts'
 import { type ExecRunOptions, Execution } from './execution.ts'
 import { execModel } from './model.ts'

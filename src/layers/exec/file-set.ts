@@ -3,21 +3,21 @@
 // whose files have not changed is named by its chunks and not read again.
 
 import { createHash } from 'node:crypto'
+import type { ChunkRef, Content, Manifest } from '../../core/checkpoint/manifest.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { ChunkRef, Content, Manifest } from '../../core/manifest.ts'
-import type { ManifestRecord } from '../../core/ports.ts'
+import type { ManifestRecord } from '../../core/store/ports.ts'
 import { checkPaths, unsafe } from '../../core/tree-path.ts'
-import type { ChunkHold } from '../../engine/checkpoint/chunk-hold.ts'
+import { Way } from '../../engine/base/tree/directory-stack.ts'
+import type { Folder } from '../../engine/base/tree/folder.ts'
+import type { Wanted } from '../../engine/base/tree/restore.ts'
+import { isSameStamp, type Stamp, type Survey, stampOf } from '../../engine/base/tree/survey.ts'
 import { ChunkWriter, type StreamSegment } from '../../engine/checkpoint/chunk-writer.ts'
-import type { StateIo } from '../../engine/checkpoint/output.ts'
-import { type StoredParts, streamPart } from '../../engine/checkpoint/stored-value.ts'
-import type { Kernel } from '../../engine/kernel.ts'
-import { stateIo } from '../../engine/kernel-io.ts'
-import { ChunkInput } from '../../engine/recovery/restore-input.ts'
-import type { Folder } from '../../engine/tree/folder.ts'
-import type { Wanted } from '../../engine/tree/restore.ts'
-import { isSameStamp, type Stamp, type Survey, stampOf } from '../../engine/tree/survey.ts'
-import { Way } from '../../engine/tree/way.ts'
+import type { StateIo } from '../../engine/model/state-io.ts'
+import { stateIo } from '../../engine/snapshot/kernel-io.ts'
+import { ChunkInput } from '../../engine/snapshot/restore-input.ts'
+import type { ChunkHold } from '../../engine/storage/chunk-hold.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
+import { type StoredParts, streamPart } from '../../engine/writing/stored-value.ts'
 
 export interface CapturedFile {
   readonly path: string

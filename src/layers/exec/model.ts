@@ -1,10 +1,10 @@
 // What tools know of programs. The newest sound capture is the truth: a rollback makes an older one the newest, a fork starts
 // another program from one, and a savepoint keeps one.
 
-import type { Fold } from '../../engine/definition.ts'
-import type { Entry } from '../../engine/entry.ts'
-import type { Model } from '../../engine/model.ts'
-import { type Told, told } from '../../engine/told.ts'
+import type { Fold } from '../../engine/model/definition.ts'
+import type { Entry } from '../../engine/model/entry.ts'
+import { type Told, told } from '../../engine/model/journal-row.ts'
+import type { Model } from '../../engine/model/model.ts'
 import type { ExecEntries } from './entries.ts'
 import { type CapturedTree, checkCapture } from './file-set.ts'
 

@@ -1,10 +1,10 @@
 // What a program is told to be run with, checked once and with its defaults.
 
 import { resolve, sep } from 'node:path'
+import { type ResolvedRetry, resolveRetry } from '../../core/calls/retry.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import { type ResolvedRetry, resolveRetry } from '../../core/retry.ts'
 import type { Settings, When } from './entries.ts'
 import { keepUsually } from './model.ts'
 

@@ -5,7 +5,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { constants } from 'node:os'
 import { RepriseError } from '../../core/errors.ts'
-import { identifyPid } from '../../engine/platform.ts'
+import { identifyPid } from '../../engine/base/platform.ts'
 import { processes } from './processes.ts'
 
 export interface ProgramOptions {

@@ -2,8 +2,8 @@
 // words, passes signals on, and captures once more when it has ended. One capture at a time, in the order of what happens.
 
 import { isReprise } from '../../core/errors.ts'
-import type { Kernel } from '../../engine/kernel.ts'
-import type { Survey } from '../../engine/tree/survey.ts'
+import type { Survey } from '../../engine/base/tree/survey.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { Capture, Captures } from './captures.ts'
 import { Completion, justNow } from './complete.ts'
 import type { EndReason, Trigger } from './entries.ts'

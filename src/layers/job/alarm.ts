@@ -1,7 +1,7 @@
 // A nap that can be cut short: it ends after its time, or as soon as somebody rings. A ring that comes while nobody naps
 // is kept for the next nap.
 
-import type { Clock } from '../../core/ports.ts'
+import type { Clock } from '../../core/store/ports.ts'
 
 export class Alarm {
   readonly #clock: Clock

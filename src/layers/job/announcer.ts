@@ -1,6 +1,6 @@
 // Tells whoever watches a run what happens to it: events as they come, progress not more often than anybody can read.
 
-import type { Clock } from '../../core/ports.ts'
+import type { Clock } from '../../core/store/ports.ts'
 import type { JobEvent, JobProgress } from './progress.ts'
 
 const progressEveryMs = 100

@@ -2,7 +2,7 @@
 // of it later.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Clock } from '../../core/ports.ts'
+import type { Clock } from '../../core/store/ports.ts'
 
 export function within<V>(
   clock: Clock,

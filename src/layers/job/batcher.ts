@@ -1,8 +1,8 @@
 // Items for `eachBatch`: gathered until the batch is full or has waited long enough, then done in one call. What comes of
 // each item is told one by one, so that the rest of a job need not know about batches.
 
-import type { Clock } from '../../core/ports.ts'
-import type { Host } from '../../engine/host.ts'
+import type { Clock } from '../../core/store/ports.ts'
+import type { Host } from '../../engine/host/host.ts'
 import { isPromise, within } from './attempt.ts'
 import { recallFor } from './context.ts'
 import type { ResolvedJob } from './options.ts'

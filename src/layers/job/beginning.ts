@@ -1,12 +1,12 @@
 // How a shard begins a round in this process: it says so in history, is listed in its queue, and takes in what people asked
 // for meanwhile. The counterpart of ending.ts.
 
-import { type Attribute, feedStart } from '../../core/ports.ts'
-import { liveIdOf } from '../../core/scope.ts'
-import type { Host } from '../../engine/host.ts'
-import type { OpenTimeline } from '../../engine/timeline.ts'
-import { readsAttribute } from '../../engine/tools/consumers.ts'
-import type { KeptTrace } from '../../engine/tracing.ts'
+import { liveIdOf } from '../../core/history/scope.ts'
+import { type Attribute, feedStart } from '../../core/store/ports.ts'
+import type { KeptTrace } from '../../engine/base/tracing.ts'
+import { readsAttribute } from '../../engine/branch/consumers.ts'
+import type { Host } from '../../engine/host/host.ts'
+import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { entry } from './entries.ts'
 import { applyMail } from './letters.ts'
 import type { ResolvedJob } from './options.ts'

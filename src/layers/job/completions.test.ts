@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest'
 import { RepriseError } from '../../core/errors.ts'
-import type { Clock } from '../../core/ports.ts'
+import type { Clock } from '../../core/store/ports.ts'
 import { Completions } from './completions.ts'
 import type { Shard } from './shard.ts'
 import type { Task } from './task.ts'

@@ -2,7 +2,7 @@
 // an item keeps its slot until that is durable, so a crash repeats at most as many items as may be in flight.
 
 import { isReprise } from '../../core/errors.ts'
-import type { Clock } from '../../core/ports.ts'
+import type { Clock } from '../../core/store/ports.ts'
 import type { Shard } from './shard.ts'
 import type { Task } from './task.ts'
 

@@ -1,15 +1,15 @@
 // consumer(): the machinery of jobs over the kernel's feed. Its progress is a named cursor; finished entries ahead of the
 // cursor are remembered only until it has passed them, so a consumer that runs for years stays small.
 
-import { callPolicyNames } from '../../core/call-policy.ts'
+import { callPolicyNames } from '../../core/calls/call-policy.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { overlaps } from '../../core/history/scope.ts'
 import { checkOptions } from '../../core/options.ts'
-import { overlaps } from '../../core/scope.ts'
-import { checkName, type Engine, type Readable, reads } from '../../engine/definition.ts'
-import { hostOf } from '../../engine/host.ts'
-import type { Entry } from '../../engine/recovery/history.ts'
-import { type Lag, lagBehind } from '../../engine/subscription/feed-stream.ts'
+import { type Lag, lagBehind } from '../../engine/feed/feed-stream.ts'
+import type { Entry } from '../../engine/history/history.ts'
+import { hostOf } from '../../engine/host/host.ts'
+import { checkName, type Engine, type Readable, reads } from '../../engine/model/definition.ts'
 import { defineJob, type JobDefinition } from './definition.ts'
 import { type JobEach, type JobEachBatch, type JobSettings, resolveJob } from './options.ts'
 import type { Source } from './source.ts'

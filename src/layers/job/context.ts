@@ -1,9 +1,9 @@
 // What the user's function is given beside the item. Cheap to make: the signal exists once it is asked for.
 
-import type { Sql } from '../../core/ports.ts'
-import type { LayerHost } from '../../engine/definition.ts'
-import type { EffectCall, EffectOptions } from '../../engine/effects.ts'
-import { type Recallable, recallingOf } from '../../engine/recall.ts'
+import type { Sql } from '../../core/store/ports.ts'
+import type { EffectCall, EffectOptions } from '../../engine/history/effects.ts'
+import type { LayerHost } from '../../engine/model/definition.ts'
+import { type Recallable, recallingOf } from '../../engine/model/memo-protocol.ts'
 import type { Shard } from './shard.ts'
 import type { Task } from './task.ts'
 

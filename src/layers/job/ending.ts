@@ -2,8 +2,8 @@
 // A shard that failed is due again after as long as it has failed so far, between `pauseMinMs` and `pauseMaxMs`: a source that
 // stays away costs processes that work on the job little.
 
-import { failureOf } from '../../engine/failure-notes.ts'
-import type { Kernel } from '../../engine/kernel.ts'
+import { failureOf } from '../../engine/storage/failure-notes.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
 import { entry } from './entries.ts'
 import type { Shard, ShardItem } from './shard.ts'
 

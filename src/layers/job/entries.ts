@@ -22,7 +22,7 @@ export interface StartedData {
   readonly input?: unknown
   /** Keys are only remembered until the cursor has passed them: they begin with its position. */
   readonly forgets?: boolean
-  /** Of this life of its timeline (core/identity.ts), in every key. Missing in jobs that began without one. */
+  /** Of this life of its timeline (core/history/identity.ts), in every key. Missing in jobs that began without one. */
   readonly identity?: string
   /** The items are entries, and their keys hold what each entry is. Missing in consumers that began without it. */
   readonly entryKeys?: boolean

@@ -4,7 +4,7 @@
 
 import { assert } from '../../core/assert.ts'
 import type { Keyed } from '../../core/keyed/keyed.ts'
-import type { Breath } from '../../engine/breath.ts'
+import type { Yielder } from '../../engine/base/yielder.ts'
 import { fingerprint, fingerprintBytes, versionBytes } from './digest.ts'
 import { Places } from './places.ts'
 
@@ -51,7 +51,7 @@ export class FinishedSet {
   }
 
   /** Makes it ready in slices. Whoever asks before waits for all of it. */
-  async prepare(breath: Pick<Breath, 'isDue' | 'take'>): Promise<void> {
+  async prepare(breath: Pick<Yielder, 'isDue' | 'take'>): Promise<void> {
     while (this.#placed < this.#size) {
       this.#place(this.#placed + keysAtOnce)
       if (breath.isDue) await breath.take()

@@ -1,12 +1,12 @@
 // reprise/job: resumable jobs over anything that can be iterated. See docs/guides/jobs.md.
 
-export type { BreakerPolicy, BreakerSettings } from '../../core/breaker.ts'
-export type { CallPolicy } from '../../core/call-policy.ts'
-export type { RatePolicy, RateSettings } from '../../core/rate.ts'
-export type { ResolvedRetry } from '../../core/retry.ts'
-export { GiveUp, RetryLater, type RetryPolicy } from '../../core/retry.ts'
-export type { Readable } from '../../engine/definition.ts'
-export type { Lag } from '../../engine/subscription/feed-stream.ts'
+export type { BreakerPolicy, BreakerSettings } from '../../core/calls/breaker.ts'
+export type { CallPolicy } from '../../core/calls/call-policy.ts'
+export type { RatePolicy, RateSettings } from '../../core/calls/rate.ts'
+export type { ResolvedRetry } from '../../core/calls/retry.ts'
+export { GiveUp, RetryLater, type RetryPolicy } from '../../core/calls/retry.ts'
+export type { Lag } from '../../engine/feed/feed-stream.ts'
+export type { Readable } from '../../engine/model/definition.ts'
 export type { AnyConsumer, From, ItemOf } from './consumer.ts'
 export {
   type ConsumerDefinition,

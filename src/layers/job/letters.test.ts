@@ -2,8 +2,8 @@
 
 import { afterEach, expect, it } from 'vitest'
 import { timelineId } from '../../core/coordinate.ts'
-import { type Host, hostOf } from '../../engine/host.ts'
-import { open } from '../../engine/open.ts'
+import { open } from '../../engine/api/open.ts'
+import { type Host, hostOf } from '../../engine/host/host.ts'
 import { finishShard, leaveShard } from './ending.ts'
 import { entry } from './entries.ts'
 import { discardLetters, readLetters, redriveLetters, stopJob } from './letters.ts'

@@ -1,11 +1,11 @@
 // What tools know of jobs and consumers: where they lie, how their state reads, and what can be done to them.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
-import { idBelow, liveIdOf } from '../../core/scope.ts'
-import type { Engine, Fold } from '../../engine/definition.ts'
-import { hostOf } from '../../engine/host.ts'
-import type { Actions, HeadAgain, Model, Refusals, Surroundings, Target } from '../../engine/model.ts'
+import { idBelow, liveIdOf } from '../../core/history/scope.ts'
+import type { Head } from '../../core/store/ports.ts'
+import { hostOf } from '../../engine/host/host.ts'
+import type { Engine, Fold } from '../../engine/model/definition.ts'
+import type { Actions, HeadAgain, Model, Refusals, Surroundings, Target } from '../../engine/model/model.ts'
 import { discardLetters, readLetters, redriveLetters, stopJob } from './letters.ts'
 import { type JobState, jobFold, summary as summaryOf } from './state.ts'
 import { stands, tells } from './tells.ts'

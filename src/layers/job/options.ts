@@ -1,16 +1,16 @@
 // What a job is told, checked when it is defined, so that a mistake shows at the definition and not in the night.
 
-import { type BreakerSettings, resolveBreaker } from '../../core/breaker.ts'
-import { type CallPolicy, callPolicyNames } from '../../core/call-policy.ts'
-import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint-policy.ts'
+import { type BreakerSettings, resolveBreaker } from '../../core/calls/breaker.ts'
+import { type CallPolicy, callPolicyNames } from '../../core/calls/call-policy.ts'
+import { type RatePolicy, type RateSettings, resolveRate } from '../../core/calls/rate.ts'
+import { type ResolvedRetry, resolveRetry } from '../../core/calls/retry.ts'
+import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
+import { type RetentionPolicy, resolveRetention } from '../../core/checkpoint/retention.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { type Allowed, aFunction, aNumber, checkOptions, checkValues } from '../../core/options.ts'
-import { type RatePolicy, type RateSettings, resolveRate } from '../../core/rate.ts'
-import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
-import { type ResolvedRetry, resolveRetry } from '../../core/retry.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
-import type { Reads } from '../../engine/tools/consumers.ts'
+import type { Reads } from '../../engine/branch/consumers.ts'
 import type { BatchContext, ItemContext } from './context.ts'
 import { type Source, type SourceLike, toSource } from './source.ts'
 

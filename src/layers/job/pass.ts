@@ -2,8 +2,8 @@
 // limits, and is over when everything it read is settled. It knows nothing of rounds or of other processes.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Host } from '../../engine/host.ts'
-import type { Kernel } from '../../engine/kernel.ts'
+import type { Host } from '../../engine/host/host.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
 import { fingerprint } from './digest.ts'
 import type { Cursor } from './entries.ts'
 import { identify } from './identity.ts'

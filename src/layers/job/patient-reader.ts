@@ -2,9 +2,9 @@
 // gives again after that is marked as repeated. A source that can be read only once, or says itself that it is of no use,
 // fails at once.
 
+import { decideRetry } from '../../core/calls/retry.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { decideRetry } from '../../core/retry.ts'
-import type { Kernel } from '../../engine/kernel.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { ResolvedJob } from './options.ts'
 import type { Chunk, ReadContext, Reader } from './source.ts'
 

@@ -1,7 +1,7 @@
 // What a run tells about itself: a report at the end, progress while it is under way, and events.
 
 import type { Coordinate } from '../../core/coordinate.ts'
-import type { RecoveryReport } from '../../engine/recovery/report.ts'
+import type { RecoveryReport } from '../../engine/base/recovery-report.ts'
 import type { Failure } from './entries.ts'
 
 export interface JobReport {

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import type { Head } from '../../core/ports.ts'
+import type { Head } from '../../core/store/ports.ts'
 import { isFinished, roundOf, timelinesOf } from './rounds.ts'
 
 const head = (status: string, round: number) => ({ status, attributes: { round } }) as unknown as Head

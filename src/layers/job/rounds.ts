@@ -3,8 +3,8 @@
 
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
-import type { Host } from '../../engine/host.ts'
+import type { Head } from '../../core/store/ports.ts'
+import type { Host } from '../../engine/host/host.ts'
 
 export function timelinesOf(name: string, shards: number): string[] {
   return shards === 1 ? [`job/${name}`] : Array.from({ length: shards }, (_, i) => `job/${name}/${i}`)

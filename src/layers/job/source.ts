@@ -3,7 +3,7 @@
 // the position behind it: the place to read on from once its items, and all before them, are settled.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Engine } from '../../engine/definition.ts'
+import type { Engine } from '../../engine/model/definition.ts'
 
 export interface Chunk<T> {
   readonly items: readonly T[]

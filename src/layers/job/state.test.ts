@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { Entry } from '../../engine/recovery/history.ts'
+import type { Entry } from '../../engine/history/history.ts'
 import { fingerprint } from './digest.ts'
 import { finishedSet, jobFold } from './state.ts'
 

@@ -2,12 +2,12 @@
 // letters, and where the round stands. Keyed parts make checkpoints cost what changed.
 
 import { assert } from '../../core/assert.ts'
-import type { CheckpointPolicy } from '../../core/checkpoint-policy.ts'
+import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
+import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'
+import { liveIdOf } from '../../core/history/scope.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
-import type { RetentionPolicy } from '../../core/retention.ts'
-import { liveIdOf } from '../../core/scope.ts'
-import type { Fold } from '../../engine/definition.ts'
-import type { Entry } from '../../engine/recovery/history.ts'
+import type { Entry } from '../../engine/history/history.ts'
+import type { Fold } from '../../engine/model/definition.ts'
 import { fingerprint, fromHexText, versionPrint } from './digest.ts'
 import type { Cursor, EntryData, EntryType, Failure } from './entries.ts'
 import { FinishedSet } from './finished.ts'
@@ -51,7 +51,10 @@ export interface JobState {
   forgets: boolean
   /** In every key, and the timeline that recorded it. Missing in jobs that began without one: they keep their keys. */
   identity?: { readonly of: string; readonly id: string }
-  /** Keys hold what an entry is, beside its place in the feed. Missing in consumers that began without it: they keep their keys. */
+  /**
+   * Keys hold what an entry is, beside its place in the feed. Missing in consumers that began without it: they keep their
+   * keys.
+   */
   entryKeys?: true
   status: JobStatus
   round: number

@@ -1,8 +1,8 @@
 // How a job reads to people: each entry as a row of its journal, and where the job stands as one line.
 
-import type { Head } from '../../core/ports.ts'
-import type { Entry } from '../../engine/entry.ts'
-import { type StatusLine, type Told, told } from '../../engine/told.ts'
+import type { Head } from '../../core/store/ports.ts'
+import type { Entry } from '../../engine/model/entry.ts'
+import { type StatusLine, type Told, told } from '../../engine/model/journal-row.ts'
 import type { DeadData, DoneData, EntryData, FailedData } from './entries.ts'
 import type { JobState } from './state.ts'
 

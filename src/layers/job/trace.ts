@@ -2,9 +2,9 @@
 // with `eachBatch`), from the moment in which it has its slot until its outcome is durable. Nothing of it exists while nobody
 // traces.
 
-import type { Kernel } from '../../engine/kernel.ts'
-import type { OpenTimeline } from '../../engine/timeline.ts'
-import { beginTrace, type KeptTrace, type RunTrace, type TraceSpan } from '../../engine/tracing.ts'
+import { beginTrace, type KeptTrace, type RunTrace, type TraceSpan } from '../../engine/base/tracing.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
+import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { wasLeft } from './beginning.ts'
 import type { JobState } from './state.ts'
 import type { Task } from './task.ts'

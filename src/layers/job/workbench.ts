@@ -1,12 +1,12 @@
 // The workbench of one process: slots for items in flight, the rate limit, the circuit breaker, attempts with their
 // timeouts, retries and dead letters. A slot is held from the start of an attempt until its outcome is durable.
 
-import { Breaker } from '../../core/breaker.ts'
+import { Breaker } from '../../core/calls/breaker.ts'
+import { RateLimiter } from '../../core/calls/rate.ts'
+import { decideRetry, isFault } from '../../core/calls/retry.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { RateLimiter } from '../../core/rate.ts'
-import { decideRetry, isFault } from '../../core/retry.ts'
-import type { Host } from '../../engine/host.ts'
-import type { Kernel } from '../../engine/kernel.ts'
+import type { Host } from '../../engine/host/host.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
 import { isPromise, within } from './attempt.ts'
 import { Batcher } from './batcher.ts'
 import { Completions } from './completions.ts'

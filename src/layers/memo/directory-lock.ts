@@ -3,12 +3,12 @@
 
 import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
+import { growingPause } from '../../core/calls/pause.ts'
 import { timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import { growingPause } from '../../core/pause.ts'
-import { throwIfAborted } from '../../engine/aborting.ts'
-import { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
-import type { Host } from '../../engine/host.ts'
+import { throwIfAborted } from '../../engine/base/aborting.ts'
+import type { Host } from '../../engine/host/host.ts'
+import { StateTimeline } from '../../engine/writing/state-timeline.ts'
 
 const groupAttribute = 'group'
 const key = {}

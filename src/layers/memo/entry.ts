@@ -2,15 +2,15 @@
 // and read back, so nobody ever gets half of one; what is damaged is a miss. memo/<name>/<scope>/<key>, one entry
 // "computed" per result.
 
+import type { Content } from '../../core/checkpoint/manifest.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import type { Content } from '../../core/manifest.ts'
-import type { ManifestRecord } from '../../core/ports.ts'
-import type { CacheKind } from '../../engine/cache/retention.ts'
-import { readValue } from '../../engine/checkpoint/stored-value.ts'
-import type { Kernel } from '../../engine/kernel.ts'
-import type { Asker } from '../../engine/recall.ts'
+import type { ManifestRecord } from '../../core/store/ports.ts'
+import type { Asker } from '../../engine/model/memo-protocol.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
+import type { CacheKind } from '../../engine/tools/cache/retention.ts'
+import { readValue } from '../../engine/writing/stored-value.ts'
 import type { KeyParts } from './key.ts'
 
 export const foldVersion = 'memo/1'

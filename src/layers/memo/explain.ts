@@ -1,9 +1,9 @@
 // Why there is a hit or a miss: what is there under this key, and otherwise how the key differs from that of the result
 // used last, of the same arguments if there is one.
 
-import type { Head } from '../../core/ports.ts'
-import { usedAttribute } from '../../engine/cache/uses.ts'
-import type { Host } from '../../engine/host.ts'
+import type { Head } from '../../core/store/ports.ts'
+import type { Host } from '../../engine/host/host.ts'
+import { usedAttribute } from '../../engine/tools/cache/uses.ts'
 import { type Envelope, entryId, readEntry } from './entry.ts'
 import { type Change, changesBetween, type Key, type KeyParts } from './key.ts'
 

@@ -2,13 +2,13 @@
 // timeline. Whoever waits takes over when the owner dies; an owner that was only paused is refused when it wants to
 // publish, and keeps its result to itself.
 
+import { growingPause } from '../../core/calls/pause.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import { growingPause } from '../../core/pause.ts'
-import { throwIfAborted, unlessAborted } from '../../engine/aborting.ts'
-import { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
-import type { Kernel } from '../../engine/kernel.ts'
-import { whileAwaited } from '../../engine/stay-alive.ts'
+import { throwIfAborted, unlessAborted } from '../../engine/base/aborting.ts'
+import { whileAwaited } from '../../engine/base/stay-alive.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
+import { StateTimeline } from '../../engine/writing/state-timeline.ts'
 
 const firstPauseMs = 10
 const longestPauseMs = 500

@@ -7,7 +7,7 @@
 
 import { createHash } from 'node:crypto'
 import { RepriseError } from '../../core/errors.ts'
-import type { Kernel } from '../../engine/kernel.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { Envelope } from './entry.ts'
 import type { Key, KeyParts } from './key.ts'
 

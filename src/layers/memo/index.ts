@@ -1,7 +1,7 @@
 // reprise/memo: results of functions, remembered by what they were computed from, with the reason for every hit and miss.
 
-export { type CacheLevel, type LevelAccess, type LevelEntry, LevelError } from '../../engine/cache/level.ts'
-export type { CacheKeep, Forgotten } from '../../engine/cache/retention.ts'
+export { type CacheLevel, type LevelAccess, type LevelEntry, LevelError } from '../../engine/tools/cache/level.ts'
+export type { CacheKeep, Forgotten } from '../../engine/tools/cache/retention.ts'
 export type { CommandCheck } from './check.ts'
 export {
   type CommandDefinition,

@@ -2,7 +2,7 @@
 // it, such as the lock file of a workspace or a neighbour package. Each folder is looked at by itself, with its own memory.
 
 import { resolve } from 'node:path'
-import type { Kernel } from '../../engine/kernel.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
 import { digestOfText } from './file-list.ts'
 import type { FileDigests, Look } from './files.ts'
 import { SeenFilesStore } from './seen-files.ts'

@@ -3,7 +3,7 @@
 // canonical encoding, with their lengths: no choice of names or values makes two different sets of parts one key.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Kernel } from '../../engine/kernel.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { Look } from './files.ts'
 
 /** What the key was made of. Texts are digests; '' stands for what was not there. */

@@ -1,9 +1,9 @@
 // What tools know of remembered results. Each is whole in its newest checkpoint.
 
-import type { Fold } from '../../engine/definition.ts'
-import type { Entry } from '../../engine/entry.ts'
-import type { Model } from '../../engine/model.ts'
-import { type Told, told } from '../../engine/told.ts'
+import type { Fold } from '../../engine/model/definition.ts'
+import type { Entry } from '../../engine/model/entry.ts'
+import { type Told, told } from '../../engine/model/journal-row.ts'
+import type { Model } from '../../engine/model/model.ts'
 import { foldVersion } from './entry.ts'
 
 const instead = { instead: 'a result is computed again when it is forgotten: reprise cache forget' }

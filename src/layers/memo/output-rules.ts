@@ -3,7 +3,7 @@
 // since.
 
 import { join } from 'node:path'
-import { isMatchedBy, parsePatterns } from '../../engine/tree/patterns.ts'
+import { isMatchedBy, parsePatterns } from '../../engine/base/tree/patterns.ts'
 import { signatureOf } from './files.ts'
 import { anchoredAll } from './patterns.ts'
 import { type FileLimits, matching } from './walk.ts'

@@ -1,11 +1,11 @@
-// Patterns of inputs and outputs as people write them, in the form of engine/tree/patterns.ts: anchored at the directory, with
-// braces written out. What other tools would read in another way is refused, with the way to write it: a pattern that matches
-// nothing in silence would leave a file out of the key.
+// Patterns of inputs and outputs as people write them, in the form of engine/base/tree/patterns.ts: anchored at the directory,
+// with braces written out. What other tools would read in another way is refused, with the way to write it: a pattern that
+// matches nothing in silence would leave a file out of the key.
 
 import { isAbsolute } from 'node:path'
 import { RepriseError } from '../../core/errors.ts'
 import { shown } from '../../core/tree-path.ts'
-import { isMatchedBy, parsePatterns } from '../../engine/tree/patterns.ts'
+import { isMatchedBy, parsePatterns } from '../../engine/base/tree/patterns.ts'
 
 const expandedMax = 256
 

@@ -4,12 +4,12 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { usedAttribute } from '../../engine/cache/uses.ts'
-import { ChunkHold } from '../../engine/checkpoint/chunk-hold.ts'
 import type { ByteSource } from '../../engine/checkpoint/chunk-writer.ts'
-import type { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
-import { readValue, removeRotten, writeValue } from '../../engine/checkpoint/stored-value.ts'
-import type { Kernel } from '../../engine/kernel.ts'
+import { ChunkHold } from '../../engine/storage/chunk-hold.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
+import { usedAttribute } from '../../engine/tools/cache/uses.ts'
+import type { StateTimeline } from '../../engine/writing/state-timeline.ts'
+import { readValue, removeRotten, writeValue } from '../../engine/writing/stored-value.ts'
 import { type Envelope, foldVersion, type Remembered } from './entry.ts'
 
 export interface Computed {

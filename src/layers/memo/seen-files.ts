@@ -2,10 +2,10 @@
 // only what changed. It is a cache of a cache: whatever is wrong with it, files are read again.
 
 import { timelineId, toHex } from '../../core/coordinate.ts'
-import { ChunkHold } from '../../engine/checkpoint/chunk-hold.ts'
-import { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
-import { readStream, readValue, writeValue } from '../../engine/checkpoint/stored-value.ts'
-import type { Kernel } from '../../engine/kernel.ts'
+import { ChunkHold } from '../../engine/storage/chunk-hold.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
+import { StateTimeline } from '../../engine/writing/state-timeline.ts'
+import { readStream, readValue, writeValue } from '../../engine/writing/stored-value.ts'
 import { foldVersion } from './entry.ts'
 import { FileDigests } from './files.ts'
 import { SeenFolders, type StoredBriefs, type StoredDetails } from './seen-folders.ts'

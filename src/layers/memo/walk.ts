@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { RepriseError } from '../../core/errors.ts'
 import type { Limits } from '../../core/limits.ts'
 import { shown, tooManyNames } from '../../core/tree-path.ts'
-import { isMatchedBy, parsePatterns } from '../../engine/tree/patterns.ts'
+import { isMatchedBy, parsePatterns } from '../../engine/base/tree/patterns.ts'
 
 export type FileLimits = Pick<Limits, 'treeDepth' | 'treeNames'>
 

@@ -1,11 +1,11 @@
 // reprise/migrate: numbered steps, each recorded and checksummed, resumed at the one that failed. See docs/guides/migrations.md.
 
+import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
-import { type RetryPolicy, resolveRetry } from '../../core/retry.ts'
-import { checkName, type Process, runs } from '../../engine/definition.ts'
-import type { Host } from '../../engine/host.ts'
-import { type Described, describes } from '../../engine/model.ts'
+import type { Host } from '../../engine/host/host.ts'
+import { checkName, type Process, runs } from '../../engine/model/definition.ts'
+import { type Described, describes } from '../../engine/model/model.ts'
 import { migrateModel } from './model.ts'
 import { type MigrateOptions, MigrateRun, migrateOptions } from './run.ts'
 import { migrateFold } from './state.ts'
@@ -69,7 +69,7 @@ export function migrations(name: string, options: MigrationsOptions): Migrations
   }
 }
 
-export { GiveUp, RetryLater, type RetryPolicy } from '../../core/retry.ts'
+export { GiveUp, RetryLater, type RetryPolicy } from '../../core/calls/retry.ts'
 export { migrateKind } from './model.ts'
 export type { MigrateEvent, MigrateOptions, MigrateReport, MigrateRun } from './run.ts'
 export { splitSql } from './split.ts'

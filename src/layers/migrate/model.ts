@@ -1,8 +1,8 @@
 // What tools know of migrations.
 
-import type { Fold } from '../../engine/definition.ts'
-import type { Model } from '../../engine/model.ts'
-import { type Told, told } from '../../engine/told.ts'
+import type { Fold } from '../../engine/model/definition.ts'
+import { type Told, told } from '../../engine/model/journal-row.ts'
+import type { Model } from '../../engine/model/model.ts'
 import { type MigrateEntries, type MigrateState, migrateFold } from './state.ts'
 
 const instead = 'what a step did outside is not undone by forgetting it; add a step that undoes it'

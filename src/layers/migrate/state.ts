@@ -1,7 +1,7 @@
 // How the history of a set of migrations folds: which steps were applied, with which checksum, and which one is under way.
 
-import type { Fold } from '../../engine/definition.ts'
-import type { Entry } from '../../engine/recovery/history.ts'
+import type { Entry } from '../../engine/history/history.ts'
+import type { Fold } from '../../engine/model/definition.ts'
 
 export interface AppliedStep {
   readonly id: string

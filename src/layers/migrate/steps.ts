@@ -4,10 +4,10 @@ import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
+import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
-import type { Sql } from '../../core/ports.ts'
-import { type RetryPolicy, resolveRetry } from '../../core/retry.ts'
+import type { Sql } from '../../core/store/ports.ts'
 
 export interface StepContext {
   /** The same for every attempt at this step. */

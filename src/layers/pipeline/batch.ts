@@ -1,6 +1,6 @@
 // Records on their way through a pipeline: columns, not objects, and many at a time. No promise and no object per record.
 
-import type { PipelineKey } from '../../core/pipeline/key-groups.ts'
+import type { PipelineKey } from '../../core/key-groups.ts'
 
 export interface Batch {
   readonly values: readonly unknown[]

@@ -2,9 +2,9 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import { checkName, type Fold, type Process, runs, type Workable, works } from '../../engine/definition.ts'
-import type { Host } from '../../engine/host.ts'
-import { type Described, describes, idOf } from '../../engine/model.ts'
+import type { Host } from '../../engine/host/host.ts'
+import { checkName, type Fold, type Process, runs, type Workable, works } from '../../engine/model/definition.ts'
+import { type Described, describes, idOf } from '../../engine/model/model.ts'
 import { Graph, notedReads } from './graph.ts'
 import { pipelineModel } from './model.ts'
 import {

@@ -2,8 +2,8 @@
 // once per run, checked, and then turned into a chain of functions by the flow.
 
 import { RepriseError } from '../../core/errors.ts'
-import { checkName, type Engine } from '../../engine/definition.ts'
-import { type Reads, readsAttribute } from '../../engine/tools/consumers.ts'
+import { type Reads, readsAttribute } from '../../engine/branch/consumers.ts'
+import { checkName, type Engine } from '../../engine/model/definition.ts'
 import type { MakeOperator, OperatorResource } from './operator.ts'
 import type { Sink } from './sink.ts'
 import type { Source } from './source.ts'

@@ -1,10 +1,8 @@
 // reprise/pipeline: streams of records through operators with state, exactly once from source to sink.
 
-export type { CheckpointKind } from '../../core/pipeline/coordinator.ts'
-export type { PipelineKey } from '../../core/pipeline/key-groups.ts'
-export type { FixedWindows, SessionWindows } from '../../core/pipeline/windows.ts'
+export type { PipelineKey } from '../../core/key-groups.ts'
 export type { Nothing, Synchronous } from '../../core/synchronous.ts'
-export type { Readable } from '../../engine/definition.ts'
+export type { Readable } from '../../engine/model/definition.ts'
 export { type Aggregation, average, count, list, max, min, reduce, sum } from './aggregate.ts'
 export type { Batch } from './batch.ts'
 export {
@@ -42,6 +40,8 @@ export type { KeyedResult } from './operators/running.ts'
 export type { JoinedTable, TableFollower } from './operators/table-join.ts'
 export type { Present } from './operators/tombstones.ts'
 export type { WindowResult } from './operators/window.ts'
+export type { CheckpointKind } from './rules/coordinator.ts'
+export type { FixedWindows, SessionWindows } from './rules/windows.ts'
 export type { MadeCheckpoint } from './run/checkpoints.ts'
 export type { OperatorStatus } from './run/flow.ts'
 export { comparePipelineState, type PipelineCell, type PipelineCellChange, readPipelineState } from './run/inspect.ts'

@@ -1,10 +1,10 @@
 // Lines of a pipeline's log: each says which pipeline, operator and key it is of and, where something outside is called, which
 // attempt. Records after the last checkpoint are processed again after a crash, and so are their lines written again.
 
-import { type Logger, placed } from '../../engine/log.ts'
+import { type Logger, placed } from '../../engine/base/log.ts'
 import type { CallContext } from './operators/calls.ts'
 
-export type { LogFields, Logger } from '../../engine/log.ts'
+export type { LogFields, Logger } from '../../engine/base/log.ts'
 
 /** What the context of `call`, `send` and `process` has in common. */
 export interface LoggedRecord extends Pick<CallContext, 'pipeline' | 'operator'> {

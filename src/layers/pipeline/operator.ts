@@ -1,11 +1,11 @@
 // An operator as the flow holds it: batches and watermarks in, batches and watermarks out, and the tables that a
 // checkpoint must contain. Its name is the identity of its state.
 
-import type { PipelineKey } from '../../core/pipeline/key-groups.ts'
-import type { StateTable } from '../../core/pipeline/state-table.ts'
-import type { Clock, Random } from '../../core/ports.ts'
-import type { RunTrace } from '../../engine/tracing.ts'
+import type { PipelineKey } from '../../core/key-groups.ts'
+import type { Clock, Random } from '../../core/store/ports.ts'
+import type { RunTrace } from '../../engine/base/tracing.ts'
 import type { Batch, Output } from './batch.ts'
+import type { StateTable } from './rules/state-table.ts'
 import type { SinkContext } from './sink.ts'
 
 export interface Operator {

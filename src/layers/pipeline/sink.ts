@@ -4,8 +4,8 @@
 // `commit` may be asked twice for the same.
 
 import { assert } from '../../core/assert.ts'
-import type { Sql } from '../../core/ports.ts'
-import type { Engine } from '../../engine/definition.ts'
+import type { Sql } from '../../core/store/ports.ts'
+import type { Engine } from '../../engine/model/definition.ts'
 import type { Batch } from './batch.ts'
 
 /** Plain data. */

@@ -1,8 +1,8 @@
 // The contract of a source. A source gives batches, each from one partition, each with the position behind it. A position is
 // plain data; opened at it again, the source gives exactly what follows. That is all that exactly-once needs of a source.
 
-import type { Engine } from '../../engine/definition.ts'
-import type { Reads } from '../../engine/tools/consumers.ts'
+import type { Reads } from '../../engine/branch/consumers.ts'
+import type { Engine } from '../../engine/model/definition.ts'
 
 /** By partition. A source without partitions calls its only one ''. */
 export type Positions = ReadonlyMap<string, unknown>

@@ -2,7 +2,7 @@
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { checkWindows, type FixedWindows, type SessionWindows } from '../../core/pipeline/windows.ts'
+import { checkWindows, type FixedWindows, type SessionWindows } from './rules/windows.ts'
 
 export type Windows = FixedWindows | SessionWindows
 

@@ -2,15 +2,15 @@
 // owns, when it asks for it, and every now and then to find what drifted; with the object as it is, never with what changed. One
 // process at a time does it: the owner of controller/<name>. Its reports are refused once another process has taken that.
 
+import { type RatePolicy, resolveRate } from '../../core/calls/rate.ts'
+import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import { type RatePolicy, resolveRate } from '../../core/rate.ts'
-import { type RetryPolicy, resolveRetry } from '../../core/retry.ts'
-import { checkName, type Entity, type OpenOptions, opens } from '../../engine/definition.ts'
-import type { Host } from '../../engine/host.ts'
-import { type Described, describes } from '../../engine/model.ts'
-import type { OpenTimeline } from '../../engine/timeline.ts'
+import type { Host } from '../../engine/host/host.ts'
+import { checkName, type Entity, type OpenOptions, opens } from '../../engine/model/definition.ts'
+import { type Described, describes } from '../../engine/model/model.ts'
+import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { FollowerHandle } from './follower-handle.ts'
 import { controllerKind, followerModel } from './follower-model.ts'
 import type { FollowerState, ResourceEvent } from './follower-state.ts'

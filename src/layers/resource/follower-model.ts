@@ -1,10 +1,10 @@
 // What tools know of informers and controllers.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Fold } from '../../engine/definition.ts'
-import type { Entry } from '../../engine/entry.ts'
-import type { Done, Instead, Model } from '../../engine/model.ts'
-import { type Told, told } from '../../engine/told.ts'
+import type { Fold } from '../../engine/model/definition.ts'
+import type { Entry } from '../../engine/model/entry.ts'
+import { type Told, told } from '../../engine/model/journal-row.ts'
+import type { Done, Instead, Model } from '../../engine/model/model.ts'
 import { type FollowerLetter, type FollowerState, followerFold, type ResourceEvent } from './follower-state.ts'
 import { askFor, chosen, readLetters } from './letters.ts'
 

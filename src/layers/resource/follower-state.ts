@@ -9,9 +9,9 @@
 //   event    { name, … }        something that people may want to know of an object
 
 import { Keyed } from '../../core/keyed/keyed.ts'
-import type { Fold } from '../../engine/definition.ts'
-import type { Entry } from '../../engine/entry.ts'
-import type { ModelLetter } from '../../engine/model.ts'
+import type { Fold } from '../../engine/model/definition.ts'
+import type { Entry } from '../../engine/model/entry.ts'
+import type { ModelLetter } from '../../engine/model/model.ts'
 
 export interface HandledObject {
   /** 0: the handler was called, and nobody knows whether it came through. */

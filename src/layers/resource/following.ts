@@ -2,10 +2,10 @@
 // fell too far behind. Nothing is lost in between: what is told is which objects to look at, and they are looked at as they
 // are then.
 
+import { growingPause } from '../../core/calls/pause.ts'
 import { isReprise } from '../../core/errors.ts'
-import { growingPause } from '../../core/pause.ts'
-import { restUnlessAborted } from '../../engine/aborting.ts'
-import type { Kernel } from '../../engine/kernel.ts'
+import { restUnlessAborted } from '../../engine/base/aborting.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { ResourceHandle } from './handle.ts'
 import type { Watch, WatchEvent } from './watch.ts'
 

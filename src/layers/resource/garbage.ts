@@ -1,11 +1,11 @@
 // What an object owns goes with it, in the background: an object whose owners are all gone is deleted. Who is an owner is told
 // by uid, so a new object of the same name is none. Every process may run one: a deletion names the uid it is meant for.
 
+import { growingPause } from '../../core/calls/pause.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import { growingPause } from '../../core/pause.ts'
-import type { OwnerReference } from '../../core/resource/object.ts'
 import type { ResourceHandle } from './handle.ts'
+import type { OwnerReference } from './rules/object.ts'
 import type { Watch } from './watch.ts'
 
 export interface GarbageOptions {

@@ -4,25 +4,8 @@
 import type { Coordinate } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import { applyFields, type FieldOwners } from '../../core/resource/field-owners.ts'
-import { copyJson, equalJson } from '../../core/resource/json.ts'
-import type { GivenStatus } from '../../core/resource/kubernetes.ts'
-import { mergePatch } from '../../core/resource/merge-patch.ts'
-import {
-  checkObjectName,
-  created,
-  deleted,
-  draftOf,
-  type NewObject,
-  type ObjectChange,
-  type Precondition,
-  type ResourceObject,
-  reported,
-  updated,
-} from '../../core/resource/object.ts'
-import type { Change } from '../../core/resource/state.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
-import { checkWith, type StandardSchema } from '../../engine/schema.ts'
+import { checkWith, type StandardSchema } from '../../engine/model/schema.ts'
 import { insideOf } from './history.ts'
 import { jsonPatch } from './json-patch.ts'
 import type { ListOptions, Lists, ResourceList } from './list.ts'
@@ -37,6 +20,23 @@ import {
   type Updating,
 } from './requests.ts'
 import { otherHistory } from './revisions.ts'
+import { applyFields, type FieldOwners } from './rules/field-owners.ts'
+import { copyJson, equalJson } from './rules/json.ts'
+import type { GivenStatus } from './rules/kubernetes.ts'
+import { mergePatch } from './rules/merge-patch.ts'
+import {
+  checkObjectName,
+  created,
+  deleted,
+  draftOf,
+  type NewObject,
+  type ObjectChange,
+  type Precondition,
+  type ResourceObject,
+  reported,
+  updated,
+} from './rules/object.ts'
+import type { Change } from './rules/state.ts'
 import type { Fence, SharedResource } from './shared-resource.ts'
 import { Watch, type WatchOptions } from './watch.ts'
 

@@ -1,13 +1,13 @@
 // Changes of a kind as history tells them, from a revision on, in pages: for whoever is too far behind for the window in memory.
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
-import { lastSeq } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { type Change, changeOf } from '../../core/resource/state.ts'
-import type { Kernel } from '../../engine/kernel.ts'
-import { digestAt, entriesOf, floorOf, lineageOf, type Point, readHistory } from '../../engine/recovery/history.ts'
-import { retryWithFreshHead } from '../../engine/recovery/retry-with-fresh-head.ts'
+import { lastSeq } from '../../core/history/entry-run.ts'
+import { digestAt, entriesOf, floorOf, lineageOf, type Point, readHistory } from '../../engine/history/history.ts'
+import { retryWithFreshHead } from '../../engine/history/retry-with-fresh-head.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { Revisions } from './revisions.ts'
+import { type Change, changeOf } from './rules/state.ts'
 
 export interface ChangePage {
   readonly changes: readonly Change[]

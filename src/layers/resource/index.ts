@@ -1,22 +1,6 @@
 // reprise/resources: objects with a desired and an actual state, list and watch, informers and controllers.
 
-export type { ApiNames, ApiOptions } from '../../core/resource/api-names.ts'
-export type { FieldOwners } from '../../core/resource/field-owners.ts'
-export type { Json } from '../../core/resource/json.ts'
-export { mergePatch } from '../../core/resource/merge-patch.ts'
-export type {
-  Condition,
-  NewCondition,
-  NewObject,
-  ObjectChange,
-  OwnerReference,
-  Precondition,
-  ResourceObject,
-  StatusChange,
-} from '../../core/resource/object.ts'
-export type { SelectorText } from '../../core/resource/selector.ts'
-export type { ResourceState } from '../../core/resource/state.ts'
-export type { SchemaIssue, SchemaResult, StandardSchema } from '../../engine/schema.ts'
+export type { SchemaIssue, SchemaResult, StandardSchema } from '../../engine/model/schema.ts'
 export {
   type ControllerDefinition,
   type ControllerHandle,
@@ -41,4 +25,20 @@ export type { OriginCollection, OriginEvent, OriginKind, OriginObject, OriginPag
 export type { Reconcile, ReconcileContext, Requeue, Watched } from './reconcile-context.ts'
 export type { Applying, PartOf, Patch, Reporting, Updating } from './requests.ts'
 export { type ResourceDefinition, type ResourceOptions, resource } from './resource.ts'
+export type { ApiNames, ApiOptions } from './rules/api-names.ts'
+export type { FieldOwners } from './rules/field-owners.ts'
+export type { Json } from './rules/json.ts'
+export { mergePatch } from './rules/merge-patch.ts'
+export type {
+  Condition,
+  NewCondition,
+  NewObject,
+  ObjectChange,
+  OwnerReference,
+  Precondition,
+  ResourceObject,
+  StatusChange,
+} from './rules/object.ts'
+export type { SelectorText } from './rules/selector.ts'
+export type { ResourceState } from './rules/state.ts'
 export type { Watch, WatchEvent, WatchOptions } from './watch.ts'

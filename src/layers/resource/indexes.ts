@@ -2,8 +2,8 @@
 // are no longer in memory.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { ResourceObject } from '../../core/resource/object.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
+import type { ResourceObject } from './rules/object.ts'
 import type { SharedResource } from './shared-resource.ts'
 
 export type ResourceIndex<Spec = unknown, Status = unknown> = (

@@ -3,17 +3,15 @@
 // else. A handler that throws is called again as its policy says; then its object is a dead letter. No event is lost: an
 // object counts as handled only once that is durable.
 
+import { growingPause } from '../../core/calls/pause.ts'
+import { type RatePolicy, resolveRate } from '../../core/calls/rate.ts'
+import { type ResolvedRetry, type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import { growingPause } from '../../core/pause.ts'
-import { type RatePolicy, resolveRate } from '../../core/rate.ts'
-import type { ResourceObject } from '../../core/resource/object.ts'
-import { type SelectorText, selectorOf } from '../../core/resource/selector.ts'
-import { type ResolvedRetry, type RetryPolicy, resolveRetry } from '../../core/retry.ts'
-import { checkName, type Entity, type OpenOptions, opens } from '../../engine/definition.ts'
-import type { Host } from '../../engine/host.ts'
-import { type Described, describes } from '../../engine/model.ts'
-import type { NewEntry, OpenTimeline, WriteOptions } from '../../engine/timeline.ts'
+import type { Host } from '../../engine/host/host.ts'
+import { checkName, type Entity, type OpenOptions, opens } from '../../engine/model/definition.ts'
+import { type Described, describes } from '../../engine/model/model.ts'
+import type { NewEntry, OpenTimeline, WriteOptions } from '../../engine/writing/timeline.ts'
 import { FollowerHandle, letterOf } from './follower-handle.ts'
 import { followerModel, informerKind } from './follower-model.ts'
 import type { FollowerState } from './follower-state.ts'
@@ -22,6 +20,8 @@ import type { ResourceHandle } from './handle.ts'
 import { type ResourceIndex, ResourceIndexes } from './indexes.ts'
 import { isLoss, Leading, type Session } from './leading.ts'
 import type { ResourceDefinition } from './resource.ts'
+import type { ResourceObject } from './rules/object.ts'
+import { type SelectorText, selectorOf } from './rules/selector.ts'
 import { Runner } from './runner.ts'
 
 export interface InformerEvent<Spec = unknown, Status = unknown> {

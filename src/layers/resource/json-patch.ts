@@ -5,7 +5,7 @@
 
 import { applyPatch, type Operation } from 'rfc6902'
 import { RepriseError } from '../../core/errors.ts'
-import { copyJson, equalJson, isJsonObject, type Json, roughBytes } from '../../core/resource/json.ts'
+import { copyJson, equalJson, isJsonObject, type Json, roughBytes } from './rules/json.ts'
 
 export type JsonPatch = readonly JsonPatchOperation[]
 

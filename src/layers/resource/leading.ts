@@ -1,14 +1,14 @@
 // One process at a time does the work of an informer or a controller: the owner of its timeline. The others wait, and go on
 // when it ends or dies. Whoever has lost it stops, and waits like the others; what it still tries to write is refused.
 
+import { growingPause } from '../../core/calls/pause.ts'
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { growingPause } from '../../core/pause.ts'
-import { restUnlessAborted } from '../../engine/aborting.ts'
-import type { OpenOptions } from '../../engine/definition.ts'
-import type { Host } from '../../engine/host.ts'
-import { lookEvery } from '../../engine/subscription/wake-up.ts'
-import type { OpenTimeline } from '../../engine/timeline.ts'
+import { restUnlessAborted } from '../../engine/base/aborting.ts'
+import { lookEvery } from '../../engine/feed/wake-up.ts'
+import type { Host } from '../../engine/host/host.ts'
+import type { OpenOptions } from '../../engine/model/definition.ts'
+import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { type FollowerState, followerFold } from './follower-state.ts'
 import { applyMail } from './letters.ts'
 

@@ -4,12 +4,12 @@
 import { timelineId } from '../../core/coordinate.ts'
 import type { Shapes } from '../../core/data-shape.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Engine } from '../../engine/definition.ts'
-import { type Host, hostOf } from '../../engine/host.ts'
-import type { Target } from '../../engine/model.ts'
-import { recover } from '../../engine/recovery/recover.ts'
-import { readShaped } from '../../engine/shaped-mail.ts'
-import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
+import { recover } from '../../engine/history/recover.ts'
+import { type Host, hostOf } from '../../engine/host/host.ts'
+import { readShaped } from '../../engine/host/shaped-mail.ts'
+import type { Engine } from '../../engine/model/definition.ts'
+import type { Target } from '../../engine/model/model.ts'
+import type { NewEntry, OpenTimeline } from '../../engine/writing/timeline.ts'
 import { type FollowerLetter, type FollowerState, followerFold } from './follower-state.ts'
 
 const kinds = { redrive: 'follower.redrive', discard: 'follower.discard' } as const

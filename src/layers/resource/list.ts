@@ -4,10 +4,10 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Keyed } from '../../core/keyed/keyed.ts'
-import type { ResourceObject } from '../../core/resource/object.ts'
-import { type SelectorText, selectorOf } from '../../core/resource/selector.ts'
 import { changesAfter, insideOf, revisionGone } from './history.ts'
 import type { OpenResource } from './open-resource.ts'
+import type { ResourceObject } from './rules/object.ts'
+import { type SelectorText, selectorOf } from './rules/selector.ts'
 
 export interface ListOptions extends SelectorText {
   /** How many at most; the rest by `continue`. */

@@ -1,16 +1,10 @@
 // What tools know of resources: objects of one kind in one timeline, resource/<name>, or resource/<name>/<id>.
 
-import {
-  applyResource,
-  type ChangeEntry,
-  changeOf,
-  initialResources,
-  type ResourceState,
-} from '../../core/resource/state.ts'
-import type { Fold } from '../../engine/definition.ts'
-import type { Entry } from '../../engine/entry.ts'
-import type { Instead, Model } from '../../engine/model.ts'
-import { type Told, told } from '../../engine/told.ts'
+import type { Fold } from '../../engine/model/definition.ts'
+import type { Entry } from '../../engine/model/entry.ts'
+import { type Told, told } from '../../engine/model/journal-row.ts'
+import type { Instead, Model } from '../../engine/model/model.ts'
+import { applyResource, type ChangeEntry, changeOf, initialResources, type ResourceState } from './rules/state.ts'
 
 export const resourcePrefix = 'resource/'
 

@@ -4,28 +4,21 @@
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import type { ResourceObject } from '../../core/resource/object.ts'
-import {
-  type Change,
-  changeOf,
-  checkFence,
-  checkRaised,
-  entryFor,
-  type ResourceState,
-} from '../../core/resource/state.ts'
-import { ChangeWindow } from '../../core/resource/window.ts'
-import { isLost } from '../../engine/commit/contest.ts'
-import type { TurnTimeline } from '../../engine/commit/turn-timeline.ts'
-import { TurnWriter } from '../../engine/commit/turn-writer.ts'
-import type { Entry } from '../../engine/entry.ts'
-import type { Host } from '../../engine/host.ts'
-import { newId } from '../../engine/kernel.ts'
-import type { Point } from '../../engine/recovery/history.ts'
-import { lookEvery } from '../../engine/subscription/wake-up.ts'
-import type { NewEntry } from '../../engine/timeline.ts'
-import { refuseNotHere } from '../../engine/tools/moved.ts'
+import { lookEvery } from '../../engine/feed/wake-up.ts'
+import type { Point } from '../../engine/history/history.ts'
+import type { Host } from '../../engine/host/host.ts'
+import type { Entry } from '../../engine/model/entry.ts'
+import { newId } from '../../engine/storage/kernel.ts'
+import { refuseNotHere } from '../../engine/storage/moved.ts'
+import { isLost } from '../../engine/writing/contest.ts'
+import type { NewEntry } from '../../engine/writing/timeline.ts'
+import type { TurnTimeline } from '../../engine/writing/turn-timeline.ts'
+import { TurnWriter } from '../../engine/writing/turn-writer.ts'
 import { type ChangePage, changesAfter, isInHistory, type ReadPoint } from './history.ts'
 import { Revisions } from './revisions.ts'
+import type { ResourceObject } from './rules/object.ts'
+import { type Change, changeOf, checkFence, checkRaised, entryFor, type ResourceState } from './rules/state.ts'
+import { ChangeWindow } from './rules/window.ts'
 import type { Asked, Fence, SharedResource } from './shared-resource.ts'
 
 interface Request extends Partial<Asked> {

@@ -3,19 +3,19 @@
 // changes in the order of revisions: whoever watches the cache has no gap and nothing twice.
 
 import { assert } from '../../core/assert.ts'
+import { growingPause } from '../../core/calls/pause.ts'
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { growingPause } from '../../core/pause.ts'
-import { equalJson } from '../../core/resource/json.ts'
-import type { Draft, ResourceObject } from '../../core/resource/object.ts'
-import { type SelectorText, selectorOf } from '../../core/resource/selector.ts'
-import { type Change, checkFence, initialResources, type ResourceState } from '../../core/resource/state.ts'
-import { ChangeWindow } from '../../core/resource/window.ts'
-import type { Host } from '../../engine/host.ts'
+import type { Host } from '../../engine/host/host.ts'
 import { type ChangePage, type ReadPoint, revisionGone } from './history.ts'
 import type { ListOptions, ResourceList } from './list.ts'
 import type { OriginCollection, OriginEvent, OriginObject } from './origin.ts'
 import { Revisions } from './revisions.ts'
+import { equalJson } from './rules/json.ts'
+import type { Draft, ResourceObject } from './rules/object.ts'
+import { type SelectorText, selectorOf } from './rules/selector.ts'
+import { type Change, checkFence, initialResources, type ResourceState } from './rules/state.ts'
+import { ChangeWindow } from './rules/window.ts'
 import type { Asked, Fence, SharedResource } from './shared-resource.ts'
 
 const pageItems = 500

@@ -1,8 +1,8 @@
 // Where the objects of a kind are if not in the store: another API server. The narrow contract of what is asked of it; how it is
 // asked is an adapter's (src/adapters/kubernetes), and what is done with the answers is that of every kind (origin-resource.ts).
 
-import type { ApiNames } from '../../core/resource/api-names.ts'
-import type { Draft, ResourceObject } from '../../core/resource/object.ts'
+import type { ApiNames } from './rules/api-names.ts'
+import type { Draft, ResourceObject } from './rules/object.ts'
 
 export interface OriginKind {
   /** Of the resource. */

@@ -1,12 +1,12 @@
 // What a reconcile is given, and what a controller is told about the kinds it watches.
 
+import type { RateSettings } from '../../core/calls/rate.ts'
+import type { ResolvedRetry } from '../../core/calls/retry.ts'
 import type { Duration } from '../../core/duration.ts'
-import type { RateSettings } from '../../core/rate.ts'
-import type { ResourceObject, StatusChange } from '../../core/resource/object.ts'
-import type { ResolvedRetry } from '../../core/retry.ts'
-import type { EffectCall, EffectOptions } from '../../engine/effects.ts'
+import type { EffectCall, EffectOptions } from '../../engine/history/effects.ts'
 import type { ResourceHandle } from './handle.ts'
 import type { ResourceDefinition } from './resource.ts'
+import type { ResourceObject, StatusChange } from './rules/object.ts'
 
 /** A further kind whose changes concern objects of the first. */
 export interface Watched<Spec = unknown, Status = unknown> {

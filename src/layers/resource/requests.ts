@@ -2,8 +2,8 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
-import type { ObjectChange, Precondition, ResourceObject, StatusChange } from '../../core/resource/object.ts'
 import type { JsonPatch } from './json-patch.ts'
+import type { ObjectChange, Precondition, ResourceObject, StatusChange } from './rules/object.ts'
 
 /** The revision that was read, so that nobody's change in between is lost; 'any': whatever is there. */
 export interface Updating<Spec> extends ObjectChange<Spec> {

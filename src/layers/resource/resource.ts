@@ -2,23 +2,30 @@
 // the one into the other. One timeline per kind: resource/<name>, or resource/<name>/<id>
 // (docs/decisions/resources.md says why not one per object).
 
-import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint-policy.ts'
+import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
+import { type RetentionPolicy, resolveRetention } from '../../core/checkpoint/retention.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { toMs } from '../../core/duration.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import { type ApiNames, type ApiOptions, apiNames } from '../../core/resource/api-names.ts'
-import type { ResourceState } from '../../core/resource/state.ts'
-import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
-import { checkName, type Entity, type Fold, type OpenOptions, opens, turnWaitMs } from '../../engine/definition.ts'
-import type { Host } from '../../engine/host.ts'
-import { type Described, describes, idOf } from '../../engine/model.ts'
-import type { StandardSchema } from '../../engine/schema.ts'
+import type { Host } from '../../engine/host/host.ts'
+import {
+  checkName,
+  type Entity,
+  type Fold,
+  type OpenOptions,
+  opens,
+  turnWaitMs,
+} from '../../engine/model/definition.ts'
+import { type Described, describes, idOf } from '../../engine/model/model.ts'
+import type { StandardSchema } from '../../engine/model/schema.ts'
 import { ResourceHandle, type ResourceSchemas } from './handle.ts'
 import { Lists } from './list.ts'
 import { resourceFold, resourceModel, resourcePrefix, usualPolicy } from './model.ts'
 import { OpenResource } from './open-resource.ts'
 import type { OriginCollection, ResourceOrigin } from './origin.ts'
 import { OriginResource } from './origin-resource.ts'
+import { type ApiNames, type ApiOptions, apiNames } from './rules/api-names.ts'
+import type { ResourceState } from './rules/state.ts'
 import type { SharedResource } from './shared-resource.ts'
 
 export interface ResourceOptions<Spec = unknown, Status = unknown> {

@@ -2,9 +2,9 @@
 // store and of which life of the kind it is, so that a revision of another history is refused and never read as a place in
 // this one. In a store that never went back both are the same number.
 
-import { type Era, revisionAt, seqOfRevision } from '../../core/identity.ts'
-import { freezeJson } from '../../core/resource/json.ts'
-import type { ResourceObject } from '../../core/resource/object.ts'
+import { type Era, revisionAt, seqOfRevision } from '../../core/history/identity.ts'
+import { freezeJson } from './rules/json.ts'
+import type { ResourceObject } from './rules/object.ts'
 
 export class Revisions {
   readonly #now: () => Era

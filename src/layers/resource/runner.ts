@@ -1,10 +1,11 @@
-// Works through a queue of keys (core/resource/work-queue.ts): so many at once, so many per time, each again after a failure as
-// the retry policy says. What it is told of while it is stopped is not lost: whoever starts it again lists what there is.
+// Works through a queue of keys (layers/resource/rules/work-queue.ts): so many at once, so many per time, each again after a
+// failure as the retry policy says. What it is told of while it is stopped is not lost: whoever starts it again lists what
+// there is.
 
-import { RateLimiter, type RateSettings } from '../../core/rate.ts'
-import { WorkQueue } from '../../core/resource/work-queue.ts'
-import { decideRetry, type ResolvedRetry } from '../../core/retry.ts'
-import type { Kernel } from '../../engine/kernel.ts'
+import { RateLimiter, type RateSettings } from '../../core/calls/rate.ts'
+import { decideRetry, type ResolvedRetry } from '../../core/calls/retry.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
+import { WorkQueue } from './rules/work-queue.ts'
 
 export interface Work {
   /** Works on a key; it comes again after so many ms if it says so. NaN: not even to look for drift. */

@@ -2,13 +2,13 @@
 // timeline of the store (open-resource.ts), or with another API server (origin-resource.ts).
 
 import type { Coordinate, TimelineId } from '../../core/coordinate.ts'
-import type { Draft, ResourceObject } from '../../core/resource/object.ts'
-import type { Change, ResourceState } from '../../core/resource/state.ts'
-import type { ChangeWindow } from '../../core/resource/window.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
-import type { Host } from '../../engine/host.ts'
+import type { Host } from '../../engine/host/host.ts'
 import type { ChangePage, ReadPoint } from './history.ts'
 import type { Revisions } from './revisions.ts'
+import type { Draft, ResourceObject } from './rules/object.ts'
+import type { Change, ResourceState } from './rules/state.ts'
+import type { ChangeWindow } from './rules/window.ts'
 
 /** The owner of a controller, as a writer: refused once a newer one has made itself known. */
 export interface Fence {

@@ -4,13 +4,13 @@
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { ResourceObject } from '../../core/resource/object.ts'
-import { type Selector, type SelectorText, selectorOf } from '../../core/resource/selector.ts'
-import type { Change } from '../../core/resource/state.ts'
-import type { Kernel } from '../../engine/kernel.ts'
-import type { Point } from '../../engine/recovery/history.ts'
-import { whileAwaited } from '../../engine/stay-alive.ts'
+import { whileAwaited } from '../../engine/base/stay-alive.ts'
+import type { Point } from '../../engine/history/history.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
 import { insideOf, revisionGone } from './history.ts'
+import type { ResourceObject } from './rules/object.ts'
+import { type Selector, type SelectorText, selectorOf } from './rules/selector.ts'
+import type { Change } from './rules/state.ts'
 import type { SharedResource } from './shared-resource.ts'
 
 export interface WatchOptions extends SelectorText {

@@ -1,9 +1,9 @@
 // What tools know of saves. How many are kept is always declared, so it is always stored.
 
-import type { Fold } from '../../engine/definition.ts'
-import type { Entry } from '../../engine/entry.ts'
-import type { Model } from '../../engine/model.ts'
-import { type Told, told } from '../../engine/told.ts'
+import type { Fold } from '../../engine/model/definition.ts'
+import type { Entry } from '../../engine/model/entry.ts'
+import { type Told, told } from '../../engine/model/journal-row.ts'
+import type { Model } from '../../engine/model/model.ts'
 import { forkSaves } from './fork.ts'
 import type { SaveModel } from './reader.ts'
 

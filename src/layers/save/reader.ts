@@ -1,19 +1,19 @@
 // Reading saves: the newest that is whole, any older one, and what lies between two of them. Every chunk is checked
 // against its digest before it is used. Reading needs no ownership.
 
+import type { ChunkRef } from '../../core/checkpoint/manifest.ts'
 import { type ManifestId, type TimelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { ChunkRef } from '../../core/manifest.ts'
-import type { ManifestRecord } from '../../core/ports.ts'
+import { type Validity, whyInvalid } from '../../core/history/validity.ts'
+import type { ManifestRecord } from '../../core/store/ports.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
-import { type Validity, whyInvalid } from '../../core/validity.ts'
-import { readStream, readValue } from '../../engine/checkpoint/stored-value.ts'
-import { callPure } from '../../engine/guard/zone.ts'
-import type { Kernel } from '../../engine/kernel.ts'
-import { stateIo } from '../../engine/kernel-io.ts'
-import { openedAs } from '../../engine/model.ts'
-import { readManifest } from '../../engine/recovery/recover.ts'
-import { ChunkInput } from '../../engine/recovery/restore-input.ts'
+import { callPure } from '../../engine/base/guard/zone.ts'
+import { readManifest } from '../../engine/history/recover.ts'
+import { openedAs } from '../../engine/model/model.ts'
+import { stateIo } from '../../engine/snapshot/kernel-io.ts'
+import { ChunkInput } from '../../engine/snapshot/restore-input.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
+import { readStream, readValue } from '../../engine/writing/stored-value.ts'
 import { differences } from '../../lib/differences.ts'
 
 /** One line of the list of saves. */

@@ -6,18 +6,25 @@
 
 import { type Coordinate, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { Validity } from '../../core/history/validity.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import type { ManifestRecord } from '../../core/ports.ts'
-import type { Validity } from '../../core/validity.ts'
-import { ChunkHold } from '../../engine/checkpoint/chunk-hold.ts'
+import type { ManifestRecord } from '../../core/store/ports.ts'
 import { type ByteSource, heldBy } from '../../engine/checkpoint/chunk-writer.ts'
-import { type Publication, StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
-import { removeRotten, writeValue } from '../../engine/checkpoint/stored-value.ts'
-import { checkName, type Engine, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
-import { type Host, hostOf } from '../../engine/host.ts'
-import type { Kernel } from '../../engine/kernel.ts'
-import { type Described, describes } from '../../engine/model.ts'
-import { readManifest } from '../../engine/recovery/recover.ts'
+import { readManifest } from '../../engine/history/recover.ts'
+import { type Host, hostOf } from '../../engine/host/host.ts'
+import {
+  checkName,
+  type Engine,
+  type Entity,
+  type Fold,
+  type OpenOptions,
+  opens,
+} from '../../engine/model/definition.ts'
+import { type Described, describes } from '../../engine/model/model.ts'
+import { ChunkHold } from '../../engine/storage/chunk-hold.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
+import { type Publication, StateTimeline } from '../../engine/writing/state-timeline.ts'
+import { removeRotten, writeValue } from '../../engine/writing/stored-value.ts'
 import { foldVersion } from './fork.ts'
 import { saveModel } from './model.ts'
 import { type Envelope, infoOf, type SavedInfo, type SaveModel, SaveReader } from './reader.ts'

@@ -2,8 +2,8 @@
 // the parts is visible; parts that a crash or a lost answer left without one are undone before anything else is written.
 
 import type { Keyed } from '../../core/keyed/keyed.ts'
-import type { CommitExtras } from '../../engine/commit/writer.ts'
-import type { NewEntry, OpenTimeline } from '../../engine/timeline.ts'
+import type { NewEntry, OpenTimeline } from '../../engine/writing/timeline.ts'
+import type { CommitExtras } from '../../engine/writing/writer.ts'
 import { type Offset, type Ops, type TableState, unfinished } from './state.ts'
 import type { Write } from './transaction.ts'
 

@@ -1,7 +1,7 @@
 // What a fork of a table may go on with instead: rows, by key, in one entry that says who edited them.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { EditedFork, ForkEdit, ForkEdits } from '../../engine/tools/fork-edit.ts'
+import type { EditedFork, ForkEdit, ForkEdits } from '../../engine/model/fork-edit.ts'
 import type { TableState } from './state.ts'
 
 export const rowEdits: ForkEdits = { names: 'row', of: editRows }

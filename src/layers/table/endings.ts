@@ -2,8 +2,8 @@
 // takes it out for good.
 
 import { Keyed } from '../../core/keyed/keyed.ts'
-import type { Kernel } from '../../engine/kernel.ts'
-import type { OpenTimeline } from '../../engine/timeline.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
+import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 
 const sweepMs = 1000
 const sweepAtOnce = 1000

@@ -2,8 +2,8 @@
 // the live generation have ended, there is only one way, forward.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Engine } from '../../engine/definition.ts'
-import { type Host, hostOf } from '../../engine/host.ts'
+import { type Host, hostOf } from '../../engine/host/host.ts'
+import type { Engine } from '../../engine/model/definition.ts'
 import { note } from '../../engine/tools/generations.ts'
 import { catalogOf, forget, isEnding, type Layout, layoutVersion, readLayout } from './layout.ts'
 

@@ -5,11 +5,11 @@
 
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { epochGuardOf } from '../../core/guard.ts'
-import { idBelow } from '../../core/scope.ts'
-import { declarationOf, otherKind } from '../../engine/declaration.ts'
-import type { Host } from '../../engine/host.ts'
-import { newOperation } from '../../engine/kernel.ts'
+import { idBelow } from '../../core/history/scope.ts'
+import { epochGuardOf } from '../../core/store/guard.ts'
+import { declarationOf, otherKind } from '../../engine/checkpoint/declaration.ts'
+import type { Host } from '../../engine/host/host.ts'
+import { newOperation } from '../../engine/storage/kernel.ts'
 import {
   type Builds,
   buildsIn,

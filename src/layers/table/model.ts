@@ -1,11 +1,11 @@
 // What tools know of tables and state stores.
 
 import { timelineId } from '../../core/coordinate.ts'
-import type { Head } from '../../core/ports.ts'
-import { otherKind } from '../../engine/declaration.ts'
-import type { Engine, Fold } from '../../engine/definition.ts'
-import { type Host, hostOf } from '../../engine/host.ts'
-import type { HeadAgain, Model, Surroundings } from '../../engine/model.ts'
+import type { Head } from '../../core/store/ports.ts'
+import { otherKind } from '../../engine/checkpoint/declaration.ts'
+import { type Host, hostOf } from '../../engine/host/host.ts'
+import type { Engine, Fold } from '../../engine/model/definition.ts'
+import type { HeadAgain, Model, Surroundings } from '../../engine/model/model.ts'
 import { buildsIn, endedStatus } from '../../engine/tools/generations.ts'
 import { rowEdits } from './edit.ts'
 import { abandonRescale } from './give-up-rescale.ts'

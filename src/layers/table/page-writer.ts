@@ -2,10 +2,10 @@
 // of which only the changed ones are written anew. Memory stays bounded: one page at a time.
 
 import { ByteWriter } from '../../core/bytes.ts'
+import { encodeSegments, type KeyedPart, type Layer, type Segment } from '../../core/checkpoint/manifest.ts'
 import { beginBlock, writeEntry } from '../../core/keyed/block.ts'
 import type { Keyed } from '../../core/keyed/keyed.ts'
-import { encodeSegments, type KeyedPart, type Layer, type Segment } from '../../core/manifest.ts'
-import { addBlock, type ChunkOutput, writeContent } from '../../engine/checkpoint/output.ts'
+import { addBlock, type ChunkOutput, writeContent } from '../../engine/snapshot/output.ts'
 import type { PagedRows } from './pages.ts'
 import type { Cell } from './region.ts'
 

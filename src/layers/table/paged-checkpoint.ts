@@ -2,19 +2,19 @@
 // was frozen. The rows are told only after it is published: until then they are what they were. Where the last one is no
 // longer in the catalog, nothing keeps its pages, and all of them are written anew.
 
+import { encodeManifest } from '../../core/checkpoint/manifest.ts'
+import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'
 import { type ManifestId, toHex } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import { encodeManifest } from '../../core/manifest.ts'
-import type { ManifestRecord } from '../../core/ports.ts'
-import type { RetentionPolicy } from '../../core/retention.ts'
-import { abandonCapture, captureState, writeCapture } from '../../engine/checkpoint/capture.ts'
+import type { ManifestRecord } from '../../core/store/ports.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
-import { ChunkHold } from '../../engine/checkpoint/chunk-hold.ts'
-import { ChunkOutput } from '../../engine/checkpoint/output.ts'
 import { retain } from '../../engine/checkpoint/retain.ts'
-import { type Kernel, newId } from '../../engine/kernel.ts'
-import { stateIo } from '../../engine/kernel-io.ts'
-import { verifyChunks } from '../../engine/recovery/restore.ts'
+import { abandonCapture, captureState, writeCapture } from '../../engine/snapshot/capture.ts'
+import { stateIo } from '../../engine/snapshot/kernel-io.ts'
+import { ChunkOutput } from '../../engine/snapshot/output.ts'
+import { verifyChunks } from '../../engine/snapshot/restore.ts'
+import { ChunkHold } from '../../engine/storage/chunk-hold.ts'
+import { type Kernel, newId } from '../../engine/storage/kernel.ts'
 import { writeRows } from './page-writer.ts'
 import type { OpenedPaged } from './paged-open.ts'
 

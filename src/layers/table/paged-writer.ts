@@ -2,7 +2,7 @@
 // the ones before it leave, and written as one commit. A transaction that waits for a page keeps the others waiting:
 // that is what makes them serializable without remembering what was read.
 
-import type { CommitExtras } from '../../engine/commit/writer.ts'
+import type { CommitExtras } from '../../engine/writing/writer.ts'
 import { PagedBuffer, type PagedTransaction, type PagedView } from './paged-transaction.ts'
 
 /** Beyond this a batch is closed. */

@@ -1,14 +1,14 @@
 // A table larger than memory: rows stay in chunks and come in page by page. The same log, the same checkpoints and the same
 // layout as a resident table (one can be opened as the other); what differs is that reads may have to wait.
 
+import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import type { Duration } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import type { RetentionPolicy } from '../../core/retention.ts'
-import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
-import type { Host } from '../../engine/host.ts'
-import { type Described, describes, idOf } from '../../engine/model.ts'
+import type { Host } from '../../engine/host/host.ts'
+import { checkName, type Entity, type Fold, type OpenOptions, opens } from '../../engine/model/definition.ts'
+import { type Described, describes, idOf } from '../../engine/model/model.ts'
 import type { IndexFunction } from './indexes.ts'
 import { tablePrefix } from './layout.ts'
 import { checkIsTable, tableModel } from './model.ts'

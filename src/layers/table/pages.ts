@@ -3,13 +3,13 @@
 // is its bytes, and a row is decoded when it is asked for: most rows of a page never are. The layout in the store is that
 // of a resident table, so either kind opens what the other wrote.
 
+import { decodeSegments, type KeyedPart, type Layer, type Segment } from '../../core/checkpoint/manifest.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { readBlock } from '../../core/keyed/block.ts'
 import { BlockView } from '../../core/keyed/block-view.ts'
 import { Keyed, type KeyedRange } from '../../core/keyed/keyed.ts'
-import { decodeSegments, type KeyedPart, type Layer, type Segment } from '../../core/manifest.ts'
-import type { StateIo } from '../../engine/checkpoint/output.ts'
-import { ChunkInput, joined } from '../../engine/recovery/restore-input.ts'
+import type { StateIo } from '../../engine/model/state-io.ts'
+import { ChunkInput, joined } from '../../engine/snapshot/restore-input.ts'
 import { type Cell, decodeRow, Region } from './region.ts'
 import type { MigrateRow } from './versions.ts'
 

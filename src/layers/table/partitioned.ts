@@ -5,6 +5,7 @@
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { KeyedRange } from '../../core/keyed/keyed.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
+import { type Host, hostOf } from '../../engine/host/host.ts'
 import {
   checkName,
   type Engine,
@@ -13,9 +14,8 @@ import {
   type OpenOptions,
   openOptions,
   opens,
-} from '../../engine/definition.ts'
-import { type Host, hostOf } from '../../engine/host.ts'
-import { type Described, describes } from '../../engine/model.ts'
+} from '../../engine/model/definition.ts'
+import { type Described, describes } from '../../engine/model/model.ts'
 import { forgetGeneration } from '../../engine/tools/generations.ts'
 import type { TableHandle } from './handle.ts'
 import {

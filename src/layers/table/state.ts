@@ -11,7 +11,7 @@
 
 import { RepriseError } from '../../core/errors.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
-import type { Entry } from '../../engine/recovery/history.ts'
+import type { Entry } from '../../engine/history/history.ts'
 
 export type Offset = string | number
 

@@ -1,16 +1,23 @@
 // A durable keyed map: get, set, ranges in key order, transactions over many keys, secondary indexes, rows that end by
 // themselves. One timeline a table (table/<name>), or one a tenant (table/<name>/<id>).
 
-import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint-policy.ts'
+import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
+import { type RetentionPolicy, resolveRetention } from '../../core/checkpoint/retention.ts'
 import { timelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
+import type { Validity } from '../../core/history/validity.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import { type RetentionPolicy, resolveRetention } from '../../core/retention.ts'
-import type { Validity } from '../../core/validity.ts'
-import { checkName, type Engine, type Entity, type Fold, type OpenOptions, opens } from '../../engine/definition.ts'
-import { type Host, hostOf } from '../../engine/host.ts'
-import { type Described, describes, idOf } from '../../engine/model.ts'
-import type { OpenTimeline } from '../../engine/timeline.ts'
+import { type Host, hostOf } from '../../engine/host/host.ts'
+import {
+  checkName,
+  type Engine,
+  type Entity,
+  type Fold,
+  type OpenOptions,
+  opens,
+} from '../../engine/model/definition.ts'
+import { type Described, describes, idOf } from '../../engine/model/model.ts'
+import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { TableHandle, type TableModel } from './handle.ts'
 import type { IndexFunction } from './indexes.ts'
 import { tablePrefix } from './layout.ts'

@@ -1,7 +1,7 @@
 // How a table reads to people: which keys each transaction set and deleted.
 
-import type { Entry } from '../../engine/entry.ts'
-import { brief, type Told, told } from '../../engine/told.ts'
+import type { Entry } from '../../engine/model/entry.ts'
+import { brief, type Told, told } from '../../engine/model/journal-row.ts'
 import type { Ops } from './state.ts'
 
 const keysShown = 4

@@ -3,10 +3,10 @@
 // today, wherever it lies: in a checkpoint, in a page, in an entry, in a part of a transaction that has no commit yet.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Upcasters } from '../../core/fold.ts'
+import type { Upcasters } from '../../core/history/fold.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
-import type { Fold } from '../../engine/definition.ts'
+import type { Fold } from '../../engine/model/definition.ts'
 import type { Ops, TableState } from './state.ts'
 
 /** By older version: how its rows become today's. */

@@ -4,8 +4,8 @@
 // read has changed.
 
 import { Keyed, type KeyedRange } from '../../core/keyed/keyed.ts'
-import type { CommitExtras } from '../../engine/commit/writer.ts'
-import type { OpenTimeline } from '../../engine/timeline.ts'
+import type { OpenTimeline } from '../../engine/writing/timeline.ts'
+import type { CommitExtras } from '../../engine/writing/writer.ts'
 import { BatchWriter } from './batch.ts'
 import type { Offset, TableState } from './state.ts'
 import { Buffer, merged, type Transaction, type View, type Write } from './transaction.ts'

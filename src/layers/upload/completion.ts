@@ -2,14 +2,14 @@
 // what was not finished in time. It is done by whoever claims the timeline, under the epoch of that claim, so what was
 // recorded once is never done again; a process that dies in between leaves it to the next.
 
+import { decideRetry, type ResolvedRetry } from '../../core/calls/retry.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Head, Sql } from '../../core/ports.ts'
-import { decideRetry, type ResolvedRetry } from '../../core/retry.ts'
-import { isExpired, type UploadStart } from '../../core/upload/state.ts'
-import { type Process, runs } from '../../engine/definition.ts'
-import type { Host } from '../../engine/host.ts'
-import { stayAlive } from '../../engine/stay-alive.ts'
+import type { Head, Sql } from '../../core/store/ports.ts'
+import { stayAlive } from '../../engine/base/stay-alive.ts'
+import type { Host } from '../../engine/host/host.ts'
+import { type Process, runs } from '../../engine/model/definition.ts'
 import { fileOf, type UploadedFile } from './file.ts'
+import { isExpired, type UploadStart } from './rules/state.ts'
 import { loadUpload } from './stored.ts'
 import type { Uploads } from './uploads.ts'
 import { UploadWriter } from './writer.ts'

@@ -2,13 +2,13 @@
 // of it answers requests in any server that speaks Request and Response, and any process that works for it completes what
 // was received.
 
+import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import { type RetryPolicy, resolveRetry } from '../../core/retry.ts'
-import { checkName, type Engine, runs, type Workable, works } from '../../engine/definition.ts'
-import { type Host, hostOf } from '../../engine/host.ts'
-import { type Described, describes } from '../../engine/model.ts'
+import { type Host, hostOf } from '../../engine/host/host.ts'
+import { checkName, type Engine, runs, type Workable, works } from '../../engine/model/definition.ts'
+import { type Described, describes } from '../../engine/model/model.ts'
 import { Completion, type OnComplete, type Startable } from './completion.ts'
 import { fileOf, type UploadedFile } from './file.ts'
 import { type HandlerOptions, handlerOf, type UploadHandler } from './handler.ts'

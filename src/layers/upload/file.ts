@@ -1,9 +1,9 @@
 // A whole upload as its bytes: read from anywhere, in bounded memory, each chunk checked before it is given.
 
-import type { UploadState } from '../../core/upload/state.ts'
-import { StreamReader } from '../../engine/checkpoint/growing-stream.ts'
-import type { Kernel } from '../../engine/kernel.ts'
-import { stateIo } from '../../engine/kernel-io.ts'
+import { stateIo } from '../../engine/snapshot/kernel-io.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
+import { StreamReader } from '../../engine/writing/growing-stream.ts'
+import type { UploadState } from './rules/state.ts'
 import type { StoredUpload } from './stored.ts'
 
 export interface UploadedFile {

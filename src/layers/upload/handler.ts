@@ -3,8 +3,8 @@
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
-import { isUploadId, tusVersion } from '../../core/upload/headers.ts'
 import { problem, type TusAnswer, type TusRequest } from './protocol.ts'
+import { isUploadId, tusVersion } from './rules/headers.ts'
 
 export type UploadHandler = (request: Request) => Promise<Response>
 

@@ -2,13 +2,13 @@
 // and names the bytes; each entry is one step to which a checkpoint belongs.
 
 import type { Coordinate } from '../../core/coordinate.ts'
-import { isExpired } from '../../core/upload/state.ts'
-import type { Fold } from '../../engine/definition.ts'
-import type { Entry } from '../../engine/entry.ts'
-import type { Act, Done, Model } from '../../engine/model.ts'
-import { type StatusLine, type Told, told } from '../../engine/told.ts'
+import type { Fold } from '../../engine/model/definition.ts'
+import type { Entry } from '../../engine/model/entry.ts'
+import { type StatusLine, type Told, told } from '../../engine/model/journal-row.ts'
+import type { Act, Done, Model } from '../../engine/model/model.ts'
 import { forkUpload, retryUpload } from './actions.ts'
 import { headOf, retention } from './place.ts'
+import { isExpired } from './rules/state.ts'
 import { foldVersion, type StoredState } from './stored.ts'
 
 export const uploadFold: Fold<unknown> = {

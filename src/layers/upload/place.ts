@@ -1,7 +1,7 @@
 // What the head of an upload's timeline says: its status, when it is to be looked at, and in which queue.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { UploadState } from '../../core/upload/state.ts'
+import type { UploadState } from './rules/state.ts'
 
 /** The newest, and the one before it to fall back to. */
 export const retention = { checkpoints: 2 } as const

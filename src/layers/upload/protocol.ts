@@ -3,6 +3,8 @@
 
 import { isWellFormed } from '../../core/coordinate.ts'
 import { type ErrorCode, RepriseError } from '../../core/errors.ts'
+import { fileOf } from './file.ts'
+import { wantsSha256 } from './repr-digest.ts'
 import {
   byteCount,
   type Concat,
@@ -13,11 +15,9 @@ import {
   metadataOf,
   tusExtensions,
   tusVersion,
-} from '../../core/upload/headers.ts'
-import { hasTag, matchesTag, wantedOf } from '../../core/upload/range.ts'
-import { isWhole, refuseGone, type UploadState } from '../../core/upload/state.ts'
-import { fileOf } from './file.ts'
-import { wantsSha256 } from './repr-digest.ts'
+} from './rules/headers.ts'
+import { hasTag, matchesTag, wantedOf } from './rules/range.ts'
+import { isWhole, refuseGone, type UploadState } from './rules/state.ts'
 import type { Incoming, Uploads } from './uploads.ts'
 
 /** One request, as far as it matters here. */

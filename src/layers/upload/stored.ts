@@ -1,16 +1,16 @@
 // An upload as it lies in the store: the newest checkpoint that is sound. One that is damaged is passed over for the one before
 // it, which had fewer bytes: the client is told so at its next question, and sends them again.
 
+import type { Part } from '../../core/checkpoint/manifest.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Part } from '../../core/manifest.ts'
-import type { ManifestRecord } from '../../core/ports.ts'
-import type { UploadState } from '../../core/upload/state.ts'
-import { type Cut, GrowingStream } from '../../engine/checkpoint/growing-stream.ts'
-import type { Kernel } from '../../engine/kernel.ts'
-import { stateIo } from '../../engine/kernel-io.ts'
-import { readManifest } from '../../engine/recovery/recover.ts'
-import { ChunkInput } from '../../engine/recovery/restore-input.ts'
+import type { ManifestRecord } from '../../core/store/ports.ts'
+import { readManifest } from '../../engine/history/recover.ts'
+import { stateIo } from '../../engine/snapshot/kernel-io.ts'
+import { ChunkInput } from '../../engine/snapshot/restore-input.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
+import { type Cut, GrowingStream } from '../../engine/writing/growing-stream.ts'
+import type { UploadState } from './rules/state.ts'
 
 export const foldVersion = 'upload/1'
 

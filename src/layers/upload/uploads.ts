@@ -5,7 +5,11 @@
 import { createHash } from 'node:crypto'
 import { equalBytes, type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { type ChecksumAlgorithm, isUploadId } from '../../core/upload/headers.ts'
+import type { Host } from '../../engine/host/host.ts'
+import type { Kernel } from '../../engine/storage/kernel.ts'
+import { StateTimeline } from '../../engine/writing/state-timeline.ts'
+import { ReprDigests } from './repr-digest.ts'
+import { type ChecksumAlgorithm, isUploadId } from './rules/headers.ts'
 import {
   isWhole,
   type Refusal,
@@ -14,11 +18,7 @@ import {
   tooLarge,
   type UploadEvent,
   type UploadState,
-} from '../../core/upload/state.ts'
-import { StateTimeline } from '../../engine/checkpoint/state-timeline.ts'
-import type { Host } from '../../engine/host.ts'
-import type { Kernel } from '../../engine/kernel.ts'
-import { ReprDigests } from './repr-digest.ts'
+} from './rules/state.ts'
 import { loadUpload, type StoredUpload } from './stored.ts'
 import { type Sharing, UploadWriter } from './writer.ts'
 

@@ -1,12 +1,12 @@
 // What workflow code is given: the context. Everything it does to the world goes through here and is recorded; the rest
 // of the code may run any number of times.
 
-import type { CallPolicy } from '../../core/call-policy.ts'
+import type { CallPolicy } from '../../core/calls/call-policy.ts'
+import type { RetryPolicy } from '../../core/calls/retry.ts'
 import type { Duration } from '../../core/duration.ts'
-import type { Attribute, Sql } from '../../core/ports.ts'
-import type { RetryPolicy } from '../../core/retry.ts'
+import type { Attribute, Sql } from '../../core/store/ports.ts'
 import type { Nothing } from '../../core/synchronous.ts'
-import type { Recallable } from '../../engine/recall.ts'
+import type { Recallable } from '../../engine/model/memo-protocol.ts'
 import type { QueryDefinition, SignalDefinition, UpdateDefinition } from './messages.ts'
 import type { WorkflowOptions } from './options.ts'
 

@@ -1,20 +1,20 @@
 // A workflow definition: a name and a function. It is a plain value; the engine runs it, and any process that works on
 // it can go on where another left off.
 
-import { checkPolicy } from '../../core/checkpoint-policy.ts'
+import { resolveRetry } from '../../core/calls/retry.ts'
+import { checkPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
+import { resolveRetention } from '../../core/checkpoint/retention.ts'
 import { toMs } from '../../core/duration.ts'
 import { type Allowed, checkOptions, checkValues } from '../../core/options.ts'
-import { resolveRetention } from '../../core/retention.ts'
-import { resolveRetry } from '../../core/retry.ts'
-import { checkName, type Process, runs, type Workable, works } from '../../engine/definition.ts'
-import type { Host } from '../../engine/host.ts'
-import { type Described, describes } from '../../engine/model.ts'
+import type { Host } from '../../engine/host/host.ts'
+import { checkName, type Process, runs, type Workable, works } from '../../engine/model/definition.ts'
+import { type Described, describes } from '../../engine/model/model.ts'
 import type { WorkflowCode, WorkflowFunction } from './context.ts'
+import type { WorkflowRun } from './handle/run.ts'
 import { hostOf } from './host.ts'
 import { workflowKind, workflowModel } from './model.ts'
 import { workflowPrefix } from './names.ts'
 import type { StartOptions, WorkflowOptions } from './options.ts'
-import type { WorkflowRun } from './run.ts'
 
 export interface WorkflowDefinition<Input = unknown, Output = unknown>
   extends WorkflowCode<Input, Output>,

@@ -1,9 +1,9 @@
 // How the history of a workflow folds: the same for all, but for the policies that a definition declares. Those are stored
 // with each run, so tools without the code keep to them.
 
-import type { Fold } from '../../engine/definition.ts'
+import type { Fold } from '../../engine/model/definition.ts'
 import type { AnyWorkflow } from './context.ts'
-import { type RunState, workflowFold } from './state.ts'
+import { type RunState, workflowFold } from './history/state.ts'
 
 const folds = new WeakMap<AnyWorkflow, Fold<RunState>>()
 

@@ -4,31 +4,31 @@
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isPassingStoreFailure, isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, checkValues } from '../../core/options.ts'
-import type { Head } from '../../core/ports.ts'
-import { Breath } from '../../engine/breath.ts'
-import { installGuard } from '../../engine/guard/install.ts'
-import type { Host as EngineHost } from '../../engine/host.ts'
-import { type Kernel, newId } from '../../engine/kernel.ts'
-import type { OpenTimeline } from '../../engine/timeline.ts'
-import type { UnderWay } from '../../engine/worker.ts'
+import type { Head } from '../../core/store/ports.ts'
+import { installGuard } from '../../engine/base/guard/install.ts'
+import type { UnderWay } from '../../engine/base/worker.ts'
+import { Yielder } from '../../engine/base/yielder.ts'
+import type { Host as EngineHost } from '../../engine/host/host.ts'
+import { type Kernel, newId } from '../../engine/storage/kernel.ts'
+import type { OpenTimeline } from '../../engine/writing/timeline.ts'
+import { ResultsTable } from './commands/transaction.ts'
 import type { AnyWorkflow, ChildOptions } from './context.ts'
-import { aside, reviveAside, setAside } from './due.ts'
-import type { ParentLink } from './entries.ts'
 import { foldOf } from './fold-of.ts'
-import { beginCopy } from './fork.ts'
-import { Instance, type InstanceHost, type Left } from './instance.ts'
-import { Looks } from './looks.ts'
-import { MailWatch } from './mail-watch.ts'
+import { beginCopy } from './handle/fork.ts'
+import { Looks } from './handle/result-poller.ts'
+import { WorkflowRun } from './handle/run.ts'
+import type { RunHost, RunInMemory } from './handle/run-view.ts'
+import { createRun, foundRun, refuseForeign } from './handle/starting.ts'
+import type { ParentLink } from './history/entries.ts'
+import { type RunState, workflowFold } from './history/state.ts'
 import { nameOf, queueOf } from './names.ts'
 import { type StartOptions, startOptions, startValues } from './options.ts'
-import { serveQueue } from './queue.ts'
-import { type Replayed, replayAside } from './replay.ts'
-import { WorkflowRun } from './run.ts'
-import type { RunHost, RunInMemory } from './run-view.ts'
-import { currentScope, leaveScope, readableId } from './scope.ts'
-import { createRun, foundRun, refuseForeign } from './starting.ts'
-import { type RunState, workflowFold } from './state.ts'
-import { ResultsTable } from './transaction.ts'
+import { aside, reviveAside, setAside } from './queue/due.ts'
+import { serveQueue } from './queue/queue.ts'
+import { Instance, type InstanceHost, type Left } from './run/instance.ts'
+import { MailWatch } from './run/mail-watch.ts'
+import { currentScope, leaveScope, readableId } from './run/scope.ts'
+import { type Replayed, replayAside } from './tools/replay.ts'
 
 const hosts = new WeakMap<EngineHost, Host>()
 
@@ -47,7 +47,7 @@ export class Host implements InstanceHost, RunHost {
   readonly engine: EngineHost
   readonly kernel: Kernel
   readonly looks: Looks
-  readonly breath: Breath
+  readonly breath: Yielder
   readonly #definitions = new Map<string, AnyWorkflow>()
   readonly #live = new Map<string, Instance>()
   readonly #watchers = new Map<string, Set<() => void>>()
@@ -62,7 +62,7 @@ export class Host implements InstanceHost, RunHost {
     this.engine = engine
     this.kernel = engine.kernel
     this.looks = new Looks(engine.kernel)
-    this.breath = new Breath(engine.kernel.clock)
+    this.breath = new Yielder(engine.kernel.clock)
     this.#mail = new MailWatch(engine.kernel, this.#live, (error) => this.#problem('mail', error))
     engine.kernel.worker.watch(() => this.#underWay())
     const letGo = installGuard(currentScope)

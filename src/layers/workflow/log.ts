@@ -1,11 +1,11 @@
 // Lines of a workflow's log: each says which run it is of and, inside a step, which step and attempt, and none is written again
 // when code is replayed.
 
-import { type Logger, placed } from '../../engine/log.ts'
+import { type Logger, placed } from '../../engine/base/log.ts'
 import type { WorkflowContext } from './context.ts'
-import { currentPlace, leaveScope } from './scope.ts'
+import { currentPlace, leaveScope } from './run/scope.ts'
 
-export type { LogFields, Logger } from '../../engine/log.ts'
+export type { LogFields, Logger } from '../../engine/base/log.ts'
 
 /**
  * Behind the last outcome that is in history nothing tells whether a line was written: it comes again if the run was out of

@@ -1,12 +1,12 @@
 // What a definition says of all its runs, and what is said when one is started.
 
-import type { CheckpointPolicy } from '../../core/checkpoint-policy.ts'
+import type { RetryPolicy } from '../../core/calls/retry.ts'
+import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
+import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'
 import type { Duration } from '../../core/duration.ts'
 import { type Allowed, aNumber, namesOf } from '../../core/options.ts'
-import type { Attribute } from '../../core/ports.ts'
-import type { RetentionPolicy } from '../../core/retention.ts'
-import type { RetryPolicy } from '../../core/retry.ts'
-import type { QueueDefinition } from './queue.ts'
+import type { Attribute } from '../../core/store/ports.ts'
+import type { QueueDefinition } from './queue/queue.ts'
 
 export interface WorkflowOptions {
   /** Deadline of a run, from its start; it then ends as if cancelled, with TIMEOUT. */

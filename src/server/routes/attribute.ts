@@ -1,7 +1,7 @@
 // An attribute as a query names it.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Attribute } from '../../core/ports.ts'
+import type { Attribute } from '../../core/store/ports.ts'
 
 /** @example attributeOf('dead=1') // ['dead', 1] */
 export function attributeOf(pair: string): [string, Attribute] {

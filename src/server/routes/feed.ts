@@ -1,10 +1,10 @@
 // The feed: entries of many timelines in one order without gaps, as pages, or live as server-sent events. The id of an event is
 // a position: whoever comes back with it in Last-Event-ID misses nothing and sees nothing twice.
 
-import { feedStart } from '../../core/ports.ts'
+import { feedStart } from '../../core/store/ports.ts'
 import { OutsidePositions } from '../../engine/feed/outside-position.ts'
 import { FeedReader } from '../../engine/feed/reader.ts'
-import { hostOf } from '../../engine/host.ts'
+import { hostOf } from '../../engine/host/host.ts'
 import { feedEnd } from '../../operations/feed-end.ts'
 import { shownEntry } from '../../operations/history.ts'
 import { scopesFor } from '../reach.ts'

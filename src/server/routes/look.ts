@@ -1,6 +1,6 @@
 // What a person looks at beyond one answer of the store: the branches of a timeline, what lies where, and what the doctor finds.
 
-import { hostOf } from '../../engine/host.ts'
+import { hostOf } from '../../engine/host/host.ts'
 import { checkStore } from '../../operations/doctor.ts'
 import { relativesOf } from '../../operations/relatives.ts'
 import { storageOf } from '../../operations/storage.ts'

@@ -3,7 +3,7 @@
 // worker does it again.
 
 import { hub, type Outcome, type Task } from '../../adapters/remote/hub.ts'
-import { hostOf } from '../../engine/host.ts'
+import { hostOf } from '../../engine/host/host.ts'
 import { mayReach } from '../access.ts'
 import { reachedId } from '../reach.ts'
 import type { Call, Route } from '../route.ts'

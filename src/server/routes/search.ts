@@ -1,8 +1,8 @@
 // Finding timelines by what people know of them, the most recently changed first, each with where it stands.
 
-import type { Head } from '../../core/ports.ts'
-import { hostOf } from '../../engine/host.ts'
-import type { StatusLine } from '../../engine/told.ts'
+import type { Head } from '../../core/store/ports.ts'
+import { hostOf } from '../../engine/host/host.ts'
+import type { StatusLine } from '../../engine/model/journal-row.ts'
 import { standsAt } from '../../operations/describe.ts'
 import { shownHead } from '../../operations/heads.ts'
 import { ownersAlive } from '../../operations/workers.ts'

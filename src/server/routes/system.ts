@@ -2,8 +2,8 @@
 
 import { timelineId } from '../../core/coordinate.ts'
 import { type ErrorCode, errorCodes, explain, RepriseError } from '../../core/errors.ts'
-import { hostOf } from '../../engine/host.ts'
-import { unfinishedVerify } from '../../engine/tools/verify-watch.ts'
+import { hostOf } from '../../engine/host/host.ts'
+import { unfinishedVerify } from '../../engine/tools/verify/watch.ts'
 import { consumersOf } from '../../operations/consumers.ts'
 import { lettersOf, withLetters } from '../../operations/letters.ts'
 import { packageVersion } from '../../operations/package.ts'

@@ -1,12 +1,12 @@
 // Looking at timelines: lists, one of them, its state, history, checkpoints, effects and recovery card.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { TimelineQuery } from '../../core/ports.ts'
-import { hostOf } from '../../engine/host.ts'
-import { isOfStore } from '../../engine/kinds.ts'
-import type { Model } from '../../engine/model.ts'
-import { type Entry, entriesOf, lineageOf, reachOf } from '../../engine/recovery/history.ts'
-import { toldPlainly } from '../../engine/told.ts'
+import type { TimelineQuery } from '../../core/store/ports.ts'
+import { type Entry, entriesOf, lineageOf, reachOf } from '../../engine/history/history.ts'
+import { hostOf } from '../../engine/host/host.ts'
+import { toldPlainly } from '../../engine/model/journal-row.ts'
+import { isOfStore } from '../../engine/model/kinds.ts'
+import type { Model } from '../../engine/model/model.ts'
 import { describeTimeline, shownCheckpoint } from '../../operations/describe.ts'
 import { effectsOf } from '../../operations/effects.ts'
 import { shownHead } from '../../operations/heads.ts'

@@ -2,7 +2,7 @@
 // and scopes as every other route.
 
 import { RepriseError } from '../../core/errors.ts'
-import { hostOf } from '../../engine/host.ts'
+import { hostOf } from '../../engine/host/host.ts'
 import { answersTus, type UploadDefinition } from '../../layers/upload/definition.ts'
 import type { TusAnswer } from '../../layers/upload/protocol.ts'
 import { mayDo } from '../access.ts'

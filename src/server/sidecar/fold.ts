@@ -2,10 +2,10 @@
 // program folds its entries itself; the state here is what it last put, bound to the coordinate that it named.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Fold } from '../../engine/definition.ts'
-import { hostOf } from '../../engine/host.ts'
-import { isReserved } from '../../engine/kinds.ts'
-import type { Reprise } from '../../engine/reprise.ts'
+import type { Reprise } from '../../engine/api/reprise.ts'
+import { hostOf } from '../../engine/host/host.ts'
+import type { Fold } from '../../engine/model/definition.ts'
+import { isReserved } from '../../engine/model/kinds.ts'
 
 /** What a program put: JSON, or bytes of its own format. */
 export type Put =

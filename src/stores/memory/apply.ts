@@ -5,7 +5,14 @@ import type { Changes } from '../../core/commit/changes.ts'
 import { mergeAttributes } from '../../core/commit/decide.ts'
 import type { HeadFacts } from '../../core/commit/view.ts'
 import type { MessageId, TimelineId } from '../../core/coordinate.ts'
-import type { EntryRun, Hash, ManifestMark, ManifestRecord, NewManifest, OutgoingMessage } from '../../core/ports.ts'
+import type {
+  EntryRun,
+  Hash,
+  ManifestMark,
+  ManifestRecord,
+  NewManifest,
+  OutgoingMessage,
+} from '../../core/store/ports.ts'
 import { Log } from './copy-on-write.ts'
 import { rememberForgotten } from './past.ts'
 import { copyRun } from './view.ts'

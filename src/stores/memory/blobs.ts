@@ -1,7 +1,7 @@
 // Chunks by digest, in the memory world.
 
 import { type Digest, toHex } from '../../core/coordinate.ts'
-import type { Blobs, ChunkRow } from '../../core/ports.ts'
+import type { Blobs, ChunkRow } from '../../core/store/ports.ts'
 import type { Space } from './world.ts'
 
 export function memoryBlobs(open: () => Space, clock: () => number): Blobs {

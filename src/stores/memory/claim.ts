@@ -1,7 +1,7 @@
 // Claiming: which timelines want to run, and giving them to a worker with a new epoch.
 
-import type { ClaimRequest, Head } from '../../core/ports.ts'
-import { compareText } from '../../core/text-order.ts'
+import type { ClaimRequest, Head } from '../../core/store/ports.ts'
+import { compareText } from '../../core/store/text-order.ts'
 import { workerRetired } from '../refusals.ts'
 import { isAlive, toHead } from './view.ts'
 import type { Space, TimelineRow } from './world.ts'

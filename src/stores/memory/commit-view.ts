@@ -1,7 +1,7 @@
 // The memory world as the rules of a commit see it (core/commit).
 
 import type { CommitView } from '../../core/commit/view.ts'
-import type { Hash } from '../../core/ports.ts'
+import type { Hash } from '../../core/store/ports.ts'
 import { pastOf } from './past.ts'
 import { isAlive, toPosition } from './view.ts'
 import { messageKey, type Space } from './world.ts'

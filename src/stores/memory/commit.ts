@@ -2,7 +2,7 @@
 
 import { decide } from '../../core/commit/decide.ts'
 import { Refused } from '../../core/commit/refused.ts'
-import type { Commit, Hash, Outcome } from '../../core/ports.ts'
+import type { Commit, Hash, Outcome } from '../../core/store/ports.ts'
 import { apply, send } from './apply.ts'
 import { commitView } from './commit-view.ts'
 import { toHead } from './view.ts'

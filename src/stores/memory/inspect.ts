@@ -1,9 +1,9 @@
 // The memory world's own check: rows that contradict each other, and bytes that are not what their name says.
 
-import { isRedundancy } from '../../core/blobs.ts'
 import { equalBytes } from '../../core/coordinate.ts'
-import type { Hash, StoreFault } from '../../core/ports.ts'
-import { isWrapped } from '../../core/wrapped.ts'
+import { isWrapped } from '../../core/history/wrapped.ts'
+import { isRedundancy } from '../../core/store/blobs.ts'
+import type { Hash, StoreFault } from '../../core/store/ports.ts'
 import type { Space, TimelineRow } from './world.ts'
 
 export function inspect(space: Space, hash: Hash): StoreFault[] {

@@ -1,9 +1,9 @@
 // The lives of ids that were forgotten (ports.ts, past).
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import { pastName } from '../../core/identity.ts'
+import { pastName } from '../../core/history/identity.ts'
 import { pastLives } from '../../core/limits.ts'
-import type { Hash, PastLife } from '../../core/ports.ts'
+import type { Hash, PastLife } from '../../core/store/ports.ts'
 import type { Space } from './world.ts'
 
 const anyName = ''

@@ -1,7 +1,7 @@
 // Other bytes in place of stored ones (Store.rewrite), in the memory world.
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
-import type { Change, ManifestRecord, Rewritable, Rewritten, RunChange } from '../../core/ports.ts'
+import type { Change, ManifestRecord, Rewritable, Rewritten, RunChange } from '../../core/store/ports.ts'
 import { copyRecord } from './apply.ts'
 import { Log } from './copy-on-write.ts'
 import { type MessageRow, messageKey, type RunRow, type Space } from './world.ts'

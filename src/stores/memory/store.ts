@@ -3,8 +3,8 @@
 
 import { riderFailed } from '../../core/commit/refused.ts'
 import type { MessageId, TimelineId, WorkerId } from '../../core/coordinate.ts'
-import { mayMakeDue } from '../../core/due.ts'
 import { RepriseError } from '../../core/errors.ts'
+import { mayMakeDue } from '../../core/store/due.ts'
 import type {
   Blobs,
   Change,
@@ -31,10 +31,10 @@ import type {
   TimelineQuery,
   WorkerRecord,
   WorkerRow,
-} from '../../core/ports.ts'
-import { refuseWrites } from '../../core/read-only.ts'
-import { checkCommit } from '../../core/shapes.ts'
-import { compareText } from '../../core/text-order.ts'
+} from '../../core/store/ports.ts'
+import { refuseWrites } from '../../core/store/read-only.ts'
+import { checkCommit } from '../../core/store/shapes.ts'
+import { compareText } from '../../core/store/text-order.ts'
 import { copyRecord } from './apply.ts'
 import { memoryBlobs } from './blobs.ts'
 import { claim } from './claim.ts'

@@ -2,7 +2,7 @@
 
 import type { WorkerId } from '../../core/coordinate.ts'
 import { retiredWorkers } from '../../core/limits.ts'
-import type { WorkerRecord } from '../../core/ports.ts'
+import type { WorkerRecord } from '../../core/store/ports.ts'
 import { Log } from './copy-on-write.ts'
 import { tidyPasts } from './past.ts'
 import type { Space } from './world.ts'

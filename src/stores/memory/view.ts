@@ -1,6 +1,7 @@
 // Reading the world: what goes out is a copy, so that a caller can do with it what it likes.
 
 import type { TimelineId } from '../../core/coordinate.ts'
+import { isWithin } from '../../core/history/scope.ts'
 import {
   type EntryRun,
   type FeedFilter,
@@ -11,10 +12,9 @@ import {
   type Head,
   type TimelineQuery,
   type WorkerRow,
-} from '../../core/ports.ts'
-import { isWithin } from '../../core/scope.ts'
-import { checkTimelineQuery } from '../../core/shapes.ts'
-import { compareText } from '../../core/text-order.ts'
+} from '../../core/store/ports.ts'
+import { checkTimelineQuery } from '../../core/store/shapes.ts'
+import { compareText } from '../../core/store/text-order.ts'
 import { notAPosition, positionGone } from '../refusals.ts'
 import type { Space, TimelineRow, WorkerState } from './world.ts'
 

@@ -12,7 +12,7 @@ import type {
   Message,
   PastLife,
   WorkerRecord,
-} from '../../core/ports.ts'
+} from '../../core/store/ports.ts'
 import { Log, SharedMap } from './copy-on-write.ts'
 import { WriteLock } from './write-lock.ts'
 

@@ -2,7 +2,7 @@
 
 import type { Digest } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import type { Blobs, ChunkRow } from '../../core/ports.ts'
+import type { Blobs, ChunkRow } from '../../core/store/ports.ts'
 import type { Connections } from './connect.ts'
 import { nowMs } from './functions.ts'
 import { rewrite } from './rewrite.ts'

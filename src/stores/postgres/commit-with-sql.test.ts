@@ -4,7 +4,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, inject, it } from 'vitest'
 import { dropSchema, newSchemaName, query } from '../../../test/support/schema.ts'
 import { isReprise } from '../../core/errors.ts'
-import type { Outcome, Sql, Store } from '../../core/ports.ts'
+import type { Outcome, Sql, Store } from '../../core/store/ports.ts'
 import { hash, Kit } from '../../testing/conformance/kit.ts'
 import { openPostgres } from './index.ts'
 

@@ -4,7 +4,7 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Commit, Head, Outcome } from '../../core/ports.ts'
+import type { Commit, Head, Outcome } from '../../core/store/ports.ts'
 import { commitInside, riderOutcome, toOutcome } from './commit.ts'
 import type { RunSql } from './connect.ts'
 import { type DriverClient, ownTypes, type QueryResult } from './driver.ts'

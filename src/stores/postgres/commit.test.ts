@@ -2,8 +2,8 @@
 
 import { afterAll, afterEach, expect, inject, it } from 'vitest'
 import { dropSchema, newSchemaName } from '../../../test/support/schema.ts'
-import { originDigest } from '../../core/entry-run.ts'
-import type { Commit, Store } from '../../core/ports.ts'
+import { originDigest } from '../../core/history/entry-run.ts'
+import type { Commit, Store } from '../../core/store/ports.ts'
 import { asMessage, asOperation, asTimeline, asWorker, hash, utf8 } from '../../testing/conformance/kit.ts'
 import { openPostgres } from './index.ts'
 

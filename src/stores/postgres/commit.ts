@@ -4,7 +4,7 @@
 
 import { assert } from '../../core/assert.ts'
 import { riderFailed } from '../../core/commit/refused.ts'
-import type { Commit, Head, Outcome, Refusal } from '../../core/ports.ts'
+import type { Commit, Head, Outcome, Refusal } from '../../core/store/ports.ts'
 import { callText } from './call.ts'
 import type { RunSql } from './connect.ts'
 import { encodeBatch } from './encode.ts'

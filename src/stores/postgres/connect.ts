@@ -4,8 +4,8 @@
 // transaction mode works. Calls of our functions are prepared statements, and go on without when one turns out to be
 // missing, or there already, where a pooler shares sessions. What needs a session has one of its own (session.ts).
 
+import { growingPause } from '../../core/calls/pause.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { growingPause } from '../../core/pause.ts'
 import { Call, type CallValue, callText, statementName } from './call.ts'
 import { type Driver, type DriverClient, type DriverPool, ownTypes, type QueryResult } from './driver.ts'
 import { isConnectionLoss, isRetryable, isStartupRefused, isStatementMisplaced, toReprise } from './failure.ts'

@@ -2,7 +2,7 @@
 // `start` counts from 1, as SQL does.
 
 import { toHex } from '../../core/coordinate.ts'
-import type { Attribute, Commit, ManifestMark, ManifestRecord } from '../../core/ports.ts'
+import type { Attribute, Commit, ManifestMark, ManifestRecord } from '../../core/store/ports.ts'
 import { checkId, escapeAttributes, escapeText } from './text.ts'
 
 type Json = Record<string, unknown>

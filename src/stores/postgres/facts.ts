@@ -2,7 +2,7 @@
 // durability rests on, read back rather than believed.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { StoreFacts } from '../../core/ports.ts'
+import type { StoreFacts } from '../../core/store/ports.ts'
 import type { Connections } from './connect.ts'
 import { keepsErased } from './scrub.ts'
 import { type Meaning, meaningColumn, meaningFailure } from './session-settings.ts'

@@ -4,8 +4,8 @@
 import fc from 'fast-check'
 import { afterAll, beforeAll, expect, inject, it } from 'vitest'
 import { dropSchema, newSchemaName } from '../../../test/support/schema.ts'
-import { appendOperation, originDigest, packEntries } from '../../core/entry-run.ts'
-import { type FeedItem, type FeedPosition, feedStart, type Store } from '../../core/ports.ts'
+import { appendOperation, originDigest, packEntries } from '../../core/history/entry-run.ts'
+import { type FeedItem, type FeedPosition, feedStart, type Store } from '../../core/store/ports.ts'
 import { asTimeline, asWorker, hash, utf8, wholeFeed } from '../../testing/conformance/kit.ts'
 import { openPostgres } from './index.ts'
 

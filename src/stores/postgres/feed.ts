@@ -3,8 +3,8 @@
 // are not readable yet; the page says that it is not the end.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import type { FeedFilter, FeedPage, FeedPosition } from '../../core/ports.ts'
-import { rangeOf } from '../../core/scope.ts'
+import { rangeOf } from '../../core/history/scope.ts'
+import type { FeedFilter, FeedPage, FeedPosition } from '../../core/store/ports.ts'
 import { positionGone } from '../refusals.ts'
 import type { Connections } from './connect.ts'
 import { functionName } from './functions.ts'

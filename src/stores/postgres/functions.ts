@@ -34,7 +34,7 @@ export const isAlive = (now: string) => `(w.retired_at IS NULL AND ${now} < w.be
 /** The operation that wrote a run. */
 export const operationOf = (r: string) => `coalesce(${r}.operation, encode(substr(${r}.digest, 1, 8), 'hex'))`
 
-/** How an id that was forgotten is remembered: core/identity.ts, pastName. */
+/** How an id that was forgotten is remembered: core/history/identity.ts, pastName. */
 export const pastName = (id: string) => `substr(encode(sha256(convert_to(${id}, 'UTF8')), 'hex'), 1, 32)`
 
 /** The prepared statement that commits with SQL use, each of them anew. */

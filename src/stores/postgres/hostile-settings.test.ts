@@ -4,7 +4,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { startPostgres, type TestPostgres } from '../../../test/support/postgres.ts'
 import { newSchemaName, query } from '../../../test/support/schema.ts'
-import type { Sql, Store } from '../../core/ports.ts'
+import type { Sql, Store } from '../../core/store/ports.ts'
 import { asTimeline, hash, Kit, worker } from '../../testing/conformance/kit.ts'
 import { openPostgres } from './index.ts'
 

@@ -1,8 +1,8 @@
 // Opening a PostgreSQL store: check the server, make or check the schema, hand out the store.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Hash, Store } from '../../core/ports.ts'
-import { refuseWrites } from '../../core/read-only.ts'
+import type { Hash, Store } from '../../core/store/ports.ts'
+import { refuseWrites } from '../../core/store/read-only.ts'
 import { Connections } from './connect.ts'
 import { loadDriver } from './driver.ts'
 import { checkServer } from './facts.ts'

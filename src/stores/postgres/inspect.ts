@@ -2,7 +2,7 @@
 // amcheck). It goes through the timelines by their numbers, a page of them at a time, so that no statement takes long.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Inspection, StoreFault } from '../../core/ports.ts'
+import type { Inspection, StoreFault } from '../../core/store/ports.ts'
 import type { Connections } from './connect.ts'
 
 const timelinesPerPage = 10_000

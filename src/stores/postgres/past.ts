@@ -2,7 +2,7 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { pastLives } from '../../core/limits.ts'
-import type { PastLife } from '../../core/ports.ts'
+import type { PastLife } from '../../core/store/ports.ts'
 import type { Connections } from './connect.ts'
 import { pastName } from './functions.ts'
 

@@ -7,9 +7,9 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { planSettings, showPlan, watchPlans } from '../../../test/support/plans.ts'
 import { startPostgres, type TestPostgres } from '../../../test/support/postgres.ts'
 import type { Digest } from '../../core/coordinate.ts'
-import { originDigest, packEntries } from '../../core/entry-run.ts'
-import { guardOf } from '../../core/guard.ts'
-import { type Commit, feedStart, type Head, type Store } from '../../core/ports.ts'
+import { originDigest, packEntries } from '../../core/history/entry-run.ts'
+import { guardOf } from '../../core/store/guard.ts'
+import { type Commit, feedStart, type Head, type Store } from '../../core/store/ports.ts'
 import {
   asManifest,
   asOperation,

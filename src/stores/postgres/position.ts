@@ -1,6 +1,6 @@
 // Positions in the feed: pos-id, each of 16 digits, so that they compare as text (functions.ts writes the same in SQL).
 
-import { type FeedPosition, feedStart } from '../../core/ports.ts'
+import { type FeedPosition, feedStart } from '../../core/store/ports.ts'
 import { notAPosition } from '../refusals.ts'
 
 const pattern = /^(\d{16})-(\d{16})$/

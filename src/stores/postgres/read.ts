@@ -1,7 +1,7 @@
 // Histories and catalogs of many timelines, in one statement each.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import type { EntryRun, ManifestRecord } from '../../core/ports.ts'
+import type { EntryRun, ManifestRecord } from '../../core/store/ports.ts'
 import type { Connections } from './connect.ts'
 import { functionName } from './functions.ts'
 import { type ManifestRow, type RunRow, toManifest, toRun } from './rows.ts'

@@ -2,7 +2,7 @@
 // digest tells (of a message: its bytes), so no lock is held between reading and writing.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import type { Change, ManifestRecord, Rewritable, Rewritten, RunChange } from '../../core/ports.ts'
+import type { Change, ManifestRecord, Rewritable, Rewritten, RunChange } from '../../core/store/ports.ts'
 import type { Connections } from './connect.ts'
 
 interface Kind {

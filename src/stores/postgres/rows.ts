@@ -10,7 +10,7 @@ import type {
   ManifestRecord,
   Message,
   WorkerRow,
-} from '../../core/ports.ts'
+} from '../../core/store/ports.ts'
 import { fromByteaText } from './driver.ts'
 import { isAlive, nowMs, operationOf } from './functions.ts'
 import { unescapeAttributes, unescapeText } from './text.ts'

@@ -1,4 +1,4 @@
-// Whether an id lies within a scope, in SQL: the rule of core/scope.ts, for statements that decide it in the database.
+// Whether an id lies within a scope, in SQL: the rule of core/history/scope.ts, for statements that decide it in the database.
 
 /** Both are expressions of type text that were bound or read, never text of a user. */
 export function withinSql(id: string, scope: string): string {

@@ -2,7 +2,7 @@
 // which locks it meanwhile) takes them out of its file. What the server keeps beside its tables is not ours to change.
 
 import { isReprise } from '../../core/errors.ts'
-import type { Scrubbing } from '../../core/ports.ts'
+import type { Scrubbing } from '../../core/store/ports.ts'
 import type { Connections } from './connect.ts'
 
 /** What no statement of ours empties. */

@@ -4,7 +4,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, inject, it } from 'vitest'
 import { startPostgres } from '../../../test/support/postgres.ts'
 import { dropSchema, newSchemaName, query } from '../../../test/support/schema.ts'
-import type { Store } from '../../core/ports.ts'
+import type { Store } from '../../core/store/ports.ts'
 import { asManifest, asTimeline, hash, Kit, utf8, wholeFeed, worker } from '../../testing/conformance/kit.ts'
 import { openPostgres } from './index.ts'
 

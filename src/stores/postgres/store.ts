@@ -1,8 +1,8 @@
 // The PostgreSQL store: the port's methods, each one statement or one transaction. See docs/decisions/postgres.md.
 
 import type { MessageId, TimelineId, WorkerId } from '../../core/coordinate.ts'
-import { mayMakeDue } from '../../core/due.ts'
 import type { RepriseError } from '../../core/errors.ts'
+import { mayMakeDue } from '../../core/store/due.ts'
 import type {
   Blobs,
   Change,
@@ -29,9 +29,9 @@ import type {
   TimelineQuery,
   WorkerRecord,
   WorkerRow,
-} from '../../core/ports.ts'
-import { checkCommit, checkTimelineQuery } from '../../core/shapes.ts'
-import type { SqlQuery } from '../../core/sql.ts'
+} from '../../core/store/ports.ts'
+import { checkCommit, checkTimelineQuery } from '../../core/store/shapes.ts'
+import type { SqlQuery } from '../../core/store/sql.ts'
 import { postgresBlobs } from './blobs.ts'
 import { commitBatch } from './commit.ts'
 import { commitWithSql } from './commit-with-sql.ts'

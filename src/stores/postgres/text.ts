@@ -3,7 +3,7 @@
 //   \ → \\    NUL → \0    lone surrogate U+D8AB → \uD8AB
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Attribute } from '../../core/ports.ts'
+import type { Attribute } from '../../core/store/ports.ts'
 
 const loneSurrogate = '[\\ud800-\\udbff](?![\\udc00-\\udfff])|(?<![\\ud800-\\udbff])[\\udc00-\\udfff]'
 const unstorable = new RegExp(`\\0|${loneSurrogate}`)

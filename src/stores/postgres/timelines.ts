@@ -2,8 +2,8 @@
 // an owner's or a parent's gets those looked up by their index; other conditions are looked at in the order of ids. So a
 // status or a queue that few have makes the server go through the timelines of the namespace.
 
-import { feedStart, type TimelineQuery } from '../../core/ports.ts'
-import { rangeOf } from '../../core/scope.ts'
+import { rangeOf } from '../../core/history/scope.ts'
+import { feedStart, type TimelineQuery } from '../../core/store/ports.ts'
 import { headColumns, headTables } from './rows.ts'
 import { withinSql } from './scope.ts'
 import { hasStatus } from './tables.ts'

@@ -4,8 +4,8 @@
 // Our own look at the first word only chooses between the two, and refuses the well-known ones with a better message.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Sql } from '../../core/ports.ts'
-import { withStatement } from '../../core/sql-error.ts'
+import type { Sql } from '../../core/store/ports.ts'
+import { withStatement } from '../../core/store/sql-error.ts'
 import type { Driver, DriverClient, DriverConnection, QueryResult } from './driver.ts'
 import { functionName, riderStatement } from './functions.ts'
 import { refuseOwnTables } from './own-tables.ts'

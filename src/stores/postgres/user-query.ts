@@ -3,8 +3,8 @@
 // it whatever the query set.
 
 import { RepriseError } from '../../core/errors.ts'
-import { checkReads, refusedByDatabase, type SqlQuery, textOf, tookTooLong, tooManyRows } from '../../core/sql.ts'
-import { withStatement } from '../../core/sql-error.ts'
+import { checkReads, refusedByDatabase, type SqlQuery, textOf, tookTooLong, tooManyRows } from '../../core/store/sql.ts'
+import { withStatement } from '../../core/store/sql-error.ts'
 import type { Connections } from './connect.ts'
 import type { DriverClient } from './driver.ts'
 import { isConnectionLoss, isRetryable } from './failure.ts'

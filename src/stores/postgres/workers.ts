@@ -3,7 +3,7 @@
 import type { WorkerId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
 import { retiredWorkers } from '../../core/limits.ts'
-import type { WorkerRecord, WorkerRow } from '../../core/ports.ts'
+import type { WorkerRecord, WorkerRow } from '../../core/store/ports.ts'
 import type { Connections } from './connect.ts'
 import { type Durability, durabilityColumns } from './facts.ts'
 import { isAlive, nowMs } from './functions.ts'

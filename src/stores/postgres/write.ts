@@ -4,8 +4,8 @@
 // or anything else does not fit, the call does nothing.
 
 import { type Digest, type TimelineId, toHex } from '../../core/coordinate.ts'
-import { isAppendOperation } from '../../core/entry-run.ts'
-import type { Commit, EntryRun, Guard } from '../../core/ports.ts'
+import { isAppendOperation } from '../../core/history/entry-run.ts'
+import type { Commit, EntryRun, Guard } from '../../core/store/ports.ts'
 import type { Connections } from './connect.ts'
 import { encodeFields } from './encode.ts'
 import { isMisfit } from './failure.ts'

@@ -8,7 +8,7 @@
 // to half of it).
 
 import { type Digest, toHex } from '../../core/coordinate.ts'
-import type { Blobs, Change, ChunkRow, Hash, Rewritten, StoredChunk } from '../../core/ports.ts'
+import type { Blobs, Change, ChunkRow, Hash, Rewritten, StoredChunk } from '../../core/store/ports.ts'
 import type { Objects } from './objects.ts'
 import type { PackedChunk } from './pack.ts'
 import { type Copy, digestAt, type Pack } from './pack-index.ts'

@@ -2,11 +2,11 @@
 // and the commands take addresses. This is for programs that look into such a place themselves.
 
 import { createHash } from 'node:crypto'
-import type { Blobs } from '../../core/ports.ts'
+import type { Blobs } from '../../core/store/ports.ts'
 import type { ClientOptions } from './client.ts'
 import { openS3Place } from './place.ts'
 
-export type { Blobs, Change, ChunkRow, Rewritten, StoredChunk } from '../../core/ports.ts'
+export type { Blobs, Change, ChunkRow, Rewritten, StoredChunk } from '../../core/store/ports.ts'
 export type { ClientOptions } from './client.ts'
 
 export interface S3Options extends ClientOptions {

@@ -1,8 +1,8 @@
-// Does an object store obey conditions? What it must do otherwise is in core/objects.ts.
+// Does an object store obey conditions? What it must do otherwise is in core/store/objects.ts.
 
-import type { Objects } from '../../core/objects.ts'
+import type { Objects } from '../../core/store/objects.ts'
 
-export { type Meter, newMeter, type ObjectRow, type Objects, type Range } from '../../core/objects.ts'
+export { type Meter, newMeter, type ObjectRow, type Objects, type Range } from '../../core/store/objects.ts'
 
 /** Whether writes that must be new are refused where something is there. Leaves one small object. */
 export async function probeConditions(objects: Objects): Promise<boolean> {

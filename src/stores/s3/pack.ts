@@ -15,7 +15,7 @@
 import { ByteReader, ByteWriter } from '../../core/bytes.ts'
 import { type Digest, equalBytes } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Hash } from '../../core/ports.ts'
+import type { Hash } from '../../core/store/ports.ts'
 
 const packEnd = new TextEncoder().encode('RPK1')
 const notesStart = new TextEncoder().encode('RPN1')

@@ -6,7 +6,7 @@
 
 import { randomBytes } from 'node:crypto'
 import { RepriseError } from '../../core/errors.ts'
-import type { Hash } from '../../core/ports.ts'
+import type { Hash } from '../../core/store/ports.ts'
 import type { ObjectRow, Objects } from './objects.ts'
 import {
   decodeNotes,

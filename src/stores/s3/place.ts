@@ -4,7 +4,7 @@
 // sweeps it unasked.
 
 import { RepriseError } from '../../core/errors.ts'
-import type { Blobs, Hash } from '../../core/ports.ts'
+import type { Blobs, Hash } from '../../core/store/ports.ts'
 import { S3Blobs } from './blobs.ts'
 import { type ClientOptions, S3Client } from './client.ts'
 import { locate } from './location.ts'

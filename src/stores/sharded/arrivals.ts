@@ -2,8 +2,8 @@
 // then it is the timeline, whoever notices first. The notes on it say which of its runs the feed of the shard that it left shows.
 
 import type { OperationId, TimelineId } from '../../core/coordinate.ts'
-import { guardOf } from '../../core/guard.ts'
-import type { Commit, FeedPosition, Head, Store } from '../../core/ports.ts'
+import { guardOf } from '../../core/store/guard.ts'
+import type { Commit, FeedPosition, Head, Store } from '../../core/store/ports.ts'
 import {
   arrivalOf,
   behindKey,
@@ -16,7 +16,7 @@ import {
   type Standing,
   seqKey,
   standingKey,
-} from '../../core/shards.ts'
+} from '../../core/store/shards.ts'
 import { noDigest, shardsWorker } from './shards-worker.ts'
 
 export interface Arrival {

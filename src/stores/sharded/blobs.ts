@@ -3,8 +3,8 @@
 
 import type { Digest, TimelineId } from '../../core/coordinate.ts'
 import { toHex } from '../../core/coordinate.ts'
-import type { Blobs, Change, ChunkRow, Rewritten, StoredChunk } from '../../core/ports.ts'
-import { ranked } from '../../core/shards.ts'
+import type { Blobs, Change, ChunkRow, Rewritten, StoredChunk } from '../../core/store/ports.ts'
+import { ranked } from '../../core/store/shards.ts'
 import type { Growth } from './growth.ts'
 import { byShard, type Places } from './places.ts'
 import { awayError, isUnreachable, type Shard } from './shard.ts'

@@ -3,8 +3,8 @@
 
 import type { WorkerId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
-import type { ClaimRequest, Head, TimelineQuery } from '../../core/ports.ts'
-import { plainHead, signpostQueue, targetOf } from '../../core/shards.ts'
+import type { ClaimRequest, Head, TimelineQuery } from '../../core/store/ports.ts'
+import { plainHead, signpostQueue, targetOf } from '../../core/store/shards.ts'
 import { findTimelines } from './list.ts'
 import type { Places } from './places.ts'
 import type { Relay } from './relay.ts'

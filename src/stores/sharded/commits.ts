@@ -1,9 +1,9 @@
 // The one write, over several shards: the commits of a batch go to their shards, all shards at the same time. A shard that does
 // not answer leaves the outcomes of its own commits unknown, and of no others.
 
-import type { Commit, Outcome } from '../../core/ports.ts'
-import { checkCommit } from '../../core/shapes.ts'
-import { holdsTimeline, plainHead } from '../../core/shards.ts'
+import type { Commit, Outcome } from '../../core/store/ports.ts'
+import { checkCommit } from '../../core/store/shapes.ts'
+import { holdsTimeline, plainHead } from '../../core/store/shards.ts'
 import type { Holds } from './holds.ts'
 import { moving } from './moving.ts'
 import { byShard, type Places } from './places.ts'

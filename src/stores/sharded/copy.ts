@@ -1,9 +1,9 @@
 // A timeline as it is, on another shard: its history run by run, its catalog, the ids of its mail, and an epoch that nobody had.
 
 import type { MessageId, OperationId, TimelineId } from '../../core/coordinate.ts'
-import { lastSeq } from '../../core/entry-run.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Commit, EntryRun, Head, Outcome, OutgoingMessage, Store } from '../../core/ports.ts'
+import { lastSeq } from '../../core/history/entry-run.ts'
+import type { Commit, EntryRun, Head, Outcome, OutgoingMessage, Store } from '../../core/store/ports.ts'
 import { shardsWorker } from './shards-worker.ts'
 
 const readBytes = 4 * 1024 * 1024

@@ -4,11 +4,18 @@
 import { describe, expect, it } from 'vitest'
 import { seeded } from '../../../test/support/seeded.ts'
 import { toHex } from '../../core/coordinate.ts'
-import { originDigest, packEntries, unpackEntries } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { forwardStore } from '../../core/forward.ts'
-import { type ClaimRequest, type Commit, feedStart, type Head, type Outcome, type Store } from '../../core/ports.ts'
-import { shardOf } from '../../core/shards.ts'
+import { originDigest, packEntries, unpackEntries } from '../../core/history/entry-run.ts'
+import { forwardStore } from '../../core/store/forward.ts'
+import {
+  type ClaimRequest,
+  type Commit,
+  feedStart,
+  type Head,
+  type Outcome,
+  type Store,
+} from '../../core/store/ports.ts'
+import { shardOf } from '../../core/store/shards.ts'
 import {
   asMessage,
   asOperation,

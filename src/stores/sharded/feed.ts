@@ -1,8 +1,8 @@
 // The feed of several shards: one order in each, and a position that has a part for each. A reader who goes on from a position
 // goes on in all of them, so it misses nothing and sees nothing twice.
 
-import type { FeedFilter, FeedItem, FeedPage, FeedPosition } from '../../core/ports.ts'
-import { joinPositions, splitPosition } from '../../core/shards.ts'
+import type { FeedFilter, FeedItem, FeedPage, FeedPosition } from '../../core/store/ports.ts'
+import { joinPositions, splitPosition } from '../../core/store/shards.ts'
 import { notAPosition } from '../refusals.ts'
 import { asMoved } from './moved-feed.ts'
 import type { Places } from './places.ts'

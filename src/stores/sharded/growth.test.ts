@@ -5,9 +5,10 @@
 import { describe, expect, it } from 'vitest'
 import { seeded } from '../../../test/support/seeded.ts'
 import { toHex } from '../../core/coordinate.ts'
-import { originDigest, packEntries } from '../../core/entry-run.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import { guardOf } from '../../core/guard.ts'
+import { originDigest, packEntries } from '../../core/history/entry-run.ts'
+import { archiveOf } from '../../core/history/scope.ts'
+import { guardOf } from '../../core/store/guard.ts'
 import {
   type Commit,
   type FeedPosition,
@@ -16,9 +17,8 @@ import {
   type ManifestRecord,
   type Outcome,
   type Store,
-} from '../../core/ports.ts'
-import { archiveOf } from '../../core/scope.ts'
-import { type Grown, type GrowProgress, isHidden } from '../../core/shards.ts'
+} from '../../core/store/ports.ts'
+import { type Grown, type GrowProgress, isHidden } from '../../core/store/shards.ts'
 import {
   asManifest,
   asMessage,

@@ -3,7 +3,7 @@
 
 import type { WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Head } from '../../core/ports.ts'
+import type { Head } from '../../core/store/ports.ts'
 import {
   type Grown,
   type GrowRequest,
@@ -14,7 +14,7 @@ import {
   membershipIn,
   moverTimeline,
   type ShardRow,
-} from '../../core/shards.ts'
+} from '../../core/store/shards.ts'
 import type { Holds } from './holds.ts'
 import { settleOn, workers } from './list.ts'
 import { differ, join, membershipOf, renumber } from './membership.ts'

@@ -3,8 +3,8 @@
 // being trimmed. A hold is put before its cursor exists and is taken away after it is gone.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import type { CursorRow, FeedPosition, Head, Outcome } from '../../core/ports.ts'
-import { cursorKey, holdKey, holdsTimeline, joinPositions, plainHead, splitPosition } from '../../core/shards.ts'
+import type { CursorRow, FeedPosition, Head, Outcome } from '../../core/store/ports.ts'
+import { cursorKey, holdKey, holdsTimeline, joinPositions, plainHead, splitPosition } from '../../core/store/shards.ts'
 import type { Places } from './places.ts'
 import { shardsWorker } from './shards-worker.ts'
 

@@ -1,6 +1,6 @@
 // What a set of shards is known by outside, and the lives of ids that its shards have forgotten.
 
-import type { PastLife } from '../../core/ports.ts'
+import type { PastLife } from '../../core/store/ports.ts'
 import { isUnreachable, type Shard } from './shard.ts'
 
 /** The first shard decides; the others have copies, for when it is away. */

@@ -1,6 +1,6 @@
 // The own checks of all shards, at the same time. How far they are is told as one, and so is the mark to go on from.
 
-import type { Inspected, Inspection, StoreFault } from '../../core/ports.ts'
+import type { Inspected, Inspection, StoreFault } from '../../core/store/ports.ts'
 import type { Shard } from './shard.ts'
 
 const ended = 'end'

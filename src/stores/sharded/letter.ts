@@ -1,8 +1,8 @@
 // A message on its way to another shard: what is kept in an outbox until it has arrived.
 
 import type { MessageId, TimelineId } from '../../core/coordinate.ts'
-import type { Change, OutgoingMessage } from '../../core/ports.ts'
-import { outboxFor } from '../../core/shards.ts'
+import type { Change, OutgoingMessage } from '../../core/store/ports.ts'
+import { outboxFor } from '../../core/store/shards.ts'
 
 const mark = [0x52, 0x53, 0x58, 0x01] as const
 const kind = '$letter'

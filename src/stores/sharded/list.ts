@@ -2,10 +2,10 @@
 // themselves, are no timelines to anybody.
 
 import type { TimelineId } from '../../core/coordinate.ts'
-import type { Head, TimelineQuery, WorkerRow } from '../../core/ports.ts'
-import { checkTimelineQuery } from '../../core/shapes.ts'
-import { arrivingStatus, isHidden, isOfShards, plainHead } from '../../core/shards.ts'
-import { compareText } from '../../core/text-order.ts'
+import type { Head, TimelineQuery, WorkerRow } from '../../core/store/ports.ts'
+import { checkTimelineQuery } from '../../core/store/shapes.ts'
+import { arrivingStatus, isHidden, isOfShards, plainHead } from '../../core/store/shards.ts'
+import { compareText } from '../../core/store/text-order.ts'
 import type { Places } from './places.ts'
 import type { Shard } from './shard.ts'
 

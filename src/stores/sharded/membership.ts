@@ -3,7 +3,7 @@
 
 import type { OperationId, TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Commit, Store } from '../../core/ports.ts'
+import type { Commit, Store } from '../../core/store/ports.ts'
 import {
   countKey,
   firstKey,
@@ -17,7 +17,7 @@ import {
   setKey,
   versionKey,
   wholeKey,
-} from '../../core/shards.ts'
+} from '../../core/store/shards.ts'
 import { noDigest, shardsWorker } from './shards-worker.ts'
 
 export async function membershipOf(store: Store): Promise<Membership | null> {

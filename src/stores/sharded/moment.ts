@@ -3,9 +3,9 @@
 
 import { createHash } from 'node:crypto'
 import type { OperationId } from '../../core/coordinate.ts'
-import { packEntries } from '../../core/entry-run.ts'
-import { type FeedPosition, feedStart, type Hash, type Store } from '../../core/ports.ts'
-import { momentTimeline } from '../../core/shards.ts'
+import { packEntries } from '../../core/history/entry-run.ts'
+import { type FeedPosition, feedStart, type Hash, type Store } from '../../core/store/ports.ts'
+import { momentTimeline } from '../../core/store/shards.ts'
 import { noDigest, shardsWorker } from './shards-worker.ts'
 
 const pauseMs = 20

@@ -2,8 +2,8 @@
 // copies on its new shard are hidden, and what it has written since comes once the reader has passed what it left behind. So
 // every run is shown once, and those of a timeline in their order.
 
-import type { FeedItem, FeedPage, FeedPosition, Head } from '../../core/ports.ts'
-import { isArriving, isOfShards, targetOf } from '../../core/shards.ts'
+import type { FeedItem, FeedPage, FeedPosition, Head } from '../../core/store/ports.ts'
+import { isArriving, isOfShards, targetOf } from '../../core/store/shards.ts'
 import { type Arrival, arrivalsOn } from './arrivals.ts'
 import type { Places } from './places.ts'
 import { Remnants } from './remnants.ts'

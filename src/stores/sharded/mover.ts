@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto'
 import { type TimelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Commit, Head, Store } from '../../core/ports.ts'
+import type { Commit, Head, Store } from '../../core/store/ports.ts'
 import {
   arrivingStatus,
   cursorNames,
@@ -19,7 +19,7 @@ import {
   standingKey,
   targetKey,
   targetOf,
-} from '../../core/shards.ts'
+} from '../../core/store/shards.ts'
 import { arrivalsOn, discard, noteArrival } from './arrivals.ts'
 import { copyTimeline } from './copy.ts'
 import { Moments } from './moment.ts'

@@ -3,9 +3,9 @@
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { guardOf } from '../../core/guard.ts'
-import type { Head, Outcome } from '../../core/ports.ts'
-import { isArriving, isHidden, movingKey } from '../../core/shards.ts'
+import { guardOf } from '../../core/store/guard.ts'
+import type { Head, Outcome } from '../../core/store/ports.ts'
+import { isArriving, isHidden, movingKey } from '../../core/store/shards.ts'
 import type { Places } from './places.ts'
 import { shardsWorker } from './shards-worker.ts'
 

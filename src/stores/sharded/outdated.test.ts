@@ -1,9 +1,9 @@
 // Those who knew a timeline before it moved to a shard that was added: owners of long ago, and processes that lack the shard.
 
 import { describe, expect, it } from 'vitest'
-import { originDigest } from '../../core/entry-run.ts'
-import type { Store } from '../../core/ports.ts'
-import { shardOf } from '../../core/shards.ts'
+import { originDigest } from '../../core/history/entry-run.ts'
+import type { Store } from '../../core/store/ports.ts'
+import { shardOf } from '../../core/store/shards.ts'
 import { asMessage, asOperation, asTimeline, asWorker, hash, message, worker } from '../../testing/conformance/kit.ts'
 import { createWorld, openMemory } from '../memory/index.ts'
 import { openSharded, type ShardSource } from './index.ts'

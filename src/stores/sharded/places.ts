@@ -6,8 +6,16 @@
 
 import type { OperationId, TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
-import type { Commit, Head, Outcome } from '../../core/ports.ts'
-import { isArriving, moveKey, shardOf, signpostQueue, signpostStatus, targetKey, targetOf } from '../../core/shards.ts'
+import type { Commit, Head, Outcome } from '../../core/store/ports.ts'
+import {
+  isArriving,
+  moveKey,
+  shardOf,
+  signpostQueue,
+  signpostStatus,
+  targetKey,
+  targetOf,
+} from '../../core/store/shards.ts'
 import { activation, discard } from './arrivals.ts'
 import type { Shard } from './shard.ts'
 import { noDigest, shardsWorker } from './shards-worker.ts'

@@ -3,8 +3,8 @@
 
 import { lifeOver } from '../../core/commit/mail.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
-import type { Commit, FeedPosition, Head, Outcome, OutgoingMessage } from '../../core/ports.ts'
-import { cursorKey, cursorNames, goesBack, joinPositions, plainHead, splitPosition } from '../../core/shards.ts'
+import type { Commit, FeedPosition, Head, Outcome, OutgoingMessage } from '../../core/store/ports.ts'
+import { cursorKey, cursorNames, goesBack, joinPositions, plainHead, splitPosition } from '../../core/store/shards.ts'
 import { notAPosition } from '../refusals.ts'
 import { cursorTaken, type Holds } from './holds.ts'
 import { toOutbox } from './letter.ts'

@@ -3,7 +3,7 @@
 
 import { afterAll, describe, expect, inject, it } from 'vitest'
 import { dropSchema, newSchemaName, query } from '../../../test/support/schema.ts'
-import { shardsUrl } from '../../engine/open-store.ts'
+import { shardsUrl } from '../../engine/storage/open-store.ts'
 import { open } from '../../index.ts'
 import { hash } from '../../testing/conformance/kit.ts'
 import { conformance } from '../../testing/conformance/suite.ts'

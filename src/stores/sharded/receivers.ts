@@ -1,6 +1,6 @@
 // Mail for one life of a timeline. Only the shard that holds the timeline knows whether that life is over.
 
-import type { OutgoingMessage } from '../../core/ports.ts'
+import type { OutgoingMessage } from '../../core/store/ports.ts'
 import type { Places } from './places.ts'
 
 /** @example namesLife(commit.send) // true: a message is for one life of its receiver */

@@ -2,8 +2,8 @@
 // carries them over, oldest first, and takes them out of the outbox once they are there. What a process leaves behind when it
 // dies is found by the next heartbeat of any other. A message arrives once, since its id is known where it arrives.
 
-import type { Head, Store } from '../../core/ports.ts'
-import { isOfShards, outboxFor } from '../../core/shards.ts'
+import type { Head, Store } from '../../core/store/ports.ts'
+import { isOfShards, outboxFor } from '../../core/store/shards.ts'
 import { fromOutbox } from './letter.ts'
 import type { Places } from './places.ts'
 import { byReceiver } from './receivers.ts'

@@ -2,10 +2,10 @@
 // to some readers and not to others. They go when the timeline is forgotten, and are trimmed when it is.
 
 import { type TimelineId, toHex } from '../../core/coordinate.ts'
-import { lastSeq } from '../../core/entry-run.ts'
-import { guardOf } from '../../core/guard.ts'
-import type { Commit, Head, Store } from '../../core/ports.ts'
-import { arrivalsScope, isHidden, remnantKey, signpostStatus, targetOf } from '../../core/shards.ts'
+import { lastSeq } from '../../core/history/entry-run.ts'
+import { guardOf } from '../../core/store/guard.ts'
+import type { Commit, Head, Store } from '../../core/store/ports.ts'
+import { arrivalsScope, isHidden, remnantKey, signpostStatus, targetOf } from '../../core/store/shards.ts'
 import { type Arrival, arrivalsOn, noteArrival } from './arrivals.ts'
 import type { Places } from './places.ts'
 import { shardsWorker } from './shards-worker.ts'

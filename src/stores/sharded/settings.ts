@@ -2,8 +2,8 @@
 // first shard, and everybody needs it to open the set. So every other shard has a copy, for the time that the first is away. A
 // copy is only read: a change needs the first shard, and is copied to those that are there; the others get it when they are back.
 
-import type { Attribute, Head } from '../../core/ports.ts'
-import { copiedEpochKey, plainHead, settingsTimeline, storeTimeline } from '../../core/shards.ts'
+import type { Attribute, Head } from '../../core/store/ports.ts'
+import { copiedEpochKey, plainHead, settingsTimeline, storeTimeline } from '../../core/store/shards.ts'
 import type { Places } from './places.ts'
 import { isUnreachable, type Shard } from './shard.ts'
 import { noDigest, shardsWorker } from './shards-worker.ts'

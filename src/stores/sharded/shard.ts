@@ -3,8 +3,8 @@
 // told at once, and whoever needs it waits for a moment.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
-import type { Clock, Store } from '../../core/ports.ts'
-import { mapTimeline } from '../../core/shards.ts'
+import type { Clock, Store } from '../../core/store/ports.ts'
+import { mapTimeline } from '../../core/store/shards.ts'
 
 /** Opens the store of one shard; called again after it could not be opened. */
 export type OpenShard = () => Promise<Store>

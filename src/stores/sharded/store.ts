@@ -31,7 +31,7 @@ import type {
   TimelineQuery,
   WorkerRecord,
   WorkerRow,
-} from '../../core/ports.ts'
+} from '../../core/store/ports.ts'
 import {
   type Grown,
   type GrowRequest,
@@ -40,7 +40,7 @@ import {
   plainHead,
   type ShardRow,
   storeTimeline,
-} from '../../core/shards.ts'
+} from '../../core/store/shards.ts'
 import { inTurn, ShardedBlobs } from './blobs.ts'
 import { Claims } from './claim.ts'
 import { Clocks } from './clocks.ts'

@@ -5,13 +5,13 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { Store } from '../../core/ports.ts'
+import type { Store } from '../../core/store/ports.ts'
 import { asTimeline, hash, Kit } from '../../testing/conformance/kit.ts'
-import { Connection } from './connection.ts'
-import { type Driver, loadDriver } from './driver.ts'
+import { Connection } from './file/connection.ts'
+import { type Driver, loadDriver } from './file/driver.ts'
 import { openSqlite, type SqliteOptions } from './index.ts'
-import { insertAtEnd } from './log-end.ts'
-import { compactedRow, readFrames } from './log-row.ts'
+import { insertAtEnd } from './log/log-end.ts'
+import { compactedRow, readFrames } from './log/log-row.ts'
 
 let file: string
 let directory: string

@@ -5,12 +5,12 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { feedStart } from '../../core/ports.ts'
+import { feedStart } from '../../core/store/ports.ts'
 import { asTimeline, hash, Kit } from '../../testing/conformance/kit.ts'
-import { Connection } from './connection.ts'
-import { loadDriver } from './driver.ts'
+import { Connection } from './file/connection.ts'
+import { loadDriver } from './file/driver.ts'
 import { openSqlite } from './index.ts'
-import { seal } from './seal.ts'
+import { seal } from './rows/seal.ts'
 
 let folder: string
 let file: string

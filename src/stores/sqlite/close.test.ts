@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
-import { hasBuiltIn } from './driver.ts'
+import { hasBuiltIn } from './file/driver.ts'
 
 const dist = fileURLToPath(new URL('../../../dist/index.js', import.meta.url))
 const program = `

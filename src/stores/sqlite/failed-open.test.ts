@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { hash } from '../../testing/conformance/kit.ts'
-import { type Driver, loadDriver } from './driver.ts'
+import { type Driver, loadDriver } from './file/driver.ts'
 import { openSqlite } from './index.ts'
 
 let folder: string

@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { feedStart, type Store } from '../../core/ports.ts'
+import { feedStart, type Store } from '../../core/store/ports.ts'
 import {
   asManifest,
   asOperation,
@@ -15,12 +15,12 @@ import {
   Kit,
   utf8,
 } from '../../testing/conformance/kit.ts'
-import { Connection } from './connection.ts'
-import { hasBuiltIn, loadDriver } from './driver.ts'
-import { toStoreError } from './failure.ts'
+import { Connection } from './file/connection.ts'
+import { hasBuiltIn, loadDriver } from './file/driver.ts'
+import { toStoreError } from './file/failure.ts'
+import { openFile } from './file/open.ts'
 import { openSqlite, type SqliteOptions } from './index.ts'
-import { openFile } from './open.ts'
-import { Writer } from './writer.ts'
+import { Writer } from './writing/writer.ts'
 
 let directory: string
 let file: string

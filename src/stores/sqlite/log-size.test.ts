@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { open, timeline } from '../../index.ts'
-import { loadDriver } from './driver.ts'
+import { loadDriver } from './file/driver.ts'
 
 it('a log that a slow reader made long does not stay so', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'reprise-log-size-'))

@@ -15,11 +15,11 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { Store } from '../../core/ports.ts'
+import type { Store } from '../../core/store/ports.ts'
 import { expectOk, hash, Kit, message } from '../../testing/conformance/kit.ts'
+import { describeHolder, lockHolder } from './file/lock-holder.ts'
+import { realPath } from './file/real-path.ts'
 import { openSqlite, type SqliteOptions } from './index.ts'
-import { describeHolder, lockHolder } from './lock-holder.ts'
-import { realPath } from './real-path.ts'
 
 let directory: string
 let stores: Store[]

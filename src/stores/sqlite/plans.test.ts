@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { feedStart, type Store } from '../../core/ports.ts'
+import { feedStart, type Store } from '../../core/store/ports.ts'
 import {
   asManifest,
   asTimeline,
@@ -17,8 +17,8 @@ import {
   type Writer,
   worker,
 } from '../../testing/conformance/kit.ts'
-import { Connection } from './connection.ts'
-import { type Database, loadDriver } from './driver.ts'
+import { Connection } from './file/connection.ts'
+import { type Database, loadDriver } from './file/driver.ts'
 import { openSqlite } from './index.ts'
 
 /** These stay small: namespaces, cursors, workers, and what is being swept. */

@@ -16,15 +16,15 @@
 //
 // Rows that are not packed carry `crc` over their other columns (seal.ts). `space` is the number of a namespace.
 
+import { stripes } from '../../core/checkpoint/parity.ts'
 import { RepriseError } from '../../core/errors.ts'
-import { stripes } from '../../core/parity.ts'
-import type { Connection } from './connection.ts'
-import { damaged } from './failure.ts'
-import { identityTable } from './identity.ts'
-import { pastCopy, pastTable } from './past.ts'
-import { checkSeal, seal } from './seal.ts'
-import { tallyAll, tallyStatus } from './tally.ts'
-import { copyAndSeal, witnessAll } from './witness.ts'
+import type { Connection } from './file/connection.ts'
+import { damaged } from './file/failure.ts'
+import { identityTable } from './rows/identity.ts'
+import { pastCopy, pastTable } from './rows/past.ts'
+import { copyAndSeal, witnessAll } from './rows/row-counts.ts'
+import { checkSeal, seal } from './rows/seal.ts'
+import { tallyAll, tallyStatus } from './rows/tally.ts'
 
 export const schemaVersion = 7
 

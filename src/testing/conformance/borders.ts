@@ -1,7 +1,7 @@
 // Borders: namespaces know nothing of each other (G14), and a closed store does nothing.
 
 import assert from 'node:assert/strict'
-import { feedStart, type Store } from '../../core/ports.ts'
+import { feedStart, type Store } from '../../core/store/ports.ts'
 import {
   asManifest,
   assertSame,

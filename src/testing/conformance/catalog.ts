@@ -1,7 +1,7 @@
 // The catalog of checkpoints, and trimming: nothing goes that somebody may still need (G10).
 
 import assert from 'node:assert/strict'
-import type { ManifestRecord } from '../../core/ports.ts'
+import type { ManifestRecord } from '../../core/store/ports.ts'
 import { asManifest, assertSame, asTimeline, expectOk, expectRefused, type Kit, type Test, type Writer } from './kit.ts'
 import { everything } from './operations.ts'
 

@@ -1,7 +1,7 @@
 // Commits: atomic each, independent in a batch, guarded by epoch and sequence.
 
 import assert from 'node:assert/strict'
-import type { Commit } from '../../core/ports.ts'
+import type { Commit } from '../../core/store/ports.ts'
 import {
   asManifest,
   asMessage,

@@ -2,7 +2,7 @@
 // A store that went back to an older copy can be at the same epoch and sequence; only the digest tells.
 
 import assert from 'node:assert/strict'
-import { packEntries } from '../../core/entry-run.ts'
+import { packEntries } from '../../core/history/entry-run.ts'
 import {
   asManifest,
   asMessage,

@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict'
 import { isReprise } from '../../core/errors.ts'
-import { type FeedItem, feedStart } from '../../core/ports.ts'
-import { isWithin } from '../../core/scope.ts'
+import { isWithin } from '../../core/history/scope.ts'
+import { type FeedItem, feedStart } from '../../core/store/ports.ts'
 import { assertSame, asTimeline, expectOk, expectRefused, type Kit, type Test } from './kit.ts'
 
 export function feedTests(test: Test): void {

@@ -1,7 +1,7 @@
 // Mail, wakeups and claims: a message is part of history once, and a timeline that is due finds exactly one worker.
 
 import assert from 'node:assert/strict'
-import type { Commit } from '../../core/ports.ts'
+import type { Commit } from '../../core/store/ports.ts'
 import {
   asMessage,
   assertSame,

@@ -5,8 +5,8 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import type { Digest, ManifestId, MessageId, OperationId, TimelineId, WorkerId } from '../../core/coordinate.ts'
 import { toHex } from '../../core/coordinate.ts'
-import { originDigest, packEntries } from '../../core/entry-run.ts'
 import { type ErrorCode, isReprise } from '../../core/errors.ts'
+import { originDigest, packEntries } from '../../core/history/entry-run.ts'
 import {
   type Commit,
   type EntryRun,
@@ -22,7 +22,7 @@ import {
   type Store,
   type Take,
   type WorkerRecord,
-} from '../../core/ports.ts'
+} from '../../core/store/ports.ts'
 
 export interface Capabilities {
   /** Riders can run SQL. Without it they are still called. */

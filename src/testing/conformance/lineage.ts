@@ -1,8 +1,8 @@
 // Lineage: how timelines are made, fork, are rolled back and are forgotten.
 
 import assert from 'node:assert/strict'
-import { guardOf } from '../../core/guard.ts'
-import type { Commit } from '../../core/ports.ts'
+import { guardOf } from '../../core/store/guard.ts'
+import type { Commit } from '../../core/store/ports.ts'
 import {
   asManifest,
   asOperation,

@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict'
 import { isReprise } from '../../core/errors.ts'
-import { type Commit, feedStart, type Store } from '../../core/ports.ts'
+import { type Commit, feedStart, type Store } from '../../core/store/ports.ts'
 import { type Fate, faultyStore } from '../faulty-store.ts'
 import {
   asManifest,

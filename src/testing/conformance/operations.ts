@@ -1,7 +1,7 @@
 // Operations: one commit of every kind, and what its operation id is for: asked again, it is applied once and says so.
 
 import assert from 'node:assert/strict'
-import type { Commit, Store } from '../../core/ports.ts'
+import type { Commit, Store } from '../../core/store/ports.ts'
 import {
   asManifest,
   asMessage,

@@ -1,8 +1,8 @@
 // Finding timelines: every filter is literal, unknown fields are errors, pages are in the order of UTF-8 bytes.
 
 import assert from 'node:assert/strict'
-import type { TimelineQuery } from '../../core/ports.ts'
-import { isWithin } from '../../core/scope.ts'
+import { isWithin } from '../../core/history/scope.ts'
+import type { TimelineQuery } from '../../core/store/ports.ts'
 import { assertSame, asTimeline, asWorker, expectOk, expectRejection, type Kit, type Test } from './kit.ts'
 
 export function queryTests(test: Test): void {

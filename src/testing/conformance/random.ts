@@ -2,7 +2,7 @@
 // everything that can be seen is equal after each. A failure names the seed and the step.
 
 import assert from 'node:assert/strict'
-import { originDigest, packEntries } from '../../core/entry-run.ts'
+import { originDigest, packEntries } from '../../core/history/entry-run.ts'
 import {
   type Commit,
   type EntryRun,
@@ -13,8 +13,8 @@ import {
   type ManifestRecord,
   type Outcome,
   type Store,
-} from '../../core/ports.ts'
-import { mayBeAside } from '../../core/shapes.ts'
+} from '../../core/store/ports.ts'
+import { mayBeAside } from '../../core/store/shapes.ts'
 import type { Writable } from '../../core/writable.ts'
 import { openMemory } from '../../stores/memory/index.ts'
 import {

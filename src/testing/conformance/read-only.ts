@@ -1,7 +1,7 @@
 // A store that is opened for reading only: it shows everything and writes nothing, on every store alike.
 
 import assert from 'node:assert/strict'
-import { feedStart } from '../../core/ports.ts'
+import { feedStart } from '../../core/store/ports.ts'
 import { asWorker, expectRejection, hash, type Test, utf8, wholeFeed, worker } from './kit.ts'
 
 export function readOnlyTests(test: Test): void {

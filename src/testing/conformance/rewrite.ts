@@ -1,7 +1,7 @@
 // Other bytes in place of stored ones: nothing but the bytes changes, of this namespace only, beside writers at work.
 
 import assert from 'node:assert/strict'
-import type { Change, FeedItem, Rewritable, Store } from '../../core/ports.ts'
+import type { Change, FeedItem, Rewritable, Store } from '../../core/store/ports.ts'
 import { asMessage, assertSame, asTimeline, expectOk, hash, message, type Test, utf8 } from './kit.ts'
 
 const mark = utf8('other: ')

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { isReprise } from '../../core/errors.ts'
-import type { Sql } from '../../core/ports.ts'
+import type { Sql } from '../../core/store/ports.ts'
 import { assertSame, expectOk, expectRefused, message, type Test } from './kit.ts'
 
 export function riderTests(test: Test): void {

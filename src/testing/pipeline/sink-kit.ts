@@ -3,8 +3,8 @@
 // published say: nothing is lost, and into a sink that claims it, nothing is doubled. Needs no particular test runner.
 
 import assert from 'node:assert/strict'
-import type { Engine } from '../../engine/definition.ts'
-import { open as openEngine } from '../../engine/open.ts'
+import { open as openEngine } from '../../engine/api/open.ts'
+import type { Engine } from '../../engine/model/definition.ts'
 import type { Prepared, Sink, SinkWriter } from '../../layers/pipeline/index.ts'
 import type { Runner } from '../conformance/suite.ts'
 

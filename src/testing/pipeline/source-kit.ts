@@ -3,8 +3,8 @@
 
 import assert from 'node:assert/strict'
 import { isReprise } from '../../core/errors.ts'
-import type { Engine } from '../../engine/definition.ts'
-import { open as openEngine } from '../../engine/open.ts'
+import { open as openEngine } from '../../engine/api/open.ts'
+import type { Engine } from '../../engine/model/definition.ts'
 import type { Source, SourceContext, SourceReader } from '../../layers/pipeline/index.ts'
 import type { Runner } from '../conformance/suite.ts'
 

@@ -2,10 +2,10 @@
 // from each other, while history is trimmed behind them. In the end everything is compared with the reference.
 
 import { isReprise, RepriseError } from '../../../src/core/errors.ts'
-import type { Store } from '../../../src/core/ports.ts'
-import { createEngine } from '../../../src/engine/open.ts'
-import { recover } from '../../../src/engine/recovery/recover.ts'
-import type { Reprise } from '../../../src/engine/reprise.ts'
+import type { Store } from '../../../src/core/store/ports.ts'
+import { createEngine } from '../../../src/engine/api/open.ts'
+import type { Reprise } from '../../../src/engine/api/reprise.ts'
+import { recover } from '../../../src/engine/history/recover.ts'
 import { followerFold } from '../../../src/layers/resource/follower-state.ts'
 import { hostOf } from '../../support/host.ts'
 import { seeded } from '../../support/seeded.ts'

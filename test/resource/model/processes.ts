@@ -3,9 +3,9 @@
 // about to do happens later).
 
 import { RepriseError } from '../../../src/core/errors.ts'
-import type { Store } from '../../../src/core/ports.ts'
-import { createEngine } from '../../../src/engine/open.ts'
-import type { Reprise } from '../../../src/engine/reprise.ts'
+import type { Store } from '../../../src/core/store/ports.ts'
+import { createEngine } from '../../../src/engine/api/open.ts'
+import type { Reprise } from '../../../src/engine/api/reprise.ts'
 import {
   type ControllerHandle,
   controller,

@@ -1,8 +1,8 @@
 // The reference of the random histories: what the entries of a kind mean, told in the simplest way, and what must hold of them.
 // It shares no code with the layer: an object is what its entry says, and a watcher sees what a filter over the whole list gives.
 
-import { entriesOf, floorOf, lineageOf, readHistory } from '../../../src/engine/recovery/history.ts'
-import type { Reprise } from '../../../src/engine/reprise.ts'
+import type { Reprise } from '../../../src/engine/api/reprise.ts'
+import { entriesOf, floorOf, lineageOf, readHistory } from '../../../src/engine/history/history.ts'
 import type { ResourceObject } from '../../../src/layers/resource/index.ts'
 import { hostOf } from '../../support/host.ts'
 

@@ -2,14 +2,14 @@
 // a named cursor in the store, so that history is never trimmed before it was consumed.
 
 import { toHex } from '../../../core/coordinate.ts'
-import { isPathError } from '../../../core/fold.ts'
-import { feedStart } from '../../../core/ports.ts'
-import { isWithin } from '../../../core/scope.ts'
-import { type Readable, reads, systemPrefix } from '../../../engine/definition.ts'
-import { hostOf } from '../../../engine/host.ts'
-import type { Kernel } from '../../../engine/kernel.ts'
-import type { Entry } from '../../../engine/recovery/history.ts'
-import { FeedStream } from '../../../engine/subscription/feed-stream.ts'
+import { isPathError } from '../../../core/history/fold.ts'
+import { isWithin } from '../../../core/history/scope.ts'
+import { feedStart } from '../../../core/store/ports.ts'
+import { FeedStream } from '../../../engine/feed/feed-stream.ts'
+import type { Entry } from '../../../engine/history/history.ts'
+import { hostOf } from '../../../engine/host/host.ts'
+import { type Readable, reads, systemPrefix } from '../../../engine/model/definition.ts'
+import type { Kernel } from '../../../engine/storage/kernel.ts'
 import type { Chunk, ReadContext, Reader, Source } from '../source.ts'
 
 const pageRuns = 200
@@ -98,7 +98,10 @@ class FeedItems implements Reader<Entry> {
 
 const printDigits = 24
 
-/** Tells an entry from every other that had or will have its sequence: after a rollback, a restore or a new life of its timeline. */
+/**
+ * Tells an entry from every other that had or will have its sequence: after a rollback, a restore or a new life of its
+ * timeline.
+ */
 function printOf({ hash, codec }: Kernel, { epoch, type, version, time, key, data }: Entry): string {
   return toHex(hash(codec.encode([epoch, type, version, time, key, data]))).slice(0, printDigits)
 }

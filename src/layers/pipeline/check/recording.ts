@@ -1,8 +1,8 @@
 // Input of a pipeline, read aside from where a checkpoint stands and kept in memory, so that it can be replayed any number of
 // times: the same records, one at a time, in the same order. Nothing is acknowledged, and no position moves.
 
-import type { Clock } from '../../../core/ports.ts'
-import type { Engine } from '../../../engine/definition.ts'
+import type { Clock } from '../../../core/store/ports.ts'
+import type { Engine } from '../../../engine/model/definition.ts'
 import type { Graph } from '../graph.ts'
 import type { PipelineState } from '../run/state.ts'
 import type { Source, SourceBatch, SourceReader } from '../source.ts'

@@ -3,12 +3,12 @@
 // graph that is drawn anew, as it would after a crash.
 
 import type { Codec } from '../../../core/codec/codec.ts'
-import { packBlock, unpackBlock } from '../../../core/pipeline/state-block.ts'
-import type { StateTable } from '../../../core/pipeline/state-table.ts'
-import type { Clock, Random } from '../../../core/ports.ts'
+import type { Clock, Random } from '../../../core/store/ports.ts'
 import type { Batch, Output } from '../batch.ts'
 import type { Graph, OperatorNode, SourceNode } from '../graph.ts'
 import { type Operator, type OperatorContext, type OperatorResource, stateless } from '../operator.ts'
+import { packBlock, unpackBlock } from '../rules/state-block.ts'
+import type { StateTable } from '../rules/state-table.ts'
 import type { NamedTable } from '../run/flow.ts'
 import { RunningSource } from '../run/running-source.ts'
 import { WatermarkGate } from '../run/watermark-gate.ts'

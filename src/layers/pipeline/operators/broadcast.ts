@@ -1,10 +1,10 @@
 // Records beside what another stream has told so far, whatever their key: rules, settings, exchange rates. What was told is
 // one value, folded by an aggregation, and is state; a record meets it as far as it has been read.
 
-import { StateTable } from '../../../core/pipeline/state-table.ts'
 import type { Aggregation } from '../aggregate.ts'
 import { type Batch, without } from '../batch.ts'
 import { keepsOrder, type MakeOperator, recordOf, tablesOf } from '../operator.ts'
+import { StateTable } from '../rules/state-table.ts'
 
 const only = 'told'
 

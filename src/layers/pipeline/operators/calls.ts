@@ -2,14 +2,14 @@
 // so after a crash the call is made again: at least once, each time with the same key. Watermarks do not overtake records.
 
 import { assert } from '../../../core/assert.ts'
-import type { CallPolicy } from '../../../core/call-policy.ts'
+import type { CallPolicy } from '../../../core/calls/call-policy.ts'
 import { RepriseError } from '../../../core/errors.ts'
-import { formerCallKey } from '../../../core/identity.ts'
-import { StateTable } from '../../../core/pipeline/state-table.ts'
+import { formerCallKey } from '../../../core/history/identity.ts'
 import { checkFunction } from '../../../core/synchronous.ts'
-import { Caller } from '../../../engine/caller.ts'
+import { Caller } from '../../../engine/base/caller.ts'
 import type { Batch } from '../batch.ts'
 import { batchOf, type MakeOperator, type PoisonRecord, recordOf, tablesOf } from '../operator.ts'
+import { StateTable } from '../rules/state-table.ts'
 
 export interface CallOptions extends CallPolicy {
   /** How many at a time; 16 if left out. */

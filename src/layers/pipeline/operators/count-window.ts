@@ -2,12 +2,12 @@
 // when its first record is older than `withinMs` by the clock, or when the source is at its end.
 
 import { assert } from '../../../core/assert.ts'
-import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
-import { StateTable } from '../../../core/pipeline/state-table.ts'
-import { TimeQueue } from '../../../core/pipeline/time-queue.ts'
-import { lastWatermark, noWatermark } from '../../../core/pipeline/watermarks.ts'
+import type { PipelineKey } from '../../../core/key-groups.ts'
+import { TimeQueue } from '../../../core/time-queue.ts'
 import type { Aggregation } from '../aggregate.ts'
 import { type MakeOperator, recordOf, tablesOf } from '../operator.ts'
+import { StateTable } from '../rules/state-table.ts'
+import { lastWatermark, noWatermark } from '../rules/watermarks.ts'
 import type { KeyedResult } from './running.ts'
 
 interface Counted<A> {

@@ -3,12 +3,12 @@
 // itself is remembered for as long again after it came.
 
 import { assert } from '../../../core/assert.ts'
-import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
-import { StateTable } from '../../../core/pipeline/state-table.ts'
-import { TimeQueue } from '../../../core/pipeline/time-queue.ts'
-import { lastWatermark } from '../../../core/pipeline/watermarks.ts'
+import type { PipelineKey } from '../../../core/key-groups.ts'
+import { TimeQueue } from '../../../core/time-queue.ts'
 import { pick } from '../batch.ts'
 import { keepsOrder, type MakeOperator, tablesOf } from '../operator.ts'
+import { StateTable } from '../rules/state-table.ts'
+import { lastWatermark } from '../rules/watermarks.ts'
 import { Progress } from './window.ts'
 
 /** The time of a record that passed, and until when it is remembered. */

@@ -1,7 +1,7 @@
 // Early results of windows: every so often by the clock, what has changed since the last time. It is an index over state and
 // is not stored: after a restart every key counts as changed, so a result may come early once more, never too seldom.
 
-import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
+import type { PipelineKey } from '../../../core/key-groups.ts'
 
 export class EarlyKeys<Where> {
   readonly #everyMs: number | null

@@ -2,11 +2,8 @@
 // stream that describes something (a table that changes). What can no longer find a partner is forgotten.
 
 import { assert } from '../../../core/assert.ts'
-import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
-import { StateTable } from '../../../core/pipeline/state-table.ts'
-import { TimeQueue } from '../../../core/pipeline/time-queue.ts'
-import { lastWatermark } from '../../../core/pipeline/watermarks.ts'
-import { type FixedWindows, isForgotten, nextEnd, startsOf } from '../../../core/pipeline/windows.ts'
+import type { PipelineKey } from '../../../core/key-groups.ts'
+import { TimeQueue } from '../../../core/time-queue.ts'
 import type { Batch, Output } from '../batch.ts'
 import {
   batchOf,
@@ -17,6 +14,9 @@ import {
   recordOf,
   tablesOf,
 } from '../operator.ts'
+import { StateTable } from '../rules/state-table.ts'
+import { lastWatermark } from '../rules/watermarks.ts'
+import { type FixedWindows, isForgotten, nextEnd, startsOf } from '../rules/windows.ts'
 import type { Present } from './tombstones.ts'
 import { mergedInputs } from './union.ts'
 import { Progress } from './window.ts'

@@ -3,11 +3,11 @@
 // Time to live goes by the clock: what is older is not seen, and is removed soon after.
 
 import { type Duration, toMs } from '../../../core/duration.ts'
-import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
-import { StateTable } from '../../../core/pipeline/state-table.ts'
-import { TimeQueue } from '../../../core/pipeline/time-queue.ts'
+import type { PipelineKey } from '../../../core/key-groups.ts'
 import { synchronous } from '../../../core/synchronous.ts'
+import { TimeQueue } from '../../../core/time-queue.ts'
 import { Before, Watch } from '../in-place.ts'
+import { StateTable } from '../rules/state-table.ts'
 
 export interface StateOptions {
   /** Forgotten when it was not written for so long. */

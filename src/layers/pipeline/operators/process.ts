@@ -2,12 +2,12 @@
 // timers and results change together when the function has returned; of a record whose function throws nothing stays.
 
 import { assert } from '../../../core/assert.ts'
-import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
-import { lastWatermark } from '../../../core/pipeline/watermarks.ts'
+import type { PipelineKey } from '../../../core/key-groups.ts'
 import { checkFunction, type Nothing, refuseThenable } from '../../../core/synchronous.ts'
 import type { Output } from '../batch.ts'
 import { ChangedInPlace } from '../in-place.ts'
 import { keepsOrder, type MakeOperator, recordOf, tablesOf } from '../operator.ts'
+import { lastWatermark } from '../rules/watermarks.ts'
 import { StateCell, type StateSpec } from './keyed-state.ts'
 import { Timers } from './timers.ts'
 import { checkKey } from './transform.ts'

@@ -2,11 +2,11 @@
 // records happen to be batched.
 
 import { assert } from '../../../core/assert.ts'
-import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
-import { StateTable } from '../../../core/pipeline/state-table.ts'
+import type { PipelineKey } from '../../../core/key-groups.ts'
 import type { Aggregation } from '../aggregate.ts'
 import { without } from '../batch.ts'
 import { keepsOrder, type MakeOperator, recordOf, tablesOf } from '../operator.ts'
+import { StateTable } from '../rules/state-table.ts'
 
 export interface KeyedResult<Value> {
   readonly key: PipelineKey

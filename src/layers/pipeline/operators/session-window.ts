@@ -2,13 +2,13 @@
 // join a session while lateness is allowed; a result is then given again for the session that it makes.
 
 import { assert } from '../../../core/assert.ts'
-import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
-import { StateTable } from '../../../core/pipeline/state-table.ts'
-import { TimeQueue } from '../../../core/pipeline/time-queue.ts'
-import { isForgotten, mergeSession, type SessionWindows } from '../../../core/pipeline/windows.ts'
+import type { PipelineKey } from '../../../core/key-groups.ts'
+import { TimeQueue } from '../../../core/time-queue.ts'
 import { type Aggregation, neverThrows } from '../aggregate.ts'
 import { type Batch, type Output, pick } from '../batch.ts'
 import { type MakeOperator, recordOf, tablesOf } from '../operator.ts'
+import { StateTable } from '../rules/state-table.ts'
+import { isForgotten, mergeSession, type SessionWindows } from '../rules/windows.ts'
 import { EarlyKeys } from './early.ts'
 import { Progress, type WindowResult } from './window.ts'
 

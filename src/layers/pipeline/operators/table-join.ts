@@ -3,8 +3,8 @@
 // meets the row as it is then: a later version perhaps, never an earlier one, since a run begins with all that was committed.
 
 import { isReprise } from '../../../core/errors.ts'
-import type { Engine } from '../../../engine/definition.ts'
-import { hostOf } from '../../../engine/host.ts'
+import { hostOf } from '../../../engine/host/host.ts'
+import type { Engine } from '../../../engine/model/definition.ts'
 import { type Batch, without } from '../batch.ts'
 import { type MakeOperator, type OperatorResource, recordOf, stateless } from '../operator.ts'
 

@@ -1,9 +1,9 @@
 // Timers of a `process` operator, by key, in event time or by the clock. They are state: a timer that was set before a
 // crash fires after it. Those of one time lie in one space of the table, which goes as a whole when they have fired.
 
-import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
-import { StateTable } from '../../../core/pipeline/state-table.ts'
-import { TimeQueue } from '../../../core/pipeline/time-queue.ts'
+import type { PipelineKey } from '../../../core/key-groups.ts'
+import { TimeQueue } from '../../../core/time-queue.ts'
+import { StateTable } from '../rules/state-table.ts'
 
 export class Timers {
   readonly table = new StateTable<true>()

@@ -1,7 +1,7 @@
 // Operators that look at one record at a time: map, filter, flatMap, keyBy. A record whose function throws is poison: it goes
 // aside with the error, and the others of its batch go on.
 
-import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
+import type { PipelineKey } from '../../../core/key-groups.ts'
 import { refuseThenables } from '../../../core/synchronous.ts'
 import type { Batch, Output } from '../batch.ts'
 import { keepsOrder, type MakeOperator, type OperatorContext, recordOf, stateless } from '../operator.ts'

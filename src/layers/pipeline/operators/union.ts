@@ -1,9 +1,9 @@
 // Several streams as one. Each has a watermark of its own; that of the union is the lowest of those that are not idle, so
 // one silent stream does not stop all windows once it is declared idle.
 
-import { WatermarkMerge } from '../../../core/pipeline/watermarks.ts'
 import type { Output } from '../batch.ts'
 import { keepsOrder, type MakeOperator, stateless } from '../operator.ts'
+import { WatermarkMerge } from '../rules/watermarks.ts'
 
 /** The inputs of an operator that has several, with one watermark for all of them. */
 export function mergedInputs(

@@ -3,14 +3,14 @@
 // late record while lateness is allowed; what comes later still goes to the late output.
 
 import { assert } from '../../../core/assert.ts'
-import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
-import type { Space } from '../../../core/pipeline/state-space.ts'
-import { StateTable } from '../../../core/pipeline/state-table.ts'
-import { noWatermark } from '../../../core/pipeline/watermarks.ts'
-import { type FixedWindows, isForgotten, lastStart, nextEnd } from '../../../core/pipeline/windows.ts'
+import type { PipelineKey } from '../../../core/key-groups.ts'
 import { type Aggregation, neverThrows } from '../aggregate.ts'
 import { type Batch, type Output, pick } from '../batch.ts'
 import { type MakeOperator, type Operator, type OperatorContext, recordOf, tablesOf } from '../operator.ts'
+import type { Space } from '../rules/state-space.ts'
+import { StateTable } from '../rules/state-table.ts'
+import { noWatermark } from '../rules/watermarks.ts'
+import { type FixedWindows, isForgotten, lastStart, nextEnd } from '../rules/windows.ts'
 import { EarlyKeys } from './early.ts'
 
 export interface WindowResult<Value> {

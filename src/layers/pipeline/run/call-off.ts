@@ -2,8 +2,8 @@
 // left alone: a sink or source must bear that anyway, from an owner that was displaced.
 
 import { RepriseError } from '../../../core/errors.ts'
-import { unlessAborted } from '../../../engine/aborting.ts'
-import type { Worker } from '../../../engine/worker.ts'
+import { unlessAborted } from '../../../engine/base/aborting.ts'
+import type { Worker } from '../../../engine/base/worker.ts'
 
 export class CallOff {
   readonly #worker: Pick<Worker, 'begin'>

@@ -3,15 +3,15 @@
 // a table, so a restore reads one manifest, never a chain.
 
 import { assert } from '../../../core/assert.ts'
-import { nextCut } from '../../../core/chunking.ts'
+import { nextCut } from '../../../core/checkpoint/chunking.ts'
+import { type ChunkRef, type Content, encodeRefs, type Part } from '../../../core/checkpoint/manifest.ts'
 import type { Digest, ManifestId } from '../../../core/coordinate.ts'
-import { type ChunkRef, type Content, encodeRefs, type Part } from '../../../core/manifest.ts'
-import { packBlock } from '../../../core/pipeline/state-block.ts'
-import type { StateCapture } from '../../../core/pipeline/state-capture.ts'
-import type { ChunkHold } from '../../../engine/checkpoint/chunk-hold.ts'
-import { addBlock, ChunkOutput, writeContent } from '../../../engine/checkpoint/output.ts'
-import type { Kernel } from '../../../engine/kernel.ts'
-import { stateIo } from '../../../engine/kernel-io.ts'
+import { stateIo } from '../../../engine/snapshot/kernel-io.ts'
+import { addBlock, ChunkOutput, writeContent } from '../../../engine/snapshot/output.ts'
+import type { ChunkHold } from '../../../engine/storage/chunk-hold.ts'
+import type { Kernel } from '../../../engine/storage/kernel.ts'
+import { packBlock } from '../rules/state-block.ts'
+import type { StateCapture } from '../rules/state-capture.ts'
 import type { CapturedTable, NamedTable } from './flow.ts'
 import type { PipelineState } from './state.ts'
 

@@ -4,19 +4,15 @@
 import { assert } from '../../../core/assert.ts'
 import type { ManifestId } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
-import {
-  type CheckpointAction,
-  CheckpointCoordinator,
-  type CheckpointKind,
-} from '../../../core/pipeline/coordinator.ts'
-import type { Attribute, ManifestRecord, Sql } from '../../../core/ports.ts'
-import { ChunkHold } from '../../../engine/checkpoint/chunk-hold.ts'
-import type { StateTimeline } from '../../../engine/checkpoint/state-timeline.ts'
+import type { Attribute, ManifestRecord, Sql } from '../../../core/store/ports.ts'
+import type { RunTrace } from '../../../engine/base/tracing.ts'
+import type { Failing } from '../../../engine/base/worker.ts'
 import type { CheckpointTiming, TimingMark } from '../../../engine/checkpoint/timing.ts'
-import type { Kernel } from '../../../engine/kernel.ts'
-import type { RunTrace } from '../../../engine/tracing.ts'
-import type { Failing } from '../../../engine/worker.ts'
+import { ChunkHold } from '../../../engine/storage/chunk-hold.ts'
+import type { Kernel } from '../../../engine/storage/kernel.ts'
+import type { StateTimeline } from '../../../engine/writing/state-timeline.ts'
 import type { Graph } from '../graph.ts'
+import { type CheckpointAction, CheckpointCoordinator, type CheckpointKind } from '../rules/coordinator.ts'
 import type { Prepared, SinkWriter } from '../sink.ts'
 import { CallOff } from './call-off.ts'
 import { namedParts } from './changes.ts'

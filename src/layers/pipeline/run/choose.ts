@@ -2,11 +2,11 @@
 // give sinks a second time what they have already, so a newest one that cannot be read is an error that names the choices.
 
 import { RepriseError } from '../../../core/errors.ts'
-import type { ManifestRecord } from '../../../core/ports.ts'
-import { isBadMark } from '../../../core/validity.ts'
-import type { StateTimeline } from '../../../engine/checkpoint/state-timeline.ts'
-import type { Kernel } from '../../../engine/kernel.ts'
-import { isDamage } from '../../../engine/recovery/recover.ts'
+import { isBadMark } from '../../../core/history/validity.ts'
+import type { ManifestRecord } from '../../../core/store/ports.ts'
+import { isDamage } from '../../../engine/history/recover.ts'
+import type { Kernel } from '../../../engine/storage/kernel.ts'
+import type { StateTimeline } from '../../../engine/writing/state-timeline.ts'
 import type { CheckpointBase } from './checkpoint-writer.ts'
 import { type Flow, lettersOperator } from './flow.ts'
 import type { PipelineOptions } from './options.ts'

@@ -1,8 +1,8 @@
 // A run that another process replaced: what it met first is not why it ended.
 
 import { isReprise, RepriseError } from '../../../core/errors.ts'
-import type { StateTimeline } from '../../../engine/checkpoint/state-timeline.ts'
-import type { Kernel } from '../../../engine/kernel.ts'
+import type { Kernel } from '../../../engine/storage/kernel.ts'
+import type { StateTimeline } from '../../../engine/writing/state-timeline.ts'
 
 /**
  * A run that was paused and replaced meets the effects of that first: a transaction that a broker ended, a slot that another

@@ -1,7 +1,7 @@
 // The end of a run: the last checkpoint, and resources that are closed without waiting for one that hangs.
 
 import { isReprise } from '../../../core/errors.ts'
-import type { Clock } from '../../../core/ports.ts'
+import type { Clock } from '../../../core/store/ports.ts'
 import type { Checkpoints, MadeCheckpoint } from './checkpoints.ts'
 
 const closeWithinMs = 5000

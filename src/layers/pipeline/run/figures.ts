@@ -1,6 +1,6 @@
 // The shares and rates of a flow over the last seconds: what its counters gained since a sample that is some seconds old.
 
-import type { FlowPart } from '../../../engine/flowing.ts'
+import type { FlowPart } from '../../../engine/model/flow-metrics.ts'
 import type { Edge, Graph } from '../graph.ts'
 import type { Operator } from '../operator.ts'
 import { type Counts, watermarkOf } from './busy.ts'

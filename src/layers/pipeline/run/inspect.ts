@@ -1,12 +1,12 @@
 // A pipeline looked into from outside, running or not: what its newest checkpoint has. Takes no ownership and changes nothing.
 
 import { RepriseError } from '../../../core/errors.ts'
-import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
-import { StateTable } from '../../../core/pipeline/state-table.ts'
-import type { Head } from '../../../core/ports.ts'
-import type { Engine } from '../../../engine/definition.ts'
-import { type Host, hostOf } from '../../../engine/host.ts'
+import type { PipelineKey } from '../../../core/key-groups.ts'
+import type { Head } from '../../../core/store/ports.ts'
+import { type Host, hostOf } from '../../../engine/host/host.ts'
+import type { Engine } from '../../../engine/model/definition.ts'
 import { isEqual } from '../../../lib/differences.ts'
+import { StateTable } from '../rules/state-table.ts'
 import { lettersOperator } from './flow.ts'
 import { Letters, type PipelineLetter } from './letters.ts'
 import { readHeader, readTables } from './restore.ts'

@@ -1,7 +1,7 @@
 // Records that are set aside: dead letters, and those that only wait for their time.
 
 import { describe, expect, it } from 'vitest'
-import { RetryLater } from '../../../core/retry.ts'
+import { RetryLater } from '../../../core/calls/retry.ts'
 import { Letters } from './letters.ts'
 
 const record = (value: number, input?: number) => ({

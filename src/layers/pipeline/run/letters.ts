@@ -3,14 +3,14 @@
 // called later (`RetryLater`) lie here too until it is time; they are no dead letters.
 
 import { assert } from '../../../core/assert.ts'
+import { isRetryLater } from '../../../core/calls/retry.ts'
 import { toMs } from '../../../core/duration.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
-import { isPathError } from '../../../core/fold.ts'
-import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
-import { StateTable } from '../../../core/pipeline/state-table.ts'
-import { isRetryLater } from '../../../core/retry.ts'
+import { isPathError } from '../../../core/history/fold.ts'
+import type { PipelineKey } from '../../../core/key-groups.ts'
 import { ChangedInPlace } from '../in-place.ts'
 import type { PoisonRecord, RecordOrigin } from '../operator.ts'
+import { StateTable } from '../rules/state-table.ts'
 
 export interface PipelineLetter {
   readonly id: number

@@ -1,9 +1,9 @@
 // What flows through a pipeline as it is seen from outside: of a run in this process as it is now, of any other as its last
 // checkpoint noted it. Of a shared one, its tasks together.
 
-import type { Head } from '../../../core/ports.ts'
-import type { FlowPart, FlowView } from '../../../engine/flowing.ts'
-import type { Host } from '../../../engine/host.ts'
+import type { Head } from '../../../core/store/ports.ts'
+import type { Host } from '../../../engine/host/host.ts'
+import type { FlowPart, FlowView } from '../../../engine/model/flow-metrics.ts'
 import type { Checkpoints } from './checkpoints.ts'
 import type { Flow } from './flow.ts'
 import { Neighbours } from './pace.ts'

@@ -3,9 +3,9 @@
 
 import type { Shapes } from '../../../core/data-shape.ts'
 import { isReprise } from '../../../core/errors.ts'
-import type { StateTimeline } from '../../../engine/checkpoint/state-timeline.ts'
-import type { Host } from '../../../engine/host.ts'
-import { readShaped } from '../../../engine/shaped-mail.ts'
+import type { Host } from '../../../engine/host/host.ts'
+import { readShaped } from '../../../engine/host/shaped-mail.ts'
+import type { StateTimeline } from '../../../engine/writing/state-timeline.ts'
 
 export const stopKind = 'pipeline.stop'
 export const redriveKind = 'pipeline.redrive'

@@ -3,7 +3,7 @@
 // arrives until all branches had the batch, and then take it record by record. What they give goes on as one batch again.
 
 import { assert } from '../../../core/assert.ts'
-import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
+import type { PipelineKey } from '../../../core/key-groups.ts'
 import { type Batch, type Output, slice, toAll } from '../batch.ts'
 import type { Operator } from '../operator.ts'
 

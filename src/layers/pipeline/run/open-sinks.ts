@@ -2,11 +2,11 @@
 // is given up. Whoever cancels the run does not wait for one that hangs.
 
 import { isReprise } from '../../../core/errors.ts'
-import type { Sql } from '../../../core/ports.ts'
-import { unlessAborted } from '../../../engine/aborting.ts'
-import type { StateTimeline } from '../../../engine/checkpoint/state-timeline.ts'
-import type { Engine } from '../../../engine/definition.ts'
-import { hostOf } from '../../../engine/host.ts'
+import type { Sql } from '../../../core/store/ports.ts'
+import { unlessAborted } from '../../../engine/base/aborting.ts'
+import { hostOf } from '../../../engine/host/host.ts'
+import type { Engine } from '../../../engine/model/definition.ts'
+import type { StateTimeline } from '../../../engine/writing/state-timeline.ts'
 import type { Graph } from '../graph.ts'
 import type { SinkWriter } from '../sink.ts'
 import type { Origins } from './origins.ts'

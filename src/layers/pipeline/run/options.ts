@@ -1,12 +1,12 @@
 // Options of a run, checked where they are given.
 
-import type { CheckpointPolicy } from '../../../core/checkpoint-policy.ts'
+import type { CheckpointPolicy } from '../../../core/checkpoint/checkpoint-policy.ts'
 import type { Duration } from '../../../core/duration.ts'
 import { toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
+import { keyGroupsDefault, keyGroupsMax } from '../../../core/key-groups.ts'
 import { checkOptions } from '../../../core/options.ts'
-import { keyGroupsDefault, keyGroupsMax } from '../../../core/pipeline/key-groups.ts'
-import type { Attribute } from '../../../core/ports.ts'
+import type { Attribute } from '../../../core/store/ports.ts'
 
 /** When a checkpoint is made. Results become visible with it, so this is also how old they are at most. */
 export interface PipelineCheckpointPolicy extends Omit<CheckpointPolicy, 'every' | 'first' | 'on'> {

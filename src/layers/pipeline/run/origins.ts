@@ -9,10 +9,10 @@
 // Where a pipeline has none of these sinks and operators there are no origins, and records flow as they are.
 
 import { timelineId, toHex } from '../../../core/coordinate.ts'
-import { intentKey } from '../../../core/identity.ts'
-import type { Head } from '../../../core/ports.ts'
-import type { Kernel } from '../../../engine/kernel.ts'
-import type { Identified } from '../../../engine/store-identity.ts'
+import { intentKey } from '../../../core/history/identity.ts'
+import type { Head } from '../../../core/store/ports.ts'
+import type { Kernel } from '../../../engine/storage/kernel.ts'
+import type { Identified } from '../../../engine/storage/store-identity.ts'
 import type { Output } from '../batch.ts'
 import type { Graph, OperatorNode } from '../graph.ts'
 import type { OperatorOrigins, PoisonRecord, RecordOrigin } from '../operator.ts'

@@ -2,7 +2,7 @@
 // become smaller where functions take long, so that no turn takes much longer than a slice. While sinks of this process write
 // into the store, which takes a turn per statement, flows together take half of the time and leave the other half to them.
 
-import type { Clock } from '../../../core/ports.ts'
+import type { Clock } from '../../../core/store/ports.ts'
 
 const batchRecords = 512
 const sliceMs = 4

@@ -2,10 +2,10 @@
 // of its partitions. Its positions are those behind what was handed on, never behind what was only read.
 
 import { assert } from '../../../core/assert.ts'
-import { lastWatermark, PartitionWatermark, WatermarkMerge } from '../../../core/pipeline/watermarks.ts'
 import { type Batch, type Output, slice } from '../batch.ts'
 import type { SourceNode } from '../graph.ts'
 import type { OperatorContext, TimedOperator } from '../operator.ts'
+import { lastWatermark, PartitionWatermark, WatermarkMerge } from '../rules/watermarks.ts'
 import { passedOver, type SourceBatch, type SourceReader } from '../source.ts'
 
 /** What was read: a batch, null at the end, undefined for nothing yet. */

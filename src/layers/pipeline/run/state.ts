@@ -1,14 +1,14 @@
 // What a checkpoint of a pipeline says beside the state of its operators: positions, what sinks have prepared, and the names
 // by which state is found again. It is the value of the manifest; the tables of operators lie in stream parts of their own,
 // called operator/table/0, /1, …, each a sequence of blocks: size(4 bytes, little endian) and the block as the codec writes it
-// (core/pipeline/state-block.ts). Blocks apply in order: later ones win.
+// (layers/pipeline/rules/state-block.ts). Blocks apply in order: later ones win.
 
-import type { CheckpointPolicy } from '../../../core/checkpoint-policy.ts'
+import type { CheckpointPolicy } from '../../../core/checkpoint/checkpoint-policy.ts'
 import { RepriseError } from '../../../core/errors.ts'
-import type { CheckpointKind } from '../../../core/pipeline/coordinator.ts'
-import { keyGroupsDefault } from '../../../core/pipeline/key-groups.ts'
-import type { Fold } from '../../../engine/definition.ts'
-import type { FlowMoment } from '../../../engine/flowing.ts'
+import { keyGroupsDefault } from '../../../core/key-groups.ts'
+import type { Fold } from '../../../engine/model/definition.ts'
+import type { FlowMoment } from '../../../engine/model/flow-metrics.ts'
+import type { CheckpointKind } from '../rules/coordinator.ts'
 import type { Prepared } from '../sink.ts'
 
 /** 'running' also while nobody runs it: it is what the last checkpoint said. */

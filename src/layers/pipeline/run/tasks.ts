@@ -2,15 +2,15 @@
 // its epoch. A process takes free tasks up to its fair share, those of the dead included, and gives up what is above it when
 // another process comes; the others of its tasks go on meanwhile. Partitions that appear become tasks.
 
+import { growingPause } from '../../../core/calls/pause.ts'
 import { type TimelineId, timelineId } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
-import { growingPause } from '../../../core/pause.ts'
-import type { Head } from '../../../core/ports.ts'
-import { StateTimeline } from '../../../engine/checkpoint/state-timeline.ts'
-import type { Host } from '../../../engine/host.ts'
-import { giveBack } from '../../../engine/ownership.ts'
-import { fairShare } from '../../../engine/subscription/fair-share.ts'
-import { lookEvery } from '../../../engine/subscription/wake-up.ts'
+import type { Head } from '../../../core/store/ports.ts'
+import { fairShare } from '../../../engine/feed/fair-share.ts'
+import { lookEvery } from '../../../engine/feed/wake-up.ts'
+import type { Host } from '../../../engine/host/host.ts'
+import { giveBack } from '../../../engine/writing/ownership.ts'
+import { StateTimeline } from '../../../engine/writing/state-timeline.ts'
 import type { Graph } from '../graph.ts'
 import { liveRuns } from './live.ts'
 import type { ResolvedPipelineOptions } from './options.ts'

@@ -1,9 +1,9 @@
 // What whoever traces sees of a pipeline: one span per run in this process, below it one per checkpoint, and one per attempt of
-// what is called outside (engine/caller.ts). Records have none: there are too many of them.
+// what is called outside (engine/base/caller.ts). Records have none: there are too many of them.
 
-import type { CheckpointKind } from '../../../core/pipeline/coordinator.ts'
-import type { Kernel } from '../../../engine/kernel.ts'
-import { beginTrace, type KeptTrace, type RunTrace } from '../../../engine/tracing.ts'
+import { beginTrace, type KeptTrace, type RunTrace } from '../../../engine/base/tracing.ts'
+import type { Kernel } from '../../../engine/storage/kernel.ts'
+import type { CheckpointKind } from '../rules/coordinator.ts'
 import type { CheckpointFacts, PipelineState } from './state.ts'
 
 export interface PipelineTrace {

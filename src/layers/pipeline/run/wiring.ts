@@ -5,7 +5,7 @@
 // Instances of one process share one thread, so a batch goes through all of them without waiting, and a barrier between two
 // batches is aligned on every channel at once: nothing is in flight.
 
-import { groupOf, ownerOf, type PipelineKey } from '../../../core/pipeline/key-groups.ts'
+import { groupOf, ownerOf, type PipelineKey } from '../../../core/key-groups.ts'
 import { type Batch, type Output, oneByOne, toAll } from '../batch.ts'
 import { branchesOf, doOutletsMeet, meetingsOf, reachOf } from '../branches.ts'
 import type { Edge, Graph, OperatorNode, SinkNode } from '../graph.ts'

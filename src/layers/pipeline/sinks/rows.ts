@@ -2,9 +2,9 @@
 // exactly once, on SQLite and PostgreSQL, whatever happens to the process.
 
 import { RepriseError } from '../../../core/errors.ts'
+import type { PipelineKey } from '../../../core/key-groups.ts'
 import { checkOptions } from '../../../core/options.ts'
-import type { PipelineKey } from '../../../core/pipeline/key-groups.ts'
-import type { Sql } from '../../../core/ports.ts'
+import type { Sql } from '../../../core/store/ports.ts'
 import { refuseThenable } from '../../../core/synchronous.ts'
 import type { Batch } from '../batch.ts'
 import { type Sink, type SinkWriter, Waiting } from '../sink.ts'

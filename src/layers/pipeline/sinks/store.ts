@@ -4,8 +4,8 @@
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
 import { type Nothing, refuseThenable } from '../../../core/synchronous.ts'
-import type { Entity } from '../../../engine/definition.ts'
-import { type Host, hostOf } from '../../../engine/host.ts'
+import { type Host, hostOf } from '../../../engine/host/host.ts'
+import type { Entity } from '../../../engine/model/definition.ts'
 import type { Batch } from '../batch.ts'
 import { type CutId, type Prepared, type Sink, type SinkContext, type SinkWriter, Waiting } from '../sink.ts'
 

@@ -2,14 +2,14 @@
 // keeps history from being trimmed before the pipeline has passed it; it moves with the pipeline's checkpoints.
 
 import { RepriseError } from '../../../core/errors.ts'
+import { isWithin } from '../../../core/history/scope.ts'
 import { checkOptions } from '../../../core/options.ts'
-import { type FeedPosition, feedStart } from '../../../core/ports.ts'
-import { isWithin } from '../../../core/scope.ts'
-import { type Readable, reads, systemPrefix } from '../../../engine/definition.ts'
+import { type FeedPosition, feedStart } from '../../../core/store/ports.ts'
+import { FeedStream } from '../../../engine/feed/feed-stream.ts'
 import type { FeedRun } from '../../../engine/feed/reader.ts'
-import { hostOf } from '../../../engine/host.ts'
-import type { Entry } from '../../../engine/recovery/history.ts'
-import { FeedStream } from '../../../engine/subscription/feed-stream.ts'
+import type { Entry } from '../../../engine/history/history.ts'
+import { hostOf } from '../../../engine/host/host.ts'
+import { type Readable, reads, systemPrefix } from '../../../engine/model/definition.ts'
 import { type Positions, passedOver, type Source, type SourceBatch, type SourceReader } from '../source.ts'
 
 export interface EntriesOptions {

@@ -1,14 +1,14 @@
 // Posts over HTTP as a source. A post is durable before it is answered: it is an entry of a timeline of its own, which the
 // pipeline reads like any other. Asked again with the same Idempotency-Key, it is answered again and not taken twice.
 
+import type { RetentionPolicy } from '../../../core/checkpoint/retention.ts'
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
-import type { RetentionPolicy } from '../../../core/retention.ts'
-import type { Engine } from '../../../engine/definition.ts'
-import { hostOf } from '../../../engine/host.ts'
-import { type TimelineHandle, timeline } from '../../../engine/raw.ts'
-import type { Entry } from '../../../engine/recovery/history.ts'
+import { type TimelineHandle, timeline } from '../../../engine/api/timeline-definition.ts'
+import type { Entry } from '../../../engine/history/history.ts'
+import { hostOf } from '../../../engine/host/host.ts'
+import type { Engine } from '../../../engine/model/definition.ts'
 import type { Source, SourceReader } from '../source.ts'
 import { entries } from './entries.ts'
 

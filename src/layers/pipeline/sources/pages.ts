@@ -1,11 +1,11 @@
 // An API that gives its records page by page, each with the cursor of the next. A position is the cursor of a page and how
 // many of its records were handed on, so a page must give the same when it is asked for again.
 
-import { type CallPolicy, callPolicyNames, checkCallPolicy } from '../../../core/call-policy.ts'
+import { type CallPolicy, callPolicyNames, checkCallPolicy } from '../../../core/calls/call-policy.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions } from '../../../core/options.ts'
-import { Caller } from '../../../engine/caller.ts'
-import { hostOf } from '../../../engine/host.ts'
+import { Caller } from '../../../engine/base/caller.ts'
+import { hostOf } from '../../../engine/host/host.ts'
 import type { Source, SourceBatch, SourceReader } from '../source.ts'
 
 export interface SourcePage<T, Cursor> {

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import type { Engine } from '../../../engine/definition.ts'
+import type { Engine } from '../../../engine/model/definition.ts'
 import { generated } from './values.ts'
 
 const context = { engine: {} as Engine, pipeline: 'pipeline/p', name: 'n', signal: new AbortController().signal }

@@ -1,8 +1,8 @@
 // What there is, as Kubernetes' clients ask for it before anything else: groups, versions and kinds. A token sees the kinds of
 // which it reaches something.
 
-import { apiVersionOf } from '../../../core/resource/api-names.ts'
 import type { ResourceDefinition } from '../../../layers/resource/resource.ts'
+import { apiVersionOf } from '../../../layers/resource/rules/api-names.ts'
 import { scopesFor } from '../../reach.ts'
 import { Reply } from '../../reply.ts'
 import type { Call, Route } from '../../route.ts'

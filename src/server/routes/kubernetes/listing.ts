@@ -1,12 +1,12 @@
 // List and watch, by one address: pages of one revision, and from there every change, one line of JSON each.
 
 import { isReprise } from '../../../core/errors.ts'
-import type { Clock } from '../../../core/ports.ts'
-import { apiVersionOf } from '../../../core/resource/api-names.ts'
-import { encodeObject, revisionOf } from '../../../core/resource/kubernetes.ts'
-import type { SelectorText } from '../../../core/resource/selector.ts'
-import { hostOf } from '../../../engine/host.ts'
+import type { Clock } from '../../../core/store/ports.ts'
+import { hostOf } from '../../../engine/host/host.ts'
 import { type ListOptions, laterToken } from '../../../layers/resource/list.ts'
+import { apiVersionOf } from '../../../layers/resource/rules/api-names.ts'
+import { encodeObject, revisionOf } from '../../../layers/resource/rules/kubernetes.ts'
+import type { SelectorText } from '../../../layers/resource/rules/selector.ts'
 import type { Watch, WatchEvent } from '../../../layers/resource/watch.ts'
 import type { OpenCollection } from '../../kinds.ts'
 import { type ByteSource, Reply } from '../../reply.ts'

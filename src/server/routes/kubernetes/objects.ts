@@ -2,6 +2,8 @@
 // carried out on the object as it is, again if somebody else was faster.
 
 import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { hostOf } from '../../../engine/host/host.ts'
+import { type JsonPatch, jsonPatch, mergePatch } from '../../../layers/resource/index.ts'
 import {
   decodeGiven,
   decodeStatus,
@@ -9,10 +11,8 @@ import {
   type GivenObject,
   type KubernetesObject,
   revisionOf,
-} from '../../../core/resource/kubernetes.ts'
-import type { ResourceObject } from '../../../core/resource/object.ts'
-import { hostOf } from '../../../engine/host.ts'
-import { type JsonPatch, jsonPatch, mergePatch } from '../../../layers/resource/index.ts'
+} from '../../../layers/resource/rules/kubernetes.ts'
+import type { ResourceObject } from '../../../layers/resource/rules/object.ts'
 import type { OpenCollection } from '../../kinds.ts'
 import type { Call } from '../../route.ts'
 import { selectorOf } from './listing.ts'

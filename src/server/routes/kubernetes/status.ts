@@ -1,7 +1,7 @@
 // Refusals as Kubernetes' clients want them told: an object of kind Status with a reason that they go by.
 
 import { RepriseError } from '../../../core/errors.ts'
-import { type ApiNames, qualifiedName } from '../../../core/resource/api-names.ts'
+import { type ApiNames, qualifiedName } from '../../../layers/resource/rules/api-names.ts'
 import type { Problem } from '../../problem.ts'
 import { Reply } from '../../reply.ts'
 import type { Refusal } from '../../route.ts'

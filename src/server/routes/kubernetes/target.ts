@@ -1,7 +1,7 @@
 // Which objects a request is about, for whoever may reach them, and its refusals in the words of an API server.
 
-import { namespaceForm } from '../../../core/resource/api-names.ts'
 import type { ResourceDefinition } from '../../../layers/resource/resource.ts'
+import { namespaceForm } from '../../../layers/resource/rules/api-names.ts'
 import { mayReach } from '../../access.ts'
 import type { OpenCollection } from '../../kinds.ts'
 import { parseJson } from '../../request.ts'

@@ -1,7 +1,7 @@
 // The cells of a page: rows as SQLite packs them (sqlite.org/fileformat2.html, sections 1.6 and 2.1), as they are and with
 // one bit flipped back.
 
-import type { SqlValue } from '../driver.ts'
+import type { SqlValue } from '../file/driver.ts'
 import type { PageFile } from './pages.ts'
 
 export interface Cell {

@@ -2,7 +2,7 @@
 // its own, so a copy of the file gets all of them, and is read in its place; the file and its log stay.
 
 import { closeSync, copyFileSync, existsSync, ftruncateSync, openSync, writeSync } from 'node:fs'
-import { readWal, scanWal, type WalFrame } from '../wal-scan.ts'
+import { readWal, scanWal, type WalFrame } from '../file/wal-scan.ts'
 
 /** A bad frame at the very end may have been torn by a loss of power: it counts if it was acknowledged. */
 export function isLogDamaged(file: string, isAllThere: () => boolean): boolean {

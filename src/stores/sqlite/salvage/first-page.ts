@@ -4,7 +4,7 @@
 // the file itself stays.
 
 import { closeSync, copyFileSync, existsSync, fstatSync, openSync, readSync, writeSync } from 'node:fs'
-import { damaged } from '../failure.ts'
+import { damaged } from '../file/failure.ts'
 import { magic, PageFile } from './pages.ts'
 import { rowsOf } from './trees.ts'
 

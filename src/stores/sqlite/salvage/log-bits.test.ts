@@ -2,10 +2,10 @@
 
 import { expect, it } from 'vitest'
 import type { Digest } from '../../../core/coordinate.ts'
-import { appendOperation, type EntryDraft, packEntries } from '../../../core/entry-run.ts'
-import { sha256 } from '../../../engine/platform.ts'
-import type { Connection } from '../connection.ts'
-import { type Frame, type FrameDraft, RowEncoder, readFrames } from '../log-row.ts'
+import { appendOperation, type EntryDraft, packEntries } from '../../../core/history/entry-run.ts'
+import { sha256 } from '../../../engine/base/platform.ts'
+import type { Connection } from '../file/connection.ts'
+import { type Frame, type FrameDraft, RowEncoder, readFrames } from '../log/log-row.ts'
 import { wholeRowsNear } from './log-bits.ts'
 import { RowNeighbours } from './row-neighbours.ts'
 

@@ -5,8 +5,8 @@
 
 import { ByteReader, integerSize } from '../../../core/bytes.ts'
 import { RepriseError } from '../../../core/errors.ts'
-import { checksum, table } from '../checksum.ts'
-import { frameSeed, isWhole } from '../log-row.ts'
+import { checksum, table } from '../file/checksum.ts'
+import { frameSeed, isWhole } from '../log/log-row.ts'
 
 const crcBytes = 4
 /** The kind of a row, its mark or time, and the size of its first frame. */

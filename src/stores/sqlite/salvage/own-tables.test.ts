@@ -6,9 +6,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import type { Digest } from '../../../core/coordinate.ts'
-import type { Store } from '../../../core/ports.ts'
-import { sha256 } from '../../../engine/platform.ts'
-import { type Driver, loadDriver } from '../driver.ts'
+import type { Store } from '../../../core/store/ports.ts'
+import { sha256 } from '../../../engine/base/platform.ts'
+import { type Driver, loadDriver } from '../file/driver.ts'
 import { openSqlite } from '../index.ts'
 
 const pageBytes = 4096

@@ -3,9 +3,9 @@
 // of tables, the rows go into a table that is named after the place where they were found.
 
 import { RepriseError } from '../../../core/errors.ts'
-import type { Connection } from '../connection.ts'
-import type { SqlRow, SqlValue } from '../driver.ts'
-import { isConstraint, isDamage } from '../failure.ts'
+import type { Connection } from '../file/connection.ts'
+import type { SqlRow, SqlValue } from '../file/driver.ts'
+import { isConstraint, isDamage } from '../file/failure.ts'
 import type { SchemaObject } from './layout.ts'
 import { isOurs } from './source.ts'
 import type { RawRow } from './trees.ts'

@@ -3,7 +3,7 @@
 // a damaged page is found all the same.
 
 import { fstatSync, readSync } from 'node:fs'
-import { damaged } from '../failure.ts'
+import { damaged } from '../file/failure.ts'
 
 const headerBytes = 100
 export const magic = 'SQLite format 3\0'

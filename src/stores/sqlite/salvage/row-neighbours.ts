@@ -1,10 +1,10 @@
 // The rows around a damaged row of the log: each run leads back to the run before it, and each row has the time of its commit.
 // Among several rows that a damaged one may have been, at most one agrees with both.
 
-import { unpackEntries } from '../../../core/entry-run.ts'
 import { RepriseError } from '../../../core/errors.ts'
-import type { Connection } from '../connection.ts'
-import { type Frame, isWhole, readFrames, unsettledTime } from '../log-row.ts'
+import { unpackEntries } from '../../../core/history/entry-run.ts'
+import type { Connection } from '../file/connection.ts'
+import { type Frame, isWhole, readFrames, unsettledTime } from '../log/log-row.ts'
 
 /** Two clocks of one machine are closer; the other bit that a time may have lost is worth 24 days or more. */
 const dayMs = 24 * 60 * 60 * 1000

@@ -1,10 +1,10 @@
 // What is left of a timeline's row elsewhere in the file when the row itself is lost: the indexes of what is due have its
 // queue and wakeup, the attributes to look for have their own table. Its status is nowhere: the row is marked, and the model
-// makes it again (core/lost-head.ts). Read once, and only if a row is lost.
+// makes it again (core/history/lost-head.ts). Read once, and only if a row is lost.
 
-import { lostAttribute, lostStatus } from '../../../core/lost-head.ts'
-import { encodeAttribute } from '../attributes.ts'
-import type { SqlValue } from '../driver.ts'
+import { lostAttribute, lostStatus } from '../../../core/history/lost-head.ts'
+import type { SqlValue } from '../file/driver.ts'
+import { encodeAttribute } from '../rows/attributes.ts'
 import type { DamagedFile } from './source.ts'
 
 /** Where queue and due lie in a row of each index (`due` had three columns up to version 3). */

@@ -2,10 +2,10 @@
 // place, empty: whoever looks for a run there is told that it does not hold it, and a copy from elsewhere can be put there.
 
 import { equalBytes } from '../../../core/coordinate.ts'
-import type { SqlRow } from '../driver.ts'
-import { damaged } from '../failure.ts'
-import { isAnchor } from '../log.ts'
-import { compactedRow, type Frame, isWhole, joinedBefore, RowEncoder, readFrames, soundFrames } from '../log-row.ts'
+import type { SqlRow } from '../file/driver.ts'
+import { damaged } from '../file/failure.ts'
+import { isAnchor } from '../log/log.ts'
+import { compactedRow, type Frame, isWhole, joinedBefore, RowEncoder, readFrames, soundFrames } from '../log/log-row.ts'
 import { wholeRowsNear } from './log-bits.ts'
 import { RowNeighbours } from './row-neighbours.ts'
 import type { Salvage } from './work.ts'

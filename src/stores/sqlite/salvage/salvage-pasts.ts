@@ -1,9 +1,9 @@
 // The lives of forgotten ids from a damaged file: each row from the table or from its copy, whichever is sound. Where a row is in
 // neither, nobody knows which id it was of: then every id without a row starts far above, and no key of an earlier life returns.
 
-import type { SqlRow } from '../driver.ts'
-import { columnNames, copiedColumns, recall } from '../past.ts'
-import { isSealed } from '../seal.ts'
+import type { SqlRow } from '../file/driver.ts'
+import { columnNames, copiedColumns, recall } from '../rows/past.ts'
+import { isSealed } from '../rows/seal.ts'
 import type { Salvage } from './work.ts'
 
 const table = 'reprise_past'

@@ -1,16 +1,16 @@
 // By what a row of one of our tables is known to be as it was written: its checksum. A row that fails it is tried again with each
 // of its bits flipped (source.ts): of a few thousand variants, one that fits a checksum of 32 bits is the row.
 
-import { columnNames as manifestColumns } from '../catalog.ts'
-import { columnNames as cursorColumns } from '../cursors.ts'
-import type { SqlRow } from '../driver.ts'
-import { headOf } from '../head-state.ts'
-import { isSoundMessage } from '../mail.ts'
-import { columnNames as pastColumns } from '../past.ts'
-import { isSealed } from '../seal.ts'
-import { columnNames as timelineColumns } from '../timeline-statements.ts'
-import { sealedColumns } from '../witness.ts'
-import { columnNames as workerColumns } from '../workers.ts'
+import type { SqlRow } from '../file/driver.ts'
+import { columnNames as manifestColumns } from '../rows/catalog.ts'
+import { columnNames as cursorColumns } from '../rows/cursors.ts'
+import { headOf } from '../rows/head-state.ts'
+import { isSoundMessage } from '../rows/mail.ts'
+import { columnNames as pastColumns } from '../rows/past.ts'
+import { sealedColumns } from '../rows/row-counts.ts'
+import { isSealed } from '../rows/seal.ts'
+import { columnNames as timelineColumns } from '../rows/timeline-statements.ts'
+import { columnNames as workerColumns } from '../rows/workers.ts'
 
 export type SoundRow = (row: SqlRow) => boolean
 

@@ -1,9 +1,9 @@
 // A damaged file as tables: which there are, where their trees begin, and the rows that can still be read. Nothing is believed
 // here beyond the shape of a row.
 
-import type { Connection } from '../connection.ts'
-import type { SqlRow, SqlValue } from '../driver.ts'
-import { damaged } from '../failure.ts'
+import type { Connection } from '../file/connection.ts'
+import type { SqlRow, SqlValue } from '../file/driver.ts'
+import { damaged } from '../file/failure.ts'
 import type { Cell } from './cells.ts'
 import { layoutOf, type SchemaObject } from './layout.ts'
 import type { PageFile } from './pages.ts'

@@ -1,8 +1,8 @@
 // What one salvage works with, and what it says at its end.
 
-import type { Hash } from '../../../core/ports.ts'
-import type { StoreFault, StoreLoss } from '../../../core/store-facts.ts'
-import type { Connection } from '../connection.ts'
+import type { Hash } from '../../../core/store/ports.ts'
+import type { StoreFault, StoreLoss } from '../../../core/store/store-facts.ts'
+import type { Connection } from '../file/connection.ts'
 import type { DamagedFile } from './source.ts'
 
 export interface SalvageOptions {

@@ -3,7 +3,7 @@
 
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
 import type { LogPlace } from '../../../core/ship/pages.ts'
-import { Checksum } from '../wal-scan.ts'
+import { Checksum } from '../file/wal-scan.ts'
 
 export interface SoundFrame {
   /** Counted from 1. */

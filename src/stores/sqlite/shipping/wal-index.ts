@@ -8,8 +8,8 @@
 
 import { readSync } from 'node:fs'
 import { endianness } from 'node:os'
-import { damaged } from '../failure.ts'
-import { Checksum } from '../wal-scan.ts'
+import { damaged } from '../file/failure.ts'
+import { Checksum } from '../file/wal-scan.ts'
 
 export interface WalIndexHead {
   readonly change: number

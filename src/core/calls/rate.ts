@@ -1,0 +1,83 @@
+// A strict rate limit: in any window of the given length at most `max` starts. Processes that share a job divide it in
+// whole starts by the unfinished shards they own, so together they stay within it without talking to each other.
+
+import { type Duration, toMs } from '../duration.ts'
+import { RepriseError } from '../errors.ts'
+import { checkOptions } from '../options.ts'
+
+export interface RatePolicy {
+  /** Starts at most… */
+  readonly max: number
+  /** …within any span of this length. */
+  readonly per: Duration
+}
+
+export interface RateSettings {
+  readonly max: number
+  readonly perMs: number
+}
+
+const known = new Set(['max', 'per'])
+
+export function resolveRate(policy: RatePolicy): RateSettings {
+  checkOptions('rate', policy, known)
+  const perMs = toMs(policy.per, 'rate.per')
+  if (!(Number.isSafeInteger(policy.max) && policy.max >= 1 && perMs > 0)) {
+    throw new RepriseError(
+      'INVALID_ARGUMENT',
+      'rate.max must be a whole number of at least 1, and rate.per must be above 0',
+      {
+        max: String(policy.max),
+        per: String(policy.per),
+      },
+    )
+  }
+  return { max: policy.max, perMs }
+}
+
+export class RateLimiter {
+  readonly #perMs: number
+  #allowance = 0
+  /** Times of past starts, oldest first. */
+  #starts: number[] = []
+
+  constructor(perMs: number) {
+    this.#perMs = perMs
+  }
+
+  /**
+   * How many starts a window this process may make from now on. What it gains counts as used at `usedAt`: whoever had it
+   * before may use it until then. Null: nobody had it.
+   */
+  allow(count: number, usedAt: number | null): void {
+    if (usedAt !== null) for (let gained = this.#allowance; gained < count; gained++) this.#note(usedAt)
+    this.#allowance = count
+  }
+
+  /** 0: counted as started. Otherwise: ask again after so many ms. */
+  tryStart(now: number): number {
+    const pause = this.pauseMs(now)
+    if (pause === 0) this.#note(now)
+    return pause
+  }
+
+  /** 0: there is room. Otherwise: ask again after so many ms. */
+  pauseMs(now: number): number {
+    if (this.#allowance === 0) return this.#perMs
+    while (this.#starts.length > 0 && this.#starts[0]! <= now - this.#perMs) this.#starts.shift()
+    if (this.#starts.length < this.#allowance) return 0
+    return Math.max(1, this.#starts[this.#starts.length - this.#allowance]! + this.#perMs - now)
+  }
+
+  /** Nearly always the latest. */
+  #note(at: number): void {
+    let place = this.#starts.length
+    while (place > 0 && this.#starts[place - 1]! > at) place -= 1
+    this.#starts.splice(place, 0, at)
+  }
+}
+
+/** The starts of one of `shards` unfinished shards; over all of them they add up to `max`. */
+export function allotment(max: number, rank: number, shards: number): number {
+  return Math.floor((max * (rank + 1)) / shards) - Math.floor((max * rank) / shards)
+}

@@ -1,0 +1,166 @@
+// When a call that failed is made again. One policy, one pair of words and one default for items of jobs, workflow steps,
+// tools, model calls, event handlers, deliveries and migrations (docs/decisions/one-policy.md).
+//
+// `RetryLater` and `GiveUp` are known by a symbol from the registry, not by their class: an error thrown by code that
+// loaded another copy of this package means the same.
+
+import { type Duration, toMs } from '../duration.ts'
+import { isReprise, RepriseError } from '../errors.ts'
+import { checkOptions } from '../options.ts'
+import { refuseThenable } from '../synchronous.ts'
+import { isPermanent, retryAfterOf } from './retry-after.ts'
+
+export interface RetryPolicy {
+  /** Calls in all, the first included; 3 if left out. */
+  readonly attempts?: number
+  /** Pause after the first failure; 1 second if left out. */
+  readonly backoff?: Duration
+  /** The pause grows by this factor each time; 2 if left out. */
+  readonly factor?: number
+  /** The pause never exceeds this; 1 minute if left out. */
+  readonly backoffMax?: Duration
+  /** Part of the pause that is left to chance, 0 to 1; 0.2 if left out. */
+  readonly jitter?: number
+  /** A failure that asks for a longer pause than this (a Retry-After header) ends it; 1 hour if left out. */
+  readonly retryAfterMax?: Duration
+  /** Errors that end it at once, as if they were `GiveUp`: names, codes, classes, or a function that decides. */
+  readonly giveUpOn?: readonly (string | (new (...args: never[]) => Error))[] | ((error: unknown) => boolean)
+}
+
+export interface ResolvedRetry {
+  readonly attempts: number
+  readonly backoffMs: number
+  readonly factor: number
+  readonly backoffMaxMs: number
+  readonly jitter: number
+  readonly retryAfterMaxMs: number
+  /** Trying again is of no use. */
+  readonly isFinal: (error: unknown) => boolean
+}
+
+const laterMark = Symbol.for('reprise.RetryLater')
+const giveUpMark = Symbol.for('reprise.GiveUp')
+
+/** Throw it from any call to be called again after a while. It does not use up an attempt. */
+export class RetryLater extends Error {
+  override readonly name: string = 'RetryLater'
+  readonly [laterMark] = true
+  readonly retryAfter: Duration
+
+  /** @example throw new RetryLater('30s', 'the service asked us to slow down') */
+  constructor(retryAfter: Duration, message = 'try again later') {
+    super(message)
+    toMs(retryAfter, 'RetryLater')
+    this.retryAfter = retryAfter
+  }
+}
+
+/** Throw it from any call to say that trying again is of no use: the call has failed for good at once. */
+export class GiveUp extends Error {
+  override readonly name: string = 'GiveUp'
+  readonly [giveUpMark] = true
+}
+
+export function isRetryLater(error: unknown): error is RetryLater {
+  return hasMark(error, laterMark)
+}
+
+export function isGiveUp(error: unknown): error is GiveUp {
+  return hasMark(error, giveUpMark)
+}
+
+function hasMark(error: unknown, mark: symbol): boolean {
+  return typeof error === 'object' && error !== null && (error as Record<symbol, unknown>)[mark] === true
+}
+
+/** For what may be called once only, and for what computes the same each time. */
+export const callOnce: RetryPolicy = { attempts: 1 }
+/** For undoing: whoever stops half-way leaves a mess to a person. */
+export const patientRetry: RetryPolicy = { attempts: 10 }
+
+const noPolicy: RetryPolicy = {}
+const resolved = new WeakMap<RetryPolicy, ResolvedRetry>()
+const known = new Set(['attempts', 'backoff', 'factor', 'backoffMax', 'jitter', 'retryAfterMax', 'giveUpOn'])
+const renamed = { maxBackoff: 'backoffMax', nonRetryable: 'giveUpOn', crashes: 'crashesMax, an option of the job' }
+
+/** Most calls have no policy of their own: what their definition says is worked out once. */
+export function resolveRetry(policy: RetryPolicy | undefined, defaults: RetryPolicy = noPolicy): ResolvedRetry {
+  if (policy) return resolve(policy, defaults)
+  const worked = resolved.get(defaults) ?? resolve(defaults, noPolicy)
+  resolved.set(defaults, worked)
+  return worked
+}
+
+function resolve(policy: RetryPolicy, defaults: RetryPolicy): ResolvedRetry {
+  checkOptions('retry', policy, known, renamed)
+  const { attempts = 3, factor = 2, jitter = 0.2, ...rest } = { ...defaults, ...policy }
+  if (!(attempts >= 1)) throw invalid('retry.attempts must be at least 1', attempts)
+  if (!(jitter >= 0 && jitter <= 1)) throw invalid('retry.jitter must be between 0 and 1', jitter)
+  if (!(factor >= 1)) throw invalid('retry.factor must be at least 1', factor)
+  const isNamed = namedTest(rest.giveUpOn)
+  return {
+    attempts,
+    backoffMs: toMs(rest.backoff ?? '1s', 'retry.backoff'),
+    factor,
+    backoffMaxMs: toMs(rest.backoffMax ?? '1m', 'retry.backoffMax'),
+    jitter,
+    retryAfterMaxMs: toMs(rest.retryAfterMax ?? '1h', 'retry.retryAfterMax'),
+    isFinal: (error) => !isRetryLater(error) && (isGiveUp(error) || isUseless(error) || isNamed(error)),
+  }
+}
+
+export interface RetryDecision {
+  readonly again: boolean
+  readonly delayMs: number
+  /** Whether the failure uses up an attempt. */
+  readonly counts: boolean
+}
+
+const never: RetryDecision = { again: false, delayMs: 0, counts: true }
+
+/** What to do after a failed attempt: give up, or call again after a pause. `failed` counts the attempt that just failed. */
+export function decideRetry(
+  policy: ResolvedRetry,
+  failed: number,
+  error: unknown,
+  { chance, now }: { readonly chance: () => number; readonly now: number },
+): RetryDecision {
+  if (isRetryLater(error)) return { again: true, delayMs: toMs(error.retryAfter, 'RetryLater'), counts: false }
+  if (policy.isFinal(error) || failed >= policy.attempts) return never
+  const askedMs = retryAfterOf(error, now) ?? 0
+  if (askedMs > policy.retryAfterMaxMs) return never
+  const pause = Math.min(policy.backoffMaxMs, policy.backoffMs * policy.factor ** (failed - 1))
+  const delayMs = Math.round(pause * (1 - policy.jitter + policy.jitter * 2 * chance()))
+  return { again: true, delayMs: Math.max(askedMs, Math.min(policy.backoffMaxMs, delayMs)), counts: true }
+}
+
+/** Whether a failure says something about the other side. Whoever gives up does not, and whoever says when is only busy. */
+export function isFault(policy: ResolvedRetry, error: unknown): boolean {
+  return !isRetryLater(error) && !policy.isFinal(error)
+}
+
+/** Errors that stay what they are: a mistake in the code or its input, a cancelled run, an answer such as 404. */
+function isUseless(error: unknown): boolean {
+  if (isReprise(error)) return error.remedy === 'fix' || error.code === 'BUG' || error.code === 'CANCELLED'
+  return isPermanent(error)
+}
+
+function namedTest(list: RetryPolicy['giveUpOn']): (error: unknown) => boolean {
+  if (list === undefined) return () => false
+  if (typeof list === 'function') {
+    return (error) => {
+      const isFinal = list(error)
+      refuseThenable(isFinal, 'giveUpOn', 'decide from the error alone')
+      return isFinal
+    }
+  }
+  return (error) =>
+    error instanceof Error &&
+    list.some((one) =>
+      typeof one === 'string' ? error.name === one || (error as { code?: unknown }).code === one : error instanceof one,
+    )
+}
+
+function invalid(what: string, given: unknown): RepriseError {
+  return new RepriseError('INVALID_ARGUMENT', `${what} (got ${String(given)})`, { given: String(given) })
+}

@@ -1,0 +1,294 @@
+// When to checkpoint. A policy is any mix of triggers (by count, by time, by event, by a recovery-time budget, by a
+// failure rate); the first that fires wins. Costs are measured (costs.ts); what was picked, and why, is said in words.
+//
+// Budget: open + restore + what replay takes ≤ a part of recoverWithin, minus the entries that arrive while a checkpoint is
+// being written: until it is published, recovery still starts from the one before. A calm process aims at less than the
+// budget, a busy one stretches the interval as far as the budget allows.
+// Failure rate: with checkpoint cost C and mean time between failures M, Young's √(2CM), refined by Daly.
+
+import { type Duration, formatMs, toMs } from '../duration.ts'
+import { RepriseError } from '../errors.ts'
+import { checkOptions, namesOf } from '../options.ts'
+import { estimate, isAssumed, type MeasuredCosts } from './costs.ts'
+
+/** Several together: the first that fires wins. An empty policy: only by hand. */
+export interface CheckpointPolicy {
+  /** After this many entries. */
+  readonly every?: number
+  /** With `every`: the first one not before this many. A short history is replayed soon, and its state would lie beside it. */
+  readonly first?: number
+  /** After this time, if anything was appended. */
+  readonly each?: Duration
+  /** As often as it takes to recover within this time, by measured costs. A busy process stretches the interval within it. */
+  readonly recoverWithin?: Duration
+  /**
+   * Mean time between failures: as often as loses the least time to checkpoints and repeated work together. 'observed':
+   * as often as owners of this timeline really died; one failure in a day is assumed until more is known.
+   */
+  readonly failureEvery?: Duration | 'observed'
+  /** After an entry of one of these types: milestones, irreversible calls. */
+  readonly on?: readonly string[]
+}
+
+/** Default of models whose entries are small facts: a history of any length is replayed from its last 10,000 entries. */
+export const usualPolicy: CheckpointPolicy = { every: 10_000 }
+
+const knownTriggers = namesOf<CheckpointPolicy>({
+  every: true,
+  first: true,
+  each: true,
+  recoverWithin: true,
+  failureEvery: true,
+  on: true,
+})
+
+/** What happened since the last checkpoint. */
+export interface SinceCheckpoint {
+  readonly entries: number
+  readonly ms: number
+  /** What replaying these entries would take, where it was followed; else their number times the measured mean. */
+  readonly replayMs?: number
+  /** Types of the entries since then, or at least of the last append; looked at only if the policy has `on`. */
+  readonly types?: Iterable<string>
+  /** How many entries came while the last one was written. */
+  readonly during?: number
+  /** There is none yet: since the beginning. */
+  readonly isFirst?: boolean
+  /** For `failureEvery: 'observed'`: what was observed. */
+  readonly failureEveryMs?: number
+}
+
+export type CheckpointTrigger = 'count' | 'time' | 'event' | 'budget' | 'failure rate'
+
+export interface CheckpointInterval {
+  /** Null: no trigger of this kind. */
+  readonly entries: number | null
+  readonly ms: number | null
+  /** One sentence per trigger, with the numbers. */
+  readonly because: readonly string[]
+}
+
+export interface CheckpointDecision {
+  readonly isDue: boolean
+  readonly trigger: CheckpointTrigger | null
+  readonly because: string
+  readonly intervalEntries: number | null
+  readonly intervalMs: number | null
+  /** The replay since the last checkpoint that makes it due; null: the policy has no budget. */
+  readonly replayMs: number | null
+  /** It becomes due in this time even if nothing more is appended; null: it does not. */
+  readonly dueInMs: number | null
+}
+
+/** A calm process aims at this part of a budget: costs are means, and a new process is slower than a warm one… */
+const calmShare = 0.6
+/** …a busy one goes this far. */
+const busyShare = 0.85
+/** Below the first a process is calm, above the second it is as busy as it gets. */
+const calmLoad = 0.5
+const busyLoad = 0.9
+/** How far load stretches the interval of a failure rate, if a budget allows it. */
+const stretchMax = 4
+
+/** @example decideCheckpoint({ every: 1000 }, noCosts, { entries: 1000, ms: 5000 }).isDue // true */
+export function decideCheckpoint(
+  policy: CheckpointPolicy,
+  costs: MeasuredCosts,
+  since: SinceCheckpoint,
+): CheckpointDecision {
+  const limits = limitsOf(policy, costs, since)
+  const interval = {
+    intervalEntries: least(limits.map((limit) => limit.entries)),
+    intervalMs: least(limits.map((limit) => limit.ms)),
+    replayMs: least(limits.map((limit) => limit.replayMs)),
+    dueInMs: since.entries === 0 ? null : least(limits.map((limit) => dueInMs(limit, since))),
+  }
+  const fires = (trigger: CheckpointTrigger, because: string) => ({ isDue: true, trigger, because, ...interval })
+  const waits = (because: string) => ({ isDue: false, trigger: null, because, ...interval })
+
+  if (since.entries === 0) return waits('nothing was appended since the last checkpoint')
+  const milestone = findMilestone(policy, since)
+  if (milestone !== null) return fires('event', `${milestone} is a milestone`)
+  for (const limit of limits) {
+    if (dueInMs(limit, since) === 0) return fires(limit.trigger, limit.because())
+  }
+  if (limits.length === 0) return waits(policy.on === undefined ? 'only by hand' : 'only after a milestone, or by hand')
+  // Words cost more than the decision, and this is the answer after most appends: chooseInterval has the figures.
+  return waits('no trigger is reached yet')
+}
+
+/** What the engine would pick now, and why: for the recovery card. */
+export function chooseInterval(
+  policy: CheckpointPolicy,
+  costs: MeasuredCosts,
+  since: SinceCheckpoint = { entries: 0, ms: 0 },
+): CheckpointInterval {
+  const limits = limitsOf(policy, costs, since)
+  return {
+    entries: least(limits.map((limit) => limit.entries)),
+    ms: least(limits.map((limit) => limit.ms)),
+    because: limits.map((limit) => limit.because()),
+  }
+}
+
+/** Whether it takes measured costs to follow this policy. */
+export function usesCosts({ recoverWithin, failureEvery }: CheckpointPolicy): boolean {
+  return recoverWithin !== undefined || failureEvery !== undefined
+}
+
+/** Young (1974): the first-order optimum of the time between two checkpoints. */
+export function youngIntervalMs(checkpointMs: number, failureEveryMs: number): number {
+  return Math.sqrt(2 * checkpointMs * failureEveryMs)
+}
+
+/** Daly (2006): the higher-order estimate; good also when a checkpoint costs a sizeable part of the time between failures. */
+export function dalyIntervalMs(checkpointMs: number, failureEveryMs: number): number {
+  if (checkpointMs >= 2 * failureEveryMs) return failureEveryMs
+  const ratio = checkpointMs / (2 * failureEveryMs)
+  return youngIntervalMs(checkpointMs, failureEveryMs) * (1 + Math.sqrt(ratio) / 3 + ratio / 9) - checkpointMs
+}
+
+/** Refuses what makes no sense: called when a definition is made. */
+export function checkPolicy(policy: CheckpointPolicy): void {
+  checkOptions('checkpoint', policy, knownTriggers)
+  const { every, first, each, recoverWithin, failureEvery } = policy
+  for (const [name, entries] of Object.entries({ every, first })) {
+    if (entries !== undefined && !(Number.isSafeInteger(entries) && entries >= 1)) {
+      throw new RepriseError('INVALID_ARGUMENT', `checkpoint.${name} must be a whole number of at least 1 entry`, {
+        given: String(entries),
+      })
+    }
+  }
+  for (const [name, duration] of Object.entries({ each, recoverWithin, failureEvery })) {
+    if (duration === undefined || (name === 'failureEvery' && duration === 'observed')) continue
+    if (toMs(duration, `checkpoint.${name}`) === 0) {
+      throw new RepriseError('INVALID_ARGUMENT', `checkpoint.${name} must be a duration above zero`, {
+        given: String(duration),
+      })
+    }
+  }
+}
+
+/**
+ * So many entries after the last checkpoint the next one begins, so that no more than `every` lie behind it when it is
+ * published: those that came while the last one was written are expected again. Never before half of them.
+ */
+export function beginsAt(every: number, during: number): number {
+  return Math.max(every - during, Math.ceil(every / 2))
+}
+
+interface TriggerLimit {
+  readonly trigger: CheckpointTrigger
+  readonly entries?: number
+  readonly ms?: number
+  readonly replayMs?: number
+  /** What one entry counts against `replayMs` where nobody followed it. */
+  readonly replayMsPerEntry?: number
+  /** Not before this time has passed, so that checkpoints do not run back to back. */
+  readonly atLeastMs?: number
+  readonly because: () => string
+}
+
+function limitsOf(policy: CheckpointPolicy, costs: MeasuredCosts, since: SinceCheckpoint): TriggerLimit[] {
+  const limits: TriggerLimit[] = []
+  if (policy.every !== undefined) {
+    const first = since.isFirst ? (policy.first ?? 0) : 0
+    const because = () => (first > policy.every! ? `the first after ${first} entries` : `every ${policy.every} entries`)
+    limits.push({ trigger: 'count', entries: Math.max(beginsAt(policy.every, since.during ?? 0), first), because })
+  }
+  if (policy.each !== undefined) {
+    const ms = toMs(policy.each, 'checkpoint.each')
+    limits.push({ trigger: 'time', ms, because: () => `each ${formatMs(ms)}` })
+  }
+  const { recoverWithin, failureEvery } = policy
+  const budget =
+    recoverWithin === undefined ? null : budgetLimit(toMs(recoverWithin, 'checkpoint.recoverWithin'), costs, since)
+  if (budget) limits.push(budget)
+  if (failureEvery !== undefined) limits.push(failureLimit(failureEvery, costs, since, budget))
+  return limits
+}
+
+function budgetLimit(budgetMs: number, costs: MeasuredCosts, since: SinceCheckpoint): TriggerLimit {
+  const { checkpointMs, openMs, restoreMs, replayMsPerEntry } = estimate(costs, since.isFirst)
+  const arriving = paceOf(costs, since, checkpointMs) * checkpointMs
+  const share = calmShare + (busyShare - calmShare) * stretch(costs)
+  const room = budgetMs * share - openMs - restoreMs - arriving * replayMsPerEntry
+  const isKept = room >= replayMsPerEntry
+  const entries = Math.max(1, Math.floor(room / replayMsPerEntry))
+  const because = () => {
+    const assumed = isAssumed(costs)
+    const figures =
+      `${since.isFirst ? '' : `restore ${said(restoreMs, assumed.restore)}, `}` +
+      `replay ${said(replayMsPerEntry * 1000, assumed.replay)} per 1000 entries, ` +
+      `${Math.ceil(arriving)} entries arrive during a checkpoint of ${said(checkpointMs, assumed.checkpoint)}`
+    const busy = stretch(costs) > 0 ? ` (stretched to ${percent(share)} of it: busy ${percent(costs.load!)})` : ''
+    return isKept
+      ? `every ${entries} entries to recover within ${formatMs(budgetMs)}${busy}: ${figures}`
+      : `recovery within ${formatMs(budgetMs)} cannot be kept, so as often as it costs no more than half of the time: ${figures}`
+  }
+  const replayMs = isKept ? room : 0
+  return { trigger: 'budget', entries, replayMs, replayMsPerEntry, atLeastMs: checkpointMs, because }
+}
+
+function failureLimit(
+  failureEvery: Duration | 'observed',
+  costs: MeasuredCosts,
+  since: SinceCheckpoint,
+  budget: TriggerLimit | null,
+): TriggerLimit {
+  const isObserved = failureEvery === 'observed'
+  const everyMs = isObserved ? (since.failureEveryMs ?? dayMs) : toMs(failureEvery, 'checkpoint.failureEvery')
+  const { checkpointMs } = estimate(costs)
+  const best = Math.max(1, Math.round(Math.max(dalyIntervalMs(checkpointMs, everyMs), checkpointMs)))
+  const pace = paceOf(costs, since, checkpointMs)
+  const allowedMs = budget?.entries !== undefined && pace > 0 ? budget.entries / pace : 0
+  const ms = Math.max(best, Math.round(Math.min(best * (1 + (stretchMax - 1) * stretch(costs)), allowedMs)))
+  const because = () =>
+    `each ${formatMs(ms)}: a checkpoint takes ${said(checkpointMs, isAssumed(costs).checkpoint)}, ` +
+    `a failure is ${isObserved ? 'observed' : 'expected'} every ${formatMs(everyMs)} (Daly; Young says ${formatMs(youngIntervalMs(checkpointMs, everyMs))})` +
+    `${ms > best ? `; stretched from ${formatMs(best)}: busy ${percent(costs.load!)}` : ''}`
+  return { trigger: 'failure rate', ms, because }
+}
+
+const dayMs = 86_400_000
+
+/** The pace of now, once it can be told; until then that of before. */
+function paceOf({ entriesPerMs }: MeasuredCosts, since: SinceCheckpoint, checkpointMs: number): number {
+  const now = since.ms > 0 && (since.ms >= checkpointMs || entriesPerMs === null) ? since.entries / since.ms : 0
+  return Math.max(entriesPerMs ?? 0, now)
+}
+
+/** From 0, calm, to 1, as busy as it gets. */
+function stretch({ load }: MeasuredCosts): number {
+  return Math.min(1, Math.max(0, ((load ?? 0) - calmLoad) / (busyLoad - calmLoad)))
+}
+
+/** In how many milliseconds this limit is reached if nothing more comes; 0: now; undefined: never. */
+function dueInMs(limit: TriggerLimit, since: SinceCheckpoint): number | undefined {
+  const { replayMs, replayMsPerEntry = 0, atLeastMs = 0 } = limit
+  const isReached =
+    replayMs === undefined
+      ? since.entries >= (limit.entries ?? Number.POSITIVE_INFINITY)
+      : (since.replayMs ?? since.entries * replayMsPerEntry) >= replayMs
+  if (isReached) return Math.max(0, atLeastMs - since.ms)
+  return limit.ms === undefined ? undefined : Math.max(0, limit.ms - since.ms)
+}
+
+function findMilestone(policy: CheckpointPolicy, since: SinceCheckpoint): string | null {
+  if (policy.on === undefined) return null
+  for (const type of since.types ?? []) if (policy.on.includes(type)) return type
+  return null
+}
+
+function least(values: readonly (number | undefined)[]): number | null {
+  const given = values.filter((value) => value !== undefined)
+  return given.length === 0 ? null : Math.min(...given)
+}
+
+function said(ms: number, isAssumption: boolean): string {
+  return isAssumption ? `${formatMs(ms)} (assumed)` : formatMs(ms)
+}
+
+function percent(part: number): string {
+  return `${Math.round(part * 100)} %`
+}

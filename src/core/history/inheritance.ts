@@ -1,0 +1,87 @@
+// Inheritance: which part of a fork's history another timeline wrote. A fork owns what it did itself; what lies at or below
+// the place where it left its original belongs to the original. Rollbacks of the fork do not change that: its archives are
+// its own. A timeline that was imported has no base, so its inheritance is an attribute of its head: a fork keeps its original
+// over moves and restores, and a copy under another id inherits from the timeline that was exported.
+
+import type { Attribute } from '../store/attribute.ts'
+import { liveIdOf } from './scope.ts'
+
+/** A stretch of inherited history: entries up to this sequence, above that of the next stretch, are of this timeline. */
+export interface Inherited {
+  readonly timeline: string
+  readonly upTo: number
+  /** Of a stretch that came with an import: the identity of its timeline, which need not be here. Null: not known. */
+  readonly identity?: string | null
+}
+
+/** Inherited stretches that came with an import, as JSON. */
+export const inheritedAttribute = '$inherited'
+
+type Attributes = Readonly<Record<string, Attribute>>
+
+interface Ancestor {
+  readonly timeline: string
+  readonly base: { readonly timeline: string; readonly seq: number } | null
+  readonly attributes?: Attributes
+}
+
+/**
+ * The inherited stretches of a lineage (itself first), the newest first. An empty list: it wrote all of its history.
+ * @example inheritedBy([{ timeline: 'a/fork', base: { timeline: 'a/x', seq: 4 } }]) // [{ timeline: 'a/x', upTo: 4 }]
+ */
+export function inheritedBy(lineage: readonly Ancestor[]): Inherited[] {
+  const self = lineage[0] && liveIdOf(lineage[0].timeline)
+  const found: Inherited[] = []
+  let upTo = Number.POSITIVE_INFINITY
+  for (const { base } of lineage) {
+    if (!base) break
+    // A rollback may go to before the place where the fork was made: the earliest leave counts.
+    upTo = Math.min(upTo, base.seq)
+    if (found.length > 0 || liveIdOf(base.timeline) !== self) found.push({ timeline: base.timeline, upTo })
+  }
+  const imported = importedInheritance(lineage[0]?.attributes)
+  return [...found, ...imported.map((stretch) => ({ ...stretch, upTo: Math.min(upTo, stretch.upTo) }))]
+}
+
+/** The stretches that came with an import, the newest first. */
+export function importedInheritance(attributes: Attributes | undefined): Required<Inherited>[] {
+  const text = attributes?.[inheritedAttribute]
+  if (typeof text !== 'string') return []
+  const stretches = JSON.parse(text) as readonly (readonly [string, number, string | null])[]
+  return stretches.map(([timeline, upTo, identity]) => ({ timeline, upTo, identity }))
+}
+
+/** The attribute; null: nothing is inherited. Where there are too many, the newest stretch stands for those below it. */
+export function inheritanceText(stretches: readonly Required<Inherited>[], lengthMax: number): string | null {
+  if (stretches.length === 0) return null
+  const text = JSON.stringify(stretches.map(({ timeline, upTo, identity }) => [timeline, upTo, identity]))
+  return text.length <= lengthMax ? text : inheritanceText(stretches.slice(0, 1), Number.POSITIVE_INFINITY)
+}
+
+/** Whether a file's attribute has the form that importedInheritance reads. */
+export function isInheritance(text: Attribute): boolean {
+  try {
+    const stretches: unknown = JSON.parse(String(text))
+    return Array.isArray(stretches) && stretches.every(isStretch)
+  } catch {
+    return false
+  }
+}
+
+function isStretch(stretch: unknown): boolean {
+  if (!Array.isArray(stretch) || stretch.length !== 3) return false
+  const [timeline, upTo, identity] = stretch as unknown[]
+  return (
+    typeof timeline === 'string' && Number.isSafeInteger(upTo) && (identity === null || typeof identity === 'string')
+  )
+}
+
+/** The last sequence that is inherited; 0: none is. */
+export function inheritedSeq(inherited: readonly Inherited[]): number {
+  return inherited[0]?.upTo ?? 0
+}
+
+/** The timeline that wrote this sequence; null: the fork itself. */
+export function ownerOf(inherited: readonly Inherited[], seq: number): string | null {
+  return inherited.findLast(({ upTo }) => seq <= upTo)?.timeline ?? null
+}

@@ -1,0 +1,60 @@
+// Key groups: the unit in which keyed state moves between tasks. A key belongs to one group for good; a task owns a
+// contiguous range of groups. The hash is part of the stored format, so it must never change.
+
+import { assert } from './assert.ts'
+
+/** What a record may be keyed by. A number and the text of that number are different keys. */
+export type PipelineKey = string | number
+
+export const keyGroupsDefault = 128
+export const keyGroupsMax = 32_768
+
+export interface GroupRange {
+  /** Inclusive. */
+  readonly first: number
+  /** Exclusive. */
+  readonly end: number
+}
+
+const float = new Float64Array(1)
+const words = new Uint32Array(float.buffer)
+
+/**
+ * 32 bits, the same on every machine and in every version.
+ * @example hashKey('ann') // 1454966222
+ */
+export function hashKey(key: PipelineKey): number {
+  let hash = 0x811c9dc5
+  if (typeof key === 'string') {
+    for (let i = 0; i < key.length; i++) hash = Math.imul(hash ^ key.charCodeAt(i), 0x01000193)
+  } else {
+    // 0 and -0 are one key, as they are in a Map.
+    float[0] = key === 0 ? 0 : key
+    hash = Math.imul(hash ^ words[0]!, 0x01000193)
+    hash = Math.imul(hash ^ words[1]!, 0x01000193)
+  }
+  // The last steps of MurmurHash3 spread what FNV-1a leaves in the low bits.
+  hash ^= hash >>> 16
+  hash = Math.imul(hash, 0x85ebca6b)
+  hash ^= hash >>> 13
+  hash = Math.imul(hash, 0xc2b2ae35)
+  return (hash ^ (hash >>> 16)) >>> 0
+}
+
+export function groupOf(key: PipelineKey, groups: number): number {
+  return Math.floor((hashKey(key) * groups) / 0x1_0000_0000)
+}
+
+export function ownerOf(group: number, parallelism: number, groups: number): number {
+  assert(group >= 0 && group < groups, 'a key group lies within the groups of its pipeline')
+  return Math.floor((group * parallelism) / groups)
+}
+
+/** The groups that a task owns: the inverse of `ownerOf`. */
+export function groupsOf(task: number, parallelism: number, groups: number): GroupRange {
+  assert(task >= 0 && task < parallelism, 'a task lies within the parallelism of its pipeline')
+  return {
+    first: Math.ceil((task * groups) / parallelism),
+    end: Math.ceil(((task + 1) * groups) / parallelism),
+  }
+}

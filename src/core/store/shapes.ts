@@ -1,0 +1,153 @@
+// What a caller may hand to a store, checked the same way by every store before anything is applied. A shape that can
+// never apply is a bug of the caller: INVALID_ARGUMENT, never a refusal and never "everything".
+
+import { RepriseError } from '../errors.ts'
+import type { Limits } from '../limits.ts'
+import type { Commit, TimelineQuery } from './ports.ts'
+
+type CommitField = keyof Commit
+type QueryField = keyof TimelineQuery
+
+const commitFields: Readonly<Record<CommitField, true>> = {
+  operation: true,
+  guard: true,
+  aside: true,
+  unlessMail: true,
+  take: true,
+  release: true,
+  run: true,
+  branch: true,
+  publish: true,
+  marks: true,
+  drop: true,
+  trim: true,
+  consume: true,
+  send: true,
+  wakeup: true,
+  queue: true,
+  priority: true,
+  status: true,
+  attributes: true,
+  cursors: true,
+  forget: true,
+  userSql: true,
+}
+
+const asideFields: readonly CommitField[] = [
+  ...(['operation', 'guard', 'aside', 'attributes'] as const),
+  ...(['publish', 'marks', 'drop', 'trim'] as const),
+]
+
+/** Whether it may be made beside the owner (Commit.aside): applied a second time, it makes no difference. */
+export function mayBeAside(change: Partial<Commit>): boolean {
+  const isAbsent = (field: string) => change[field as CommitField] === undefined
+  return Object.keys(change).every((field) => isAbsent(field) || asideFields.includes(field as CommitField))
+}
+
+const queryFields: Readonly<Record<QueryField, true>> = {
+  prefix: true,
+  status: true,
+  queue: true,
+  owner: true,
+  attributes: true,
+  parent: true,
+  after: true,
+  limit: true,
+}
+
+/** @example commits.forEach(checkCommit) */
+export function checkCommit(commit: Commit): void {
+  const present = presentFields(commit, commitFields, 'a commit')
+  if (typeof commit.operation !== 'string' || commit.operation === '') refuse('a commit must have an operation id')
+  const { guard, run } = commit
+  for (const { id, to, kind } of commit.send ?? []) {
+    if (![id, to, kind].every((text) => typeof text === 'string' && text !== '')) {
+      refuse('the id, the kind and the receiver of a message must be strings')
+    }
+  }
+  if (guard === null) {
+    if (!commit.send?.length || present.some((field) => !['operation', 'guard', 'send'].includes(field))) {
+      refuse('a commit without a guard must only send messages')
+    }
+    return
+  }
+  if (guard.life !== undefined && !isCount(guard.life)) refuse('guard.life must be a whole number of at least 0')
+  if (!isCount(guard.epoch)) refuse('guard.epoch must be a whole number of at least 0')
+  if (guard.seq !== undefined && !isCount(guard.seq)) refuse('guard.seq must be a whole number of at least 0')
+  if ((guard.seq === undefined) !== (guard.digest === undefined))
+    refuse('guard.seq and guard.digest must be given together')
+  if (guard.digest !== undefined && !(guard.digest instanceof Uint8Array)) refuse('guard.digest must be bytes')
+  // What it looked at may have moved since: a life, an epoch and a sequence together say which timeline is meant.
+  if (commit.forget && (guard.life === undefined || guard.seq === undefined)) {
+    refuse('a commit that forgets must have guard.life, guard.seq and guard.digest')
+  }
+  if (commit.forget && present.some((field) => !['operation', 'guard', 'forget', 'unlessMail'].includes(field))) {
+    refuse('a commit that forgets must hold nothing else')
+  }
+  if (commit.aside && !mayBeAside(commit)) {
+    refuse('a commit beside the owner must hold only attributes and changes of the catalog')
+  }
+  if (run !== undefined) {
+    const last = commit.branch?.seq ?? guard.seq
+    if (last === undefined) refuse('an append must have guard.seq, or follow a branch')
+    const next = last + 1
+    if (run.first !== next) refuse(`the run must start at ${next}, the next sequence (got ${run.first})`)
+    if (!Number.isSafeInteger(run.count) || run.count < 1) refuse('a run must have at least one entry')
+  }
+}
+
+export type AttributeLimits = Pick<Limits, 'attributes' | 'attributeKeyLength' | 'attributeTextLength'>
+
+export function tooManyAttributes(count: number, limits: AttributeLimits): RepriseError {
+  return over(limits, 'attributes', `a timeline would have ${count} attributes`)
+}
+
+function over(limits: AttributeLimits, limit: keyof AttributeLimits, what: string): RepriseError {
+  return new RepriseError('LIMIT_EXCEEDED', `${what}, more than ${limits[limit]}`, { limit, max: limits[limit] })
+}
+
+/** What can be searched for is short, and there is not much of it: it is kept twice, and read with every head. */
+export function checkAttributes(attributes: Readonly<Record<string, unknown>>, limits: AttributeLimits): void {
+  const entries = Object.entries(attributes)
+  const given = entries.filter(([, value]) => value !== null && value !== undefined).length
+  if (given > limits.attributes) throw tooManyAttributes(given, limits)
+  for (const [key, value] of entries) {
+    const shown = JSON.stringify(key.slice(0, 40))
+    if (key.length > limits.attributeKeyLength) {
+      throw over(limits, 'attributeKeyLength', `the attribute ${shown}… has a name of ${key.length} characters`)
+    }
+    // What the engine notes about itself ($…) is not for searching.
+    if (typeof value === 'string' && value.length > limits.attributeTextLength && !key.startsWith('$')) {
+      throw over(limits, 'attributeTextLength', `the attribute ${shown} has a text of ${value.length} characters`)
+    }
+    if (value !== null && value !== undefined && !['string', 'number', 'boolean'].includes(typeof value)) {
+      refuse(`attribute ${shown} must be a string, a number or a boolean`)
+    }
+  }
+}
+
+/** @example checkTimelineQuery({ prefix: 'job/', limit: 100 }) */
+export function checkTimelineQuery(query: TimelineQuery): void {
+  presentFields(query, queryFields, 'a query of timelines')
+  if (!isCount(query.limit)) refuse('limit must be a whole number of at least 0')
+  for (const [key, value] of Object.entries(query.attributes ?? {})) {
+    if (!['string', 'number', 'boolean'].includes(typeof value)) {
+      refuse(`attribute ${key} must be compared with a string, a number or a boolean`)
+    }
+  }
+}
+
+function presentFields(value: object, known: object, what: string): string[] {
+  const present = Object.keys(value).filter((key) => (value as Record<string, unknown>)[key] !== undefined)
+  const stranger = present.find((key) => !Object.hasOwn(known, key))
+  if (stranger !== undefined) refuse(`${what} has no field ${JSON.stringify(stranger)}`)
+  return present
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0
+}
+
+function refuse(message: string): never {
+  throw new RepriseError('INVALID_ARGUMENT', message)
+}

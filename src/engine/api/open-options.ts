@@ -1,0 +1,143 @@
+// The options of open(), checked before anything is opened or made: what is refused leaves no file, no folder and no
+// schema behind.
+
+import type { ClassCodec } from '../../core/codec/class-codec.ts'
+import { Codec } from '../../core/codec/codec.ts'
+import { type Duration, toMs } from '../../core/duration.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { defaultLimits, type Limits } from '../../core/limits.ts'
+import { checkOptions } from '../../core/options.ts'
+import { mirrorPath } from '../feed/mirror/policy.ts'
+import { checkBlobs, checkNamespace } from '../storage/open-store.ts'
+import { type KeyRing, Sealer } from '../storage/seal/seal.ts'
+import { checkTiers, type TiersOptions } from '../storage/tier-policy.ts'
+import { checkHousekeeping, type HousekeepingOptions } from '../tools/housekeeping/housekeeping.ts'
+
+export interface EngineOptions {
+  /** Name of this worker, shown to people; the host's name if left out. */
+  readonly worker?: string
+  /** How long the others wait for a heartbeat before they take over; default 15 seconds. */
+  readonly lease?: Duration
+  /** Encryption keys: new records are sealed with `current`, old ones open with theirs. */
+  readonly keys?: KeyRing
+  /** Codecs for classes, by name. */
+  readonly classes?: readonly ClassCodec[]
+  readonly limits?: Partial<Limits>
+  /**
+   * How long the ids of mail that was read are remembered, and, while a process of an earlier version works on the store,
+   * how long a chunk stays that no checkpoint names; default one hour.
+   */
+  readonly grace?: Duration
+  /**
+   * Folds, `evolve` and the handlers of projections are refused the clock, chance and the outside, with the line. On unless
+   * NODE_ENV is production; drills always do it.
+   */
+  readonly guardFolds?: boolean
+  /** How long a store that does not answer is asked again by commits, and by jobs and pipelines at work. Default: 30 seconds. */
+  readonly patience?: Duration
+  /**
+   * Parity for chunks and second copies of catalog lines; on unless false. Where the disk does as much, it can be left to that.
+   * Stored with the store, and followed by whoever opens it without saying anything.
+   */
+  readonly redundancy?: boolean
+}
+
+export interface Options extends EngineOptions {
+  readonly namespace?: string
+  /** The addresses of the stores that make up this one, in place of an address: see docs/guides/shards.md. */
+  readonly shards?: readonly string[]
+  /** Where chunks go: in the store (default), a directory ('./chunks', 'file:./chunks'), or 's3://bucket/prefix'. */
+  readonly blobs?: string
+  /**
+   * A second copy of history, in a folder on another disk: 'file:/mnt/other/app.mirror'. `verify --repair` heals from it.
+   * Stored with the store, and followed by whoever opens it without saying anything; false ends it. See
+   * docs/guides/repair.md.
+   */
+  readonly mirror?: string | false
+  /**
+   * Colder places for the chunks of older checkpoints, by age, count or size: see docs/guides/tiers.md. Stored with the
+   * store, and followed by whoever opens it without saying anything; false ends the moving, not the reading.
+   */
+  readonly tiers?: TiersOptions | false
+  readonly readOnly?: boolean
+  /**
+   * Opens a store whose restore has not finished, to resume or abandon it (`rp.changes()`). Default: false; such a store is
+   * refused with CHANGE_UNFINISHED, because it has only a part of its timelines.
+   */
+  readonly evenUnfinished?: boolean
+  /**
+   * What is tidied by itself while this program runs, one process at a time: see docs/guides/housekeeping.md. On unless
+   * false, but for the sweep of chunks in a directory that another store uses, or has used: ask for that with `collect`.
+   */
+  readonly housekeeping?: HousekeepingOptions | false
+  /** False: recoveries, drills, failed checkpoints and the like are not kept in the store's log (`rp.log()`). */
+  readonly log?: false
+}
+
+const known = new Set<string>([
+  ...(['worker', 'lease', 'keys', 'classes', 'limits', 'grace', 'guardFolds', 'patience', 'redundancy'] as const),
+  ...([
+    'namespace',
+    'shards',
+    'blobs',
+    'mirror',
+    'tiers',
+    'readOnly',
+    'evenUnfinished',
+    'housekeeping',
+    'log',
+  ] as const),
+] satisfies (keyof Options)[])
+const knownLimits = new Set(Object.keys(defaultLimits))
+const knownKeys = new Set(['current', 'keys', 'hides', 'hashing'])
+const knownHashing = new Set(['key', 'attributes'])
+
+/** A checkpoint must be written within it. Only simulations, whose time is not real, have less. */
+const leastGraceMs = 1000
+
+/** For a store that is about to be opened. */
+export function checkOpenOptions(options: Options): void {
+  checkEngineOptions(options)
+  checkNamespace(options.namespace ?? 'default')
+  if (options.blobs !== undefined) checkBlobs(options.blobs)
+  if (options.mirror !== undefined && options.mirror !== false) mirrorPath(options.mirror)
+  if (options.tiers !== undefined) checkTiers(options.tiers)
+  checkBoolean('readOnly', options.readOnly)
+  checkBoolean('evenUnfinished', options.evenUnfinished)
+  if (options.grace !== undefined && toMs(options.grace, 'grace') < leastGraceMs) {
+    const what = `grace must be at least ${leastGraceMs} ms: a checkpoint that takes half of it is given up; leave it out for an hour`
+    throw new RepriseError('INVALID_ARGUMENT', what, { grace: options.grace })
+  }
+  if (options.housekeeping) checkHousekeeping(options.housekeeping)
+}
+
+/** What an engine over a store that is open already is given. */
+export function checkEngineOptions(options: EngineOptions): void {
+  checkOptions('open', options, known)
+  checkOptions('open: limits', options.limits, knownLimits)
+  checkOptions('open: keys', options.keys, knownKeys)
+  checkOptions('open: keys.hashing', options.keys?.hashing, knownHashing)
+  for (const name of ['lease', 'patience', 'grace'] as const) checkDuration(name, options[name])
+  checkBoolean('redundancy', options.redundancy)
+  checkBoolean('guardFolds', options.guardFolds)
+  for (const [name, value] of Object.entries(options.limits ?? {})) checkLimit(name, value)
+  // They say what is wrong with keys and codecs.
+  const limits: Limits = { ...defaultLimits, ...options.limits }
+  new Sealer({ limits, ...(options.keys && { keys: options.keys }) })
+  new Codec({ limits, ...(options.classes && { classes: options.classes }) })
+}
+
+function checkDuration(name: string, given: Duration | undefined): void {
+  if (given !== undefined) toMs(given, name)
+}
+
+function checkBoolean(name: string, given: unknown): void {
+  if (given === undefined || typeof given === 'boolean') return
+  throw new RepriseError('INVALID_ARGUMENT', `${name} must be true or false (got ${typeof given})`, { option: name })
+}
+
+function checkLimit(name: string, value: unknown): void {
+  if (value === undefined || (typeof value === 'number' && value > 0)) return
+  const what = `limits.${name} must be a number above 0 (got ${String(value)})`
+  throw new RepriseError('INVALID_ARGUMENT', what, { limit: name })
+}

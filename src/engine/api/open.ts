@@ -1,0 +1,238 @@
+// Opening: from a URL to a running engine.
+
+import { Codec } from '../../core/codec/codec.ts'
+import { toMs } from '../../core/duration.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { defaultLimits, type Limits } from '../../core/limits.ts'
+import type { Clock, Hash, Random, Store } from '../../core/store/ports.ts'
+import { Events } from '../base/events.ts'
+import { installGuard } from '../base/guard/install.ts'
+import { identifyProcess, type ProcessIdentity, sha256, systemClock, systemRandom } from '../base/platform.ts'
+import { Worker } from '../base/worker.ts'
+import { DurableMarks, watchDurable } from '../feed/durable-marks.ts'
+import { notingForgotten } from '../feed/forgotten.ts'
+import { Mirror } from '../feed/mirror/mirror.ts'
+import { meetMirror } from '../feed/mirror/policy.ts'
+import { Host, hostOf } from '../host/host.ts'
+import { Models } from '../model/models.ts'
+import { refusingComing } from '../storage/coming.ts'
+import { Committer } from '../storage/committer.ts'
+import { FailureNotes } from '../storage/failure-notes.ts'
+import { type Kernel, newOperation } from '../storage/kernel.ts'
+import { meetKeys } from '../storage/key-notes.ts'
+import { watchLosses } from '../storage/losses.ts'
+import { openPlaced, shardsUrl } from '../storage/open-store.ts'
+import { isRedundant, type RedundancyListener, withRedundancy } from '../storage/redundancy/store.ts'
+import { meetRedundancy } from '../storage/redundancy-choice.ts'
+import { Sealer } from '../storage/seal/seal.ts'
+import { sealedStore } from '../storage/seal/store.ts'
+import { checkpointsOnly, Segments } from '../storage/segment-catalog.ts'
+import { refuseUnfinished } from '../storage/store-change.ts'
+import { Identity } from '../storage/store-identity.ts'
+import { meetTiers } from '../storage/tier-policy.ts'
+import { TieredBlobs, type TierRequests } from '../storage/tiered-blobs.ts'
+import { ReportLog } from '../tools/drill/report-log.ts'
+import { cutKind, restoreKind } from '../tools/group/records.ts'
+import { keepHouse } from '../tools/housekeeping/housekeeping.ts'
+import { sealsWith, signOf } from '../tools/rekey.ts'
+import { watchLostHeads, watchQuarantine } from '../writing/lost-head.ts'
+import { checkEngineOptions, checkOpenOptions, type EngineOptions, type Options } from './open-options.ts'
+import { Reprise } from './reprise.ts'
+
+export { openStore, renewStore } from '../storage/open-store.ts'
+export type { EngineOptions, Options } from './open-options.ts'
+
+/** Ports and test hooks for simulations; everything has its real default. */
+export interface Ports {
+  readonly store: Store
+  /** Of the store; 'default' if left out. A repair looks for copies under the same name. */
+  readonly namespace?: string
+  /** What was asked of the object store in which its chunks lie, if they lie in one. */
+  readonly requests?: TierRequests
+  readonly clock?: Clock
+  readonly random?: Random
+  readonly hash?: Hash
+  readonly identity?: ProcessIdentity
+  readonly isGone?: (other: ProcessIdentity, own: ProcessIdentity) => boolean
+  /** @internal Bugs of the mutation gate. */
+  readonly planted?: ReadonlySet<string>
+}
+
+/**
+ * @example
+ * const rp = await open('sqlite:./app.db')
+ * const many = await open({ shards: ['postgres://a/app', 'postgres://b/app'] })
+ */
+export async function open(url?: string | Options, given: Options = {}): Promise<Reprise> {
+  const options = typeof url === 'object' ? url : given
+  checkOpenOptions(options)
+  const location = locationOf(typeof url === 'object' ? undefined : url, options.shards)
+  const { store, isAlone, requests } = await openPlaced(location, options)
+  const engine = await orClosed(store, () =>
+    createEngine({ store, namespace: options.namespace ?? 'default', ...(requests && { requests }) }, options),
+  )
+  let mirror: string | null = null
+  let leaveLosses = () => {}
+  try {
+    const { kernel } = hostOf(engine)
+    kernel.failures.warn = (words) => process.emitWarning(words, 'RepriseWarning')
+    kernel.worker.describe(sealsWith, signOf(kernel.hash, kernel.sealer.keyId))
+    await meetKeys(kernel, options.readOnly ?? false)
+    if (!options.evenUnfinished) await refuseUnfinished(kernel)
+    await kernel.identity.load(options.readOnly ?? false)
+    await meetRedundancy(kernel, options.redundancy, options.readOnly ?? false)
+    await meetTiers(kernel, options.tiers, options.readOnly ?? false)
+    mirror = await meetMirror(kernel, options.mirror, options.readOnly ?? false)
+    if (!options.readOnly) await watchLostHeads(kernel)
+    leaveLosses = await watchLosses(kernel)
+  } catch (error) {
+    await engine.close()
+    throw error
+  }
+  const stopWatching = watchQuarantine(hostOf(engine).kernel)
+  hostOf(engine).onClosed(async () => {
+    stopWatching()
+    leaveLosses()
+  })
+  if (options.log !== false && !options.readOnly) keepLog(engine)
+  if (mirror !== null && !options.readOnly && (options.mirror || options.housekeeping !== false)) {
+    keepMirror(engine, mirror)
+  }
+  if (options.housekeeping !== false && !options.readOnly) {
+    keepHouse(hostOf(engine), { collect: isAlone, ...options.housekeeping })
+  }
+  return engine
+}
+
+/** An open that fails leaves nothing open. */
+async function orClosed<T>(store: Store, make: () => T): Promise<T> {
+  try {
+    return make()
+  } catch (error) {
+    await store.close()
+    throw error
+  }
+}
+
+function locationOf(url: string | undefined, shards: Options['shards']): string {
+  if (shards === undefined) return url ?? process.env.REPRISE_URL ?? 'sqlite:.reprise/reprise.db'
+  if (url === undefined) return shardsUrl(shards)
+  throw new RepriseError('INVALID_ARGUMENT', 'open takes an address or shards, not both', {})
+}
+
+/** For tools that open a store by hand: what happens from now on is kept in the store's log. */
+export function keepLog(engine: Reprise): void {
+  const log = new ReportLog(hostOf(engine).kernel)
+  hostOf(engine).onClosed(() => log.close())
+}
+
+function keepMirror(engine: Reprise, path: string): void {
+  const mirror = new Mirror(hostOf(engine).kernel, path)
+  mirror.start()
+  hostOf(engine).onClosed(() => mirror.close())
+}
+
+/** An engine over a store that is already open: for simulations and for stores of third parties. */
+export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise {
+  checkEngineOptions(options)
+  const { clock = systemClock, random = systemRandom, hash = sha256 } = ports
+  const limits: Limits = { ...defaultLimits, ...options.limits }
+  const sealer = new Sealer({ limits, ...(options.keys && { keys: options.keys }) })
+  const sealed = sealedStore(ports.store, sealer)
+  const events = new Events()
+  const redundancy = isRedundant(ports.store)
+    ? null
+    : withRedundancy(notingForgotten(sealed, hash), hash, tellOf(events), ports.planted)
+  if (redundancy) redundancy.isOn = options.redundancy ?? true
+  if (redundancy && ports.store.blobs.isDurable && options.redundancy === undefined) redundancy.blobs.isOn = false
+  const inner: Store = redundancy ?? sealed
+  const tiers = new TieredBlobs(inner.blobs, ports.requests ?? null)
+  // All else as it is, redundancy included: only the chunks are looked for in more than one place, and segments of history
+  // are no checkpoints.
+  const store: Store = Object.create(inner, {
+    blobs: { value: tiers, enumerable: true },
+    commit: { value: refusingComing(inner, clock), enumerable: true, writable: true },
+    ...checkpointsOnly(inner),
+  })
+  const identity = ports.identity ?? identifyProcess()
+  const folds = foldGuard(options.guardFolds ?? process.env.NODE_ENV !== 'production')
+  const planted = ports.planted ?? new Set<string>()
+  const namespace = ports.namespace ?? 'default'
+  const marks = new DurableMarks({ store, hash, planted })
+  const committer = new Committer({
+    ...{ store, clock, random, events, limits },
+    onDurable: (commit) => marks.committed(commit),
+    patienceMs: toMs(options.patience ?? '30s', 'patience'),
+  })
+  const worker = new Worker({
+    ...{ store, clock, random, events, identity },
+    name: options.worker ?? identity.host.split('#')[0] ?? 'worker',
+    leaseMs: toMs(options.lease ?? '15s', 'lease'),
+    ...(ports.isGone && { isGone: ports.isGone }),
+  })
+  const failures = new FailureNotes({
+    ...{ store, clock, worker, sealer, events },
+    commit: (guard, attributes) =>
+      committer.submit({ operation: newOperation(random), guard, attributes, aside: true }),
+  })
+  const kernel: Kernel = {
+    store,
+    namespace,
+    identity: new Identity({ store, namespace, hash, random, planted, now: () => clock.now() }),
+    clock,
+    random,
+    hash,
+    codec: new Codec({ limits, ...(options.classes && { classes: options.classes }) }),
+    sealer,
+    limits,
+    events,
+    committer,
+    worker,
+    failures,
+    models: withStore(new Models(planted)),
+    redundancy,
+    tiers,
+    segments: new Segments(inner),
+    planted,
+    guardsFolds: folds.isOn,
+    restoring: new Set(),
+    graceMs: toMs(options.grace ?? '1h', 'grace'),
+  }
+  watchDurable(kernel.identity, marks, worker, events)
+  return new Reprise(
+    new Host(kernel, async () => {
+      folds.letGo()
+      await store.close()
+    }),
+  )
+}
+
+function foldGuard(isWanted: boolean): { isOn(): boolean; letGo(): void } {
+  let held: (() => void) | null = null
+  return {
+    isOn() {
+      if (isWanted) held ??= installGuard()
+      return isWanted
+    },
+    letGo: () => held?.(),
+  }
+}
+
+function tellOf(events: Events): RedundancyListener {
+  const tell = (timeline: string | null, what: string, from: string, isPutBack: boolean) => {
+    events.emit('healed', { what, from, isPutBack })
+    const words = `${what} was damaged or missing, and was read from its ${from}${isPutBack ? ' and put back' : ''}`
+    events.emit('report', { kind: 'repair', timeline, what: words, data: { what, from, isPutBack } })
+  }
+  return {
+    chunk: ({ digest, from, isPutBack }) => tell(null, `chunk ${digest}`, from, isPutBack),
+    line: ({ timeline, id, from }) => tell(timeline, `checkpoint ${id} of ${timeline}`, from, from !== 'copy'),
+  }
+}
+
+/** What the store notes about itself has a timeline too, of which everything is kept. */
+function withStore(models: Models): Models {
+  for (const kind of [cutKind, restoreKind]) models.declare(kind)
+  models.declare({ kind: 'store', name: null, scope: 'reprise/', fold: null, policy: 'fixed' })
+  return models
+}

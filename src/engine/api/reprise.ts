@@ -1,0 +1,302 @@
+// Reprise, the engine as a user holds it: two verbs (open an entity, run a process), and the tools that work for every
+// model because they are written against the kernel. It knows no layer; definitions bring their own behaviour.
+
+import { type Coordinate, timelineId, toHex } from '../../core/coordinate.ts'
+import { type Duration, toMs } from '../../core/duration.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { checkOptions } from '../../core/options.ts'
+import type { Head } from '../../core/store/ports.ts'
+import type { Events } from '../base/events.ts'
+import { type Pending, pending } from '../base/pending.ts'
+import { decideConsumed, reportForced } from '../branch/consumers.ts'
+import type { RollbackOptions } from '../branch/rollback.ts'
+import { releaseSavepoint, type Savepoint, type SavepointOptions } from '../checkpoint/savepoint.ts'
+import type { FollowOptions, Replica } from '../feed/follow.ts'
+import { checkWhere, existing, locate, type Where } from '../history/locate.ts'
+import { recover } from '../history/recover.ts'
+import { retryWithFreshHead } from '../history/retry-with-fresh-head.ts'
+import { type Folding, type Host, hostOf } from '../host/host.ts'
+import {
+  checkDefinition,
+  type Engine,
+  type Entity,
+  type OpenOptions,
+  type Process,
+  runs,
+  type StateAt,
+  type Workable,
+  works,
+} from '../model/definition.ts'
+import type { ForkOptions } from '../model/fork-edit.ts'
+import { isReserved, refuseOfStore } from '../model/kinds.ts'
+import { actionOf, idOf, type Model } from '../model/model.ts'
+import type { Rollback } from '../model/rollback-report.ts'
+import { refuseNotHere } from '../storage/moved.ts'
+import { read, sourceOf, written } from '../storage/object-file.ts'
+import { checkCall } from '../tools/call-options.ts'
+import { forkAsModel } from '../tools/fork-as-model.ts'
+import { Groups } from '../tools/group/groups.ts'
+import type { CollectOptions, CollectReport } from '../tools/housekeeping/collect.ts'
+import { querySql } from '../tools/sql.ts'
+import { StoreTools } from '../tools/store-tools.ts'
+import { type ResumeOptions, resumeChange } from '../tools/transfer/change-actions.ts'
+import type { Imported, ImportOptions } from '../tools/transfer/import.ts'
+import { importHere, type Moved, type MoveOptions, move, moveBack } from '../tools/transfer/move.ts'
+import { type ExportOptions, exportTimeline } from '../tools/transfer/transfer.ts'
+
+export class Reprise extends StoreTools {
+  readonly #host: Host
+  readonly #groups: Groups
+  #letEnd: (() => void) | null = null
+
+  constructor(host: Host) {
+    super(host)
+    this.#host = host
+    this.#groups = new Groups(host)
+    host.onClosed(async () => this.#letEnd?.())
+  }
+
+  /** Timelines of any models, captured and restored together. */
+  get groups(): Groups {
+    return this.#groups
+  }
+
+  get events(): Events {
+    return this.#host.kernel.events
+  }
+
+  /**
+   * Opens an entity: recovers it from checkpoint and history, and takes ownership under a new epoch unless it is shared.
+   * What it gives can be awaited, and asked at once: `await rp.open(basket, 'ann').close()`. The id must be given where
+   * there is one for each.
+   */
+  open<Handle, Id extends string | undefined>(
+    definition: Entity<Handle, Id>,
+    ...[id, options = {}]: undefined extends NoInfer<Id>
+      ? [id?: NoInfer<Id>, options?: OpenOptions]
+      : [id: NoInfer<Id>, options?: OpenOptions]
+  ): Pending<Handle> {
+    return pending(this.#host.open(definition as Entity<Handle>, id, options))
+  }
+
+  /**
+   * Starts (or finds) a run of a process. What it gives can be awaited, and asked at once: `await rp.run(papers).result()`.
+   * The input must be given where its type says so.
+   */
+  run<Input, Handle, Options>(
+    definition: Process<Input, Handle, Options>,
+    ...[input, options]: undefined extends Input
+      ? [input?: Input, options?: Options]
+      : [input: Input, options?: Options]
+  ): Pending<Handle> {
+    // Not an async function: many short runs are started, and each of those costs promises.
+    try {
+      this.#host.check()
+      checkDefinition(definition, runs, 'run()')
+      return pending(definition[runs](this.#host, input as Input, (options ?? {}) as Options))
+    } catch (error) {
+      return pending(Promise.reject(error))
+    }
+  }
+
+  /** This process executes runs of these definitions, whoever started them, and stays alive for them until it is closed. */
+  work<Options extends object>(definitions: readonly Workable<Options>[], options?: Options): void {
+    this.#host.check()
+    for (const definition of definitions) {
+      checkDefinition(definition, works, 'work()')
+      checkOptions(`work on ${definition.name}`, options, new Set(definition.worksWith ?? []))
+    }
+    for (const definition of definitions) definition[works](this.#host, options)
+    this.#letEnd ??= this.#host.kernel.clock.stayAlive?.() ?? null
+  }
+
+  /** State as of a sequence or coordinate, recovered aside. */
+  async at<State>(
+    definition: Folding<State>,
+    id: string | undefined,
+    where: { readonly seq: number } | Coordinate,
+  ): Promise<StateAt<State>> {
+    this.#host.check()
+    const timeline = idOf(definition.prefix, id)
+    checkWhere({ timeline, ...where })
+    this.#host.know(definition)
+    return await retryWithFreshHead(async () => {
+      const { head, point } = await locate(this.#host.kernel, 'digest' in where ? where : { timeline, seq: where.seq })
+      const { state } = await recover(this.#host.kernel, head, definition.fold, { to: point.seq })
+      const coordinate = { timeline: head.timeline, seq: point.seq, epoch: head.epoch, digest: toHex(point.digest) }
+      return { state: state.value, coordinate }
+    })
+  }
+
+  /**
+   * A new timeline that starts at a coordinate and shares history and chunks with its parent, as its model forks. With edits
+   * it goes on with other values than are recorded; they are in the commit that makes it, and its history tells of them.
+   * @example await rp.fork({ timeline: 'workflow/checkout/42', seq: 9 }, 'as-if-paid', { set: { charge: { ok: true } } })
+   */
+  async fork(where: Where, to: string, options: ForkOptions = {}): Promise<Coordinate & { readonly parent: string }> {
+    this.#host.check()
+    checkCall('fork', options)
+    checkWhere(where)
+    timelineId(to)
+    return await forkAsModel(this, this.#host, await this.#target(where.timeline), where, to, options)
+  }
+
+  /**
+   * Continues from an earlier coordinate, as its model goes back. Of most: on a new branch; what came after is archived,
+   * its effects are listed. A workflow undoes its steps itself.
+   */
+  async rollback(where: Where, options: RollbackOptions = {}): Promise<Rollback> {
+    this.#host.check()
+    checkCall('rollback', options)
+    checkWhere(where)
+    const { model, head } = await this.#target(where.timeline)
+    if (!model?.actions?.rollback) return await this.#host.rollbackTimeline(where, options)
+    await locate(this.#host.kernel, where)
+    const act = actionOf(model, 'rollback', where.timeline)
+    const { takeover = false, undo, consumed: force } = options
+    const consumed = await decideConsumed(this.#host.kernel, head, where.seq, force)
+    const done = await act({ engine: this.#host, head }, { seq: where.seq, takeover, consumed, ...(undo && { undo }) })
+    reportForced(this.#host.kernel, head.timeline, where.seq, consumed)
+    return { ...done, consumed }
+  }
+
+  override async collect(options: CollectOptions = {}): Promise<CollectReport> {
+    this.#host.check()
+    checkCall('collect', options)
+    await this.groups.expire()
+    return await super.collect(options)
+  }
+
+  /** A checkpoint that is kept until it is released. */
+  async savepoint(where: Where, options: SavepointOptions = {}): Promise<Savepoint> {
+    checkCall('savepoint', options)
+    return await this.#host.savepoint(where, options)
+  }
+
+  async release(timeline: string, savepoint: string): Promise<void> {
+    this.#host.check()
+    await releaseSavepoint(this.#host.kernel, timeline, savepoint)
+  }
+
+  /** One self-contained file: history, checkpoints and chunks; or, with stateOnly, just the newest checkpoint. */
+  async export(
+    where: Where,
+    path: string,
+    options: ExportOptions = {},
+  ): Promise<{ coordinate: Coordinate; bytes: number }> {
+    this.#host.check()
+    checkCall('export', options)
+    checkWhere(where)
+    refuseOfStore(where.timeline)
+    return await written(path, (file) => exportTimeline(this.#host.kernel, where, file, options), options.onlyNew)
+  }
+
+  /** What was exported, or moved out, as it stood: what waits for it and its wakeup come along. The first of the file. */
+  async import(path: string, options: ImportOptions = {}): Promise<Imported> {
+    this.#host.check()
+    checkCall('import', options)
+    return await read(path, (file) => importHere(this.#host, file, options, sourceOf(path)))
+  }
+
+  /**
+   * Stops a timeline, and those that belong with it, and moves it: into a file, for another machine to import, or into
+   * another store at once. It goes on there, and can no longer be opened here. Interrupted, it is asked for again.
+   */
+  async move(timeline: string, to: string | Engine, options: MoveOptions = {}): Promise<Moved> {
+    this.#host.check()
+    checkCall('move', options)
+    return await move(this.#host, timelineId(timeline), typeof to === 'string' ? to : hostOf(to), options)
+  }
+
+  /** A timeline that was moved out, and whose file was not imported anywhere, is here again as it stood. */
+  async moveBack(timeline: string): Promise<void> {
+    this.#host.check()
+    await moveBack(this.#host, timelineId(timeline))
+  }
+
+  /** Continues an interrupted change (`changes()`): the call that began it is repeated. A move needs both stores: `other`. */
+  async resumeChange(id: string, options: ResumeOptions = {}): Promise<void> {
+    this.#host.check()
+    checkCall('resumeChange', options)
+    await resumeChange(this.#host, this, id, options.other ? hostOf(options.other) : null)
+  }
+
+  /** A person says what became of an effect in doubt, of a timeline that nobody owns. */
+  async settleEffect(
+    timeline: string,
+    effect: string,
+    outcome: 'done' | 'failed' | 'compensated',
+    by: string,
+    result?: unknown,
+  ): Promise<void> {
+    this.#host.check()
+    const id = timelineId(timeline)
+    const open = await this.#host.openTimeline(id, this.#host.models.mustFold(id), { mustExist: true })
+    try {
+      await open.effects.settle(effect, outcome, by, result)
+    } finally {
+      await open.close()
+    }
+  }
+
+  /** A read-only replica that follows history, and can take over. */
+  async follow<State, Handle = unknown>(
+    definition: Folding<State, Handle>,
+    id: string | undefined,
+    options: FollowOptions = {},
+  ): Promise<Replica<State, Handle>> {
+    checkCall('follow', options)
+    return await this.#host.follow(definition, id, options)
+  }
+
+  /**
+   * Rows of your own tables, through the store's own connection. Reads only (else SQL_REFUSED), within `limits.sqlRows` and
+   * `limits.sqlMs`. Values are bound; a name in the text comes from a definition.
+   * @example await rp.sql<{ total: number }>`SELECT total FROM ${ledger.table('totals')} WHERE id = ${id}`
+   */
+  sql<Row = Record<string, unknown>>(text: TemplateStringsArray, ...values: readonly unknown[]): Promise<Row[]>
+  sql<Row = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<Row[]>
+  async sql<Row>(text: string | TemplateStringsArray, ...values: readonly unknown[]): Promise<Row[]> {
+    this.#host.check()
+    return await querySql<Row>(this.#host, text, values)
+  }
+
+  /** A message to a timeline's inbox, also before it exists. The same `key` is delivered once; it is the message's id. */
+  async send(timeline: string, kind: string, data: unknown, options: { readonly key?: string } = {}): Promise<string> {
+    checkCall('send', options)
+    return await this.#host.send(timeline, kind, data, options.key === undefined ? {} : { id: options.key })
+  }
+
+  /** Tells the tools what the timelines of a scope are, and what is kept of them. Definitions do it when they are used. */
+  declare(model: Model): void {
+    this.#host.declare(model)
+  }
+
+  /** A model with verbs of its own must be known: the kernel's would do the wrong thing to it. */
+  async #target(timeline: string): Promise<{ readonly model: Model | null; readonly head: Head }> {
+    const id = timelineId(timeline)
+    refuseOfStore(id)
+    const head = await existing(this.#host.kernel, id)
+    refuseNotHere(head)
+    const model = this.#host.models.find(id)
+    if (!model && isReserved(id)) {
+      const what = `the definition of ${id} is not known here: open it first, or name it with declare()`
+      throw new RepriseError('INVALID_ARGUMENT', what, { timeline })
+    }
+    return { model, head }
+  }
+
+  /**
+   * Lets go of everything that is open, then of the store. `grace`: how long calls in flight may take to come to an end; a
+   * second for the steps of workflows if left out.
+   */
+  async close(options: { readonly grace?: Duration } = {}): Promise<void> {
+    checkCall('close', options)
+    const graceMs = options.grace === undefined ? null : toMs(options.grace, 'grace')
+    await this.#host.close(graceMs)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+}

@@ -1,0 +1,416 @@
+// A raw timeline: the kernel for people who build on it. A definition says how entries fold into state; the handle
+// appends, and has the state, the coordinate and the report of how it came back.
+
+import { type CheckpointPolicy, checkPolicy, usualPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
+import { type RetentionPolicy, resolveRetention } from '../../core/checkpoint/retention.ts'
+import { type Coordinate, timelineId } from '../../core/coordinate.ts'
+import { toMs } from '../../core/duration.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { checkUpcasters, type Upcasters } from '../../core/history/fold.ts'
+import type { Validity } from '../../core/history/validity.ts'
+import { checkOptions, namesOf } from '../../core/options.ts'
+import type { RecoveryReport } from '../base/recovery-report.ts'
+import type { CheckpointRequest, PublishedCheckpoint } from '../checkpoint/checkpointer.ts'
+import type { Effects } from '../history/effects.ts'
+import type { Entry } from '../history/history.ts'
+import type { Host } from '../host/host.ts'
+import {
+  type Entity,
+  type Erased,
+  type Fold,
+  type OpenOptions,
+  opens,
+  type StateMigrations,
+  systemPrefix,
+  turnWaitMs,
+} from '../model/definition.ts'
+import { checkFirstSegment } from '../model/kinds.ts'
+import { type Described, describes, type Model } from '../model/model.ts'
+import type { NewEntry, OpenTimeline, WriteOptions } from '../writing/timeline.ts'
+import type { TurnTimeline } from '../writing/turn-timeline.ts'
+import { TurnWriter } from '../writing/turn-writer.ts'
+import type { Asker, Written } from '../writing/writer.ts'
+
+/** What `apply` learns about an entry besides the entry itself. */
+export interface EntryInfo {
+  readonly seq: number
+  readonly epoch: number
+  readonly time: number
+  readonly version: number
+  readonly key: string | undefined
+}
+
+export interface TimelineOptions<State, E extends { readonly type: string }> {
+  readonly initial: () => State
+  /** Pure: returns the next state, or changes Keyed parts in place and returns nothing. */
+  readonly apply: (state: State, entry: E, info: EntryInfo) => State | void
+  /**
+   * For entries that were erased (`rp.eraseEntries`): where and when one was, and its type, without its data. Left out,
+   * the state is that of the entries that are left.
+   */
+  readonly erased?: (state: State, gone: Erased) => State | void
+  /**
+   * `apply` changes nothing of the state it is given, at no depth, but Keyed parts. Then a state of many megabytes is captured
+   * in slices of milliseconds while entries go on to be folded. Without this it is captured in one go if entries come meanwhile,
+   * which holds up the process for about 40 ms per megabyte; a `capture-held` event says so.
+   */
+  readonly immutable?: boolean
+  /** Change it when `apply` changes its meaning: old checkpoints are then ignored and rebuilt from history. */
+  readonly version?: string | number
+  /** Default: every 10,000 entries. An empty policy: only by hand. */
+  readonly checkpoint?: CheckpointPolicy
+  readonly retain?: RetentionPolicy
+  readonly upcasters?: Upcasters
+  /**
+   * By older `version`: how its state becomes today's. Without one, state of another version is rebuilt from history;
+   * where there is no history (a savepoint of the state alone, a trimmed timeline), it cannot be recovered.
+   */
+  readonly migrations?: StateMigrations<State>
+  readonly authority?: 'history' | 'state'
+  /**
+   * Whether a state makes sense: true, false, or the reason in words. Asked before a checkpoint (none is made of a
+   * state that is not valid) and after a restore (an older one takes its place). Pure, as `apply` is.
+   */
+  readonly valid?: Validity<State>
+}
+
+export interface TimelineDefinition<State, E extends { readonly type: string }>
+  extends Entity<TimelineHandle<State, E>, string>,
+    Described {
+  readonly kind: 'timeline'
+  readonly name: string
+  readonly fold: Fold<State>
+  readonly prefix: string
+  handle(open: never): TimelineHandle<State, E>
+}
+
+const known = namesOf<TimelineOptions<unknown, never>>({
+  initial: true,
+  apply: true,
+  erased: true,
+  immutable: true,
+  version: true,
+  checkpoint: true,
+  retain: true,
+  upcasters: true,
+  migrations: true,
+  authority: true,
+  valid: true,
+})
+
+/**
+ * @example
+ * type Added = { type: 'added'; by: number }
+ * timeline('counter', { initial: () => ({ total: 0 }), apply: (s, e: Added) => ({ total: s.total + e.by }) })
+ */
+export function timeline<State, E extends { readonly type: string }>(
+  name: string,
+  options: TimelineOptions<State, E>,
+): TimelineDefinition<State, E> {
+  checkFirstSegment('timeline', name)
+  checkOptions(`timeline ${name}`, options, known)
+  if (options.checkpoint) checkPolicy(options.checkpoint)
+  if (options.retain) resolveRetention(options.retain)
+  if (options.upcasters) checkUpcasters(options.upcasters)
+  const fold: Fold<State> = {
+    version: String(options.version ?? 1),
+    initial: options.initial,
+    apply: (state, entry) => options.apply(state, eventOf<E>(entry), entry),
+    ...(options.erased && { erased: options.erased }),
+    upcasters: options.upcasters,
+    immutable: options.immutable,
+    migrations: options.migrations,
+    checkpoint: options.checkpoint ?? usualPolicy,
+    retain: options.retain,
+    authority: options.authority,
+    valid: options.valid,
+  }
+  const prefix = `${name}/`
+  const model: Model = {
+    kind: 'timeline',
+    name,
+    scope: prefix,
+    fold: fold as Fold<unknown>,
+    policy: 'declared',
+    usual: { checkpoint: usualPolicy },
+    entries: { fields: (entry) => entry.data },
+  }
+  return {
+    [describes]: model,
+    kind: 'timeline',
+    canShare: true,
+    name,
+    fold,
+    prefix,
+    handle: (open) => new TimelineHandle<State, E>(prefix, open),
+    async [opens](engine: Host, id: string | undefined, open: OpenOptions) {
+      if (id === undefined) throw new RepriseError('INVALID_ARGUMENT', `open(${name}, id): the id is missing`)
+      engine.declare(model)
+      if (!open.shared)
+        return new TimelineHandle<State, E>(prefix, await engine.openTimeline(timelineId(prefix + id), fold, open))
+      return await openShared<State, E>(engine, prefix, id, fold, open)
+    },
+  }
+}
+
+async function openShared<State, E extends { readonly type: string }>(
+  engine: Host,
+  prefix: string,
+  id: string,
+  fold: Fold<State>,
+  options: OpenOptions,
+): Promise<TimelineHandle<State, E>> {
+  const { mustExist = false, evenInvalid = false, takeover = false, signal, wait = turnWaitMs } = options
+  const waitMs = toMs(wait, 'wait')
+  const turns = await engine.openTurns(timelineId(prefix + id), fold, { mustExist, evenInvalid })
+  if (takeover) await turns.own(waitMs, () => !signal?.aborted)
+  return new TimelineHandle<State, E>(prefix, turns.open, { turns, writer: new TurnWriter(turns, waitMs) })
+}
+
+export interface AppendOptions {
+  /** Applied at most once in this timeline: a second append with the same key is skipped. */
+  readonly key?: string
+  /** Only if this is still the last sequence, else CONFLICT. */
+  readonly expect?: number
+  readonly signal?: AbortSignal
+}
+
+const knownAppend = namesOf<AppendOptions>({ key: true, expect: true, signal: true })
+
+export interface Appended {
+  readonly seq: number
+  readonly isDuplicate: boolean
+}
+
+interface SharedWriting<State> {
+  readonly turns: TurnTimeline<State>
+  readonly writer: TurnWriter<State>
+}
+
+export class TimelineHandle<State, E extends { readonly type: string }> {
+  /** What it was opened with. */
+  readonly id: string
+  readonly #own: OpenTimeline<State>
+  readonly #shared: SharedWriting<State> | null
+
+  constructor(prefix: string, open: OpenTimeline<State>, shared: SharedWriting<State> | null = null) {
+    this.id = open.id.slice(prefix.length)
+    this.#own = open
+    this.#shared = shared
+  }
+
+  get #open(): OpenTimeline<State> {
+    return this.#shared?.turns.open ?? this.#own
+  }
+
+  /** The id that tools take: `counter/visits` of the counter `visits`. */
+  get timeline(): string {
+    return this.#open.id
+  }
+
+  get state(): State {
+    return this.#open.state
+  }
+
+  get coordinate(): Coordinate {
+    return this.#open.coordinate
+  }
+
+  /** How it came back. */
+  get recovery(): RecoveryReport {
+    return this.#open.recovery
+  }
+
+  get effects(): Effects {
+    if (this.#shared) {
+      const what = `${this.timeline} is shared: only the owner of a timeline may call the outside: open it without { shared }`
+      throw new RepriseError('INVALID_ARGUMENT', what, { timeline: this.timeline })
+    }
+    return this.#open.effects
+  }
+
+  /** What the automatic checkpoints decided last, and why. */
+  get checkpointing() {
+    return this.#open.checkpointing
+  }
+
+  /**
+   * Durable when it resolves. Several entries become visible together. A function makes them from the state of now; where the
+   * timeline is shared it is called again, on newer state, if another process wrote first.
+   */
+  append(entries: E | readonly E[] | Make<State, E>, options: AppendOptions = {}): Promise<Appended> {
+    try {
+      checkOptions('append', options, knownAppend)
+      const { key, signal, expect } = options ?? {}
+      const make = typeof entries === 'function' ? (entries as Make<State, E>) : null
+      if (this.#shared) {
+        const { writer } = this.#shared
+        if (make) return writer.write((state) => listOf(make(state), key), { signal, expect }).then(toAppended)
+        // What others overtook is given in again: it must be what it was now.
+        return writer.append(listOf(entries as E | readonly E[], key, true), { signal, expect }).then(toAppended)
+      }
+      if (make) return this.#appendMade(make, options ?? {})
+      const list = listOf(entries as E | readonly E[], key)
+      if (list.length > 0) {
+        const asked = writeOptions(options ?? {})
+        return asked ? this.#open.write(list, asked).then(toAppended) : appendPlainly(this.#open, list)
+      }
+      const { seq } = this.#open
+      if (expect !== undefined && expect !== seq) throw this.#unexpected(expect)
+      return Promise.resolve({ seq, isDuplicate: false })
+    } catch (error) {
+      return Promise.reject(error)
+    }
+  }
+
+  /** Made from the state that they follow: made again if what was appended before them was not in it yet. */
+  async #appendMade(make: Make<State, E>, options: AppendOptions): Promise<Appended> {
+    const { key, expect } = options
+    for (;;) {
+      const { seq } = this.#open
+      if (expect !== undefined && expect !== seq && !(key !== undefined && this.#open.hasKey(key))) {
+        throw this.#unexpected(expect)
+      }
+      const list = listOf(make(this.state), key)
+      if (list.length === 0) return { seq, isDuplicate: false }
+      try {
+        return toAppended(await this.#open.write(list, writeOptions({ ...options, expect: seq })))
+      } catch (error) {
+        if (!isReprise(error, 'CONFLICT') || error.data.expect !== seq) throw error
+      }
+    }
+  }
+
+  #unexpected(expect: number): RepriseError {
+    const { timeline } = this
+    const { seq } = this.#open
+    return new RepriseError('CONFLICT', `${timeline} is at ${seq}, not at ${expect}`, { timeline, seq, expect })
+  }
+
+  /** Where the timeline is shared: reads what others have written by now, and takes nothing. */
+  async refresh(): Promise<State> {
+    if (this.#shared) await this.#shared.writer.inTurn(() => this.#shared!.turns.refresh())
+    return this.state
+  }
+
+  checkpoint(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
+    return this.#open.checkpoint(request)
+  }
+
+  watch(call: (entries: readonly (E & EntryInfo)[]) => void): () => void {
+    const source = this.#shared?.turns ?? this.#open
+    return source.watch((entries) =>
+      call(
+        entries
+          .filter((entry) => !entry.type.startsWith(systemPrefix))
+          // A copy: the state may hold the entry, and a listener must not change the state.
+          .map((entry) => ({ ...infoOf(entry), ...eventOf<E>({ ...entry, data: this.#open.copyOf(entry.data) }) })),
+      ),
+    )
+  }
+
+  close(): Promise<void> {
+    return this.#shared ? this.#shared.writer.inTurn(() => this.#shared!.turns.close()) : this.#open.close()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+}
+
+/** What to append to this state: pure, since it may be called several times. */
+export type Make<State, E> = (state: State) => E | readonly E[]
+
+/** `mayChange`: by whoever gave them, before they are encoded. */
+function listOf<E extends { readonly type: string }>(
+  entries: E | readonly E[],
+  key: string | undefined,
+  mayChange = false,
+): NewEntry[] {
+  if (!Array.isArray(entries)) return [toEntry(entries as E, key, undefined, mayChange)]
+  // The first has the key, the others belong to it: a key for each could be somebody else's.
+  return (entries as readonly E[]).map((entry, i) =>
+    i === 0 ? toEntry(entry, key, undefined, mayChange) : toEntry(entry, undefined, key, mayChange),
+  )
+}
+
+/** Nothing where nothing is asked for: then an append is as cheap as it can be. */
+function writeOptions({ signal, expect }: AppendOptions): WriteOptions | undefined {
+  if (!signal && expect === undefined) return undefined
+  return { ...(signal && { signal }), ...(expect !== undefined && { expect }) }
+}
+
+/** As `write`, with one promise instead of two: what nearly every append is. */
+function appendPlainly(open: Pick<OpenTimeline<unknown>, 'ask'>, list: readonly NewEntry[]): Promise<Appended> {
+  const asker = new Appending()
+  open.ask(list, asker)
+  return asker.promise
+}
+
+type Resolve = (appended: Appended) => void
+type Reject = (error: unknown) => void
+
+/** Of the promise that is being made: a function of its own for each would be garbage with every append. */
+let resolveMade: Resolve
+let rejectMade: Reject
+const noteMade = (resolve: Resolve, reject: Reject) => {
+  resolveMade = resolve
+  rejectMade = reject
+}
+
+class Appending implements Asker {
+  readonly promise = new Promise<Appended>(noteMade)
+  readonly #resolve = resolveMade
+  readonly #reject = rejectMade
+
+  resolve(written: Written): void {
+    this.#resolve(toAppended(written))
+  }
+
+  reject(error: unknown): void {
+    this.#reject(error)
+  }
+}
+
+function toAppended({ first, count, isDuplicate }: Written): Appended {
+  return { seq: first + count - 1, isDuplicate }
+}
+
+function toEntry(
+  entry: { readonly type: string },
+  key: string | undefined,
+  partOf: string | undefined,
+  mayChange: boolean,
+): NewEntry {
+  if (typeof entry !== 'object' || entry === null || typeof entry.type !== 'string') {
+    throw new RepriseError('INVALID_ARGUMENT', 'an entry must be an object with a type')
+  }
+  // Only its own fields would be stored: an Error would come back without its message, an instance without its class.
+  const prototype: unknown = Object.getPrototypeOf(entry)
+  if (prototype !== Object.prototype && prototype !== null && Object.getPrototypeOf(prototype) !== null) {
+    const { name } = entry.constructor ?? { name: 'a class' }
+    const what = `an entry must be a plain object, not an instance of ${name}: store { type, ... } with its fields`
+    throw new RepriseError('UNSERIALIZABLE', what, { type: entry.type, class: name })
+  }
+  if (entry.type.startsWith(systemPrefix)) {
+    throw new RepriseError('INVALID_ARGUMENT', `types that start with ${systemPrefix} belong to the engine`, {
+      type: entry.type,
+    })
+  }
+  if (!mayChange) return { type: entry.type, data: entry, key, partOf, holdsType: true }
+  const { type, ...data } = entry
+  return { type, data, key, partOf }
+}
+
+/** The entry as its writer gave it: its type and its data as one object. */
+export function eventOf<E>(entry: Entry): E {
+  // The data was decoded for this entry alone: the type is put back in place, without a copy.
+  const event = entry.data as { type?: string }
+  event.type ??= entry.type
+  return event as E
+}
+
+function infoOf(entry: Entry): EntryInfo {
+  const { seq, epoch, time, version, key } = entry
+  return { seq, epoch, time, version, key }
+}

@@ -1,0 +1,135 @@
+// The real world: hash, clock, randomness and the identity of this process. The only file of the engine that reads
+// them; simulations pass their own.
+
+import { createHash, hash as hashOnce, randomBytes, webcrypto } from 'node:crypto'
+import { readFileSync, readlinkSync } from 'node:fs'
+import { hostname } from 'node:os'
+import type { Clock, Hash, Random } from '../../core/store/ports.ts'
+import { whenDrained } from './drained.ts'
+import { stayAlive } from './stay-alive.ts'
+
+const digestBytes = 32
+
+/** The digest comes as text and is copied: a Buffer from the other side costs more than hashing a short run. */
+export const sha256: Hash =
+  typeof hashOnce === 'function'
+    ? (bytes) => fromBinary(hashOnce('sha256', bytes, 'binary'))
+    : (bytes) => createHash('sha256').update(bytes).digest()
+
+function fromBinary(text: string): Uint8Array {
+  const bytes = new Uint8Array(digestBytes)
+  for (let i = 0; i < digestBytes; i++) bytes[i] = text.charCodeAt(i)
+  return bytes
+}
+
+/** The same beside the event loop, on another core if there is one: for many bytes at once. */
+export async function sha256Aside(bytes: Uint8Array): Promise<Uint8Array> {
+  return new Uint8Array(await webcrypto.subtle.digest('SHA-256', bytes))
+}
+
+// Taken before anybody replaces them: workflow code is given others, and each call would have to ask who calls.
+const { now } = Date
+const { setTimeout, clearTimeout, setImmediate } = globalThis
+
+export const systemClock: Clock = {
+  now: () => now(),
+  elapsed: () => performance.now(),
+  activeMs: () => performance.eventLoopUtilization().active,
+  after(delayMs, call, isAwaited = false) {
+    const timer = setTimeout(call, Math.min(delayMs, 2 ** 31 - 1))
+    // Timers of ours never keep a finished program alive; a program that waits for one of them is not finished.
+    if (!isAwaited) timer.unref?.()
+    return () => clearTimeout(timer)
+  },
+  soon(call) {
+    setImmediate(call)
+  },
+  next: whenDrained,
+  stayAlive,
+}
+
+export const systemRandom: Random = pooledRandom()
+
+/** Each call into the system's generator costs many microseconds; ids need a few bytes each. */
+function pooledRandom(): Random {
+  const poolBytes = 4096
+  let pool = new Uint8Array(0)
+  let used = 0
+  return {
+    bytes(count) {
+      if (count > poolBytes / 4) return randomBytes(count)
+      if (used + count > pool.length) {
+        pool = randomBytes(poolBytes)
+        used = 0
+      }
+      used += count
+      return pool.subarray(used - count, used)
+    },
+    number: () => Math.random(),
+  }
+}
+
+/** Which process on which machine: a reused pid, a rebooted host or another container is not taken for it. */
+export interface ProcessIdentity {
+  readonly host: string
+  readonly process: string
+}
+
+export function identifyProcess(): ProcessIdentity {
+  const boot = readOr('/proc/sys/kernel/random/boot_id', '')
+  return {
+    host: boot ? `${hostname()}#${boot}` : hostname(),
+    process: identifyPid(process.pid),
+  }
+}
+
+/** Namespace, pid and start of a process on this machine. */
+export function identifyPid(pid: number): string {
+  return `${namespaceOf()}:${pid}:${startOf(pid)}`
+}
+
+/** True only when it is certain that the process is gone: same host, same process namespace, no such process any more. */
+export function isProcessGone(other: ProcessIdentity, own: ProcessIdentity): boolean {
+  if (other.host !== own.host) return false
+  const [space, pid, start] = other.process.split(':')
+  if (!pid || space !== namespaceOf() || !/^\d+$/.test(pid)) return false
+  try {
+    process.kill(Number(pid), 0)
+  } catch (error) {
+    return (error as { code?: string }).code === 'ESRCH'
+  }
+  const startNow = startOf(Number(pid))
+  // A zombie keeps its pid until its parent asks for it, yet it will never write again.
+  return (start !== '' && startNow !== '' && start !== startNow) || isZombie(Number(pid))
+}
+
+function statOf(pid: number): string[] {
+  const text = readOr(`/proc/${pid}/stat`, '')
+  // The command name is in parentheses and may hold spaces: fields are counted after it.
+  return text ? text.slice(text.lastIndexOf(')') + 2).split(' ') : []
+}
+
+function startOf(pid: number): string {
+  return statOf(pid)[19] ?? ''
+}
+
+function isZombie(pid: number): boolean {
+  const state = statOf(pid)[0]
+  return state === 'Z' || state === 'X'
+}
+
+function namespaceOf(): string {
+  try {
+    return readlinkSync('/proc/self/ns/pid').replace(/\D/g, '')
+  } catch {
+    return ''
+  }
+}
+
+function readOr(path: string, otherwise: string): string {
+  try {
+    return readFileSync(path, 'utf8').trim()
+  } catch {
+    return otherwise
+  }
+}

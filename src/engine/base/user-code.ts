@@ -1,0 +1,63 @@
+// The user's code inside a transaction, as the engine hands it to the store: with a time limit, and known for what it is, so
+// that a write it waits for can be refused. Such a write would wait for the transaction that waits for it.
+
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { RepriseError } from '../../core/errors.ts'
+import type { Clock, Commit } from '../../core/store/ports.ts'
+
+/** Whose code it is; that of one store may run inside that of another. */
+interface Inside {
+  readonly of: UserCode
+  readonly outer: Inside | undefined
+}
+
+/** One for all engines: Node keeps each of these for ever once it was used, and every promise pays for every one. */
+const insides = new AsyncLocalStorage<Inside>()
+
+export class UserCode {
+  readonly #clock: Clock
+  readonly #limitMs: number
+
+  constructor(clock: Clock, limitMs: number) {
+    this.#clock = clock
+    this.#limitMs = limitMs
+  }
+
+  /** The commit with its SQL kept within bounds. */
+  bound(commit: Commit): Commit {
+    const { userSql } = commit
+    if (!userSql) return commit
+    return {
+      ...commit,
+      userSql: (sql) =>
+        this.#limit(insides.run({ of: this, outer: insides.getStore() }, async () => await userSql(sql))),
+    }
+  }
+
+  /** What a write says that is asked for inside of user code. */
+  refusal(): RepriseError | null {
+    let inside = insides.getStore()
+    while (inside && inside.of !== this) inside = inside.outer
+    if (!inside) return null
+    return new RepriseError(
+      'SQL_REFUSED',
+      'a write cannot be asked for inside a transaction of the same store: it would wait for itself; do it before or after',
+    )
+  }
+
+  /** Its door to the database closes with the commit, so what it does afterwards reaches nothing. */
+  #limit(work: Promise<unknown>): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      const limitMs = this.#limitMs
+      const cancel = this.#clock.after(
+        limitMs,
+        () =>
+          reject(
+            new RepriseError('TIMEOUT', `the code inside the transaction took more than ${limitMs} ms`, { limitMs }),
+          ),
+        true,
+      )
+      work.then(resolve, reject).finally(cancel)
+    })
+  }
+}

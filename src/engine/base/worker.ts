@@ -1,0 +1,352 @@
+// This process as a worker: one row, one heartbeat, however many timelines it owns. Leases are only for liveness; what
+// keeps a zombie out is the epoch check in every write. When the store says that this worker was declared dead, all it
+// owned is lost and it goes on under a new identity.
+
+import { type TimelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Attribute, Clock, Random, Store, WorkerRow } from '../../core/store/ports.ts'
+import { Captures, capturesKey, noCapture } from './captures.ts'
+import type { Events } from './events.ts'
+import { isProcessGone, type ProcessIdentity } from './platform.ts'
+
+export interface WorkerOptions {
+  readonly store: Store
+  readonly clock: Clock
+  readonly random: Random
+  readonly events: Events
+  readonly name: string
+  readonly leaseMs: number
+  readonly identity: ProcessIdentity
+  readonly isGone?: (other: ProcessIdentity, own: ProcessIdentity) => boolean
+}
+
+/** Something that this process has in hand and that has not come to an end yet. */
+export interface UnderWay {
+  readonly timeline: string
+  /** For people: 'step charge', 'item 10.1000/7'. */
+  readonly what: string
+  /** By the monotonic clock: when it began, or last gave a sign of life. */
+  readonly since: number
+  /** How long it may take by its own policy; null: nobody said. */
+  readonly limitMs?: number | null
+}
+
+/** A timeline whose checkpoints fail, one after another. */
+export interface Failing {
+  readonly timeline: string
+  readonly failures: number
+  readonly reason: string
+  readonly since: number
+}
+
+/** The same as others see it, in database time. */
+export interface WorkerReport {
+  readonly underWay: readonly Required<UnderWay>[]
+  readonly failing: readonly Failing[]
+}
+
+/** What takes less is not worth a word. */
+const tellAfterMs = 1000
+const toldMax = 16
+
+/** What a worker says of itself in its row. @example reportOf(row).underWay */
+export function reportOf(row: Pick<WorkerRow, 'info'>): WorkerReport {
+  const read = <T>(key: string): T[] => {
+    const text = row.info[key]
+    return typeof text === 'string' ? (JSON.parse(text) as T[]) : []
+  }
+  return { underWay: read('under way'), failing: read('failing') }
+}
+
+/** A heartbeat that failed is tried again after this part of the lease. */
+const beatsAgain = 30
+/** Between the first look that misses a worker and the one that is believed. */
+const recheckMs = 400
+/** A worker whose lease ran out so long ago is dead, or comes back under a new identity. */
+const silentMs = 24 * 3_600_000
+
+export class Worker {
+  /** What this process puts chunks for at the moment: told with every heartbeat. */
+  readonly captures = new Captures()
+  readonly #options: WorkerOptions
+  readonly #info = new Map<string, Attribute>()
+  readonly #onRetired = new Set<(id: WorkerId) => void>()
+  /** Called after each heartbeat that the store took. */
+  onBeat: () => void = () => undefined
+  readonly #underWay = new Set<() => Iterable<UnderWay>>()
+  readonly #failing = new Set<() => Iterable<Failing>>()
+  #id: WorkerId
+  #progress = 0
+  #registered: Promise<void> | null = null
+  #isRegistered = false
+  #cancelBeat: (() => void) | null = null
+  #isClosed = false
+  #recheck: Promise<WorkerId[]> | null = null
+  #toldMissedAt = Number.NEGATIVE_INFINITY
+  // Database time minus our monotonic clock, so that a wrong wall clock on this machine does no harm.
+  #offsetMs: number | null = null
+  #leastOffsetMs: number | null = null
+
+  constructor(options: WorkerOptions) {
+    this.#options = options
+    this.#id = this.#newId()
+  }
+
+  /** Shown to people. */
+  get name(): string {
+    return this.#options.name
+  }
+
+  get id(): WorkerId {
+    return this.#id
+  }
+
+  /**
+   * Database time as far as known: the time that wakeups and leases are measured in. Each shard has a clock of its own, and a
+   * deadline belongs to that of its timeline; without a timeline, this is the slowest clock.
+   */
+  now(timeline?: string): number {
+    const { clock, store } = this.#options
+    if (this.#offsetMs === null) return clock.now()
+    const aheadMs = timeline === undefined ? 0 : (store.aheadMs?.(timeline as TimelineId) ?? 0)
+    return Math.round(clock.elapsed() + this.#offsetMs) + aheadMs
+  }
+
+  /**
+   * Database time is this or later: what an age is measured by. The estimate of `now` is half a round trip off, and a
+   * process that was paused in the middle of one may be off by hours.
+   */
+  earliest(): number {
+    const { clock } = this.#options
+    return Math.floor(clock.elapsed() + (this.#leastOffsetMs ?? Number.NEGATIVE_INFINITY))
+  }
+
+  /** Registers this worker (once) before it first owns something. */
+  async register(): Promise<WorkerId> {
+    this.#registered ??= this.#beat().then(
+      () => {
+        this.#isRegistered = true
+      },
+      (error) => {
+        this.#registered = null
+        throw error
+      },
+    )
+    await this.#registered
+    return this.#id
+  }
+
+  /** Its id, once it is registered: then there is nothing to wait for. */
+  get registered(): WorkerId | null {
+    return this.#isRegistered ? this.#id : null
+  }
+
+  /** Recoverable progress was made: told with the next heartbeat (A7.2). */
+  progressed(entries: number): void {
+    this.#progress += entries
+  }
+
+  /** What others see of it with its next heartbeat; null: no longer. */
+  describe(key: string, value: Attribute | null): void {
+    if (value === null) this.#info.delete(key)
+    else this.#info.set(key, value)
+  }
+
+  /** Asked before each heartbeat, so that what hangs is seen by others while everything else moves. */
+  watch(underWay: () => Iterable<UnderWay>): () => void {
+    this.#underWay.add(underWay)
+    return () => this.#underWay.delete(underWay)
+  }
+
+  /**
+   * One call, while it lasts: told with each heartbeat. `alive` is a sign of life, from which its time counts anew.
+   * @example const call = worker.begin({ timeline, what: 'tool refund' }); try { await refund() } finally { call.end() }
+   */
+  begin(call: Omit<UnderWay, 'since'>): { alive(): void; end(): void } {
+    const { clock } = this.#options
+    let since = clock.elapsed()
+    const end = this.watch(() => [{ ...call, since }])
+    return {
+      alive() {
+        since = clock.elapsed()
+      },
+      end,
+    }
+  }
+
+  /** What has not come to an end yet, the oldest first. */
+  inHand(): UnderWay[] {
+    return [...this.#underWay].flatMap((each) => [...each()]).sort((a, b) => a.since - b.since)
+  }
+
+  /** Asked before each heartbeat. */
+  watchFailing(failing: () => Iterable<Failing>): () => void {
+    this.#failing.add(failing)
+    return () => this.#failing.delete(failing)
+  }
+
+  onRetired(call: (id: WorkerId) => void): () => void {
+    this.#onRetired.add(call)
+    return () => this.#onRetired.delete(call)
+  }
+
+  /**
+   * Declares workers dead without waiting for their lease: at once those of this host whose process is gone, and those whose
+   * lease ran out a day ago. Those that the store says are gone come after a second look, because a process that just lost
+   * its connection comes back.
+   */
+  async retireGone(): Promise<WorkerId[]> {
+    const { store, identity, isGone = isProcessGone } = this.#options
+    const others = (await store.workers()).filter((row) => !row.isRetired && row.id !== this.#id)
+    const gone = others.filter((row) => isGone(row, identity))
+    await this.#retire(gone, 'its process on this host is gone')
+    // Nobody on its host is there to say so, and no session: its row would stay for good.
+    const silent = others.filter((row) => row.beatAt + row.leaseMs + silentMs < this.earliest() && !gone.includes(row))
+    await this.#retire(silent, 'it has not been heard of for a day')
+    const missed = others.filter((row) => row.isGone && !gone.includes(row) && !silent.includes(row))
+    if (missed.length > 0 && !this.#recheck) {
+      this.#recheck = this.#recheckMissing(missed).finally(() => {
+        this.#recheck = null
+      })
+    }
+    return [...gone, ...silent].map((row) => row.id)
+  }
+
+  /** As far as is known without a second look: its lease holds, and its process is not known to be gone. */
+  isAtWork(row: WorkerRow): boolean {
+    const { identity, isGone = isProcessGone } = this.#options
+    return row.isAlive && !row.isRetired && !row.isGone && (row.id === this.#id || !isGone(row, identity))
+  }
+
+  /** Whom the second look retires, if one is under way. */
+  async retiredSoon(): Promise<WorkerId[]> {
+    return (await this.#recheck) ?? []
+  }
+
+  /** A heartbeat now, so that others learn at once what is new. */
+  async tell(): Promise<void> {
+    if (this.#isRegistered && !this.#isClosed) await this.#beat()
+  }
+
+  /** The store said that this worker is dead: goes on under a new identity without waiting for the next heartbeat. */
+  async renewNow(): Promise<void> {
+    this.#renew()
+    await this.register()
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    this.#cancelBeat?.()
+    if (!this.#registered) return
+    await this.#registered.catch(() => undefined)
+    await this.#options.store.retire([this.#id]).catch(() => undefined)
+  }
+
+  /** Stops the heart without telling anyone, as a crash would. For tests. */
+  abandon(): void {
+    this.#isClosed = true
+    this.#cancelBeat?.()
+  }
+
+  async #beat(): Promise<void> {
+    const { store, clock, name, leaseMs, identity } = this.#options
+    const before = clock.elapsed()
+    const answer = await store.beat({
+      id: this.#id,
+      name,
+      host: identity.host,
+      process: identity.process,
+      leaseMs,
+      info: { ...Object.fromEntries(this.#info), ...this.#report() },
+      progress: this.#progress,
+    })
+    this.#offsetMs = answer.now - (before + clock.elapsed()) / 2
+    this.#leastOffsetMs = answer.now - clock.elapsed()
+    if (!answer.ok) this.#renew()
+    else this.#scheduleBeat()
+    this.onBeat()
+  }
+
+  /** The oldest first, in database time; nothing where there is nothing to tell. */
+  #report(): Record<string, string | number> {
+    const { clock } = this.#options
+    const elapsed = clock.elapsed()
+    const at = (since: number) => this.now() - Math.round(elapsed - since)
+    const oldest = <T extends { readonly since: number }>(all: T[]) =>
+      all.sort((a, b) => a.since - b.since).slice(0, toldMax)
+    const slow = this.inHand().filter(({ since }) => elapsed - since >= tellAfterMs)
+    const underWay = oldest(slow).map(({ timeline, what, since, limitMs = null }) => {
+      return { timeline, what: what.slice(0, 200), since: at(since), limitMs }
+    })
+    const failing = oldest([...this.#failing].flatMap((each) => [...each()])).map((each) => {
+      return { ...each, reason: each.reason.slice(0, 300), since: at(each.since) }
+    })
+    return {
+      [capturesKey]: this.captures.oldest ?? noCapture,
+      ...(underWay.length > 0 && { 'under way': JSON.stringify(underWay) }),
+      ...(failing.length > 0 && { failing: JSON.stringify(failing) }),
+    }
+  }
+
+  async #recheckMissing(missed: readonly WorkerRow[]): Promise<WorkerId[]> {
+    const { store, clock, events } = this.#options
+    try {
+      await new Promise<void>((resolve) => clock.after(recheckMs, resolve, true))
+      if (this.#isClosed) return []
+      // Whoever beat meanwhile is on its way back.
+      const before = new Map(missed.map((row) => [row.id, row.beatAt]))
+      const gone = (await store.workers()).filter((row) => row.isGone && before.get(row.id) === row.beatAt)
+      await this.#retire(gone, 'its session with the store is gone')
+      return gone.map((row) => row.id)
+    } catch (error) {
+      if (!this.#isClosed) events.emit('problem', { where: 'workers', error })
+      return []
+    }
+  }
+
+  async #retire(rows: readonly WorkerRow[], because: string): Promise<void> {
+    if (rows.length === 0) return
+    await this.#options.store.retire(rows.map((row) => row.id))
+    for (const { id } of rows) this.#options.events.emit('worker-retired', { worker: id, because })
+  }
+
+  #renew(): void {
+    const { events } = this.#options
+    const old = this.#id
+    this.#id = this.#newId()
+    this.#registered = null
+    this.#isRegistered = false
+    events.emit('worker-retired', { worker: old, because: 'its heartbeat was refused' })
+    for (const call of this.#onRetired) call(old)
+    events.emit('worker-renewed', { worker: this.#id })
+  }
+
+  #scheduleBeat(afterMs = this.#options.leaseMs / 3): void {
+    if (this.#isClosed) return
+    this.#cancelBeat?.()
+    this.#cancelBeat = this.#options.clock.after(afterMs, () => {
+      this.#beat().catch((error) => this.#missed(error))
+    })
+  }
+
+  /** It may have waited for the store for most of its lease: the next one must not wait for its turn. */
+  #missed(error: unknown): void {
+    const { clock, leaseMs, events } = this.#options
+    const isNews = clock.elapsed() - this.#toldMissedAt >= leaseMs / 3
+    if (isNews) {
+      this.#toldMissedAt = clock.elapsed()
+      events.emit('problem', { where: 'heartbeat', error })
+    }
+    this.#scheduleBeat(leaseMs / beatsAgain)
+  }
+
+  #newId(): WorkerId {
+    const { name, random } = this.#options
+    if (name.length === 0 || name.length > 128) {
+      throw new RepriseError('INVALID_ARGUMENT', 'the name of a worker must have 1 to 128 characters', {
+        name: name.slice(0, 80),
+      })
+    }
+    return `${name}~${toHex(random.bytes(6))}` as WorkerId
+  }
+}

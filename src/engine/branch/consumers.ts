@@ -1,0 +1,193 @@
+// Who has acted on the entries that a rollback would undo: forks that were made from them, readers of the feed and of streams,
+// receivers of mail, children. Every rollback is decided here: refused with CONSUMED, or forced and reported. Readers of the
+// feed note the scopes that they read as an attribute of a timeline of theirs; a cursor whose scopes nobody noted is not named.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { inheritedBy } from '../../core/history/inheritance.ts'
+import { archivedFrom, isWithin, liveIdOf } from '../../core/history/scope.ts'
+import type { Head } from '../../core/store/ports.ts'
+import { cursorHolds } from '../feed/cursor-holds.ts'
+import { lineageOf } from '../history/history.ts'
+import { recover } from '../history/recover.ts'
+import type { Consumer } from '../model/rollback-report.ts'
+import type { Kernel } from '../storage/kernel.ts'
+import type { Origin } from '../storage/store-identity.ts'
+import { commitAside } from '../writing/shared-commit.ts'
+import { exchangedBy, unreadMail } from './exchanges.ts'
+
+/** What a reader of the feed reads: scopes, and whether events of forks are among it. */
+export interface Reads {
+  readonly scopes: readonly string[]
+  readonly forks: boolean
+}
+
+/** On the catalog of a projection, or the timeline of a reader: what it reads, as JSON. */
+export const readsAttribute = '$reads'
+
+/** On a timeline whose text is streamed to readers without a timeline: up to which entry, and of which history. */
+const streamedAttribute = '$streamed'
+
+/** How a caller answers for the consumers: by force, or by the list of those that it has named and decided about itself. */
+export type Consumed = 'force' | readonly Consumer[] | undefined
+
+/** Who reads the feed: where their timelines are, and how the names of their cursors begin. */
+const readers = [
+  { kind: 'projection', prefix: 'projection/', cursor: 'projection/' },
+  { kind: 'process-manager', prefix: 'process/', cursor: 'process/' },
+  { kind: 'consumer', prefix: 'job/', cursor: 'consumer/' },
+  { kind: 'pipeline', prefix: 'pipeline/', cursor: 'pipeline/' },
+] as const
+
+const forksMax = 200
+const readersMax = 1000
+const reportMax = 1000
+
+/** @example (await consumersOf(kernel, head, 10)).map(({ what }) => what) */
+export async function consumersOf(kernel: Kernel, head: Head, seq: number): Promise<Consumer[]> {
+  if (seq >= head.seq) return []
+  return [
+    ...(await forksAfter(kernel, head, seq)),
+    ...(await readersAfter(kernel, head, seq)),
+    ...streamsAfter(kernel, head, seq),
+    ...(await mailAfter(kernel, head, seq)),
+    ...(await childrenAfter(kernel, head, seq)),
+  ]
+}
+
+/** The consumers of what a rollback to `seq` undoes. Throws CONSUMED if there are any, unless the caller answers for them. */
+export async function decideConsumed(
+  kernel: Kernel,
+  head: Head,
+  seq: number,
+  given: Consumed,
+): Promise<readonly Consumer[]> {
+  if (given !== undefined && given !== 'force') return given
+  const consumers = await consumersOf(kernel, head, seq)
+  if (given !== 'force') refuseConsumed(head.timeline, seq, consumers)
+  return consumers
+}
+
+export function refuseConsumed(timeline: string, seq: number, consumers: readonly Consumer[]): void {
+  if (consumers.length > 0) throw consumedError(timeline, seq, consumers)
+}
+
+/** A rollback was forced: the store's log names the consumers. */
+export function reportForced({ events }: Kernel, timeline: string, seq: number, consumers: readonly Consumer[]): void {
+  if (consumers.length === 0) return
+  const what = `${timeline} goes back to ${seq} although ${consumers.map((each) => each.what).join('; ')}`
+  events.emit('report', { kind: 'forced', timeline, what: what.slice(0, reportMax), data: { seq, consumers } })
+}
+
+/**
+ * For models that go back themselves. Throws CONSUMED, unless the caller answers for the consumers; returns them for the history
+ * of the timeline.
+ * @example await decideRollback(kernel, 'agent/support/ticket-42', plan.seq, options.consumed)
+ */
+export async function decideRollback(
+  kernel: Kernel,
+  timeline: TimelineId,
+  seq: number,
+  given: Consumed,
+): Promise<readonly Consumer[]> {
+  const [head] = await kernel.store.head([timeline])
+  const consumers = head ? await decideConsumed(kernel, head, seq, given) : []
+  if (given === 'force') reportForced(kernel, timeline, seq, consumers)
+  return consumers
+}
+
+function consumedError(timeline: string, seq: number, consumers: readonly Consumer[]): RepriseError {
+  // By kind: the names may be those of timelines that the caller may not reach.
+  const kinds = new Map<string, number>()
+  for (const { kind } of consumers) kinds.set(kind, (kinds.get(kind) ?? 0) + 1)
+  const counts = [...kinds].map(([kind, count]) => `${count} ${kind}`).join(', ')
+  const what = `the entries of ${timeline} after ${seq} were consumed (${counts}); the plan names the consumers`
+  return new RepriseError('CONSUMED', what, { timeline, seq, consumers })
+}
+
+async function forksAfter({ store }: Kernel, { timeline }: Head, seq: number): Promise<Consumer[]> {
+  const forks = await store.timelines({ parent: timeline, limit: forksMax })
+  return forks
+    .filter((fork) => fork.base!.seq > seq && liveIdOf(fork.timeline) !== liveIdOf(timeline))
+    .map((fork) => ({
+      kind: 'fork',
+      timeline: fork.timeline,
+      what: `${fork.timeline} was forked at ${fork.base!.seq}`,
+    }))
+}
+
+/** A reader that works is taken to have read everything: its state may be ahead of its cursor. */
+async function readersAfter(kernel: Kernel, head: Head, seq: number): Promise<Consumer[]> {
+  const found: Consumer[] = []
+  const id = (archivedFrom(head.timeline) ?? head.timeline) as TimelineId
+  const isFork = inheritedBy(await lineageOf(kernel, head)).length > 0
+  const cursors = await kernel.store.cursors()
+  const holds = (await cursorHolds(kernel, [id])).get(id) ?? []
+  for (const { kind, prefix, cursor } of readers) {
+    const heads = await kernel.store.timelines({ prefix, limit: readersMax })
+    for (const reader of heads.filter(({ attributes }) => reads(attributes[readsAttribute], id, isFork))) {
+      const named = `${cursor}${reader.timeline.slice(prefix.length)}`
+      const isPartOf = (other: string) =>
+        [reader.timeline, named].includes(other) ||
+        other.startsWith(`${reader.timeline}@`) ||
+        other.endsWith(`/${reader.timeline}`)
+      const own = cursors.filter(({ name }) => isPartOf(name))
+      const isBefore = ({ name }: { readonly name: string }) =>
+        holds.some((hold) => hold.name === name && hold.seq <= seq)
+      const isAtWork = heads.some((other) => isPartOf(other.timeline) && other.owner !== null)
+      if (!isAtWork && own.every(isBefore)) continue
+      found.push({ kind, timeline: reader.timeline, what: `${kind} ${reader.timeline.slice(prefix.length)} read them` })
+    }
+  }
+  return found
+}
+
+function reads(noted: unknown, timeline: string, isFork: boolean): boolean {
+  if (typeof noted !== 'string') return false
+  const { scopes, forks } = JSON.parse(noted) as Reads
+  return (forks || !isFork) && scopes.some((scope) => isWithin(scope, timeline))
+}
+
+/**
+ * Notes that a reader gets the text of a timeline up to this entry; before the reader gets it. The note counts for this history
+ * of the timeline: not for a branch after a rollback, nor for a fork or a copy. A process that may only read notes nothing.
+ */
+export async function noteStreamed(kernel: Kernel, timeline: TimelineId, origin: Origin, seq: number): Promise<void> {
+  const [head] = await kernel.store.head([timeline])
+  if (!head || streamedUpTo(head, origin) >= seq) return
+  const noted = `${origin.identity} ${origin.generation} ${seq}`
+  await commitAside(kernel, timeline, { attributes: { [streamedAttribute]: noted } }).catch((error: unknown) => {
+    if (!isReprise(error, 'STORE_READ_ONLY')) throw error
+  })
+}
+
+function streamedUpTo({ attributes }: Head, { identity, generation }: Origin): number {
+  const [of, at, seq] = String(attributes[streamedAttribute] ?? '').split(' ')
+  return of === identity && at === String(generation) ? Number(seq) : 0
+}
+
+function streamsAfter({ identity }: Kernel, head: Head, seq: number): Consumer[] {
+  const { timeline } = head
+  const upTo = streamedUpTo(head, identity.origin(head))
+  return upTo > seq
+    ? [{ kind: 'stream', timeline, what: `readers of a stream of ${timeline} got it up to ${upTo}` }]
+    : []
+}
+
+async function mailAfter(kernel: Kernel, head: Head, seq: number): Promise<Consumer[]> {
+  const sent = (await exchangedBy(kernel, head)).sent.filter((mail) => mail.seq > seq)
+  const heads = await kernel.store.head([...new Set(sent.map(({ to }) => to as TimelineId))])
+  const receivers = heads.filter((each): each is Head => each !== null)
+  const unread = new Set((await unreadMail(kernel, receivers)).map(({ id }) => id))
+  return sent
+    .filter(({ to, id }) => receivers.some(({ timeline }) => timeline === to) && !unread.has(id))
+    .map(({ to, kind, seq: at }) => ({ kind: 'mail', timeline: to, what: `${to} took the ${kind} message of ${at}` }))
+}
+
+async function childrenAfter(kernel: Kernel, head: Head, seq: number): Promise<Consumer[]> {
+  const model = kernel.models.find(head.timeline)
+  if (!model?.childrenAfter || !model.fold) return []
+  const { state } = await recover(kernel, head, model.fold)
+  const children = model.childrenAfter(state.value, head.timeline, seq)
+  return children.map((timeline) => ({ kind: 'child', timeline, what: `${timeline} was started` }))
+}

@@ -1,0 +1,354 @@
+// Branching: forks, and what rollbacks (rollback.ts) share with them. A branch shares the history and the chunks of the
+// timeline it leaves; only the catalog lines of the checkpoints that it may restore from are copied, and nothing is erased.
+
+import { keepsHistory } from '../../core/checkpoint/retention.ts'
+import {
+  type Coordinate,
+  equalBytes,
+  fromHex,
+  type ManifestId,
+  type TimelineId,
+  timelineId,
+  toHex,
+} from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { packEntries } from '../../core/history/entry-run.ts'
+import { inheritedAttribute } from '../../core/history/inheritance.ts'
+import { archivesStart, isAmongArchives, isArchiveOf, liveIdOf } from '../../core/history/scope.ts'
+import { guardOf } from '../../core/store/guard.ts'
+import type { Base, EntryRun, Head, ManifestRecord } from '../../core/store/ports.ts'
+import { refusalError } from '../base/refusal-error.ts'
+import { digestAt, floorOf, lineageOf, offBranch, type Point, reachOf } from '../history/history.ts'
+import { type Recovered, recover } from '../history/recover.ts'
+import { retryWithFreshHead } from '../history/retry-with-fresh-head.ts'
+import { segmentsBelow } from '../history/segments.ts'
+import { invalidityOf, invalidState } from '../history/validity.ts'
+import { canRead, type Fold } from '../model/definition.ts'
+import type { NewEntry } from '../model/entry.ts'
+import { type ForkMark, markAttribute } from '../model/fork-edit.ts'
+import { identityAttribute } from '../storage/carried-identity.ts'
+import { withoutFailure } from '../storage/failure-notes.ts'
+import { heldAttribute } from '../storage/held.ts'
+import { type Kernel, newId, newOperation } from '../storage/kernel.ts'
+import { sealEntry } from '../storage/seal/entries.ts'
+import { soundPage } from '../storage/sound-page.ts'
+import type { CommitExtras } from '../writing/writer.ts'
+
+/** Where: a whole coordinate, or a sequence on the current branch. */
+export type Where = Coordinate | { readonly timeline: string; readonly seq: number }
+
+/** For those without a compiler: what is no place is said to be none. */
+export function checkWhere(where: unknown): asserts where is Where {
+  const { timeline, seq } = (typeof where === 'object' && where !== null ? where : {}) as Partial<Where>
+  if (typeof timeline === 'string' && typeof seq === 'number') return
+  const example = `{ timeline: ${JSON.stringify(typeof where === 'string' ? where.slice(0, 80) : 'counter/x')}, seq: 1 }`
+  throw new RepriseError('INVALID_ARGUMENT', `where must be a coordinate, or a timeline and a sequence: ${example}`, {
+    given: typeof where,
+  })
+}
+
+export interface Located {
+  readonly head: Head
+  readonly lineage: readonly Head[]
+  readonly point: Point
+}
+
+/** Finds a coordinate: on the current branch of its timeline, or on one that was rolled back and archived. */
+export async function locate(kernel: Kernel, where: Where): Promise<Located> {
+  checkWhere(where)
+  const id = timelineId(where.timeline)
+  const head = await existing(kernel, id)
+  if (!Number.isSafeInteger(where.seq) || where.seq < 0) {
+    throw new RepriseError('INVALID_ARGUMENT', 'a sequence must be a whole number of at least 0', { seq: where.seq })
+  }
+  const wanted = 'digest' in where ? fromHex(where.digest) : null
+  const found = await pointOn(kernel, head, where.seq, wanted)
+  if (found) return found
+  for (const archived of await archivesOf(kernel, id)) {
+    const elsewhere = await pointOn(kernel, archived, where.seq, wanted).catch(() => null)
+    if (elsewhere) return elsewhere
+  }
+  throw offBranch(id, where.seq)
+}
+
+async function pointOn(kernel: Kernel, head: Head, seq: number, wanted: Uint8Array | null): Promise<Located | null> {
+  const lineage = await lineageOf(kernel, head)
+  const floor = seq < floorOf(lineage).seq ? await reachOf(kernel, lineage) : floorOf(lineage)
+  if (wanted && (seq > head.seq || seq < floor.seq)) return null
+  if (seq > head.seq || seq < floor.seq) {
+    throw new RepriseError(
+      'OUT_OF_RANGE',
+      `${head.timeline} has history from ${floor.seq} to ${head.seq}, not at ${seq}`,
+      {
+        timeline: head.timeline,
+        seq,
+        floor: floor.seq,
+        head: head.seq,
+      },
+    )
+  }
+  const digest = await digestAt(kernel, lineage, seq)
+  return wanted && !equalBytes(digest, wanted) ? null : { head, lineage, point: { seq, digest } }
+}
+
+export async function existing(kernel: Kernel, id: TimelineId): Promise<Head> {
+  const [head] = await kernel.store.head([id])
+  if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${id}`, { timeline: id })
+  return head
+}
+
+/** How a fork begins. */
+export interface ForkStart {
+  /** What goes into the commit that makes it, from the state where it leaves its parent and its own identity. */
+  readonly begin?: (
+    state: unknown,
+    identity: string,
+    life: number,
+  ) => { readonly entries: readonly NewEntry[]; readonly along?: CommitExtras }
+  readonly mark?: ForkMark | null
+}
+
+/** A new timeline that starts where the coordinate is. `to` without a slash is a sibling of the parent. */
+export async function fork(
+  kernel: Kernel,
+  where: Where,
+  to: string,
+  fold: Fold<unknown> | null,
+  start: ForkStart = {},
+): Promise<Coordinate & { readonly parent: TimelineId }> {
+  return await retryWithFreshHead(() => forkOnce(kernel, where, to, fold, start))
+}
+
+async function forkOnce(
+  kernel: Kernel,
+  where: Where,
+  to: string,
+  fold: Fold<unknown> | null,
+  start: ForkStart,
+): Promise<Coordinate & { readonly parent: TimelineId }> {
+  const { head, lineage, point } = await locate(kernel, where)
+  checkDepth(kernel, lineage)
+  // A fork that could not be opened would be of no use: better to say so now.
+  const target = fold && (await recover(kernel, head, fold, { to: point.seq }))
+  const id = timelineId(to.includes('/') ? to : siblingOf(head.timeline, to))
+  await kernel.identity.load()
+  const past = await kernel.identity.past(id)
+  const life = past.life + 1
+  const begun = start.begin?.(target?.state.value, kernel.identity.of(id, life), life)
+  const made = { timeline: id, epoch: past.epoch + 1 }
+  const run = begun && begun.entries.length > 0 ? firstRun(kernel, made, point, begun.entries, fold, target) : null
+  const summary = target && fold.summary?.(target.state.value)
+  const copies = await restorePoints(kernel, head, point.seq, fold)
+  const floor = floorFor(copies, lineage, fold, point)
+  await checkSameBranch(kernel, head, point)
+  const outcome = await kernel.committer.submit({
+    operation: newOperation(kernel.random),
+    guard: { timeline: id, epoch: past.epoch, ...(run && { seq: point.seq, digest: point.digest }) },
+    take: {
+      worker: await kernel.worker.register(),
+      from: 'free',
+      create: {
+        digest: point.digest,
+        life,
+        base: baseAt(lineage, point),
+        floor,
+      },
+    },
+    ...(run && { run }),
+    publish: [...copies, ...(await segmentCopies(kernel, lineage, floor))],
+    status: 'open',
+    ...summary,
+    ...begun?.along,
+    attributes: {
+      ...forkAttributes(await withInheritance(kernel, head), start.mark),
+      ...summary?.attributes,
+      ...begun?.along?.attributes,
+    },
+    release: true,
+  })
+  if (!outcome.ok)
+    throw outcome.code === 'FENCED' || outcome.code === 'CONFLICT' ? taken(id) : refusalError(id, outcome)
+  if (!(await isOnParent(kernel, id, point))) {
+    // The parent was rolled back and grew past the point after we looked: this fork stands on the wrong branch.
+    await forgetFork(kernel, id, point)
+    throw offBranch(head.timeline, point.seq)
+  }
+  return { timeline: id, seq: point.seq, epoch: outcome.epoch, digest: toHex(point.digest), parent: head.timeline }
+}
+
+/** An archive has no attributes of its own: what its timeline inherited is noted with the live one. */
+async function withInheritance({ store }: Kernel, head: Head): Promise<Head> {
+  const live = timelineId(liveIdOf(head.timeline))
+  if (live === head.timeline) return head
+  const [{ attributes } = head] = (await store.head([live])).flatMap((found) => found ?? [])
+  const { [inheritedAttribute]: inherited } = attributes
+  return inherited === undefined
+    ? head
+    : { ...head, attributes: { ...head.attributes, [inheritedAttribute]: inherited } }
+}
+
+/** What a fork at this point leaves: the one of its lineage that holds the point. */
+export function baseAt(lineage: readonly Head[], point: Point): Base {
+  const owner = lineage.find((each) => !each.base || point.seq >= each.base.seq) ?? lineage[lineage.length - 1]!
+  return { timeline: owner.timeline, ...point }
+}
+
+/** The attributes of a fork: those of its parent, and its own mark. A fork of a member of a group is no member of it. */
+export function forkAttributes(head: Head, mark: ForkMark | null | undefined): NonNullable<CommitExtras['attributes']> {
+  return {
+    ...head.attributes,
+    [heldAttribute]: null,
+    [identityAttribute]: null,
+    ...withoutFailure,
+    ...markAttribute(mark),
+  }
+}
+
+/** The entries that a fork begins with, folded into `target` first: what the fold refuses is not written. */
+function firstRun(
+  kernel: Kernel,
+  { timeline, epoch }: { readonly timeline: TimelineId; readonly epoch: number },
+  point: Point,
+  entries: readonly NewEntry[],
+  fold: Fold<unknown> | null,
+  target: Recovered<unknown> | null,
+): EntryRun {
+  const { codec, clock, sealer, hash } = kernel
+  if (sealer.refusal) throw sealer.refusal
+  const drafts = entries.map(({ type, version, time, key, data }) => ({
+    ...{ type, key, version: version ?? fold?.upcasters?.[type]?.version ?? 1, time: time ?? clock.now() },
+    ...codec.copy(data),
+  }))
+  target?.state.replay(
+    drafts.map(({ type, version, time, key, value: data }, i) => ({
+      ...{ timeline, seq: point.seq + 1 + i, epoch, type, version, time, key, data },
+    })),
+  )
+  const reason = fold && target ? invalidityOf(kernel, fold, target.state.value, timeline) : null
+  if (reason !== null) {
+    throw invalidState({ timeline, seq: point.seq }, reason, 'nothing was forked, for the edited state is not valid')
+  }
+  const sealed = drafts.map(({ bytes: data, ...draft }, i) =>
+    sealEntry(sealer, { ...draft, data }, point.digest, i, fold?.compressAboveBytes),
+  )
+  return packEntries(hash, { before: point.digest, first: point.seq + 1, epoch }, sealed)
+}
+
+/** Whoever owns it meanwhile: nothing can be made of it. */
+async function forgetFork(kernel: Kernel, id: TimelineId, point: Point): Promise<void> {
+  for (;;) {
+    const [head] = await kernel.store.head([id])
+    if (!head?.base || head.base.seq !== point.seq || !equalBytes(head.base.digest, point.digest)) return
+    const operation = newOperation(kernel.random)
+    const forget = { operation, guard: guardOf(head), forget: true }
+    const outcome = await kernel.committer.submit(forget)
+    if (outcome.ok || (outcome.code !== 'FENCED' && outcome.code !== 'CONFLICT')) return
+  }
+}
+
+/** Rollbacks do not count: what they leave has the id of the timeline and a number. */
+export function checkDepth({ limits }: Kernel, lineage: readonly Head[]): void {
+  const depth = new Set(lineage.map(({ timeline }) => liveIdOf(timeline))).size
+  if (depth <= limits.forkDepth) return
+  throw new RepriseError(
+    'LIMIT_EXCEEDED',
+    `${lineage[0]!.timeline} is a fork of forks already, ${depth - 1} deep: a fork of it would be deeper than ${limits.forkDepth}`,
+    { limit: 'forkDepth', max: limits.forkDepth, timeline: lineage[0]!.timeline },
+  )
+}
+
+/** A rollback always gives a timeline another base: what was read with this head belongs together if it has the same one. */
+async function checkSameBranch(kernel: Kernel, head: Head, point: Point): Promise<void> {
+  const now = await existing(kernel, head.timeline)
+  const isSame = now.base?.timeline === head.base?.timeline && now.base?.seq === head.base?.seq
+  if (!isSame) throw offBranch(head.timeline, point.seq)
+}
+
+/** The store cannot guard the parent of a fork in the same commit, so this is asked afterwards. */
+async function isOnParent(kernel: Kernel, id: TimelineId, point: Point): Promise<boolean> {
+  for (;;) {
+    const { base, floor } = await existing(kernel, id)
+    // With a checkpoint on the point itself it never reads its parent, which may then be trimmed.
+    if (!base || floor >= base.seq) return true
+    const parent = await existing(kernel, base.timeline)
+    const isThere = await pointOn(kernel, parent, point.seq, point.digest).catch(() => null)
+    if (isThere) return true
+    // A rollback after the fork was made takes the fork along to the archive: then look there.
+    const now = await existing(kernel, id)
+    if (now.base?.timeline === base.timeline) return false
+  }
+}
+
+/**
+ * Catalog lines for a branch: the newest two checkpoints it can restore from, as its own. Their chunks are shared. Of
+ * different sequences, since two of one state would be lost together.
+ */
+export async function restorePoints(
+  kernel: Kernel,
+  head: Head,
+  upTo: number,
+  fold: Fold<unknown> | null,
+): Promise<ManifestRecord[]> {
+  const usable = (await kernel.store.checkpoints(head.timeline))
+    .filter((record) => record.seq <= upTo && record.verifiedAt !== null && record.invalid === null)
+    .filter(({ foldVersion }) => fold === null || canRead(fold, foldVersion))
+    .filter((record, index, newest) => record.seq !== newest[index - 1]?.seq)
+  return usable.slice(0, 2).map((record) => copyOf(kernel, record))
+}
+
+function copyOf(kernel: Kernel, record: ManifestRecord): ManifestRecord {
+  const id = newId(kernel.random) as ManifestId
+  return { ...record, id, baseId: record.id, isPinned: false, label: null, drilledAt: null, drill: null }
+}
+
+/** Lines for the segments of history below the floor of a branch: it does not need the timeline it left for them. */
+export async function segmentCopies(kernel: Kernel, lineage: readonly Head[], floor: Point): Promise<ManifestRecord[]> {
+  const segments = await segmentsBelow(kernel, lineage[lineage.length - 1]!)
+  return segments.filter(({ from }) => from.seq < floor.seq).map(({ record }) => copyOf(kernel, record))
+}
+
+/**
+ * How far back a branch may be asked to go: as far as its history reaches where all of it is kept; else no further than
+ * its two checkpoints need. With fewer than two of its own, it may need all the history there is. One that leaves below
+ * that has no history in the store at all, only in segments.
+ */
+export function floorFor(
+  copies: readonly ManifestRecord[],
+  lineage: readonly Head[],
+  fold: Fold<unknown> | null,
+  point: Point,
+): Point {
+  const reach = lineage.reduce<Point>(
+    (highest, head) => (head.floor > highest.seq ? { seq: head.floor, digest: head.floorDigest } : highest),
+    floorOf(lineage),
+  )
+  if (point.seq < reach.seq) return point
+  const oldest = copies[1]
+  const keepsAll = fold !== null && keepsHistory(fold.retain ?? {})
+  return keepsAll || !oldest || oldest.seq < reach.seq ? reach : { seq: oldest.seq, digest: oldest.digest }
+}
+
+const pageOfArchives = 32
+
+/** Not by scope: the timelines below this id, of which there may be many, are none of them. */
+export async function archivesOf(kernel: Kernel, id: TimelineId): Promise<Head[]> {
+  const found: Head[] = []
+  const unlessOurs = (timeline: string, error: RepriseError) => {
+    if (isArchiveOf(id, timeline)) throw error
+  }
+  for (let after = archivesStart(id) as TimelineId; ; ) {
+    const page = await soundPage(kernel, { after, limit: pageOfArchives }, unlessOurs)
+    found.push(...page.filter((head) => isArchiveOf(id, head.timeline)))
+    const last = page.at(-1)
+    if (!last || page.length < pageOfArchives || !isAmongArchives(id, last.timeline)) return found
+    after = last.timeline
+  }
+}
+
+export function siblingOf(id: string, name: string): string {
+  return id.includes('/') ? `${id.slice(0, id.lastIndexOf('/'))}/${name}` : name
+}
+
+export function taken(id: string): RepriseError {
+  return new RepriseError('EXISTS', `there is already a timeline ${id}`, { timeline: id })
+}

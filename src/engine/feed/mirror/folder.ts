@@ -1,0 +1,187 @@
+// The folder of a mirror: files of records (core/history/mirror-record.ts), named by who wrote them and in which order. A
+// file is written by one process, appended to, and read by anybody. Later records count more than earlier ones of the same
+// run.
+
+import { type FileHandle, mkdir, open as openFile, readdir, readFile, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { TimelineId } from '../../../core/coordinate.ts'
+import { lastSeq } from '../../../core/history/entry-run.ts'
+import { encodeRecord, type MirrorRecord, recordAt, scanRecords } from '../../../core/history/mirror-record.ts'
+import { liveIdOf } from '../../../core/history/scope.ts'
+import { type EntryRun, type FeedPosition, feedStart, type Hash } from '../../../core/store/ports.ts'
+import type { Point } from '../../history/history.ts'
+
+const fileName = /^(\d{12})-(\d{6})\.runs$/
+const fileBytesMax = 16 * 1024 * 1024
+const attemptsMax = 10
+
+interface Place {
+  readonly file: string
+  readonly offset: number
+  readonly size: number
+}
+
+/** What the files of a mirror hold, as they were when it was opened. */
+export interface MirrorContent {
+  readonly files: readonly string[]
+  readonly bytes: number
+  readonly runs: number
+  /** Of damage; a record that was never finished does not count. */
+  readonly lostBytes: number
+  /** Everything up to here is in the mirror; the start: nothing is certain to be. */
+  readonly position: FeedPosition
+  /** Of the last start (core/history/mirror-record.ts); null: there was none. */
+  readonly sign: string | null
+  /** Files from before it: they go when the end of the feed is reached. */
+  readonly replaced: readonly string[]
+  /** What was written last. */
+  readonly last: { readonly timeline: TimelineId; readonly point: Point } | null
+  has(timeline: TimelineId, first: number): boolean
+  /**
+   * Runs that begin right after this sequence, the last written first: of a timeline that was rolled back there are several, and
+   * its archives had its name when they were written.
+   */
+  runsAfter(timeline: TimelineId, seq: number): Promise<EntryRun[]>
+}
+
+/** Oldest first. */
+export async function filesIn(path: string): Promise<string[]> {
+  return (await readdir(path)).filter((name) => fileName.test(name)).sort()
+}
+
+/** Throws what the file system throws if there is no such folder. */
+export async function readMirror(hash: Hash, path: string): Promise<MirrorContent> {
+  for (let attempt = 1; ; attempt++) {
+    const files = await filesIn(path)
+    try {
+      return await readFiles(hash, path, files)
+    } catch (error) {
+      // It was written anew meanwhile, and this file has gone.
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || attempt >= attemptsMax) throw error
+    }
+  }
+}
+
+async function readFiles(hash: Hash, path: string, files: readonly string[]): Promise<MirrorContent> {
+  const index = new Map<string, Map<number, Place[]>>()
+  const count = { bytes: 0, runs: 0, lostBytes: 0 }
+  let position: FeedPosition = feedStart
+  let sign: string | null = null
+  let replaced: readonly string[] = []
+  let last: MirrorContent['last'] = null
+  for (const file of files) {
+    const bytes = await readFile(join(path, file))
+    const { records, lostBytes } = scanRecords(hash, bytes)
+    count.bytes += bytes.length
+    count.lostBytes += lostBytes
+    for (const { record, offset, size } of records) {
+      if (record.kind === 'position') {
+        position = record.position
+        continue
+      }
+      if (record.kind === 'start') {
+        sign = record.sign
+        position = feedStart
+        replaced = files.slice(0, files.indexOf(file))
+        continue
+      }
+      const { timeline, run } = record
+      last = { timeline, point: { seq: lastSeq(run), digest: run.digest } }
+      const name = liveIdOf(timeline)
+      const runs = index.get(name) ?? new Map<number, Place[]>()
+      count.runs += 1
+      runs.set(run.first, [{ file, offset, size }, ...(runs.get(run.first) ?? [])])
+      index.set(name, runs)
+    }
+  }
+  return {
+    ...{ files, ...count, position, sign, replaced, last },
+    has: (timeline, first) => index.get(liveIdOf(timeline))?.has(first) ?? false,
+    async runsAfter(timeline, seq) {
+      const places = index.get(liveIdOf(timeline))?.get(seq + 1) ?? []
+      return (await Promise.all(places.map((place) => readAt(hash, path, place)))).filter((run) => run !== null)
+    },
+  }
+}
+
+async function readAt(hash: Hash, path: string, { file, offset, size }: Place): Promise<EntryRun | null> {
+  const handle = await openFile(join(path, file), 'r').catch(() => null)
+  if (!handle) return null
+  try {
+    const bytes = new Uint8Array(size)
+    await handle.read(bytes, 0, size, offset)
+    const record = recordAt(hash, bytes, 0)?.record
+    return record?.kind === 'run' ? record.run : null
+  } finally {
+    await handle.close()
+  }
+}
+
+/** Appends to files of its own. */
+export class MirrorFiles {
+  readonly #hash: Hash
+  readonly #path: string
+  readonly #epoch: number
+  #number = 0
+  #file: FileHandle | null = null
+  #bytes = 0
+
+  constructor(hash: Hash, path: string, epoch: number) {
+    this.#hash = hash
+    this.#path = path
+    this.#epoch = epoch
+  }
+
+  /** Durable when it resolves, unless it need not be. */
+  async append(records: readonly MirrorRecord[], isDurable = true): Promise<number> {
+    const bytes = Buffer.concat(records.map((record) => encodeRecord(this.#hash, record)))
+    if (this.#file && this.#bytes + bytes.length > fileBytesMax) await this.close()
+    this.#file ??= await this.#next()
+    await this.#file.appendFile(bytes)
+    if (isDurable) await this.#file.datasync()
+    this.#bytes += bytes.length
+    return bytes.length
+  }
+
+  async close(): Promise<void> {
+    const file = this.#file
+    this.#file = null
+    await file?.close()
+  }
+
+  /** Files of earlier writers, and earlier ones of this one: after everything was written anew. */
+  async removeBefore(files: readonly string[]): Promise<void> {
+    for (const file of files) await rm(join(this.#path, file), { force: true })
+  }
+
+  async #next(): Promise<FileHandle> {
+    this.#bytes = 0
+    for (;;) {
+      this.#number += 1
+      const name = `${String(this.#epoch).padStart(12, '0')}-${String(this.#number).padStart(6, '0')}.runs`
+      const file = await openFile(join(this.#path, name), 'ax').catch((error: NodeJS.ErrnoException) => {
+        if (error.code !== 'EEXIST') throw error
+        return null
+      })
+      if (!file) continue
+      await syncFolder(this.#path)
+      return file
+    }
+  }
+}
+
+async function syncFolder(path: string): Promise<void> {
+  const folder = await openFile(path, 'r')
+  try {
+    await folder.sync()
+  } finally {
+    await folder.close()
+  }
+}
+
+/** Only its last part is made: a disk that is not mounted must not get a mirror on another one. */
+export async function makeFolder(path: string): Promise<void> {
+  await mkdir(path).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EEXIST') throw error
+  })
+}

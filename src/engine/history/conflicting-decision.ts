@@ -1,0 +1,53 @@
+// What people said of a timeline before: by mail that nobody has taken yet, and in its history. Only one word on the same thing
+// can be true, so whoever says another is told who said what, and when; whoever says the same is right.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Head } from '../../core/store/ports.ts'
+import type { Entry } from '../model/entry.ts'
+import type { Kernel } from '../storage/kernel.ts'
+import { openMessage } from '../storage/message.ts'
+import { entriesOf, floorOf, lineageOf, readHistory } from './history.ts'
+
+export interface Word {
+  /** done, failed, approve, …: as the model's own verb takes it. */
+  readonly outcome: string
+  readonly by: string
+  /** When it was said, or became part of history; null: that entry is gone. */
+  readonly at: number | null
+}
+
+/** One look is enough: far more than people say. */
+const inboxMax = 10_000
+
+/** What waits in the inbox, in the order in which it will be taken. */
+export async function unreadOf(
+  kernel: Kernel,
+  timeline: TimelineId,
+  kind: string,
+): Promise<{ readonly id: string; readonly at: number; readonly data: unknown }[]> {
+  const { messages } = await kernel.store.inbox(timeline, inboxMax)
+  return messages
+    .filter((message) => message.kind === kind)
+    .map((message) => ({ id: message.id, at: message.sentAt, data: openMessage(kernel, message) }))
+}
+
+/** All entries that are still there, oldest first. */
+export async function* entriesBelow(kernel: Kernel, head: Head): AsyncGenerator<Entry> {
+  const lineage = await lineageOf(kernel, head)
+  for await (const run of readHistory(kernel, lineage, floorOf(lineage), head.seq)) yield* entriesOf(kernel, run)
+}
+
+/** @example throw saidOtherwise('workflow/pay/o1', 'charge', 'done', { outcome: 'failed', by: 'ann', at }) */
+export function saidOtherwise(timeline: string, what: string, now: string, before: Word): RepriseError {
+  const { outcome, by, at } = before
+  const when = at === null ? '' : ` at ${new Date(at).toISOString()}`
+  const why = outcome === now ? 'with another result' : `so it cannot be ${now}`
+  return new RepriseError('CONFLICT', `${by} said of ${what} of ${timeline}${when}: ${outcome}; ${why}`, {
+    timeline,
+    what,
+    outcome,
+    by,
+    at,
+  })
+}

@@ -1,0 +1,297 @@
+// External effects of one timeline: markers in history around every call to the outside. The intent is durable before
+// the call, the outcome after it; the intent has the idempotency key, so every call after a crash repeats it with the same
+// key, derived from the effect's id and declared input, else from the history before it (core/history/identity.ts). An effect in
+// doubt is resolved by its declared policy, never by guessing.
+
+import { isDeepStrictEqual } from 'node:util'
+import { type Coordinate, type TimelineId, toHex } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import {
+  compensationKey,
+  type Effect,
+  type EffectLedger,
+  getEffect,
+  type InheritedEffect,
+  inDoubt,
+  listEffects,
+  type Reversal,
+  withOwners,
+} from '../../core/history/effects.ts'
+import { intentKey } from '../../core/history/identity.ts'
+import { type Inherited, ownerOf } from '../../core/history/inheritance.ts'
+import { aFunction, checkOptions, checkValues, namesOf } from '../../core/options.ts'
+import type { Hash } from '../../core/store/ports.ts'
+import type { Planted } from '../base/planted.ts'
+import type { Worker } from '../base/worker.ts'
+import type { NewEntry } from '../model/entry.ts'
+import type { Kernel } from '../storage/kernel.ts'
+import type { Origin } from '../storage/store-identity.ts'
+import { saidOtherwise } from './conflicting-decision.ts'
+import { entryAt } from './history.ts'
+import { claimUndo } from './inherited-undo.ts'
+
+export interface EffectCall {
+  /** The same for every attempt, also after a crash or a takeover: hand it to the outside system. */
+  readonly key: string
+  /** 1 for the first attempt. */
+  readonly attempt: number
+  readonly signal: AbortSignal | undefined
+}
+
+/** What a probe found out: it happened (with what result), or it did not. */
+export type Probed<T> = { readonly happened: true; readonly result: T } | { readonly happened: false }
+
+export interface EffectOptions<T> {
+  /** Identity within the timeline; the name if left out. The same id is done once: later calls get the recorded result. */
+  readonly id?: string
+  /**
+   * What is to be done, as a plain value. Two effects with the same id and input have the same key, also after a restore.
+   * Default: none, and the key contains the history before the effect: it is another one after any entry, also a repeated one.
+   */
+  readonly input?: unknown
+  readonly reversal?: Reversal
+  /** When a crash left the outcome unknown: call again with the same key, leave it to a person, or ask the outside. */
+  readonly inDoubt?: 'retry' | 'hold' | ((key: string) => Promise<Probed<T>>)
+  readonly signal?: AbortSignal
+}
+
+const knownOptions = namesOf<EffectOptions<unknown>>({
+  id: true,
+  input: true,
+  reversal: true,
+  inDoubt: true,
+  signal: true,
+})
+
+const values = { reversal: ['compensate', 'none', 'irreversible'], inDoubt: ['retry', 'hold', aFunction] }
+
+export interface CompensateOptions {
+  /** Also an effect that the original of this fork did. Recorded in the history of the original first. */
+  readonly undo?: 'inherited'
+}
+
+const compensateOptions = namesOf<CompensateOptions>({ undo: true })
+
+/** `key`: where the layer derives it; `isById`: by the id alone. `anew`: a fork makes a call of its own. */
+interface Intending {
+  readonly key?: string | undefined
+  readonly isById?: boolean
+  readonly anew?: true
+}
+
+/** What it needs of the timeline that it belongs to. */
+interface EffectsTimeline {
+  readonly id: TimelineId
+  readonly inherited: readonly Inherited[]
+  readonly coordinate: Coordinate
+  readonly origin: Origin
+  readonly ledger: EffectLedger
+  checkWritable(): void
+  write(entries: readonly NewEntry[]): Promise<unknown>
+}
+
+export class Effects {
+  readonly #timeline: EffectsTimeline
+  readonly #kernel: Kernel
+  readonly #hash: Hash
+  readonly #worker: Pick<Worker, 'begin'>
+  readonly #planted: Planted
+  readonly #running = new Set<string>()
+
+  constructor(timeline: EffectsTimeline, kernel: Kernel) {
+    this.#timeline = timeline
+    this.#kernel = kernel
+    this.#planted = kernel.planted
+    this.#hash = kernel.hash
+    this.#worker = kernel.worker
+  }
+
+  /** Those that the original of a fork did name it as `inheritedFrom`. */
+  list(): readonly (Effect & { readonly inheritedFrom?: string })[] {
+    return withOwners(listEffects(this.#timeline.ledger), this.#timeline.inherited)
+  }
+
+  get(id: string): Effect | undefined {
+    return getEffect(this.#timeline.ledger, id)
+  }
+
+  /** Intended here, outcome unknown, and not being called right now. */
+  inDoubt(): readonly Effect[] {
+    return inDoubt(this.#timeline.ledger, this.#running).filter((effect) => this.#ownerOf(effect) === null)
+  }
+
+  /** @example await c.effects.run('charge', ({ key }) => bank.charge(100, { idempotencyKey: key })) */
+  async run<T>(
+    name: string,
+    call: (effect: EffectCall) => Promise<T> | T,
+    options: EffectOptions<T> = {},
+    /** @internal The key, where the layer derives it; or the id alone says what is to be done. */
+    by?: { readonly key: string } | 'id',
+  ): Promise<T> {
+    checkOptions('effect', options, knownOptions)
+    checkValues(`effect ${name}`, options, values)
+    const id = options.id ?? name
+    const known = this.get(id)
+    const isOpenElsewhere = known?.outcome === null && this.#ownerOf(known) !== null
+    if (known && known.outcome !== 'failed' && !isOpenElsewhere && isOtherInput(known, options)) throw otherInput(known)
+    if (known?.outcome === 'done') return known.result as T
+    // A retry of one in doubt writes nothing before it calls: it must not call for an owner that knows it is none.
+    this.#timeline.checkWritable()
+    if (this.#running.has(id)) throw new RepriseError('CONFLICT', `effect ${id} is being called already`, { id })
+    this.#running.add(id)
+    try {
+      const how = typeof by === 'object' ? by : { isById: by === 'id' }
+      const attempt = known ? await this.#resume(known, options) : await this.#intend(id, name, options, how)
+      return typeof attempt === 'object' ? attempt.result : await this.#call(id, call, attempt, options.signal)
+    } finally {
+      this.#running.delete(id)
+    }
+  }
+
+  /**
+   * A person (or a program that knows) says what became of an effect in doubt, or that one that was done was undone by hand. What
+   * is known already may be said again; anything else is refused with CONFLICT.
+   */
+  async settle(id: string, outcome: 'done' | 'failed' | 'compensated', by: string, result?: unknown): Promise<void> {
+    const known = this.get(id)
+    if (!known) throw new RepriseError('NOT_FOUND', `there is no effect ${id}`, { id })
+    const isSame = known.outcome === outcome && (result === undefined || isDeepStrictEqual(result, known.result))
+    if (isSame) return
+    if (known.outcome !== null && !(known.outcome === 'done' && outcome === 'compensated')) {
+      const entry = await entryAt(this.#kernel, this.#timeline.id, known.changedSeq)
+      const word = { outcome: known.outcome, by: known.by ?? 'its own call', at: entry?.time ?? null }
+      throw saidOtherwise(this.#timeline.id, id, outcome, word)
+    }
+    await this.#timeline.write([{ type: '$effect.settled', data: { id, outcome, by, result } }])
+  }
+
+  /** Undoes a done effect; recorded before and after, so that a crash in between repeats it with the same key. */
+  async compensate(
+    id: string,
+    call: (effect: Effect, key: string) => Promise<unknown> | unknown,
+    options: CompensateOptions = {},
+  ): Promise<void> {
+    checkOptions('compensate', options, compensateOptions)
+    checkValues('compensate', options, { undo: ['inherited'] })
+    const effect = this.get(id)
+    if (!effect) throw new RepriseError('NOT_FOUND', `there is no effect ${id}`, { id })
+    if (effect.outcome === 'compensated') return
+    const owner = this.#ownerOf(effect)
+    if (owner !== null) await this.#claim({ ...effect, inheritedFrom: owner }, options)
+    await this.#timeline.write([{ type: '$effect.compensating', data: { id } }])
+    try {
+      const key = compensationKey(effect.key, this.#hash)
+      await this.#told(`undoing ${effect.name}`, () => call(effect, key))
+    } catch (error) {
+      await this.#timeline.write([{ type: '$effect.compensation-failed', data: { id, error: messageOf(error) } }])
+      throw error
+    }
+    if (this.#planted.has('compensation-unrecorded')) return
+    await this.#timeline.write([{ type: '$effect.compensated', data: { id } }])
+  }
+
+  /** The timeline that did it, if that is the original of this fork. */
+  #ownerOf(effect: Effect): string | null {
+    return ownerOf(this.#timeline.inherited, effect.intendedSeq)
+  }
+
+  /** The original's history has to hold the undo before the fork calls it: then nobody else undoes it. */
+  async #claim(effect: InheritedEffect, { undo }: CompensateOptions): Promise<void> {
+    const { id, inheritedFrom } = effect
+    if (undo !== 'inherited') {
+      const what = `${inheritedFrom} did ${id}, not its fork ${this.#timeline.id}`
+      throw new RepriseError('INHERITED', what, { id, inheritedFrom })
+    }
+    await claimUndo(this.#kernel, effect, this.#timeline.id)
+  }
+
+  async #intend<T>(id: string, name: string, options: EffectOptions<T>, how: Intending): Promise<number> {
+    const { input, reversal = 'none' } = options
+    const { anew } = how
+    const key = how.key ?? (await this.#keyOf(id, name, input, how.isById ? 'id' : undefined))
+    const data = { id, name, key, reversal, ...(input !== undefined && { input }), ...(anew && { anew }) }
+    await this.#timeline.write([{ type: '$effect.intended', data }])
+    return 1
+  }
+
+  async #keyOf(id: string, name: string, input: unknown, by: 'id' | undefined): Promise<string> {
+    const { identity, codec } = this.#kernel
+    await identity.load()
+    const { origin, coordinate } = this.#timeline
+    const history = by === 'id' ? ['id'] : ['history', coordinate.digest]
+    const what = input === undefined ? history : ['input', toHex(this.#hash(codec.encode(input)))]
+    return intentKey(this.#hash, { ...origin, model: 'effect', name, parts: [id, ...what] })
+  }
+
+  /** An attempt number to go on with, or the result that was found out. */
+  async #resume<T>(known: Effect, options: EffectOptions<T>): Promise<number | { readonly result: T }> {
+    const { id, name, key, reversal, input } = known
+    // In doubt, or failed, in the original: the fork knows nothing of that call, and makes one of its own.
+    const isOpen = known.outcome === null || known.outcome === 'failed'
+    const isAnew = this.#ownerOf(known) !== null || isOtherInput(known, options)
+    if (isOpen && isAnew) return await this.#intend(id, name, options, { anew: true })
+    if (known.outcome === 'failed') {
+      await this.#timeline.write([
+        { type: '$effect.intended', data: { id, name, key, reversal, ...(input !== undefined && { input }) } },
+      ])
+      return known.attempts + 1
+    }
+    if (known.state !== 'intended') {
+      throw new RepriseError('CONFLICT', `effect ${id} was ${known.state}; it is not done again`, {
+        id,
+        state: known.state,
+      })
+    }
+    const policy = options.inDoubt ?? 'retry'
+    if (policy === 'retry') return known.attempts + 1
+    if (policy === 'hold') {
+      throw new RepriseError('EFFECT_IN_DOUBT', `effect ${id} was intended and its outcome is unknown`, { id, key })
+    }
+    const probed = await policy(key)
+    if (!probed.happened) return known.attempts + 1
+    await this.settle(id, 'done', 'probe', probed.result)
+    return { result: probed.result }
+  }
+
+  async #call<T>(
+    id: string,
+    call: (effect: EffectCall) => Promise<T> | T,
+    attempt: number,
+    signal: AbortSignal | undefined,
+  ): Promise<T> {
+    const { key, name } = this.get(id)!
+    let result: T
+    try {
+      result = await this.#told(`effect ${name}`, () => call({ key, attempt, signal }))
+    } catch (error) {
+      await this.#timeline.write([{ type: '$effect.failed', data: { id, error: messageOf(error) } }])
+      throw error
+    }
+    await this.#timeline.write([{ type: '$effect.done', data: { id, ...(result !== undefined && { result }) } }])
+    return result
+  }
+
+  /** Others see it while it lasts. */
+  async #told<T>(what: string, work: () => Promise<T> | T): Promise<T> {
+    const told = this.#worker.begin({ timeline: this.#timeline.id, what })
+    try {
+      return await work()
+    } finally {
+      told.end()
+    }
+  }
+}
+
+/** Another declared input is another intent: the recorded outcome and the recorded key do not answer it. */
+function isOtherInput({ input }: Effect, options: EffectOptions<unknown>): boolean {
+  return input !== undefined && options.input !== undefined && !isDeepStrictEqual(input, options.input)
+}
+
+function otherInput({ id, outcome }: Effect): RepriseError {
+  const what = `effect ${id} was ${outcome ?? 'intended'} with another input: give each of them an id of its own`
+  return new RepriseError('CONFLICT', what, { id, outcome })
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}

@@ -1,0 +1,129 @@
+// Erasures that were decided: the store's own log of them, and what it is good for. A run of which entries were erased no
+// longer gives its digest (core/history/redacted.ts), so its check is recorded here before it is put in the place of the old
+// one. A run that says of itself that it was erased, and is not recorded, was changed by somebody else: that is damage.
+//
+// The log is the timeline `reprise/erasures`. It names checks, a reason and a count: nothing of what was erased.
+//
+// The head of each timeline that reads one of the entries has the attribute `$erased`: the id of the last erasure; while it is
+// under way, `begun`, the first sequence that goes, and the id. State in memory that was made under another one is dropped and
+// read anew, and none is published by processes that write in turns before it is done.
+
+import { type Digest, fromHex, type TimelineId, timelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { lastSeq, originDigest, packEntries, unpackEntries, verifyEntries } from '../../core/history/entry-run.ts'
+import { checkIn } from '../../core/history/redacted.ts'
+import type { EntryRun, Head, Store } from '../../core/store/ports.ts'
+import { type Kernel, newOperation } from '../storage/kernel.ts'
+import { openEntry, sealEntry } from '../storage/seal/entries.ts'
+
+const erasedAttribute = '$erased'
+const begun = /^begun (\d+) /
+export const erasuresTimeline = timelineId('reprise/erasures')
+const entryType = 'erasure'
+const checksPerEntry = 500
+const attemptsMax = 20
+const pageBytes = 1024 * 1024
+
+/** A decision, as it is recorded. */
+export interface Erasure {
+  readonly id: string
+  readonly at: number
+  /** Of the process that did it. */
+  readonly worker: string
+  readonly why: string
+  readonly entries: number
+  readonly checks: readonly Digest[]
+}
+
+type Reader = Pick<Kernel, 'store' | 'hash' | 'codec' | 'sealer'>
+
+/** The checks that are known to be recorded; what is not among them is looked for again. */
+const known = new WeakMap<Store, Set<string>>()
+const supposed = new WeakMap<Store, Set<string>>()
+
+/** For a run that was erased and verified. Throws HISTORY_DAMAGED if it was erased without a decision. */
+export async function confirmErased(reader: Reader, timeline: TimelineId, run: EntryRun): Promise<void> {
+  const check = toHex(checkIn(run.bytes))
+  if (known.get(reader.store)?.has(check) || supposed.get(reader.store)?.has(check)) return
+  const all = new Set<string>()
+  for await (const { checks } of readErasures(reader)) for (const each of checks) all.add(toHex(each))
+  known.set(reader.store, all)
+  if (all.has(check)) return
+  const what = `history of ${timeline} at sequence ${run.first} says that entries of it were erased, and no erasure of it is recorded`
+  throw new RepriseError('HISTORY_DAMAGED', what, { timeline, seq: run.first, last: lastSeq(run) })
+}
+
+/** For a store that is only thought of: a plan reads it as if these had been recorded. */
+export function supposeErased(store: Store, checks: readonly Digest[]): void {
+  supposed.set(store, new Set(checks.map(toHex)))
+}
+
+/** Durable when it resolves. */
+export async function recordErasure(kernel: Kernel, erasure: Omit<Erasure, 'at' | 'worker'>): Promise<void> {
+  const { checks, ...rest } = erasure
+  for (let from = 0; from < checks.length; from += checksPerEntry) {
+    const part = checks.slice(from, from + checksPerEntry).map(toHex)
+    await append(kernel, { ...rest, at: kernel.clock.now(), worker: kernel.worker.name, checks: part })
+  }
+}
+
+/** All that were recorded, oldest first. */
+export async function* readErasures(reader: Reader): AsyncGenerator<Erasure> {
+  const { store, hash, sealer, codec } = reader
+  let at = { seq: 0, digest: originDigest(hash, erasuresTimeline) }
+  for (;;) {
+    const runs = await store.read(erasuresTimeline, at.seq, pageBytes)
+    if (runs.length === 0) return
+    for (const run of runs) {
+      verifyEntries(hash, erasuresTimeline, run, at)
+      for (const [i, entry] of unpackEntries(run).entries()) {
+        const { plain } = openEntry(sealer, entry, at.digest, i)
+        const stored = codec.decode(plain) as Omit<Erasure, 'checks'> & { readonly checks: readonly string[] }
+        yield { ...stored, checks: stored.checks.map(fromHex) }
+      }
+      at = { seq: lastSeq(run), digest: run.digest }
+    }
+  }
+}
+
+async function append(kernel: Kernel, record: Readonly<Record<string, unknown>>): Promise<void> {
+  const { store, hash, sealer, codec, random } = kernel
+  const timeline = erasuresTimeline
+  for (let attempt = 1; ; attempt++) {
+    const [head] = await store.head([timeline])
+    const at = head ?? { seq: 0, epoch: 0, digest: originDigest(hash, timeline) }
+    const entry = { type: entryType, version: 1, time: kernel.clock.now(), data: codec.encode(record) }
+    const drafts = [sealEntry(sealer, entry, at.digest, 0)]
+    const where = { before: at.digest, first: at.seq + 1, epoch: at.epoch + 1, nonce: random.bytes(8) }
+    const [outcome] = await store.commit([
+      {
+        operation: newOperation(random),
+        guard: { timeline, epoch: at.epoch, seq: at.seq, digest: at.digest },
+        take: { worker: 'erasures' as WorkerId, from: 'dead', ...(!head && { create: { digest: at.digest } }) },
+        release: true,
+        run: packEntries(hash, where, drafts),
+      },
+    ])
+    if (outcome?.ok) return
+    if (attempt >= attemptsMax) {
+      throw new RepriseError('CONTENDED', `the erasure could not be recorded: ${outcome?.reason}`, { timeline })
+    }
+  }
+}
+
+/** For the head while the erasure goes on (`from`: the first sequence that goes), and when it is done (null). */
+export function erasureMark(id: string, from: number | null): Readonly<Record<string, string>> {
+  return { [erasedAttribute]: from === null ? id : `begun ${from} ${id}` }
+}
+
+/** Null: nothing of it was ever erased. */
+export function erasureOf(head: Partial<Pick<Head, 'attributes'>> | null): string | null {
+  const mark = head?.attributes?.[erasedAttribute]
+  return typeof mark === 'string' ? mark : null
+}
+
+/** An erasure was begun and is not done: the first sequence that goes, else null. */
+export function erasingFrom(head: Pick<Head, 'attributes'>): number | null {
+  const from = begun.exec(erasureOf(head) ?? '')?.[1]
+  return from === undefined ? null : Number(from)
+}

@@ -1,0 +1,66 @@
+// The undo of an effect that the original of a fork did: recorded in the history of the original before the fork calls it, so
+// that the original and every other fork find it there. One timeline has one writer, so of several that race one is first.
+
+import { type TimelineId, timelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { type Effect, type EffectLedger, getEffect, type InheritedEffect } from '../../core/history/effects.ts'
+import { importedInheritance } from '../../core/history/inheritance.ts'
+import { liveIdOf } from '../../core/history/scope.ts'
+import type { Head } from '../../core/store/ports.ts'
+import type { NewEntry } from '../model/entry.ts'
+import type { Kernel } from '../storage/kernel.ts'
+
+/**
+ * Records that `by` undoes this effect, unless that is recorded already. ALREADY_UNDONE: the original or another of its forks
+ * has undone it, or is about to.
+ */
+export async function claimUndo(kernel: Kernel, effect: InheritedEffect, by: string): Promise<void> {
+  const { id } = effect
+  const { timeline: owner } = await originalOf(kernel, by, effect.inheritedFrom, id, liveOwner(effect))
+  await kernel.writeTo!(owner, (ledger): NewEntry[] =>
+    isClaimed(effect, getEffect(ledger, id), by)
+      ? []
+      : [{ type: '$effect.settled', data: { id, outcome: 'compensated', by } }],
+  )
+}
+
+/**
+ * The head of the original. INHERITED: it is in another store, and only undone there. The timeline of its id that is here may
+ * be another one.
+ */
+export async function originalOf(
+  kernel: Kernel,
+  by: string,
+  inheritedFrom: string,
+  id: string,
+  owner: TimelineId,
+): Promise<Head> {
+  const [self, head] = await kernel.store.head([timelineId(by), owner])
+  const imported = importedInheritance(self?.attributes).find(({ timeline }) => timeline === inheritedFrom)
+  if (head && (!imported || imported.identity === kernel.identity.origin(head).identity)) return head
+  const what = `${inheritedFrom}, which did ${id}, is not in this store: ${by} is a copy of it; undo it there`
+  throw new RepriseError('INHERITED', what, { id, inheritedFrom })
+}
+
+/** The same refusals before anything is written: a rollback is refused as a whole. */
+export function checkUndo(effect: InheritedEffect, ledger: EffectLedger, by: string): void {
+  isClaimed(effect, getEffect(ledger, effect.id), by)
+}
+
+/** The timeline to ask. An archive cannot be written any more. */
+export function liveOwner({ id, inheritedFrom }: InheritedEffect) {
+  if (liveIdOf(inheritedFrom) === inheritedFrom) return timelineId(inheritedFrom)
+  const what = `${liveIdOf(inheritedFrom)} was rolled back to before ${id}, which undid or reported it`
+  throw new RepriseError('ALREADY_UNDONE', what, { id, inheritedFrom })
+}
+
+/** True: by this fork, whose process may have died before the call. */
+function isClaimed(effect: InheritedEffect, now: Effect | undefined, by: string): boolean {
+  const { id, inheritedFrom } = effect
+  if (now?.outcome === 'compensated' && now.by === by) return true
+  if (now?.intendedSeq === effect.intendedSeq && now.outcome === 'done' && now.state !== 'compensating') return false
+  const how =
+    now?.state === 'compensating' ? 'is being undone there' : `was undone${now?.by ? ` by ${now.by}` : ' there'}`
+  const what = `${id} of ${inheritedFrom} ${how}`
+  throw new RepriseError('ALREADY_UNDONE', what, { id, inheritedFrom, by: now?.by ?? null })
+}

@@ -1,0 +1,47 @@
+// A second look. Tools read beside writers, and a head grows old while they do: what it promised may have been trimmed, or
+// moved to an archive by a rollback. So damage counts only if it is still found with a head that is read anew.
+
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import type { Head, Store } from '../../core/store/ports.ts'
+
+const looksMax = 3
+
+/** Calls again when history seems damaged or out of reach; `call` reads the head itself, each time. */
+export async function retryWithFreshHead<T>(call: () => Promise<T>): Promise<T> {
+  for (let look = 1; ; look++) {
+    try {
+      return await call()
+    } catch (error) {
+      if (look >= looksMax || !mayBeOld(error)) throw error
+    }
+  }
+}
+
+function mayBeOld(error: unknown): boolean {
+  if (isReprise(error, 'NOT_FOUND')) return error.data.wasDeleted === true
+  return isReprise(error, 'HISTORY_DAMAGED', 'UNRECOVERABLE', 'NOT_ON_BRANCH', 'OUT_OF_RANGE')
+}
+
+/**
+ * The error of a read that found less than `head` promises. It is damage only if the head is still as it was: a timeline that
+ * was deleted meanwhile is NOT_FOUND, one that was rolled back or trimmed has its own codes. A store with one snapshot per
+ * read gives the same picture across two reads as little as one without.
+ */
+export async function reasonOf({ store }: { readonly store: Store }, head: Head, error: unknown): Promise<unknown> {
+  if (!isReprise(error, 'HISTORY_DAMAGED', 'UNRECOVERABLE', 'STORE_DAMAGED')) return error
+  const { timeline, life, seq, floor } = head
+  const [now] = await store.head([timeline]).catch(() => [head])
+  if (!now || now.life !== life) {
+    const what = `${timeline} was deleted while it was read${now ? ', and made again' : ''}`
+    return new RepriseError('NOT_FOUND', what, { timeline, life, wasDeleted: true }, error)
+  }
+  if (now.epoch !== head.epoch && now.seq < seq) {
+    const what = `${timeline} was rolled back to ${now.seq} while it was read up to ${seq}`
+    return new RepriseError('NOT_ON_BRANCH', what, { timeline, seq }, error)
+  }
+  if (now.floor > floor) {
+    const what = `${timeline} was trimmed up to ${now.floor} while it was read`
+    return new RepriseError('OUT_OF_RANGE', what, { timeline, floor: now.floor, head: now.seq }, error)
+  }
+  return error
+}

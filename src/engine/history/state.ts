@@ -1,0 +1,297 @@
+// The state of one open timeline: the user's folded value, the dedupe keys seen, and the ledger of effects. Entries
+// are offered before they are written, so that a fold that throws refuses them; state changes only when they are durable.
+// States with Keyed parts change in place: for them the fold runs after the commit.
+
+import { assert } from '../../core/assert.ts'
+import { RepriseError } from '../../core/errors.ts'
+import {
+  applyEffect,
+  type Effect,
+  type EffectLedger,
+  forgottenType,
+  getEffect,
+  isEffectType,
+  ledgerOf,
+} from '../../core/history/effects.ts'
+import { erasedKey, erasedKeysMark, isErasedKey } from '../../core/history/erased-key.ts'
+import { upcast } from '../../core/history/fold.ts'
+import { keysBelow, keysForgottenType } from '../../core/history/forgetting.ts'
+import { erasedType } from '../../core/history/redact.ts'
+import { Keyed } from '../../core/keyed/keyed.ts'
+import type { Unread } from '../../core/keyed/page.ts'
+import type { Hash } from '../../core/store/ports.ts'
+import { refuseThenable } from '../../core/synchronous.ts'
+import { callPure, enterPure, leavePure, PureZone, type Zone } from '../base/guard/zone.ts'
+import { type Erased, type Fold, systemPrefix } from '../model/definition.ts'
+import type { Entry } from './history.ts'
+import type { ReplayMeter } from './replay-meter.ts'
+
+/** The state that follows history. `prepare` may refuse entries before they are written by throwing. */
+export interface Follower {
+  begin(): void
+  prepare(entries: readonly Entry[]): void
+  /** What was prepared is durable now. */
+  accept(): void
+  /** What was prepared was not written. */
+  discard(): void
+  /** Also one whose entry was erased. */
+  hasKey(key: string, hash: Hash): boolean
+}
+
+/** What a checkpoint captures: parts by name, see core/checkpoint/manifest.ts. */
+export type CapturedParts = Record<string, unknown>
+
+export class TimelineState<State> implements Follower {
+  readonly #fold: Fold<State>
+  /** Null where folds are not guarded. */
+  readonly #zone: PureZone | null
+  #value: State
+  /** Null as long as there are none: most timelines have neither, and there are many. */
+  #keys: Keyed<number> | null
+  #ledger: EffectLedger
+  /** The ledger once more, as a checkpoint takes it: by id, so that only the effects that changed are written. */
+  #effects: Keyed<Effect> | null
+  // Looked at once: Keyed parts are there from the start or not at all.
+  readonly #isInPlace: boolean
+  /** Only then can there be pages that were not read. */
+  readonly #isRestored: boolean
+  #nextValue: State
+  #nextLedger: EffectLedger
+  /** The array of whoever offered the first of them, until there are more. */
+  #pending: readonly Entry[] = none
+  #gathered: Entry[] | null = null
+  /** Grows with every entry that is folded: what was captured before may have been changed since. */
+  touches = 0
+  /** Times the fold, where a policy goes by what it costs. */
+  #meter: ReplayMeter | null = null
+
+  constructor(fold: Fold<State>, captured?: CapturedParts, isGuarded = false) {
+    this.#fold = fold
+    this.#zone = isGuarded ? new PureZone('apply') : null
+    this.#value = captured ? valueFrom<State>(captured) : callPure(isGuarded, 'initial', () => fold.initial())
+    this.#keys = (captured?.keys as Keyed<number> | undefined) ?? null
+    this.#effects = (captured?.ledger as Keyed<Effect> | undefined) ?? null
+    this.#ledger = ledgerOf(this.#effects?.values() ?? [])
+    this.#isInPlace = holdsKeyed(this.#value)
+    this.#isRestored = captured !== undefined
+    this.#nextValue = this.#value
+    this.#nextLedger = this.#ledger
+  }
+
+  get value(): State {
+    return this.#value
+  }
+
+  get ledger(): EffectLedger {
+    return this.#ledger
+  }
+
+  hasKey(key: string, hash: Hash): boolean {
+    const keys = this.#keys
+    if (!keys) return false
+    return keys.has(key) || (keys.has(erasedKeysMark) && keys.has(erasedKey(hash, key)))
+  }
+
+  /** Where the entry with this key is; undefined: there is none, or its key was forgotten or erased. */
+  seqOfKey(key: string): number | undefined {
+    return this.#keys?.get(key)
+  }
+
+  /** From here on the fold is timed. */
+  timeWith(meter: ReplayMeter): void {
+    this.#meter = meter
+  }
+
+  get keyCount(): number {
+    return this.#keys?.size ?? 0
+  }
+
+  /** Keys at or below this sequence may be forgotten; null if none are. */
+  keysBelow(last: number): number | null {
+    return this.#keys ? keysBelow([...this.#keys.values()], last) : null
+  }
+
+  /** Brings in the pages that these entries touch, before they are applied; null if nothing is missing. */
+  fetch(entries: readonly Entry[]): Promise<unknown> | null {
+    const { paged, upcasters } = this.#fold
+    if (!paged || !this.#isRestored) return null
+    const unread = new Set<Unread>()
+    for (const entry of entries) {
+      if (entry.type.startsWith(systemPrefix)) continue
+      const current = upcasters ? (upcast(entry, upcasters) as Entry) : entry
+      for (const [part, key] of paged.touches(current)) {
+        const map: unknown = Reflect.get(this.#value as object, part)
+        const page = map instanceof Keyed ? Keyed.treeOf(map).unreadAt(key) : null
+        if (page) unread.add(page)
+      }
+    }
+    return unread.size > 0 ? Promise.all([...unread].map((page) => page.read())) : null
+  }
+
+  /** Recorded history, in order. */
+  replay(entries: readonly Entry[]): void {
+    this.touches += 1
+    for (const entry of entries) {
+      this.#value = this.#step(this.#value, entry)
+      this.#ledger = applyEffect(this.#ledger, entry)
+      this.#follow(entry)
+    }
+    this.#nextValue = this.#value
+    this.#nextLedger = this.#ledger
+  }
+
+  begin(): void {
+    this.#nextValue = this.#value
+    this.#nextLedger = this.#ledger
+    this.#pending = none
+    this.#gathered = null
+  }
+
+  prepare(entries: readonly Entry[]): void {
+    let ledger = this.#nextLedger
+    for (const entry of entries) ledger = applyEffect(ledger, entry)
+    if (!this.#isInPlace) {
+      this.touches += 1
+      const startedAt = this.#meter?.start() ?? -1
+      let value = this.#nextValue
+      for (const entry of entries) value = this.#step(value, entry)
+      this.#nextValue = value
+      this.#meter?.stop(startedAt, entries.length)
+    }
+    this.#nextLedger = ledger
+    if (this.#pending.length === 0) this.#pending = entries
+    else {
+      this.#gathered ??= [...this.#pending]
+      for (const entry of entries) this.#gathered.push(entry)
+      this.#pending = this.#gathered
+    }
+  }
+
+  accept(): void {
+    if (this.#isInPlace) {
+      this.touches += 1
+      const startedAt = this.#meter?.start() ?? -1
+      for (const entry of this.#pending) this.#value = this.#step(this.#value, entry)
+      this.#meter?.stop(startedAt, this.#pending.length)
+    } else this.#value = this.#nextValue
+    this.#ledger = this.#nextLedger
+    for (const entry of this.#pending) this.#follow(entry)
+    this.#pending = none
+    this.#gathered = null
+  }
+
+  discard(): void {
+    this.begin()
+  }
+
+  /** The parts of a checkpoint. Keyed parts are captured copy-on-write, so this is cheap. */
+  parts(): CapturedParts {
+    const parts: CapturedParts = { shape: 'value' }
+    if (this.#keys) parts.keys = this.#keys
+    if (this.#effects) parts.ledger = this.#effects
+    if (this.#value instanceof Keyed) return { ...parts, shape: 'keyed', value: this.#value }
+    if (!this.#isInPlace) return { ...parts, value: this.#value }
+    parts.shape = 'object'
+    const rest: Record<string, unknown> = {}
+    for (const [name, part] of Object.entries(this.#value as Record<string, unknown>)) {
+      if (part instanceof Keyed) parts[`value.${name}`] = part
+      else rest[name] = part
+    }
+    return { ...parts, value: rest }
+  }
+
+  /** Keys and effects of an entry that is part of history now. The ledger has it already. */
+  #follow(entry: Entry): void {
+    if (entry.key !== undefined) {
+      this.#keys ??= new Keyed()
+      this.#keys.set(entry.key, entry.seq)
+      if (isErasedKey(entry.key)) this.#keys.set(erasedKeysMark, entry.seq)
+    }
+    if (entry.type === keysForgottenType) this.#forgetKeys((entry.data as { readonly below: number }).below)
+    if (!isEffectType(entry.type)) return
+    if (entry.type === forgottenType) {
+      for (const id of [...(this.#effects?.keys() ?? [])]) if (!getEffect(this.#ledger, id)) this.#effects!.delete(id)
+      return
+    }
+    const { id } = entry.data as { readonly id: string }
+    this.#effects ??= new Keyed()
+    this.#effects.set(id, getEffect(this.#ledger, id)!)
+  }
+
+  #forgetKeys(below: number): void {
+    for (const [key, seq] of [...(this.#keys?.entries() ?? [])]) if (seq <= below) this.#keys!.delete(key)
+  }
+
+  #apply(value: State, entry: Entry): State | void {
+    // Without upcasters every type is at version 1: what is newer must not be taken for that.
+    const { upcasters } = this.#fold
+    const current = upcasters || entry.version !== 1 ? upcast(entry, upcasters ?? {}) : entry
+    return this.#fold.apply(value, current as Entry)
+  }
+
+  #step(value: State, entry: Entry): State {
+    const isGone = entry.type === erasedType && this.#fold.erased !== undefined
+    if (entry.type.startsWith(systemPrefix) && !isGone) return value
+    const zone = this.#zone
+    let before: Zone | null = null
+    if (zone) {
+      zone.entry = entry
+      before = enterPure(zone)
+    }
+    try {
+      const next = isGone ? this.#fold.erased!(value, goneOf(entry)) : this.#apply(value, entry)
+      refuseThenable(next, 'apply', 'wait before the entry is appended, and put the result into its data')
+      zone?.check()
+      return next === undefined ? value : (next as State)
+    } catch (thrown) {
+      const error = zone?.take() ?? thrown
+      if (error instanceof RepriseError && error.code !== 'FOLD_FAILED') throw error
+      const { timeline, seq, type } = entry
+      const reason = error instanceof Error ? error.message : String(error)
+      throw new RepriseError(
+        'FOLD_FAILED',
+        `apply threw at ${timeline}@${seq} (${type}): ${reason}`,
+        { timeline, seq, type },
+        error,
+      )
+    } finally {
+      if (zone) leavePure(before)
+    }
+  }
+}
+
+const none: readonly never[] = []
+
+function goneOf(entry: Entry): Erased {
+  const { timeline, seq, epoch, time } = entry
+  const { type, version } = entry.data as { readonly type: string; readonly version: number }
+  return { timeline, seq, epoch, time, type, version }
+}
+
+/** The parts with the state as `migrate` makes it; keys and effects are the engine's own. */
+export function migrateParts(parts: CapturedParts, migrate: (state: never) => unknown): CapturedParts {
+  const { keys, ledger } = parts
+  const value = migrate(valueFrom<never>(parts))
+  return { ...(keys !== undefined && { keys }), ...(ledger !== undefined && { ledger }), shape: 'value', value }
+}
+
+/** Whether it runs in a zone of the guard. Putting the guard in place takes longer than to fold a short history. */
+export function guards(kernel: { guardsFolds(): boolean }, fold: Pick<Fold<never>, 'isOurs'>): boolean {
+  return fold.isOurs !== true && kernel.guardsFolds()
+}
+
+function holdsKeyed(value: unknown): boolean {
+  if (value instanceof Keyed) return true
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return false
+  for (const part of Object.values(value)) if (part instanceof Keyed) return true
+  return false
+}
+
+function valueFrom<State>(captured: CapturedParts): State {
+  const { shape, value } = captured
+  if (shape !== 'object') return value as State
+  assert(typeof value === 'object' && value !== null, 'an object state is captured as an object')
+  const whole: Record<string, unknown> = { ...value }
+  for (const [name, part] of Object.entries(captured)) if (name.startsWith('value.')) whole[name.slice(6)] = part
+  return whole as State
+}

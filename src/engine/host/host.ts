@@ -1,0 +1,371 @@
+// The engine as layers and adapters hold it: a timeline opened, adopted or made; a queue served; a message put along with a
+// commit; one thing per engine; a head changed. Users hold a `Reprise`, which stands in front of it (reprise.ts).
+
+import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
+import { type Coordinate, type TimelineId, timelineId } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { checkOptions } from '../../core/options.ts'
+import type { Commit, Head, Outcome, OutgoingMessage, TimelineQuery } from '../../core/store/ports.ts'
+import type { Events } from '../base/events.ts'
+import { whileAwaited } from '../base/stay-alive.ts'
+import { type ForkStart, fork } from '../branch/fork.ts'
+import { type BranchOptions, rollback } from '../branch/rollback.ts'
+import { declarationOf } from '../checkpoint/declaration.ts'
+import { type Savepoint, type SavepointOptions, savepointAside } from '../checkpoint/savepoint.ts'
+import { type FollowOptions, follow, type Replica } from '../feed/follow.ts'
+import { checkWhere, existing, type Where } from '../history/locate.ts'
+import type { Recovered } from '../history/recover.ts'
+import {
+  behind,
+  checkDefinition,
+  type Engine,
+  type Entity,
+  type Fold,
+  isHost,
+  type LayerHost,
+  ledgerOnly,
+  type OpenOptions,
+  openOptions,
+  opens,
+} from '../model/definition.ts'
+import { idOf, type Model, modelsOf } from '../model/model.ts'
+import type { Models } from '../model/models.ts'
+import type { Rollback } from '../model/rollback-report.ts'
+import { type Kernel, newOperation } from '../storage/kernel.ts'
+import { messageTo, openMessage, sendMessage } from '../storage/message.ts'
+import { soundHeads } from '../storage/sound-page.ts'
+import type { FirstEntries } from '../writing/create.ts'
+import { Dispatcher, type Handler, type ServeOptions } from '../writing/dispatcher.ts'
+import { OpenTimelines } from '../writing/open-timelines.ts'
+import type { OpenTimeline } from '../writing/timeline.ts'
+import { TurnTimeline } from '../writing/turn-timeline.ts'
+import { writeTo } from '../writing/write-to.ts'
+import type { CommitExtras } from '../writing/writer.ts'
+
+/** What a commit may change of a head beside its history. */
+export type HeadChange = Pick<Commit, 'status' | 'attributes' | 'wakeup' | 'queue' | 'priority' | 'release'>
+
+/** A definition that says where its timelines live and how they fold. */
+export interface Folding<State, Handle = unknown> {
+  readonly prefix: string
+  readonly fold: Fold<State>
+  /** How its users hold it, given the open timeline; that itself if left out. */
+  handle?(open: never): Handle
+}
+
+export class Host implements Engine, LayerHost {
+  readonly kernel: Kernel
+  readonly dispatcher: Dispatcher
+  readonly #openTimelines: OpenTimelines
+  readonly #things = new Map<object, unknown>()
+  readonly #closing = new Set<(graceMs: number | null) => Promise<void>>()
+  readonly #finishing: (() => Promise<void>)[] = []
+  readonly #shut: () => Promise<void>
+  #closed: Promise<void> | null = null
+  readonly #named = new Set<string>()
+  readonly #quarantined = (timeline: string, error: RepriseError): void => {
+    if (this.#named.has(timeline)) return
+    this.#named.add(timeline)
+    this.kernel.events.emit('problem', { where: timeline, error })
+  }
+
+  constructor(kernel: Kernel, shut: () => Promise<void>) {
+    this.kernel = kernel
+    this.#openTimelines = new OpenTimelines(kernel)
+    this.dispatcher = new Dispatcher(kernel, (timeline) => this.#openTimelines.has(timeline))
+    this.#shut = shut
+    kernel.worker.onRetired(() => this.#openTimelines.fenceAll())
+    kernel.writeTo = (timeline, decide) =>
+      writeTo(this, timeline, this.models.foldOf(timeline) ?? ledgerOnly, ({ ledger }) => decide(ledger))
+  }
+
+  get [isHost](): true {
+    return true
+  }
+
+  get [behind](): this {
+    return this
+  }
+
+  get events(): Events {
+    return this.kernel.events
+  }
+
+  /** What this process knows of its timelines. */
+  get models(): Models {
+    return this.kernel.models
+  }
+
+  /** Throws CLOSED once it was closed. */
+  check(): void {
+    if (this.#closed) throw new RepriseError('CLOSED', 'the engine was closed')
+  }
+
+  /** Opens an entity, as its definition says. */
+  async open<Handle>(definition: Entity<Handle>, id?: string, options: OpenOptions = {}): Promise<Handle> {
+    this.check()
+    checkDefinition(definition, opens, 'open()')
+    checkOptions('open()', options, openOptions)
+    if (options.shared && !definition.canShare) {
+      const what = `${definition.name} has one owner at a time and cannot be opened as shared; give { wait } or { takeover }`
+      throw new RepriseError('INVALID_ARGUMENT', what, { name: definition.name })
+    }
+    return await definition[opens](this, id, options)
+  }
+
+  /** The open timeline itself. Opened twice in one process with the same fold, it is shared. */
+  async openTimeline<State>(
+    id: TimelineId,
+    fold: Fold<State>,
+    options: OpenOptions = {},
+  ): Promise<OpenTimeline<State>> {
+    this.check()
+    return await this.#openTimelines.open(id, fold, options)
+  }
+
+  /** A timeline that is read without taking it, and written in turns with other processes. */
+  async openTurns<State>(
+    id: TimelineId,
+    fold: Fold<State>,
+    options: { readonly mustExist?: boolean; readonly evenInvalid?: boolean } = {},
+  ): Promise<TurnTimeline<State>> {
+    this.check()
+    return await TurnTimeline.open(this.kernel, this.#openTimelines, id, fold, options.mustExist, options.evenInvalid)
+  }
+
+  /** Open in this process, or being opened. */
+  holds(id: TimelineId): boolean {
+    return this.#openTimelines.has(id)
+  }
+
+  /** A timeline that was claimed already, under the epoch of that claim. */
+  async adopt<State>(head: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {
+    this.check()
+    return await this.#openTimelines.adopt(head, fold)
+  }
+
+  /**
+   * Makes a timeline with its first entries in one commit, and opens it (unless it is released at once).
+   * Null if there is one already.
+   */
+  create<State>(
+    id: TimelineId,
+    fold: Fold<State>,
+    entries: FirstEntries,
+    along: CommitExtras = {},
+  ): Promise<OpenTimeline<State> | 'released' | null> {
+    this.check()
+    return this.#openTimelines.create(id, fold, entries, along)
+  }
+
+  /** This process executes due timelines of a queue. */
+  serve(queue: string, handler: Handler, options: ServeOptions = {}): void {
+    this.check()
+    this.dispatcher.serve(queue, handler, options)
+  }
+
+  /** Called when the engine closes, before its timelines are let go, with the time its caller allows; null: yours. */
+  onClose(call: (graceMs: number | null) => Promise<void>): () => void {
+    this.#closing.add(call)
+    return () => this.#closing.delete(call)
+  }
+
+  /** Called when all timelines were let go, before the store is. */
+  onClosed(call: () => Promise<void>): void {
+    this.#finishing.push(call)
+  }
+
+  /** A checkpoint that is kept until it is released: of what is open here, or aside. */
+  async savepoint(where: Where, options: SavepointOptions = {}): Promise<Savepoint> {
+    this.check()
+    checkWhere(where)
+    const id = timelineId(where.timeline)
+    const open = await this.opened(id)
+    if (open && open.seq === where.seq) {
+      try {
+        const made = await open.checkpoint({ trigger: 'savepoint', pin: true, full: true, ...options })
+        return { id: made.id, coordinate: made.coordinate, label: options.label ?? null, bytes: made.totalBytes }
+      } catch (error) {
+        // A run that waits leaves memory, at any moment: its state is then captured aside.
+        if (!isReprise(error, 'CLOSED') || !(open.broken || open.closing)) throw error
+        this.check()
+      }
+    }
+    return await savepointAside(this.kernel, where, this.models.mustFold(id), options)
+  }
+
+  /** A read-only replica that follows history, and can take over. */
+  async follow<State, Handle = OpenTimeline<State>>(
+    definition: Folding<State, Handle>,
+    id: string | undefined,
+    options: FollowOptions = {},
+  ): Promise<Replica<State, Handle>> {
+    this.check()
+    this.know(definition)
+    const head = await existing(this.kernel, timelineId(idOf(definition.prefix, id)))
+    const promote = async (taken: Head, recovered: Recovered<State>) => {
+      const open = this.promote(taken, definition.fold, recovered)
+      return (definition.handle ? definition.handle(open as never) : open) as Handle
+    }
+    return await follow(this.kernel, head, definition.fold, promote, options)
+  }
+
+  /** With state that is already there, under the epoch it was taken with. */
+  promote<State>(head: Head, fold: Fold<State>, recovered: Recovered<State>): OpenTimeline<State> {
+    return this.#openTimelines.promote(head, fold, recovered)
+  }
+
+  /** What this process has open under this id, if it does and can go on with it. */
+  async opened(id: TimelineId): Promise<OpenTimeline<unknown> | null> {
+    const open = await this.#openTimelines.get(id)
+    return open && !open.broken && !open.closing ? open : null
+  }
+
+  /** Lets go of a timeline that is open in this process. */
+  async letGo(id: TimelineId): Promise<void> {
+    await (await this.#openTimelines.get(id))?.shut()
+  }
+
+  /** One thing per engine, made when it is first asked for. The key is usually the definition it belongs to. */
+  once<T>(key: object, make: () => T): T {
+    if (!this.#things.has(key)) this.#things.set(key, make())
+    return this.#things.get(key) as T
+  }
+
+  /** Changes what a head says of its timeline, if it still has the epoch that was read. The caller looks at the outcome. */
+  async change({ timeline, epoch }: Pick<Head, 'timeline' | 'epoch'>, change: HeadChange): Promise<Outcome> {
+    const { committer, random } = this.kernel
+    return await committer.submit({ operation: newOperation(random), guard: { timeline, epoch }, ...change })
+  }
+
+  async head(timeline: string): Promise<Head | null> {
+    this.check()
+    const [head] = await this.kernel.store.head([timelineId(timeline)])
+    return head ?? null
+  }
+
+  /**
+   * All that match, in id order; with `limit` the first so many. Too many to hold at once: LIMIT_EXCEEDED, use `each`. `told`
+   * learns which timelines cannot be read. Default: a `problem` event for each, the first time that a list meets it.
+   */
+  async list(query: Partial<TimelineQuery> = {}, told = this.#quarantined): Promise<Head[]> {
+    this.check()
+    const { listedTimelines } = this.kernel.limits
+    const heads: Head[] = []
+    for await (const head of this.each(query, told)) {
+      if (query.limit === undefined && heads.length === listedTimelines) {
+        const what = `more than ${listedTimelines} timelines match: give a limit, or go through them with each()`
+        throw new RepriseError('LIMIT_EXCEEDED', what, { listedTimelines })
+      }
+      heads.push(head)
+    }
+    return heads
+  }
+
+  /** All that match, one after another, however many there are; `told` as in `list`. */
+  async *each(query: Partial<TimelineQuery> = {}, told = this.#quarantined): AsyncGenerator<Head> {
+    this.check()
+    yield* soundHeads(this.kernel, query, told)
+  }
+
+  /** A message to a timeline's inbox, also before it exists. The same id is delivered once. */
+  async send(
+    timeline: string,
+    kind: string,
+    data: unknown,
+    options: { readonly id?: string; readonly life?: number } = {},
+  ): Promise<string> {
+    this.check()
+    const fault = this.models.find(timelineId(timeline))?.mailFault?.(kind, data) ?? null
+    if (fault !== null) {
+      const what = `a message of the kind ${kind} to ${timeline}: ${fault}`
+      throw new RepriseError('INVALID_ARGUMENT', what, { timeline, kind })
+    }
+    return await sendMessage(this.kernel, timeline, kind, data, options)
+  }
+
+  /** A message to go along with a commit. */
+  message(timeline: string, kind: string, data: unknown, id: string): OutgoingMessage {
+    return messageTo(this.kernel, timeline, kind, data, id)
+  }
+
+  /** The data of a message that was read from an inbox, checked and decoded. */
+  openMessage(message: { readonly id: string; readonly to: string; readonly data: Uint8Array }): unknown {
+    return openMessage(this.kernel, message)
+  }
+
+  /** Tells the tools what the timelines of a scope are, and what is kept of them. Layers do it when they are used. */
+  declare(model: Model): void {
+    this.models.declare(model)
+  }
+
+  /** For a definition without a model of its own: tells the tools how timelines of this scope (core/history/scope.ts) fold. */
+  register(scope: string, fold: Fold<unknown>): void {
+    const known = this.models.all().find((model) => model.scope === scope)
+    this.declare(
+      known ? { ...known, fold } : { kind: 'timeline', name: scope, scope, fold, policy: 'declared', usual: {} },
+    )
+  }
+
+  /** Declares what a definition says of itself, or only how it folds. */
+  know(definition: Folding<unknown>): void {
+    const described = modelsOf(definition)
+    if (described.length > 0) for (const model of described) this.declare(model)
+    else this.register(definition.prefix, definition.fold)
+  }
+
+  /** When checkpoints of this timeline are due: as stored with it, or as its definition says where it is known here. */
+  checkpointPolicyOf({ timeline, attributes }: Pick<Head, 'timeline' | 'attributes'>): CheckpointPolicy | null {
+    return declarationOf(attributes)?.checkpoint ?? this.models.foldOf(timeline)?.checkpoint ?? null
+  }
+
+  /** The kernel's own fork, whatever the model says. */
+  async forkTimeline(
+    where: Where,
+    to: string,
+    start: ForkStart = {},
+  ): Promise<Coordinate & { readonly parent: string }> {
+    this.check()
+    return await fork(this.kernel, where, to, this.models.foldOf(where.timeline), start)
+  }
+
+  /** The kernel's own rollback, whatever the model says. */
+  async rollbackTimeline(
+    where: Where,
+    options: BranchOptions = {},
+  ): Promise<Rollback & { readonly archive: TimelineId }> {
+    this.check()
+    const id = timelineId(where.timeline)
+    await this.letGo(id)
+    return await rollback(this.kernel, where, this.models.foldOf(id) ?? ledgerOnly, options)
+  }
+
+  /** Lets go of everything that is open, then of the store. Null: each has its own time for what is in flight. */
+  close(graceMs: number | null = null): Promise<void> {
+    this.#closed ??= whileAwaited(this.#close(graceMs), this.kernel.clock)
+    return this.#closed
+  }
+
+  async #close(graceMs: number | null): Promise<void> {
+    this.kernel.events.closing()
+    await Promise.allSettled([...this.#closing].map((call) => call(graceMs)))
+    await this.dispatcher.stop()
+    await this.#openTimelines.shut()
+    await this.kernel.failures.settled()
+    await this.kernel.committer.drain()
+    await Promise.allSettled(this.#finishing.map((call) => call()))
+    await this.kernel.worker.close()
+    await this.#shut()
+  }
+}
+
+/** The host behind what a user holds. INVALID_ARGUMENT if that is no engine. */
+export function hostOf(engine: Engine): Host {
+  const host = engine?.[behind]
+  if (host === undefined) {
+    throw new RepriseError('INVALID_ARGUMENT', 'an engine must be given: the one that open() returned', {
+      given: typeof engine,
+    })
+  }
+  return host as Host
+}

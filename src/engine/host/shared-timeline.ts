@@ -1,0 +1,339 @@
+// A timeline that several processes use in turns, as adapters for other people's frameworks have to: whoever writes owns
+// it, under an epoch; a process that was overtaken notices by that epoch, waits for its turn (shared-turns.ts), takes it
+// and tries again on what is there now. Reads take nothing, and never show less than what was acknowledged anywhere: the
+// head is asked each time, and what this process does not own is followed.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { UnreadPages } from '../../core/keyed/page.ts'
+import { guardOf } from '../../core/store/guard.ts'
+import type { Head } from '../../core/store/ports.ts'
+import { refusalError } from '../base/refusal-error.ts'
+import type { Replica } from '../feed/follow.ts'
+import { archivesOf } from '../history/locate.ts'
+import { damageOf, isDamage, recover } from '../history/recover.ts'
+import type { Fold } from '../model/definition.ts'
+import { newOperation } from '../storage/kernel.ts'
+import { TurnOrder } from '../writing/shared-turns.ts'
+import type { NewEntry, OpenTimeline } from '../writing/timeline.ts'
+import type { Written } from '../writing/writer.ts'
+import type { Host } from './host.ts'
+
+/** What to write on a state, and what to make of it once it is written. */
+export interface Intended<T> {
+  readonly entry: NewEntry | null
+  done(written: Written): T
+}
+
+const attemptsMax = 8
+/** How long a write waits for its turn before it gives up. */
+const patienceMs = 30_000
+const overtaken = ['FENCED', 'CONFLICT', 'OUTCOME_UNKNOWN', 'OWNED', 'WORKER_RETIRED', 'NOT_FOUND'] as const
+
+export class SharedTimeline<State> {
+  readonly id: TimelineId
+  readonly #engine: Host
+  readonly #fold: Fold<State>
+  readonly #onReload: () => void
+  #open: OpenTimeline<State> | null = null
+  #opening: Promise<OpenTimeline<State>> | null = null
+  #replica: Replica<State, OpenTimeline<State>> | null = null
+  /** Since a page was damaged: what is followed is read whole, so that damage is found before it is relied on. */
+  #isWhole = false
+  readonly #turns: TurnOrder
+  /** Whether anything was written since it was taken. */
+  #hasWritten = false
+  #writesUnderWay = 0
+  #alone: Promise<unknown> = Promise.resolve()
+  #idle: (() => void)[] = []
+
+  /** `onReload` is called when what was read of the state before may no longer hold. */
+  constructor(engine: Host, id: TimelineId, fold: Fold<State>, onReload: () => void = () => undefined) {
+    this.#engine = engine
+    this.id = id
+    this.#fold = fold
+    this.#onReload = onReload
+    this.#turns = new TurnOrder(engine.kernel)
+  }
+
+  get isBusy(): boolean {
+    return this.#writesUnderWay > 0 || this.#opening !== null
+  }
+
+  /** The state as of now; null if there is no such timeline. Use it before the next await. */
+  async read(): Promise<State | null> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.#read()
+      } catch (error) {
+        // What is followed may touch a page that is gone: read whole, it rests on another checkpoint.
+        const isPageLost = this.#replica !== null && !this.#isWhole && isDamage(error)
+        if (attempt >= attemptsMax || !(isPageLost || isReprise(error, ...overtaken))) throw error
+        if (isPageLost) this.#isWhole = true
+        this.#drop()
+      }
+    }
+  }
+
+  /**
+   * What `view` makes of the state as of now; null if there is no such timeline. Where the state is paged, it is called
+   * again once the pages that it asked for are there.
+   */
+  async look<T>(view: (state: State) => T): Promise<T | null> {
+    for (let attempt = 1; attempt <= attemptsMax; attempt++) {
+      const state = await this.read()
+      if (state === null) return null
+      const seen = await this.#see(state, view)
+      if (seen) return seen.result
+    }
+    throw new RepriseError('CHECKPOINT_DAMAGED', `${this.id}: its pages cannot be read`, { timeline: this.id })
+  }
+
+  /**
+   * Writes what `make` asks for on the state of now. Called again, on newer state, if this process was overtaken.
+   * What it writes must therefore be harmless when written twice.
+   */
+  async write<T>(make: (state: State) => Intended<T>): Promise<T> {
+    await this.#alone
+    this.#writesUnderWay += 1
+    try {
+      return await this.#write(make)
+    } finally {
+      this.#writesUnderWay -= 1
+      if (this.#writesUnderWay === 0) for (const resolve of this.#idle.splice(0)) resolve()
+    }
+  }
+
+  /** Like write, with no other write of this process beside it. */
+  async writeAlone<T>(make: (state: State) => Intended<T>): Promise<T> {
+    const turn = this.#alone.then(async () => {
+      while (this.#writesUnderWay > 0) await new Promise<void>((resolve) => this.#idle.push(resolve))
+      return await this.#write(make)
+    })
+    this.#alone = turn.catch(() => undefined)
+    return await turn
+  }
+
+  /** Captures the state. */
+  async checkpoint(trigger: string): Promise<void> {
+    await this.#owning(async (open) => ({ result: await open.checkpoint({ trigger }) }))
+  }
+
+  /**
+   * Removes it with its history, its captures and the archives that rollbacks made of it. PINNED if a fork or a savepoint
+   * needs any of that; what had to stay is then untouched. No other write of this process goes on beside it.
+   */
+  async remove(): Promise<void> {
+    const turn = this.#alone.then(async () => {
+      while (this.#writesUnderWay > 0) await new Promise<void>((resolve) => this.#idle.push(resolve))
+      await this.close()
+      await this.#forget(this.id)
+      // The newest first: each is a fork of the one before it.
+      const archives = await archivesOf(this.#engine.kernel, this.id)
+      for (const { timeline } of archives.sort((a, b) => numberOf(b) - numberOf(a))) await this.#forget(timeline)
+    })
+    this.#alone = turn.catch(() => undefined)
+    await turn
+  }
+
+  async #forget(id: TimelineId): Promise<void> {
+    const { kernel } = this.#engine
+    for (let attempt = 1; ; attempt++) {
+      const head = await this.#engine.head(id)
+      if (!head) return
+      const outcome = await kernel.committer.submit({
+        operation: newOperation(kernel.random),
+        guard: guardOf(head),
+        forget: true,
+      })
+      if (outcome.ok) return
+      const hasMoved = outcome.code === 'FENCED' || outcome.code === 'CONFLICT'
+      if (attempt >= attemptsMax || !hasMoved) throw refusalError(id, outcome)
+    }
+  }
+
+  /** Lets go of it; it opens again when it is used. */
+  async close(): Promise<void> {
+    const open = this.#open ?? (await this.#opening?.catch(() => null))
+    this.#drop()
+    // Another process may have it by now: then there is nothing to let go of.
+    await open?.close().catch((error: unknown) => {
+      if (!isReprise(error, ...overtaken)) throw error
+    })
+  }
+
+  async #read(): Promise<State | null> {
+    const head = await this.#engine.head(this.id)
+    if (!head) {
+      this.#drop()
+      return null
+    }
+    const open = this.#open ?? (await this.#opening)
+    if (open && isUsable(open) && open.epoch === head.epoch) return open.state
+    const isFirst = this.#replica === null
+    const replica = await this.#following()
+    const owned = isFirst && replica.recovery.skipped.length > 0 ? await this.#ownToMark(head) : null
+    return (owned ?? replica).state
+  }
+
+  async #write<T>(make: (state: State) => Intended<T>): Promise<T> {
+    return await this.#owning(async (open) => {
+      const made = await this.#see(open.state, make, (intended) => intended.entry && open.fetch(intended.entry))
+      if (!made) return null
+      const { entry, done } = made.result
+      const written = await open.write(entry ? [entry] : [])
+      this.#hasWritten = true
+      this.#turns.written()
+      return { result: done(written) }
+    })
+  }
+
+  /** Does it as the owner, again if this process was overtaken. The work gives null if the state has to be read anew. */
+  async #owning<T>(work: (open: OpenTimeline<State>) => Promise<{ readonly result: T } | null>): Promise<T> {
+    const { clock } = this.#engine.kernel
+    const until = clock.elapsed() + patienceMs
+    for (let unread = 0; ; ) {
+      try {
+        const done = await work(await this.#own(until))
+        if (done) return done.result
+        unread += 1
+        if (unread >= attemptsMax) {
+          throw new RepriseError('CHECKPOINT_DAMAGED', `${this.id}: its pages cannot be read`, { timeline: this.id })
+        }
+      } catch (error) {
+        if (!isReprise(error, ...overtaken)) throw error
+        if (clock.elapsed() >= until) {
+          const seconds = patienceMs / 1000
+          throw new RepriseError('TIMEOUT', `${this.id}: other processes left no turn within ${seconds} s`, {}, error)
+        }
+        if (!this.#hasWritten) this.#turns.lost()
+        this.#drop()
+        await this.#turns.pause(1)
+      }
+    }
+  }
+
+  /** Null: what the state rested on was damaged; it has been left, and is to be read anew. */
+  async #see<T>(
+    state: State,
+    view: (state: State) => T,
+    fetch: (seen: T) => Promise<unknown> | null = () => null,
+  ): Promise<{ readonly result: T } | null> {
+    for (;;) {
+      let reading: Promise<unknown> | null
+      try {
+        const result = view(state)
+        reading = fetch(result)
+        if (!reading) return { result }
+      } catch (error) {
+        if (!(error instanceof UnreadPages)) throw error
+        reading = error.read()
+      }
+      // Then it is made anew: the state may have changed while its pages came in.
+      const damage = await reading.then(() => null, damageOf)
+      if (damage === null) continue
+      await this.#leave(damage)
+      return null
+    }
+  }
+
+  /**
+   * A page cannot be read. If an older checkpoint or history can take the place of the one it belongs to, that one is
+   * marked and left. If nothing can, the damage is told to whoever asked for the page, and the other pages stay readable.
+   */
+  async #leave(damage: RepriseError): Promise<void> {
+    const head = await this.#engine.head(this.id)
+    if (head) {
+      const { damaged } = await recover(this.#engine.kernel, head, this.#fold).catch((error) => {
+        throw isReprise(error, 'UNRECOVERABLE') ? damage : error
+      })
+      const open = this.#open ?? (damaged.length > 0 ? await this.#ownToMark(head) : null)
+      if (open && !open.broken) {
+        for (const { record, reason } of damaged) await open.mark({ id: record.id, invalid: reason })
+        open.break(new RepriseError('FENCED', `${this.id}: ${damage.message}`, { timeline: this.id }, damage))
+      }
+      // Nothing is damaged: the page was collected, for its checkpoint was replaced since this state was read.
+      this.#isWhole ||= damaged.length > 0
+    }
+    this.#drop()
+  }
+
+  /** Whoever only reads takes a timeline that nobody has, to note what is damaged; the others then need not find it. */
+  async #ownToMark(head: Head): Promise<OpenTimeline<State> | null> {
+    if (this.#isElsewhere(head) || (await this.#engine.kernel.store.facts()).isReadOnly) return null
+    this.#drop()
+    return await this.#own(this.#engine.kernel.clock.elapsed() + patienceMs).catch((error: unknown) => {
+      if (isReprise(error, ...overtaken)) return null
+      throw error
+    })
+  }
+
+  /** What others write is read, as far as it is there now. */
+  async #following(): Promise<Replica<State, OpenTimeline<State>>> {
+    const known = this.#replica
+    const replica = known ?? (await this.#follow())
+    this.#replica = replica
+    const { state, coordinate } = replica
+    if (known) await replica.refresh()
+    // What was cached of the state may have been changed by others, or belong to a branch that was rolled back.
+    if (!known || replica.state !== state || replica.coordinate.seq !== coordinate.seq) this.#onReload()
+    return replica
+  }
+
+  async #follow(): Promise<Replica<State, OpenTimeline<State>>> {
+    const cut = this.id.indexOf('/') + 1
+    const definition = { prefix: this.id.slice(0, cut), fold: this.#fold }
+    return await this.#engine.follow(definition, this.id.slice(cut), { isPassive: true, isWhole: this.#isWhole })
+  }
+
+  async #own(until: number): Promise<OpenTimeline<State>> {
+    if (this.#open && isUsable(this.#open)) return this.#open
+    if (this.#open) this.#drop()
+    this.#opening ??= this.#take(until).finally(() => {
+      this.#opening = null
+    })
+    return await this.#opening
+  }
+
+  async #take(until: number): Promise<OpenTimeline<State>> {
+    const look = () => this.#engine.head(this.id)
+    await this.#turns.mine(look, (head) => this.#isElsewhere(head), until)
+    this.#hasWritten = false
+    const head = await look()
+    const isElsewhere = head !== null && this.#isElsewhere(head)
+    // What was read already is gone on with, unless another handle of this process has it.
+    if (head && this.#replica && head.owner !== this.#engine.kernel.worker.id) {
+      const replica = this.#replica
+      const { state, coordinate } = replica
+      this.#replica = null
+      const open = await replica.takeOver({ takeover: isElsewhere })
+      if (open.state !== state || open.seq !== coordinate.seq) this.#onReload()
+      this.#open = open
+      return open
+    }
+    const open = await this.#engine.openTimeline(this.id, this.#fold, { takeover: isElsewhere })
+    this.#drop()
+    this.#open = open
+    return open
+  }
+
+  #isElsewhere(head: Head): boolean {
+    return head.owner !== null && head.isOwnerAlive && head.owner !== this.#engine.kernel.worker.id
+  }
+
+  #drop(): void {
+    this.#open = null
+    this.#replica?.close()
+    this.#replica = null
+    this.#onReload()
+  }
+}
+
+/** A rollback in this process closes it too, whoever holds it. */
+function isUsable(open: OpenTimeline<unknown>): boolean {
+  return !open.broken && !open.closing
+}
+
+function numberOf({ timeline }: Head): number {
+  return Number(/~(\d+)$/.exec(timeline)?.[1])
+}

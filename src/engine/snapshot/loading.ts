@@ -1,0 +1,55 @@
+// How far the loading of a state is, told by the event `progress`: what was read of its checkpoint, then what was replayed of
+// its history. Costs nothing where nobody listens, and tells at most ten times a second.
+
+import { forwardBlobs } from '../../core/store/forward.ts'
+import type { StateIo } from '../model/state-io.ts'
+import type { Kernel } from '../storage/kernel.ts'
+
+const everyMs = 100
+
+export class Loading {
+  readonly #kernel: Pick<Kernel, 'clock' | 'events'>
+  readonly #timeline: string
+  readonly #isHeard: boolean
+  #toldAt: number
+  #hasTold = false
+
+  constructor(kernel: Pick<Kernel, 'clock' | 'events'>, timeline: string) {
+    this.#kernel = kernel
+    this.#timeline = timeline
+    this.#isHeard = kernel.events.has('progress')
+    this.#toldAt = kernel.clock.elapsed()
+  }
+
+  /** So many bytes of the checkpoint, or entries of history. */
+  at(part: 'restore' | 'replay', done: number, total: number): void {
+    if (!this.#isHeard || this.#kernel.clock.elapsed() - this.#toldAt < everyMs) return
+    this.#toldAt = this.#kernel.clock.elapsed()
+    this.#hasTold = true
+    this.#tell(part, Math.min(done, total), total)
+  }
+
+  /** Tells what is read of a checkpoint of this size. */
+  watching(io: StateIo, total: number): StateIo {
+    if (!this.#isHeard) return io
+    const { blobs } = io
+    let done = 0
+    const get: typeof blobs.get = async (digests) => {
+      const found = await blobs.get(digests)
+      for (const bytes of found) done += bytes?.length ?? 0
+      this.at('restore', done, total)
+      return found
+    }
+    return { ...io, blobs: forwardBlobs(blobs, { get }) }
+  }
+
+  /** It is there. */
+  end(): void {
+    if (this.#hasTold) this.#tell('ready', 1, 1)
+  }
+
+  #tell(part: string, done: number, total: number): void {
+    const { events } = this.#kernel
+    events.emit('progress', { work: 'load', timeline: this.#timeline, part, done, total, at: null })
+  }
+}

@@ -1,0 +1,22 @@
+// The manifest of a line in the catalog, checked before it is believed.
+
+import { decodeManifest } from '../../core/checkpoint/manifest.ts'
+import { equalBytes } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { ManifestRecord } from '../../core/store/ports.ts'
+import type { Kernel } from '../storage/kernel.ts'
+
+/** The manifest's body, checked against its digest and against its line in the catalog, before anything is decoded. */
+export function readManifest(kernel: Pick<Kernel, 'hash' | 'sealer'>, record: ManifestRecord) {
+  const body = kernel.sealer.unwrap(record.body)
+  if (!equalBytes(kernel.hash(body), record.bodyDigest)) throw mismatch(record, 'does not match its digest')
+  const manifest = decodeManifest(body)
+  if (manifest.seq !== record.seq || !equalBytes(manifest.digest, record.digest)) {
+    throw mismatch(record, 'says another coordinate than the catalog')
+  }
+  return manifest
+}
+
+export function mismatch(record: ManifestRecord, what: string): RepriseError {
+  return new RepriseError('CHECKPOINT_DAMAGED', `checkpoint ${record.id} ${what}`, { id: record.id, seq: record.seq })
+}

@@ -1,0 +1,104 @@
+// Blocks of a Keyed part on their way in: put together from their chunks, which were checked, and compared with what the
+// directory says of them. PageReader leaves pages where they lie until they are asked for; those that are asked for in
+// the same moment come together.
+
+import { assert } from '../../core/assert.ts'
+import type { Segment } from '../../core/checkpoint/manifest.ts'
+import { readBlock } from '../../core/keyed/block.ts'
+import type { PageEntries } from '../../core/keyed/page.ts'
+import type { StateIo } from '../model/state-io.ts'
+import { ChunkInput, damaged, joined } from './restore-input.ts'
+
+export interface Block {
+  readonly keys: string[]
+  readonly values: (Uint8Array | null)[]
+}
+
+export function blockOf(bytes: Uint8Array): Block {
+  const keys: string[] = []
+  const values: (Uint8Array | null)[] = []
+  readBlock(bytes, (key, value) => {
+    keys.push(key)
+    values.push(value)
+  })
+  return { keys, values }
+}
+
+/** The block of a segment, of whose chunks the next pieces are. */
+export async function blockOfSegment(
+  pieces: AsyncGenerator<Uint8Array>,
+  segment: Segment,
+  part: string | null,
+): Promise<Block> {
+  const taken: Uint8Array[] = []
+  while (taken.length < segment.refs.length) {
+    const next = await pieces.next()
+    assert(!next.done, 'there is a chunk for every ref')
+    taken.push(next.value)
+  }
+  const block = blockOf(joined(taken))
+  if (block.keys.length !== segment.entries || block.keys[0] !== segment.first) {
+    throw damaged(part, 'has another stretch of keys than its directory says')
+  }
+  return block
+}
+
+/** The values of a page: in the base, no key is gone. */
+export function valuesOf(block: Block, part: string | null, io: Pick<StateIo, 'codec'>): unknown[] {
+  return block.values.map((value) => {
+    if (value === null) throw damaged(part, 'has a key without a value in its base')
+    return io.codec.decode(value)
+  })
+}
+
+interface Asked {
+  readonly segment: Segment
+  /** Where the next page begins; undefined for the last. */
+  readonly end: string | undefined
+  resolve(entries: PageEntries<unknown>): void
+  reject(error: unknown): void
+}
+
+export class PageReader {
+  readonly #io: StateIo
+  readonly #part: string | null
+  #asked: Asked[] = []
+
+  constructor(io: StateIo, part: string | null) {
+    this.#io = io
+    this.#part = part
+  }
+
+  read(segment: Segment, end: string | undefined): Promise<PageEntries<unknown>> {
+    return new Promise((resolve, reject) => this.#ask({ segment, end, resolve, reject }))
+  }
+
+  #ask(asked: Asked): void {
+    // Not at once: whatever is asked for in this moment is read together.
+    if (this.#asked.push(asked) === 1) void Promise.resolve().then(() => this.#readAsked())
+  }
+
+  async #readAsked(): Promise<void> {
+    const batch = this.#asked
+    this.#asked = []
+    const refs = batch.flatMap(({ segment }) => segment.refs)
+    const pieces = new ChunkInput(this.#io).readPlain(refs, this.#part)
+    for (const [i, asked] of batch.entries()) {
+      try {
+        asked.resolve(await this.#page(pieces, asked))
+      } catch (error) {
+        asked.reject(error)
+        // A page that cannot be read says nothing about the others.
+        for (const other of batch.slice(i + 1)) this.#ask(other)
+        return
+      }
+    }
+  }
+
+  async #page(pieces: AsyncGenerator<Uint8Array>, { segment, end }: Asked): Promise<PageEntries<unknown>> {
+    const block = await blockOfSegment(pieces, segment, this.#part)
+    const last = block.keys[block.keys.length - 1]!
+    if (end !== undefined && !(last < end)) throw damaged(this.#part, 'has pages out of order')
+    return { keys: block.keys, values: valuesOf(block, this.#part, this.#io) }
+  }
+}

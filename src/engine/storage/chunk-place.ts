@@ -1,0 +1,294 @@
+// Where the chunks of a store live, as the store itself knows it: in the store, or in a folder that carries a mark. Whoever
+// opens the store without that folder, or with another one, is told so before it reads a chunk. It would otherwise take
+// every checkpoint for damaged.
+//
+// The note is a timeline without entries, `reprise/store`, whose attribute `$chunks` names the mark and where it was seen.
+// A store from before there were notes is asked what its checkpoints name (named-chunk.ts) before a first chunk is put
+// anywhere: a place that lacks theirs is refused, and nothing is noted.
+
+import { randomUUID } from 'node:crypto'
+import { resolve } from 'node:path'
+import { type Digest, type OperationId, type TimelineId, timelineId, type WorkerId } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { originDigest } from '../../core/history/entry-run.ts'
+import { isRedundancy } from '../../core/store/blobs.ts'
+import { forwardBlobs, forwardStore } from '../../core/store/forward.ts'
+import type { Blobs, Hash, Store, StoreFacts } from '../../core/store/ports.ts'
+import { findNamedChunk, type NamedChunk } from './named-chunk.ts'
+import type { TierRequests } from './tiered-blobs.ts'
+
+export interface ChunkFolder {
+  readonly path: string
+  /** What was asked of it so far, where that costs something (tools/housekeeping/blob-tiers.ts). */
+  readonly meter?: TierRequests
+  /** Reads a folder that is not there as an empty one; the first chunk that is put makes it. */
+  readonly blobs: Blobs
+  exists(): Promise<boolean>
+  /** Makes the folder, if it is not there. */
+  make(): Promise<void>
+  /** The mark in the folder; null if there is none. */
+  mark(): Promise<string | null>
+  /** Puts one there, durable when it resolves; the one that is there if somebody was faster. */
+  setMark(mark: string): Promise<string>
+  /** The store whose chunks alone lie there; null if nobody can say. */
+  owner(): Promise<string | null>
+  setOwner(owner: string): Promise<void>
+  /** They are of several stores, from now on and for good. */
+  setShared(): Promise<void>
+}
+
+export interface PlacedStore {
+  readonly store: Store
+  /** No other store has chunks in the same place: what this one does not name, nobody does. */
+  readonly isAlone: boolean
+  /** What was asked of the object store in which its chunks lie. */
+  readonly requests?: TierRequests | undefined
+}
+
+interface Note {
+  readonly mark: string
+  readonly at: string
+}
+
+const storeTimeline = 'reprise/store'
+const chunksAttribute = '$chunks'
+
+/** The store with the chunks of that folder, or, without it, with its own, or with none that can be touched. */
+export async function withChunks(
+  store: Store,
+  hash: Hash,
+  folder: ChunkFolder | null,
+  /** A person says that what lay there is lost for good: the folder is taken as it is. */
+  isLost = false,
+): Promise<PlacedStore> {
+  const [head] = await store.head([timelineId(storeTimeline)])
+  const note = noteOf(head?.attributes[chunksAttribute])
+  if (!folder)
+    return { store: note ? forwardStore(store, { blobs: unseen(note) }) : await withOwnChunks(store), isAlone: true }
+  const mark = await folder.mark()
+  const facts = await store.facts()
+  const blobs = folder.blobs.isDurable ? besideStore(folder.blobs, store.blobs) : folder.blobs
+  const placed = forwardStore(store, { blobs })
+  if (note) {
+    if (mark !== note.mark) {
+      const error = await misplaced(folder, mark, note)
+      if (!isLost || error.code !== 'CHUNKS_GONE') throw error
+      return { store: placed, isAlone: await adopt(store, hash, folder, facts) }
+    }
+    return { store: placed, isAlone: await isAlone(folder, note, facts) }
+  }
+  if ((await store.blobs.list(null, 1)).length > 0) {
+    const what = `this store has chunks of its own: with ${folder.path} they would be out of sight`
+    throw new RepriseError('INVALID_ARGUMENT', what, { blobs: folder.path })
+  }
+  const noteFolder = () => adopt(store, hash, folder, facts)
+  if (!(await hasTimelines(store))) {
+    return { store: placed, isAlone: facts.isReadOnly ? false : await noteFolder() }
+  }
+  // A store that was filled before folders were noted may keep its chunks elsewhere: an empty folder, perhaps a mistyped one,
+  // is not taken for theirs.
+  const isEmpty = mark === null && (await folder.blobs.list(null, 1)).length === 0
+  if (isEmpty) {
+    const put = askedFirst(store, blobs, async (named) => {
+      if (await isNoted(store, folder)) return
+      if (named && !(await lies(folder.blobs, named))) throw nowhere(folder.path)
+      await noteFolder()
+    })
+    return { store: forwardStore(store, { blobs: put }), isAlone: false }
+  }
+  const named = await findNamedChunk(store)
+  if (named?.digest && !(await lies(folder.blobs, named))) throw nowhere(folder.path)
+  return { store: placed, isAlone: facts.isReadOnly ? false : await noteFolder() }
+}
+
+/** Copies of lines of the catalog are small, and go with the catalog: each would be a request elsewhere. */
+function besideStore(chunks: Blobs, own: Blobs): Blobs {
+  const both = async <T>(digests: readonly Digest[], ask: (blobs: Blobs, some: readonly Digest[]) => Promise<T[]>) => {
+    const ofChunks = digests.filter((digest) => !isRedundancy(digest))
+    const ofStore = digests.filter(isRedundancy)
+    return [
+      ...(ofChunks.length > 0 ? await ask(chunks, ofChunks) : []),
+      ...(ofStore.length > 0 ? await ask(own, ofStore) : []),
+    ]
+  }
+  /** In the order asked, whichever of the two has it. */
+  const each = async <T>(digests: readonly Digest[], ask: (blobs: Blobs, some: readonly Digest[]) => Promise<T[]>) => {
+    const found = await both(digests, ask)
+    let [chunk, other] = [0, digests.filter((digest) => !isRedundancy(digest)).length]
+    return digests.map((digest) => found[isRedundancy(digest) ? other++ : chunk++]!)
+  }
+  return forwardBlobs(chunks, {
+    ...(own.of && { of: (timeline) => own.of!(timeline) }),
+    async put(all, at) {
+      const ofStore = all.filter(({ digest }) => isRedundancy(digest))
+      const ofChunks = all.filter(({ digest }) => !isRedundancy(digest))
+      if (ofChunks.length > 0) await chunks.put(ofChunks, at)
+      if (ofStore.length > 0) await own.put(ofStore, at)
+    },
+    touch: (digests, at) => both(digests, (blobs, some) => blobs.touch(some, at)),
+    get: (digests) => each(digests, (blobs, some) => blobs.get(some)),
+    has: (digests) => each(digests, async (blobs, some) => (await blobs.has?.(some)) ?? some.map(() => true)),
+    async list(after, limit) {
+      const rows = after !== null && isRedundancy(after) ? [] : await chunks.list(after, limit)
+      return rows.length >= limit ? rows : [...rows, ...(await own.list(after, limit - rows.length))]
+    },
+    async delete(digests, touchedBefore) {
+      const counts = await both(digests, async (blobs, some) => [await blobs.delete(some, touchedBefore)])
+      return counts.reduce((sum, count) => sum + count, 0)
+    },
+  })
+}
+
+export async function notesItsFolder(store: Store): Promise<boolean> {
+  const [head] = await store.head([timelineId(storeTimeline)])
+  return noteOf(head?.attributes[chunksAttribute]) !== null
+}
+
+/** Notes the folder as the place of this store's chunks. @returns whether they are alone there. */
+async function adopt(store: Store, hash: Hash, folder: ChunkFolder, facts: StoreFacts): Promise<boolean> {
+  const mark = await folder.mark()
+  // Whoever finds chunks or a mark there cannot know that nobody else needs them.
+  const isFirst = mark === null && (await folder.blobs.list(null, 1)).length === 0
+  await folder.make()
+  const noted: Note = { mark: mark ?? (await folder.setMark(randomUUID())), at: folder.path }
+  if (isFirst) await folder.setOwner(ownerOf(noted, facts))
+  const [head] = await store.head([timelineId(storeTimeline)])
+  await write(store, hash, head?.epoch ?? 0, noted)
+  return await isAlone(folder, noted, facts)
+}
+
+/** A store without a note and without a chunk may be one from before folders were noted, opened without its folder. */
+async function withOwnChunks(store: Store): Promise<Store> {
+  // Sets of shards are younger than the notes; and one of them may be away.
+  if (store.placeOf) return store
+  if ((await store.blobs.list(null, 1)).length > 0 || !(await hasTimelines(store))) return store
+  const blobs = askedFirst(store, store.blobs, async (named) => {
+    // There was none when it was opened: those that are there by now were put in the store itself.
+    if (named && (await store.blobs.list(null, 1)).length === 0) throw nowhere(null)
+  })
+  return forwardStore(store, { blobs })
+}
+
+/** Another process noted the folder since this one opened the store. */
+async function isNoted(store: Store, folder: ChunkFolder): Promise<boolean> {
+  const [head] = await store.head([timelineId(storeTimeline)])
+  const note = noteOf(head?.attributes[chunksAttribute])
+  return note !== null && note.mark === (await folder.mark())
+}
+
+/** Whether it is there after all: another process may have put it since this one opened the store. */
+async function lies(blobs: Blobs, { digest }: NamedChunk): Promise<boolean> {
+  return digest !== null && (await blobs.get([digest]))[0] !== null
+}
+
+/** Before the first chunk is put: what the checkpoints of the store name. Asked again while the answer is refused. */
+function askedFirst(store: Store, blobs: Blobs, answer: (named: NamedChunk | null) => Promise<void>): Blobs {
+  let asked: Promise<void> | null = null
+  const ask = async () => {
+    asked ??= findNamedChunk(store).then(answer)
+    try {
+      await asked
+    } catch (error) {
+      asked = null
+      throw error
+    }
+  }
+  return forwardBlobs(blobs, {
+    put: async (...given) => {
+      await ask()
+      await blobs.put(...given)
+    },
+  })
+}
+
+/**
+ * A copy of the database knows the same note and lies elsewhere. It says so in the folder, as does any other store that comes
+ * to it: from then on neither takes what it does not name for garbage.
+ */
+async function isAlone(folder: ChunkFolder, note: Note, facts: StoreFacts): Promise<boolean> {
+  const owner = await folder.owner()
+  // Stores in memory all lie in the same place.
+  if (owner !== null && owner === ownerOf(note, facts)) return facts.kind !== 'memory'
+  if (owner !== null && !facts.isReadOnly) await folder.setShared()
+  return false
+}
+
+function ownerOf({ mark }: Note, { location }: StoreFacts): string {
+  return `${mark} ${location}`
+}
+
+/** A damaged timeline is one. */
+async function hasTimelines(store: Store): Promise<boolean> {
+  try {
+    return (await store.timelines({ limit: 1 })).length > 0
+  } catch (error) {
+    if (isReprise(error, 'STORE_DAMAGED')) return true
+    throw error
+  }
+}
+
+/** Two that open a new store at once: one of them notes it, and both found the same mark in the folder. */
+async function write(store: Store, hash: Hash, epoch: number, note: Note): Promise<void> {
+  const timeline = timelineId(storeTimeline) as TimelineId
+  const last = epoch > 0 ? epoch : (await store.past([timeline]))[0]!.epoch
+  const [outcome] = await store.commit([
+    {
+      operation: randomUUID() as string as OperationId,
+      guard: { timeline, epoch: last },
+      take: { worker: 'opener' as WorkerId, from: 'free', create: { digest: originDigest(hash, timeline) } },
+      attributes: { [chunksAttribute]: JSON.stringify(note) },
+      release: true,
+    },
+  ])
+  if (outcome?.ok) return
+  const [head] = await store.head([timeline])
+  const other = noteOf(head?.attributes[chunksAttribute])
+  if (other?.mark !== note.mark) throw notThese(note.at, other ?? note)
+}
+
+function noteOf(text: unknown): Note | null {
+  if (typeof text !== 'string') return null
+  return JSON.parse(text) as Note
+}
+
+/** Another folder than it was, or what lay in this one is gone: an unmounted volume, a restore that left it out, a deletion. */
+async function misplaced(folder: ChunkFolder, mark: string | null, note: Note): Promise<RepriseError> {
+  const { path } = folder
+  if (resolve(path) !== resolve(note.at)) return notThese(path, note)
+  const others = mark !== null
+  const left = !others && (await folder.blobs.list(null, 1)).length > 0
+  const what = others
+    ? `${path} holds the chunks of another store now; those of this one, which lay there, are gone`
+    : left
+      ? `${path} holds chunks without the mark by which this store knows its own`
+      : `${path} is where the chunks of this store lay, and they are gone: ${(await folder.exists()) ? 'the folder is empty' : 'there is no such folder'}`
+  return new RepriseError('CHUNKS_GONE', what, { blobs: path })
+}
+
+function notThese(path: string, note: Note): RepriseError {
+  const what = `${path} does not hold the chunks of this store: they were last in ${note.at}`
+  return new RepriseError('CHUNKS_ELSEWHERE', what, { blobs: path, expected: note.at })
+}
+
+function nowhere(path: string | null): RepriseError {
+  const where = path === null ? 'nor in a folder that was named' : `nor in ${path}`
+  const what = `checkpoints of this store name chunks that lie neither in it ${where}`
+  return new RepriseError('CHUNKS_ELSEWHERE', what, { blobs: path })
+}
+
+/** Whoever reads, writes or sweeps a chunk is told; what needs none (heads, history, mail) works. */
+function unseen(note: Note): Blobs {
+  const refuse = (): never => {
+    const what = `the chunks of this store lie in a folder, last seen at ${note.at}, which was not named`
+    throw new RepriseError('CHUNKS_ELSEWHERE', what, { expected: note.at })
+  }
+  return {
+    put: async () => refuse(),
+    touch: async () => refuse(),
+    get: async (digests) => (digests.length === 0 ? [] : refuse()),
+    has: async (digests) => (digests.length === 0 ? [] : refuse()),
+    list: async () => refuse(),
+    delete: async () => refuse(),
+    rewrite: async () => refuse(),
+  }
+}

@@ -1,0 +1,33 @@
+// The mark that a move leaves on a timeline: it goes on elsewhere, and what it was waiting for goes with it.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { Head } from '../../core/store/ports.ts'
+import { refuseImporting } from './store-change.ts'
+
+export const movedStatus = 'moved'
+export const movedAttribute = '$moved'
+
+export interface Mark {
+  readonly at: number
+  readonly to: string
+  readonly was: Pick<Head, 'status' | 'queue' | 'wakeup'>
+}
+
+/** For a process that would open it: it continues in another store (NOT_FOUND), or has not arrived (CHANGE_UNFINISHED). */
+export function refuseNotHere(head: Head): void {
+  refuseImporting(head)
+  const mark = head.status === movedStatus ? markOf(head) : null
+  if (!mark) return
+  const what = `${head.timeline} was moved to ${mark.to}: it goes on there`
+  throw new RepriseError('NOT_FOUND', what, { timeline: head.timeline, movedAt: mark.at, to: mark.to })
+}
+
+export function markOf(head: Head): Mark | null {
+  const text = head.attributes[movedAttribute]
+  if (head.status !== movedStatus || typeof text !== 'string') return null
+  try {
+    return JSON.parse(text) as Mark
+  } catch {
+    return null
+  }
+}

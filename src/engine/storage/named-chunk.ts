@@ -1,0 +1,54 @@
+// A chunk that some checkpoint of a store names: how a store that does not say where its chunks live is known by them.
+// Reads catalogs until the first one; a store that has checkpoints and none with a chunk is read through, once, before its
+// first chunk.
+
+import { chunksOf, decodeManifest } from '../../core/checkpoint/manifest.ts'
+import type { Digest, TimelineId } from '../../core/coordinate.ts'
+import { isReprise } from '../../core/errors.ts'
+import { isWrapped } from '../../core/history/wrapped.ts'
+import type { ManifestRecord, Store } from '../../core/store/ports.ts'
+import { systemClock } from '../base/platform.ts'
+import { Yielder } from '../base/yielder.ts'
+import { isSegment } from './segment-catalog.ts'
+
+export interface NamedChunk {
+  /** Null: there is one, and only the keys of the store could say which. */
+  readonly digest: Digest | null
+}
+
+const timelinesPerPage = 500
+
+/** @example await findNamedChunk(store) // null: no checkpoint needs a chunk */
+export async function findNamedChunk(store: Store): Promise<NamedChunk | null> {
+  if ((await store.hasCheckpoints?.()) === false) return null
+  const breath = new Yielder(systemClock)
+  let hidden: NamedChunk | null = null
+  let after: TimelineId | null = null
+  for (;;) {
+    const page = await store.timelines({ limit: timelinesPerPage, ...(after !== null && { after }) })
+    for (const { timeline } of page) {
+      if (breath.isDue) await breath.take()
+      for (const record of await store.checkpoints(timeline)) {
+        // History in a colder place says nothing about where the others lie.
+        const named = isSegment(record) ? null : namedBy(record)
+        if (named?.digest) return named
+        hidden ??= named
+      }
+    }
+    after = page.at(-1)?.timeline ?? null
+    if (page.length < timelinesPerPage) return hidden
+  }
+}
+
+function namedBy(record: ManifestRecord): NamedChunk | null {
+  // What lies in the manifest itself is counted in both.
+  if (isWrapped(record.body)) return record.totalBytes > record.body.length ? { digest: null } : null
+  try {
+    const [first] = chunksOf(decodeManifest(record.body))
+    return first ? { digest: first.digest } : null
+  } catch (error) {
+    // Whoever restores it says what is wrong with it.
+    if (isReprise(error, 'MALFORMED')) return null
+    throw error
+  }
+}

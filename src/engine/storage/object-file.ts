@@ -1,0 +1,65 @@
+// Tools that write or read a file do the same with an object of an object store: through a file aside, which goes afterwards.
+// What a process that was killed left there goes when the next one does the same.
+
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { identifyProcess, isProcessGone, type ProcessIdentity } from '../base/platform.ts'
+import { isObjectStore, objectFiles } from './open-store.ts'
+
+const folderNames = 'reprise-object-'
+/** In each folder: the process that it belongs to. */
+const ownerFile = 'owner.json'
+
+/**
+ * With `onlyNew`, an object that is there already, or came meanwhile, is EXISTS.
+ * @example await written('s3://backups/app.rpb', (path) => backup(kernel, path, {}))
+ */
+export async function written<T>(target: string, write: (path: string) => Promise<T>, onlyNew = false): Promise<T> {
+  if (!isObjectStore(target)) return await write(target)
+  return await aside(async (path) => {
+    const result = await write(path)
+    await objectFiles.upload(path, target, onlyNew)
+    return result
+  })
+}
+
+/** @example await read('s3://backups/app.rpb', (path) => restoreBackup(kernel, path, {})) */
+export async function read<T>(source: string, use: (path: string) => Promise<T>): Promise<T> {
+  if (!isObjectStore(source)) return await use(source)
+  return await aside(async (path) => {
+    await objectFiles.download(source, path)
+    return await use(path)
+  })
+}
+
+/** The name of a file that another process, in another folder, finds it by. */
+export function sourceOf(path: string): string {
+  return isObjectStore(path) ? path : resolve(path)
+}
+
+async function aside<T>(work: (path: string) => Promise<T>): Promise<T> {
+  await removeLeftovers(tmpdir())
+  const folder = await mkdtemp(join(tmpdir(), folderNames))
+  try {
+    await writeFile(join(folder, ownerFile), JSON.stringify(identifyProcess()))
+    return await work(join(folder, 'file'))
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+/** Only those whose process is certainly gone; whatever cannot be read or deleted belongs to somebody else. */
+export async function removeLeftovers(directory: string): Promise<void> {
+  const own = identifyProcess()
+  const names = await readdir(directory).catch(() => [])
+  for (const name of names.filter((each) => each.startsWith(folderNames))) {
+    const folder = join(directory, name)
+    try {
+      const owner = JSON.parse(await readFile(join(folder, ownerFile), 'utf8')) as ProcessIdentity
+      if (isProcessGone(owner, own)) await rm(folder, { recursive: true, force: true })
+    } catch {
+      // Not ours to judge.
+    }
+  }
+}

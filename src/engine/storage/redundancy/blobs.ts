@@ -1,0 +1,269 @@
+// Chunks with parity: whoever puts chunks puts the parity of their group in the same step, and one damaged chunk is rebuilt
+// from the others. A plain wrapper around the chunks of a store: who names, lists and sweeps them is shown chunks only.
+//
+// Few chunks at a time would cost a parity as large as they are: a small group stays open, and the next few chunks join it.
+// Its parity is put anew, under a new name; the old one goes after that.
+
+import { lanes, ParityBuilder, stripeOf } from '../../../core/checkpoint/parity.ts'
+import { type Digest, equalBytes, toHex } from '../../../core/coordinate.ts'
+import { isRedundancy } from '../../../core/store/blobs.ts'
+import type { Blobs, Change, ChunkRow, Hash, Rewritten, StoredChunk } from '../../../core/store/ports.ts'
+import { keysOf, type StoredGroup, storedForm } from './groups.ts'
+import { inspectRedundancy } from './inspect.ts'
+import { Mender, type Source } from './mend.ts'
+import { abandon, dissolve, regroup, type TendReport, tend } from './regroup.ts'
+
+/** A larger batch becomes several groups. */
+const groupBytesMax = 4 * 1024 * 1024
+/** A group of this size takes no further member. */
+const closedBytes = 1024 * 1024
+/** Groups that were superseded are removed so many at a time. */
+const removedAtOnce = 32
+
+const scrubbedAtOnce = 64
+
+export interface ScrubReport {
+  readonly next: Digest | null
+  readonly bytes: number
+  readonly healed: number
+  /** Damaged, and there is nothing to heal them from. */
+  readonly left: number
+}
+
+export interface MendedChunk {
+  readonly digest: string
+  /** 'copy', 'parity', or the name of another place. */
+  readonly from: Source | (string & {})
+  readonly isPutBack: boolean
+}
+
+interface OpenGroup {
+  readonly group: StoredGroup
+  readonly builder: ParityBuilder
+}
+
+export class RedundantBlobs implements Blobs {
+  readonly #blobs: Blobs
+  readonly #hash: Hash
+  readonly #mender: Mender
+  readonly #tell: (mended: MendedChunk) => void
+  readonly #planted: ReadonlySet<string>
+  /** False: what is put gets no parity, and tending takes away what there is. */
+  isOn = true
+  /** Largest first. */
+  #open: OpenGroup[] = []
+  #superseded: Digest[] = []
+
+  constructor(blobs: Blobs, hash: Hash, tell: (mended: MendedChunk) => void, planted: ReadonlySet<string> = new Set()) {
+    this.#planted = planted
+    this.#blobs = blobs
+    this.#hash = hash
+    this.#tell = tell
+    this.#mender = new Mender(blobs, hash)
+  }
+
+  get batchBytes(): number | undefined {
+    return this.#blobs.batchBytes
+  }
+
+  async put(chunks: readonly StoredChunk[], at?: number): Promise<void> {
+    if (!this.isOn) return await this.#blobs.put(chunks, at)
+    const each = [...new Map(chunks.map((chunk) => [toHex(chunk.digest), chunk])).values()]
+    const isThere = (await this.#blobs.has?.(each.map(({ digest }) => digest))) ?? []
+    const fresh = each.filter((_, i) => !isThere[i])
+    const touched = each.filter((_, i) => isThere[i])
+    if (touched.length > 0) await this.#blobs.put(touched, at)
+    for (const batch of batches(fresh)) await this.#putGroup(batch, at)
+  }
+
+  touch(digests: readonly Digest[], at: number): Promise<Digest[]> {
+    return this.#blobs.touch(digests, at)
+  }
+
+  rewrite(change: Change, after: string | null, limit: number): Promise<Rewritten> {
+    return this.#blobs.rewrite(change, after, limit)
+  }
+
+  async compact(isFinal?: boolean): Promise<void> {
+    await this.#blobs.compact?.(isFinal)
+  }
+
+  get(digests: readonly Digest[]): Promise<(Uint8Array | null)[]> {
+    return this.#blobs.get(digests)
+  }
+
+  async has(digests: readonly Digest[]): Promise<boolean[]> {
+    return (await this.#blobs.has?.(digests)) ?? digests.map(() => false)
+  }
+
+  /** What is ours comes last, so a page that holds some of it is the last one. */
+  async list(after: Digest | null, limit: number): Promise<ChunkRow[]> {
+    return (await this.#blobs.list(after, limit)).filter(({ digest }) => !isRedundancy(digest))
+  }
+
+  async delete(digests: readonly Digest[], touchedBefore: number): Promise<number> {
+    if (digests.length === 0) return 0
+    this.#open = []
+    this.#mender.forget()
+    return await regroup(this.#blobs, this.#hash, this.#mender, digests, touchedBefore, this.#planted)
+  }
+
+  async mend(digest: Digest, putsBack = true): Promise<Uint8Array | null> {
+    const mended = await this.#mender.mend(digest, putsBack)
+    if (!mended) return null
+    this.#tell({ digest: toHex(digest), from: mended.from, isPutBack: mended.isPutBack })
+    return mended.bytes
+  }
+
+  /** As `mend`, from a copy that was found elsewhere. */
+  async restore(digest: Digest, bytes: Uint8Array, from: string): Promise<boolean> {
+    const isPutBack = await this.#mender.restore(digest, bytes)
+    if (isPutBack) this.#tell({ digest: toHex(digest), from, isPutBack })
+    return isPutBack
+  }
+
+  /** Parity, lists and copies that are damaged: nothing is lost with them, but something would be with the next damage. */
+  async inspect(): Promise<string[]> {
+    return (await inspectRedundancy(this.#blobs, this.#hash)).map(({ what }) => what)
+  }
+
+  /**
+   * Reads the next chunks after this one, up to so many bytes, and puts right what is damaged. `next` is null at the end. Parity
+   * and copies come last and are read as well: those that are damaged are removed, and made anew when the store is tended.
+   */
+  async scrub(after: Digest | null, bytesMax: number): Promise<ScrubReport> {
+    let next = after
+    let bytes = 0
+    let healed = 0
+    let left = 0
+    for (;;) {
+      const rows = await this.#blobs.list(next, scrubbedAtOnce)
+      const chunks = rows.map(({ digest }) => digest).filter((digest) => !isRedundancy(digest))
+      const found = await this.#blobs.get(chunks)
+      for (const [i, digest] of chunks.entries()) {
+        const stored = found[i] ?? null
+        if (stored && equalBytes(this.#hash(stored), digest)) continue
+        // One that was swept since it was listed is not damaged.
+        const [isThere = true] = (await this.#blobs.has?.([digest])) ?? []
+        if (!isThere) continue
+        if (await this.mend(digest)) healed += 1
+        else left += 1
+      }
+      bytes += rows.reduce((sum, row) => sum + row.bytes, 0)
+      next = rows.at(-1)?.digest ?? null
+      const isEnd = rows.length < scrubbedAtOnce
+      if (isEnd || chunks.length < rows.length) break
+      if (bytes >= bytesMax) return { next, bytes, healed, left }
+    }
+    const damaged = (await inspectRedundancy(this.#blobs, this.#hash)).map(({ key }) => key)
+    if (damaged.length > 0) await this.#blobs.delete(damaged, Number.MAX_SAFE_INTEGER)
+    return { next: null, bytes, healed: healed + damaged.length, left }
+  }
+
+  /** Makes what `inspect` finds anew. */
+  async repair(live: ReadonlySet<string>): Promise<void> {
+    const keys = (await inspectRedundancy(this.#blobs, this.#hash)).map(({ key }) => key)
+    if (keys.length > 0) await this.#blobs.delete(keys, Number.MAX_SAFE_INTEGER)
+    await this.tend(live)
+  }
+
+  /** Gives every chunk a group, and every group members that are there. Called when the store is swept. */
+  async tend(live: ReadonlySet<string>): Promise<TendReport> {
+    this.#open = []
+    this.#superseded = []
+    this.#mender.forget()
+    const mend = (digest: Digest) => this.mend(digest)
+    if (this.isOn) return await tend(this.#blobs, this.#hash, live, mend)
+    return await abandon(this.#blobs, this.#hash, live, mend)
+  }
+
+  async #putGroup(chunks: readonly StoredChunk[], at: number | undefined): Promise<void> {
+    const bytes = chunks.reduce((sum, chunk) => sum + chunk.bytes.length, 0)
+    const joined = await this.#take(bytes)
+    const builder = new ParityBuilder(this.#load())
+    // The largest first: the lanes of the others are shifted to where it has room.
+    for (const { builder: other } of joined.reverse()) builder.adopt(other, other.parity)
+    const laneOf = new Map<StoredChunk, number>()
+    // The longest first: the lanes end up of nearly the same length.
+    const order = [...chunks].sort((a, b) => b.bytes.length - a.bytes.length)
+    if (this.#planted.has('parity-misses-one')) order.pop()
+    for (const chunk of order) {
+      laneOf.set(chunk, builder.add(chunk.digest, chunk.bytes).lane)
+    }
+    const { group, chunks: redundant } = storedForm(this.#hash, builder)
+    const striped = chunks.map(({ digest, bytes: stored }, i) => ({
+      digest,
+      bytes: stored,
+      stripe: stripeOf(laneOf.get(chunks[i]!) ?? 0),
+    }))
+    try {
+      await this.#blobs.put([...striped, ...redundant], at)
+    } catch (error) {
+      this.#open.push(...joined)
+      throw error
+    }
+    this.#mender.forget()
+    if (await this.#isTakenApart(joined)) await this.#dissolveGone(group)
+    else if (builder.bytes < closedBytes) this.#open.push({ group, builder })
+    for (const { group: old } of joined) this.#superseded.push(...keysOf(old))
+    if (this.#superseded.length >= removedAtOnce) await this.#removeSuperseded()
+  }
+
+  /**
+   * The open groups that so many bytes should join: those that are not much larger, since their parity is written again. One
+   * that was changed by another process, which swept some of it, is let go.
+   */
+  async #take(bytes: number): Promise<OpenGroup[]> {
+    const taken: OpenGroup[] = []
+    let sum = bytes
+    while (sum < closedBytes) {
+      const last = this.#open.at(-1)
+      if (!last || last.builder.bytes > 2 * sum) break
+      taken.push(this.#open.pop()!)
+      sum += last.builder.bytes
+    }
+    if (taken.length === 0) return []
+    const isThere = (await this.#blobs.has?.(taken.map(({ group }) => keysOf(group)[0]))) ?? []
+    return taken.filter((_, i) => isThere[i])
+  }
+
+  /** Somebody swept a member of a group that was added to just now: its bytes are still in the new parity. */
+  async #isTakenApart(joined: readonly OpenGroup[]): Promise<boolean> {
+    if (joined.length === 0) return false
+    const isThere = await this.#blobs.has?.(joined.map(({ group }) => keysOf(group)[0]))
+    return isThere?.includes(false) ?? false
+  }
+
+  async #dissolveGone({ members }: StoredGroup): Promise<void> {
+    const digests = members.map(({ digest }) => digest)
+    const isThere = await this.#blobs.has?.(digests)
+    const gone = new Set(digests.filter((_, i) => isThere?.[i] === false).map(toHex))
+    await dissolve(this.#blobs, this.#hash, this.#mender, gone)
+  }
+
+  #load(): number[] {
+    const load: number[] = new Array(lanes).fill(0)
+    for (const { builder } of this.#open) for (const [lane, end] of builder.ends.entries()) load[lane]! += end
+    return load
+  }
+
+  async #removeSuperseded(): Promise<void> {
+    const keys = this.#superseded
+    this.#superseded = []
+    await this.#blobs.delete(keys, Number.MAX_SAFE_INTEGER)
+  }
+}
+
+function batches(chunks: readonly StoredChunk[]): StoredChunk[][] {
+  const all: StoredChunk[][] = []
+  let bytes = Number.POSITIVE_INFINITY
+  for (const chunk of chunks) {
+    if (bytes + chunk.bytes.length > groupBytesMax * 1.25) {
+      all.push([])
+      bytes = 0
+    }
+    all.at(-1)!.push(chunk)
+    bytes += chunk.bytes.length
+  }
+  return all
+}

@@ -1,0 +1,163 @@
+// Finds a sound copy of a chunk that is damaged or missing: a copy that was put aside, or the rest of its parity group. What
+// was found is put back where it belongs, else aside; a store that cannot be written is only read.
+
+import { besides, lanes, type Member, rebuild, stripeOf, stripeOfParity } from '../../../core/checkpoint/parity.ts'
+import { type Digest, equalBytes, toHex } from '../../../core/coordinate.ts'
+import { isReprise } from '../../../core/errors.ts'
+import type { Blobs, Hash } from '../../../core/store/ports.ts'
+import { loadGroups, readParity, type StoredGroup } from './groups.ts'
+import { keyOf, kinds } from './keys.ts'
+
+export type Source = 'copy' | 'parity'
+
+export interface Mended {
+  readonly bytes: Uint8Array
+  readonly from: Source
+  readonly isPutBack: boolean
+}
+
+/** However lately it was touched. */
+const always = Number.MAX_SAFE_INTEGER
+
+export class Mender {
+  readonly #blobs: Blobs
+  readonly #hash: Hash
+  /** By member. Of one damaged place many chunks may be asked for: the groups are read once. */
+  #index: Map<string, readonly [StoredGroup, Member][]> | null = null
+
+  /** Those whose copy was taken back to its place, or could not be. */
+  readonly #tried = new Set<string>()
+
+  constructor(blobs: Blobs, hash: Hash) {
+    this.#blobs = blobs
+    this.#hash = hash
+  }
+
+  /** Groups have changed. */
+  forget(): void {
+    this.#index = null
+  }
+
+  async mend(digest: Digest, putsBack = true): Promise<Mended | null> {
+    const copy = await this.#copyOf(digest)
+    if (copy) {
+      // It lies aside because it could not be put back then. The place may be whole again: the file was written anew.
+      if (putsBack) await this.#takeHome(digest, copy)
+      return { bytes: copy, from: 'copy', isPutBack: true }
+    }
+    const isFresh = this.#index === null
+    const found = (await this.#fromGroups(digest)) ?? (isFresh ? null : await this.#fromGroupsAnew(digest))
+    if (!found) return null
+    const isPutBack = putsBack && (await this.#putBack(digest, found.bytes, stripeOf(found.lane)))
+    return { bytes: found.bytes, from: 'parity', isPutBack }
+  }
+
+  /** As it lies there, or the copy of it. */
+  async readSound(digest: Digest): Promise<Uint8Array | null> {
+    const [stored] = await this.#blobs.get([digest])
+    return this.#isSound(stored ?? null, digest) ? stored! : await this.#copyOf(digest)
+  }
+
+  /** All of these that can be read, or rebuilt; the others are left out. Of one group at a time: they are read together. */
+  async readAll(digests: readonly Digest[]): Promise<[Digest, Uint8Array][]> {
+    const stored = await this.#blobs.get(digests)
+    const sound: [Digest, Uint8Array][] = []
+    for (const [i, digest] of digests.entries()) {
+      const isSound = this.#isSound(stored[i] ?? null, digest)
+      const bytes = isSound ? stored[i]! : ((await this.#copyOf(digest)) ?? (await this.mend(digest))?.bytes)
+      if (bytes) sound.push([digest, bytes])
+    }
+    return sound
+  }
+
+  /** A sound copy from elsewhere, in place of what is damaged or missing. False if it is not the chunk, or cannot be put. */
+  async restore(digest: Digest, bytes: Uint8Array): Promise<boolean> {
+    if (!this.#isSound(bytes, digest)) return false
+    this.#index ??= indexOf(await loadGroups(this.#blobs, this.#hash))
+    const [found] = this.#index.get(toHex(digest)) ?? []
+    return await this.#putBack(digest, bytes, stripeOf(found?.[1].lane ?? digest[0]! % lanes))
+  }
+
+  /** Tried once by each process: a place that stays broken is read around every time. */
+  async #takeHome(digest: Digest, bytes: Uint8Array): Promise<void> {
+    const name = toHex(digest)
+    if (this.#tried.has(name)) return
+    this.#tried.add(name)
+    this.#index ??= indexOf(await loadGroups(this.#blobs, this.#hash))
+    const [found] = this.#index.get(name) ?? []
+    const isBack = await this.#attempt(() => this.#putInPlace(digest, bytes, stripeOf(found?.[1].lane ?? 0)))
+    if (isBack) await this.#attempt(async () => (await this.#blobs.delete([keyOf(kinds.copy, digest)], always)) > 0)
+  }
+
+  /** Where the place itself is broken, neither can the old be deleted nor the new be put: then the copy lies aside. */
+  async #putBack(digest: Digest, bytes: Uint8Array, stripe: number): Promise<boolean> {
+    if (await this.#attempt(() => this.#putInPlace(digest, bytes, stripe))) return true
+    return await this.#attempt(async () => {
+      await this.#blobs.put([{ digest: keyOf(kinds.copy, digest), bytes, stripe: stripeOfParity }])
+      return (await this.#copyOf(digest)) !== null
+    })
+  }
+
+  async #putInPlace(digest: Digest, bytes: Uint8Array, stripe: number): Promise<boolean> {
+    await this.#blobs.delete([digest], always)
+    await this.#blobs.put([{ digest, bytes, stripe }])
+    const [back] = await this.#blobs.get([digest])
+    return this.#isSound(back ?? null, digest)
+  }
+
+  /** What cannot be written now can be read all the same, and is put back the next time. */
+  async #attempt(work: () => Promise<boolean>): Promise<boolean> {
+    try {
+      return await work()
+    } catch (error) {
+      if (!isReprise(error)) throw error
+      return false
+    }
+  }
+
+  async #copyOf(digest: Digest): Promise<Uint8Array | null> {
+    const key = keyOf(kinds.copy, digest)
+    const [isThere = true] = (await this.#blobs.has?.([key])) ?? []
+    const [stored] = isThere ? await this.#blobs.get([key]) : []
+    return this.#isSound(stored ?? null, digest) ? stored! : null
+  }
+
+  #isSound(stored: Uint8Array | null, digest: Digest): boolean {
+    return stored !== null && equalBytes(this.#hash(stored), digest)
+  }
+
+  #fromGroupsAnew(digest: Digest) {
+    this.forget()
+    return this.#fromGroups(digest)
+  }
+
+  async #fromGroups(digest: Digest): Promise<{ bytes: Uint8Array; lane: number } | null> {
+    this.#index ??= indexOf(await loadGroups(this.#blobs, this.#hash))
+    for (const [group, wanted] of this.#index.get(toHex(digest)) ?? []) {
+      const parity = await readParity(this.#blobs, this.#hash, group)
+      if (!parity) continue
+      const others: [Member, Uint8Array][] = []
+      for (const member of besides(group, wanted)) {
+        const bytes = await this.readSound(member.digest)
+        if (bytes) others.push([member, bytes])
+      }
+      const bytes = rebuild(wanted, parity, others)
+      // One that could not be read makes it another result, and so does a parity of other members: the digest decides.
+      if (this.#isSound(bytes, digest)) return { bytes, lane: wanted.lane }
+    }
+    return null
+  }
+}
+
+function indexOf(groups: readonly StoredGroup[]): Map<string, [StoredGroup, Member][]> {
+  const index = new Map<string, [StoredGroup, Member][]>()
+  for (const group of groups) {
+    for (const member of group.members) {
+      const name = toHex(member.digest)
+      const held = index.get(name)
+      if (held) held.push([group, member])
+      else index.set(name, [[group, member]])
+    }
+  }
+  return index
+}

@@ -1,0 +1,310 @@
+// Keeps groups in step with the chunks that are there. A chunk that is swept leaves its group first: the new parity is put
+// before the chunk goes, the old one goes last, and at no moment has a chunk that stays lost its protection. Tending gives a
+// group to chunks that have none (of an older release, of a crash), and makes one of groups that have become small.
+
+import { lanes, type Member, ParityBuilder } from '../../../core/checkpoint/parity.ts'
+import { type Digest, equalBytes, fromHex, toHex } from '../../../core/coordinate.ts'
+import { isRedundancy } from '../../../core/store/blobs.ts'
+import type { Blobs, ChunkRow, Hash, StoredChunk } from '../../../core/store/ports.ts'
+import { keysOf, loadGroups, readParity, type StoredGroup, storedForm } from './groups.ts'
+import { idOf, keyOf, kinds, listKind } from './keys.ts'
+import type { Mender } from './mend.ts'
+
+const pageRows = 1000
+const deletedAtOnce = 500
+/** Groups with less in them are put together. */
+const smallBytes = 256 * 1024
+const newGroupBytes = 2 * 1024 * 1024
+/** So much waits for a group in memory. */
+const poolBytesMax = 16 * 1024 * 1024
+/** A group whose parity is longer than this share of its members is made anew with others. */
+const parityShareMax = 1.6 / lanes
+/** What tending reads at most in one go: the rest has its turn the next time. */
+const tendBytesMax = 64 * 1024 * 1024
+
+/**
+ * Deletes chunks as `Blobs.delete` does. The more at once the better: a group of which nobody stays is not read at all.
+ *
+ * A process that puts beside us may add to a group that we take apart, and its new parity still holds what is swept here.
+ * So the old groups go first and then all groups are read again: either its group is seen here, or it sees that the one that
+ * it added to is gone (`RedundantBlobs.put`), and one of the two takes the swept chunks out.
+ */
+export async function regroup(
+  blobs: Blobs,
+  hash: Hash,
+  mender: Mender,
+  digests: readonly Digest[],
+  touchedBefore: number,
+  planted: ReadonlySet<string>,
+): Promise<number> {
+  if (planted.has('sweep-leaves-groups')) return await deleteSome(blobs, digests, touchedBefore)
+  const going = new Set(digests.map(toHex))
+  const pool = new Pool(blobs, hash)
+  const affected = await touchedBy(blobs, hash, going)
+  for (const group of affected)
+    await takeOut(blobs, hash, mender, group, going, pool, planted.has('leaves-without-xor'))
+  await pool.finish()
+  const count = await deleteSome(blobs, digests, touchedBefore)
+  // One that was put again meanwhile stays, and gets a group of its own.
+  const isThere = (await blobs.has?.(digests)) ?? []
+  const survivors = digests.filter((_, i) => isThere[i])
+  for (const digest of survivors) going.delete(toHex(digest))
+  for (const [digest, bytes] of await mender.readAll(survivors)) await pool.add(digest, bytes)
+  await pool.finish()
+  await deleteAll(blobs, affected.flatMap(keysOf))
+  await dissolve(blobs, hash, mender, going)
+  await deleteAll(
+    blobs,
+    [...going].map((name) => keyOf(kinds.copy, fromHex(name))),
+  )
+  return count
+}
+
+/** No group names one of these any more: those that do are made anew of who is there. */
+export async function dissolve(blobs: Blobs, hash: Hash, mender: Mender, gone: ReadonlySet<string>): Promise<void> {
+  mender.forget()
+  const stale = await touchedBy(blobs, hash, gone)
+  if (stale.length === 0) return
+  const pool = new Pool(blobs, hash)
+  for (const { members } of stale) {
+    const staying = new Map(members.filter((member) => !gone.has(nameOf(member))).map((each) => [nameOf(each), each]))
+    for (const [digest, bytes] of await mender.readAll([...staying.values()].map((each) => each.digest))) {
+      await pool.add(digest, bytes, staying.get(toHex(digest))?.lane)
+    }
+  }
+  await pool.finish()
+  await deleteAll(blobs, stale.flatMap(keysOf))
+}
+
+async function touchedBy(blobs: Blobs, hash: Hash, names: ReadonlySet<string>): Promise<StoredGroup[]> {
+  return (await loadGroups(blobs, hash)).filter(({ members }) => members.some(isIn(names)))
+}
+
+/** In one go they would keep a store that writes alone from writing anything else. */
+async function deleteSome(blobs: Blobs, digests: readonly Digest[], touchedBefore: number): Promise<number> {
+  let count = 0
+  for (let at = 0; at < digests.length; at += deletedAtOnce) {
+    count += await blobs.delete(digests.slice(at, at + deletedAtOnce), touchedBefore)
+  }
+  return count
+}
+
+async function deleteAll(blobs: Blobs, keys: readonly Digest[]): Promise<void> {
+  // Most have none; to look is cheaper than to write.
+  for (let at = 0; at < keys.length; at += deletedAtOnce) {
+    const some = keys.slice(at, at + deletedAtOnce)
+    const isThere = await blobs.has?.(some)
+    const there = some.filter((_, i) => isThere?.[i] !== false)
+    if (there.length > 0) await blobs.delete(there, Number.MAX_SAFE_INTEGER)
+  }
+}
+
+async function takeOut(
+  blobs: Blobs,
+  hash: Hash,
+  mender: Mender,
+  group: StoredGroup,
+  going: ReadonlySet<string>,
+  pool: Pool,
+  isPlanted: boolean,
+): Promise<void> {
+  const staying = group.members.filter((member) => !isIn(going)(member))
+  if (staying.length === 0) return
+  const stayingBytes = sumOf(staying)
+  const parity = await readParity(blobs, hash, group)
+  if (parity && stayingBytes * parityShareMax >= group.parityBytes) {
+    const builder = new ParityBuilder()
+    builder.adopt(group, parity)
+    // Rebuilt if it is damaged: only its true bytes take it out of the parity.
+    const leaving = await mender.readAll(group.members.filter(isIn(going)).map(({ digest }) => digest))
+    for (const [digest, bytes] of leaving) builder.remove({ digest }, isPlanted ? new Uint8Array(bytes.length) : bytes)
+    if (builder.members.length === staying.length) {
+      await pool.put(builder)
+      return
+    }
+  }
+  // What is damaged beyond repair before anything was swept stays behind: verify tells of it.
+  const laneOf = new Map(staying.map((member) => [nameOf(member), member.lane]))
+  for (const [digest, bytes] of await mender.readAll(staying.map(({ digest }) => digest))) {
+    await pool.add(digest, bytes, laneOf.get(toHex(digest)))
+  }
+}
+
+export interface TendReport {
+  readonly groups: number
+  /** Chunks that had no group and have one now. */
+  readonly joined: number
+  readonly mended: number
+}
+
+export async function tend(
+  blobs: Blobs,
+  hash: Hash,
+  live: ReadonlySet<string>,
+  mend: (digest: Digest) => Promise<Uint8Array | null>,
+): Promise<TendReport> {
+  // The groups first: a chunk that is put meanwhile comes with its own, and must not seem to be missing from it.
+  const groups = (await loadGroups(blobs, hash)).sort((a, b) => sumOf(b.members) - sumOf(a.members))
+  const there = new Map((await allChunks(blobs)).map((row) => [toHex(row.digest), row]))
+  let mended = 0
+  const covered = new Set<string>()
+  const laneOf = new Map<string, number>()
+  const old: StoredGroup[] = []
+  const small: StoredGroup[] = []
+  const hasParity = await whichHaveParity(blobs, groups)
+  for (const group of groups) {
+    for (const member of group.members) {
+      const name = nameOf(member)
+      laneOf.set(name, member.lane)
+      // One that is missing and needed is damage; one that is missing and not needed was swept.
+      if (there.has(name) || !live.has(name) || !(await mend(member.digest))) continue
+      there.set(name, { digest: member.digest, bytes: member.bytes, touchedAt: 0 })
+      mended += 1
+    }
+    const names = group.members.map(nameOf)
+    const isSound = hasParity.has(group) && names.every((name) => there.has(name))
+    if (!isSound || names.every((name) => covered.has(name))) {
+      old.push(group)
+      continue
+    }
+    if (sumOf(group.members) < smallBytes) small.push(group)
+    for (const name of names) covered.add(name)
+  }
+  const pool = new Pool(blobs, hash)
+  // Together they need less parity. Read, and not put together as they are: their lanes may all be the same.
+  const merged = small.length > 1 ? small : []
+  for (const { members } of merged) for (const member of members) covered.delete(nameOf(member))
+  let joined = 0
+  let read = 0
+  for (const [name, { digest, bytes: size }] of there) {
+    if (covered.has(name) || (read > 0 && read + size > tendBytesMax)) continue
+    const [bytes] = await blobs.get([digest])
+    if (!bytes || !equalBytes(hash(bytes), digest)) continue
+    read += bytes.length
+    joined += 1
+    await pool.add(digest, bytes, laneOf.get(name))
+  }
+  await pool.finish()
+  await removeOld(blobs, hash, [...old, ...merged], there, live)
+  return { groups: groups.length - old.length - merged.length + pool.groups, joined, mended }
+}
+
+/** No parity is wanted any more: it goes, once what it alone can tell has been put back. */
+export async function abandon(
+  blobs: Blobs,
+  hash: Hash,
+  live: ReadonlySet<string>,
+  mend: (digest: Digest) => Promise<Uint8Array | null>,
+): Promise<TendReport> {
+  const groups = await loadGroups(blobs, hash)
+  const there = new Set((await allChunks(blobs)).map(({ digest }) => toHex(digest)))
+  let mended = 0
+  for (const member of groups.flatMap(({ members }) => members)) {
+    const name = nameOf(member)
+    if (there.has(name) || !live.has(name) || !(await mend(member.digest))) continue
+    there.add(name)
+    mended += 1
+  }
+  for (const kind of [kinds.group, kinds.parity]) {
+    await deleteAll(
+      blobs,
+      (await listKind(blobs, kind)).map(({ digest }) => digest),
+    )
+  }
+  return { groups: 0, joined: 0, mended }
+}
+
+/** A group goes when each of its chunks that is there has another one. */
+async function removeOld(
+  blobs: Blobs,
+  hash: Hash,
+  old: readonly StoredGroup[],
+  there: ReadonlyMap<string, ChunkRow>,
+  live: ReadonlySet<string>,
+): Promise<void> {
+  // Before the groups: a list is put before its parity, so one that is on its way is not taken for left over.
+  const parities = await listKind(blobs, kinds.parity)
+  const now = await loadGroups(blobs, hash)
+  const counts = new Map<string, number>()
+  for (const { members } of now) for (const name of members.map(nameOf)) counts.set(name, (counts.get(name) ?? 0) + 1)
+  const ids = new Set(now.map(({ id }) => toHex(id)))
+  const going: Digest[] = []
+  for (const group of old) {
+    const names = group.members.map(nameOf)
+    if (names.some((name) => there.has(name) && (counts.get(name) ?? 0) < 2)) continue
+    going.push(...keysOf(group))
+    for (const name of names) counts.set(name, (counts.get(name) ?? 1) - 1)
+  }
+  // A parity without its list serves nobody, nor does the copy of a chunk that was swept.
+  for (const { digest } of parities) if (!ids.has(toHex(idOf(digest)))) going.push(digest)
+  const starts = new Set([...there.keys(), ...live].map((name) => name.slice(0, 48)))
+  for (const { digest } of await listKind(blobs, kinds.copy)) if (!starts.has(toHex(idOf(digest)))) going.push(digest)
+  if (going.length > 0) await blobs.delete(going, Number.MAX_SAFE_INTEGER)
+}
+
+async function whichHaveParity(blobs: Blobs, groups: readonly StoredGroup[]): Promise<ReadonlySet<StoredGroup>> {
+  if (!blobs.has) return new Set(groups)
+  const isThere = await blobs.has(groups.map((group) => keysOf(group)[1]))
+  return new Set(groups.filter((_, i) => isThere[i]))
+}
+
+async function allChunks(blobs: Blobs): Promise<ChunkRow[]> {
+  const rows: ChunkRow[] = []
+  for (let after: Digest | null = null; ; after = rows[rows.length - 1]!.digest) {
+    const page = await blobs.list(after, pageRows)
+    const own = page.filter(({ digest }) => !isRedundancy(digest))
+    rows.push(...own)
+    if (page.length < pageRows || own.length < page.length) return rows
+  }
+}
+
+/** Chunks that wait for a group. Each stays in its lane, so groups are made of many of them at once: then the lanes are even. */
+class Pool {
+  readonly #blobs: Blobs
+  readonly #hash: Hash
+  #waiting: { readonly digest: Digest; readonly bytes: Uint8Array; readonly lane: number }[] = []
+  #waitingBytes = 0
+  groups = 0
+
+  constructor(blobs: Blobs, hash: Hash) {
+    this.#blobs = blobs
+    this.#hash = hash
+  }
+
+  async add(digest: Digest, bytes: Uint8Array, lane = digest[0]! % lanes): Promise<void> {
+    this.#waiting.push({ digest, bytes, lane })
+    this.#waitingBytes += bytes.length
+    if (this.#waitingBytes >= poolBytesMax) await this.finish()
+  }
+
+  async put(builder: ParityBuilder): Promise<void> {
+    const chunks: readonly StoredChunk[] = storedForm(this.#hash, builder).chunks
+    await this.#blobs.put(chunks)
+    this.groups += 1
+  }
+
+  async finish(): Promise<void> {
+    const waiting = this.#waiting.sort((a, b) => b.bytes.length - a.bytes.length)
+    const count = Math.ceil(this.#waitingBytes / newGroupBytes)
+    const builders = Array.from({ length: count }, () => new ParityBuilder())
+    this.#waiting = []
+    this.#waitingBytes = 0
+    for (const { digest, bytes, lane } of waiting) {
+      const emptiest = builders.reduce((best, each) => (each.ends[lane]! < best.ends[lane]! ? each : best))
+      emptiest.add(digest, bytes, lane)
+    }
+    for (const builder of builders) if (builder.members.length > 0) await this.put(builder)
+  }
+}
+
+function isIn(names: ReadonlySet<string>): (member: Member) => boolean {
+  return (member) => names.has(nameOf(member))
+}
+
+function nameOf({ digest }: Member): string {
+  return toHex(digest)
+}
+
+function sumOf(members: readonly Member[]): number {
+  return members.reduce((sum, { bytes }) => sum + bytes, 0)
+}

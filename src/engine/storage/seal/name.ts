@@ -1,0 +1,29 @@
+// What an envelope (seal.ts) says about the key it was sealed with, without opening it.
+
+import { ByteReader } from '../../../core/bytes.ts'
+import { saltBytes } from './keys.ts'
+
+export const isCompressed = 1
+export const isEncrypted = 2
+export const isChecked = 4
+export const isChunk = 8
+export const allFlags = 15
+export const crcBytes = 4
+
+/** The key and, of anything but a chunk, the salt. */
+export type SealName = 'plain' | { readonly id: string; readonly salt: Uint8Array | null }
+
+/** Null: it is no envelope. */
+export function sealNameOf(envelope: Uint8Array): SealName | null {
+  const flags = envelope[0]
+  if (flags === undefined || (flags & ~allFlags) !== 0) return null
+  if (!(flags & isEncrypted)) return 'plain'
+  const reader = new ByteReader(envelope, 1)
+  if (flags & isChecked) reader.skip(crcBytes)
+  if (flags & isCompressed) {
+    reader.byte()
+    reader.integer()
+  }
+  const id = reader.text()
+  return { id, salt: flags & isChunk ? null : reader.raw(saltBytes).slice() }
+}

@@ -1,0 +1,46 @@
+// A value in a row of the user's database that only history can open: the row's name and its key both follow from a secret
+// that stands in an entry. Whoever reads the table, from another namespace too, learns neither the value nor whose it is.
+//
+//   sealed = nonce(12) AES-256-GCM(value) tag(16)
+
+import { createCipheriv, createDecipheriv, createHmac, randomFillSync } from 'node:crypto'
+import { RepriseError } from '../../../core/errors.ts'
+
+const nonceBytes = 12
+const tagBytes = 16
+
+/** What the row is called. */
+export function rowName(secret: string): string {
+  return derive(secret, 'name').toString('hex')
+}
+
+export function sealRow(secret: string, value: Uint8Array): Uint8Array {
+  const nonce = randomFillSync(new Uint8Array(nonceBytes))
+  const cipher = createCipheriv('aes-256-gcm', derive(secret, 'value'), nonce, { authTagLength: tagBytes })
+  const body = cipher.update(value)
+  cipher.final()
+  return Buffer.concat([nonce, body, cipher.getAuthTag()])
+}
+
+export function openRow(secret: string, sealed: Uint8Array): Uint8Array {
+  if (sealed.length < nonceBytes + tagBytes) throw new RepriseError('MALFORMED', 'a sealed row ends too early')
+  const nonce = sealed.subarray(0, nonceBytes)
+  const decipher = createDecipheriv('aes-256-gcm', derive(secret, 'value'), nonce, { authTagLength: tagBytes })
+  decipher.setAuthTag(sealed.subarray(sealed.length - tagBytes))
+  try {
+    const value = decipher.update(sealed.subarray(nonceBytes, sealed.length - tagBytes))
+    decipher.final()
+    return new Uint8Array(value)
+  } catch (cause) {
+    throw new RepriseError(
+      'DECRYPT_FAILED',
+      'a row does not open with the secret in history: it was changed',
+      {},
+      cause,
+    )
+  }
+}
+
+function derive(secret: string, purpose: string): Buffer {
+  return createHmac('sha256', secret).update(`reprise/1 row ${purpose}`).digest()
+}

@@ -1,0 +1,85 @@
+// The store as the engine sees it: records that were wrapped under a newer key (wrap.ts) come out as their digests know
+// them, and what is carried along from elsewhere under an older key goes in wrapped. Everything else goes through.
+
+import { isReprise } from '../../../core/errors.ts'
+import { isWrapped } from '../../../core/history/wrapped.ts'
+import { forwardBlobs, forwardStore } from '../../../core/store/forward.ts'
+import type { Blobs, Commit, EntryRun, ManifestRecord, Store } from '../../../core/store/ports.ts'
+import type { Sealer } from './seal.ts'
+
+export function sealedStore(store: Store, sealer: Sealer): Store {
+  const { hasher } = sealer
+  return forwardStore(store, {
+    blobs: sealedBlobs(store.blobs, sealer),
+    commit: (commits) => store.commit(sealer.keyId === null ? commits : wrapCarried(commits, sealer)),
+    read: async (timeline, after, bytesMax) => openRuns(await store.read(timeline, after, bytesMax), sealer),
+    async feed(after, filter, limit) {
+      const page = await store.feed(after, filter, limit)
+      if (!page.items.some(({ run }) => isWrapped(run.bytes))) return page
+      return { ...page, items: page.items.map((item) => ({ ...item, run: openRun(item.run, sealer) })) }
+    },
+    checkpoints: async (timeline) => (await store.checkpoints(timeline)).map((record) => openRecord(record, sealer)),
+    timelines: (query) =>
+      store.timelines(
+        hasher && query.attributes ? { ...query, attributes: hasher.attributes(query.attributes) } : query,
+      ),
+    mendCatalog: (timeline, lines) =>
+      store.mendCatalog(
+        timeline,
+        lines.map((record) => ({ ...record, body: sealer.wrap('checkpoints', record.body) })),
+      ),
+    replace: (timeline, runs) =>
+      store.replace(
+        timeline,
+        runs.map((run) => ({ ...run, bytes: sealer.wrap('runs', run.bytes) })),
+      ),
+  })
+}
+
+export function sealedBlobs(blobs: Blobs, sealer: Sealer): Blobs {
+  return forwardBlobs(blobs, {
+    put: (chunks, at) =>
+      blobs.put(
+        chunks.map((chunk) => ({ ...chunk, bytes: sealer.wrap('chunks', chunk.bytes) })),
+        at,
+      ),
+    get: async (digests) => (await blobs.get(digests)).map((bytes) => bytes && sealer.unwrap(bytes)),
+    ...(blobs.of && { of: (timeline) => sealedBlobs(blobs.of!(timeline), sealer) }),
+  })
+}
+
+function openRuns(runs: EntryRun[], sealer: Sealer): EntryRun[] {
+  return runs.some(({ bytes }) => isWrapped(bytes)) ? runs.map((run) => openRun(run, sealer)) : runs
+}
+
+function openRun(run: EntryRun, sealer: Sealer): EntryRun {
+  return isWrapped(run.bytes) ? { ...run, bytes: sealer.unwrap(run.bytes) } : run
+}
+
+/** Who lacks the key can list the catalog all the same; reading the manifest then says which key it is (recover.ts). */
+function openRecord(record: ManifestRecord, sealer: Sealer): ManifestRecord {
+  if (!isWrapped(record.body)) return record
+  try {
+    return { ...record, body: sealer.unwrap(record.body) }
+  } catch (error) {
+    if (isReprise(error, 'KEY_MISSING')) return record
+    throw error
+  }
+}
+
+/** A branch takes manifests along, an import manifests and mail: sealed with whatever key was current where they were made. */
+function wrapCarried(commits: readonly Commit[], sealer: Sealer): readonly Commit[] {
+  const { hasher } = sealer
+  const isTouched = ({ publish, send, attributes }: Commit) => publish || send || (hasher && attributes)
+  if (!commits.some(isTouched)) return commits
+  return commits.map((commit) => ({
+    ...commit,
+    ...(hasher && commit.attributes && { attributes: hasher.attributes(commit.attributes) }),
+    ...(commit.publish && {
+      publish: commit.publish.map((record) => ({ ...record, body: sealer.wrap('checkpoints', record.body) })),
+    }),
+    ...(commit.send && {
+      send: commit.send.map((message) => ({ ...message, data: sealer.wrap('messages', message.data) })),
+    }),
+  }))
+}

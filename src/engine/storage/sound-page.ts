@@ -1,0 +1,187 @@
+// What verify does about the store's own structures: pages, indexes, lists. What the store's own check finds is a fault;
+// with `repair`, a store that can writes its files anew from what is sound in them, and says what was lost. The rest of
+// verify then looks at what is there.
+
+import { type TimelineId, timelineId } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { isWithin } from '../../core/history/scope.ts'
+import type { Head, Inspection, TimelineQuery } from '../../core/store/ports.ts'
+import { compareText } from '../../core/store/text-order.ts'
+import { Yielder } from '../base/yielder.ts'
+import type { Fault, HealedFault } from './fault.ts'
+import type { Kernel } from './kernel.ts'
+
+const pageHeads = 200
+
+export interface Structures {
+  readonly faults: readonly Fault[]
+  /** Files are damaged, not only what lies in them. */
+  readonly isOfFile: boolean
+}
+
+export async function inspected(kernel: Kernel, location: string, inspection: Inspection): Promise<Structures> {
+  const found = await kernel.store.inspect(inspection)
+  const faults = found.map(({ where, what, timeline = null }) => {
+    return { timeline, seq: null, where: `${location}: ${where}`, what, code: 'STORE_DAMAGED' }
+  })
+  return { faults, isOfFile: found.some(({ isOfFile }) => isOfFile) }
+}
+
+/** Null: this store has no files of its own to write. */
+export async function renewed(
+  kernel: Kernel,
+  location: string,
+): Promise<{ readonly healed: readonly HealedFault[]; readonly lost: readonly Fault[] } | null> {
+  if (!kernel.store.renew) return null
+  const fault = (where: string, what: string, timeline: string | null = null): Fault => {
+    return { timeline, seq: null, where: `${location}: ${where}`, what, code: 'STORE_DAMAGED' }
+  }
+  try {
+    const { kept, rebuilt, lost } = await kernel.store.renew()
+    const from = `a new file; the old one is ${kept}`
+    return {
+      healed: rebuilt.map(({ where, what, isIncomplete }) => {
+        return { ...fault(where, what), from, isPutRight: true, ...(isIncomplete && { isIncomplete }) }
+      }),
+      // Those whose head is marked are told by the mark, as long as it is there.
+      lost: lost
+        .filter(({ isUntilHead }) => !isUntilHead)
+        .map(({ timeline, where, what }) => fault(where, what, timeline)),
+    }
+  } catch (error) {
+    // Whoever asked for a repair is told who has the file open, and nothing else.
+    if (!isReprise(error) || error.code === 'STORE_BUSY') throw error
+    return { healed: [], lost: [fault('file', `it could not be written anew: ${error.message}`)] }
+  }
+}
+
+export async function* headsOf(kernel: Kernel, only?: readonly string[]): AsyncGenerator<Head> {
+  if (only) {
+    const heads = await kernel.store.head(only.map((id) => timelineId(id)))
+    for (let i = 0; i < heads.length; i++) {
+      if (!heads[i]) throw new RepriseError('NOT_FOUND', `there is no timeline ${only[i]}`, { timeline: only[i] })
+      yield heads[i]!
+    }
+    return
+  }
+  let after: TimelineId | undefined
+  // Whoever goes through a whole store gives others their turn, whatever is done with each.
+  const breath = new Yielder(kernel.clock)
+  for (;;) {
+    const page = await kernel.store.timelines({ limit: pageHeads, ...(after !== undefined && { after }) })
+    for (const head of page) {
+      if (breath.isDue) await breath.take()
+      yield head
+    }
+    if (page.length < pageHeads) return
+    after = page[page.length - 1]!.timeline
+  }
+}
+
+export interface Quarantined {
+  readonly timeline: string
+  readonly error: RepriseError
+}
+
+/** The timelines that cannot be read, among the first of a store. A damaged one does not keep others from being read. */
+export async function quarantined(kernel: Kernel, lookedAtMax: number): Promise<Quarantined[]> {
+  const found: Quarantined[] = []
+  let count = 0
+  for await (const _ of legibleHeads(kernel, undefined, (timeline, error) => found.push({ timeline, error }))) {
+    count += 1
+    if (count === lookedAtMax) break
+  }
+  return found
+}
+
+/** Damage of one timeline: work that goes through many leaves that one, says so, and proceeds with the next. */
+export function isDamageOfOne(error: unknown): error is RepriseError {
+  return isReprise(error, 'STORE_DAMAGED', 'HISTORY_DAMAGED', 'CHECKPOINT_DAMAGED', 'HEAD_LOST', 'MALFORMED')
+}
+
+type Told = (timeline: string, error: RepriseError) => void
+
+const listPage = 500
+
+/**
+ * All that match, in id order. `told` learns which timelines cannot be read, where a list meets one: they are left out, and the
+ * others are found by their names. Without names (Store.names) it rejects, as the store does.
+ */
+export async function* soundHeads(kernel: Kernel, query: Partial<TimelineQuery>, told: Told): AsyncGenerator<Head> {
+  const { limit = listPage } = query
+  const breath = new Yielder(kernel.clock)
+  for (let after = query.after; ; ) {
+    const page = await soundPage(kernel, { ...query, limit, ...(after !== undefined && { after }) }, told)
+    for (const head of page) {
+      if (breath.isDue) await breath.take()
+      yield head
+    }
+    if (query.limit !== undefined || page.length < limit) return
+    after = page.at(-1)!.timeline
+  }
+}
+
+/** One page of it. */
+export async function soundPage(kernel: Kernel, query: TimelineQuery, told: Told): Promise<Head[]> {
+  try {
+    return await kernel.store.timelines(query)
+  } catch (error) {
+    if (!isReprise(error, 'STORE_DAMAGED') || !kernel.store.names) throw error
+  }
+  const { prefix = '', after, limit } = query
+  const names = (await kernel.store.names())
+    .filter(
+      (name) => (prefix === '' || isWithin(prefix, name)) && (after === undefined || compareText(name, after) > 0),
+    )
+    .sort(compareText)
+  const heads: Head[] = []
+  for await (const head of readEach(kernel, names, told)) {
+    if (!matches(query, head)) continue
+    heads.push(head)
+    if (heads.length === limit) break
+  }
+  return heads
+}
+
+function matches({ status, queue, owner, parent, attributes = {} }: TimelineQuery, head: Head): boolean {
+  if (status !== undefined && head.status !== status) return false
+  if (queue !== undefined && head.queue !== queue) return false
+  if (owner !== undefined && head.owner !== owner) return false
+  if (parent !== undefined && head.base?.timeline !== parent) return false
+  return Object.entries(attributes).every(([name, value]) => head.attributes[name] === value)
+}
+
+/** The same where lists are damaged: by whatever names can be read. `told` learns whose head cannot be. */
+export async function* legibleHeads(
+  kernel: Kernel,
+  only: readonly string[] | undefined,
+  told: Told,
+): AsyncGenerator<Head> {
+  const given = new Set<string>()
+  try {
+    for await (const head of headsOf(kernel, only)) {
+      given.add(head.timeline)
+      yield head
+    }
+    return
+  } catch (error) {
+    if (!isReprise(error, 'STORE_DAMAGED') || !kernel.store.names) throw error
+  }
+  const left = (only ?? (await kernel.store.names())).filter((name) => !given.has(name))
+  yield* readEach(kernel, left, told)
+}
+
+async function* readEach(kernel: Kernel, names: readonly string[], told: Told): AsyncGenerator<Head> {
+  const breath = new Yielder(kernel.clock)
+  for (const name of names) {
+    if (breath.isDue) await breath.take()
+    try {
+      const [head] = await kernel.store.head([timelineId(name)])
+      if (head) yield head
+    } catch (error) {
+      // A damaged list may have names that none can have.
+      if (!isReprise(error, 'STORE_DAMAGED') && !isReprise(error, 'INVALID_ID')) throw error
+      told(name, error)
+    }
+  }
+}

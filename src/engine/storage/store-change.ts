@@ -1,0 +1,278 @@
+// Long changes of a store: a restore, an import, a move, a rescale, a rekey, the addition of a shard. Each has one note in the
+// store, which is written before its first step and removed after its last one. A change whose process died is therefore
+// visible to every process that opens the store, until it is resumed or abandoned (change-actions.ts).
+//
+//   $change:ID, an attribute of `reprise/store` = JSON of `Note`
+
+import { type TimelineId, timelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Head } from '../../core/store/ports.ts'
+import type { Kernel } from './kernel.ts'
+import { changeNotes } from './key-notes.ts'
+
+export type ChangeKind = 'restore' | 'import' | 'move' | 'rescale' | 'rekey' | 'shards'
+
+/** A change of the store that began and has not finished. */
+export interface StoreChange {
+  /** For `rp.resumeChange` and `rp.abandonChange`. */
+  readonly id: string
+  readonly kind: ChangeKind
+  /** The file, the timeline, the state store or the key that it is about. */
+  readonly of: string
+  readonly startedAt: number
+  /** Steps that are done: timelines, rows or records. */
+  readonly done: number
+  /** Null: unknown. */
+  readonly total: number | null
+  /** A live process works on it. False: it was interrupted. */
+  readonly isRunning: boolean
+  /** The store has only a part of its timelines: open() refuses the store. */
+  readonly blocks: boolean
+}
+
+export interface Note extends Pick<StoreChange, 'kind' | 'of' | 'done' | 'total'> {
+  readonly began: number
+  /** The worker that executes it; null: it failed, and no process executes it. */
+  readonly by: string | null
+  /** Identifies the content of the change where another one may not continue it (the digest of a backup). */
+  readonly mark?: string
+  /** What a resume has to know beside `of`. */
+  readonly detail?: Readonly<Record<string, string>>
+  /** Timelines that it brings here, or the scope that they are in: until it ends, nobody else makes one of them. */
+  readonly coming?: readonly string[]
+}
+
+export type NotedChange = StoreChange & Pick<Note, 'mark' | 'detail' | 'by' | 'coming'>
+
+const prefix = '$change:'
+const noted = /^\$change:(.+)$/
+const storeTimeline = timelineId('reprise/store')
+/** A store in which one of these did not finish has only a part of its timelines. */
+const blocking: ReadonlySet<ChangeKind> = new Set(['restore'])
+/** Kinds of which there is one at a time: their id is the kind. */
+const single: ReadonlySet<ChangeKind> = new Set(['restore', 'rekey', 'shards'])
+const progressMs = 1000
+
+/** On a timeline that is being imported: the id of the change. */
+export const importingAttribute = '$importing'
+export const importingStatus = 'importing'
+
+/** The changes that began and have not finished, oldest first. */
+export async function storeChanges(kernel: Kernel): Promise<StoreChange[]> {
+  return (await notedChanges(kernel)).map(({ mark: _, detail: __, by: ___, coming: ____, ...change }) => change)
+}
+
+async function notedChanges(kernel: Kernel): Promise<NotedChange[]> {
+  const [head] = await kernel.store.head([storeTimeline])
+  const notes = head ? notesIn(head) : []
+  if (notes.length === 0) return []
+  const workers = await kernel.store.workers()
+  const isAtWork = (id: string | null) => workers.some((row) => row.id === id && kernel.worker.isAtWork(row))
+  return notes
+    .map(([id, { began, by, ...note }]) => {
+      return { ...note, by, id, startedAt: began, isRunning: isAtWork(by), blocks: blocking.has(note.kind) }
+    })
+    .sort((a, b) => a.startedAt - b.startedAt)
+}
+
+export function notesIn({ attributes }: Head): [string, Note][] {
+  return Object.entries(attributes).flatMap(([name, text]) => {
+    const id = noted.exec(name)?.[1]
+    return id === undefined || typeof text !== 'string' ? [] : [[id, JSON.parse(text) as Note]]
+  })
+}
+
+/** For open(): a store that has only a part of its timelines is refused. Throws CHANGE_UNFINISHED. */
+export async function refuseUnfinished(kernel: Kernel): Promise<void> {
+  const change = (await storeChanges(kernel)).find(({ blocks }) => blocks)
+  if (change) throw unfinished(change)
+}
+
+/** For a timeline whose import has not finished. */
+export function refuseImporting(head: Head): void {
+  if (head.status !== importingStatus) return
+  const what = `${head.timeline} is not whole: its import has not finished. Repeat the import or the move that brings it, or abandon the import (reprise changes)`
+  throw new RepriseError('CHANGE_UNFINISHED', what, {
+    timeline: head.timeline,
+    change: head.attributes[importingAttribute] ?? null,
+  })
+}
+
+export function unfinished(change: StoreChange): RepriseError {
+  const { id, kind, of, startedAt, done, total, isRunning } = change
+  const what = `${changeWords(change)}: ${isRunning ? 'wait for it, or stop it' : `reprise changes ${id} --resume continues it`}, reprise changes ${id} --abandon undoes it`
+  return new RepriseError('CHANGE_UNFINISHED', what, { id, kind, of, startedAt, done, total, isRunning })
+}
+
+/** @example changeWords(change) // 'the restore of app.rpb began at 2026-01-31T12:00:00.000Z and has not finished (12 of 200)' */
+export function changeWords({ kind, of, startedAt, done, total, isRunning }: StoreChange): string {
+  const progress = total === null ? `${done} done` : `${done} of ${total}`
+  const state = isRunning ? 'is at work' : 'has not finished'
+  const what = kind === 'shards' ? 'the addition of shard' : `the ${kind} of`
+  return `${what} ${of} began at ${new Date(startedAt).toISOString()} and ${state} (${progress})`
+}
+
+export interface ChangeRequest {
+  readonly kind: ChangeKind
+  readonly of: string
+  readonly mark?: string
+  readonly detail?: Readonly<Record<string, string>>
+  readonly coming?: readonly string[]
+  readonly total?: number
+}
+
+/** A note is one attribute. */
+const comingLengthMax = 1200
+
+/** The ids, or the scope that all of them are in where they are too many. */
+function comingOf(ids: readonly string[]): readonly string[] {
+  if (JSON.stringify(ids).length <= comingLengthMax) return ids
+  const parts = ids.map((id) => id.split('/'))
+  const first = parts[0]!
+  const shared = first.findIndex((part, i) => parts.some((each) => each[i] !== part))
+  // Those that have nothing in common are refused one by one, once their import has begun.
+  return shared > 0 ? [`${first.slice(0, shared).join('/')}/`] : []
+}
+
+export function changeIdOf({ hash }: Pick<Kernel, 'hash'>, { kind, of, mark }: ChangeRequest): string {
+  if (single.has(kind)) return kind
+  return `${kind}-${toHex(hash(new TextEncoder().encode(`reprise/1 change ${kind} ${mark ?? of}`))).slice(0, 8)}`
+}
+
+/**
+ * Executes a change under its note. The note stays if `work` fails or the process dies, unless `work` did nothing
+ * (`nothingDone`) and no earlier attempt did. Throws CHANGE_UNFINISHED where another change of this kind has to end first.
+ */
+export async function underNote<Result>(
+  kernel: Kernel,
+  request: ChangeRequest,
+  work: (note: ChangeNote) => Promise<Result>,
+): Promise<Result> {
+  const note = await ChangeNote.begin(kernel, request)
+  try {
+    const result = await work(note)
+    await note.end()
+    return result
+  } catch (error) {
+    await note.interrupted().catch(() => undefined)
+    throw error
+  }
+}
+
+/** An earlier attempt may have brought it there: a later one that stops before that does not undo it. */
+function arrivingIn(earlier: NotedChange | undefined): Readonly<Record<string, string>> {
+  const arriving = earlier?.detail?.arriving
+  return arriving === undefined ? {} : { arriving }
+}
+
+/** The note of a change that this process executes. */
+export class ChangeNote {
+  readonly id: string
+  readonly isResumed: boolean
+  readonly #kernel: Kernel
+  #note: Note
+  #writtenAt: number
+  #isToStay = false
+  #hasBegun: boolean
+
+  private constructor(kernel: Kernel, id: string, note: Note, isResumed: boolean) {
+    this.#kernel = kernel
+    this.id = id
+    this.#note = note
+    this.isResumed = isResumed
+    this.#hasBegun = isResumed
+    this.#writtenAt = kernel.clock.elapsed()
+  }
+
+  static async begin(kernel: Kernel, request: ChangeRequest): Promise<ChangeNote> {
+    const { kind, of, mark, detail, coming, total } = request
+    const id = changeIdOf(kernel, request)
+    const by: WorkerId = await kernel.worker.register()
+    const earlier = (await notedChanges(kernel)).find((each) => each.id === id)
+    if (earlier && earlier.mark !== mark) throw unfinished(earlier)
+    const note: Note = {
+      ...{ kind, of, by },
+      began: earlier?.startedAt ?? kernel.worker.now(),
+      done: earlier?.done ?? 0,
+      total: total ?? earlier?.total ?? null,
+      ...(mark !== undefined && { mark }),
+      ...(detail && { detail: { ...detail, ...arrivingIn(earlier) } }),
+      ...(coming && { coming: comingOf(coming) }),
+    }
+    const begun = new ChangeNote(kernel, id, note, earlier !== undefined)
+    await begun.#write(note)
+    return begun
+  }
+
+  get startedAt(): number {
+    return this.#note.began
+  }
+
+  /** From here on the store is changed: the note stays when the work fails. */
+  began(): void {
+    this.#hasBegun = true
+  }
+
+  /** The work ended, and something is left to be done later: the note stays. */
+  stays(): void {
+    this.#isToStay = true
+  }
+
+  /** Written once per second at most. */
+  async progress(done: number, total: number | null = this.#note.total): Promise<void> {
+    this.#hasBegun = true
+    this.#note = { ...this.#note, done, total, by: this.#kernel.worker.id }
+    if (this.#kernel.clock.elapsed() - this.#writtenAt < progressMs) return
+    await this.#write(this.#note)
+  }
+
+  /** Something that a resume or an abandon has to know. */
+  async detail(detail: Readonly<Record<string, string>>): Promise<void> {
+    await this.#write({ ...this.#note, detail: { ...this.#note.detail, ...detail } })
+  }
+
+  async end(): Promise<void> {
+    if (this.#isToStay) await this.interrupted()
+    else await removeNote(this.#kernel, this.id)
+  }
+
+  async interrupted(): Promise<void> {
+    if (this.#hasBegun || this.#isToStay) await this.#write({ ...this.#note, by: null })
+    else await removeNote(this.#kernel, this.id)
+  }
+
+  async #write(note: Note): Promise<void> {
+    this.#note = note
+    this.#writtenAt = this.#kernel.clock.elapsed()
+    await changeNotes(this.#kernel, { [prefix + this.id]: JSON.stringify(note) })
+  }
+}
+
+/** The change has ended in another way than by its own work: its note goes, if there is one. */
+export async function endNote(kernel: Kernel, request: ChangeRequest): Promise<void> {
+  const id = changeIdOf(kernel, request)
+  const [head] = await kernel.store.head([storeTimeline])
+  if (head?.attributes[prefix + id] !== undefined) await removeNote(kernel, id)
+}
+
+export async function removeNote(kernel: Kernel, id: string): Promise<void> {
+  await changeNotes(kernel, { [prefix + id]: null })
+}
+
+/** Throws NOT_FOUND. */
+export async function changeOf(kernel: Kernel, id: string): Promise<NotedChange> {
+  const change = (await notedChanges(kernel)).find((each) => each.id === id)
+  if (change) return change
+  throw new RepriseError('NOT_FOUND', `there is no unfinished change ${id}`, { id })
+}
+
+/** The timelines that an import has not finished. */
+export async function* importedBy(kernel: Kernel, id: string): AsyncGenerator<Head> {
+  for (let after: TimelineId | undefined; ; ) {
+    const query = { status: importingStatus, limit: 200 }
+    const page = await kernel.store.timelines({ ...query, ...(after !== undefined && { after }) })
+    yield* page.filter(({ attributes }) => attributes[importingAttribute] === id)
+    if (page.length < 200) return
+    after = page.at(-1)!.timeline
+  }
+}

@@ -1,0 +1,125 @@
+// A Reprise server as a level of a cache, through the plain door that build tools use: GET and PUT below /cache/<space>/. The
+// token's scopes apply. Redirects are not followed: a token goes to the address it was given for, and nowhere else.
+
+import { type ErrorCode, RepriseError } from '../../../core/errors.ts'
+import { type CacheLevel, type LevelAccess, type LevelEntry, LevelError } from './level.ts'
+
+export interface HttpLevelOptions {
+  readonly url: string
+  readonly token?: string | undefined
+  /** The first segment below /cache. */
+  readonly space: string
+}
+
+export class HttpLevel implements CacheLevel {
+  readonly name: string
+  readonly #space: string
+  readonly #headers: Readonly<Record<string, string>>
+
+  constructor({ url, token, space }: HttpLevelOptions) {
+    this.name = baseOf(url)
+    this.#space = space
+    this.#headers = token === undefined ? {} : { authorization: `Bearer ${token}` }
+  }
+
+  async access(signal: AbortSignal): Promise<LevelAccess> {
+    const answer = await this.#ask('GET', '/cache/status', signal)
+    if (answer.status !== 200) throw await faultOf(answer)
+    const told = (await answer.json()) as { readonly scope?: unknown; readonly mayWrite?: unknown }
+    if (typeof told.scope !== 'string') throw new LevelError('fault', 'it is no server of Reprise')
+    // A server that does not say refuses the first upload, and none follows.
+    return { scope: told.scope, mayWrite: told.mayWrite !== false }
+  }
+
+  async get(key: string, signal: AbortSignal): Promise<LevelEntry | null> {
+    const answer = await this.#ask('GET', `/cache/${this.#space}/${key}`, signal)
+    if (answer.status === 404) {
+      await answer.body?.cancel()
+      return null
+    }
+    if (answer.status !== 200) throw await faultOf(answer)
+    return { scope: answer.headers.get('reprise-scope'), body: answer.body ?? nothing() }
+  }
+
+  async put(key: string, body: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
+    const answer = await this.#ask('PUT', `/cache/${this.#space}/${key}`, signal, body)
+    if (!answer.ok) throw await faultOf(answer)
+    await answer.body?.cancel()
+  }
+
+  async #ask(method: string, path: string, signal: AbortSignal, body?: AsyncIterable<Uint8Array>): Promise<Response> {
+    const request = {
+      ...{ method, signal, redirect: 'error' as const },
+      headers: { ...this.#headers, ...(body && { 'content-type': 'application/octet-stream' }) },
+      ...(body && { body: streamOf(body), duplex: 'half' as const }),
+    }
+    try {
+      return await fetch(this.name + path, request)
+    } catch (error) {
+      signal.throwIfAborted()
+      // What fetch says by itself is "fetch failed".
+      const { cause } = error as { readonly cause?: { readonly code?: string; readonly message?: string } }
+      throw new LevelError('fault', cause?.code ?? cause?.message ?? (error as Error).message, error)
+    }
+  }
+}
+
+/** INVALID_ARGUMENT for what is no address of a server. */
+export function baseOf(url: string): string {
+  const parsed = URL.canParse(url) ? new URL(url) : null
+  if (!parsed || !['http:', 'https:'].includes(parsed.protocol) || parsed.search !== '' || parsed.hash !== '') {
+    const what = `the url of a remote cache must be the address of a server, such as https://cache.example.com`
+    throw new RepriseError('INVALID_ARGUMENT', what, {})
+  }
+  if (parsed.username !== '' || parsed.password !== '') {
+    throw new RepriseError(
+      'INVALID_ARGUMENT',
+      'the url of a remote cache must not hold a token: give it as `token`',
+      {},
+    )
+  }
+  return parsed.origin + parsed.pathname.replace(/\/+$/, '')
+}
+
+async function faultOf(answer: Response): Promise<LevelError> {
+  await answer.body?.cancel()
+  const { status } = answer
+  const fault = (kind: LevelError['kind'], what: string, code: ErrorCode) => new LevelError(kind, what, undefined, code)
+  switch (status) {
+    case 401:
+      return fault('refused', 'the token is not known there (401)', 'UNAUTHENTICATED')
+    case 403:
+      return fault('refused', 'the token may not do this (403)', 'FORBIDDEN')
+    case 400:
+      return fault('unfit', 'the entry is not taken there (400)', 'INVALID_ARGUMENT')
+    case 413:
+      return fault('unfit', 'the entry is too large for it (413)', 'LIMIT_EXCEEDED')
+    case 429:
+    case 503:
+      return fault('fault', `it has too much to do (${status})`, 'OVERLOADED')
+    case 507:
+      return fault('fault', 'it has no space left (507)', 'STORE_FULL')
+    default:
+      return fault('fault', `it answered ${status}`, 'STORE_UNREACHABLE')
+  }
+}
+
+/** Pulled piece by piece: nothing is read ahead of what the connection takes. */
+function streamOf(body: AsyncIterable<Uint8Array>): ReadableStream<Uint8Array> {
+  const pieces = body[Symbol.asyncIterator]()
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        const { done, value } = await pieces.next()
+        if (done) controller.close()
+        else controller.enqueue(value)
+      },
+      async cancel() {
+        await pieces.return?.()
+      },
+    },
+    { highWaterMark: 0 },
+  )
+}
+
+async function* nothing(): AsyncGenerator<Uint8Array> {}

@@ -1,0 +1,169 @@
+// What is forgotten of a cache: entries that were not used for long, and the ones used longest ago where all together
+// are too large. Pinned ones stay. Their chunks go with the next collection. A cache is a kind of timelines that each hold
+// one entry: results of functions and commands, artifacts of build tools.
+
+import { type Duration, toMs } from '../../../core/duration.ts'
+import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { checkOptions, namesOf } from '../../../core/options.ts'
+import type { Host } from '../../host/host.ts'
+import { deleteTimeline } from '../housekeeping/delete.ts'
+import { pinnedAttribute, usedAttribute } from './uses.ts'
+
+export interface CacheKeep {
+  /** Forgotten when it was not used for so long. Uses are noted to the hour. */
+  readonly unused?: Duration
+  /** The entries used last that have so many bytes together stay. */
+  readonly bytes?: number
+}
+
+const known = namesOf<CacheKeep>({ unused: true, bytes: true })
+
+export interface Forgotten {
+  readonly entries: number
+  readonly bytes: number
+  readonly kept: number
+  readonly keptBytes: number
+  readonly timelines: readonly string[]
+}
+
+export function checkKeep(where: string, keep: CacheKeep): void {
+  checkOptions(where, keep, known)
+  if (keep.unused !== undefined) toMs(keep.unused, `${where}: unused`)
+  if (keep.bytes !== undefined && !(Number.isFinite(keep.bytes) && keep.bytes >= 0)) {
+    throw new RepriseError('INVALID_ARGUMENT', `${where}: bytes must be 0 or more`, { bytes: keep.bytes })
+  }
+}
+
+/** A kind of timelines that hold one entry each. */
+export interface CacheKind {
+  /** Where those of a name lie, or all of them. */
+  within(name?: string): string
+  /** What an id says of its entry; null: it is none. */
+  place(id: string): { readonly name: string; readonly scope: string } | null
+}
+
+/** One line of the list of entries. */
+export interface CacheEntry {
+  readonly timeline: string
+  readonly name: string
+  readonly scope: string
+  /** When it was last used, to the hour. */
+  readonly usedAt: number
+  readonly bytes: number
+  readonly isPinned: boolean
+  /** Somebody computes it at this moment. */
+  readonly isBusy: boolean
+  /** Nothing usable is there: it was never finished, or is damaged. */
+  readonly isEmpty: boolean
+}
+
+/** Of these kinds; with `name`, of that name only. */
+export async function* cacheEntries(
+  host: Host,
+  kinds: readonly CacheKind[],
+  name?: string,
+): AsyncGenerator<CacheEntry> {
+  for (const kind of kinds) {
+    for await (const head of host.each({ prefix: kind.within(name) })) {
+      const place = kind.place(head.timeline)
+      if (!place || (name !== undefined && place.name !== name)) continue
+      const records = await host.kernel.store.checkpoints(head.timeline)
+      yield {
+        timeline: head.timeline,
+        ...place,
+        usedAt: Number(head.attributes[usedAttribute] ?? 0),
+        bytes: records.reduce((sum, record) => sum + record.totalBytes, 0),
+        isPinned: head.attributes[pinnedAttribute] === true,
+        isBusy: head.owner !== null,
+        isEmpty: !records.some(({ invalid }) => invalid === null),
+      }
+    }
+  }
+}
+
+/** Pinned ones stay, whatever is forgotten. */
+export async function pinEntry(host: Host, timeline: string, isPinned: boolean): Promise<void> {
+  const head = await host.head(timeline)
+  if (!head) throw new RepriseError('NOT_FOUND', `there is no entry ${timeline}`, { timeline })
+  const outcome = await host.change(head, { attributes: { [pinnedAttribute]: isPinned ? true : null } })
+  if (!outcome.ok) throw new RepriseError(outcome.code, `${timeline} is computed at this moment`, { timeline })
+}
+
+/** Of all entries of these kinds, or of those with this name. */
+export async function forgetUnused(
+  host: Host,
+  kinds: readonly CacheKind[],
+  name: string | undefined,
+  keep: CacheKeep,
+  isDry = false,
+): Promise<Forgotten> {
+  const now = host.kernel.clock.now()
+  const entries: CacheEntry[] = []
+  for await (const entry of cacheEntries(host, kinds, name)) entries.push(entry)
+  entries.sort((a, b) => b.usedAt - a.usedAt)
+  let [kept, keptBytes] = [0, 0]
+  const gone: CacheEntry[] = []
+  for (const entry of entries) {
+    const isOld = keep.unused !== undefined && now - entry.usedAt > toMs(keep.unused, 'unused')
+    const isTooMuch = keep.bytes !== undefined && keptBytes + entry.bytes > keep.bytes
+    if ((isOld || isTooMuch) && !entry.isPinned && !entry.isBusy) {
+      if (isDry || (await forgetEntry(host, entry.timeline))) gone.push(entry)
+      continue
+    }
+    kept += 1
+    keptBytes += entry.bytes
+  }
+  const bytes = gone.reduce((sum, entry) => sum + entry.bytes, 0)
+  return { entries: gone.length, bytes, kept, keptBytes, timelines: gone.map(({ timeline }) => timeline) }
+}
+
+/** False: it was not there, or somebody computes it at this moment. */
+export async function forgetEntry(host: Host, timeline: string): Promise<boolean> {
+  try {
+    await deleteTimeline(host.kernel, timeline)
+    return true
+  } catch (error) {
+    if (isReprise(error, 'NOT_FOUND', 'OWNED', 'FENCED', 'PINNED', 'CONFLICT')) return false
+    throw error
+  }
+}
+
+const storedBetween = 1000
+const everyMs = 3_600_000
+
+/** Forgets in the background, now and then, as long as something is stored. */
+export class Pruner {
+  readonly #host: Host
+  readonly #kind: CacheKind
+  readonly #name: string | undefined
+  readonly #keep: CacheKeep
+  #stored = 0
+  #prunedAt = Number.NEGATIVE_INFINITY
+  #pruning: Promise<unknown> | null = null
+
+  /** Without a name: all entries of the kind. */
+  constructor(host: Host, kind: CacheKind, name: string | undefined, keep: CacheKeep) {
+    this.#host = host
+    this.#kind = kind
+    this.#name = name
+    this.#keep = keep
+  }
+
+  stored(): void {
+    const { clock, events } = this.#host.kernel
+    this.#stored += 1
+    if (this.#pruning || (this.#keep.unused === undefined && this.#keep.bytes === undefined)) return
+    if (this.#stored < storedBetween && clock.elapsed() - this.#prunedAt < everyMs) return
+    this.#stored = 0
+    this.#prunedAt = clock.elapsed()
+    this.#pruning = forgetUnused(this.#host, [this.#kind], this.#name, this.#keep)
+      .catch((error) => events.emit('problem', { where: this.#kind.within(this.#name), error }))
+      .finally(() => {
+        this.#pruning = null
+      })
+  }
+
+  async settled(): Promise<void> {
+    await this.#pruning
+  }
+}

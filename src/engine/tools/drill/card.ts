@@ -1,0 +1,241 @@
+// The recovery card (D6): for one timeline, what is captured, what history remains after it, which coordinate ties them
+// and to which owner, which effects are safe to replay, and what recovery would cost now.
+
+import type { CheckpointInterval } from '../../../core/checkpoint/checkpoint-policy.ts'
+import type { MeasuredCosts } from '../../../core/checkpoint/costs.ts'
+import { type Coordinate, type TimelineId, toHex } from '../../../core/coordinate.ts'
+import { isReprise } from '../../../core/errors.ts'
+import { compensationPlan, inDoubt, listEffects } from '../../../core/history/effects.ts'
+import { type Inherited, inheritedBy } from '../../../core/history/inheritance.ts'
+import { planRecovery } from '../../../core/history/recovery.ts'
+import type { Head } from '../../../core/store/ports.ts'
+import type { WorkerRow } from '../../../core/store/worker-row.ts'
+import type { RecoveryReport } from '../../base/recovery-report.ts'
+import { declarationOf, policyOf, settingsOf } from '../../checkpoint/declaration.ts'
+import { planFor } from '../../checkpoint/retain.ts'
+import { keptInterval } from '../../checkpoint/timing.ts'
+import { cursorHolds } from '../../feed/cursor-holds.ts'
+import { floorOf, lineageOf } from '../../history/history.ts'
+import { existing } from '../../history/locate.ts'
+import { recover } from '../../history/recover.ts'
+import type { TimelineState } from '../../history/state.ts'
+import { invalidityOf } from '../../history/validity.ts'
+import { type Fold, ledgerOnly } from '../../model/definition.ts'
+import type { ModelEffect } from '../../model/model.ts'
+import type { Kernel } from '../../storage/kernel.ts'
+import type { OpenTimeline } from '../../writing/timeline.ts'
+import { type Report, readReports } from './report-log.ts'
+
+export interface RecoveryCard {
+  readonly coordinate: Coordinate
+  readonly owner: { readonly worker: string; readonly isAlive: boolean; readonly msSinceProgress: number | null } | null
+  readonly status: string
+  /** The checkpoint a recovery would start from, or null: from the origin. */
+  readonly captured: {
+    readonly id: string
+    readonly seq: number
+    readonly at: number
+    readonly trigger: string
+    readonly bytes: number
+    readonly isVerified: boolean
+    readonly drilledAt: number | null
+    readonly drill: string | null
+  } | null
+  readonly checkpoints: number
+  readonly history: {
+    readonly floor: number
+    readonly head: number
+    readonly entriesAfterCheckpoint: number
+    /** Work since the checkpoint that no entry has, and that a recovery does again; null for a kind whose history has it all. */
+    readonly again: { readonly what: string; readonly ms: number } | null
+  }
+  readonly floor: {
+    readonly seq: number
+    readonly because: string
+    readonly heldBy: readonly { readonly what: string; readonly seq: number }[]
+  }
+  /** By the same figures as the handle: its own where it is open in this process, else those kept with the timeline. */
+  readonly checkpointing: {
+    readonly from: 'handle' | 'kept'
+    readonly because: readonly string[]
+    readonly interval: Pick<CheckpointInterval, 'entries' | 'ms'>
+    readonly costs: MeasuredCosts
+    readonly failureEveryMs: number | null
+  }
+  /** What is kept of it and when it is captured, and where that was said; empty: nobody here can tell. */
+  readonly settings: readonly {
+    readonly name: 'retain' | 'checkpoint'
+    /** Null: nothing is said, so everything is kept, or the engine decides. */
+    readonly value: unknown
+    /** 'stored' with it, 'declared' by code of this process, the same for all of its 'kind', or the 'usual' one of its kind. */
+    readonly from: 'stored' | 'declared' | 'kind' | 'usual'
+  }[]
+  /** Null: the effects cannot be read here. */
+  readonly effects: {
+    /** Recorded as done: a recovery does not repeat them. */
+    readonly safe: number
+    readonly compensatable: number
+    readonly irreversible: number
+    /** Recorded steps of a workflow and the like: only the definition knows whether they can be compensated. */
+    readonly byDefinition: number
+    readonly inDoubt: number
+  } | null
+  /** Measured just now by a restore aside; null when the definition is not known here. */
+  readonly recovery: RecoveryReport | null
+  /** Why the application says that the state at the head makes no sense; null: it does, or nobody here can tell. */
+  readonly invalid: string | null
+  /** What would be missing, in words; null when it can be recovered. */
+  readonly missing: string | null
+  readonly lineage: readonly string[]
+  /** The last few lines of the store's log about it, oldest first. */
+  readonly recent: readonly Report[]
+}
+
+const recentMax = 5
+
+export async function card(
+  kernel: Kernel,
+  id: TimelineId,
+  fold: Fold<unknown> | null,
+  /** Where it is open in this process. */
+  open: Pick<OpenTimeline<unknown>, 'checkpointing'> | null = null,
+): Promise<RecoveryCard> {
+  const head = await existing(kernel, id)
+  const [lineage, catalog, workers] = await Promise.all([
+    lineageOf(kernel, head),
+    kernel.store.checkpoints(id),
+    kernel.store.workers(),
+  ])
+  const floor = floorOf(lineage)
+  const foldVersion = fold?.version ?? catalog[0]?.foldVersion ?? '1'
+  const plan = planRecovery({
+    head: { seq: head.seq, floor: floor.seq },
+    catalog,
+    foldVersion,
+    authority: fold?.authority ?? 'history',
+    reachesOrigin: floor.seq === 0,
+  })
+  const first = plan.attempts[0]
+  const captured = first?.kind === 'checkpoint' ? first.manifest : null
+  const known = await policyOf(kernel, head)
+  const policy = typeof known === 'string' ? (fold?.retain ?? {}) : known.policy
+  const held = (await cursorHolds(kernel, [id])).get(id) ?? []
+  const retention = await planFor(kernel, head, policy, foldVersion, held)
+  const recovered = fold && !plan.missing ? await recover(kernel, head, fold) : null
+  const owner = workers.find((worker) => worker.id === head.owner)
+  return {
+    coordinate: { timeline: id, seq: head.seq, epoch: head.epoch, digest: toHex(head.digest) },
+    owner: head.owner && {
+      worker: head.owner,
+      isAlive: head.isOwnerAlive,
+      msSinceProgress: owner ? kernel.worker.now() - owner.progressAt : null,
+    },
+    status: head.status,
+    captured: captured && {
+      id: captured.id,
+      seq: captured.seq,
+      at: captured.createdAt,
+      trigger: captured.trigger,
+      bytes: captured.totalBytes,
+      isVerified: captured.verifiedAt !== null,
+      drilledAt: captured.drilledAt,
+      drill: captured.drill,
+    },
+    checkpoints: catalog.length,
+    history: {
+      floor: floor.seq,
+      head: head.seq,
+      entriesAfterCheckpoint: head.seq - (captured?.seq ?? floor.seq),
+      again: againOf(kernel, head, captured?.createdAt ?? head.createdAt, owner),
+    },
+    floor: retention.floor,
+    checkpointing: checkpointingOf(kernel, head, fold, captured === null, open),
+    settings: await settingsOf(kernel, head),
+    effects: plan.missing ? null : await effectsOf(kernel, head, recovered?.state ?? null, inheritedBy(lineage)),
+    recovery: recovered?.report ?? null,
+    invalid: fold && recovered ? invalidityOf(kernel, fold, recovered.state.value, id) : null,
+    missing: plan.missing,
+    lineage: lineage.slice(1).map((each) => each.timeline),
+    recent: await readReports(kernel, { timeline: id, limit: recentMax }),
+  }
+}
+
+function checkpointingOf(
+  kernel: Kernel,
+  head: Head,
+  fold: Fold<unknown> | null,
+  isFirst: boolean,
+  open: Pick<OpenTimeline<unknown>, 'checkpointing'> | null,
+): RecoveryCard['checkpointing'] {
+  const usual = kernel.models.find(head.timeline)?.usual?.checkpoint
+  const policy = declarationOf(head.attributes)?.checkpoint ?? fold?.checkpoint ?? usual
+  const kept = keptInterval(policy ?? {}, head.attributes, { isFirst, now: kernel.worker.now() })
+  const { costs, failureEveryMs, interval } = open?.checkpointing ?? kept
+  const { entries, ms, because } = interval
+  return {
+    from: open ? 'handle' : 'kept',
+    because: because.length > 0 ? because : [byHand(policy?.on)],
+    interval: { entries, ms },
+    costs,
+    failureEveryMs,
+  }
+}
+
+function byHand(on: readonly string[] | undefined): string {
+  return on === undefined ? 'only by hand' : `only after ${on.join(', ')}, or by hand`
+}
+
+/** Until the last sign of life of its owner, or, without one, until its last commit. */
+function againOf(
+  kernel: Kernel,
+  head: Head,
+  capturedAt: number,
+  owner: WorkerRow | undefined,
+): RecoveryCard['history']['again'] {
+  const model = kernel.models.find(head.timeline)
+  if (model?.redoes === undefined) return null
+  const isUnfinished = model.unfinished?.includes(head.status) ?? true
+  const until = head.isOwnerAlive
+    ? kernel.worker.now()
+    : Math.max(head.updatedAt, head.owner ? (owner?.beatAt ?? 0) : 0)
+  return { what: model.redoes, ms: isUnfinished ? Math.max(0, until - capturedAt) : 0 }
+}
+
+/** Those of the kernel's ledger, and those that the model knows by itself. */
+async function effectsOf(
+  kernel: Kernel,
+  head: Head,
+  recovered: TimelineState<unknown> | null,
+  inherited: readonly Inherited[],
+): Promise<RecoveryCard['effects']> {
+  const state = recovered ?? (await stateOrNull(kernel, head, ledgerOnly))
+  if (!state) return null
+  const { compensate, cannot } = compensationPlan(state.ledger, 0, inherited)
+  const known = new Set(listEffects(state.ledger).map(({ id }) => id))
+  const outside = recovered
+    ? (kernel.models.find(head.timeline)?.outside?.(recovered.value, kernel.hash, inherited) ?? [])
+    : []
+  const own = outside.filter(({ id }) => !known.has(id))
+  const byDefinition = own.filter(({ outcome }) => outcome === 'done').length
+  return {
+    safe: compensate.length + cannot.length + byDefinition,
+    compensatable: compensate.length,
+    irreversible: cannot.length,
+    byDefinition,
+    inDoubt: inDoubt(state.ledger).length + own.filter((effect) => effect.outcome === null && isBegun(effect)).length,
+  }
+}
+
+/** A call that waits for an approval has not begun. */
+function isBegun({ state }: ModelEffect): boolean {
+  return state !== 'waiting' && state !== 'approved'
+}
+
+async function stateOrNull(kernel: Kernel, head: Head, fold: Fold<unknown>): Promise<TimelineState<unknown> | null> {
+  try {
+    return (await recover(kernel, head, fold)).state
+  } catch (error) {
+    if (isReprise(error)) return null
+    throw error
+  }
+}

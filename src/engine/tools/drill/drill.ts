@@ -1,0 +1,266 @@
+// The drill: restores real checkpoints aside, replays what follows, compares the result with another way to the same
+// place, and reports how long recovery would take and what would be lost. The outcome is noted in the catalog.
+
+import { type ManifestId, toHex } from '../../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { isBadMark } from '../../../core/history/validity.ts'
+import { Keyed } from '../../../core/keyed/keyed.ts'
+import { epochGuardOf } from '../../../core/store/guard.ts'
+import type { Head, ManifestMark, ManifestRecord } from '../../../core/store/ports.ts'
+import { installGuard } from '../../base/guard/install.ts'
+import type { RecoveryReport } from '../../base/recovery-report.ts'
+import { floorOf, lineageOf } from '../../history/history.ts'
+import {
+  cannotTell,
+  chunkless,
+  isChunkless,
+  mayBeSound,
+  missingMigration,
+  readManifest,
+  recover,
+} from '../../history/recover.ts'
+import type { TimelineState } from '../../history/state.ts'
+import { canRead, type Fold } from '../../model/definition.ts'
+import { isOfStore } from '../../model/kinds.ts'
+import { stateIo } from '../../snapshot/kernel-io.ts'
+import { verifyChunks } from '../../snapshot/restore.ts'
+import { type Kernel, newOperation } from '../../storage/kernel.ts'
+import { headsOf } from '../../storage/sound-page.ts'
+import { isInCatalog } from '../verify/catalog.ts'
+
+export interface DrillOptions {
+  readonly timelines?: readonly string[]
+  /** Checkpoints a timeline, newest first; default all that are usable. */
+  readonly checkpoints?: number
+}
+
+export interface DrillResult {
+  readonly timeline: string
+  readonly checkpoint: string | null
+  readonly seq: number
+  readonly ok: boolean
+  /** This process lacks what it takes to read it: it neither passed nor failed, and nothing was noted. */
+  readonly isUnknown: boolean
+  /** Why it failed, or what it was compared with. */
+  readonly note: string
+  readonly stateDigest: string | null
+  readonly recoveryMs: number
+  /** Chunks that were damaged or missing and were rebuilt: it is restored, and the disk needs a look. */
+  readonly healed: number
+  readonly entriesReplayed: number
+  /** Entries that a recovery from here could not bring back. */
+  readonly entriesLost: number
+}
+
+export interface DrillReport {
+  readonly ok: boolean
+  readonly results: readonly DrillResult[]
+  /** Timelines whose definition is not known here: open or register one to drill them. */
+  readonly unknown: readonly string[]
+}
+
+export type FoldOf = (head: Head) => Fold<unknown> | null
+
+/** Folds are guarded here whatever the engine was told: this is where one that is not pure must show. */
+export async function drill(engine: Kernel, foldOf: FoldOf, options: DrillOptions = {}): Promise<DrillReport> {
+  const letGo = installGuard()
+  try {
+    return await drillAll({ ...engine, guardsFolds: () => true }, foldOf, options)
+  } finally {
+    letGo()
+  }
+}
+
+async function drillAll(kernel: Kernel, foldOf: FoldOf, options: DrillOptions): Promise<DrillReport> {
+  const results: DrillResult[] = []
+  const unknown: string[] = []
+  for await (const head of headsOf(kernel, options.timelines)) {
+    const fold = foldOf(head)
+    if (!fold) {
+      if (!isOfStore(head.timeline)) unknown.push(head.timeline)
+    } else results.push(...(await drillTimeline(kernel, head, fold, options.checkpoints ?? Number.POSITIVE_INFINITY)))
+  }
+  return { ok: results.every((result) => result.ok), results, unknown }
+}
+
+interface Drilled {
+  readonly result: DrillResult
+  /** The checkpoint itself does not restore, or restores something else: it is marked. Damage elsewhere is no fault of its. */
+  readonly isDamaged: boolean
+  /** It had been marked, and is sound. */
+  readonly isCleared?: boolean
+}
+
+async function drillTimeline(kernel: Kernel, listed: Head, fold: Fold<unknown>, most: number): Promise<DrillResult[]> {
+  let head = listed
+  let drilled = await drillEach(kernel, head, fold, most)
+  if (drilled.some(({ result }) => !result.ok)) {
+    // Beside writers the listed head grows old: what fails must fail with a new one too.
+    const [now] = await kernel.store.head([listed.timeline])
+    if (!now) return []
+    head = now
+    drilled = await drillEach(kernel, head, fold, most)
+  }
+  const marks: ManifestMark[] = []
+  for (const { result, isDamaged, isCleared } of drilled) {
+    if (result.isUnknown) continue
+    kernel.events.emit('drilled', { timeline: head.timeline, ok: result.ok, ms: result.recoveryMs })
+    if (result.checkpoint === null) continue
+    marks.push({
+      id: result.checkpoint as ManifestId,
+      drilledAt: kernel.worker.now(),
+      drill: `${result.ok ? 'ok' : 'failed'}: ${result.note}`,
+      ...(isDamaged && { invalid: result.note }),
+      ...(isCleared && { invalid: null }),
+    })
+  }
+  if (marks.length > 0) await note(kernel, head, marks)
+  return drilled.map(({ result }) => result)
+}
+
+async function drillEach(kernel: Kernel, head: Head, fold: Fold<unknown>, most: number): Promise<Drilled[]> {
+  const catalog = (await kernel.store.checkpoints(head.timeline)).filter((record) => record.seq <= head.seq)
+  // What a person marked is not tried: nothing that a drill finds would change that.
+  const records = catalog
+    .filter((record) => canRead(fold, record.foldVersion) && !isBadMark(record.invalid))
+    .slice(0, most)
+  const reference = await referenceDigest(kernel, head, fold)
+  const drilled: Drilled[] = []
+  let other: { readonly digest: string; readonly of: string } | null =
+    reference && !(reference instanceof RepriseError) ? { digest: reference.digest, of: 'full replay' } : null
+  for (const record of records) {
+    const one = await drillCheckpoint(kernel, head, fold, record, other)
+    // Retention may take it away meanwhile: what is gone can neither pass nor fail.
+    if (!one.result.ok && !(await isInCatalog(kernel, record, head))) continue
+    // Where history does not reach the origin, checkpoints are compared with each other; saves are each their own truth.
+    if (one.result.ok && fold.authority !== 'state' && record.foldVersion === fold.version) {
+      other ??= { digest: one.result.stateDigest!, of: `checkpoint ${record.id}` }
+    }
+    drilled.push(one)
+  }
+  if (reference instanceof RepriseError) {
+    const result = resultOf(head, null, null, false, `full replay fails: ${reference.message}`, null)
+    drilled.push({ result: { ...result, isUnknown: cannotTell(reference) }, isDamaged: false })
+  } else if (records.length === 0 && reference) {
+    const { report, digest } = reference
+    const result = resultOf(head, null, report, true, 'no checkpoint: recovered from all history', digest)
+    drilled.push({ result, isDamaged: false })
+  } else if (records.length === 0 && catalog.length > 0) {
+    // All that is left is state that this code cannot read: whoever has its migrations can tell.
+    const { message } = missingMigration(head, catalog[0]!, fold)
+    const result = resultOf(head, catalog[0]!, null, false, `cannot tell: ${message}`, null)
+    drilled.push({ result: { ...result, isUnknown: true }, isDamaged: false })
+  }
+  return drilled
+}
+
+/**
+ * The state as full replay gives it, where history reaches the origin: what checkpoints are measured against. Damaged
+ * history is an answer too: it must not stop the drill of other checkpoints and other timelines.
+ */
+async function referenceDigest(kernel: Kernel, head: Head, fold: Fold<unknown>) {
+  try {
+    if (fold.authority === 'state' || floorOf(await lineageOf(kernel, head)).seq > 0) return null
+    const all = new Set((await kernel.store.checkpoints(head.timeline)).map((record) => record.id as string))
+    const { state, report } = await recover(kernel, head, fold, { without: all })
+    return { digest: stateDigest(kernel, state), report }
+  } catch (error) {
+    if (!isReprise(error) || error.remedy === 'retry') throw error
+    return error
+  }
+}
+
+async function drillCheckpoint(
+  kernel: Kernel,
+  head: Head,
+  fold: Fold<unknown>,
+  record: ManifestRecord,
+  other: { readonly digest: string; readonly of: string } | null,
+): Promise<Drilled> {
+  try {
+    const isMarked = record.invalid !== null
+    if (isMarked && !mayBeSound(record)) {
+      throw new RepriseError('CHECKPOINT_DAMAGED', `marked invalid: ${record.invalid}`)
+    }
+    const { state, report } = await recover(kernel, head, fold, { only: record.id, evenInvalid: isMarked })
+    // Where the checkpoint is the truth, parts that are read only on demand (the bytes of a stream) have no other copy.
+    if (fold.authority === 'state') await verifyChunks(readManifest(kernel, record), stateIo(kernel))
+    const model = kernel.models.find(head.timeline)
+    await model?.readCheckpoint?.(record, readManifest(kernel, record), stateIo(kernel))
+    const digest = stateDigest(kernel, state)
+    if (record.foldVersion !== fold.version) {
+      // What a migration makes may well differ from what today's code makes of all history: that is no fault of the checkpoint.
+      const note = `restored and migrated from version ${record.foldVersion}; not compared`
+      return { result: resultOf(head, record, report, true, note, digest), isDamaged: false, isCleared: isMarked }
+    }
+    if (other && digest !== other.digest) {
+      const note = `restored state differs from that of ${other.of}`
+      return { result: resultOf(head, record, report, false, note, digest), isDamaged: true }
+    }
+    const how = other ? `equal to ${other.of}` : 'restored and replayed; no second way to compare with'
+    const healed = report.healed > 0 ? `; ${report.healed} of its chunks were damaged and rebuilt` : ''
+    const note = isMarked ? `${how}; it had been marked: ${record.invalid}` : `${how}${healed}`
+    return { result: resultOf(head, record, report, true, note, digest), isDamaged: false, isCleared: isMarked }
+  } catch (error) {
+    if (!isReprise(error) || error.remedy === 'retry') throw error
+    const skipped = (error.data.skipped as { why: string }[] | undefined)?.map(({ why }) => why).join('; ')
+    const result = resultOf(head, record, null, false, skipped || error.message, null)
+    if (cannotTell(error)) {
+      const note = `cannot tell: ${error.message}`
+      return { result: { ...result, isUnknown: true, note }, isDamaged: false }
+    }
+    if (await isChunkless(kernel, record)) {
+      return { result: { ...result, isUnknown: true, note: chunkless }, isDamaged: false }
+    }
+    const isLost = ['UNRECOVERABLE', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED'].includes(error.code)
+    const isDamaged = record.invalid === null && isLost && record.seq >= head.floor
+    return { result, isDamaged }
+  }
+}
+
+/**
+ * Equal for equal states, however they were reached: keyed parts count by content, not by page. Parts and values are encoded
+ * one by one, as a checkpoint stores them: one object in two of them is two objects once it was restored.
+ */
+export function stateDigest({ codec, hash }: Pick<Kernel, 'codec' | 'hash'>, state: TimelineState<unknown>): string {
+  const digests: Record<string, unknown> = {}
+  for (const [name, part] of Object.entries(state.parts())) {
+    digests[name] =
+      part instanceof Keyed
+        ? { keyed: [...part.entries()].map(([key, value]) => [key, hash(codec.encode(value))]) }
+        : hash(codec.encode(part))
+  }
+  return toHex(hash(codec.encode(digests)))
+}
+
+function resultOf(
+  head: Head,
+  record: ManifestRecord | null,
+  report: RecoveryReport | null,
+  ok: boolean,
+  note: string,
+  digest: string | null,
+): DrillResult {
+  return {
+    timeline: head.timeline,
+    checkpoint: record?.id ?? null,
+    seq: record?.seq ?? head.seq,
+    ok,
+    isUnknown: false,
+    note,
+    stateDigest: digest,
+    recoveryMs: report?.totalMs ?? 0,
+    healed: report?.healed ?? 0,
+    entriesReplayed: report?.entriesReplayed ?? 0,
+    entriesLost: report?.entriesLost ?? 0,
+  }
+}
+
+async function note(kernel: Kernel, head: Head, marks: readonly ManifestMark[]): Promise<void> {
+  await kernel.committer.submit({
+    operation: newOperation(kernel.random),
+    guard: epochGuardOf(head),
+    aside: true,
+    marks,
+  })
+}

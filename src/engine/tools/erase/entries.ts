@@ -1,0 +1,237 @@
+// Erasing entries inside a history that goes on (docs/decisions/erasure.md). In this order, so that it can end anywhere and be
+// asked for again:
+//
+//   1. every timeline that reads one of them is taken, under a new epoch, and marked: state in memory elsewhere is stale;
+//   2. their checkpoints that hold it go, savepoints included if that was said;
+//   3. the erasure is recorded, by the checks of the runs as they will be;
+//   4. the runs are replaced;
+//   5. the timelines are marked as done and let go, under the same epoch: if another process took one in between, which
+//      may have read what was still there, all of it is done once more;
+//   6. chunks that nobody names any more go, and the files are scrubbed.
+
+import { type ManifestId, type TimelineId, timelineId } from '../../../core/coordinate.ts'
+import { RepriseError } from '../../../core/errors.ts'
+import { isEffectType } from '../../../core/history/effects.ts'
+import { checkIn } from '../../../core/history/redacted.ts'
+import type { Head } from '../../../core/store/ports.ts'
+import { refusalError } from '../../base/refusal-error.ts'
+import { mirrorRemains } from '../../feed/mirror/policy.ts'
+import { erasureMark, recordErasure } from '../../history/erasures.ts'
+import { existing } from '../../history/locate.ts'
+import { type Kernel, newId, newOperation } from '../../storage/kernel.ts'
+import { takeTimeline } from '../../writing/ownership.ts'
+import { chunksLeft, collect } from '../housekeeping/collect.ts'
+import { type AffectedTimeline, type EraseEntriesOptions, type ErasePlan, planErasure } from './plan.ts'
+import { redact } from './redaction.ts'
+import type { Target } from './select.ts'
+
+export interface EraseEntriesReport {
+  readonly isDryRun: boolean
+  /** Of the erasure, as it is recorded; null: nothing was left to erase. */
+  readonly id: string | null
+  /** Where they lie: a fork reads what its parent holds. */
+  readonly entries: readonly { readonly timeline: string; readonly seqs: readonly number[] }[]
+  /** How many of each type. */
+  readonly types: Readonly<Record<string, number>>
+  /** Sequences of the range that were erased before. */
+  readonly already: number
+  /** All that read them, and what they lose. */
+  readonly timelines: readonly AffectedTimeline[]
+  /** Why it would be refused; empty if it would not. */
+  readonly refusals: ErasePlan['refusals']
+  /** Chunks that were taken out of the store. */
+  readonly chunks: number
+  /** Where something of it may be left, in words. */
+  readonly remains: readonly string[]
+}
+
+/** Others may write in turns meanwhile: so often is it begun again. */
+const attemptsMax = 10
+const replacesMax = 50
+
+/** @example await eraseEntries(kernel, 'notes/ann', { entries: { from: 5, to: 9 }, dryRun: true }) // only says what would go */
+export async function eraseEntries(
+  kernel: Kernel,
+  id: string,
+  options: EraseEntriesOptions,
+): Promise<EraseEntriesReport> {
+  const plan = await planErasure(kernel, id, options)
+  const said = { ...pick(plan), remains: await remainsOf(kernel, plan) }
+  if (options.dryRun) {
+    const { keepsErased = [] } = await kernel.store.facts()
+    return { ...said, remains: [...keepsErased, ...said.remains], isDryRun: true, id: null, chunks: 0 }
+  }
+  const [first] = plan.refusals
+  if (first) {
+    const what = `nothing of ${id} is erased: ${first.timeline}: ${first.why}`
+    throw new RepriseError(first.code, what, { timeline: id, refusals: plan.refusals })
+  }
+  const erasure = plan.timelines.length > 0 ? newId(kernel.random) : null
+  if (erasure) await carryOut(kernel, id, erasure, plan, options)
+  // Also where there was nothing to do: an earlier attempt may have got no further than that.
+  const { chunks } = await collect(kernel, { chunksOnly: true })
+  await kernel.store.blobs.compact?.(true)
+  const remains = [...(await kernel.store.scrub({ whole: true, mayLock: true })), ...said.remains]
+  remains.unshift(...chunksLeft(chunks))
+  const count = countOf(plan)
+  if (erasure) {
+    const what = `${count} entries erased${options.reason ? `: ${options.reason}` : ''}`
+    kernel.events.emit('report', { kind: 'erase', timeline: id, what, data: { erasure, types: plan.types } })
+  }
+  return { ...said, remains, isDryRun: false, id: erasure, chunks: chunks.swept }
+}
+
+async function carryOut(
+  kernel: Kernel,
+  id: string,
+  erasure: string,
+  planned: ErasePlan,
+  options: EraseEntriesOptions,
+): Promise<void> {
+  let plan = planned
+  for (let attempt = 1; ; attempt++) {
+    const taken = await takeAll(kernel, erasure, plan, options)
+    try {
+      // As it is now that nobody else writes: entries may have come since it was planned.
+      const now = await planErasure(kernel, id, { ...options, takeover: true })
+      const [refusal] = now.refusals
+      if (refusal)
+        throw new RepriseError(refusal.code, `${refusal.timeline}: ${refusal.why}`, { refusals: now.refusals })
+      const isComplete = now.timelines.every(({ timeline }) => taken.some((head) => head.timeline === timeline))
+      plan = now
+      if (isComplete) {
+        for (const head of taken) await dropAffected(kernel, head, now.timelines)
+        await replaceAll(kernel, erasure, now, options)
+      }
+      if ((await release(kernel, erasure, taken, isComplete)) && isComplete) return
+    } catch (error) {
+      // Their marks stay: state that was read meanwhile is not to be published, and whoever looks sees that it is not done.
+      await release(kernel, erasure, taken, false).catch(() => undefined)
+      throw error
+    }
+    if (attempt >= attemptsMax) {
+      throw new RepriseError('CONTENDED', `${id}: other processes took it ${attempt} times; erase again`, {
+        timeline: id,
+      })
+    }
+  }
+}
+
+async function takeAll(
+  kernel: Kernel,
+  erasure: string,
+  { timelines }: ErasePlan,
+  options: EraseEntriesOptions,
+): Promise<Head[]> {
+  const taken: Head[] = []
+  try {
+    for (const { timeline, from: first } of timelines) {
+      const inTurns = kernel.models.find(timeline)?.entries?.inTurns ?? false
+      const from = { mustExist: true, takeover: options.takeover || inTurns }
+      taken.push(await takeTimeline(kernel, timelineId(timeline), from, erasureMark(erasure, first)))
+    }
+    return taken
+  } catch (error) {
+    await release(kernel, erasure, taken, false).catch(() => undefined)
+    throw error
+  }
+}
+
+async function dropAffected(kernel: Kernel, head: Head, timelines: readonly AffectedTimeline[]): Promise<void> {
+  const affected = timelines.find(({ timeline }) => timeline === head.timeline)
+  if (!affected) return
+  const records = (await kernel.store.checkpoints(head.timeline)).filter(({ seq }) => seq >= affected.from)
+  if (records.length === 0) return
+  const marks = records.filter(({ isPinned }) => isPinned).map((record) => ({ id: record.id, isPinned: false }))
+  await submit(kernel, head, {
+    ...(marks.length > 0 && { marks }),
+    drop: records.map((record) => record.id as ManifestId),
+  })
+}
+
+async function replaceAll(
+  kernel: Kernel,
+  erasure: string,
+  plan: ErasePlan,
+  { reason = '' }: EraseEntriesOptions,
+): Promise<void> {
+  const made = plan.targets.flatMap((target) => {
+    const run = redact(kernel, target.run, target.before, target.seqs)
+    return run ? [{ target, run }] : []
+  })
+  const checks = made.map(({ run }) => checkIn(run.bytes))
+  await recordErasure(kernel, { id: erasure, why: reason, entries: countOf(plan), checks })
+  for (const [timeline, changes] of byTimeline(made)) {
+    for (let attempt = 1; ; attempt++) {
+      const { left } = await kernel.store.replace(timeline, changes)
+      if (left === 0) break
+      if (attempt >= replacesMax) throw new RepriseError('CONTENDED', `${timeline}: ${left} runs could not be replaced`)
+    }
+  }
+}
+
+function byTimeline(made: readonly { readonly target: Target; readonly run: Target['run'] }[]) {
+  const found = new Map<TimelineId, Target['run'][]>()
+  for (const { target, run } of made) found.set(target.timeline, [...(found.get(target.timeline) ?? []), run])
+  return found
+}
+
+/** False: one of them was taken by another process meanwhile. */
+async function release(kernel: Kernel, erasure: string, heads: readonly Head[], isDone: boolean): Promise<boolean> {
+  let isOurs = true
+  for (const { timeline, epoch } of heads) {
+    const outcome = await kernel.committer.submit({
+      operation: newOperation(kernel.random),
+      guard: { timeline, epoch },
+      release: true,
+      ...(isDone && { attributes: erasureMark(erasure, null) }),
+    })
+    if (!outcome.ok && outcome.code !== 'FENCED') throw refusalError(timeline, outcome)
+    isOurs &&= outcome.ok
+  }
+  return isOurs
+}
+
+async function submit(
+  kernel: Kernel,
+  { timeline, epoch }: Head,
+  along: Partial<Parameters<Kernel['committer']['submit']>[0]>,
+): Promise<void> {
+  const operation = newOperation(kernel.random)
+  const outcome = await kernel.committer.submit({ ...along, operation, guard: { timeline, epoch } })
+  if (!outcome.ok) throw refusalError(timeline, outcome)
+}
+
+function pick(plan: ErasePlan): Pick<EraseEntriesReport, 'entries' | 'types' | 'already' | 'timelines' | 'refusals'> {
+  const found = new Map<string, number[]>()
+  for (const { timeline, seqs } of plan.targets) found.set(timeline, [...(found.get(timeline) ?? []), ...seqs])
+  const entries = [...found].map(([timeline, seqs]) => ({ timeline, seqs: seqs.sort((a, b) => a - b) }))
+  const { types, already, timelines, refusals } = plan
+  return { entries, types, already, timelines, refusals }
+}
+
+function countOf({ targets }: ErasePlan): number {
+  return targets.reduce((sum, { seqs }) => sum + seqs.size, 0)
+}
+
+/** What is known now of places that an erasure of entries does not reach. */
+async function remainsOf(kernel: Kernel, plan: ErasePlan): Promise<string[]> {
+  const remains: string[] = [...(await mirrorRemains(kernel))]
+  const cursors = (await kernel.store.cursors()).map(({ name }) => name)
+  if (cursors.length > 0) {
+    remains.push(`what has read them keeps what it made of them: rebuild or correct it (${cursors.join(', ')})`)
+  }
+  for (const { timeline } of plan.timelines) {
+    const { mail, attributes } = await existing(kernel, timelineId(timeline))
+    const names = Object.keys(attributes).filter((name) => !name.startsWith('$'))
+    if (mail > 0) remains.push(`${mail} messages to ${timeline} that nobody has read`)
+    if (names.length > 0) remains.push(`attributes of ${timeline}: ${names.join(', ')}`)
+  }
+  if (Object.keys(plan.types).some(isEffectType))
+    remains.push('names, ids and keys of effects: what says that they were done')
+  if (kernel.sealer.keyId === null && countOf(plan) > 0) {
+    remains.push('digests of history: they hold no data, but a guess of a short text can be tested against them')
+  }
+  remains.push('backups, exports and savepoint files made before, and copies of the store: erase those too')
+  return remains
+}

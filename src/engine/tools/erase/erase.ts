@@ -1,0 +1,72 @@
+// Erasing: deletes a timeline with its archives (and if asked the forks that share its history), and then sees to it that their
+// bytes leave the files of the store: entries, mail, checkpoints and the chunks that nobody else names. It says what is gone
+// and where copies may be left. Asked again after an interruption, it goes on: also if the timeline itself is gone already.
+//
+// Its id goes with it: reports that name it are erased from the log of the store. Single entries of a history that goes on:
+// entries.ts.
+
+import { isReprise } from '../../../core/errors.ts'
+import { checkIn } from '../../../core/history/redacted.ts'
+import { mirrorRemains } from '../../feed/mirror/policy.ts'
+import { recordErasure } from '../../history/erasures.ts'
+import { entriesOf, readHistory } from '../../history/history.ts'
+import type { Kernel } from '../../storage/kernel.ts'
+import { newId } from '../../storage/kernel.ts'
+import { mentions, reportTimelines } from '../drill/report-log.ts'
+import { chunksLeft, collect } from '../housekeeping/collect.ts'
+import { type DeleteOptions, type DeleteReport, deleteTimeline } from '../housekeeping/delete.ts'
+import { forgetInMark } from '../verify/watch.ts'
+import { redact } from './redaction.ts'
+import { ownStart } from './select.ts'
+
+export interface EraseReport extends DeleteReport {
+  /** Chunks that were taken out of the store, of these timelines and of whatever else nobody named any more. */
+  readonly chunks: number
+  /** Where bytes of it may be left, in words. Empty: nowhere that the store knows of. */
+  readonly remains: readonly string[]
+}
+
+const replacesMax = 50
+
+/** What no store can reach. */
+const elsewhere = 'backups, exports and savepoint files made before: erase those too'
+
+/** @example await eraseTimeline(kernel, 'agent/support/ann', { dryRun: true }) // only says what would go */
+export async function eraseTimeline(kernel: Kernel, id: string, options: DeleteOptions = {}): Promise<EraseReport> {
+  const deleted = await deleteTimeline(kernel, id, { ...options, erase: true }).catch((error) => {
+    // An earlier attempt may have got this far.
+    if (!isReprise(error, 'NOT_FOUND') || options.dryRun) throw error
+    return { isDryRun: false, timelines: [], refusals: [] }
+  })
+  if (options.dryRun) {
+    const { keepsErased = [] } = await kernel.store.facts()
+    return { ...deleted, chunks: 0, remains: [...keepsErased, ...(await mirrorRemains(kernel)), elsewhere] }
+  }
+  const ids = [id, ...deleted.timelines.map(({ timeline }) => timeline)]
+  await eraseReports(kernel, ids)
+  await forgetInMark(kernel, ids)
+  const { chunks } = await collect(kernel, { chunksOnly: true })
+  await kernel.store.blobs.compact?.(true)
+  const scrubbed = await kernel.store.scrub({ whole: true, mayLock: true })
+  const remains = [...scrubbed, ...(await mirrorRemains(kernel)), elsewhere]
+  remains.unshift(...chunksLeft(chunks))
+  return { ...deleted, chunks: chunks.swept, remains }
+}
+
+/** What the log of the store tells of these timelines. */
+async function eraseReports(kernel: Kernel, ids: readonly string[]): Promise<void> {
+  for (const head of await reportTimelines(kernel)) {
+    const made = []
+    for await (const verified of readHistory(kernel, [head], ownStart(head), head.seq)) {
+      const named = entriesOf(kernel, verified).filter(({ data }) => ids.some((id) => mentions(data, id)))
+      const run = redact(kernel, verified.run, verified.before, new Set(named.map(({ seq }) => seq)))
+      if (run) made.push(run)
+    }
+    if (made.length === 0) continue
+    const checks = made.map(({ bytes }) => checkIn(bytes))
+    await recordErasure(kernel, { id: newId(kernel.random), why: 'reports of it', entries: made.length, checks })
+    for (let left = 1, attempt = 0; left > 0 && attempt < replacesMax; attempt++) {
+      left = (await kernel.store.replace(head.timeline, made)).left
+    }
+  }
+}

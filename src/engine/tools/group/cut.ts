@@ -1,0 +1,232 @@
+// A cut of a group: one moment of the store in which every member stands somewhere, with the mail that was unread then.
+// All members lie in one store, so its own snapshot is the cut: whatever was received in it was sent in it, whichever
+// models they are, and nobody has to stop or to answer. What takes time is to save each member's state at its place. A cut
+// that does not come to its end within its timeout is given up: what it saved is released, and an event says who was missing.
+
+import type { Coordinate, TimelineId } from '../../../core/coordinate.ts'
+import { timelineId, toHex } from '../../../core/coordinate.ts'
+import { formatMs } from '../../../core/duration.ts'
+import { isReprise, RepriseError } from '../../../core/errors.ts'
+import type { Head } from '../../../core/store/ports.ts'
+import { throwIfAborted, unlessAborted } from '../../base/aborting.ts'
+import { type CapturedMail, unreadMail } from '../../branch/exchanges.ts'
+import { releaseSavepoint } from '../../checkpoint/savepoint.ts'
+import { existing } from '../../history/locate.ts'
+import type { Host } from '../../host/host.ts'
+import { refuseOfStore } from '../../model/kinds.ts'
+import { holdOf } from '../../storage/held.ts'
+import type { Kernel } from '../../storage/kernel.ts'
+import { refuseNotHere } from '../../storage/moved.ts'
+import type { NewEntry, OpenTimeline } from '../../writing/timeline.ts'
+import { type CutState, cutFold, cutScope } from './records.ts'
+
+export interface Moment {
+  readonly heads: readonly Head[]
+  readonly places: readonly Coordinate[]
+  readonly mail: readonly CapturedMail[]
+}
+
+const firstPauseMs = 5
+const longestPauseMs = 200
+const mailPerEntry = 100
+
+/** @example await captureCut(rp, 'before-release', ['agent/guide/ann', 'workflow/checkout/42', 'table/stock'], 30_000) */
+export async function captureCut(
+  engine: Host,
+  name: string,
+  members: readonly string[],
+  timeoutMs: number,
+  signal?: AbortSignal,
+): Promise<CutState> {
+  throwIfAborted(signal, `the cut ${name}`)
+  const ids = await checkMembers(engine, members)
+  const id = timelineId(cutScope + name)
+  const begun = [{ type: 'begun', data: { members: ids, limitMs: timeoutMs, at: engine.kernel.worker.now(id) } }]
+  const created = await engine.create(id, cutFold, begun, { status: 'capturing' })
+  const isNew = created !== null && created !== 'released'
+  const record = isNew ? created : await engine.openTimeline(id, cutFold)
+  try {
+    if (record.state.status === 'complete') {
+      throw new RepriseError('EXISTS', `there is a cut ${name} already: release it, or choose another name`, { name })
+    }
+    // Of one who died on the way.
+    if (!isNew && record.state.status === 'capturing') {
+      await giveUp(engine, record, name, 'its process ended before it did')
+    }
+    if (!isNew) await record.write(begun, { status: 'capturing' })
+    const began = engine.kernel.clock.elapsed()
+    await withinTimeout(engine, record, name, began + timeoutMs, signal)
+    await record.write([{ type: 'completed', data: {} }], { status: 'complete' })
+    engine.kernel.events.emit('cut-completed', { cut: name, members: ids, ms: engine.kernel.clock.elapsed() - began })
+    return record.state
+  } finally {
+    await record.close()
+  }
+}
+
+/** Everything that would never come to an end is said before it begins. */
+export async function checkMembers(engine: Host, members: readonly string[]): Promise<TimelineId[]> {
+  const ids = [...new Set(members)].map((member) => timelineId(member))
+  if (ids.length === 0) throw new RepriseError('INVALID_ARGUMENT', 'a group must have at least one member')
+  for (const id of ids) {
+    refuseOfStore(id)
+    const head = await existing(engine.kernel, id)
+    refuseNotHere(head)
+    const hold = holdOf(head)
+    if (hold && !engine.kernel.restoring.has(id)) {
+      throw new RepriseError('CONFLICT', `${id} is being restored (${hold.restore}): finish or abandon that first`, {
+        timeline: id,
+        restore: hold.restore,
+      })
+    }
+    engine.models.mustFold(id)
+    const rollback = engine.models.find(id)?.actions?.rollback
+    if (rollback && 'instead' in rollback && rollback.isForGood) {
+      const what = `${id} cannot be part of a group, since it cannot go back: ${rollback.instead}`
+      throw new RepriseError('INVALID_ARGUMENT', what, { timeline: id })
+    }
+  }
+  return ids
+}
+
+async function withinTimeout(
+  engine: Host,
+  record: OpenTimeline<CutState>,
+  name: string,
+  until: number,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const { clock } = engine.kernel
+  let stop = () => {}
+  const late = new Promise<'late'>((resolve) => {
+    stop = clock.after(Math.max(0, until - clock.elapsed()), () => resolve('late'), true)
+  })
+  const progress: Progress = { trouble: null, isOver: false }
+  const done = untilDone(engine, record, name, progress)
+  try {
+    const result = await unlessAborted(Promise.race([done, late]), signal, `the cut ${name}`)
+    if (result !== 'late') return
+  } catch (error) {
+    progress.isOver = true
+    if (isReprise(error, 'ABORTED') && signal?.aborted) await giveUp(engine, record, name, 'aborted')
+    throw error
+  } finally {
+    stop()
+    // Whatever is under way ends before the next step; it must not write behind our back.
+    progress.isOver = true
+  }
+  const { members, saved, limitMs } = record.state
+  const missing = members.filter((member) => !Object.hasOwn(saved, member))
+  const because = `not complete within ${formatMs(limitMs)}${progress.trouble === null ? '' : `: ${progress.trouble}`}`
+  await giveUp(engine, record, name, because)
+  throw new RepriseError('TIMEOUT', `the cut ${name} was given up, ${because}`, { cut: name, missing })
+}
+
+interface Progress {
+  /** Why the last attempt came to nothing. */
+  trouble: string | null
+  isOver: boolean
+}
+
+async function untilDone(
+  engine: Host,
+  record: OpenTimeline<CutState>,
+  name: string,
+  progress: Progress,
+): Promise<void> {
+  const { clock } = engine.kernel
+  for (let pauseMs = firstPauseMs; !progress.isOver; pauseMs = Math.min(2 * pauseMs, longestPauseMs)) {
+    const moment = await momentOf(engine.kernel, record.state.members as readonly TimelineId[])
+    if (progress.isOver) return
+    if ('restless' in moment) progress.trouble = `${moment.restless} keeps taking in mail`
+    else if (await save(engine, record, name, moment, progress)) return
+    await new Promise<void>((resolve) => clock.after(pauseMs, resolve, true))
+  }
+}
+
+/**
+ * One moment: the heads are one snapshot; a member's mail is that of the snapshot if nothing was taken out and nothing came
+ * until it was read. One that has no mail has none, whatever it does meanwhile.
+ */
+export async function momentOf(
+  kernel: Kernel,
+  members: readonly TimelineId[],
+): Promise<Moment | { readonly restless: string }> {
+  const seen = kernel.store.moment ? await kernel.store.moment(members) : await kernel.store.head(members)
+  if (!seen) return { restless: members[0]! }
+  const heads = seen.map((head, i) => {
+    if (head) return head
+    throw new RepriseError('NOT_FOUND', `there is no timeline ${members[i]}`, { timeline: members[i] })
+  })
+  const withMail = heads.filter((head) => head.mail > 0)
+  const mail = await unreadMail(kernel, withMail)
+  const again = await kernel.store.head(withMail.map((head) => head.timeline))
+  const moved = withMail.find((head, i) => {
+    const now = again[i]
+    return !now || now.operation !== head.operation || now.mail !== head.mail || now.epoch !== head.epoch
+  })
+  if (moved) return { restless: moved.timeline }
+  const places = heads.map(({ timeline, seq, epoch, digest }) => ({ timeline, seq, epoch, digest: toHex(digest) }))
+  return { heads, places, mail }
+}
+
+/** False: a member's place was gone before it was saved, and another moment is taken. */
+async function save(
+  engine: Host,
+  record: OpenTimeline<CutState>,
+  name: string,
+  { places, mail }: Moment,
+  progress: Progress,
+): Promise<boolean> {
+  const entries: NewEntry[] = [{ type: 'placed', data: { places } }]
+  for (let from = 0; from < mail.length; from += mailPerEntry) {
+    entries.push({ type: 'mail', data: { messages: mail.slice(from, from + mailPerEntry) } })
+  }
+  await record.write(entries)
+  try {
+    for (const place of places) {
+      if (progress.isOver) return false
+      const { id } = await engine.savepoint(place, { label: labelOf(name) })
+      if (progress.isOver) return false
+      await record.write([{ type: 'saved', data: { timeline: place.timeline, id } }])
+    }
+    return true
+  } catch (error) {
+    if (!isReprise(error) || error.remedy === 'stop') throw error
+    progress.trouble = error.message
+    if (!progress.isOver) await releaseAll(engine.kernel, record.state, name)
+    return false
+  }
+}
+
+export function labelOf(name: string): string {
+  return `cut ${name}`
+}
+
+/** Released, also what was saved and not written down any more. */
+export async function releaseAll(kernel: Kernel, { members }: CutState, name: string): Promise<void> {
+  for (const member of members) {
+    const catalog = await kernel.store.checkpoints(timelineId(member))
+    for (const { id, isPinned, label } of catalog) {
+      if (!isPinned || label !== labelOf(name)) continue
+      await releaseSavepoint(kernel, member, id).catch((error) => {
+        if (!isReprise(error, 'NOT_FOUND')) throw error
+      })
+    }
+  }
+}
+
+/** Ends a cut that did not come to its end: nothing of it is kept, and an event says so. */
+export async function giveUp(
+  engine: Host,
+  record: OpenTimeline<CutState>,
+  name: string,
+  because: string,
+): Promise<void> {
+  const { members, saved } = record.state
+  const missing = members.filter((member) => !Object.hasOwn(saved, member))
+  // Released first: if this process dies here too, whoever comes next does both again.
+  await releaseAll(engine.kernel, record.state, name)
+  await record.write([{ type: 'abandoned', data: { because, missing } }], { status: 'abandoned' })
+  engine.kernel.events.emit('cut-abandoned', { cut: name, members, missing, because })
+}

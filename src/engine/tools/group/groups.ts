@@ -1,0 +1,180 @@
+// Groups of timelines, of any models: captured in one moment, and restored together. See docs/guides/groups.md.
+
+import type { Coordinate } from '../../../core/coordinate.ts'
+import { timelineId } from '../../../core/coordinate.ts'
+import { type Duration, toMs } from '../../../core/duration.ts'
+import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { idBelow } from '../../../core/history/scope.ts'
+import { checkOptions, namesOf } from '../../../core/options.ts'
+import { recover } from '../../history/recover.ts'
+import type { Host } from '../../host/host.ts'
+import { checkName } from '../../model/definition.ts'
+import { captureCut, giveUp, releaseAll } from './cut.ts'
+import { cutOf, planGroup } from './plan.ts'
+import {
+  type CutState,
+  cutFold,
+  cutScope,
+  type GroupPlan,
+  type GroupTarget,
+  type RestoreState,
+  type RolledMember,
+  restoreFold,
+  restoreScope,
+} from './records.ts'
+import {
+  abandonRestore,
+  endUnbegun,
+  type GroupRestored,
+  type GroupRestoreOptions,
+  restoreGroup,
+  resumeRestore,
+} from './restore.ts'
+
+export interface CaptureOptions {
+  /** How long it may take until every member is saved; 30 seconds if left out. Then it is given up. */
+  readonly timeout?: Duration
+  /** Given up likewise. */
+  readonly signal?: AbortSignal
+}
+
+const captureOptions = namesOf<CaptureOptions>({ timeout: true, signal: true })
+const restoreOptions = namesOf<GroupRestoreOptions>({ takeover: true, wait: true, signal: true, consumed: true })
+
+export interface GroupCut {
+  readonly name: string
+  readonly status: CutState['status']
+  readonly members: readonly string[]
+  readonly places: readonly Coordinate[]
+  /** Messages that were under way. */
+  readonly inFlight: number
+  readonly beganAt: number
+  /** Why it was given up, and who was missing. */
+  readonly because: string | null
+  readonly missing: readonly string[]
+}
+
+export interface GroupRestore {
+  readonly id: string
+  readonly status: RestoreState['status']
+  readonly target: GroupTarget | null
+  readonly members: readonly string[]
+  readonly plan: GroupPlan | null
+  readonly wentBack: readonly RolledMember[]
+  readonly because: string | null
+}
+
+export class Groups {
+  readonly #engine: Host
+
+  constructor(engine: Host) {
+    this.#engine = engine
+  }
+
+  /** All members in one moment, with the mail between them. @example await rp.groups.capture('before-release', [a, b, c]) */
+  async capture(name: string, members: readonly string[], options: CaptureOptions = {}): Promise<GroupCut> {
+    checkName('cut', name)
+    checkOptions('groups.capture()', options, captureOptions)
+    const timeoutMs = toMs(options.timeout ?? '30s', 'timeout')
+    return shown(name, await captureCut(this.#engine, name, members, timeoutMs, options.signal))
+  }
+
+  async cut(name: string): Promise<GroupCut> {
+    await this.#expireIfWritable()
+    return shown(name, await cutOf(this.#engine.kernel, name))
+  }
+
+  async cuts(): Promise<GroupCut[]> {
+    await this.#expireIfWritable()
+    const found: GroupCut[] = []
+    for await (const head of this.#engine.each({ prefix: cutScope })) {
+      const { state } = await recover(this.#engine.kernel, head, cutFold)
+      // Of an earlier version whose process ended before it began: its name is free.
+      if (state.value.status === 'new') continue
+      found.push(shown(idBelow(cutScope, head.timeline)!, state.value))
+    }
+    return found
+  }
+
+  /** Its savepoints are ordinary checkpoints again, and its name is free. */
+  async release(name: string): Promise<void> {
+    const record = await this.#engine.openTimeline(timelineId(cutScope + name), cutFold, { mustExist: true })
+    try {
+      await releaseAll(this.#engine.kernel, record.state, name)
+      if (record.state.status === 'complete')
+        await record.write([{ type: 'released', data: {} }], { status: 'released' })
+    } finally {
+      await record.close()
+    }
+  }
+
+  /** What a restore would do; changes nothing. */
+  async plan(target: GroupTarget): Promise<GroupPlan> {
+    return await planGroup(this.#engine, target)
+  }
+
+  /** All members go back, together: to a cut, or to the recovery line of their own checkpoints. */
+  async restore(target: GroupTarget, options: GroupRestoreOptions = {}): Promise<GroupRestored> {
+    checkOptions('groups.restore()', options, restoreOptions)
+    return await restoreGroup(this.#engine, target, options)
+  }
+
+  /** Goes on with a restore that was interrupted. */
+  async resume(id: string, options: GroupRestoreOptions = {}): Promise<GroupRestored> {
+    checkOptions('groups.resume()', options, restoreOptions)
+    return await resumeRestore(this.#engine, id, options)
+  }
+
+  /** Ends a restore that cannot go on. The members go on as they are; says which of them went back. */
+  async abandon(id: string, because = 'abandoned'): Promise<readonly RolledMember[]> {
+    return await abandonRestore(this.#engine, id, because)
+  }
+
+  async restores(): Promise<GroupRestore[]> {
+    await this.#expireIfWritable()
+    const found: GroupRestore[] = []
+    for await (const head of this.#engine.each({ prefix: restoreScope })) {
+      const { state } = await recover(this.#engine.kernel, head, restoreFold)
+      const { status, target, members, plan, rolled, because } = state.value
+      const id = idBelow(restoreScope, head.timeline)!
+      found.push({ id, status, target, members, plan, wentBack: Object.values(rolled), because })
+    }
+    return found
+  }
+
+  /** Whoever only reads sees it as it is. */
+  async #expireIfWritable(): Promise<void> {
+    await this.expire().catch((error: unknown) => {
+      if (!isReprise(error, 'STORE_READ_ONLY')) throw error
+    })
+  }
+
+  /** Ends cuts whose process died before they came to their end, once their limit is over, and restores that never began. */
+  async expire(): Promise<number> {
+    const { kernel } = this.#engine
+    let ended = await endUnbegun(this.#engine)
+    for (const head of await this.#engine.list({ prefix: cutScope, status: 'capturing' })) {
+      const { state } = await recover(kernel, head, cutFold)
+      if (kernel.worker.now(head.timeline) < state.value.beganAt + state.value.limitMs) continue
+      try {
+        const record = await this.#engine.openTimeline(head.timeline, cutFold)
+        try {
+          if (record.state.status !== 'capturing') continue
+          await giveUp(this.#engine, record, idBelow(cutScope, head.timeline)!, 'its process ended before it did')
+          ended += 1
+        } finally {
+          await record.close()
+        }
+      } catch (error) {
+        // Somebody is at it.
+        if (!isReprise(error, 'OWNED', 'FENCED')) throw error
+      }
+    }
+    return ended
+  }
+}
+
+function shown(name: string, { status, members, places, mail, beganAt, because, missing }: CutState): GroupCut {
+  if (status === 'new') throw new RepriseError('NOT_FOUND', `there is no cut ${name}`, { name })
+  return { name, status, members, places, inFlight: mail.length, beganAt, because, missing }
+}

@@ -1,0 +1,212 @@
+// What is written down of a group: the cuts that were captured, and the restores that are under way. Each is a timeline,
+// so that a process that dies in the middle leaves a place for the next one to go on from.
+//
+//   group/cut/NAME      begun { members, limitMs, at } · placed { places } · mail { messages } · saved { timeline, id } ·
+//                       completed {} · abandoned { because, missing } · released {}
+//   group/restore/ID    begun { target, members, consumed? } · planned { plan } · rolled { member } · mailed {} · ended {} ·
+//                       abandoned { because }
+
+import type { Coordinate } from '../../../core/coordinate.ts'
+import type { CascadeStep } from '../../../core/history/recovery-line.ts'
+import type { Fold } from '../../model/definition.ts'
+import type { Model } from '../../model/model.ts'
+import type { Consumer } from '../../model/rollback-report.ts'
+
+export const cutScope = 'group/cut/'
+export const restoreScope = 'group/restore/'
+
+export interface CapturedMail {
+  readonly to: string
+  readonly id: string
+  readonly kind: string
+  readonly value: unknown
+}
+
+export type CutStatus = 'new' | 'capturing' | 'complete' | 'abandoned' | 'released'
+
+export interface CutState {
+  readonly status: CutStatus
+  readonly members: readonly string[]
+  readonly limitMs: number
+  readonly beganAt: number
+  readonly places: readonly Coordinate[]
+  readonly mail: readonly CapturedMail[]
+  /** Savepoints, by member. */
+  readonly saved: Readonly<Record<string, string>>
+  readonly because: string | null
+  readonly missing: readonly string[]
+}
+
+const newCut: CutState = {
+  status: 'new',
+  members: [],
+  limitMs: 0,
+  beganAt: 0,
+  places: [],
+  mail: [],
+  saved: {},
+  because: null,
+  missing: [],
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: the fields of each entry are those that the head of this file lists.
+type Data = any
+
+export const cutFold: Fold<CutState> = {
+  version: 'cut-1',
+  initial: () => newCut,
+  apply(state, { type, data: given }): CutState {
+    const data = given as Data
+    switch (type) {
+      case 'begun':
+        return { ...newCut, status: 'capturing', members: data.members, limitMs: data.limitMs, beganAt: data.at }
+      case 'placed':
+        return { ...state, places: data.places, mail: [], saved: {} }
+      case 'mail':
+        return { ...state, mail: [...state.mail, ...data.messages] }
+      case 'saved':
+        return { ...state, saved: { ...state.saved, [data.timeline]: data.id } }
+      case 'completed':
+        return { ...state, status: 'complete' }
+      case 'abandoned':
+        return { ...state, status: 'abandoned', because: data.because, missing: data.missing }
+      case 'released':
+        return { ...state, status: 'released', mail: [], saved: {} }
+      default:
+        return state
+    }
+  },
+}
+
+/** Where a group goes back to: a captured cut, or the recovery line of what each member has, when these have failed. */
+export type GroupTarget =
+  | { readonly cut: string }
+  | { readonly members: readonly string[]; readonly failed?: readonly string[] }
+
+export interface MemberPlan {
+  readonly timeline: string
+  /** Where it stands. */
+  readonly from: number
+  /** Where it goes on from. Equal to `from`: it stays as it is. */
+  readonly to: number
+  readonly digest: string
+  /** How many times it had been rolled back before. */
+  readonly archives: number
+  /** Effects that its going back concerns, by id: undone, cannot be, not known. */
+  readonly effects: {
+    readonly compensate: readonly string[]
+    readonly cannot: readonly string[]
+    readonly inDoubt: readonly string[]
+  }
+  /** Who has acted on what it undoes, outside the group: the restore is refused unless it is forced. */
+  readonly consumers: readonly Consumer[]
+}
+
+export interface GroupPlan {
+  readonly members: readonly MemberPlan[]
+  /** Who falls back because of whom, in order. Empty for a cut. */
+  readonly cascade: readonly CascadeStep[]
+  readonly fellToOrigin: readonly string[]
+  readonly entriesLost: number
+  /** Unread mail that its sender will not have sent. */
+  readonly drop: readonly { readonly to: string; readonly id: string }[]
+  /** Mail that was in flight and is delivered again. */
+  readonly again: readonly (CapturedMail & { readonly isUnread: boolean })[]
+}
+
+export interface RolledMember {
+  readonly timeline: string
+  readonly to: number
+  readonly archive: string | null
+  /** It goes back where it is executed, and has been asked to. */
+  readonly isAsked: boolean
+  /** False: it had nothing to undo. */
+  readonly isMoved: boolean
+}
+
+export interface RestoreState {
+  readonly status: 'new' | 'restoring' | 'restored' | 'abandoned'
+  readonly target: GroupTarget | null
+  readonly members: readonly string[]
+  readonly plan: GroupPlan | null
+  readonly rolled: Readonly<Record<string, RolledMember>>
+  readonly isMailed: boolean
+  readonly because: string | null
+  /** The restore was asked for although others have acted on what it undoes. */
+  readonly consumed?: 'force'
+}
+
+const newRestore: RestoreState = {
+  status: 'new',
+  target: null,
+  members: [],
+  plan: null,
+  rolled: {},
+  isMailed: false,
+  because: null,
+}
+
+export const restoreFold: Fold<RestoreState> = {
+  version: 'restore-1',
+  initial: () => newRestore,
+  apply(state, { type, data: given }): RestoreState {
+    const data = given as Data
+    switch (type) {
+      case 'begun':
+        return {
+          ...newRestore,
+          ...{ status: 'restoring', target: data.target, members: data.members },
+          ...(data.consumed !== undefined && { consumed: data.consumed }),
+        }
+      case 'planned':
+        return { ...state, plan: data.plan }
+      case 'rolled':
+        return { ...state, rolled: { ...state.rolled, [data.member.timeline]: data.member } }
+      case 'mailed':
+        return { ...state, isMailed: true }
+      case 'ended':
+        return { ...state, status: 'restored' }
+      case 'abandoned':
+        return { ...state, status: 'abandoned', because: data.because }
+      default:
+        return state
+    }
+  },
+}
+
+const instead = 'it is the record of what was done to a group: see `reprise group`'
+const actions = { rollback: { instead }, fork: { instead } }
+
+export const cutKind: Model = {
+  kind: 'cut',
+  name: null,
+  scope: cutScope,
+  fold: cutFold as Fold<unknown>,
+  policy: 'fixed',
+  headOf: (state) => ({ status: (state as CutState).status }),
+  summarize: (state) => {
+    const { members, missing, because } = state as CutState
+    return { members, ...(because !== null && { because, missing }) }
+  },
+  actions,
+}
+
+export const restoreKind: Model = {
+  kind: 'restore',
+  name: null,
+  scope: restoreScope,
+  fold: restoreFold as Fold<unknown>,
+  policy: 'fixed',
+  headOf: (state) => ({ status: (state as RestoreState).status }),
+  unfinished: ['restoring'],
+  summarize: (state) => {
+    const { members, rolled, because, consumed, plan } = state as RestoreState
+    const forced = consumed ? (plan?.members ?? []).flatMap(({ consumers = [] }) => consumers) : []
+    return {
+      ...{ members, wentBack: Object.keys(rolled) },
+      ...(forced.length > 0 && { forced: forced.map(({ what }) => what) }),
+      ...(because !== null && { because }),
+    }
+  },
+  actions,
+}

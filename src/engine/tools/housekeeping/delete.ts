@@ -1,0 +1,256 @@
+// Deletes timelines for good: the timeline itself, its archives, and if asked the forks and savepoints that still need it.
+// First it says what would go; the store guards every step once more. Chunks that nobody names any more go with the next
+// collection.
+
+import { type ManifestId, type TimelineId, timelineId } from '../../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { archivesStart, isAmongArchives, liveIdOf } from '../../../core/history/scope.ts'
+import { guardOf } from '../../../core/store/guard.ts'
+import type { Head } from '../../../core/store/ports.ts'
+import { refusalError } from '../../base/refusal-error.ts'
+import { isUnfinishedKind, refuseOfStore } from '../../model/kinds.ts'
+import { type Kernel, newOperation } from '../../storage/kernel.ts'
+import { soundPage } from '../../storage/sound-page.ts'
+
+export interface DeleteOptions {
+  /** Only say what would go. */
+  readonly dryRun?: boolean
+  /** Also forks that share its history. Without it, a fork that needs it is a reason to refuse. */
+  readonly forks?: boolean
+  /** Also savepoints that nobody released. */
+  readonly savepoints?: boolean
+  /** Its bytes are overwritten where the store can do that (erase.ts does the rest). */
+  readonly erase?: boolean
+  /** Also one that has not ended: it waits for a time, or was interrupted. */
+  readonly unfinished?: boolean
+}
+
+export interface Deletion extends DeleteOptions {
+  /** The head on which somebody decided that it goes: CONFLICT if it has moved since. */
+  readonly seen?: Head
+}
+
+export interface DeletedTimeline {
+  readonly timeline: string
+  /** Why it goes: it was asked for, it is an archive of one that goes, or a fork of one. */
+  readonly because: 'asked for' | 'archive' | 'fork'
+  readonly entries: number
+  readonly checkpoints: number
+  readonly savepoints: readonly string[]
+  /** Messages that nobody has read. */
+  readonly mail: number
+  /** Named cursors that it owns: places of consumers. */
+  readonly cursors: readonly string[]
+}
+
+export interface DeleteReport {
+  readonly isDryRun: boolean
+  /** In the order in which they go: forks before what they were forked from. */
+  readonly timelines: readonly DeletedTimeline[]
+  /** Why it would be refused; empty if it would not. */
+  readonly refusals: readonly {
+    readonly timeline: string
+    readonly code: 'OWNED' | 'PINNED' | 'CONFLICT'
+    readonly why: string
+  }[]
+}
+
+interface Member {
+  readonly head: Head
+  readonly because: DeletedTimeline['because']
+}
+
+const looksMax = 5
+
+/**
+ * Where somebody writes between the look and the delete, it looks again, and may be refused for what it finds then. Without a
+ * head on which it was decided, that is; and never on to the next life of the id, which nobody asked to delete.
+ */
+export async function deleteTimeline(kernel: Kernel, id: string, options: Deletion = {}): Promise<DeleteReport> {
+  refuseOfStore(id)
+  const [first] = options.seen ? [options.seen] : await kernel.store.head([timelineId(id)])
+  for (let look = 1, head = first; ; look++) {
+    if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${id}`, { timeline: id })
+    if (head.life !== first!.life) {
+      throw new RepriseError('NOT_FOUND', `${id} was deleted meanwhile, and made again`, { timeline: id })
+    }
+    try {
+      return await deleteAsSeen(kernel, head, options)
+    } catch (error) {
+      if (options.seen || look >= looksMax || !isReprise(error, 'FENCED')) throw error
+      ;[head] = await kernel.store.head([timelineId(id)])
+    }
+  }
+}
+
+async function deleteAsSeen(kernel: Kernel, head: Head, options: Deletion): Promise<DeleteReport> {
+  // 1. What goes with it.
+  const members = await membersOf(kernel, head, options)
+  const cursors = await kernel.store.cursors()
+  const timelines: DeletedTimeline[] = []
+  const refusals: DeleteReport['refusals'][number][] = []
+  for (const member of members) {
+    const described = await describe(kernel, member, cursors)
+    timelines.push(described)
+    refusals.push(...refusalsOf(kernel, member.head, described, options))
+  }
+  refusals.push(...(await forksLeft(kernel, members)))
+  if (options.dryRun) return { isDryRun: true, timelines, refusals }
+  const [first] = refusals
+  if (first) throw new RepriseError(first.code, `${first.timeline} is not deleted: ${first.why}`, { refusals })
+  // 2. Forks first: what they were forked from is needed until they are gone.
+  for (const { head: gone } of members) {
+    const { savepoints } = timelines.find((each) => each.timeline === gone.timeline)!
+    await forget(kernel, gone, savepoints, options.erase ? 'erase' : true, options.seen !== undefined)
+  }
+  return { isDryRun: false, timelines, refusals: [] }
+}
+
+/** The timeline, its archives, and with `forks` whatever was forked from one of them; leaves of the tree first. */
+async function membersOf(kernel: Kernel, head: Head, options: DeleteOptions): Promise<Member[]> {
+  const found = new Map<TimelineId, Member>()
+  const add = async (each: Head, because: Member['because']): Promise<void> => {
+    if (found.has(each.timeline)) return
+    const live = liveIdOf(each.timeline) as TimelineId
+    const isLive = live === each.timeline
+    found.set(each.timeline, { head: each, because: !isLive && found.has(live) ? 'archive' : because })
+    if (isLive) for (const archive of await archivesOf(kernel, each.timeline)) await add(archive, 'archive')
+    if (options.forks) for (const fork of await forksOf(kernel, each.timeline)) await add(fork, 'fork')
+  }
+  await add(head, 'asked for')
+  const ordered: Member[] = []
+  const place = (member: Member): void => {
+    if (ordered.includes(member)) return
+    for (const other of found.values()) if (other.head.base?.timeline === member.head.timeline) place(other)
+    ordered.push(member)
+  }
+  for (const member of found.values()) place(member)
+  return ordered
+}
+
+async function describe(
+  kernel: Kernel,
+  { head, because }: Member,
+  cursors: Awaited<ReturnType<Kernel['store']['cursors']>>,
+): Promise<DeletedTimeline> {
+  const catalog = await kernel.store.checkpoints(head.timeline)
+  return {
+    timeline: head.timeline,
+    because,
+    entries: head.seq - Math.max(head.floor, head.base?.seq ?? 0),
+    checkpoints: catalog.length,
+    savepoints: catalog.filter((record) => record.isPinned).map((record) => record.id),
+    mail: head.mail,
+    cursors: cursors.filter((cursor) => cursor.owner === head.timeline).map((cursor) => cursor.name),
+  }
+}
+
+function refusalsOf(
+  kernel: Kernel,
+  head: Head,
+  described: DeletedTimeline,
+  options: Deletion,
+): DeleteReport['refusals'] {
+  const { timeline } = head
+  const refusals: DeleteReport['refusals'][number][] = []
+  if (head.owner !== null && head.isOwnerAlive) {
+    refusals.push({ timeline, code: 'OWNED', why: `${head.owner} works on it: close or stop it first` })
+  }
+  const isUnfinished = head.wakeup !== null || isUnfinishedStatus(kernel, head, options)
+  if (isUnfinished && head.status !== 'archived' && !options.unfinished) {
+    refusals.push({
+      timeline,
+      code: 'CONFLICT',
+      why: 'it has not ended: cancel it first, or say that you mean it (unfinished)',
+    })
+  }
+  if (described.savepoints.length > 0 && !options.savepoints) {
+    const why = `it has savepoints (${described.savepoints.join(', ')}): release them, or pass { savepoints: true }`
+    refusals.push({ timeline, code: 'PINNED', why })
+  }
+  return refusals
+}
+
+/** An expiry never goes by the models of its process: those of another one may be at work. */
+function isUnfinishedStatus({ models }: Kernel, { timeline, status }: Head, { seen }: Deletion): boolean {
+  const model = models.find(timeline)
+  if (model?.unfinished?.includes(status)) return true
+  return (seen !== undefined || !model) && isUnfinishedKind(timeline, status)
+}
+
+/** Forks that stay and need the history of one that goes. */
+async function forksLeft(kernel: Kernel, members: readonly Member[]): Promise<DeleteReport['refusals']> {
+  const going = new Set(members.map(({ head }) => head.timeline))
+  const refusals: DeleteReport['refusals'][number][] = []
+  for (const timeline of going) {
+    const needing = (await forksOf(kernel, timeline)).filter((fork) => {
+      return !going.has(fork.timeline) && fork.floor < (fork.base?.seq ?? 0)
+    })
+    if (needing.length === 0) continue
+    const names = needing.map((fork) => fork.timeline).join(', ')
+    refusals.push({ timeline, code: 'PINNED', why: `forks share its history (${names}): delete them too (forks)` })
+  }
+  return refusals
+}
+
+/** Whatever it has: also savepoints that nobody released. */
+export async function forgetTimeline(kernel: Kernel, head: Head): Promise<void> {
+  const catalog = await kernel.store.checkpoints(head.timeline)
+  await forget(
+    kernel,
+    head,
+    catalog.filter(({ isPinned }) => isPinned).map(({ id }) => id),
+    true,
+  )
+}
+
+async function forget(
+  kernel: Kernel,
+  head: Head,
+  savepoints: readonly string[],
+  how: true | 'erase',
+  isExpiry = false,
+): Promise<void> {
+  const sizes = (await kernel.store.checkpoints(head.timeline)).map((record) => record.addedBytes)
+  const guard = guardOf(head)
+  if (savepoints.length > 0) {
+    const marks = savepoints.map((id) => ({ id: id as ManifestId, isPinned: false }))
+    const released = await kernel.committer.submit({ operation: newOperation(kernel.random), guard, marks })
+    if (!released.ok) throw refusalError(head.timeline, released)
+  }
+  // Mail moves no sequence: an expiry that saw none is refused once there is some.
+  const unlessMail = isExpiry && head.mail === 0 && kernel.store.guardsMail === true
+  const operation = newOperation(kernel.random)
+  const outcome = await kernel.committer.submit({ operation, guard, forget: how, ...(unlessMail && { unlessMail }) })
+  if (!outcome.ok) throw refusalError(head.timeline, outcome)
+  const freedBytes = sizes.reduce((sum, bytes) => sum + bytes, 0)
+  kernel.events.emit('deleted', { timeline: head.timeline, freedBytes, isErased: how === 'erase' })
+}
+
+const archivesPage = 200
+
+/** All of them, also those of archives that were themselves rolled back. A damaged neighbour is none of its concern. */
+export async function archivesOf(kernel: Kernel, id: TimelineId): Promise<Head[]> {
+  const found: Head[] = []
+  const unlessOurs = (timeline: string, error: RepriseError) => {
+    if (liveIdOf(timeline) === id) throw error
+  }
+  let after = archivesStart(id) as TimelineId
+  // Most have none, and what comes after them is nobody's business here: one row says so.
+  for (let limit = 1; ; limit = archivesPage) {
+    const page = await soundPage(kernel, { after, limit }, unlessOurs)
+    found.push(...page.filter((head) => liveIdOf(head.timeline) === id))
+    const last = page.at(-1)
+    if (!last || page.length < limit || !isAmongArchives(id, last.timeline)) return found
+    after = last.timeline
+  }
+}
+
+export async function forksOf(kernel: Kernel, parent: TimelineId): Promise<Head[]> {
+  const found: Head[] = []
+  for (let after: TimelineId | undefined; ; after = found[found.length - 1]!.timeline) {
+    const page = await kernel.store.timelines({ parent, limit: 200, ...(after !== undefined && { after }) })
+    found.push(...page)
+    if (page.length < 200) return found
+  }
+}

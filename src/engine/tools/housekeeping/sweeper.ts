@@ -1,0 +1,115 @@
+// Disk stays bounded while a program runs: when what retention dropped amounts to half of what is in use, the chunks that
+// nobody names any more are swept, without waiting for the daily round. One process at a time, by the timeline of the
+// housekeeping; a sweep is followed by a rest that is longer than it was, unless garbage comes faster than that.
+
+import type { Host } from '../../host/host.ts'
+
+/** Less than this is not worth a look through the store. */
+export const leastSweepBytes = 4 * 1024 * 1024
+/** Of what is in use. */
+const sweepShare = 0.5
+/** For each moment of work, so many of rest. */
+const restFactor = 9
+const firstPauseMs = 50
+/** Where a look through the store takes longer than this, closing does not wait for one. */
+const closingMs = 2000
+
+export interface SweepResult {
+  readonly liveBytes: number
+}
+
+/** Sweeps once, unless another process is at the housekeeping: then null. */
+export type SweepOnce = (isClosing: boolean) => Promise<SweepResult | null>
+
+/** @example watchGarbage(rp, (isClosing) => sweepRound(rp, isClosing)) */
+export function watchGarbage(engine: Host, sweepOnce: SweepOnce): void {
+  const sweeper = new Sweeper(engine, sweepOnce)
+  const offRetained = engine.events.on('retained', ({ freedBytes }) => sweeper.freed(freedBytes))
+  const offDeleted = engine.events.on('deleted', ({ freedBytes }) => sweeper.freed(freedBytes))
+  engine.onClose(async () => {
+    offRetained()
+    offDeleted()
+    await sweeper.close()
+  })
+}
+
+class Sweeper {
+  readonly #engine: Host
+  readonly #sweepOnce: SweepOnce
+  /** An estimate: what a checkpoint had added is what its end sets free. */
+  #garbageBytes = 0
+  #liveBytes = 0
+  #lastMs = 0
+  #cancel: (() => void) | null = null
+  #underWay: Promise<void> = Promise.resolve()
+  #isSweeping = false
+  #isClosed = false
+
+  constructor(engine: Host, sweepOnce: SweepOnce) {
+    this.#engine = engine
+    this.#sweepOnce = sweepOnce
+  }
+
+  freed(bytes: number): void {
+    this.#garbageBytes += bytes
+    if (this.#garbageBytes < this.#threshold) return
+    // A rest that was planned when there was little of it ends here.
+    if (this.#isUrgent && !this.#isSweeping) this.#cancelPlan()
+    this.#plan(0)
+  }
+
+  /** A program that ends before there is enough sweeps with the chance that its part of it is: over many, it is the same. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    this.#cancel?.()
+    await this.#underWay
+    const share = this.#garbageBytes / this.#threshold
+    if (this.#lastMs < closingMs && share > 0 && this.#engine.kernel.random.number() < share) await this.#sweep(true)
+  }
+
+  get #threshold(): number {
+    return Math.max(leastSweepBytes, this.#liveBytes * sweepShare)
+  }
+
+  /** None where garbage comes faster than it goes: disk matters more than time then. */
+  get #restMs(): number {
+    return Math.max(firstPauseMs, this.#isUrgent ? 0 : this.#lastMs * restFactor)
+  }
+
+  get #isUrgent(): boolean {
+    return this.#garbageBytes >= 2 * this.#threshold
+  }
+
+  #cancelPlan(): void {
+    this.#cancel?.()
+    this.#cancel = null
+  }
+
+  #plan(afterMs: number): void {
+    if (this.#cancel || this.#isClosed) return
+    this.#cancel = this.#engine.kernel.clock.after(afterMs, () => {
+      this.#isSweeping = true
+      this.#underWay = this.#sweep().finally(() => {
+        this.#isSweeping = false
+        this.#cancel = null
+        if (this.#garbageBytes >= this.#threshold) this.#plan(this.#restMs)
+      })
+    })
+  }
+
+  async #sweep(isClosing = false): Promise<void> {
+    const { clock, events } = this.#engine.kernel
+    const started = clock.elapsed()
+    const before = this.#garbageBytes
+    try {
+      const swept = await this.#sweepOnce(isClosing)
+      if (!swept) return
+      this.#garbageBytes -= before
+      this.#liveBytes = swept.liveBytes
+    } catch (error) {
+      events.emit('problem', { where: 'sweeping chunks', error })
+    } finally {
+      this.#lastMs = clock.elapsed() - started
+    }
+  }
+}

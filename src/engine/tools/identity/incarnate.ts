@@ -1,0 +1,44 @@
+// A database that went back to an earlier state by other means than Reprise's own (a restored dump or snapshot, a failover to a
+// replica that lagged): every namespace in it begins a new incarnation, so that positions and revisions from before are
+// refused.
+
+import type { Store } from '../../../core/store/ports.ts'
+import { sha256, systemRandom } from '../../base/platform.ts'
+import { openStore } from '../../storage/open-store.ts'
+import { Identity } from '../../storage/store-identity.ts'
+
+export interface Incarnated {
+  readonly namespace: string
+  /** The id of the store: it stays. */
+  readonly store: string
+  readonly incarnation: string
+  readonly era: number
+}
+
+/** @example await incarnate('postgres://localhost/app') */
+export async function incarnate(url: string): Promise<Incarnated[]> {
+  return await inEachNamespace(url, async (store, namespace) => {
+    const identity = new Identity({ store, namespace, hash: sha256, random: systemRandom })
+    const { id, incarnation, era } = await identity.reincarnate()
+    return { namespace, store: id, incarnation, era }
+  })
+}
+
+/** One after another. Also of a shard alone. */
+export async function inEachNamespace<T>(
+  url: string,
+  work: (store: Store, namespace: string) => Promise<T>,
+): Promise<T[]> {
+  const first = await openStore(url, { mayBeShard: true })
+  const names = await first.namespaces().finally(() => first.close())
+  const done: T[] = []
+  for (const namespace of names) {
+    const store = await openStore(url, { namespace, mayBeShard: true })
+    try {
+      done.push(await work(store, namespace))
+    } finally {
+      await store.close()
+    }
+  }
+  return done
+}

@@ -1,0 +1,61 @@
+// A person's word on a checkpoint: marked bad, it is no longer restored from, and counts for nothing in retention; it stays
+// as evidence until the mark is taken back. A sound reading does not take it back: it says nothing about what a person knows.
+
+import { type ManifestId, type TimelineId, timelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { badMark, isBadMark } from '../../core/history/validity.ts'
+import { epochGuardOf } from '../../core/store/guard.ts'
+import type { ManifestMark, ManifestRecord } from '../../core/store/ports.ts'
+import { refusalError } from '../base/refusal-error.ts'
+import { existing } from '../history/locate.ts'
+import { type Kernel, newOperation } from '../storage/kernel.ts'
+
+export interface BadCheckpoint {
+  readonly why: string
+  /** Who says so. */
+  readonly by?: string
+}
+
+const textMax = 500
+const attemptsMax = 10
+
+/** @example await rp.markCheckpoint('counter/visits', id, { why: 'written by the faulty import', by: 'ann' }) */
+export async function markBad(kernel: Kernel, timeline: string, id: string, bad: BadCheckpoint): Promise<void> {
+  const { why, by = 'somebody' } = bad
+  for (const [name, text] of Object.entries({ why, by })) {
+    if (typeof text === 'string' && text.trim() !== '' && text.length <= textMax) continue
+    throw new RepriseError('INVALID_ARGUMENT', `${name} must have 1 to ${textMax} characters`, { [name]: String(text) })
+  }
+  await mark(kernel, timelineId(timeline), id, (record) => ({ id: record.id, invalid: badMark(by, why) }))
+}
+
+export async function unmarkBad(kernel: Kernel, timeline: string, id: string): Promise<void> {
+  await mark(kernel, timelineId(timeline), id, (record) => {
+    if (isBadMark(record.invalid)) return { id: record.id, invalid: null }
+    const what = `checkpoint ${id} of ${timeline} was not marked by a person${record.invalid ? `: ${record.invalid}` : ''}`
+    throw new RepriseError('INVALID_ARGUMENT', what, { timeline, id })
+  })
+}
+
+/** Under the epoch of whoever owns the timeline, whom it takes nothing from. */
+async function mark(
+  kernel: Kernel,
+  timeline: TimelineId,
+  id: string,
+  change: (record: ManifestRecord) => ManifestMark,
+): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    const head = await existing(kernel, timeline)
+    const record = (await kernel.store.checkpoints(timeline)).find((each) => each.id === (id as ManifestId))
+    if (!record) throw new RepriseError('NOT_FOUND', `${timeline} has no checkpoint ${id}`, { timeline, id })
+    const outcome = await kernel.committer.submit({
+      operation: newOperation(kernel.random),
+      guard: epochGuardOf(head),
+      aside: true,
+      marks: [change(record)],
+    })
+    if (outcome.ok) return
+    // It has another owner since it was looked at.
+    if (outcome.code !== 'FENCED' || attempt === attemptsMax) throw refusalError(timeline, outcome)
+  }
+}

@@ -1,0 +1,147 @@
+// Rekey: everything in a store under the current key, so that the older ones can leave the ring. It goes through all runs,
+// manifests, unread messages and chunks and wraps what is under another key, or in plain text (wrap.ts). Others go on
+// reading and writing meanwhile. What is done is recognised by itself, so a rekey that was killed is simply asked for again.
+
+import { toHex } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { Change, Hash, Rewritten } from '../../core/store/ports.ts'
+import type { Kernel } from '../storage/kernel.ts'
+import { forgetOtherKeys, lacking, lackingKeys, notedKeys } from '../storage/key-notes.ts'
+import { keysIn, type Wrappable } from '../storage/seal/wrap.ts'
+import { type ChangeNote, underNote } from '../storage/store-change.ts'
+
+export interface RekeyOptions {
+  readonly signal?: AbortSignal
+  readonly onProgress?: (progress: {
+    readonly kind: Wrappable
+    readonly seen: number
+    readonly changed: number
+  }) => void
+}
+
+export interface RekeyReport {
+  /** Nothing is under another key any more: the others may leave the ring of every process. */
+  readonly isDone: boolean
+  /** The key that everything is under. */
+  readonly key: string
+  readonly changed: Readonly<Record<Wrappable | 'rows', number>>
+  /** Records that are not under it, by the id of their key; '' stands for plain text, '?' for what cannot be opened. */
+  readonly left: Readonly<Record<string, number>>
+  /** Live processes that still seal with another key ('' is none at all): start them with this one, and rekey again. */
+  readonly users: readonly { readonly worker: string; readonly key: string }[]
+  /** Ids that may go now. */
+  readonly retired: readonly string[]
+}
+
+/** In the row of a worker: the sign of the key that it seals with. Earlier versions do not say. */
+export const sealsWith = 'key'
+
+const kinds: readonly Wrappable[] = ['runs', 'checkpoints', 'messages', 'chunks']
+/** While another process still seals with an older key, there is no end to it. */
+const passesMax = 8
+const perCall: Readonly<Record<Wrappable, number>> = { runs: 200, checkpoints: 50, messages: 500, chunks: 50 }
+
+/** `rows` brings what models keep outside of timelines under encryption, and says how many records that were. */
+export async function rekey(kernel: Kernel, options: RekeyOptions, rows: () => Promise<number>): Promise<RekeyReport> {
+  const { sealer } = kernel
+  const key = sealer.keyId
+  if (key === null)
+    throw new RepriseError('INVALID_ARGUMENT', 'rekey must be given keys: the ring whose current key is to be used', {})
+  const missing = await lackingKeys(kernel)
+  if (missing.length > 0) throw lacking(missing)
+  return await underNote(kernel, { kind: 'rekey', of: key }, async (note) => {
+    note.began()
+    const report = await rekeyAll(kernel, key, note, options, rows)
+    if (!report.isDone) note.stays()
+    return report
+  })
+}
+
+async function rekeyAll(
+  kernel: Kernel,
+  key: string,
+  note: ChangeNote,
+  options: RekeyOptions,
+  rows: () => Promise<number>,
+): Promise<RekeyReport> {
+  const changed = { runs: 0, checkpoints: 0, messages: 0, chunks: 0, rows: await rows() }
+  let left = new Map<string, number>()
+  for (let pass = 1; pass <= passesMax; pass++) {
+    left = new Map()
+    let isQuiet = true
+    for (const kind of kinds) {
+      const { count, waiting } = await onePass(kernel, kind, left, options)
+      changed[kind] += count
+      await note.progress(Object.values(changed).reduce((sum, each) => sum + each, 0))
+      if (count > 0 || waiting > 0) isQuiet = false
+    }
+    if (isQuiet) break
+    if (pass === passesMax) left.set('?', (left.get('?') ?? 0) + 1)
+  }
+  // Trimmed history whose space was not given back yet is under whatever key it was.
+  await kernel.store.tidy(0)
+  await kernel.store.scrub({ whole: true })
+  const users = await usersOfOthers(kernel, key)
+  const isDone = left.size === 0 && users.length === 0
+  const retired = isDone ? await forgetOtherKeys(kernel) : []
+  const what = isDone ? `everything is under ${key}` : `not everything is under ${key} yet`
+  kernel.events.emit('report', { kind: 'rekey', timeline: null, what, data: { changed, retired } })
+  return { isDone, key, changed, left: Object.fromEntries(left), users, retired }
+}
+
+/** Looked at last: who began later has read the notes, and seals with the key that is current by then. */
+async function usersOfOthers(kernel: Kernel, key: string): Promise<RekeyReport['users']> {
+  const { store, worker, hash } = kernel
+  const known = new Map((await notedKeys(kernel)).map((id) => [signOf(hash, id), id]))
+  return (await store.workers()).flatMap((row) => {
+    const { id, name, info } = row
+    const used = info[sealsWith]
+    const isOther = worker.isAtWork(row) && id !== worker.id && typeof used === 'string' && used !== signOf(hash, key)
+    return isOther ? [{ worker: name, key: used === '' ? '' : (known.get(used) ?? '?') }] : []
+  })
+}
+
+/** A hash of its id: rows of workers outlive the key, and nothing is to name it then. */
+export function signOf(hash: Hash, id: string | null): string {
+  return id === null ? '' : toHex(hash(new TextEncoder().encode(`reprise/1 key ${id}`))).slice(0, 16)
+}
+
+async function onePass(
+  kernel: Kernel,
+  kind: Wrappable,
+  left: Map<string, number>,
+  options: RekeyOptions,
+): Promise<{ readonly count: number; readonly waiting: number }> {
+  const { store } = kernel
+  const change = changeOf(kernel, kind, left)
+  let count = 0
+  let waiting = 0
+  let seen = 0
+  for (let after: string | null = null; ; ) {
+    if (options.signal?.aborted) throw new RepriseError('ABORTED', 'rekey: aborted', {}, options.signal.reason)
+    const done: Rewritten =
+      kind === 'chunks'
+        ? await store.blobs.rewrite(change, after, perCall[kind])
+        : await store.rewrite(kind, change, after, perCall[kind])
+    count += done.changed
+    waiting += done.left
+    seen += done.seen
+    options.onProgress?.({ kind, seen, changed: count })
+    if (done.next === null) return { count, waiting }
+    after = done.next
+  }
+}
+
+function changeOf({ sealer }: Kernel, kind: Wrappable, left: Map<string, number>): Change {
+  return (stored) => {
+    try {
+      return sealer.rewrap(kind, stored)
+    } catch (error) {
+      if (!(error instanceof RepriseError)) throw error
+      // Somebody seals with a key that we lack, or it is damaged: said at the end, with how many there are.
+      const ids = error.code === 'KEY_MISSING' ? keysIn(kind, stored) : ['?']
+      for (const id of ids) left.set(id, (left.get(id) ?? 0) + 1)
+      return null
+    }
+  }
+}

@@ -1,0 +1,69 @@
+// The catalog of a timeline as verify sees it, and its damaged lines put back. A line that has a copy is told from it; with
+// `repair` it is written back into its place. One that is gone, and has no copy, is lost: with `repair` the others are
+// counted anew, so that they can be read again.
+
+import type { ManifestId } from '../../../core/coordinate.ts'
+import { isReprise } from '../../../core/errors.ts'
+import type { Head, ManifestRecord } from '../../../core/store/ports.ts'
+import type { Kernel } from '../../storage/kernel.ts'
+
+export interface ReadCatalog {
+  readonly records: readonly ManifestRecord[]
+  /** Damaged or missing, and told from their copies. */
+  readonly mended: readonly { readonly id: ManifestId; readonly isPutRight: boolean }[]
+  /** What has no copy. */
+  readonly lost: string | null
+  /** Lost for good: the others were counted anew, and a later look does not miss them. */
+  readonly isCounted: boolean
+}
+
+export async function readCatalog(kernel: Kernel, head: Head, repair: boolean): Promise<ReadCatalog> {
+  const { timeline } = head
+  try {
+    const { records, mended } = await examine(kernel, head)
+    if (!repair || mended.length === 0)
+      return { records, mended: toMended(mended, false), lost: null, isCounted: false }
+    const lines = records.filter(({ id }) => mended.includes(id))
+    const missing = await putBack(kernel, head, lines)
+    return {
+      records,
+      mended: toMended(mended, missing !== null),
+      lost: missing ? lostLines(missing) : null,
+      isCounted: (missing ?? 0) > 0,
+    }
+  } catch (error) {
+    if (!isReprise(error, 'STORE_DAMAGED')) throw error
+    const missing = repair ? await putBack(kernel, head, []) : null
+    if (missing === null) return { records: [], mended: [], lost: error.message, isCounted: false }
+    return {
+      records: await kernel.store.checkpoints(timeline),
+      mended: [],
+      lost: lostLines(missing),
+      isCounted: missing > 0,
+    }
+  }
+}
+
+async function examine(kernel: Kernel, { timeline }: Head) {
+  if (kernel.redundancy) return await kernel.redundancy.examine(timeline)
+  return { records: await kernel.store.checkpoints(timeline), mended: [] }
+}
+
+/** How many are missing for good; null: the place itself is broken. */
+async function putBack(kernel: Kernel, { timeline }: Head, lines: readonly ManifestRecord[]): Promise<number | null> {
+  try {
+    return (await kernel.store.mendCatalog(timeline, lines)).missing
+  } catch (error) {
+    if (!isReprise(error, 'STORE_DAMAGED', 'STORE_READ_ONLY')) throw error
+    return null
+  }
+}
+
+function toMended(ids: readonly ManifestId[], isPutRight: boolean): ReadCatalog['mended'] {
+  return ids.map((id) => ({ id, isPutRight }))
+}
+
+function lostLines(missing: number): string {
+  const lines = missing === 1 ? 'one line of its catalog is' : `${missing} lines of its catalog are`
+  return `${lines} lost and had no copy; the others are counted anew`
+}

@@ -1,0 +1,247 @@
+// Damaged history that no copy has is given up: a person says so, and the timeline goes on without it. What is lost is replaced
+// by entries that say that they are lost, in runs whose checks are recorded as those of erasures are (history/erasures.ts),
+// with who decided it and why. Where the model cannot do without them, that is said, and what to do instead.
+//
+// What comes after the damage follows from a digest that was lost with it. So the runs up to the next whose digest the store
+// spells out are written anew with digests of their own: their entries stay, unless they are encrypted, since an encrypted
+// entry opens only with the digest before it.
+
+import { type Digest, equalBytes, type TimelineId, timelineId } from '../../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { lastSeq, readStart, unpackEntries, verifyEntries } from '../../../core/history/entry-run.ts'
+import { erasedType, lostRun, reboundRun } from '../../../core/history/redact.ts'
+import { checkIn } from '../../../core/history/redacted.ts'
+import { forwardStore } from '../../../core/store/forward.ts'
+import { epochGuardOf } from '../../../core/store/guard.ts'
+import type { EntryRun, Head, LegibleRun } from '../../../core/store/ports.ts'
+import { refusalError } from '../../base/refusal-error.ts'
+import { erasureMark, recordErasure, supposeErased } from '../../history/erasures.ts'
+import { existing } from '../../history/locate.ts'
+import { recover } from '../../history/recover.ts'
+import { refuseOfStore } from '../../model/kinds.ts'
+import { type Kernel, newId, newOperation } from '../../storage/kernel.ts'
+import { sealEntry } from '../../storage/seal/entries.ts'
+import { takeTimeline } from '../../writing/ownership.ts'
+import { ownStart } from '../erase/select.ts'
+import { forksOf } from '../housekeeping/delete.ts'
+import { soundRuns } from './history.ts'
+
+export interface GiveUpOptions {
+  /** Who decides it, and why: for the record. */
+  readonly by: string
+  readonly reason: string
+  /** Only says what would be lost. */
+  readonly dryRun?: boolean
+}
+
+export interface GiveUpReport {
+  readonly timeline: string
+  readonly isDryRun: boolean
+  /** Sequences from and up to and including, which nobody can read any more. */
+  readonly lost: readonly { readonly from: number; readonly to: number }[]
+  /** What else nobody can say from now on, in words. */
+  readonly unknown: readonly string[]
+  /** Why it would be refused, and what to do instead; null: it would not. */
+  readonly refusal: string | null
+  /** Of the decision, as it is recorded; null: nothing was given up. */
+  readonly id: string | null
+}
+
+/** The type that a lost entry shows to `erased` of a fold: nobody knows the one it had. */
+export const lostType = '$lost'
+
+interface Plan {
+  readonly lost: GiveUpReport['lost']
+  /** In the place of what is there. */
+  readonly runs: readonly EntryRun[]
+}
+
+const pageBytes = 4 * 1024 * 1024
+const replacesMax = 50
+
+/** @example await giveUp(kernel, 'notes/ann', { by: 'ops', reason: 'bad disk', dryRun: true }) */
+export async function giveUp(kernel: Kernel, id: string, options: GiveUpOptions): Promise<GiveUpReport> {
+  const { by, reason, dryRun = false } = options
+  for (const [name, said] of Object.entries({ by, reason })) {
+    if (typeof said !== 'string' || said.trim() === '') {
+      throw new RepriseError('INVALID_ARGUMENT', `${name} must be said: it is kept with what is lost`, { timeline: id })
+    }
+  }
+  refuseOfStore(id)
+  const timeline = timelineId(id)
+  const planned = await plan(kernel, await existing(kernel, timeline))
+  const refusal =
+    planned.runs.length === 0
+      ? 'its history is sound: there is nothing to give up'
+      : await refusalOf(kernel, timeline, planned)
+  const unknown = planned.lost.length === 0 ? [] : unknowns
+  const said = { timeline: id, isDryRun: dryRun, lost: planned.lost, unknown, refusal, id: null }
+  if (dryRun) return said
+  if (refusal !== null) throw new RepriseError('CONFLICT', `${id}: ${refusal}`, { timeline: id, lost: planned.lost })
+  return { ...said, id: await carryOut(kernel, timeline, options) }
+}
+
+export const unknownDefinition = 'its definition is not known here: name the module that exports it'
+
+const unknowns = [
+  'what these entries did outside, and whether it was undone',
+  'their dedupe keys: what is appended again under one of them is appended',
+]
+
+async function carryOut(kernel: Kernel, timeline: TimelineId, { by, reason }: GiveUpOptions): Promise<string> {
+  const id = newId(kernel.random)
+  // 1. Nobody else writes; what others hold in memory of it is read anew.
+  const head = await takeTimeline(kernel, timeline, { mustExist: true }, erasureMark(id, 1))
+  const { lost, runs } = await plan(kernel, head)
+  const count = lost.reduce((sum, { from, to }) => sum + to - from + 1, 0)
+  // 2. Recorded first: a run without a decision is damage.
+  const why = `given up by ${by}: ${reason}`
+  await recordErasure(kernel, { id, why, entries: count, checks: runs.map((run) => checkIn(run.bytes)) })
+  const changes = runs.map(({ first, count: entries, digest, bytes }) => {
+    return { first, count: entries, digest, bytes, isLost: lost.some(({ from }) => from === first) }
+  })
+  for (let attempt = 1; ; attempt++) {
+    const { left } = await kernel.store.replace(timeline, changes)
+    if (left === 0) break
+    if (attempt >= replacesMax) throw new RepriseError('CONTENDED', `${timeline}: ${left} runs could not be replaced`)
+  }
+  // 3. Done, and free for others.
+  const outcome = await kernel.committer.submit({
+    operation: newOperation(kernel.random),
+    guard: epochGuardOf(head),
+    release: true,
+    attributes: erasureMark(id, null),
+  })
+  if (!outcome.ok) throw refusalError(timeline, outcome)
+  const what = `entries ${lost.map(({ from, to }) => (from === to ? `${from}` : `${from} to ${to}`)).join(', ')} were ${why}`
+  kernel.events.emit('report', { kind: 'repair', timeline, what, data: { by, reason, lost } })
+  return id
+}
+
+async function refusalOf(kernel: Kernel, timeline: TimelineId, { lost, runs }: Plan): Promise<string | null> {
+  const from = runs[0]!.first
+  const head = await existing(kernel, timeline)
+  const below = `go on from before the damage instead: reprise fork ${timeline}@${from - 1} NEW`
+  const model = kernel.models.find(timeline)
+  if (!model?.fold) return unknownDefinition
+  if (!model.entries || model.fold.authority === 'state') return `a ${model.kind} cannot do without entries: ${below}`
+  if (head.owner !== null && head.isOwnerAlive) {
+    return `${head.owner} has it open, and may have in memory what is lost here: let it take a checkpoint, or stop it first`
+  }
+  const last = lost.at(-1)?.to ?? lastSeq(runs.at(-1)!)
+  const above = (await kernel.store.checkpoints(timeline)).filter((record) => record.seq >= from)
+  if (above.some((record) => record.seq >= last && record.invalid === null && record.verifiedAt !== null)) {
+    return 'a checkpoint above the damage has the state: nothing is lost of it, and it goes on from there'
+  }
+  if (above.length > 0)
+    return `checkpoints hold part of what is lost (${above.map((record) => record.id).join(', ')}): ${below}`
+  const forks = (await forksOf(kernel, timeline)).filter(({ base }) => base && base.seq >= from)
+  if (forks.length > 0) return `forks read it as well: ${forks.map((fork) => fork.timeline).join(', ')}; ${below}`
+  try {
+    await recover(imagined(kernel, timeline, runs), head, model.fold)
+    return null
+  } catch (error) {
+    if (!isReprise(error)) throw error
+    return `what is left does not fold (${error.message}): handle it in \`erased\`, or ${below}`
+  }
+}
+
+/** The store as it will be. */
+function imagined(kernel: Kernel, timeline: TimelineId, runs: readonly EntryRun[]): Kernel {
+  const { store } = kernel
+  const made = forwardStore(store, {
+    async read(id, after, bytesMax) {
+      if (id !== timeline) return await store.read(id, after, bytesMax)
+      const next = runs.find((run) => lastSeq(run) > after)
+      if (next && next.first <= after + 1) return [next]
+      const found = await store.read(id, after, next ? 1 : bytesMax)
+      return next ? found.filter((run) => run.first < next.first) : found
+    },
+  })
+  supposeErased(
+    made,
+    runs.map((run) => checkIn(run.bytes)),
+  )
+  return { ...kernel, store: made }
+}
+
+/** What of its own history cannot be read, and what takes its place. Changes nothing. */
+async function plan(kernel: Kernel, head: Head): Promise<Plan> {
+  const lost: { from: number; to: number }[] = []
+  const runs: EntryRun[] = []
+  let at: Place = { ...ownStart(head), epoch: 1, time: head.createdAt }
+  while (at.seq < head.seq) {
+    const sound = await soundRuns(kernel, head, at)
+    if (sound.length > 0) {
+      at = placeAfter(sound.at(-1)!)
+      continue
+    }
+    const legible = await legibleAfter(kernel, head, at)
+    for (const next of legible) {
+      if (next.first > at.seq + 1) at = lose(kernel, at, next.first - 1, null, lost, runs)
+      if (next.isSound && kernel.sealer.keyId === null) {
+        const run = reboundRun(kernel.hash, next, at.digest, next.digest)
+        runs.push(run)
+        at = placeAfter(run)
+      } else at = lose(kernel, at, next.first + next.count - 1, next.digest, lost, runs)
+    }
+    const last = legible.at(-1)
+    if (!last || last.digest === null) at = lose(kernel, at, head.seq, head.digest, lost, runs)
+  }
+  return { lost, runs }
+}
+
+interface Place {
+  readonly seq: number
+  readonly digest: Digest
+  readonly epoch: number
+  readonly time: number
+}
+
+function placeAfter(run: EntryRun): Place {
+  const { epoch } = readStart(run.bytes)
+  return { seq: lastSeq(run), digest: run.digest, epoch, time: unpackEntries(run).at(-1)!.time }
+}
+
+function lose(
+  kernel: Kernel,
+  at: Place,
+  to: number,
+  after: Digest | null,
+  lost: { from: number; to: number }[],
+  runs: EntryRun[],
+): Place {
+  const { hash, sealer, codec } = kernel
+  const first = at.seq + 1
+  if (to < first) return at
+  const data = codec.encode({ type: lostType, version: 1 })
+  const entry = { type: erasedType, version: 1, time: at.time, key: undefined, data }
+  const drafts = Array.from({ length: to - at.seq }, (_, i) => sealEntry(sealer, entry, at.digest, i))
+  const run = lostRun(hash, { before: at.digest, first, epoch: at.epoch, time: at.time }, drafts, after)
+  runs.push(run)
+  const before = lost.at(-1)
+  if (before?.to === first - 1) before.to = to
+  else lost.push({ from: first, to })
+  return { ...at, seq: to, digest: run.digest }
+}
+
+/** What can be read after the damage, up to the first whose digest is known. */
+async function legibleAfter(kernel: Kernel, head: Head, at: Place): Promise<readonly LegibleRun[]> {
+  const { store, hash } = kernel
+  if (store.legible) return await store.legible(head.timeline, at.seq)
+  const found = (await store.read(head.timeline, at.seq, pageBytes)).filter(({ first }) => first <= head.seq)
+  // One whose digest the next one follows from is believed; nothing else tells whether a run is sound.
+  const end = found.findIndex((run, i) => {
+    const next = found[i + 1]
+    if (!next) return lastSeq(run) === head.seq && equalBytes(run.digest, head.digest)
+    try {
+      verifyEntries(hash, head.timeline, next, { seq: lastSeq(run), digest: run.digest })
+      return true
+    } catch (error) {
+      if (!isReprise(error)) throw error
+      return false
+    }
+  })
+  if (end < 0) return []
+  return found.slice(0, end + 1).map((run, i) => ({ ...run, digest: i === end ? run.digest : null, isSound: false }))
+}

@@ -1,0 +1,119 @@
+// Shipping a store, and bringing it back on an empty machine, as the command line and programs ask for it.
+
+import { existsSync } from 'node:fs'
+import { mkdir } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
+import { type Duration, toMs } from '../../../core/duration.ts'
+import { RepriseError } from '../../../core/errors.ts'
+import { sha256, systemRandom } from '../../base/platform.ts'
+import type { Kernel } from '../../storage/kernel.ts'
+import { requireWriterKeys } from '../../storage/key-notes.ts'
+import { fileOf, openPages, openShipPlace } from '../../storage/open-store.ts'
+import { type KeyRing, Sealer } from '../../storage/seal/seal.ts'
+import { Identity } from '../../storage/store-identity.ts'
+import { inEachNamespace } from '../identity/incarnate.ts'
+import { ShipLog } from './log.ts'
+import { restorePages, type ShippedRestore, type ShippedRestoreOptions } from './restore.ts'
+import { runShipper } from './run.ts'
+import { defaultPolicy, type ShipPolicy } from './shipper.ts'
+import type { ShipStatus } from './status.ts'
+import { type ShippedReport, verifyShipped } from './verify.ts'
+
+export interface ShipOptions {
+  /** How often what was committed leaves, while something is committed; '1s' if left out. */
+  readonly every?: Duration
+  /** How often the whole state leaves, so that a restore has little to apply; '1d' if left out. */
+  readonly base?: Duration
+  /** How far back a restore can go; '7d' if left out. */
+  readonly keep?: Duration
+  /** Even if the place has the records of another store. */
+  readonly take?: boolean
+  /** What is there now, and no more. */
+  readonly once?: boolean
+  readonly signal?: AbortSignal
+  readonly onStatus?: (status: ShipStatus) => void
+}
+
+/** Ships until the signal. Throws SHIP_FENCED if another shipper writes there, and whatever waiting does not mend. */
+export async function shipStore(
+  url: string,
+  place: string,
+  kernel: Pick<Kernel, 'store' | 'sealer'>,
+  options: ShipOptions = {},
+): Promise<ShipStatus> {
+  const policy = policyOf(options)
+  // Under a key that the store does not know, those who have its keys could not restore it.
+  await requireWriterKeys(kernel)
+  const source = await openPages(url)
+  try {
+    const log = new ShipLog(await openShipPlace(place), kernel.sealer, sha256)
+    const { signal = new AbortController().signal, once = false, onStatus } = options
+    return await runShipper({ source, log, policy, signal, once, ...(onStatus && { onStatus }) })
+  } finally {
+    source.close()
+  }
+}
+
+function policyOf({ every, base, keep, take }: ShipOptions): ShipPolicy {
+  return {
+    ...defaultPolicy,
+    ...(every !== undefined && { intervalMs: Math.max(10, toMs(every, 'every')) }),
+    ...(base !== undefined && { baseMs: toMs(base, 'base') }),
+    ...(keep !== undefined && { keepMs: toMs(keep, 'keep') }),
+    ...(take !== undefined && { take }),
+  }
+}
+
+/** Is it a place that a store was shipped to? Else it may be a backup. */
+export async function isShipPlace(place: string): Promise<boolean> {
+  const objects = await openShipPlace(place, { mustExist: true })
+  return (await objects.list('log/')).length > 0
+}
+
+export interface RestoreShippedOptions extends ShippedRestoreOptions {
+  readonly keys?: KeyRing
+}
+
+/** What lies beside the file of a store: any of it belongs to another life of that file. */
+const beside = ['', '-wal', '-shm', '-ack', '-journal'] as const
+
+/**
+ * A store that was shipped, into a file that is not there yet. Whoever owned its timelines is gone: they are free at once.
+ * Interrupted, it is asked for again.
+ */
+export async function restoreShipped(
+  place: string,
+  into: string,
+  options: RestoreShippedOptions = {},
+): Promise<ShippedRestore> {
+  const file = fileOf(into)
+  if (file === null) {
+    const what = 'what was shipped is restored into a SQLite file: name it as sqlite:FILE'
+    throw new RepriseError('INVALID_ARGUMENT', what, { into: into.split(':')[0] })
+  }
+  const there = beside.find((each) => existsSync(file + each))
+  if (there !== undefined) {
+    const what = `${file}${there} is there already: move it away, or restore into another file`
+    throw new RepriseError('EXISTS', what, { file: file + there })
+  }
+  const sealer = new Sealer(options.keys ? { keys: options.keys } : {})
+  const log = new ShipLog(await openShipPlace(place, { mustExist: true }), sealer, sha256)
+  await mkdir(dirname(resolve(file)), { recursive: true })
+  const restored = await restorePages(log, file, options)
+  await freeOwned(into)
+  return restored
+}
+
+async function freeOwned(url: string): Promise<void> {
+  // Each shard of a set is shipped and restored by itself.
+  await inEachNamespace(url, async (store, namespace) => {
+    const alive = (await store.workers()).filter(({ isRetired }) => !isRetired)
+    await store.retire(alive.map(({ id }) => id))
+    await new Identity({ store, namespace, hash: sha256, random: systemRandom }).reincarnate()
+  })
+}
+
+/** Everything that was shipped, looked at where it lies. */
+export async function verifyPlace(place: string, sealer: Sealer): Promise<ShippedReport> {
+  return await verifyShipped(new ShipLog(await openShipPlace(place, { mustExist: true }), sealer, sha256))
+}

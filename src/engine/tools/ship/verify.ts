@@ -1,0 +1,99 @@
+// Looks at everything that was shipped to a place: is each record there, does it follow the one before, is each part of each
+// base as it was written? It reads all of it, and changes nothing.
+
+import { equalBytes, fromHex } from '../../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { type FoundRecord, readOr, type ShipLog } from './log.ts'
+
+export interface ShippedReport {
+  readonly ok: boolean
+  readonly place: string
+  readonly oldest: number
+  readonly newest: number
+  readonly bases: number
+  readonly parts: number
+  readonly bytes: number
+  /** A restore can go back to this time; null: to none. */
+  readonly from: number | null
+  readonly to: number | null
+  readonly faults: readonly { readonly where: string; readonly what: string }[]
+  /** What to do about parts that are missing or damaged; null: all are sound. */
+  readonly cure: string | null
+}
+
+/** A shipper that begins looks which parts are there; it does not read them. */
+const newBase =
+  'delete the damaged parts at the place and start `reprise ship` again: it writes what is missing, in a new base'
+const olderOnly = 'the newest base is sound: what is damaged lies before it, and leaves the place when its time is over'
+
+/** Throws NOT_FOUND, KEY_MISSING. */
+export async function verifyShipped(log: ShipLog): Promise<ShippedReport> {
+  const numbers = await log.numbers()
+  const newest = await log.newest(numbers)
+  if (newest === 0) throw new RepriseError('NOT_FOUND', `nothing was shipped to ${log.objects.name}`, {})
+  const oldest = numbers[0] ?? newest
+  const faults: { where: string; what: string }[] = []
+  /** By key: why a part is not sound. */
+  const seen = new Map<string, string | null>()
+  let isBaseSound = false
+  let before: FoundRecord | null = null
+  let [bases, bytes] = [0, 0]
+  let [from, to]: [number | null, number | null] = [null, null]
+  for (let number = oldest; number <= newest; number++) {
+    const found: FoundRecord | string = await readOr(log, number)
+    if (typeof found === 'string') {
+      faults.push({ where: `record ${number}`, what: found })
+      before = null
+      continue
+    }
+    if (before && !equalBytes(before.digest, found.previous)) {
+      faults.push({ where: `record ${number}`, what: 'it does not follow the record before it' })
+    }
+    const { whole, at } = found.head
+    bytes += found.bytes
+    if (whole) {
+      bases += 1
+      from ??= whole.at
+      if (whole.asOf === before?.number && !equalBytes(fromHex(whole.asOfDigest), before.digest)) {
+        faults.push({ where: `base ${number}`, what: `it is not of the state that record ${whole.asOf} left` })
+      }
+      isBaseSound = true
+      for (const part of whole.parts) {
+        if (!seen.has(part.key)) {
+          bytes += part.bytes
+          seen.set(part.key, await whyUnsound(log, part))
+        }
+        // Each base that names it is of no use.
+        const why = seen.get(part.key) ?? null
+        if (why !== null) faults.push({ where: `base ${number}`, what: why })
+        isBaseSound &&= why === null
+      }
+    }
+    if (from !== null) to = at
+    before = found
+  }
+  if (bases === 0) faults.push({ where: 'bases', what: 'there is none: nothing can be restored' })
+  return {
+    ok: faults.length === 0,
+    place: log.objects.name,
+    oldest,
+    newest,
+    bases,
+    parts: seen.size,
+    bytes,
+    from,
+    to,
+    faults,
+    cure: [...seen.values()].every((why) => why === null) ? null : isBaseSound ? olderOnly : newBase,
+  }
+}
+
+async function whyUnsound(log: ShipLog, part: Parameters<ShipLog['readPart']>[0]): Promise<string | null> {
+  try {
+    const pages = await log.readPart(part)
+    return log.digestOf(pages) === part.plain ? null : `the part ${part.key} holds other pages`
+  } catch (error) {
+    if (!isReprise(error, 'UNRECOVERABLE', 'MALFORMED', 'DECRYPT_FAILED')) throw error
+    return error.message
+  }
+}

@@ -1,0 +1,258 @@
+// A backup of a whole store as one file, and its restore into an empty one, of any kind. Both go on where they were
+// interrupted. Each timeline is exported as it stands at that moment, with what its head says and the mail it has not read;
+// for one moment over all of them, let nobody write. What stands at a place in the feed of that very store (consumers,
+// projections) is left out and listed: it begins anew in the other.
+
+import { createReadStream, createWriteStream } from 'node:fs'
+import { open as openFile, rename, rm } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import { timelineId, toHex } from '../../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { isWithin } from '../../../core/history/scope.ts'
+import type { Head, LossRecord, PastLife } from '../../../core/store/ports.ts'
+import { throwIfAborted } from '../../base/aborting.ts'
+import { isOfStore } from '../../model/kinds.ts'
+import type { Kernel } from '../../storage/kernel.ts'
+import { copyLosses, storeLosses } from '../../storage/losses.ts'
+import { headsOf } from '../../storage/sound-page.ts'
+import { type ChangeNote, importingStatus, underNote } from '../../storage/store-change.ts'
+import { type BackupRecord, BackupWriter, readRecords } from './backup-file.ts'
+import { syncFolder } from './file.ts'
+import { importTimelines } from './import.ts'
+import { exportTimeline } from './transfer.ts'
+
+export interface BackupOptions {
+  readonly onProgress?: (progress: { readonly timeline: string; readonly timelines: number }) => void
+  readonly signal?: AbortSignal
+  /** An object that is there already, or that somebody else writes meanwhile, is not replaced: EXISTS. A file is gone on with. */
+  readonly onlyNew?: boolean
+}
+
+export interface RestoreOptions extends BackupOptions {
+  /**
+   * The restored store lives beside the original: it gets an identity of its own, so that its idempotency keys are others.
+   * Default: false, the restored store takes the place of the original, and the same intents keep their keys.
+   */
+  readonly copy?: boolean
+}
+
+export interface BackupReport {
+  readonly file: string
+  readonly bytes: number
+  readonly timelines: number
+  /** Of those, in the file already when this attempt began. */
+  readonly before: number
+  readonly leftOut: readonly { readonly timeline: string; readonly why: string }[]
+}
+
+export interface RestoreReport {
+  readonly timelines: number
+  /** Of those, there already when this attempt began. */
+  readonly before: number
+  readonly leftOut: BackupReport['leftOut']
+}
+
+type Description =
+  | { readonly timeline: string; readonly seq: number; readonly digest: string }
+  | {
+      readonly isEnd: true
+      readonly timelines: number
+      readonly leftOut: BackupReport['leftOut']
+      /** The id of the store, and the lives of ids that it had forgotten. Missing in older files. */
+      readonly store?: string
+      /** The namespace that its identities are derived from. */
+      readonly namespace?: string
+      readonly pasts?: readonly PastLife[]
+      /** What the store had lost, and nobody had given up. */
+      readonly losses?: readonly LossRecord[]
+    }
+
+/** @example await rp.backup('store.rpb') */
+export async function backup(kernel: Kernel, path: string, options: BackupOptions = {}): Promise<BackupReport> {
+  const part = `${path}.part`
+  const one = `${part}.one`
+  const { writer, records } = await BackupWriter.open<Description>(part)
+  const done = new Set(records.flatMap(({ description }) => ('timeline' in description ? [description.timeline] : [])))
+  const before = done.size
+  const leftOut: { timeline: string; why: string }[] = []
+  const ended = records.at(-1)?.description
+  if (ended && 'isEnd' in ended) {
+    // Interrupted between its last record and its name.
+    await writer.close()
+    await giveName(part, path)
+    return { file: path, bytes: writer.bytes, timelines: done.size, before, leftOut: ended.leftOut }
+  }
+  try {
+    const owners = new Map((await kernel.store.cursors()).map((cursor) => [cursor.owner as string, cursor.name]))
+    for await (const head of headsOf(kernel)) {
+      throwIfAborted(options.signal, 'backup')
+      const why = whyLeftOut(kernel, head, owners)
+      if (why !== null) leftOut.push({ timeline: head.timeline, why })
+      if (why !== null || done.has(head.timeline)) continue
+      const added = await addTimeline(kernel, writer, head, one)
+      if (!added) continue
+      done.add(head.timeline)
+      options.onProgress?.({ timeline: head.timeline, timelines: done.size })
+    }
+    const { id: store } = await kernel.identity.load()
+    const { namespace } = kernel.identity
+    const pasts = await allPasts(kernel)
+    const losses = await storeLosses(kernel)
+    await writer.add({ isEnd: true, timelines: done.size, leftOut, store, namespace, pasts, losses }, null)
+  } finally {
+    await writer.close()
+    await rm(one, { force: true })
+  }
+  await giveName(part, path)
+  return { file: path, bytes: writer.bytes, timelines: done.size, before, leftOut }
+}
+
+const pastsAtOnce = 10_000
+
+async function allPasts({ store }: Kernel): Promise<PastLife[]> {
+  const all: PastLife[] = []
+  for (let after: string | null = null; ; after = all.at(-1)!.name) {
+    const page = await store.pasts(after, pastsAtOnce)
+    all.push(...page)
+    if (page.length < pastsAtOnce) return all
+  }
+}
+
+/** A backup that was reported is there after a power loss: each record was synced, and so is its name. */
+async function giveName(part: string, path: string): Promise<void> {
+  await rename(part, path)
+  await syncFolder(dirname(resolve(path)))
+}
+
+/** What its model says never leaves its store: a position in the feed means something only there. */
+function whyLeftOut(kernel: Kernel, head: Head, owners: ReadonlyMap<string, string>): string | null {
+  if (isOfStore(head.timeline)) return 'it is what that store notes about itself'
+  const stays = kernel.models.find(head.timeline)?.transfer?.stays
+  if (typeof stays === 'string') return stays
+  const cursor = owners.get(head.timeline)
+  if (cursor !== undefined) return `its cursor ${cursor} is a place in the feed of that store`
+  return isWithin('projection/', head.timeline) ? 'a projection stands at a place in the feed of that store' : null
+}
+
+/** False: it is gone meanwhile. */
+async function addTimeline(kernel: Kernel, writer: BackupWriter, listed: Head, one: string): Promise<boolean> {
+  const [head] = await kernel.store.head([listed.timeline])
+  if (!head) return false
+  const { coordinate } = await exportTimeline(kernel, { timeline: head.timeline, seq: head.seq }, one).catch(
+    (error) => {
+      // Rolled back or trimmed in this very moment: as it is now.
+      if (!isReprise(error, 'NOT_ON_BRANCH', 'OUT_OF_RANGE')) throw error
+      return exportTimeline(kernel, { timeline: head.timeline, seq: listed.seq }, one)
+    },
+  )
+  const { seq, digest } = coordinate
+  const description: Description = { timeline: head.timeline, seq, digest: String(digest) }
+  await writer.add(description, one)
+  return true
+}
+
+/** @example await rp.restore('store.rpb') */
+export async function restoreBackup(
+  kernel: Kernel,
+  path: string,
+  options: RestoreOptions = {},
+  /** For people, and for a resume: where the file comes from. */
+  of = resolve(path),
+): Promise<RestoreReport> {
+  const file = await openFile(path, 'r').catch((error) => {
+    throw new RepriseError('NOT_FOUND', `there is no file ${path}`, { file: path }, error)
+  })
+  try {
+    // 1. The whole file is checked before anything of it is used.
+    const records: BackupRecord<Description>[] = []
+    for await (const record of readRecords<Description>(file, path)) records.push(record)
+    const last = records.pop()?.description
+    if (!last || !('isEnd' in last) || last.timelines !== records.length) {
+      throw new RepriseError('NOT_A_SAVEPOINT', `${path} is damaged, or is not whole: make the backup again`, { path })
+    }
+    // 2. Only into an empty store, or one that an earlier attempt at this very file has begun to fill.
+    await checkEmpty(kernel, records)
+    // 3. From the note on, nobody opens the store until it is whole; what was written just before it is seen here.
+    return await underNote(kernel, { kind: 'restore', of, mark: markOf(kernel, records) }, async (note) => {
+      await checkEmpty(kernel, records)
+      note.began()
+      const { store, namespace, pasts = [], losses = [] } = last
+      const isCopy = options.copy ?? false
+      await kernel.identity.reincarnate({ isCopy, namespace, ...(store !== undefined && { id: store }) })
+      for (let from = 0; from < pasts.length; from += pastsAtOnce) {
+        await kernel.store.recall(pasts.slice(from, from + pastsAtOnce))
+      }
+      await copyLosses(kernel, losses)
+      const { timelines, before } = await restoreAll(kernel, path, records, note, options)
+      return { timelines, before, leftOut: last.leftOut }
+    })
+  } finally {
+    await file.close()
+  }
+}
+
+async function restoreAll(
+  kernel: Kernel,
+  path: string,
+  records: readonly BackupRecord<Description>[],
+  note: ChangeNote,
+  options: RestoreOptions,
+): Promise<{ timelines: number; before: number }> {
+  let before = 0
+  let timelines = 0
+  for (const record of records) {
+    throwIfAborted(options.signal, 'restore')
+    const { description } = record
+    if ('isEnd' in description || isOfStore(description.timeline)) continue
+    if (!(await restoreOne(kernel, path, record, description, options.copy ?? false))) before += 1
+    timelines += 1
+    await note.progress(timelines, records.length)
+    options.onProgress?.({ timeline: description.timeline, timelines })
+  }
+  return { timelines, before }
+}
+
+/** Tells one backup from another, wherever its file is. */
+function markOf({ hash }: Kernel, records: readonly BackupRecord<Description>[]): string {
+  const text = JSON.stringify(records.map(({ description }) => description))
+  return toHex(hash(new TextEncoder().encode(`reprise/1 backup ${text}`)))
+}
+
+async function checkEmpty(kernel: Kernel, records: readonly BackupRecord<Description>[]): Promise<void> {
+  const expected = new Map(
+    records.flatMap(({ description }) => ('timeline' in description ? [[description.timeline, description]] : [])),
+  )
+  for await (const head of headsOf(kernel)) {
+    if (isOfStore(head.timeline)) continue
+    const known = expected.get(head.timeline)
+    const isOurs =
+      known && (head.status === importingStatus || (known.seq === head.seq && known.digest === toHex(head.digest)))
+    if (isOurs) continue
+    const what = `the store is not empty: ${head.timeline} is not of this backup, or has gone on since`
+    throw new RepriseError('EXISTS', what, { timeline: head.timeline })
+  }
+}
+
+/** False: it was there already. */
+async function restoreOne(
+  kernel: Kernel,
+  path: string,
+  { from, bytes }: Pick<BackupRecord<Description>, 'from' | 'bytes'>,
+  description: Extract<Description, { timeline: string }>,
+  isCopy: boolean,
+): Promise<boolean> {
+  const id = timelineId(description.timeline)
+  const [there] = await kernel.store.head([id])
+  const isThere = there !== undefined && there !== null && there.status !== importingStatus
+  if (isThere) return false
+  const one = `${path}.one`
+  try {
+    await pipeline(createReadStream(path, { start: from, end: from + bytes - 1 }), createWriteStream(one))
+    // Nobody has to be told of its arrival: whoever knew of it comes along.
+    await importTimelines(kernel, one, {}, async () => [], undefined, 'restore', isCopy)
+  } finally {
+    await rm(one, { force: true })
+  }
+  return true
+}

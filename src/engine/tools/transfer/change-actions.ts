@@ -1,0 +1,182 @@
+// An unfinished change of a store (store-change.ts) is resumed or abandoned, whatever its kind. A resume repeats the call that
+// the note describes. An abandoned change leaves the store as it was before; the note goes last, so that an abandon that was
+// interrupted is repeated.
+
+import { timelineId } from '../../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { refusalError } from '../../base/refusal-error.ts'
+import type { Host } from '../../host/host.ts'
+import type { Engine } from '../../model/definition.ts'
+import { isOfStore } from '../../model/kinds.ts'
+import { newOperation } from '../../storage/kernel.ts'
+import { movedAttribute, movedStatus } from '../../storage/moved.ts'
+import { changeOf, importedBy, importingAttribute, type NotedChange, removeNote } from '../../storage/store-change.ts'
+import { deleteTimeline, forgetTimeline } from '../housekeeping/delete.ts'
+import { move, moveBack } from './move.ts'
+
+export interface AbandonedChange {
+  readonly id: string
+  readonly kind: string
+  /** Timelines that were removed, or given back. */
+  readonly timelines: number
+}
+
+export interface ResumeOptions {
+  /** The other store of a move, opened: a note has no credentials. */
+  readonly other?: Engine
+}
+
+/** The verbs of the engine that a resume calls. */
+export interface Resumable {
+  restore(path: string): Promise<unknown>
+  import(path: string, options: { readonly orSame: true; readonly as?: string }): Promise<unknown>
+  move(timeline: string, to: string): Promise<unknown>
+  rekey(): Promise<unknown>
+}
+
+/** Throws NOT_FOUND, OWNED, INVALID_ARGUMENT. */
+export async function resumeChange(host: Host, verbs: Resumable, id: string, other: Host | null): Promise<void> {
+  const change = await interrupted(host, id)
+  const { kind, of, detail = {} } = change
+  switch (kind) {
+    case 'restore':
+      return void (await verbs.restore(of))
+    case 'import':
+      if (detail.move !== undefined) {
+        const from = await otherStore(other, change, detail.from, detail.move)
+        return void (await move(from, timelineId(detail.move), host, {}))
+      }
+      return void (await verbs.import(of, { orSame: true, ...(detail.as !== undefined && { as: detail.as }) }))
+    case 'move':
+      if (detail.file === undefined) {
+        const to = await otherStore(other, change, detail.to, of)
+        return void (await move(host, timelineId(of), to, {}))
+      }
+      return void (await verbs.move(of, detail.file))
+    case 'rekey':
+      return void (await verbs.rekey())
+    case 'rescale':
+      throw elsewhere(change, `call rescale(rp) of the state store ${of} again: its definition is needed`)
+    case 'shards': {
+      const { worker, store } = host.kernel
+      await store.grow!({ worker: await worker.register(), waitMs: 10_000 })
+      await removeNote(host.kernel, id)
+    }
+  }
+}
+
+/** Throws NOT_FOUND, OWNED, CONFLICT, INVALID_ARGUMENT. */
+export async function abandonChange(host: Host, id: string): Promise<AbandonedChange> {
+  const change = await interrupted(host, id)
+  const timelines = await undo(host, change)
+  await removeNote(host.kernel, id)
+  return { id, kind: change.kind, timelines }
+}
+
+async function undo(host: Host, change: NotedChange): Promise<number> {
+  const { kind, of, detail = {} } = change
+  switch (kind) {
+    case 'restore':
+      return await undoRestore(host, change)
+    case 'import':
+      return await undoImport(host, change.id)
+    case 'move':
+      if (detail.arriving !== undefined)
+        throw elsewhere(
+          change,
+          `${of} may be in ${detail.arriving} by now: ${repeatedMove(of, detail)}; or abandon its import there, then reprise move ${of} --back`,
+        )
+      await moveBack(host, timelineId(of))
+      return 1
+    case 'rekey':
+      // Each record names its key: a store under several keys is whole.
+      return 0
+    case 'rescale':
+      await abandonOf(host, change)(host, of)
+      return 0
+    case 'shards': {
+      const shards = (await host.kernel.store.shards?.()) ?? []
+      if (String(shards.length) === detail.shards && !shards.some(({ isJoining }) => isJoining)) return 0
+      throw elsewhere(change, 'the shard has joined the set, and timelines may be there: resume it')
+    }
+  }
+}
+
+/** The store was empty when the restore began: whatever came since goes. */
+async function undoRestore(host: Host, { startedAt }: NotedChange): Promise<number> {
+  const before: string[] = []
+  const restored: string[] = []
+  for await (const { timeline, createdAt } of host.each()) {
+    if (isOfStore(timeline)) continue
+    ;(createdAt < startedAt ? before : restored).push(timeline)
+  }
+  if (before.length > 0) {
+    const what = `${before[0]} was there before the restore began: delete it, or move it to another store, before the restore is abandoned`
+    throw new RepriseError('CONFLICT', what, { timelines: before.slice(0, 100) })
+  }
+  for (const timeline of restored) {
+    await deleteTimeline(host.kernel, timeline, { forks: true, savepoints: true, unfinished: true }).catch((error) => {
+      // It went with another one.
+      if (!isReprise(error, 'NOT_FOUND')) throw error
+    })
+  }
+  return restored.length
+}
+
+/** Timelines that were moved away before, and came back, are as they were: moved away. */
+async function undoImport({ kernel }: Host, id: string): Promise<number> {
+  let timelines = 0
+  for await (const head of importedBy(kernel, id)) {
+    if (head.attributes[movedAttribute] === undefined) await forgetTimeline(kernel, head)
+    else {
+      const outcome = await kernel.committer.submit({
+        operation: newOperation(kernel.random),
+        guard: { timeline: head.timeline, epoch: head.epoch },
+        status: movedStatus,
+        attributes: { [importingAttribute]: null },
+        release: true,
+      })
+      if (!outcome.ok) throw refusalError(head.timeline, outcome)
+    }
+    timelines += 1
+  }
+  return timelines
+}
+
+/** One that no process executes: those of this host that are gone are known at once. */
+async function interrupted(host: Host, id: string): Promise<NotedChange> {
+  await host.kernel.worker.retireGone()
+  const change = await changeOf(host.kernel, id)
+  if (!change.isRunning) return change
+  throw new RepriseError(
+    'OWNED',
+    `worker ${change.by} is at work on the ${change.kind}: stop it first, or wait for it`,
+    { id },
+  )
+}
+
+function abandonOf(host: Host, change: NotedChange): (engine: Host, of: string) => Promise<void> {
+  const found = host.models.all().find(({ abandons }) => abandons?.[change.kind])?.abandons?.[change.kind]
+  if (found) return found
+  throw elsewhere(change, `the definition of ${change.of} is not known here: declare it, or name its module`)
+}
+
+/** The one that the note names, and no other: a timeline that arrived there must not arrive twice. */
+async function otherStore(other: Host | null, change: NotedChange, at: string | undefined, of: string): Promise<Host> {
+  const option = change.kind === 'import' ? '--from' : '--to'
+  const how = `name the other store, reprise changes ${change.id} --resume ${option} URL, or ${repeatedMove(of, change.detail ?? {})}`
+  if (!other) throw elsewhere(change, how)
+  const { location } = await other.kernel.store.facts()
+  if (location === at) return other
+  throw elsewhere(change, `the other store is ${at}, and not ${location}`)
+}
+
+/** Both stores are needed, and a note has no credentials. */
+function repeatedMove(timeline: string, { from, to }: Readonly<Record<string, string>>): string {
+  const url = from === undefined ? '' : ` --url ${from}`
+  return `repeat the move, reprise move ${timeline} --to ${to}${url}`
+}
+
+function elsewhere({ id, kind, of }: NotedChange, why: string): RepriseError {
+  return new RepriseError('INVALID_ARGUMENT', `the ${kind} of ${of} (${id}) cannot be ended here: ${why}`, { id })
+}

@@ -1,0 +1,253 @@
+// The export file: one timeline, or several that belong together, self-contained, portable between stores and versions.
+//
+//   file  = "REPRISE-EXPORT" version(byte 1) frame* end
+//   frame = kind(byte 1…5) size(integer) bytes
+//           1 header: an encoded value (codec)   2 run: first, count, digest, bytes   3 chunk: bytes as stored
+//           4 checkpoint: an encoded value (codec)          5 message that nobody read: an encoded value (codec)
+//           (a header begins the next timeline)
+//   end   = byte 0, then the SHA-256 of everything before it
+// The last 32 bytes vouch for the whole file: it is checked before anything of it is used.
+
+import { createHash, type Hash as Hasher, randomUUID } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import { type FileHandle, link, lstat, open as openFile, rename, rm } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
+import { ByteWriter } from '../../../core/bytes.ts'
+import { RepriseError } from '../../../core/errors.ts'
+
+const magic = new TextEncoder().encode('REPRISE-EXPORT')
+const formatVersion = 2
+/** Format 1 had no messages. */
+const readable = [1, 2]
+const digestBytes = 32
+const pieceBytes = 256 * 1024
+const frameBytesMax = 256 * 1024 * 1024
+
+export type FrameKind = 'header' | 'run' | 'chunk' | 'checkpoint' | 'message'
+const kinds: readonly FrameKind[] = ['header', 'run', 'chunk', 'checkpoint', 'message']
+
+export interface Frame {
+  readonly kind: FrameKind
+  readonly bytes: Uint8Array
+}
+
+/**
+ * Writes aside, syncs, renames, then syncs the directory: the name never shows half a file, and a file that was
+ * reported is there after a power loss. The file aside is new, with a name of its own: a link that lies in wait is not
+ * written through, and a second export to the same path is not mixed into this one. With `onlyNew`, a name that is taken is
+ * EXISTS.
+ */
+export async function writeTransfer(path: string, frames: AsyncIterable<Frame>, onlyNew = false): Promise<number> {
+  const aside = `${path}.${randomUUID()}.partial`
+  const file = await openFile(aside, 'wx').catch((error: unknown) => {
+    throw toFileError(error, path)
+  })
+  try {
+    const writer = new DigestedWriter(file)
+    await writer.write(magic)
+    await writer.write(new Uint8Array([formatVersion]))
+    for await (const { kind, bytes } of frames) {
+      const head = new ByteWriter(16)
+      head.byte(kinds.indexOf(kind) + 1)
+      head.integer(bytes.length)
+      await writer.write(head.take())
+      await writer.write(bytes)
+    }
+    await writer.write(new Uint8Array([0]))
+    const size = await writer.end()
+    await file.sync()
+    await file.close()
+    if (onlyNew) await give(aside, path)
+    else await rename(aside, path)
+    await syncFolder(dirname(resolve(path)))
+    return size
+  } catch (error) {
+    await file.close().catch(() => undefined)
+    await rm(aside, { force: true })
+    throw toFileError(error, path)
+  }
+}
+
+/** A name that is taken stays: of two who give it at once, one gets it. Where there are no links, the name is looked at first. */
+async function give(aside: string, path: string): Promise<void> {
+  try {
+    await link(aside, path)
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code !== 'EPERM' && code !== 'ENOTSUP' && code !== 'ENOSYS') throw error
+    if (await lstat(path).catch(() => null)) throw exists(path, error)
+    return await rename(aside, path)
+  }
+  await rm(aside)
+}
+
+function exists(path: string, cause: unknown): RepriseError {
+  return new RepriseError('EXISTS', `${path} exists already, and is not replaced`, { path }, cause)
+}
+
+/** Gathers small pieces, counts, and puts the digest of everything at the end. */
+class DigestedWriter {
+  readonly #file: FileHandle
+  readonly #hasher = createHash('sha256')
+  #waiting: Uint8Array[] = []
+  #waitingBytes = 0
+  #size = 0
+
+  constructor(file: FileHandle) {
+    this.#file = file
+  }
+
+  async write(bytes: Uint8Array): Promise<void> {
+    this.#hasher.update(bytes)
+    this.#add(bytes)
+    if (this.#waitingBytes >= pieceBytes) await this.#flush()
+  }
+
+  /** The size of the whole file. */
+  async end(): Promise<number> {
+    this.#add(this.#hasher.digest())
+    await this.#flush()
+    return this.#size
+  }
+
+  #add(bytes: Uint8Array): void {
+    this.#waiting.push(bytes)
+    this.#waitingBytes += bytes.length
+    this.#size += bytes.length
+  }
+
+  async #flush(): Promise<void> {
+    const all = Buffer.concat(this.#waiting)
+    this.#waiting = []
+    this.#waitingBytes = 0
+    await this.#file.appendFile(all)
+  }
+}
+
+function toFileError(error: unknown, path: string): unknown {
+  switch ((error as NodeJS.ErrnoException).code) {
+    case 'EEXIST':
+      return exists(path, error)
+    case 'ENOENT':
+      return new RepriseError(
+        'NOT_FOUND',
+        `there is no directory ${dirname(resolve(path))} to write to`,
+        { path },
+        error,
+      )
+    case 'ENOSPC':
+    case 'EDQUOT':
+      return new RepriseError('STORE_FULL', `no space left to write ${path}`, { path }, error)
+    case 'EISDIR':
+    case 'ENOTDIR':
+    case 'EACCES':
+    case 'EPERM':
+    case 'EROFS':
+      return new RepriseError('INVALID_ARGUMENT', `${path} cannot be written: name another file`, { path }, error)
+    default:
+      return error
+  }
+}
+
+/** Makes a name in it durable. Windows knows no sync of a directory. */
+export async function syncFolder(folder: string): Promise<void> {
+  if (process.platform === 'win32') return
+  const handle = await openFile(folder, 'r')
+  try {
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+}
+
+/** Checks the whole file first, then gives its frames. */
+export async function* readTransfer(path: string): AsyncGenerator<Frame> {
+  await checkTransfer(path)
+  const reader = new StreamReader(createReadStream(path))
+  await reader.exactly(magic.length + 1)
+  for (;;) {
+    const kind = (await reader.exactly(1))[0]!
+    if (kind === 0) return
+    const name = kinds[kind - 1]
+    if (!name) throw notWhole(`it holds a frame of unknown kind ${kind}`)
+    const size = await reader.integer()
+    if (size > frameBytesMax)
+      throw new RepriseError('LIMIT_EXCEEDED', `a frame of ${size} bytes is too large`, { size })
+    yield { kind: name, bytes: await reader.exactly(size) }
+  }
+}
+
+async function checkTransfer(path: string): Promise<void> {
+  const hasher: Hasher = createHash('sha256')
+  let tail = new Uint8Array(0)
+  let start = new Uint8Array(0)
+  for await (const piece of createReadStream(path)) {
+    const bytes = piece as Uint8Array
+    if (start.length < magic.length + 1) start = join(start, bytes.subarray(0, magic.length + 1 - start.length))
+    const all = join(tail, bytes)
+    const rest = Math.max(0, all.length - digestBytes)
+    hasher.update(all.subarray(0, rest))
+    tail = all.slice(rest)
+  }
+  if (start.length <= magic.length || !magic.every((byte, i) => start[i] === byte))
+    throw notWhole('it is not an export of Reprise')
+  if (!readable.includes(start[magic.length]!)) {
+    throw new RepriseError('INCOMPATIBLE_VERSION', `export format ${start[magic.length]} is not known`, {
+      known: formatVersion,
+    })
+  }
+  if (Buffer.compare(hasher.digest(), tail) !== 0) throw notWhole('its digest does not match: it is damaged or cut off')
+}
+
+class StreamReader {
+  readonly #pieces: AsyncIterator<Uint8Array>
+  #rest: Uint8Array = new Uint8Array(0)
+
+  constructor(stream: AsyncIterable<Uint8Array>) {
+    this.#pieces = stream[Symbol.asyncIterator]()
+  }
+
+  async exactly(count: number): Promise<Uint8Array> {
+    const pieces: Uint8Array[] = [this.#rest]
+    let have = this.#rest.length
+    while (have < count) {
+      const { value, done } = await this.#pieces.next()
+      if (done) throw notWhole('it ends too early')
+      pieces.push(value)
+      have += value.length
+    }
+    const all = pieces.length === 1 ? this.#rest : Buffer.concat(pieces)
+    this.#rest = all.subarray(count)
+    return Uint8Array.prototype.slice.call(all, 0, count)
+  }
+
+  async integer(): Promise<number> {
+    let value = 0
+    let scale = 1
+    for (let i = 0; i < 8; i++) {
+      const byte = (await this.exactly(1))[0]!
+      value += (byte & 0x7f) * scale
+      if (byte < 0x80) return value
+      scale *= 0x80
+    }
+    throw notWhole('a size in it is out of range')
+  }
+}
+
+function join(a: Uint8Array, b: Uint8Array): Uint8Array<ArrayBuffer> {
+  const all = new Uint8Array(a.length + b.length)
+  all.set(a)
+  all.set(b, a.length)
+  return all
+}
+
+function notWhole(why: string): RepriseError {
+  return new RepriseError('NOT_A_SAVEPOINT', `the file cannot be imported: ${why}`)
+}
+
+/** The header that an export starts with. Throws NOT_A_SAVEPOINT. */
+export async function firstFrame(frames: AsyncGenerator<Frame>): Promise<IteratorResult<Frame>> {
+  const first = await frames.next()
+  if (!first.done && first.value.kind === 'header') return first
+  throw new RepriseError('NOT_A_SAVEPOINT', 'the file does not start with a header')
+}

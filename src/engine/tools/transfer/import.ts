@@ -1,0 +1,435 @@
+// Import: timelines from a file. They become visible together, each whole: their parts are checked against the chain before
+// the last commits, which go in one batch and also bring the mail and the wakeup of each. Until then nobody can open them.
+// An import that was interrupted continues where it stopped when the same file is imported again.
+
+import {
+  type Coordinate,
+  type Digest,
+  equalBytes,
+  type ManifestId,
+  type MessageId,
+  type TimelineId,
+  timelineId,
+  toHex,
+} from '../../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { lastSeq, unpackEntries, verifyEntries } from '../../../core/history/entry-run.ts'
+import { inheritedAttribute } from '../../../core/history/inheritance.ts'
+import { checkIn, isRedacted } from '../../../core/history/redacted.ts'
+import type { Commit, EntryRun, Head, ManifestRecord, OutgoingMessage } from '../../../core/store/ports.ts'
+import { checkAttributes } from '../../../core/store/shapes.ts'
+import { refusalError } from '../../base/refusal-error.ts'
+import { recordErasure } from '../../history/erasures.ts'
+import { entriesOf, type Point } from '../../history/history.ts'
+import { existing, locate } from '../../history/locate.ts'
+import { readManifest } from '../../history/recover.ts'
+import { checkSameKind, refuseOfStore } from '../../model/kinds.ts'
+import { checkChunkSize, stateIo } from '../../snapshot/kernel-io.ts'
+import { restoreState, verifyChunks } from '../../snapshot/restore.ts'
+import { identityAttribute } from '../../storage/carried-identity.ts'
+import { ChunkHold } from '../../storage/chunk-hold.ts'
+import { heldAttribute } from '../../storage/held.ts'
+import { type Kernel, newId, newOperation } from '../../storage/kernel.ts'
+import { messageContext } from '../../storage/message.ts'
+import { movedAttribute, movedStatus } from '../../storage/moved.ts'
+import { importingAttribute, importingStatus } from '../../storage/store-change.ts'
+import { forgetTimeline } from '../housekeeping/delete.ts'
+import { type Frame, firstFrame, readTransfer } from './file.ts'
+import { refuseForeignFeed } from './foreign-feed.ts'
+import { checkOpens, decodeRun, headerOf, messageOf, recordOf } from './shape.ts'
+import { type Header, inheritanceBeside, type TransferredMessage } from './transfer.ts'
+
+export interface ImportOptions {
+  /** Another id than the one in the file; only where the file holds one timeline. */
+  readonly as?: string
+  /** One that is there already with the same history is taken for imported. */
+  readonly orSame?: boolean
+}
+
+export interface Imported extends Coordinate {
+  /** It was there already, with the same history (`orSame`). */
+  readonly isSame?: boolean
+}
+
+/** What others are told of a timeline that arrives, by its model; in the commit that makes it visible. */
+export type Arrival = (head: Head) => Promise<readonly OutgoingMessage[]>
+
+/** Throws where a timeline of the file may not arrive under another id. */
+export type Admission = (id: TimelineId, isSameAs: (head: Head) => Promise<boolean>) => Promise<void>
+
+/** All timelines of the file, in its order. @example await rp.import('orders.reprise', { as: 'counter/restored' }) */
+export async function importTimelines(
+  kernel: Kernel,
+  path: string,
+  options: ImportOptions,
+  arrive: Arrival,
+  admit: Admission = async () => undefined,
+  /** The id of the change that this import is a part of (store-change.ts). */
+  change = 'import',
+  isCopy = false,
+  stored: (timelines: number) => Promise<void> = async () => undefined,
+): Promise<Imported[]> {
+  const filled: Filled[] = []
+  try {
+    await fillAll(kernel, path, { ...options, change, isCopy }, arrive, admit, filled, stored)
+    await show(kernel, filled)
+  } catch (error) {
+    for (const each of filled) await leave(kernel, each, error)
+    throw error
+  }
+  return filled.map(({ imported }) => imported)
+}
+
+/** The ids in the file. Throws NOT_A_SAVEPOINT, before anything is written: the file is no export. */
+export async function timelinesIn({ codec }: Pick<Kernel, 'codec'>, path: string): Promise<string[]> {
+  const frames = readTransfer(path)
+  const ids = [headerOf(codec.decode((await firstFrame(frames)).value!.bytes)).timeline]
+  for await (const { kind, bytes } of frames) if (kind === 'header') ids.push(headerOf(codec.decode(bytes)).timeline)
+  return ids
+}
+
+async function fillAll(
+  kernel: Kernel,
+  path: string,
+  options: FillOptions,
+  arrive: Arrival,
+  admit: Admission,
+  filled: Filled[],
+  stored: (timelines: number) => Promise<void>,
+): Promise<void> {
+  const frames = readTransfer(path)
+  let next = await firstFrame(frames)
+  while (!next.done) {
+    const header = headerOf(kernel.codec.decode(next.value.bytes))
+    checkAttributes(header.attributes, kernel.limits)
+    if (options.as !== undefined && filled.length > 0) {
+      throw new RepriseError('INVALID_ARGUMENT', 'the file holds several timelines: they keep their ids', {})
+    }
+    if (options.change !== 'restore') await refuseForeignFeed(kernel, header)
+    const id = timelineId(options.as ?? header.timeline)
+    if (options.as !== undefined) {
+      refuseOfStore(id)
+      checkSameKind(header.timeline, id)
+      await admit(id, async (head) => head.seq >= header.seq && (await isSame(kernel, head.timeline, header)))
+    }
+    const section = new Section(frames)
+    filled.push(await importOne(kernel, id, header, section, options, arrive))
+    await stored(filled.length)
+    for await (const _ of section) void _
+    next = section.after
+  }
+}
+
+type FillOptions = ImportOptions & { readonly change: string; readonly isCopy: boolean }
+
+/** A timeline of the file that is stored and not visible yet. */
+interface Filled {
+  readonly imported: Imported
+  readonly begun: Begun | null
+  /** Makes it visible; null: it was there before. */
+  readonly last: Commit | null
+}
+
+/** In one batch: one database makes all of them visible, or none. */
+async function show({ committer }: Kernel, filled: readonly Filled[]): Promise<void> {
+  const commits = filled.flatMap(({ last }) => (last ? [last] : []))
+  const outcomes = await Promise.all(commits.map((commit) => committer.submit(commit)))
+  for (const [i, outcome] of outcomes.entries()) {
+    if (!outcome.ok) throw refusalError(commits[i]!.guard!.timeline, outcome)
+  }
+}
+
+/**
+ * After a failure. What a store that failed has of a timeline is sound, and the next import of this file continues from there.
+ * A timeline that was here before, and comes back, is as it was.
+ */
+async function leave(
+  kernel: Kernel,
+  { begun, imported }: Pick<Filled, 'begun' | 'imported'>,
+  error: unknown,
+): Promise<void> {
+  if (!begun) return
+  const timeline = timelineId(imported.timeline)
+  const isWorthKeeping = isReprise(error) && error.remedy === 'retry'
+  try {
+    const [head] = await kernel.store.head([timeline])
+    // Another process has it by now.
+    if (head?.epoch !== begun.epoch) return
+    if (!begun.isReturn && !isWorthKeeping) return await forgetTimeline(kernel, head)
+    await kernel.committer.submit({
+      operation: newOperation(kernel.random),
+      guard: { timeline, epoch: begun.epoch },
+      release: true,
+      ...(begun.isReturn && { status: movedStatus, attributes: { [importingAttribute]: null } }),
+    })
+  } catch {
+    // The caller learns of the first failure. The note of the import stays, and names what is left.
+  }
+}
+
+/** The frames of one timeline; then what comes after them. */
+class Section implements AsyncIterable<Frame> {
+  after: IteratorResult<Frame, void> = { done: true, value: undefined }
+  readonly #frames: AsyncIterator<Frame, void>
+  #isOver = false
+
+  constructor(frames: AsyncIterator<Frame, void>) {
+    this.#frames = frames
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Frame> {
+    while (!this.#isOver) {
+      const step = await this.#frames.next()
+      if (step.done || step.value.kind === 'header') {
+        this.#isOver = true
+        this.after = step
+        return
+      }
+      yield step.value
+    }
+  }
+}
+
+async function importOne(
+  kernel: Kernel,
+  id: TimelineId,
+  header: Header,
+  frames: AsyncIterable<Frame>,
+  options: FillOptions,
+  arrive: Arrival,
+): Promise<Filled> {
+  const imported = { timeline: id, seq: header.seq, epoch: header.epoch, digest: toHex(header.digest) }
+  let begun: Begun
+  try {
+    begun = await begin(kernel, id, header, options.change)
+  } catch (error) {
+    if (options.orSame && isReprise(error, 'EXISTS') && (await isSame(kernel, id, header))) {
+      return { imported: { ...imported, isSame: true }, begun: null, last: null }
+    }
+    throw error
+  }
+  try {
+    const last = await fill(kernel, id, begun, header, frames, arrive)
+    // Under the id it had, it is the timeline that was exported. Under another, or in a copy, it lives beside that one.
+    const how = { isBeside: options.isCopy || id !== header.timeline, isRestored: options.change === 'restore' }
+    const identity = await kernel.identity.arriving(await existing(kernel, id), header.carried, how)
+    const inherited = how.isBeside && { [inheritedAttribute]: inheritanceBeside(kernel, header) }
+    const attributes = { ...last.attributes, [identityAttribute]: identity, ...inherited }
+    return { imported: { ...imported, epoch: begun.epoch }, begun, last: { ...last, attributes } }
+  } catch (error) {
+    await leave(kernel, { begun, imported }, error)
+    throw error
+  }
+}
+
+export async function isSame(kernel: Kernel, id: TimelineId, header: Pick<Header, 'seq' | 'digest'>): Promise<boolean> {
+  try {
+    const { head } = await locate(kernel, { timeline: id, seq: header.seq, epoch: 0, digest: toHex(header.digest) })
+    return head.timeline === id && head.status !== importingStatus
+  } catch (error) {
+    if (isReprise(error, 'NOT_ON_BRANCH', 'OUT_OF_RANGE')) return false
+    throw error
+  }
+}
+
+interface Begun {
+  readonly epoch: number
+  /** History is there up to here. */
+  readonly at: Point
+  /** It was moved away from here, and comes back. */
+  readonly isReturn: boolean
+}
+
+/** New, or what an import of the same history left when it died, or what was moved away and has grown elsewhere. */
+async function begin(kernel: Kernel, id: TimelineId, header: Header, change: string): Promise<Begun> {
+  const floor = { seq: header.floor, digest: header.floorDigest }
+  const [left] = await kernel.store.head([id])
+  const isLeft = left?.status === importingStatus
+  const wasMoved = left?.status === movedStatus || (isLeft && left.attributes[movedAttribute] !== undefined)
+  const isReturn = wasMoved && header.floor <= left!.seq && header.seq >= left!.seq
+  if (isLeft && left.isOwnerAlive) await kernel.worker.retireGone()
+  const isOurs = isReturn || (isLeft && left.floor === floor.seq && equalBytes(left.floorDigest, floor.digest))
+  if (isLeft && !isOurs && !left.isOwnerAlive) await forgetTimeline(kernel, left)
+  // A restored timeline is the one that was backed up: its owner from before is fenced by the epoch.
+  const copyOf = change === 'restore' ? { life: header.life ?? 1, epoch: header.epoch } : null
+  const { epoch } = isOurs ? left! : (copyOf ?? (await kernel.identity.past(id)))
+  const create = { digest: floor.digest, floor, ...(copyOf && { copyOf }) }
+  const outcome = await kernel.committer.submit({
+    operation: newOperation(kernel.random),
+    guard: { timeline: id, epoch },
+    take: { worker: await kernel.worker.register(), from: 'dead', create },
+    status: importingStatus,
+    attributes: { [importingAttribute]: change },
+  })
+  if (outcome.ok) {
+    return { epoch: outcome.epoch, at: isOurs ? { seq: left!.seq, digest: left!.digest } : floor, isReturn }
+  }
+  if (isLeft && outcome.code === 'OWNED') {
+    throw new RepriseError('OWNED', `${id} is being imported by another process`, { timeline: id })
+  }
+  throw outcome.code === 'FENCED' || outcome.code === 'EXISTS' || outcome.code === 'OWNED'
+    ? new RepriseError('EXISTS', `there is already a timeline ${id}`, { timeline: id })
+    : refusalError(id, outcome)
+}
+
+async function fill(
+  kernel: Kernel,
+  id: TimelineId,
+  begun: Begun,
+  header: Header,
+  frames: AsyncIterable<Frame>,
+  arrive: Arrival,
+): Promise<Commit> {
+  const hold = await ChunkHold.begin(kernel)
+  try {
+    return await fillUnder(hold, kernel, id, begun, header, frames, arrive)
+  } finally {
+    hold.end()
+  }
+}
+
+async function fillUnder(
+  hold: ChunkHold,
+  kernel: Kernel,
+  id: TimelineId,
+  begun: Begun,
+  header: Header,
+  frames: AsyncIterable<Frame>,
+  arrive: Arrival,
+): Promise<Commit> {
+  const { epoch, at: had } = begun
+  const chunks: Digest[] = []
+  let at: Point = { seq: header.floor, digest: header.floorDigest }
+  const records: ManifestRecord[] = []
+  const messages: TransferredMessage[] = []
+  checkSame(id, at, had)
+  for await (const { kind, bytes } of frames) {
+    if (kind === 'chunk') {
+      const chunk = kernel.sealer.unwrap(bytes)
+      const digest = kernel.hash(chunk)
+      checkChunkSize(digest, chunk, kernel.limits.chunkBytes)
+      chunks.push(digest)
+      await hold.blobs.put([{ digest, bytes: chunk }])
+    } else if (kind === 'checkpoint')
+      records.push(within(records, checkpointsMax, recordOf(kernel.codec.decode(bytes))))
+    else if (kind === 'message') messages.push(within(messages, messagesMax, messageOf(kernel.codec.decode(bytes))))
+    else if (kind === 'run') {
+      const stored = decodeRun(bytes)
+      const run = { ...stored, bytes: kernel.sealer.unwrap(stored.bytes) }
+      verifyEntries(kernel.hash, id, run, at)
+      // It was erased where it comes from, and whoever has the file takes its word for it.
+      if (isRedacted(run.bytes)) await recordErasure(kernel, importedErasure(run))
+      // What cannot be read would be found when somebody opens it: it is said now.
+      entriesOf(kernel, { timeline: id, run, before: at.digest, skipTo: at.seq })
+      const isThere = lastSeq(run) <= had.seq
+      if (!isThere) {
+        const wrapped = kernel.sealer.wrap('runs', run.bytes)
+        await commit(kernel, id, { epoch, ...at }, { run: { ...run, bytes: wrapped } })
+      }
+      at = { seq: lastSeq(run), digest: run.digest }
+      checkSame(id, at, had)
+    }
+  }
+  if (at.seq !== header.seq || !equalBytes(at.digest, header.digest)) {
+    throw new RepriseError(
+      'NOT_A_SAVEPOINT',
+      `the history in the file ends at ${at.seq}, its header says ${header.seq}`,
+    )
+  }
+  const guard = { epoch, ...at }
+  checkOpens(header, records)
+  await hold.publish(chunks, (chunksSince) => publish(kernel, id, guard, records, chunksSince))
+  const now = kernel.worker.now(id)
+  const told = await arrive({ ...(await existing(kernel, id)), priority: header.priority ?? 0 })
+  const send = [...messages.map((message) => readdress(kernel, id, message)), ...told]
+  return {
+    operation: newOperation(kernel.random),
+    guard: { timeline: id, ...guard },
+    attributes: { ...header.attributes, [movedAttribute]: null, [heldAttribute]: null, [importingAttribute]: null },
+    status: header.status ?? 'open',
+    queue: header.queue ?? null,
+    priority: header.priority ?? 0,
+    // Whoever was executing it is not here: it is due at once.
+    wakeup: header.wasOwned && header.queue ? now : (header.wakeup ?? null),
+    ...(send.length > 0 && { send }),
+    release: true,
+  }
+}
+
+/** Those that an interrupted import has published are there already. */
+async function publish(
+  kernel: Kernel,
+  id: TimelineId,
+  guard: { readonly epoch: number } & Point,
+  records: readonly ManifestRecord[],
+  chunksSince: number,
+): Promise<void> {
+  const there = new Set((await kernel.store.checkpoints(id)).map((record) => toHex(record.bodyDigest)))
+  const missing = records
+    .filter((record) => !there.has(toHex(record.bodyDigest)))
+    .map((record) => ({
+      ...record,
+      id: newId(kernel.random) as ManifestId,
+      baseId: null,
+      verifiedAt: null,
+      chunksSince,
+    }))
+  for (const record of missing) {
+    await checkRecord(kernel, record)
+    // One by one: others get their turn at the store in between.
+    const marks = [{ id: record.id, verifiedAt: kernel.worker.now() }]
+    await commit(kernel, id, guard, { publish: [record], marks })
+  }
+}
+
+/** Nobody has more restore points than this; each is read whole before it is taken. */
+const checkpointsMax = 256
+const messagesMax = 100_000
+
+function within<One>(those: readonly unknown[], max: number, one: One): One {
+  if (those.length < max) return one
+  throw new RepriseError('LIMIT_EXCEEDED', `the file holds more than ${max} of one kind for one timeline`, { max })
+}
+
+/** Where both have a digest, it must be the same: else what is there is another history. */
+function checkSame(id: TimelineId, at: Point, had: Point): void {
+  if (at.seq !== had.seq || equalBytes(at.digest, had.digest)) return
+  throw new RepriseError('CONFLICT', `${id} has another history here than in the file: import it under another id`, {
+    timeline: id,
+    seq: at.seq,
+  })
+}
+
+/** A message is sealed for the timeline it goes to. */
+function readdress(kernel: Kernel, to: TimelineId, message: TransferredMessage): OutgoingMessage {
+  const { sealer } = kernel
+  const plain = sealer.openChecked(message.data, messageContext(message.to, message.id))
+  const data = message.to === to ? message.data : sealer.sealChecked(plain, messageContext(to, message.id))
+  return { id: message.id as MessageId, to, kind: message.kind, data }
+}
+
+/** Read as a restore would read it, and forgotten: what does not open is not taken. */
+async function checkRecord(kernel: Kernel, record: ManifestRecord): Promise<void> {
+  const manifest = readManifest(kernel, record)
+  await verifyChunks(manifest, stateIo(kernel))
+  await restoreState(manifest, stateIo(kernel))
+}
+
+async function commit(
+  kernel: Kernel,
+  id: TimelineId,
+  guard: { readonly epoch: number } & Point,
+  what: Partial<Commit>,
+): Promise<void> {
+  const outcome = await kernel.committer.submit({
+    ...what,
+    operation: newOperation(kernel.random),
+    guard: { timeline: id, ...guard },
+  })
+  if (!outcome.ok) throw refusalError(id, outcome)
+}
+
+function importedErasure(run: EntryRun) {
+  const entries = unpackEntries(run).filter(({ isErased }) => isErased).length
+  return { id: 'import', why: 'it came with an import', entries, checks: [checkIn(run.bytes)] }
+}

@@ -1,0 +1,286 @@
+// Moving: stop, savepoint, go on elsewhere. In one commit the timeline is taken from whoever has it, let go, and marked as
+// moved, so that nobody here writes to it any more; what it was waiting for is remembered in that mark. Only then is it
+// exported. A crash leaves it marked: asked again, the move goes on from there; `moveBack` undoes the mark.
+//
+// Messages that are sent to the old place after the move wait there. Asking for the same move again carries them.
+
+import { randomUUID } from 'node:crypto'
+import { rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import type { Coordinate, TimelineId } from '../../../core/coordinate.ts'
+import { timelineId, toHex } from '../../../core/coordinate.ts'
+import type { Duration } from '../../../core/duration.ts'
+import { RepriseError } from '../../../core/errors.ts'
+import { isWithin } from '../../../core/history/scope.ts'
+import { epochGuardOf } from '../../../core/store/guard.ts'
+import type { Head } from '../../../core/store/ports.ts'
+import { refusalError } from '../../base/refusal-error.ts'
+import { declarationOf } from '../../checkpoint/declaration.ts'
+import { checkpointAside } from '../../checkpoint/savepoint.ts'
+import { existing } from '../../history/locate.ts'
+import { recover } from '../../history/recover.ts'
+import type { Host } from '../../host/host.ts'
+import { refuseOfStore } from '../../model/kinds.ts'
+import type { Model } from '../../model/model.ts'
+import { knownForMs } from '../../storage/coming.ts'
+import { newOperation } from '../../storage/kernel.ts'
+import { type Mark, markOf, movedAttribute, movedStatus } from '../../storage/moved.ts'
+import {
+  type ChangeNote,
+  type ChangeRequest,
+  endNote,
+  importedBy,
+  importingStatus,
+  underNote,
+} from '../../storage/store-change.ts'
+import { takeTimeline } from '../../writing/ownership.ts'
+import { type Arrival, type Imported, type ImportOptions, importTimelines, isSame, timelinesIn } from './import.ts'
+import { exportFamily, type Standing } from './transfer.ts'
+
+export interface MoveOptions {
+  /** Also from a live owner that does not let go: what it has in flight is done again where the timeline arrives. */
+  readonly takeover?: boolean
+  /** How long to wait for a live owner to let go; 10 seconds if left out. */
+  readonly wait?: Duration
+  /** Gives up that wait. */
+  readonly signal?: AbortSignal
+}
+
+export interface Moved {
+  /** The timelines that went together, as they are where they arrived. */
+  readonly timelines: readonly Coordinate[]
+  /** Of the file. */
+  readonly bytes: number
+}
+
+export async function move(engine: Host, id: TimelineId, to: string | Host, options: MoveOptions): Promise<Moved> {
+  refuseOfStore(id)
+  const head = await firstOf(engine, id)
+  const model = engine.models.find(head.timeline)
+  refuseUnknown(head, model)
+  const ids = (await model?.family?.(engine, head)) ?? [head.timeline]
+  if (typeof to === 'string') {
+    return await leaveUnderNote(engine, head, ids, to, { to, file: resolve(to) }, async (note) => {
+      return await leave(engine, ids, model, to, to, options, note)
+    })
+  }
+  const { kernel } = to
+  const where = (await kernel.store.facts()).location
+  for (const id of ids) await refuseTaken(engine, to, timelineId(id))
+  const from = (await engine.kernel.store.facts()).location
+  const request: ChangeRequest = {
+    kind: 'import',
+    of: `${head.timeline} from ${from}`,
+    detail: { move: head.timeline, from, to: where },
+    coming: ids,
+    total: ids.length,
+  }
+  const path = join(tmpdir(), `reprise-${randomUUID()}.move`)
+  return await leaveUnderNote(engine, head, ids, where, { to: where }, async (note) => {
+    // Noted there before it stops here: from then on nobody makes another one there under its id.
+    return await underNote(kernel, request, async (arrival) => {
+      try {
+        // A process there that read the notes just before this one may still have made a timeline under the id.
+        await new Promise<void>((resolve) => kernel.clock.after(2 * knownForMs, resolve))
+        for (const id of ids) await refuseTaken(engine, to, timelineId(id))
+        const moved = await leave(engine, ids, model, where, path, options, note)
+        // From here on it may be there: an abandoned move would make it a second time.
+        await note.detail({ arriving: where })
+        await importUnder(to, path, { orSame: true }, arrival)
+        return moved
+      } finally {
+        await rm(path, { force: true })
+      }
+    })
+  })
+}
+
+async function leaveUnderNote<Result>(
+  { kernel }: Host,
+  { timeline }: Head,
+  ids: readonly string[],
+  to: string,
+  detail: Readonly<Record<string, string>>,
+  work: (note: ChangeNote) => Promise<Result>,
+): Promise<Result> {
+  const request: ChangeRequest = { kind: 'move', of: timeline, detail: { ...detail, to }, total: ids.length }
+  return await underNote(kernel, request, work)
+}
+
+/** All of them stop, and are in the file. */
+async function leave(
+  engine: Host,
+  ids: readonly string[],
+  model: Model | null,
+  to: string,
+  path: string,
+  options: MoveOptions,
+  note: ChangeNote,
+): Promise<Moved> {
+  const members: { head: Head; standing: Standing }[] = []
+  for (const each of ids) {
+    members.push(await stop(engine, timelineId(each), model, to, options))
+    // None has arrived: they do so together.
+    await note.progress(0)
+  }
+  const bytes = await exportFamily(engine.kernel, members, path)
+  const timelines = members.map(({ head: { timeline, seq, epoch, digest } }) => {
+    return { timeline, seq, epoch, digest: toHex(digest) }
+  })
+  return { timelines, bytes }
+}
+
+/** Another timeline is there under this id: said before anything stops. The rest of an interrupted move there is its own. */
+async function refuseTaken(engine: Host, to: Host, id: TimelineId): Promise<void> {
+  const [[here], [there]] = await Promise.all([engine.kernel.store.head([id]), to.kernel.store.head([id])])
+  if (!there || there.status === importingStatus || there.status === movedStatus) return
+  if (here && there.seq >= here.seq && (await isSame(to.kernel, id, here))) return
+  throw new RepriseError('EXISTS', `there is already a timeline ${id} in ${(await to.kernel.store.facts()).location}`, {
+    timeline: id,
+  })
+}
+
+/** What was exported, or moved out, arrives here: its model may tell others of it in the same commit. */
+export async function importHere(
+  host: Host,
+  path: string,
+  options: ImportOptions,
+  /** For people, and for a resume: where the file comes from. */
+  of = resolve(path),
+): Promise<Imported> {
+  const detail = options.as === undefined ? {} : { as: options.as }
+  const ids = await timelinesIn(host.kernel, path)
+  const coming = options.as === undefined ? ids : [options.as]
+  const request: ChangeRequest = { kind: 'import', of, detail, coming, total: ids.length }
+  return await underNote(host.kernel, request, (note) => importUnder(host, path, options, note))
+}
+
+async function importUnder(host: Host, path: string, options: ImportOptions, note: ChangeNote): Promise<Imported> {
+  const arrive: Arrival = async (head) =>
+    (await host.models.find(head.timeline)?.transfer?.arrives?.({ engine: host, head })) ?? []
+  const admitted = (id: TimelineId, isSameAs: (head: Head) => Promise<boolean>) => admit(host, id, isSameAs)
+  const stored = (timelines: number) => note.progress(timelines)
+  const made = await importTimelines(host.kernel, path, options, arrive, admitted, note.id, false, stored).catch(
+    async (error) => {
+      // What a failed import removed again need not be abandoned.
+      for await (const _ of importedBy(host.kernel, note.id)) note.began()
+      throw error
+    },
+  )
+  host.dispatcher.wake()
+  return made[0]!
+}
+
+/** Beside its original, a copy under another id is a fork: a kind that has none is not imported as one either. */
+async function admit(host: Host, id: TimelineId, isSameAs: (head: Head) => Promise<boolean>): Promise<void> {
+  const fork = host.models.find(id)?.actions?.fork
+  if (!fork || typeof fork === 'function') return
+  for await (const head of host.each({ prefix: id.slice(0, id.indexOf('/') + 1) })) {
+    if (head.timeline === id || markOf(head) || !(await isSameAs(head))) continue
+    const what = `${head.timeline} is here, and cannot be ${id} as well: ${fork.instead}`
+    throw new RepriseError('INVALID_ARGUMENT', what, { timeline: head.timeline, as: id })
+  }
+}
+
+export async function moveBack(engine: Host, id: TimelineId): Promise<void> {
+  const { kernel } = engine
+  const first = await firstOf(engine, id)
+  const ids = (await engine.models.find(first.timeline)?.family?.(engine, first)) ?? [first.timeline]
+  for (const each of ids) {
+    const head = await existing(kernel, timelineId(each))
+    const mark = markOf(head)
+    if (!mark) continue
+    const outcome = await kernel.committer.submit({
+      operation: newOperation(kernel.random),
+      guard: epochGuardOf(head),
+      status: mark.was.status,
+      queue: mark.was.queue,
+      wakeup: mark.was.queue ? kernel.worker.now(head.timeline) : mark.was.wakeup,
+      attributes: { [movedAttribute]: null },
+    })
+    if (!outcome.ok) throw refusalError(head.timeline, outcome)
+  }
+  await endNote(kernel, { kind: 'move', of: first.timeline })
+  engine.dispatcher.wake()
+}
+
+/** Kinds that cannot be moved, or only together with others, or with mail that tells those who wait: their models know. */
+const neverAlone = [
+  'job/',
+  'pipeline/',
+  'process/',
+  'projection/',
+  'workflow/',
+  'workflow-queue/',
+  'workflow-schedule/',
+]
+
+function refuseUnknown({ timeline, attributes }: Head, model: Model | null): void {
+  const needsModel =
+    neverAlone.some((scope) => isWithin(scope, timeline)) || declarationOf(attributes)?.kind === 'state-store'
+  if (model || !needsModel) return
+  const what = `the definition of ${timeline} is not known here: open it first, or name it with declare()`
+  throw new RepriseError('INVALID_ARGUMENT', what, { timeline })
+}
+
+/** Under this id, or, where several timelines are one thing to the user (shards, partitions), the first of those below it. */
+async function firstOf(engine: Host, id: TimelineId): Promise<Head> {
+  const head = await engine.head(id)
+  if (head) return head
+  const [below] = await engine.list({ prefix: `${id}/`, limit: 1 })
+  const family = below && (await engine.models.find(below.timeline)?.family?.(engine, below))
+  return family ? below : await existing(engine.kernel, id)
+}
+
+/** Nobody writes to it from here on. Done before: only what it was is needed. */
+async function stop(
+  engine: Host,
+  id: TimelineId,
+  model: Model | null,
+  to: string,
+  options: MoveOptions,
+): Promise<{ head: Head; standing: Standing }> {
+  const { kernel } = engine
+  const before = await existing(kernel, id)
+  const marked = markOf(before)
+  if (marked) return { head: before, standing: marked.was }
+  await refuseToLeave(engine, before, model)
+  await model?.transfer?.stop?.({ engine, head: before })
+  await engine.letGo(id)
+  const taken = await takeTimeline(kernel, id, { wait: '10s', ...options, mustExist: true })
+  // Taken only to be let go: whoever had it meanwhile is fenced, and what it was waiting for is now certain.
+  const { status, queue } = taken
+  const isDue = before.owner !== null && queue !== null
+  const standing: Standing = { status, queue, wakeup: isDue ? kernel.worker.now(id) : taken.wakeup }
+  const mark: Mark = { at: kernel.worker.now(), to, was: standing }
+  const send = (await model?.transfer?.leaves?.({ engine, head: taken })) ?? []
+  const outcome = await kernel.committer.submit({
+    operation: newOperation(kernel.random),
+    guard: { timeline: id, epoch: taken.epoch },
+    status: movedStatus,
+    queue: null,
+    wakeup: null,
+    attributes: { [movedAttribute]: JSON.stringify(mark) },
+    ...(send.length > 0 && { send }),
+    release: true,
+  })
+  if (!outcome.ok) throw refusalError(id, outcome)
+  const fold = model?.fold
+  // So that it starts there as it would here: from a state, not from all of its history.
+  if (fold && taken.seq > 0 && fold.authority !== 'state') {
+    await checkpointAside(kernel, { timeline: id, seq: taken.seq }, fold, { pin: false })
+  }
+  return { head: await existing(kernel, id), standing }
+}
+
+async function refuseToLeave(engine: Host, head: Head, model: Model | null): Promise<void> {
+  const { stays } = model?.transfer ?? {}
+  if (!model || !stays) return
+  const because =
+    typeof stays === 'string' ? stays : stays((await recover(engine.kernel, head, model.fold!)).state.value, head)
+  if (because === null) return
+  throw new RepriseError('INVALID_ARGUMENT', `${head.timeline} cannot be moved: ${because}`, {
+    timeline: head.timeline,
+  })
+}

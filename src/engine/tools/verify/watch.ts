@@ -1,0 +1,250 @@
+// How far a verify is: told to whoever asked, and kept in the store, so that one that was interrupted goes on.
+//
+// What the mark claims: the store's own structures were checked without a fault up to `structures`, or at `structuresAt`
+// wholly; and every timeline up to `upTo`, in the order of ids, was verified without a fault since `from`. A timeline that was
+// written after `from` is verified again. Damage does not move the mark, and a store in which some was found is not written to:
+// whoever goes on finds it again. The mark is an attribute of `reprise/store`, and names the place that was read: a copy of the
+// store elsewhere was not verified.
+
+import { RepriseError } from '../../../core/errors.ts'
+import type { Head, Inspection } from '../../../core/store/ports.ts'
+import { compareText } from '../../../core/store/text-order.ts'
+import type { EarlierVerify } from '../../storage/fault.ts'
+import type { Kernel } from '../../storage/kernel.ts'
+import { changeNotes, readNote } from '../../storage/key-notes.ts'
+import type { Tally } from './tally.ts'
+
+/** How far a verify is. */
+export interface VerifyProgress {
+  /** The store's own structures, then the timelines, then what is in the place of chunks, then mirror and parity. */
+  readonly part: 'structures' | 'timelines' | 'chunks' | 'copies'
+  readonly done: number
+  /** About so many there are; null: nobody knows. */
+  readonly total: number | null
+  /** What it is at: a part of the structures, or a timeline. */
+  readonly at: string | null
+}
+
+interface VerifyMark {
+  readonly version: 1
+  readonly location: string
+  readonly from: number
+  readonly at: number
+  readonly structures: string | null
+  readonly structuresAt: number | null
+  readonly upTo: string | null
+  /** Timelines, for people. */
+  readonly done: number
+  readonly total: number | null
+}
+
+interface Asked {
+  readonly timelines?: readonly string[]
+  readonly repair?: boolean
+  readonly resume?: boolean
+  readonly signal?: AbortSignal
+  readonly onProgress?: (progress: VerifyProgress) => void
+}
+
+const name = '$verify'
+const keepEveryMs = 1000
+/** Older ones count for nothing. */
+const markAgeMaxMs = 7 * 86_400_000
+/** Clocks of a store and of its writers may differ a little. */
+const skewMs = 1000
+
+export class VerifyWatch {
+  readonly #kernel: Kernel
+  readonly #asked: Asked
+  readonly #location: string
+  readonly #earlier: VerifyMark | null
+  readonly #from: number
+  #structures: string | null
+  #structuresAt: number | null
+  #total: number | null
+  #keptAt: number
+  #isKept: boolean
+  #keeping: Promise<void> = Promise.resolve()
+  #previous: string | null = null
+  #done = 0
+  #passed = 0
+  #again = 0
+
+  private constructor(kernel: Kernel, asked: Asked, location: string, earlier: VerifyMark | null) {
+    this.#kernel = kernel
+    this.#asked = asked
+    this.#location = location
+    this.#earlier = earlier
+    this.#from = earlier?.from ?? kernel.worker.now()
+    this.#structures = earlier?.structures ?? null
+    this.#structuresAt = earlier?.structuresAt ?? null
+    this.#total = earlier?.total ?? null
+    this.#keptAt = kernel.clock.elapsed()
+    this.#isKept = earlier !== null
+  }
+
+  static async begin(
+    kernel: Kernel,
+    asked: Asked,
+    { location, isReadOnly }: { readonly location: string; readonly isReadOnly: boolean },
+  ): Promise<VerifyWatch> {
+    if (!asked.resume) return new VerifyWatch(kernel, asked, location, null)
+    if (asked.timelines || asked.repair) {
+      const what = 'resume is for a verify of the whole store that repairs nothing: leave timelines and repair out'
+      throw new RepriseError('INVALID_ARGUMENT', what, {})
+    }
+    if (isReadOnly) {
+      const what = 'verify keeps its mark in the store, which is only read here: leave resume out'
+      throw new RepriseError('STORE_READ_ONLY', what, { location })
+    }
+    const mark = toMark(await readNote(kernel, name))
+    const isOurs = mark?.location === location && kernel.worker.now() - mark.from < markAgeMaxMs
+    return new VerifyWatch(kernel, asked, location, isOurs ? mark : null)
+  }
+
+  tell(progress: VerifyProgress): void {
+    this.#asked.onProgress?.(progress)
+    const { events } = this.#kernel
+    if (events.has('progress')) events.emit('progress', { work: 'verify', timeline: null, ...progress })
+  }
+
+  get #isDue(): boolean {
+    return this.#kernel.clock.elapsed() - this.#keptAt >= keepEveryMs
+  }
+
+  get areStructuresDone(): boolean {
+    return this.#structuresAt !== null
+  }
+
+  inspection(): Inspection {
+    const { signal } = this.#asked
+    return {
+      ...(signal && { signal }),
+      ...(this.#structures !== null && { after: this.#structures }),
+      onProgress: ({ part, done, total, faults, mark }) => {
+        if (faults === 0) this.#structures = mark
+        if (faults === 0 && this.#isDue) void this.#keep()
+        if (part.endsWith('timelines')) this.#total = total
+        this.tell({ part: 'structures', done, total, at: part })
+      },
+    }
+  }
+
+  /** Without a fault: with one there is no mark. */
+  async structuresDone(): Promise<void> {
+    if (!this.areStructuresDone) {
+      this.#structures = null
+      this.#structuresAt = this.#kernel.worker.now()
+    }
+    if (this.#earlier?.structuresAt == null) await this.#keep()
+  }
+
+  /** Before a timeline is looked at: those before it are done. Throws ABORTED. */
+  async at({ timeline }: Head, tally: Tally): Promise<void> {
+    const { signal } = this.#asked
+    this.tell({ part: 'timelines', done: tally.timelines, total: this.#total, at: timeline })
+    const isSound = tally.faults.length + tally.healed.length + tally.cannotTell.length === 0
+    this.#done = tally.timelines
+    if (isSound && (this.#isDue || signal?.aborted)) await this.#keep()
+    if (signal?.aborted) {
+      const done = { timelines: tally.timelines, upTo: this.#previous }
+      throw new RepriseError('ABORTED', 'verify: aborted', done, signal.reason)
+    }
+    this.#previous = timeline
+  }
+
+  /** By an earlier call, and nobody wrote it since. */
+  wasVerified({ timeline, updatedAt }: Head): boolean {
+    const upTo = this.#earlier?.upTo ?? null
+    if (upTo === null || compareText(timeline, upTo) > 0) return false
+    const isSame = updatedAt < this.#from - skewMs
+    if (!isSame) this.#again += 1
+    return isSame
+  }
+
+  passedOver(): void {
+    this.#passed += 1
+  }
+
+  /** All of it was gone through: nothing is left to go on from. */
+  async end(): Promise<void> {
+    await this.#keeping
+    if (this.#isKept) await this.#note(null)
+  }
+
+  get earlier(): EarlierVerify | null {
+    const mark = this.#earlier
+    if (!mark) return null
+    const { from, at: to, upTo, structuresAt } = mark
+    return { from, to, upTo, timelines: this.#passed, again: this.#again, structuresAt }
+  }
+
+  async #keep(): Promise<void> {
+    if (!this.#asked.resume) return
+    this.#keptAt = this.#kernel.clock.elapsed()
+    const before = this.#earlier?.upTo ?? null
+    const previous = this.#previous
+    // While what was verified before is passed over, that mark is the better one.
+    const isBehind = before !== null && (previous === null || compareText(previous, before) < 0)
+    if (isBehind) return
+    const mark: VerifyMark = {
+      version: 1,
+      location: this.#location,
+      from: this.#from,
+      at: this.#kernel.worker.now(),
+      structures: this.#structures,
+      structuresAt: this.#structuresAt,
+      upTo: previous,
+      done: this.#done,
+      total: this.#total,
+    }
+    const text = JSON.stringify(mark)
+    if (text.length <= this.#kernel.limits.attributeTextLength) await this.#note(text)
+  }
+
+  /** One after another. A mark that cannot be kept is no reason to stop. */
+  #note(text: string | null): Promise<void> {
+    this.#keeping = this.#keeping.then(async () => {
+      try {
+        await changeNotes(this.#kernel, { [name]: text })
+        this.#isKept = text !== null
+      } catch (error) {
+        this.#kernel.events.emit('problem', { where: 'keeping the mark of a verify', error })
+      }
+    })
+    return this.#keeping
+  }
+}
+
+/** A verify with `resume` that is under way, or was interrupted: null if there is none. */
+export interface UnfinishedVerify {
+  /** Milliseconds since 1970: when it began, and when it last told how far it is. */
+  readonly from: number
+  readonly at: number
+  readonly part: 'structures' | 'timelines'
+  readonly upTo: string | null
+  readonly done: number
+  readonly total: number | null
+}
+
+export async function unfinishedVerify(kernel: Pick<Kernel, 'store'>): Promise<UnfinishedVerify | null> {
+  const mark = toMark(await readNote(kernel, name))
+  if (!mark) return null
+  const { from, at, structuresAt, upTo, done, total } = mark
+  return { from, at, part: structuresAt === null ? 'structures' : 'timelines', upTo, done, total }
+}
+
+/** Takes the name of a timeline that is erased out of the mark: where it was, the verify goes on from the beginning. */
+export async function forgetInMark(kernel: Kernel, timelines: readonly string[]): Promise<void> {
+  const mark = toMark(await readNote(kernel, name))
+  if (mark?.upTo != null && timelines.includes(mark.upTo)) await changeNotes(kernel, { [name]: null })
+}
+
+function toMark(text: unknown): VerifyMark | null {
+  try {
+    const mark = JSON.parse(String(text)) as VerifyMark | null
+    return mark?.version === 1 ? mark : null
+  } catch {
+    return null
+  }
+}

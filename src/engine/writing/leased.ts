@@ -1,0 +1,37 @@
+// The mark of a timeline that a process owns on behalf of one client, who has a lease: those who write in turns leave it alone as
+// long as that process lives, and are told so. It names the epoch it holds for: of an older one it says nothing.
+
+import { RepriseError } from '../../core/errors.ts'
+import type { Attribute, Head } from '../../core/store/ports.ts'
+import type { Kernel } from '../storage/kernel.ts'
+
+const leaseAttribute = '$lease'
+
+export function leaseMark(epoch: number, holder: string): Readonly<Record<string, Attribute>> {
+  return { [leaseAttribute]: JSON.stringify({ epoch, holder }) }
+}
+
+export const noLease: Readonly<Record<string, null>> = { [leaseAttribute]: null }
+
+/** Who has it by a lease of another process; null: nobody. */
+export function leaseHolder({ worker }: Pick<Kernel, 'worker'>, head: Head | null): string | null {
+  const text = head?.attributes[leaseAttribute]
+  if (typeof text !== 'string' || !head?.isOwnerAlive || head.owner === worker.id) return null
+  try {
+    const { epoch, holder } = JSON.parse(text) as { readonly epoch: number; readonly holder: string }
+    return epoch === head.epoch ? holder : null
+  } catch {
+    return null
+  }
+}
+
+/** For whoever would write in turns. A process that died on this host is no owner, though its row has not run out yet. */
+export async function refuseLeased(kernel: Kernel, head: Head | null): Promise<void> {
+  const holder = leaseHolder(kernel, head)
+  if (holder === null || !head) return
+  if ((await kernel.worker.retireGone()).some((id) => id === head.owner)) return
+  if ((await kernel.worker.retiredSoon()).some((id) => id === head.owner)) return
+  const { timeline, epoch } = head
+  const what = `${holder} has the lease of ${timeline}: wait, or take it over`
+  throw new RepriseError('OWNED', what, { timeline, holder, epoch })
+}

@@ -1,0 +1,133 @@
+// Heads that were lost with a damaged page (core/history/lost-head.ts) are made again from history: the model says which
+// status, queue and wakeup a state has. Done by verify with `repair`, by whoever opens such a timeline or asks for it, and by
+// any process whose code declares its model. Until then nobody writes to it.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { isHeadLost, lostAttribute, lostStatus } from '../../core/history/lost-head.ts'
+import { archivedFrom, isWithin } from '../../core/history/scope.ts'
+import type { Head } from '../../core/store/ports.ts'
+import { recover } from '../history/recover.ts'
+import type { HeadAgain, Model } from '../model/model.ts'
+import { heldAttribute } from '../storage/held.ts'
+import { type Kernel, newOperation } from '../storage/kernel.ts'
+import { movedAttribute, movedStatus } from '../storage/moved.ts'
+import { quarantined } from '../storage/sound-page.ts'
+
+const attemptsMax = 10
+const pageHeads = 200
+
+/** The head as it is then. Throws HEAD_LOST, with the reason, where it cannot be made again here. */
+export async function madeAgain(kernel: Kernel, lost: Head): Promise<Head> {
+  let head: Head | null | undefined = lost
+  for (let attempt = 1; head && isHeadLost(head); attempt++) {
+    const again = await headAgain(kernel, head)
+    const { timeline, epoch, seq, digest } = head
+    const outcome = await kernel.committer.submit({
+      operation: newOperation(kernel.random),
+      guard: { timeline, epoch, seq, digest },
+      ...again,
+      attributes: { ...again.attributes, [lostAttribute]: null },
+    })
+    if (outcome.ok) tell(kernel, head, again)
+    else if (attempt === attemptsMax) throw headLost(head, outcome.reason)
+    ;[head] = await kernel.store.head([lost.timeline])
+  }
+  return head ?? lost
+}
+
+export function headLost({ timeline }: Head, why: string, cause?: unknown): RepriseError {
+  const what = `${timeline}: its status, queue and wakeup were lost with a damaged page: ${why}`
+  return new RepriseError('HEAD_LOST', what, { timeline }, cause)
+}
+
+/** Those that a repair left behind, found when the store is opened: made again as soon as their model is declared. */
+export async function watchLostHeads(kernel: Kernel): Promise<void> {
+  // Only a store that writes its files anew leaves any.
+  if (!kernel.store.renew) return
+  const left = new Set<TimelineId>()
+  try {
+    for await (const { timeline } of lostHeads(kernel)) left.add(timeline)
+  } catch (error) {
+    // It is open for whatever is legible; verify says the rest.
+    if (!isReprise(error, 'STORE_DAMAGED')) throw error
+  }
+  if (left.size === 0) return
+  kernel.models.watch(async (model) => {
+    if (model.name === null) return
+    for (const timeline of left) {
+      if (!isWithin(model.scope, timeline)) continue
+      left.delete(timeline)
+      const [head] = await kernel.store.head([timeline])
+      if (head)
+        await madeAgain(kernel, head).catch((error) => kernel.events.emit('problem', { where: timeline, error }))
+    }
+  })
+}
+
+const lookAfterMs = 1000
+const lookedAtMax = 2000
+
+/**
+ * Soon after a store was opened: timelines that cannot be read, and damage that it reads around, are told. Returns how to
+ * stop.
+ */
+export function watchQuarantine(kernel: Kernel): () => void {
+  if (!kernel.store.names) return () => undefined
+  return kernel.clock.after(lookAfterMs, () => {
+    quarantined(kernel, lookedAtMax).then(
+      (found) => {
+        for (const { timeline, error } of found) kernel.events.emit('problem', { where: timeline, error })
+      },
+      (error) => kernel.events.emit('problem', { where: 'timelines', error }),
+    )
+    kernel.store.facts().then(
+      ({ damage = [] }) => {
+        for (const what of damage) {
+          kernel.events.emit('problem', { where: 'store', error: new RepriseError('STORE_DAMAGED', what) })
+        }
+      },
+      (error) => kernel.events.emit('problem', { where: 'store', error }),
+    )
+  })
+}
+
+/** By the index of attributes, so that it costs nothing where there are none. */
+export async function* lostHeads(kernel: Kernel): AsyncGenerator<Head> {
+  for (let after: TimelineId | undefined; ; ) {
+    const query = { attributes: { [lostAttribute]: true }, limit: pageHeads }
+    const page = await kernel.store.timelines({ ...query, ...(after !== undefined && { after }) })
+    yield* page
+    if (page.length < pageHeads) return
+    after = page.at(-1)!.timeline
+  }
+}
+
+async function headAgain(kernel: Kernel, head: Head): Promise<HeadAgain> {
+  const { timeline, attributes } = head
+  if (attributes[movedAttribute] !== undefined) return { status: movedStatus, queue: null, wakeup: null }
+  if (archivedFrom(timeline) !== null) return { status: '', queue: null, wakeup: null }
+  const model = kernel.models.find(timeline)
+  if (!model) throw headLost(head, 'its definition is not known here; a process that declares it makes them again')
+  const again = await askModel(kernel, model, head).catch((error) => {
+    if (!isReprise(error)) throw error
+    throw headLost(head, error.message, error)
+  })
+  if (!again) throw headLost(head, `they are made again by whoever declares the ${model.kind}: name its module`)
+  const status = { status: '', ...again }
+  // Members of a group that is being restored wait for nothing; what they waited for is in their mark.
+  return attributes[heldAttribute] === undefined ? status : { ...status, queue: null, wakeup: null }
+}
+
+async function askModel(kernel: Kernel, model: Model, head: Head): Promise<HeadAgain | null> {
+  const { fold } = model
+  const state = fold && (model.headOf || fold.summary) ? (await recover(kernel, head, fold)).state.value : undefined
+  if (model.headOf) return await model.headOf(state, head, kernel)
+  return fold?.summary?.(state) ?? {}
+}
+
+function tell(kernel: Kernel, { timeline }: Head, { status }: HeadAgain): void {
+  kernel.events.emit('healed', { what: `head of ${timeline}`, from: 'history', isPutBack: true })
+  const what = `its head was lost with a damaged page, and was made again from its history: ${status || 'no status'}`
+  kernel.events.emit('report', { kind: 'repair', timeline, what, data: { status, was: lostStatus } })
+}

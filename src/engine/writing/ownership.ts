@@ -1,0 +1,86 @@
+// Taking a timeline: a new epoch, so that whoever had it before can no longer write. A dead owner on this host is
+// recognised at once, one elsewhere when the store misses it or its lease has run out; a live one is waited for, or
+// overruled if asked.
+
+import type { TimelineId } from '../../core/coordinate.ts'
+import { toMs } from '../../core/duration.ts'
+import { RepriseError } from '../../core/errors.ts'
+import { originDigest } from '../../core/history/entry-run.ts'
+import { isHeadLost } from '../../core/history/lost-head.ts'
+import { guardOf } from '../../core/store/guard.ts'
+import type { Commit, Head, Take } from '../../core/store/ports.ts'
+import { throwIfAborted } from '../base/aborting.ts'
+import { refusalError } from '../base/refusal-error.ts'
+import { declare } from '../checkpoint/declaration.ts'
+import { onRelease } from '../checkpoint/observed-failures.ts'
+import type { OpenOptions } from '../model/definition.ts'
+import { refuseHeld } from '../storage/held.ts'
+import { type Kernel, newOperation } from '../storage/kernel.ts'
+import { refuseNotHere } from '../storage/moved.ts'
+import { madeAgain } from './lost-head.ts'
+
+const pollMs = 50
+
+/** The head under the new epoch. */
+export async function takeTimeline(
+  kernel: Kernel,
+  id: TimelineId,
+  options: OpenOptions = {},
+  noted: Commit['attributes'] = {},
+): Promise<Head> {
+  const { clock, store, worker } = kernel
+  const until = clock.elapsed() + (options.wait === undefined ? 0 : toMs(options.wait, 'wait'))
+  for (;;) {
+    throwIfAborted(options.signal, id)
+    const workerId = await worker.register()
+    let [head] = await store.head([id])
+    if (!head && options.mustExist) throw new RepriseError('NOT_FOUND', `there is no timeline ${id}`, { timeline: id })
+    if (head) refuseNotHere(head)
+    if (head) refuseHeld(kernel, head)
+    if (head && isHeadLost(head)) head = await madeAgain(kernel, head)
+    const take: Take = {
+      worker: workerId,
+      from: options.takeover ? 'anyone' : 'dead',
+      ...(options.mustExist ? {} : { create: { digest: originDigest(kernel.hash, id) } }),
+    }
+    const attributes = { ...declare(kernel, id, head ?? null), ...noted }
+    const { epoch } = head ?? (await kernel.identity.past(id))
+    const outcome = await kernel.committer.submit({
+      operation: newOperation(kernel.random),
+      guard: { timeline: id, epoch },
+      take,
+      ...(Object.keys(attributes).length > 0 && { attributes }),
+    })
+    if (outcome.ok) {
+      kernel.failures.taken(id)
+      return await headUnder(kernel, id, outcome.epoch)
+    }
+    // Somebody moved between our look and our take, or this worker was declared dead meanwhile: look again.
+    if (outcome.code === 'FENCED' || outcome.code === 'WORKER_RETIRED') {
+      if (outcome.code === 'WORKER_RETIRED') await worker.renewNow()
+      continue
+    }
+    if (outcome.code !== 'OWNED') throw refusalError(id, outcome)
+    if ((await worker.retireGone()).length > 0 || (await worker.retiredSoon()).length > 0) continue
+    if (clock.elapsed() >= until) throw refusalError(id, outcome)
+    await new Promise<void>((resolve) => clock.after(pollMs, resolve, true))
+  }
+}
+
+/** Taken, and then not usable: free for others at once, not only when this process ends. */
+export async function giveBack(kernel: Kernel, head: Head): Promise<void> {
+  const operation = newOperation(kernel.random)
+  const policy = kernel.models.foldOf(head.timeline)?.checkpoint
+  const attributes = onRelease(policy, head.attributes, head.epoch, kernel.worker.now())
+  const release = { operation, guard: guardOf(head), release: true, ...(attributes && { attributes }) }
+  await kernel.committer.submit(release).catch(() => undefined)
+}
+
+/** The head as it is now, if it is still ours. */
+export async function headUnder(kernel: Kernel, id: TimelineId, epoch: number): Promise<Head> {
+  const [head] = await kernel.store.head([id])
+  if (!head || head.epoch !== epoch) {
+    throw new RepriseError('FENCED', `${id} was taken over again while it was being opened`, { timeline: id, epoch })
+  }
+  return head
+}

@@ -1,0 +1,53 @@
+// Notes on a timeline by a process that does not own it at the moment, because several write it in turns: checkpoints and
+// marks. What keeps a stale one out is not its epoch but its digest, which must be part of the current history.
+
+import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
+import { RepriseError } from '../../core/errors.ts'
+import type { ManifestRecord, NewManifest } from '../../core/store/ports.ts'
+import { mayBeAside } from '../../core/store/shapes.ts'
+import { refusalError } from '../base/refusal-error.ts'
+import { erasingFrom, erasureOf } from '../history/erasures.ts'
+import { digestAt, lineageOf, offBranch } from '../history/history.ts'
+import { existing } from '../history/locate.ts'
+import { type Kernel, newOperation } from '../storage/kernel.ts'
+import type { CommitExtras } from './writer.ts'
+
+const attemptsMax = 20
+
+/** Publishes a checkpoint under whatever epoch it is now, if its coordinate is on the present branch. */
+export async function publishAside(
+  kernel: Kernel,
+  id: TimelineId,
+  record: NewManifest,
+  erasure: string | null,
+): Promise<void> {
+  await commitAside(kernel, id, { publish: [record] }, { ...record, erasure })
+}
+
+/** One commit under the epoch of the moment; looks again when that has moved. */
+export async function commitAside(
+  kernel: Kernel,
+  id: TimelineId,
+  along: CommitExtras,
+  at?: Pick<ManifestRecord, 'seq' | 'digest'> & { readonly erasure: string | null },
+): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    const head = await existing(kernel, id)
+    if (
+      at &&
+      (at.seq > head.seq || !equalBytes(await digestAt(kernel, await lineageOf(kernel, head), at.seq), at.digest))
+    ) {
+      throw offBranch(id, at.seq)
+    }
+    // What was read before may hold what was erased since.
+    if (at && (erasingFrom(head) !== null || erasureOf(head) !== at.erasure)) {
+      throw new RepriseError('FENCED', `${id}: entries were erased since its state was read`, { timeline: id })
+    }
+    const guard = { timeline: id, epoch: head.epoch }
+    const aside = mayBeAside(along)
+    const operation = newOperation(kernel.random)
+    const outcome = await kernel.committer.submit({ ...along, operation, guard, ...(aside && { aside }) })
+    if (outcome.ok) return
+    if (outcome.code !== 'FENCED' || attempt >= attemptsMax) throw refusalError(id, outcome)
+  }
+}

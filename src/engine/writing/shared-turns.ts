@@ -1,0 +1,55 @@
+// How processes that use one timeline get along: whoever writes owns it, so the others wait until the owner rests or has
+// had its turn before they take it. A turn that ended before anything was written makes the turns that this process
+// grants longer, however slow the store or the machine is; so somebody always gets through. None of this is needed for
+// safety: what keeps a stale write out is the epoch.
+
+import type { Head } from '../../core/store/ports.ts'
+import type { Kernel } from '../storage/kernel.ts'
+
+/** An owner that has not moved the head for so long rests… */
+const restMs = 6
+/** …and one that goes on writing has had its turn after so long. */
+const turnMs = 60
+/** So many times as long at most. */
+const patienceMax = 64
+
+export class TurnOrder {
+  readonly #kernel: Kernel
+  #patience = 1
+
+  constructor(kernel: Kernel) {
+    this.#kernel = kernel
+  }
+
+  /** It was displaced before it wrote anything. */
+  lost(): void {
+    this.#patience = Math.min(patienceMax, this.#patience * 2)
+  }
+
+  written(): void {
+    this.#patience = Math.max(1, this.#patience * 0.9)
+  }
+
+  /** Waits until the owner elsewhere may be displaced, or there is none any more. `look` reads the head. */
+  async mine(look: () => Promise<Head | null>, isElsewhere: (head: Head) => boolean, until: number): Promise<void> {
+    const { clock } = this.#kernel
+    let seen = await look()
+    if (!seen || !isElsewhere(seen)) return
+    const since = clock.elapsed()
+    while (clock.elapsed() < until) {
+      await this.pause(restMs)
+      const head = await look()
+      if (!head || !isElsewhere(head)) return
+      const isAtRest = head.epoch === seen.epoch && head.seq === seen.seq
+      if (isAtRest || clock.elapsed() - since >= turnMs * this.#patience) return
+      seen = head
+    }
+  }
+
+  /** Some chance in it: those who wait do not all come at once. */
+  async pause(ms: number): Promise<void> {
+    const { clock, random } = this.#kernel
+    const delayMs = ms * this.#patience * (1 + random.number())
+    await new Promise<void>((resolve) => void clock.after(delayMs, resolve, true))
+  }
+}

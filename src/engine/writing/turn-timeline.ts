@@ -1,0 +1,342 @@
+// A timeline that several processes write in turns, none of them the owner for long: replicas of one service. To read it takes
+// nothing. To write is to decide on the state at a coordinate and to commit what was decided, which applies only if history
+// is still there; who wrote owns it, and goes on without looking until another process writes.
+// Where many want it at once, they take turns (contest.ts).
+
+import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../core/errors.ts'
+import { lastSeq, originDigest } from '../../core/history/entry-run.ts'
+import { isHeadLost } from '../../core/history/lost-head.ts'
+import type { Head, PastLife } from '../../core/store/ports.ts'
+import { refusalError } from '../base/refusal-error.ts'
+import { declare } from '../checkpoint/declaration.ts'
+import { erasureOf } from '../history/erasures.ts'
+import { type Entry, entriesOf, lineageOf, readHistory } from '../history/history.ts'
+import { type Recovered, recover } from '../history/recover.ts'
+import { retryWithFreshHead } from '../history/retry-with-fresh-head.ts'
+import { guards, TimelineState } from '../history/state.ts'
+import type { Fold } from '../model/definition.ts'
+import { refuseHeld } from '../storage/held.ts'
+import { type Kernel, newOperation } from '../storage/kernel.ts'
+import { refuseNotHere } from '../storage/moved.ts'
+import { Contest, isLost } from './contest.ts'
+import { leaseHolder, refuseLeased } from './leased.ts'
+import { madeAgain } from './lost-head.ts'
+import type { OpenTimelines } from './open-timelines.ts'
+import type { OpenTimeline } from './timeline.ts'
+
+export class TurnTimeline<State> {
+  readonly id: TimelineId
+  readonly #kernel: Kernel
+  readonly #openTimelines: OpenTimelines
+  readonly #fold: Fold<State>
+  readonly #mustExist: boolean
+  #open: OpenTimeline<State>
+  #head: Head | null
+  /** The epoch that the timeline is made from, if it is not there. */
+  #before: Loaded<State>['before']
+  #wasOwner = false
+  #readyAt = 0
+  /** The state stopped half of the way to what others wrote. */
+  #isTorn = false
+  readonly #watchers = new Set<(entries: readonly Entry[]) => void>()
+
+  private constructor(
+    kernel: Kernel,
+    openTimelines: OpenTimelines,
+    fold: Fold<State>,
+    start: { readonly id: TimelineId } & Loaded<State>,
+    mustExist: boolean,
+  ) {
+    this.id = start.id
+    this.#kernel = kernel
+    this.#openTimelines = openTimelines
+    this.#fold = fold
+    this.#mustExist = mustExist
+    this.#head = start.head
+    this.#before = start.before
+    this.#open = this.#make(start.recovered)
+  }
+
+  /** Reads what is there; makes and takes nothing. */
+  static async open<State>(
+    kernel: Kernel,
+    openTimelines: OpenTimelines,
+    id: TimelineId,
+    fold: Fold<State>,
+    mustExist = false,
+    evenInvalid = false,
+  ): Promise<TurnTimeline<State>> {
+    const loaded = await load(kernel, id, fold, mustExist, !evenInvalid)
+    return new TurnTimeline(kernel, openTimelines, fold, { id, ...loaded }, mustExist)
+  }
+
+  /** State, coordinate and keys as far as they were read. To write, call `ready` first, with nothing awaited in between. */
+  get open(): OpenTimeline<State> {
+    return this.#open
+  }
+
+  /** As it was last looked at: what else is noted on the timeline, such as its status. Null if it was never there, or is new. */
+  get head(): Head | null {
+    return this.#head
+  }
+
+  /** False: there was no such timeline when it was last looked for. */
+  get exists(): boolean {
+    return this.#head !== null || this.#open.epoch > this.#before.epoch
+  }
+
+  /** Sees what others wrote. Called between two writes. */
+  async refresh(): Promise<void> {
+    const head = await this.#look()
+    const { open } = this
+    if (open.isOwner && !open.closing && head?.epoch === open.epoch && equalBytes(head.digest, open.digest)) return
+    await this.#follow(head)
+  }
+
+  /** Nothing has moved since it was read. */
+  async isCurrent(): Promise<boolean> {
+    const head = await this.#look()
+    const { open } = this
+    if (open.broken || open.closing) return false
+    if (!head) return open.seq === 0 && open.epoch === this.#before.epoch
+    return head.epoch === open.epoch && head.seq === open.seq && equalBytes(head.digest, open.digest)
+  }
+
+  /** Makes the next write possible: as the owner, or with an attempt to become it. False: something has to be awaited first. */
+  tryReady(): boolean {
+    const { worker, hash } = this.#kernel
+    if (this.#open.broken || this.#open.closing) return false
+    this.#wasOwner = this.#open.isOwner
+    this.#readyAt = this.#kernel.clock.elapsed()
+    if (this.#wasOwner) return true
+    if (worker.registered === null) return false
+    const create = this.exists ? {} : { create: { digest: originDigest(hash, this.id) } }
+    const take = { worker: worker.registered, from: 'anyone', ...create } as const
+    this.#open.attempt(take, declare(this.#kernel, this.id, this.#head))
+    return true
+  }
+
+  async ready(): Promise<void> {
+    if (!this.#open.isOwner && leaseHolder(this.#kernel, this.#head) !== null) {
+      const head = await this.#look()
+      await refuseLeased(this.#kernel, head)
+      await this.#follow(head)
+    }
+    while (!this.tryReady()) {
+      if (this.#open.broken || this.#open.closing) await this.refresh()
+      else await this.#kernel.worker.register()
+    }
+  }
+
+  contest(waitMs: number): Contest {
+    return new Contest(this.#kernel, this.id, waitMs)
+  }
+
+  /**
+   * After a write that was lost: resolves when it is worth deciding again, on what is there by then. `isWanted` is asked at
+   * every look. CONTENDED if the time of the contest is over.
+   */
+  async lose(contest: Contest, error: RepriseError, isWanted: () => boolean): Promise<void> {
+    await contest.lost(error, this.#kernel.clock.elapsed() - this.#readyAt)
+    // Who was displaced has had its turn. Who only knew less than others may try at once.
+    const look = async () => {
+      const head = await this.#look()
+      await refuseLeased(this.#kernel, head)
+      return head
+    }
+    if (contest.losses === 1 && !this.#wasOwner) return await this.#follow(await look())
+    for (;;) {
+      const { head, is } = await contest.turn(look, isWanted)
+      if (is === 'free') return await this.#follow(head)
+      if (is === 'unwanted' || (await this.#takeTurn(head))) return
+    }
+  }
+
+  /** Claimed for this process by the dispatcher. */
+  async adopt(head: Head): Promise<void> {
+    await this.#follow(head, head.epoch)
+  }
+
+  /** Owns it, without writing anything; makes it if it is not there. */
+  async own(waitMs: number, isWanted: () => boolean): Promise<OpenTimeline<State>> {
+    const contest = this.contest(waitMs)
+    while (!this.#open.isOwner || this.#open.closing) {
+      if (await this.#takeTurn(await this.#look())) break
+      await this.lose(contest, new RepriseError('FENCED', `${this.id} moved`), isWanted)
+      if (!isWanted()) throw new RepriseError('ABORTED', `${this.id}: aborted`, { timeline: this.id })
+    }
+    return this.#open
+  }
+
+  /** Called with entries that were written or read; with none when it had to be read anew from the start. */
+  watch(call: (entries: readonly Entry[]) => void): () => void {
+    this.#watchers.add(call)
+    return () => this.#watchers.delete(call)
+  }
+
+  async close(): Promise<void> {
+    if (this.#open.closing) return
+    // Another process may have it by now: then there is nothing to let go of.
+    await this.#open.shut().catch((error: unknown) => {
+      if (!isLost(error)) throw error
+    })
+  }
+
+  async #look(): Promise<Head | null> {
+    const [head] = await this.#kernel.store.head([this.id])
+    if (head) refuseNotHere(head)
+    if (head) refuseHeld(this.#kernel, head)
+    if (head && isHeadLost(head)) return await madeAgain(this.#kernel, head)
+    return head ?? null
+  }
+
+  /** Under a new epoch, whatever its owner does. False: another was faster. */
+  async #takeTurn(head: Head | null): Promise<boolean> {
+    const { committer, random, worker, hash, identity } = this.#kernel
+    if (!head && this.#mustExist) throw missing(this.id)
+    const create = head ? {} : { create: { digest: originDigest(hash, this.id) } }
+    const attributes = declare(this.#kernel, this.id, head)
+    const { epoch } = head ?? (await identity.past(this.id))
+    const outcome = await committer.submit({
+      operation: newOperation(random),
+      guard: { timeline: this.id, epoch },
+      take: { worker: await worker.register(), from: 'anyone', ...create },
+      ...(attributes && { attributes }),
+    })
+    if (outcome.ok) {
+      this.#open.declared(attributes)
+      if (head) await this.#follow(head, outcome.epoch, outcome.seq)
+      else await this.#reload(outcome.epoch)
+      return true
+    }
+    if (outcome.code === 'WORKER_RETIRED') await worker.renewNow()
+    else if (outcome.code !== 'FENCED' && outcome.code !== 'NOT_FOUND') throw refusalError(this.id, outcome)
+    return false
+  }
+
+  /** Reads history up to `seq`; the owner from then on, if `epoch` is one that this process took. */
+  async #follow(head: Head | null, taken?: number, seq = head?.seq ?? 0): Promise<void> {
+    const isOwner = taken !== undefined
+    const open = this.#open
+    try {
+      if (head && (await this.#catchUp(head, seq))) {
+        this.#head = head
+        open.renew(taken ?? head.epoch, isOwner)
+      } else if (head || !this.#isUntouched()) await this.#reload(taken)
+      else if (this.#mustExist) throw missing(this.id)
+      else open.renew(0, false)
+    } catch (error) {
+      // Its state may have gone half of the way: it is read anew before it is used again.
+      if (!open.broken) open.break(new RepriseError('CONFLICT', `${this.id} could not be followed`, {}, error))
+      this.#isTorn = true
+      throw error
+    }
+  }
+
+  /** There was no such timeline, and nothing was written. */
+  #isUntouched(): boolean {
+    return !this.exists && !this.#open.closing
+  }
+
+  /** False: what this process has read is not part of this history, or what comes next is gone. */
+  async #catchUp(head: Head, to: number): Promise<boolean> {
+    const open = this.#open
+    const point = { seq: open.seq, digest: open.digest }
+    if (open.closing || this.#isTorn || !isSameBranch(this.#head ?? nowhere, head)) return false
+    if (to < point.seq || head.floor > point.seq) return false
+    if (head.seq === point.seq && !equalBytes(head.digest, point.digest)) return false
+    try {
+      const lineage = await lineageOf(this.#kernel, head)
+      const history = readHistory(this.#kernel, lineage, point, to)
+      for (let step = await history.next(); !step.done; step = await history.next()) {
+        const { run } = step.value
+        const entries = entriesOf(this.#kernel, step.value)
+        await open.follow(entries, { seq: lastSeq(run), digest: run.digest }, head.epoch)
+      }
+      return true
+    } catch (error) {
+      // Perhaps it was removed and made again, or trimmed while it was read: a full recovery tells.
+      if (isReprise(error, 'HISTORY_DAMAGED', 'NOT_ON_BRANCH', 'OUT_OF_RANGE')) return false
+      throw error
+    }
+  }
+
+  async #reload(taken: number | undefined): Promise<void> {
+    const { head, recovered, before } = await load(this.#kernel, this.id, this.#fold, this.#mustExist)
+    const old = this.#open
+    this.#head = head
+    this.#before = before
+    this.#open = this.#make(recovered)
+    this.#isTorn = false
+    if (taken !== undefined && taken === head?.epoch) this.#open.renew(taken, true)
+    this.#tell([])
+    // Only its timers are left of it.
+    if (!old.closing) {
+      if (!old.broken) old.break(new RepriseError('FENCED', `${this.id} was read anew`, { timeline: this.id }))
+      await old.shut()
+    }
+  }
+
+  #make(recovered: Recovered<State>): OpenTimeline<State> {
+    const head = this.#head ?? { timeline: this.id, life: this.#before.life + 1, epoch: this.#before.epoch, base: null }
+    const open = this.#openTimelines.share(head, this.#fold, recovered)
+    open.watch((entries) => this.#tell(entries))
+    return open
+  }
+
+  #tell(entries: readonly Entry[]): void {
+    for (const call of this.#watchers) call(entries)
+  }
+}
+
+interface Loaded<State> {
+  readonly head: Head | null
+  readonly recovered: Recovered<State>
+  /** An earlier life, where there is no timeline now. */
+  readonly before: Pick<PastLife, 'life' | 'epoch'>
+}
+
+async function load<State>(
+  kernel: Kernel,
+  id: TimelineId,
+  fold: Fold<State>,
+  mustExist: boolean,
+  mustBeValid = false,
+): Promise<Loaded<State>> {
+  return await retryWithFreshHead(async () => {
+    const [head = null] = await kernel.store.head([id])
+    if (!head && mustExist) throw missing(id)
+    if (head) refuseNotHere(head)
+    const recovered = head
+      ? await recover(kernel, head, fold, { isPaged: true, mustBeValid })
+      : nothingYet(kernel, id, fold)
+    const before = head ? { life: 0, epoch: 0 } : await kernel.identity.past(id)
+    if (head) kernel.events.emit('recovered', { timeline: id, report: recovered.report })
+    return { head, recovered, before }
+  })
+}
+
+function nothingYet<State>(kernel: Kernel, id: TimelineId, fold: Fold<State>): Recovered<State> {
+  const nothing = { checkpoint: null, skipped: [], healed: 0, entriesReplayed: 0, bytesRead: 0, entriesLost: 0 }
+  return {
+    state: new TimelineState(fold, undefined, guards(kernel, fold)),
+    point: { seq: 0, digest: originDigest(kernel.hash, id) },
+    lineage: [],
+    base: null,
+    damaged: [],
+    replayMsPerEntry: 0,
+    report: { timeline: id, seq: 0, epoch: 0, ...nothing, planMs: 0, restoreMs: 0, replayMs: 0, totalMs: 0 },
+  }
+}
+
+/** The branch of what this process made itself, and has not looked at since. */
+const nowhere = { base: null }
+
+function isSameBranch(a: Pick<Head, 'base'> & Partial<Pick<Head, 'attributes'>>, b: Head): boolean {
+  return a.base?.timeline === b.base?.timeline && a.base?.seq === b.base?.seq && erasureOf(a) === erasureOf(b)
+}
+
+function missing(id: TimelineId): RepriseError {
+  return new RepriseError('NOT_FOUND', `there is no timeline ${id}`, { timeline: id })
+}

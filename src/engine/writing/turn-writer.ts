@@ -1,0 +1,107 @@
+// Writing to a timeline in turns, for models without a queue of their own: entries that are given, or made from the state of
+// now. What is made from a state is made again on newer state if another process wrote first.
+
+import { RepriseError } from '../../core/errors.ts'
+import { isLost } from './contest.ts'
+import type { NewEntry } from './timeline.ts'
+import type { TurnTimeline } from './turn-timeline.ts'
+import type { Written } from './writer.ts'
+
+export interface TurnWriteOptions {
+  readonly signal?: AbortSignal | undefined
+  /** Only if this is still the last sequence, else CONFLICT. */
+  readonly expect?: number | undefined
+}
+
+export class TurnWriter<State> {
+  readonly #turns: TurnTimeline<State>
+  readonly #waitMs: number
+  #last: Promise<unknown> = Promise.resolve()
+  #waiting = 0
+  /** Under way beside each other: whatever looks at the state waits for them. */
+  readonly #quick = new Set<Promise<unknown>>()
+
+  constructor(turns: TurnTimeline<State>, waitMs: number) {
+    this.#turns = turns
+    this.#waitMs = waitMs
+  }
+
+  /** `make` is called on the state of now, perhaps several times; it gives what to write, and must not do anything else. */
+  write(make: (state: State) => readonly NewEntry[], options: TurnWriteOptions = {}): Promise<Written> {
+    return this.inTurn(() => this.#write(make, options))
+  }
+
+  /**
+   * Entries that depend on no state. All that are appended in the same moment go in one commit while this process is
+   * the owner.
+   */
+  append(entries: readonly NewEntry[], options: TurnWriteOptions = {}): Promise<Written> {
+    const { open } = this.#turns
+    const isQuick = this.#waiting === 0 && open.isOwner && !open.closing && options.expect === undefined
+    if (!isQuick) return this.write(() => entries, options)
+    const { signal } = options
+    const writing = open.write(entries, signal ? { signal } : undefined)
+    this.#quick.add(writing)
+    const done = () => this.#quick.delete(writing)
+    writing.then(done, done)
+    return writing.catch((error) => {
+      // Refused as a whole, so it can be written once more; an unknown outcome only where keys tell what is there already.
+      if (!isLost(error) || (error.code === 'OUTCOME_UNKNOWN' && !isKeyed(entries))) throw error
+      return this.write(() => entries, options)
+    })
+  }
+
+  /** One after another with the writes. */
+  inTurn<T>(work: () => Promise<T>): Promise<T> {
+    this.#waiting += 1
+    const next = this.#last.then(async () => {
+      await Promise.allSettled(this.#quick)
+      return await work()
+    })
+    const settled = next.finally(() => {
+      this.#waiting -= 1
+    })
+    this.#last = settled.catch(() => undefined)
+    return settled
+  }
+
+  async #write(make: (state: State) => readonly NewEntry[], options: TurnWriteOptions): Promise<Written> {
+    const { signal, expect } = options
+    const turns = this.#turns
+    const contest = turns.contest(this.#waitMs)
+    for (;;) {
+      let entries: readonly NewEntry[] = []
+      try {
+        if (signal?.aborted) throw new RepriseError('ABORTED', `${turns.id}: aborted`, {}, signal.reason)
+        await turns.ready()
+        const { open } = turns
+        const { seq } = open
+        if (expect === undefined || expect === seq) {
+          entries = make(open.state)
+          if (entries.length > 0) return await open.write(entries, signal ? { signal } : undefined)
+        }
+        // Nothing is written, so nothing would be refused: whether this was the state of now has to be asked.
+        if (!(await turns.isCurrent())) throw new RepriseError('FENCED', `${turns.id} moved`, { timeline: turns.id })
+        if (entries.length === 0 && (expect === undefined || expect === seq)) {
+          return { first: seq + 1, count: 0, isDuplicate: false, sqlResult: undefined }
+        }
+        throw new Moved(turns.id, seq, expect!)
+      } catch (error) {
+        if (error instanceof Moved || !isLost(error)) throw error
+        if (error.code === 'OUTCOME_UNKNOWN' && !isKeyed(entries)) throw error
+        await turns.lose(contest, error, () => !signal?.aborted)
+      }
+    }
+  }
+}
+
+/** What the caller expected is not so: that is an answer, and no reason to try again. */
+class Moved extends RepriseError {
+  constructor(timeline: string, seq: number, expect: number) {
+    super('CONFLICT', `${timeline} is at ${seq}, not at ${expect}`, { timeline, seq, expect })
+  }
+}
+
+function isKeyed(entries: readonly NewEntry[]): boolean {
+  return entries.length > 0 && entries.every(({ key, partOf }) => (key ?? partOf) !== undefined)
+}

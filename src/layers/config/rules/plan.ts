@@ -1,0 +1,68 @@
+// The plan of a staged rollout: which shares of the clients get a version one after another, what a stage needs before the next
+// one begins, and how many refusals stop it.
+
+import { type Duration, toMs } from '../../../core/duration.ts'
+import { RepriseError } from '../../../core/errors.ts'
+import { checkOptions, namesOf } from '../../../core/options.ts'
+
+export interface RolloutOptions {
+  /** Shares of the clients, rising, each above 0 and at most 1. [0.01, 0.1, 0.5, 1] if left out; 1 is added at the end. */
+  readonly stages?: readonly number[]
+  /** The share of a stage's clients that must have accepted before the next stage begins; 0.95 if left out. */
+  readonly share?: number
+  /** How long each stage lasts at least; 0 if left out. */
+  readonly hold?: Duration
+  /** Pauses when more than this share of a stage's clients refuses; 0 if left out: the first refusal pauses. */
+  readonly pauseAbove?: number
+  /** Withdraws the version when more than this share refuses; 0.1 if left out. 1: never by itself. */
+  readonly withdrawAbove?: number
+  /** A stage that has not been accepted within this time is paused; never, if left out. */
+  readonly stageTimeout?: Duration
+}
+
+export interface RolloutPlan {
+  readonly stages: readonly number[]
+  readonly share: number
+  readonly holdMs: number
+  readonly pauseAbove: number
+  readonly withdrawAbove: number
+  readonly stageTimeoutMs: number | null
+}
+
+const known = namesOf<RolloutOptions>({
+  stages: true,
+  share: true,
+  hold: true,
+  pauseAbove: true,
+  withdrawAbove: true,
+  stageTimeout: true,
+})
+
+const stagesMax = 100
+
+/** @example planOf({ stages: [0.05, 0.5] }).stages // [0.05, 0.5, 1] */
+export function planOf(options: RolloutOptions): RolloutPlan {
+  checkOptions('rollout', options, known)
+  const given = options.stages ?? [0.01, 0.1, 0.5, 1]
+  if (!Array.isArray(given) || given.length > stagesMax || !given.every((share, i) => isStage(share, given[i - 1]))) {
+    const what = `stages must be at most ${stagesMax} rising shares, each above 0 and at most 1`
+    throw new RepriseError('INVALID_ARGUMENT', what, { stages: JSON.stringify(given)?.slice(0, 200) })
+  }
+  return {
+    stages: given.at(-1) === 1 ? given : [...given, 1],
+    share: shareOf(options.share ?? 0.95, 'share'),
+    holdMs: toMs(options.hold ?? 0, 'hold'),
+    pauseAbove: shareOf(options.pauseAbove ?? 0, 'pauseAbove'),
+    withdrawAbove: shareOf(options.withdrawAbove ?? 0.1, 'withdrawAbove'),
+    stageTimeoutMs: options.stageTimeout === undefined ? null : toMs(options.stageTimeout, 'stageTimeout'),
+  }
+}
+
+export function shareOf(share: unknown, what: string): number {
+  if (typeof share === 'number' && share >= 0 && share <= 1) return share
+  throw new RepriseError('INVALID_ARGUMENT', `${what} must be a number between 0 and 1`, { [what]: String(share) })
+}
+
+function isStage(share: unknown, before: number | undefined): boolean {
+  return typeof share === 'number' && share > (before ?? 0) && share <= 1
+}

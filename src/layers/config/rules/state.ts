@@ -1,0 +1,274 @@
+// Pushed configuration as history tells it: the versions that were set, what each client was offered and answered, and how far
+// the rollout of a version is. One fold for three timelines, each with entries of its own part, so that any tool can read them.
+//
+//   config/<name>           set
+//   config/<name>/clients   joined, offered, acked, nacked, seen, left, forgotten
+//   config/<name>/rollout   began, advanced, paused, resumed, completed, withdrawn, superseded
+
+import { Keyed } from '../../../core/keyed/keyed.ts'
+import type { RolloutPlan } from './plan.ts'
+
+export interface ConfigVersion {
+  /** Counts from 1 without gaps. */
+  readonly version: number
+  readonly value: unknown
+  readonly at: number
+  /** In stages; null: for everyone at once. */
+  readonly plan: RolloutPlan | null
+}
+
+/** What is remembered of versions whose value is only in history. */
+export interface VersionNote {
+  readonly version: number
+  readonly at: number
+  readonly key: string
+  /** Of what was set: the same key with something else is another request. */
+  readonly digest: string
+  readonly isStaged: boolean
+}
+
+export interface Rejection {
+  readonly version: number
+  readonly reason: string
+  readonly at: number
+  /** It is not offered again on this stream. */
+  readonly stream: string
+}
+
+export interface ClientRecord {
+  readonly stream: string
+  /** It has not said goodbye; its process may be gone all the same. */
+  readonly isOpen: boolean
+  readonly seenAt: number
+  /** Offers made on this stream: nonces are made from it. */
+  readonly offers: number
+  /** What waits for an answer. */
+  readonly offered: { readonly nonce: string; readonly version: number } | null
+  readonly answered: { readonly nonce: string; readonly isAck: boolean } | null
+  /** The last version that it accepted, or said to have when it joined. */
+  readonly inForce: number | null
+  /** Since its last ACK. */
+  readonly rejected: Rejection | null
+}
+
+/** The history that streams belong to (core/history/identity.ts, historyMark). */
+export interface History {
+  readonly mark: string
+  /** The store never went back, and the configuration was made once. */
+  readonly isFirst: boolean
+}
+
+export const firstHistory: History = { mark: '', isFirst: true }
+
+/** Streams of earlier releases have no mark. */
+export function isOfHistory(stream: string, { mark, isFirst }: History): boolean {
+  return stream.includes('.') ? stream.endsWith(`.${mark}`) : isFirst
+}
+
+/** The version that a client has as far as this history knows: what it said in another one is not believed. */
+export function inForceOf({ stream, inForce }: ClientRecord, history: History): number | null {
+  return isOfHistory(stream, history) ? inForce : null
+}
+
+export type RolloutStatus = 'running' | 'paused' | 'completed' | 'withdrawn' | 'superseded'
+
+export interface Rollout {
+  readonly version: number
+  readonly status: RolloutStatus
+  /** Index into the stages of the plan. */
+  readonly stage: number
+  /** The share of clients that get the version. */
+  readonly share: number
+  /** When the stage began, or went on after a pause. */
+  readonly since: number
+  readonly reason: string | null
+  /** NACKs that a person has seen and accepted. */
+  readonly tolerated: number
+}
+
+/** What became of a rollout. */
+export interface RolloutEnd {
+  readonly version: number
+  readonly status: 'completed' | 'withdrawn' | 'superseded'
+  readonly reason: string | null
+  readonly at: number
+}
+
+export interface ConfigState {
+  readonly latest: ConfigVersion | null
+  /** In force for everyone before `latest`: the last good version while that is staged, and after it was withdrawn. */
+  readonly base: ConfigVersion | null
+  readonly recent: readonly VersionNote[]
+  readonly clients: Keyed<ClientRecord>
+  /** Of the version that was rolled out last. */
+  readonly rollout: Rollout | null
+  /** The rollouts that are over, the last ones of them. */
+  readonly ended: readonly RolloutEnd[]
+}
+
+export type ConfigEntry =
+  | {
+      readonly type: 'set'
+      readonly data: {
+        readonly version: number
+        readonly value: unknown
+        readonly plan: RolloutPlan | null
+        /** Whether what was latest until now is the base from here on; else the base stays. */
+        readonly isGood: boolean
+        readonly key: string
+        readonly digest: string
+      }
+    }
+  | {
+      readonly type: 'joined'
+      readonly data: {
+        readonly client: string
+        readonly stream: string
+        readonly has: number | null
+        /** It came with a version or a stream of another history. */
+        readonly isOther?: true
+      }
+    }
+  | {
+      readonly type: 'offered'
+      readonly data: { readonly client: string; readonly nonce: string; readonly version: number }
+    }
+  | {
+      readonly type: 'acked'
+      readonly data: { readonly client: string; readonly nonce: string; readonly version: number }
+    }
+  | {
+      readonly type: 'nacked'
+      readonly data: {
+        readonly client: string
+        readonly nonce: string
+        readonly version: number
+        readonly reason: string
+      }
+    }
+  | { readonly type: 'seen' | 'forgotten'; readonly data: { readonly clients: readonly string[] } }
+  | { readonly type: 'left'; readonly data: { readonly client: string; readonly stream: string } }
+  | { readonly type: 'began'; readonly data: { readonly version: number; readonly share: number } }
+  | {
+      readonly type: 'advanced'
+      readonly data: { readonly version: number; readonly stage: number; readonly share: number }
+    }
+  | { readonly type: 'paused'; readonly data: { readonly version: number; readonly reason: string } }
+  | { readonly type: 'resumed'; readonly data: { readonly version: number; readonly tolerated: number } }
+  | {
+      readonly type: 'completed' | 'withdrawn' | 'superseded'
+      readonly data: { readonly version: number; readonly reason: string | null }
+    }
+
+/** An entry with the time at which it was written. */
+export type TimedEntry = ConfigEntry & { readonly time: number }
+
+/** Versions and rollouts beyond these are in history only. */
+export const recentMax = 100
+
+export function initialConfig(): ConfigState {
+  return { latest: null, base: null, recent: [], clients: new Keyed<ClientRecord>(), rollout: null, ended: [] }
+}
+
+/** `clients` is changed in place, its records are not. Entries of other types change nothing. */
+export function applyConfig(state: ConfigState, entry: TimedEntry): ConfigState {
+  const { type, time } = entry
+  switch (type) {
+    case 'set': {
+      const { version, value, plan, isGood, key, digest } = entry.data
+      const note = { version, at: time, key, digest, isStaged: plan !== null }
+      return {
+        ...state,
+        base: isGood ? state.latest : state.base,
+        latest: { version, value, at: time, plan },
+        recent: [...state.recent, note].slice(-recentMax),
+      }
+    }
+    case 'began': {
+      const { version, share } = entry.data
+      const rollout: Rollout = { version, status: 'running', stage: 0, share, since: time, reason: null, tolerated: 0 }
+      return { ...state, rollout }
+    }
+    case 'advanced':
+    case 'paused':
+    case 'resumed':
+      return { ...state, rollout: state.rollout && applyRollout(state.rollout, entry) }
+    case 'completed':
+    case 'withdrawn':
+    case 'superseded': {
+      const end: RolloutEnd = { ...entry.data, status: type, at: time }
+      const ended = [...state.ended, end].slice(-recentMax)
+      return { ...state, rollout: state.rollout && applyRollout(state.rollout, entry), ended }
+    }
+    case 'seen':
+    case 'forgotten':
+      for (const client of entry.data.clients) {
+        const record = state.clients.get(client)
+        if (type === 'forgotten') state.clients.delete(client)
+        else if (record) state.clients.set(client, { ...record, seenAt: time })
+      }
+      return state
+    case 'joined':
+    case 'offered':
+    case 'acked':
+    case 'nacked':
+    case 'left': {
+      const next = applyClient(state.clients.get(entry.data.client), entry)
+      if (next) state.clients.set(entry.data.client, next)
+      return state
+    }
+    default:
+      return state
+  }
+}
+
+function applyRollout(rollout: Rollout, entry: TimedEntry): Rollout {
+  switch (entry.type) {
+    case 'advanced':
+      return { ...rollout, stage: entry.data.stage, share: entry.data.share, since: entry.time }
+    case 'paused':
+      return { ...rollout, status: 'paused', reason: entry.data.reason }
+    case 'resumed':
+      return { ...rollout, status: 'running', reason: null, since: entry.time, tolerated: entry.data.tolerated }
+    case 'completed':
+      return { ...rollout, status: 'completed', share: 1, reason: entry.data.reason }
+    case 'withdrawn':
+      return { ...rollout, status: 'withdrawn', share: 0, reason: entry.data.reason }
+    case 'superseded':
+      return { ...rollout, status: 'superseded', reason: entry.data.reason }
+    default:
+      return rollout
+  }
+}
+
+function applyClient(before: ClientRecord | undefined, entry: TimedEntry): ClientRecord | undefined {
+  const { type, time } = entry
+  if (type === 'joined') {
+    const { stream, has } = entry.data
+    const rejected = before?.rejected ?? null
+    const blank = { offers: 0, offered: null, answered: null }
+    return { ...blank, stream, isOpen: true, seenAt: time, inForce: has, rejected }
+  }
+  if (!before) return undefined
+  switch (type) {
+    case 'offered': {
+      const { nonce, version } = entry.data
+      return { ...before, offers: before.offers + 1, offered: { nonce, version } }
+    }
+    case 'acked': {
+      const { nonce, version } = entry.data
+      const answered = { nonce, isAck: true }
+      return { ...before, offered: null, answered, inForce: version, rejected: null, seenAt: time }
+    }
+    case 'nacked': {
+      const { nonce, version, reason } = entry.data
+      const rejected = { version, reason, at: time, stream: before.stream }
+      // What it had before stays in force: a NACK changes nothing of that.
+      return { ...before, offered: null, answered: { nonce, isAck: false }, rejected, seenAt: time }
+    }
+    case 'left':
+      return before.stream === entry.data.stream ? { ...before, isOpen: false, seenAt: time } : before
+    default:
+      return before
+  }
+}

@@ -1,0 +1,201 @@
+// The coordinator of a pipeline's checkpoints, as a state machine without a clock, channels or promises: events go in,
+// actions come out. It decides when a checkpoint begins, when it is complete and published, when it is called off, and
+// what becomes of everything that was written for it.
+//
+// Ids grow and are never used twice, not even after a restart without state. An acknowledgement counts for one checkpoint,
+// one task and one attempt of that task. While the outcome of a publication is unknown, nothing is deleted.
+
+import { assert } from '../../../core/assert.ts'
+
+export type CheckpointKind = 'savepoint' | 'manual' | 'periodic'
+
+/** One life of a task: whoever runs it after a crash has a higher attempt. */
+export interface TaskAttempt {
+  readonly task: string
+  readonly attempt: number
+}
+
+export type CheckpointAction<Snapshot> =
+  /** To the sources: emit the barrier. */
+  | {
+      readonly do: 'start'
+      readonly id: number
+      readonly kind: CheckpointKind
+      readonly attempts: readonly TaskAttempt[]
+    }
+  /** To every task: stop what you do for it, and let waiting channels go. */
+  | { readonly do: 'abort'; readonly id: number; readonly why: string }
+  | {
+      readonly do: 'publish'
+      readonly id: number
+      readonly kind: CheckpointKind
+      readonly snapshots: ReadonlyMap<string, Snapshot>
+    }
+  /** To every sink: commit what was prepared for this and earlier checkpoints. */
+  | { readonly do: 'complete'; readonly id: number; readonly kind: CheckpointKind }
+  /** Nobody will ever name it. */
+  | { readonly do: 'discard'; readonly id: number; readonly snapshots: readonly Snapshot[] }
+  /** To whoever asked for it. */
+  | { readonly do: 'answer'; readonly request: number; readonly id: number | null; readonly why: string | null }
+  /** Recovery points no longer advance. */
+  | { readonly do: 'alarm'; readonly failures: number; readonly why: string }
+
+interface Pending<Snapshot> {
+  readonly id: number
+  readonly kind: CheckpointKind
+  readonly requests: readonly number[]
+  readonly startedAt: number
+  readonly attempts: ReadonlyMap<string, number>
+  readonly snapshots: Map<string, Snapshot>
+  phase: 'collecting' | 'publishing'
+}
+
+interface Request {
+  readonly request: number
+  readonly kind: CheckpointKind
+}
+
+export interface CoordinatorOptions {
+  /** A checkpoint that takes longer is called off. */
+  readonly timeoutMs: number
+  /** As many may fail in a row before the alarm. */
+  readonly failuresMax: number
+}
+
+const urgency: readonly CheckpointKind[] = ['savepoint', 'manual', 'periodic']
+
+export class CheckpointCoordinator<Snapshot> {
+  readonly #options: CoordinatorOptions
+  #nextId: number
+  readonly #attempts = new Map<string, number>()
+  #pending: Pending<Snapshot> | null = null
+  #queue: Request[] = []
+  #failures = 0
+
+  /** `lastId` is the highest id that was ever started, from the pipeline's history. */
+  constructor(options: CoordinatorOptions, lastId: number) {
+    this.#options = options
+    this.#nextId = lastId + 1
+  }
+
+  get pendingId(): number | null {
+    return this.#pending?.id ?? null
+  }
+
+  get failures(): number {
+    return this.#failures
+  }
+
+  /** The task runs, in this life. What was pending does not include this life, so it cannot complete. */
+  running(task: string, attempt: number, now: number): CheckpointAction<Snapshot>[] {
+    const before = this.#attempts.get(task)
+    assert(before === undefined || attempt > before, 'attempts of a task only grow')
+    this.#attempts.set(task, attempt)
+    return [...this.#callOff(`${task} started anew`), ...this.#next(now)]
+  }
+
+  /** The task is at its end, or was taken away: it is not part of later checkpoints. */
+  stopped(task: string, attempt: number, now: number): CheckpointAction<Snapshot>[] {
+    if (this.#attempts.get(task) !== attempt) return []
+    this.#attempts.delete(task)
+    const isPart = this.#pending?.phase === 'collecting' && !this.#pending.snapshots.has(task)
+    return [...(isPart ? this.#callOff(`${task} stopped`) : []), ...this.#next(now)]
+  }
+
+  /** Somebody, or the clock, wants a checkpoint. One is under way at a time; a periodic one never queues up. */
+  request(request: number, kind: CheckpointKind, now: number): CheckpointAction<Snapshot>[] {
+    if (kind === 'periodic' && (this.#pending || this.#queue.some((waiting) => waiting.kind === 'periodic'))) {
+      return [{ do: 'answer', request, id: null, why: 'another checkpoint is under way' }]
+    }
+    this.#queue.push({ request, kind })
+    return this.#next(now)
+  }
+
+  acknowledge(id: number, from: TaskAttempt, snapshot: Snapshot): CheckpointAction<Snapshot>[] {
+    const pending = this.#collecting(id, from)
+    if (!pending) return [{ do: 'discard', id, snapshots: [snapshot] }]
+    assert(!pending.snapshots.has(from.task), 'a task acknowledges a checkpoint once')
+    pending.snapshots.set(from.task, snapshot)
+    if (pending.snapshots.size < pending.attempts.size) return []
+    pending.phase = 'publishing'
+    return [{ do: 'publish', id, kind: pending.kind, snapshots: pending.snapshots }]
+  }
+
+  /** A task could not capture, or gave up aligning. */
+  decline(id: number, from: TaskAttempt, why: string, now: number): CheckpointAction<Snapshot>[] {
+    if (!this.#collecting(id, from)) return []
+    return [...this.#callOff(`${from.task}: ${why}`), ...this.#next(now)]
+  }
+
+  tick(now: number): CheckpointAction<Snapshot>[] {
+    const pending = this.#pending
+    if (pending?.phase !== 'collecting' || now - pending.startedAt < this.#options.timeoutMs) return []
+    const missing = [...pending.attempts.keys()].filter((task) => !pending.snapshots.has(task))
+    return [...this.#callOff(`timed out waiting for ${missing.join(', ')}`), ...this.#next(now)]
+  }
+
+  published(id: number, now: number): CheckpointAction<Snapshot>[] {
+    const { kind, requests } = this.#published(id)
+    this.#failures = 0
+    const answers = requests.map((request) => ({ do: 'answer', request, id, why: null }) as const)
+    return [{ do: 'complete', id, kind }, ...answers, ...this.#next(now)]
+  }
+
+  /** The store refused it: it exists nowhere, so what was written for it can go. */
+  refused(id: number, why: string, now: number): CheckpointAction<Snapshot>[] {
+    this.#published(id, 'keep')
+    return [...this.#fail(why, true), ...this.#next(now)]
+  }
+
+  /** Nobody knows whether it exists: the pipeline must be recovered from the store. Nothing is discarded. */
+  unknown(id: number, why: string): CheckpointAction<Snapshot>[] {
+    this.#published(id, 'keep')
+    return this.#fail(why, false)
+  }
+
+  #published(id: number, then: 'forget' | 'keep' = 'forget'): Pending<Snapshot> {
+    const pending = this.#pending
+    assert(
+      pending?.id === id && pending.phase === 'publishing',
+      'the outcome is that of the checkpoint being published',
+    )
+    if (then === 'forget') this.#pending = null
+    return pending
+  }
+
+  #collecting(id: number, from: TaskAttempt): Pending<Snapshot> | null {
+    const pending = this.#pending
+    if (pending?.id !== id || pending.phase !== 'collecting') return null
+    return pending.attempts.get(from.task) === from.attempt ? pending : null
+  }
+
+  /** A checkpoint that is being published can no longer be called off: its outcome is the store's to tell. */
+  #callOff(why: string): CheckpointAction<Snapshot>[] {
+    return this.#pending?.phase === 'collecting' ? this.#fail(why, true) : []
+  }
+
+  #fail(why: string, discards: boolean): CheckpointAction<Snapshot>[] {
+    const pending = this.#pending
+    assert(pending !== null, 'only a pending checkpoint fails')
+    this.#pending = null
+    this.#failures += 1
+    const { id, snapshots, requests } = pending
+    const actions: CheckpointAction<Snapshot>[] = [{ do: 'abort', id, why }]
+    if (discards && snapshots.size > 0) actions.push({ do: 'discard', id, snapshots: [...snapshots.values()] })
+    for (const request of requests) actions.push({ do: 'answer', request, id: null, why })
+    if (this.#failures > this.#options.failuresMax) actions.push({ do: 'alarm', failures: this.#failures, why })
+    return actions
+  }
+
+  /** The most urgent kind goes first, and everybody who asked for that kind gets the same checkpoint. */
+  #next(now: number): CheckpointAction<Snapshot>[] {
+    if (this.#pending || this.#queue.length === 0 || this.#attempts.size === 0) return []
+    const kind = urgency.find((each) => this.#queue.some((waiting) => waiting.kind === each))!
+    const requests = this.#queue.filter((waiting) => waiting.kind === kind).map(({ request }) => request)
+    this.#queue = this.#queue.filter((waiting) => waiting.kind !== kind)
+    const id = this.#nextId++
+    const attempts = new Map(this.#attempts)
+    this.#pending = { id, kind, requests, startedAt: now, attempts, snapshots: new Map(), phase: 'collecting' }
+    return [{ do: 'start', id, kind, attempts: [...attempts].map(([task, attempt]) => ({ task, attempt })) }]
+  }
+}

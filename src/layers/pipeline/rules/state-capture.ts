@@ -1,0 +1,203 @@
+// A table of state as it was at a barrier, written out in blocks while records go on. Walks the slots that changed, or all
+// of them; whoever changes a slot that was not written yet gives its old value here first.
+
+import { assert } from '../../../core/assert.ts'
+import type { PipelineKey } from '../../../core/key-groups.ts'
+import { type Space, type SpaceChanges, writtenStamp } from './state-space.ts'
+
+/** Blocks in the order in which they apply: later ones win. Plain data, for the codec. */
+export interface StateBlock {
+  /** Spaces that ended, before anything else of this block applies. */
+  readonly dropped: readonly number[]
+  readonly space: number
+  readonly keys: readonly PipelineKey[]
+  readonly values: readonly unknown[]
+  /** Gone before the keys of this block are set. */
+  readonly deleted: readonly PipelineKey[]
+}
+
+export interface StateCapture {
+  readonly isFull: boolean
+  /** Keys that existed at the barrier. */
+  readonly size: number
+  /** Keys in what was published before it. A capture that is not full stands on that, and on nothing else. */
+  readonly builtOn: number
+  /** What its blocks must have together, as counted at the barrier. */
+  readonly promised: CellCount
+  /** The next block of about this many cells; undefined when nothing is left. */
+  next(cellsMax: number): StateBlock | undefined
+  /** It was published: the next capture builds on it. */
+  publish(): void
+  /** It was not published: what it contained belongs to the next capture. */
+  abandon(): void
+}
+
+export interface CellCount {
+  readonly keys: number
+  readonly deleted: number
+}
+
+/** What a capture took from a space of the table. */
+export interface TakenSpace<V> extends SpaceChanges {
+  readonly space: Space<V>
+}
+
+interface CaptureOf<V> {
+  readonly isFull: boolean
+  readonly size: number
+  readonly builtOn: number
+  readonly taken: readonly TakenSpace<V>[]
+  readonly dropped: readonly number[]
+  /** Of a full capture: all that existed at the barrier. */
+  readonly spaces: readonly Space<V>[]
+  readonly settle: (isPublished: boolean) => void
+}
+
+interface Filling {
+  readonly keys: PipelineKey[]
+  readonly values: unknown[]
+  readonly deleted: PipelineKey[]
+}
+
+export class TableCapture<V> implements StateCapture {
+  readonly isFull: boolean
+  readonly size: number
+  readonly builtOn: number
+  readonly promised: CellCount
+  readonly taken: readonly TakenSpace<V>[]
+  readonly dropped: readonly number[]
+  readonly #epoch: number
+  readonly #spaces: readonly Space<V>[]
+  readonly #settle: (isPublished: boolean) => void
+  /** Which space, and where in it. */
+  #at = 0
+  #cursor = 0
+  #deleting: Iterator<PipelineKey> | null = null
+  /** As it was at the barrier, of slots that changed before they were written. */
+  readonly #kept: { readonly space: Space<V>; readonly key: PipelineKey; readonly value: V }[] = []
+  #keptAt = 0
+  #phase: 'first' | 'writing' | 'written' | 'settled' = 'first'
+
+  constructor(epoch: number, of: CaptureOf<V>) {
+    this.isFull = of.isFull
+    this.size = of.size
+    this.builtOn = of.builtOn
+    this.promised = of.isFull ? { keys: of.size, deleted: 0 } : countOf(of.taken)
+    this.taken = of.taken
+    this.dropped = of.dropped
+    this.#epoch = epoch
+    this.#spaces = of.spaces
+    this.#settle = of.settle
+    for (const space of of.spaces) space.writtenTo = 0
+  }
+
+  /** Before a slot changes: its value is kept if it belongs to this capture and was not written yet. */
+  keep(space: Space<V>, slot: number): void {
+    const stamp = space.stamps[slot]!
+    const isWanted = this.isFull ? stamp <= this.#epoch && slot >= space.writtenTo : stamp === this.#epoch
+    if (isWanted) this.#kept.push({ space, key: space.keys[slot]!, value: space.values[slot] as V })
+  }
+
+  next(cellsMax: number): StateBlock | undefined {
+    assert(this.#phase === 'first' || this.#phase === 'writing', 'a capture is read to its end once')
+    // A full capture stands alone: what ended before it is simply not in it.
+    const dropped = this.#phase === 'first' && !this.isFull ? this.dropped : []
+    this.#phase = 'writing'
+    const into: Filling = { keys: [], values: [], deleted: [] }
+    const space = this.isFull ? this.#nextOfAll(into, cellsMax) : this.#nextOfChanged(into, cellsMax)
+    const from = space ?? this.#nextOfKept(into, cellsMax)
+    if (from === null && dropped.length === 0) {
+      this.#phase = 'written'
+      return undefined
+    }
+    return { dropped, space: from?.id ?? 0, ...into }
+  }
+
+  publish(): void {
+    assert(this.#phase === 'written', 'only what was written whole is published')
+    this.#end(true)
+  }
+
+  abandon(): void {
+    if (this.#phase !== 'settled') this.#end(false)
+  }
+
+  #end(isPublished: boolean): void {
+    this.#phase = 'settled'
+    for (const space of this.#spaces) space.writtenTo = Number.POSITIVE_INFINITY
+    this.#settle(isPublished)
+  }
+
+  /** The space that the block is of; null: all are done. */
+  #nextOfAll({ keys, values }: Filling, cellsMax: number): Space<V> | null {
+    for (; this.#at < this.#spaces.length; this.#at++) {
+      const space = this.#spaces[this.#at]!
+      let slot = space.writtenTo
+      for (; slot < space.keys.length && keys.length < cellsMax; slot++) {
+        // Made or changed after the barrier, or free.
+        if (space.stamps[slot]! > this.#epoch) continue
+        keys.push(space.keys[slot]!)
+        values.push(space.values[slot])
+      }
+      const isDone = slot >= space.keys.length
+      space.writtenTo = isDone ? Number.POSITIVE_INFINITY : slot
+      if (keys.length === 0) continue
+      if (isDone) this.#at += 1
+      return space
+    }
+    return null
+  }
+
+  #nextOfChanged({ keys, values, deleted }: Filling, cellsMax: number): Space<V> | null {
+    for (; this.#at < this.taken.length; this.#at++) {
+      const { space, changed, deleted: gone } = this.taken[this.#at]!
+      this.#deleting ??= gone.values()
+      while (deleted.length < cellsMax) {
+        const step = this.#deleting.next()
+        if (step.done) break
+        deleted.push(step.value)
+      }
+      const { stamps } = space
+      let at = this.#cursor
+      for (; at < changed.length && keys.length + deleted.length < cellsMax; at++) {
+        const slot = changed[at]!
+        // Changed after the barrier, free, or written already.
+        if (stamps[slot] !== this.#epoch) continue
+        stamps[slot] = writtenStamp
+        keys.push(space.keys[slot]!)
+        values.push(space.values[slot])
+      }
+      this.#cursor = at
+      const isDone = at >= changed.length && deleted.length < cellsMax
+      if (!isDone) return space
+      this.#deleting = null
+      this.#cursor = 0
+      if (keys.length + deleted.length === 0) continue
+      this.#at += 1
+      return space
+    }
+    return null
+  }
+
+  #nextOfKept({ keys, values }: Filling, cellsMax: number): Space<V> | null {
+    const first = this.#kept[this.#keptAt]
+    if (!first) return null
+    for (; this.#keptAt < this.#kept.length && keys.length < cellsMax; this.#keptAt++) {
+      const { space, key, value } = this.#kept[this.#keptAt]!
+      if (space !== first.space) break
+      keys.push(key)
+      values.push(value)
+    }
+    return first.space
+  }
+}
+
+function countOf(taken: readonly SpaceChanges[]): CellCount {
+  let keys = 0
+  let gone = 0
+  for (const { live, deleted } of taken) {
+    keys += live
+    gone += deleted.size
+  }
+  return { keys, deleted: gone }
+}

@@ -1,0 +1,218 @@
+// The keyed state of one operator in one task: a hash map from keys to slots, and columns beside it, so that a key costs no
+// object of its own. Keys lie in spaces (a window, by its start; plain state uses one space), because a window goes as a whole.
+//
+// A capture costs one swap of lists when the barrier comes. The changed slots are then written out in blocks, a slice at a
+// time, while records go on: what is about to change and was not written yet is kept aside as it was at the barrier.
+// A slot carries the number of the capture that will contain its newest value, so a second change costs one comparison.
+// Values must be replaced, not changed in place, unless `own` gave them.
+
+import { assert } from '../../../core/assert.ts'
+import type { PipelineKey } from '../../../core/key-groups.ts'
+import { type StateBlock, type StateCapture, TableCapture, type TakenSpace } from './state-capture.ts'
+import { freeStamp, Space } from './state-space.ts'
+
+export class StateTable<V> {
+  readonly #spaces = new Map<number, Space<V>>()
+  #epoch = 1
+  /** Spaces with something that the next capture must contain. */
+  #touched: Space<V>[] = []
+  #dropped: number[] = []
+  #changed = 0
+  #capture: TableCapture<V> | null = null
+  #size = 0
+  /** Keys that the newest published capture has, or what was loaded: what a capture that is not full builds on. */
+  #storedSize = 0
+
+  /** Keys that exist, over all spaces. */
+  get size(): number {
+    return this.#size
+  }
+
+  /** What the next capture would contain if it is not full. */
+  get changed(): number {
+    return this.#changed
+  }
+
+  spaces(): IterableIterator<Space<V>> {
+    return this.#spaces.values()
+  }
+
+  /** The space of a window, made if it is not there. Hold it for a batch, not for longer. */
+  space(id: number): Space<V> {
+    let space = this.#spaces.get(id)
+    if (!space) {
+      space = new Space<V>(id)
+      this.#spaces.set(id, space)
+    }
+    return space
+  }
+
+  peekSpace(id: number): Space<V> | undefined {
+    return this.#spaces.get(id)
+  }
+
+  get(space: Space<V>, key: PipelineKey): V | undefined {
+    const slot = space.slots.get(key)
+    return slot === undefined ? undefined : (space.values[slot] as V)
+  }
+
+  set(space: Space<V>, key: PipelineKey, value: V): void {
+    const slot = space.slots.get(key)
+    if (slot === undefined) this.add(space, key, value)
+    else this.update(space, slot, value)
+  }
+
+  /** For loops that have looked for the key already, and found none. */
+  add(space: Space<V>, key: PipelineKey, value: V): void {
+    const slot = space.take(key, value, this.#epoch)
+    this.#size += 1
+    this.#note(space, slot)
+  }
+
+  /** For loops that hold the slot. */
+  update(space: Space<V>, slot: number, value: V): void {
+    if (space.stamps[slot] !== this.#epoch) this.#touch(space, slot)
+    space.values[slot] = value
+  }
+
+  /** The value of a slot that may be changed in place until the next barrier: copied if a checkpoint needs the old one. */
+  own(space: Space<V>, slot: number, copy: (value: V) => V): V {
+    if (space.stamps[slot] !== this.#epoch) {
+      this.#touch(space, slot)
+      space.values[slot] = copy(space.values[slot] as V)
+    }
+    return space.values[slot] as V
+  }
+
+  delete(space: Space<V>, key: PipelineKey): boolean {
+    const slot = space.slots.get(key)
+    if (slot === undefined) return false
+    this.#capture?.keep(space, slot)
+    if (space.stamps[slot] === this.#epoch) space.live -= 1
+    space.release(key, slot)
+    this.#noteDeleted(space, key)
+    this.#size -= 1
+    return true
+  }
+
+  /** Ends a window: all of its keys go, at the cost of one note. */
+  drop(space: Space<V>): void {
+    assert(this.#spaces.get(space.id) === space, 'a space is dropped once')
+    this.#spaces.delete(space.id)
+    space.isDropped = true
+    this.#dropped.push(space.id)
+    this.#changed -= space.isTouched ? space.changed.length + space.deleted.size : 0
+    this.#size -= space.size
+  }
+
+  /** At the barrier. A full capture contains every key, the others what changed since the last one. */
+  capture(isFull: boolean): StateCapture {
+    assert(this.#capture === null, 'one capture at a time')
+    const taken: TakenSpace<V>[] = []
+    for (const space of this.#touched) {
+      const changes = space.takeChanges()
+      if (!space.isDropped) taken.push({ space, ...changes })
+    }
+    const capture: TableCapture<V> = new TableCapture<V>(this.#epoch, {
+      isFull,
+      size: this.#size,
+      builtOn: this.#storedSize,
+      taken,
+      dropped: this.#dropped,
+      spaces: isFull ? [...this.#spaces.values()] : [],
+      settle: (isPublished) => this.#settle(capture, isPublished),
+    })
+    this.#capture = capture
+    this.#touched = []
+    this.#dropped = []
+    this.#changed = 0
+    this.#epoch += 1
+    return capture
+  }
+
+  /**
+   * Applies a stored block. Blocks come in the order in which they were captured. `areDistinct`: no key of the table is in two
+   * of them, so none has to be looked for. If that is not true, the table has fewer keys than were loaded.
+   */
+  load(block: StateBlock, areDistinct = false): void {
+    assert(this.#epoch === 1 && this.#capture === null, 'state is loaded before the first record')
+    for (const id of block.dropped) {
+      this.#size -= this.#spaces.get(id)?.size ?? 0
+      this.#spaces.delete(id)
+    }
+    const space = this.space(block.space)
+    const { keys, values, deleted } = block
+    for (const key of deleted) {
+      const slot = space.slots.get(key)
+      if (slot === undefined) continue
+      space.release(key, slot)
+      this.#size -= 1
+    }
+    if (areDistinct) this.#size += space.fill(keys, values as readonly V[])
+    else for (let i = 0; i < keys.length; i++) this.#put(space, keys[i]!, values[i] as V)
+    if (space.size === 0) this.#spaces.delete(space.id)
+    this.#storedSize = this.#size
+  }
+
+  /** Takes over what other tables had of the keys that are its own from now on: before the first record, as `load`. */
+  adopt(spaceId: number, key: PipelineKey, value: V): void {
+    assert(this.#epoch === 1 && this.#capture === null, 'state is loaded before the first record')
+    this.#put(this.space(spaceId), key, value)
+  }
+
+  #put(space: Space<V>, key: PipelineKey, value: V): void {
+    const slot = space.slots.get(key)
+    if (slot !== undefined) space.values[slot] = value
+    else {
+      space.take(key, value, 0)
+      this.#size += 1
+    }
+  }
+
+  /** The first change of a slot since the barrier. */
+  #touch(space: Space<V>, slot: number): void {
+    // What the capture under way has yet to write stays as it was at the barrier.
+    this.#capture?.keep(space, slot)
+    space.stamps[slot] = this.#epoch
+    this.#note(space, slot)
+  }
+
+  #note(space: Space<V>, slot: number): void {
+    if (!space.isTouched) this.#markTouched(space)
+    space.changed.push(slot)
+    space.live += 1
+    this.#changed += 1
+  }
+
+  #noteDeleted(space: Space<V>, key: PipelineKey): void {
+    this.#markTouched(space)
+    this.#changed += space.deleted.has(key) ? 0 : 1
+    space.deleted.add(key)
+  }
+
+  #markTouched(space: Space<V>): void {
+    if (space.isTouched) return
+    space.isTouched = true
+    this.#touched.push(space)
+  }
+
+  /** What an abandoned capture contained belongs to the next one. What changed since is noted there already. */
+  #settle({ size, taken, dropped }: TableCapture<V>, isPublished: boolean): void {
+    this.#capture = null
+    if (isPublished) {
+      this.#storedSize = size
+      return
+    }
+    for (const { space, changed, deleted } of taken) {
+      if (space.isDropped) continue
+      for (const key of deleted) this.#noteDeleted(space, key)
+      for (const slot of changed) {
+        const stamp = space.stamps[slot]!
+        if (stamp === freeStamp || stamp >= this.#epoch) continue
+        space.stamps[slot] = this.#epoch
+        this.#note(space, slot)
+      }
+    }
+    this.#dropped = [...dropped, ...this.#dropped]
+  }
+}

@@ -1,0 +1,284 @@
+// The objects of a kind and the rules of changing one: what is desired (spec), what is (status, with the generation it was
+// written for), and who must let go of it before it goes (finalizers). Values in, values out: a rule is given the object as
+// it is and answers with what it becomes, or refuses.
+//
+// The generation counts changes of what is desired: of the spec, and the wish to have it gone. The revision is where in the
+// history of its kind it last changed (state.ts).
+
+import { RepriseError } from '../../../core/errors.ts'
+import { type FieldOwners, stillOwned } from './field-owners.ts'
+import { copyJson, equalJson, isJsonObject, type Json } from './json.ts'
+
+export interface OwnerReference {
+  /** The kind of the owner: the name of its resource, and its id if it has one: `deployments`, `deployments/tenant-1`. */
+  readonly kind: string
+  readonly name: string
+  /** Another object of the same name is not the owner. */
+  readonly uid: string
+  /** The one owner that looks after the object, as clients of Kubernetes mark it. Nothing here goes by it. */
+  readonly controller?: boolean
+}
+
+export interface Condition {
+  readonly type: string
+  readonly status: 'True' | 'False' | 'Unknown'
+  readonly reason?: string
+  readonly message?: string
+  /** The generation that it is about. */
+  readonly observedGeneration: number
+  /** When `status` last changed; ms since 1970. */
+  readonly changedAt: number
+}
+
+export interface ResourceObject<Spec = unknown, Status = unknown> {
+  readonly name: string
+  /** Of this object only: one that is made again under its name has another. */
+  readonly uid: string
+  /** Where in the history of its kind it last changed. */
+  readonly revision: number
+  /** How often what is desired has changed, from 1 on. */
+  readonly generation: number
+  readonly labels: Readonly<Record<string, string>>
+  readonly annotations: Readonly<Record<string, string>>
+  readonly owners: readonly OwnerReference[]
+  /** Whoever is listed here must take itself off the list before a deleted object goes. */
+  readonly finalizers: readonly string[]
+  readonly createdAt: number
+  /** Somebody deleted it, and it waits for its finalizers. */
+  readonly deletingAt?: number
+  readonly spec: Spec
+  readonly status?: Status
+  /** The generation that `status` is about; below `generation`: it is of an older one. */
+  readonly observedGeneration?: number
+  readonly conditions: readonly Condition[]
+  /** Who applied which fields, as pointers (`/spec/replicas`); left out where nobody did. */
+  readonly fieldOwners?: FieldOwners
+}
+
+export interface NewObject<Spec = unknown> {
+  readonly name: string
+  readonly labels?: Readonly<Record<string, string>>
+  readonly annotations?: Readonly<Record<string, string>>
+  readonly owners?: readonly OwnerReference[]
+  readonly finalizers?: readonly string[]
+  readonly spec: Spec
+}
+
+/** What is left out stays as it is. */
+export type ObjectChange<Spec = unknown> = Partial<Omit<NewObject<Spec>, 'name'>>
+
+export interface StatusChange<Status = unknown> {
+  /** Left out: it stays, and is said to hold for `observedGeneration` as well. */
+  readonly status?: Status
+  /** Each replaces the one of its type; the others stay. */
+  readonly conditions?: readonly NewCondition[]
+  /** The generation that was looked at. CONFLICT if a newer one was reported on already. */
+  readonly observedGeneration: number
+}
+
+export type NewCondition = Pick<Condition, 'type' | 'status' | 'reason' | 'message'>
+
+/** The object that the caller has in mind; another one is a CONFLICT. */
+export interface Precondition {
+  /** It has not changed since. */
+  readonly revision?: number | undefined
+  /** It is not another one of the same name. */
+  readonly uid?: string | undefined
+}
+
+/** Before it is written it has no revision, and a new one no uid. */
+export type Draft = Omit<ResourceObject, 'revision' | 'uid'> & { readonly uid?: string }
+
+const nameMax = 253
+const listMax = 100
+
+export function checkObjectName(name: unknown): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is refused.
+  if (typeof name === 'string' && name.length >= 1 && name.length <= nameMax && !/[\u0000-\u001f\u007f]/.test(name)) {
+    return name
+  }
+  const what = `the name of an object must have 1 to ${nameMax} characters, none of them a control character`
+  throw new RepriseError('INVALID_ARGUMENT', what, { name: String(name).slice(0, 80) })
+}
+
+export function created(
+  kind: string,
+  before: ResourceObject | undefined,
+  given: NewObject,
+  now: number,
+  fieldOwners?: FieldOwners,
+): Draft {
+  const name = checkObjectName(given.name)
+  if (before) {
+    const what = `${kind} ${name} is there already, at revision ${before.revision}`
+    throw new RepriseError('EXISTS', what, { kind, name, revision: before.revision })
+  }
+  return {
+    name,
+    generation: 1,
+    ...metadataOf(given, { labels: {}, annotations: {}, owners: [], finalizers: [] }),
+    createdAt: now,
+    spec: copyJson(given.spec, 'spec'),
+    conditions: [],
+    ...ownedBy(fieldOwners),
+  }
+}
+
+/** Null: nothing changes. 'gone': its last finalizer is off the list. */
+export function updated(
+  kind: string,
+  before: ResourceObject | undefined,
+  change: ObjectChange,
+  at: Precondition & { readonly name: string },
+  applied?: FieldOwners,
+): Draft | 'gone' | null {
+  const object = mustBe(kind, before, at)
+  const next = metadataOf(change, object)
+  const spec = change.spec === undefined ? (object.spec as Json) : copyJson(change.spec, 'spec')
+  const isDesired = !equalJson(spec, object.spec)
+  if (object.deletingAt !== undefined) {
+    const added = next.finalizers.find((one) => !object.finalizers.includes(one))
+    if (added !== undefined) {
+      const what = `${kind} ${at.name} is being deleted: no finalizer can be added (${added})`
+      throw new RepriseError('INVALID_ARGUMENT', what, { kind, name: at.name, finalizer: added })
+    }
+    if (next.finalizers.length === 0) return 'gone'
+  }
+  const { fieldOwners = {}, ...rest } = draftOf(object)
+  const generation = object.generation + (isDesired ? 1 : 0)
+  const owned = ownedBy(applied ?? stillOwned(fieldOwners, object, { ...next, spec }))
+  const after = { ...rest, ...next, spec, generation, ...owned }
+  return equalJson(after, draftOf(object)) ? null : after
+}
+
+/** The status with the generation that it is about, in one change. Null: nothing changes. */
+export function reported(
+  kind: string,
+  before: ResourceObject | undefined,
+  change: StatusChange,
+  at: Precondition & { readonly name: string },
+  now: number,
+): Draft | null {
+  const object = mustBe(kind, before, at)
+  const observed = change.observedGeneration
+  const seen = object.observedGeneration ?? 0
+  if (!Number.isSafeInteger(observed) || observed < 1 || observed > object.generation) {
+    const what = `${kind} ${at.name} is at generation ${object.generation}: a status cannot be about ${observed}`
+    throw new RepriseError('INVALID_ARGUMENT', what, { kind, name: at.name, observedGeneration: observed })
+  }
+  if (observed < seen) {
+    const what = `the status of ${kind} ${at.name} is about generation ${seen} already, not ${observed}`
+    throw new RepriseError('CONFLICT', what, { kind, name: at.name, observedGeneration: seen, given: observed })
+  }
+  const after: Draft = {
+    ...draftOf(object),
+    ...(change.status !== undefined && { status: copyJson(change.status, 'status') }),
+    observedGeneration: observed,
+    conditions: conditionsAfter(object.conditions, change.conditions ?? [], observed, now),
+  }
+  return equalJson(after, draftOf(object)) ? null : after
+}
+
+/** 'gone': nobody holds it. A draft: its finalizers do. Null: it is being deleted already. */
+export function deleted(
+  kind: string,
+  before: ResourceObject | undefined,
+  at: Precondition & { readonly name: string },
+  now: number,
+): Draft | 'gone' | null {
+  const object = mustBe(kind, before, at)
+  if (object.finalizers.length === 0) return 'gone'
+  if (object.deletingAt !== undefined) return null
+  return { ...draftOf(object), deletingAt: now, generation: object.generation + 1 }
+}
+
+export function draftOf({ revision: _, ...draft }: ResourceObject): Draft & { readonly uid: string } {
+  return draft
+}
+
+function ownedBy(fieldOwners: FieldOwners = {}): { readonly fieldOwners?: FieldOwners } {
+  return Object.keys(fieldOwners).length === 0 ? {} : { fieldOwners }
+}
+
+function mustBe(
+  kind: string,
+  object: ResourceObject | undefined,
+  at: Precondition & { readonly name: string },
+): ResourceObject {
+  const { name } = at
+  if (!object) throw new RepriseError('NOT_FOUND', `there is no ${kind} ${name}`, { kind, name })
+  if (at.uid !== undefined && at.uid !== object.uid) {
+    const what = `${kind} ${name} is another object by now: ${object.uid}, not ${at.uid}`
+    throw new RepriseError('CONFLICT', what, { kind, name, uid: object.uid })
+  }
+  if (at.revision !== undefined && at.revision !== object.revision) {
+    const what = `${kind} ${name} has been changed: it is at revision ${object.revision}, not ${at.revision}`
+    throw new RepriseError('CONFLICT', what, { kind, name, revision: object.revision })
+  }
+  return object
+}
+
+type Metadata = Pick<ResourceObject, 'labels' | 'annotations' | 'owners' | 'finalizers'>
+
+function metadataOf(given: ObjectChange, before: Metadata): Metadata {
+  return {
+    labels: given.labels === undefined ? before.labels : textsOf(given.labels, 'labels'),
+    annotations: given.annotations === undefined ? before.annotations : textsOf(given.annotations, 'annotations'),
+    owners: given.owners === undefined ? before.owners : ownersOf(given.owners),
+    finalizers: given.finalizers === undefined ? before.finalizers : finalizersOf(given.finalizers),
+  }
+}
+
+function textsOf(given: unknown, what: string): Readonly<Record<string, string>> {
+  const texts = copyJson(given, what)
+  if (!isJsonObject(texts) || Object.values(texts).some((value) => typeof value !== 'string')) {
+    throw new RepriseError('INVALID_ARGUMENT', `${what} must be an object whose values are texts`)
+  }
+  return texts as Readonly<Record<string, string>>
+}
+
+function ownersOf(given: readonly OwnerReference[]): readonly OwnerReference[] {
+  if (!Array.isArray(given) || given.length > listMax) throw notAList('owners', '{ kind, name, uid }')
+  return given.map((owner: Partial<OwnerReference> | null) => {
+    const { kind, name, uid, controller } = owner ?? {}
+    if (typeof kind !== 'string' || typeof name !== 'string' || typeof uid !== 'string' || uid === '') {
+      throw notAList('owners', '{ kind, name, uid }')
+    }
+    return { kind, name, uid, ...(controller === true && { controller }) }
+  })
+}
+
+function finalizersOf(given: readonly string[]): readonly string[] {
+  const isList = Array.isArray(given) && given.length <= listMax
+  if (!isList || given.some((one) => typeof one !== 'string' || one === '')) throw notAList('finalizers', 'names')
+  return [...new Set(given)]
+}
+
+function notAList(what: string, of: string): RepriseError {
+  return new RepriseError('INVALID_ARGUMENT', `${what} must be a list of at most ${listMax} ${of}`)
+}
+
+function conditionsAfter(
+  before: readonly Condition[],
+  given: readonly NewCondition[],
+  observedGeneration: number,
+  now: number,
+): readonly Condition[] {
+  const byType = new Map(before.map((one) => [one.type, one]))
+  for (const { type, status, reason, message } of given) {
+    if (typeof type !== 'string' || type === '' || !['True', 'False', 'Unknown'].includes(status)) {
+      const what = 'a condition must have a type, and a status that is True, False or Unknown'
+      throw new RepriseError('INVALID_ARGUMENT', what, { type: String(type).slice(0, 80), status: String(status) })
+    }
+    const old = byType.get(type)
+    byType.set(type, {
+      type,
+      status,
+      ...(reason !== undefined && { reason }),
+      ...(message !== undefined && { message }),
+      observedGeneration,
+      changedAt: old?.status === status ? old.changedAt : now,
+    })
+  }
+  return [...byType.values()]
+}

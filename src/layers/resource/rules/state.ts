@@ -1,0 +1,125 @@
+// The state of one kind of resource, and the entries that make it. All objects of a kind share one history, so that a
+// revision, which is the sequence of an entry, orders every change of every object, and a list is of one revision.
+//
+//   put   { o, u? }     o: the object as it became, without its revision; a new one has no uid. u: what undoes it (undo.ts)
+//                       with the revision before it; left out where it is new.
+//   gone  { o }         o: the object as it last was, with that revision.
+//   fence { by, epoch } a controller has a new owner: what an earlier one still writes is refused.
+
+import { RepriseError } from '../../../core/errors.ts'
+import { Keyed } from '../../../core/keyed/keyed.ts'
+import { type Draft, draftOf, type ResourceObject } from './object.ts'
+import { type Undo, undone, undoOf } from './undo.ts'
+
+export interface ResourceState {
+  readonly objects: Keyed<ResourceObject>
+  /** By controller: the epoch of its newest owner. */
+  readonly fences: Keyed<number>
+}
+
+/** What of an entry matters here. */
+export interface ChangeEntry {
+  readonly timeline: string
+  readonly seq: number
+  readonly type: string
+  readonly data: unknown
+}
+
+export interface NewChange {
+  readonly type: 'put' | 'gone' | 'fence'
+  readonly data: unknown
+}
+
+export interface Change {
+  readonly revision: number
+  readonly type: 'added' | 'modified' | 'deleted'
+  /** As it became; of one that is gone, as it last was, at the revision of its end. */
+  readonly object: ResourceObject
+  /** As it was; null: it is new. */
+  readonly before: ResourceObject | null
+}
+
+interface Put {
+  readonly o: Draft
+  readonly u?: { readonly r: number; readonly d: Undo | null }
+}
+
+export function initialResources(): ResourceState {
+  return { objects: new Keyed(), fences: new Keyed() }
+}
+
+export function applyResource(state: ResourceState, entry: ChangeEntry): void {
+  const { type, seq, data } = entry
+  switch (type) {
+    case 'put': {
+      const { o } = data as Put
+      state.objects.set(o.name, objectOf(entry, o))
+      return
+    }
+    case 'gone':
+      state.objects.delete((data as { readonly o: ResourceObject }).o.name)
+      return
+    case 'fence': {
+      const { by, epoch } = data as { readonly by: string; readonly epoch: number }
+      state.fences.set(by, Math.max(epoch, state.fences.get(by) ?? 0))
+      return
+    }
+    default:
+      throw new RepriseError('FOLD_FAILED', `a resource has no entries of type ${type}`, { type, seq })
+  }
+}
+
+/** The entry that makes `after` of `before`. */
+export function entryFor(before: ResourceObject | null, after: Draft | 'gone'): NewChange {
+  if (after === 'gone') return { type: 'gone', data: { o: before } }
+  if (!before) return { type: 'put', data: { o: after } satisfies Put }
+  const u = { r: before.revision, d: undoOf(after, draftOf(before)) }
+  return { type: 'put', data: { o: after, u } satisfies Put }
+}
+
+/** What an entry says of an object; null: it is about none. */
+export function changeOf(entry: ChangeEntry): Change | null {
+  const { seq, type, data } = entry
+  if (type === 'put') {
+    const { o, u } = data as Put
+    const object = objectOf(entry, o)
+    if (!u) return { revision: seq, type: 'added', object, before: null }
+    const before = { ...(undone(draftOf(object), u.d) as Draft & { uid: string }), revision: u.r }
+    return { revision: seq, type: 'modified', object, before }
+  }
+  if (type !== 'gone') return null
+  const { o } = data as { readonly o: ResourceObject }
+  return { revision: seq, type: 'deleted', object: { ...o, revision: seq }, before: o }
+}
+
+/** No two objects of a store have the same: a sequence is used once. */
+export function uidOf({ timeline, seq }: Pick<ChangeEntry, 'timeline' | 'seq'>): string {
+  return `${timeline.slice(timeline.indexOf('/') + 1)}@${seq}`
+}
+
+function objectOf(entry: ChangeEntry, draft: Draft): ResourceObject {
+  return { ...draft, uid: draft.uid ?? uidOf(entry), revision: entry.seq }
+}
+
+/** FENCED if a newer owner of the controller has made itself known here. */
+export function checkFence(
+  state: Pick<ResourceState, 'fences'>,
+  fence: { readonly by: string; readonly epoch: number },
+) {
+  const newest = state.fences.get(fence.by) ?? 0
+  if (fence.epoch < newest) throw fencedOut(fence, newest)
+}
+
+/** The same for a new fence: no two owners have the same. */
+export function checkRaised(
+  state: Pick<ResourceState, 'fences'>,
+  fence: { readonly by: string; readonly epoch: number },
+) {
+  const newest = state.fences.get(fence.by) ?? 0
+  if (fence.epoch <= newest) throw fencedOut(fence, newest)
+}
+
+function fencedOut(fence: { readonly by: string; readonly epoch: number }, newest: number): RepriseError {
+  const what = `${fence.by} has a newer owner (epoch ${newest}): what epoch ${fence.epoch} writes is refused`
+  return new RepriseError('FENCED', what, { by: fence.by, epoch: newest, given: fence.epoch })
+}

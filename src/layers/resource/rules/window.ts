@@ -1,0 +1,69 @@
+// The newest changes of a kind, in memory, bounded in number and size: what watchers that keep up read, all of them the same
+// values. Who falls behind reads history instead, at its own pace.
+
+import { assert } from '../../../core/assert.ts'
+import { roughBytes } from './json.ts'
+import type { Change } from './state.ts'
+
+export interface WindowBounds {
+  readonly changes: number
+  readonly bytes: number
+}
+
+export class ChangeWindow {
+  readonly #bounds: WindowBounds
+  #changes: ({ readonly change: Change; readonly bytes: number } | null)[] = []
+  #first = 0
+  #bytes = 0
+  /** Everything after this revision is here. */
+  #from: number
+  #to: number
+
+  constructor(at: number, bounds: WindowBounds) {
+    this.#bounds = bounds
+    this.#from = at
+    this.#to = at
+  }
+
+  /** Everything up to here was seen. */
+  get revision(): number {
+    return this.#to
+  }
+
+  get size(): number {
+    return this.#changes.length - this.#first
+  }
+
+  /** History has gone on to `revision`; of that, this concerned an object. */
+  add(revision: number, change: Change | null): void {
+    assert(revision > this.#to, 'a window moves forward')
+    this.#to = revision
+    if (!change) return
+    const bytes = roughBytes(change.object)
+    this.#changes.push({ change, bytes })
+    this.#bytes += bytes
+    while (this.size > this.#bounds.changes || (this.#bytes > this.#bounds.bytes && this.size > 0)) this.#dropOldest()
+  }
+
+  /** Changes after a revision, at most so many; null: some of them are no longer here. */
+  after(revision: number, limit: number): readonly Change[] | null {
+    if (revision < this.#from) return null
+    let low = this.#first
+    for (let high = this.#changes.length; low < high; ) {
+      const middle = (low + high) >>> 1
+      if (this.#changes[middle]!.change.revision > revision) high = middle
+      else low = middle + 1
+    }
+    return this.#changes.slice(low, low + limit).map((held) => held!.change)
+  }
+
+  #dropOldest(): void {
+    const { change, bytes } = this.#changes[this.#first]!
+    this.#changes[this.#first++] = null
+    this.#bytes -= bytes
+    this.#from = change.revision
+    if (this.#first < 1024 || this.#first * 2 < this.#changes.length) return
+    this.#changes = this.#changes.slice(this.#first)
+    this.#first = 0
+  }
+}

@@ -1,0 +1,161 @@
+// Children: runs that a run starts. One that is waited for tells its parent how it ended, by mail; one that lives on its own
+// is only started.
+
+import { isPassingStoreFailure } from '../../../core/errors.ts'
+import type { Clock } from '../../../core/store/ports.ts'
+import type { AnyWorkflow, ChildOptions, StepCall } from '../context.ts'
+import { namesDetached, namesParent, type ParentLink } from '../history/entries.ts'
+import { fromFailure, toFailure } from '../history/failure.ts'
+import { itemsOf } from '../history/journal.ts'
+import type { RunState } from '../history/state.ts'
+import { nameOf, workflowPrefix } from '../names.ts'
+import type { CommandRun } from '../run/asking.ts'
+import type { Scope } from '../run/scope.ts'
+import type { Saga } from './saga.ts'
+
+const againMs = 500
+
+/** How runs are started and stopped for their parent. */
+export interface ChildHost {
+  /** Once, by its id. */
+  startChild(
+    definition: AnyWorkflow,
+    id: string,
+    input: unknown,
+    options: ChildOptions,
+    parent: ParentLink,
+  ): Promise<void>
+  cancelChild(timeline: string, reason: string, by: string): Promise<void>
+  /** Resolves when all that it did is undone. */
+  undoChild(definition: AnyWorkflow, id: string, reason: string): Promise<void>
+}
+
+/** What a child needs of its parent. */
+export interface ParentRun extends CommandRun {
+  readonly definition: { readonly name: string; readonly prefix: string }
+  readonly open: { readonly id: string }
+  readonly saga: Pick<Saga, 'add'>
+  readonly host: ChildHost
+  readonly clock: Clock
+}
+
+/** A child that is waited for. It is started (once, by its id) whenever this run is live and has no result of it yet. */
+export function askChild(
+  run: ParentRun,
+  scope: Scope,
+  definition: AnyWorkflow,
+  input: unknown,
+  options: ChildOptions,
+): Promise<unknown> {
+  const id = scope.next(`~child:${definition.name}`)
+  const childId = options.id ?? childIdOf(run, id)
+  const undoes = options.whenUndone === 'undo'
+  return run.execution.ask(scope, id, {
+    kind: 'child',
+    hasUndo: undoes,
+    start: (command) =>
+      run.spawn(async () => {
+        try {
+          const link = { timeline: run.open.id as string, command: `${run.state.generation}:${id}` }
+          if (!(await started(run, () => run.host.startChild(definition, childId, input, options, link)))) return
+        } catch (error) {
+          await run.record('failed', { id, error: toFailure(error) })
+        }
+        if (command.isAbandoned) await stopChild(run, definition, childId, options)
+      }),
+    onItem: (command, item) => {
+      if (undoes && item.kind === 'child' && !item.error) {
+        const call = (_: unknown, _step: StepCall, state: RunState) => {
+          const undone = options.id ?? childIdOf({ definition: run.definition, state }, id)
+          return run.host.undoChild(definition, undone, `its parent ${run.id} is undone`)
+        }
+        run.saga.add({ command, item, result: undefined, call, retry: undefined })
+      }
+      if (command.isSettled) return
+      if (item.kind === 'failed') command.reject(fromFailure(item.error))
+      else if (item.kind === 'child')
+        item.error ? command.reject(fromFailure(item.error)) : command.resolve(item.result)
+    },
+    onAbandon: () => run.spawn(() => stopChild(run, definition, childId, options)),
+  })
+}
+
+/**
+ * A database that does not answer is no failure of the child, which may live on another one than its parent: it is asked again.
+ * False: this process lets go of the parent meanwhile, and whoever has it next starts the child.
+ */
+async function started(run: ParentRun, start: () => Promise<void>): Promise<boolean> {
+  for (;;) {
+    try {
+      await start()
+      return true
+    } catch (error) {
+      if (!isPassingStoreFailure(error)) throw error
+      if (run.isLeaving) return false
+      await new Promise<void>((resolve) => run.clock.after(againMs, resolve))
+      if (run.isLeaving) return false
+    }
+  }
+}
+
+async function stopChild(
+  run: ParentRun,
+  definition: AnyWorkflow,
+  childId: string,
+  options: ChildOptions,
+): Promise<void> {
+  if (options.whenCancelled === 'abandon') return
+  await run.host.cancelChild(definition.prefix + childId, `its parent ${run.id} no longer waits`, `${run.open.id}`)
+}
+
+/** A child that lives on its own: that it was started is recorded. */
+export function askStart(
+  run: ParentRun,
+  scope: Scope,
+  definition: AnyWorkflow,
+  input: unknown,
+  options: ChildOptions,
+): Promise<string> {
+  const id = scope.next(`~start:${definition.name}`)
+  const childId = options.id ?? childIdOf(run, id)
+  return run.execution.ask(scope, id, {
+    kind: 'child',
+    start: () =>
+      run.spawn(async () => {
+        try {
+          const link = { timeline: run.open.id as string, command: `${run.state.generation}:${id}`, detached: true }
+          if (!(await started(run, () => run.host.startChild(definition, childId, input, options, link)))) return
+        } catch (error) {
+          return await run.record('failed', { id, error: toFailure(error) })
+        }
+        await run.record('done', { id, result: childId })
+      }),
+    onItem: (command, item) => {
+      if (item.kind === 'failed') command.reject(fromFailure(item.error))
+      else if (item.kind === 'done') command.resolve(item.result)
+    },
+  })
+}
+
+/** The parent's id and the command's, so that a parent that starts it again finds the same child. */
+function childIdOf(run: Pick<ParentRun, 'definition' | 'state'>, command: string): string {
+  const behaviour = run.state.started?.behaviour ?? 0
+  const detached = behaviour >= namesDetached ? 'start:' : ''
+  const own = command.replaceAll('~child:', '').replaceAll('~start:', detached).replaceAll('/', '.')
+  const generation = run.state.generation === 0 ? '' : `.${run.state.generation}`
+  const parent = run.state.keyBase.slice(run.definition.prefix.length).replaceAll('/', '.')
+  const workflow = behaviour >= namesParent ? `${run.definition.name}.` : ''
+  return `${workflow}${parent}${generation}.${own}`
+}
+
+/** The timelines of children whose start or end was recorded after a sequence. */
+export function childrenAfter(state: RunState, timeline: string, seq: number): string[] {
+  const name = nameOf(timeline)
+  const run = { definition: { name, prefix: `${workflowPrefix}${name}/` }, state }
+  return itemsOf(state.journal).flatMap((item) => {
+    const of = 'id' in item && item.seq > seq ? /~(child|start):([^/]+?)(?:#\d+)?$/.exec(item.id) : null
+    if (!of || !('id' in item)) return []
+    const id = item.kind === 'done' && typeof item.result === 'string' ? item.result : childIdOf(run, item.id)
+    return [`${workflowPrefix}${of[2]}/${id}`]
+  })
+}

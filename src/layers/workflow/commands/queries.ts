@@ -1,0 +1,152 @@
+// Queries and updates: how others ask a run and change it while it runs. A query reads and records nothing; an update is
+// recorded, handled once by the code, and its result recorded for whoever asked. One that the code has no handler for when
+// it waits is refused, and history says so: a handler that is added later must not find it.
+
+import { RepriseError } from '../../../core/errors.ts'
+import type { Item } from '../history/entries.ts'
+import { toFailure } from '../history/failure.ts'
+import type { CommandRun } from '../run/asking.ts'
+import type { Command, CommandKind } from '../run/command.ts'
+import { enterScope } from '../run/scope.ts'
+
+type UpdateItem = Extract<Item, { kind: 'update' }>
+
+interface UpdateHandler {
+  readonly call: (args: never) => unknown
+  readonly validate: ((args: never) => void) | undefined
+}
+
+interface Answer {
+  readonly update: string
+  readonly result?: unknown
+  readonly error?: unknown
+  readonly refused?: true
+}
+
+type AskedRun = Pick<CommandRun, 'state' | 'execution' | 'spawn' | 'record'> & {
+  readonly open: { readonly id: string }
+}
+
+/** The run goes on from these by itself. The others wait for somebody else, or for a time. */
+const goesOn: ReadonlySet<CommandKind> = new Set(['step', 'loop', 'undo'])
+
+export class Queries {
+  readonly #run: AskedRun
+  /** Null as long as there are none: few runs have any. */
+  #queries: Map<string, (...args: never[]) => unknown> | null = null
+  #updates: Map<string, UpdateHandler> | null = null
+  #waiting: UpdateItem[] = []
+  #taken: number[] = []
+  #answers: Answer[] = []
+
+  constructor(run: AskedRun) {
+    this.#run = run
+  }
+
+  clear(): void {
+    this.#queries = null
+    this.#updates = null
+    this.#waiting = []
+    this.#taken = []
+    this.#answers = []
+  }
+
+  onQuery(name: string, handler: (...args: never[]) => unknown): void {
+    this.#queries ??= new Map()
+    this.#queries.set(name, handler)
+  }
+
+  onUpdate(name: string, handler: UpdateHandler): void {
+    this.#updates ??= new Map()
+    this.#updates.set(name, handler)
+    const ready = this.#waiting.filter((item) => item.name === name)
+    this.#waiting = this.#waiting.filter((item) => item.name !== name)
+    for (const item of ready) this.#handle(item, handler)
+  }
+
+  query(name: string, args: readonly unknown[]): unknown {
+    const handler = this.#queries?.get(name)
+    if (!handler) {
+      const known = [...(this.#queries?.keys() ?? [])].join(', ') || 'none'
+      throw new RepriseError('NOT_FOUND', `${this.#run.open.id} answers no query ${name}; it knows: ${known}`, {
+        query: name,
+      })
+    }
+    return handler(...(args as never[]))
+  }
+
+  update(item: UpdateItem): void {
+    const handler = this.#updates?.get(item.name)
+    if (handler) this.#handle(item, handler)
+    else this.#waiting.push(item)
+  }
+
+  /**
+   * Why an update of that name has nobody to take it, as the code stands now; null if it has, or may have in a moment: a run
+   * that has no handler at all and whose own steps are under way has not come to them yet.
+   */
+  refusal(name: string, open: Iterable<Pick<Command, 'kind'>> = this.#run.execution.open): RepriseError | null {
+    const known = this.updates
+    if (known.includes(name)) return null
+    if (known.length === 0) for (const { kind } of open) if (goesOn.has(kind)) return null
+    const what = `${this.#run.open.id} takes no update ${name}; it knows: ${known.join(', ') || 'none'}`
+    return new RepriseError('NOT_FOUND', what, { update: name, known })
+  }
+
+  /** The code waits: nobody will take these. */
+  refuse(): void {
+    if (this.#waiting.length === 0) return
+    for (const item of this.#waiting) {
+      const error = this.refusal(item.name)
+      if (!error) continue
+      this.#waiting = this.#waiting.filter((each) => each !== item)
+      this.#taken.push(item.seq)
+      const { stack: _, ...failure } = toFailure(error)
+      this.#answers.push({ update: item.update, error: failure, refused: true })
+    }
+  }
+
+  /** The names that it has handlers for. */
+  get updates(): readonly string[] {
+    return [...(this.#updates?.keys() ?? [])]
+  }
+
+  /** Updates that were handled; the others stay with the run when it starts over. */
+  taken(): readonly number[] {
+    return this.#taken
+  }
+
+  /** Records the answers that history does not have yet. */
+  flush(): void {
+    if (this.#answers.length === 0) return
+    const { updates } = this.#run.state
+    for (const answer of this.#answers.splice(0)) {
+      if (Object.hasOwn(updates, answer.update)) continue
+      this.#run.spawn(async () => {
+        await this.#run.record('updated', answer).catch(async (error) => {
+          if ((error as { code?: string }).code !== 'UNSERIALIZABLE') throw error
+          await this.#run.record('updated', { update: answer.update, error: toFailure(error) })
+        })
+      })
+    }
+  }
+
+  #handle(item: UpdateItem, handler: UpdateHandler): void {
+    const { execution } = this.#run
+    this.#taken.push(item.seq)
+    execution.updates.add(`${execution.updates.count} ${item.name}`, item.args ?? null)
+    const scope = execution.scope(execution.root, `~update:${item.update}`)
+    enterScope(scope, async () => {
+      handler.validate?.(item.args as never)
+      return await handler.call(item.args as never)
+    }).then(
+      (result) => this.#answer({ update: item.update, ...(result !== undefined && { result }) }),
+      (error) => this.#answer({ update: item.update, error: toFailure(error) }),
+    )
+  }
+
+  #answer(answer: Answer): void {
+    this.#answers.push(answer)
+    this.#run.execution.wake()
+  }
+}

@@ -1,0 +1,269 @@
+// Steps: the calls to the outside. An attempt is called outside of workflow code, its outcome is one entry; a failed
+// attempt that will be repeated is an entry too, so that a restart goes on counting. A crash is not a failed attempt.
+
+import { type CallGate, callPolicyNames } from '../../../core/calls/call-policy.ts'
+import {
+  decideRetry,
+  patientRetry,
+  type ResolvedRetry,
+  type RetryPolicy,
+  resolveRetry,
+} from '../../../core/calls/retry.ts'
+import { RepriseError } from '../../../core/errors.ts'
+import { aFunction, checkOptions, checkValues } from '../../../core/options.ts'
+import type { SharedFrom } from '../../../engine/model/memo-protocol.ts'
+import type { StepCall, StepOptions } from '../context.ts'
+import type { Item } from '../history/entries.ts'
+import { fromFailure, toFailure } from '../history/failure.ts'
+import { noCommand, type OpenCommand, own, type RunState } from '../history/state.ts'
+import type { CommandRun } from '../run/asking.ts'
+import { Attempt, type CallingRun } from '../run/attempt.ts'
+import type { Asked, Command } from '../run/command.ts'
+import { gateOf } from '../run/gates.ts'
+import { inputDigest } from '../run/key.ts'
+import type { Digester } from '../run/observed.ts'
+import type { Recorder } from '../run/recorder.ts'
+import { commandName, type Scope } from '../run/scope.ts'
+import type { Working } from '../run/work.ts'
+import type { Saga } from './saga.ts'
+
+const known = new Set<string>([
+  ...['heartbeatTimeout', 'compensate', 'undo', 'compensateRetry', 'inDoubt', 'input'],
+  ...callPolicyNames,
+])
+
+type Call<T> = (step: StepCall) => Promise<T> | T
+
+const values = { inDoubt: ['retry', 'hold', aFunction], compensate: [aFunction], undo: [aFunction] }
+
+/** The outcome of a step that other runs share: its entry says where it came from. */
+export class SharedResult {
+  readonly result: unknown
+  readonly shared: SharedFrom
+
+  constructor(result: unknown, shared: SharedFrom) {
+    this.result = result
+    this.shared = shared
+  }
+}
+
+/** What a step needs of its run. */
+export interface StepRun extends CommandRun, CallingRun {
+  readonly definition: { readonly options: { readonly retry?: RetryPolicy } }
+  readonly kernel: Digester
+  readonly saga: Pick<Saga, 'add'>
+  readonly recorder: Pick<Recorder, 'recordLater'>
+  /** Nobody has executed it before, or whoever did let it go with nothing under way. */
+  readonly isUntouched: boolean
+  /** The user's function outside of workflow code and of steps. */
+  callOutside<T>(call: () => T): Promise<Awaited<T>>
+}
+
+export function askStep<T>(
+  run: StepRun,
+  scope: Scope,
+  name: string,
+  call: Call<T>,
+  options: StepOptions<T>,
+): Promise<T> {
+  checkOptions('step', options, known)
+  checkValues(`step ${name}`, options, values)
+  const id = scope.next(commandName(name))
+  const retry = resolveRetry(options.retry, run.definition.options.retry)
+  if (options.compensateRetry) resolveRetry(options.compensateRetry, patientRetry)
+  const gate = gateOf(run.definition, name, options)
+  const isOne =
+    !(options.compensate && options.undo) && (!options.compensateRetry || options.compensate || options.undo)
+  if (!isOne) {
+    throw new RepriseError('INVALID_ARGUMENT', `step ${name} must have either compensate or undo`, { step: name })
+  }
+  return run.execution.ask<T>(scope, id, new Step(run, id, call, options as StepOptions<unknown>, retry, gate))
+}
+
+/** Nobody waits any more. What can be undone is let finish, so that it is known what became of it. */
+export function abandonStep(run: Pick<StepRun, 'alarms' | 'attempts'>, command: Command, reason: string): void {
+  if (command.hasUndo) return
+  run.alarms.delete(command.id)
+  run.attempts.get(command.id)?.abort(new RepriseError('CANCELLED', reason))
+}
+
+/** Few async functions here: a step is the hot path, and each of those costs promises. */
+class Step implements Asked {
+  readonly kind = 'step'
+  readonly hasUndo: boolean
+  readonly input: string | null
+  readonly #run: StepRun
+  readonly #id: string
+  readonly #call: Call<unknown>
+  readonly #options: StepOptions<unknown>
+  readonly #retry: ResolvedRetry
+  readonly #gate: CallGate | null
+
+  constructor(
+    run: StepRun,
+    id: string,
+    call: Call<unknown>,
+    options: StepOptions<unknown>,
+    retry: ResolvedRetry,
+    gate: CallGate | null,
+  ) {
+    this.hasUndo = options.compensate !== undefined || options.undo !== undefined
+    this.input = options.input === undefined ? null : inputDigest(run.kernel, options.input)
+    this.#run = run
+    this.#id = id
+    this.#call = call
+    this.#options = options
+    this.#retry = retry
+    this.#gate = gate
+  }
+
+  start(command: Command): void {
+    this.#run.spawn(() => this.#begin(command))
+  }
+
+  onItem(command: Command, item: Item): void {
+    const run = this.#run
+    if ((item.kind === 'done' || item.kind === 'failed') && item.key !== undefined) command.keyUsed = item.key
+    if (item.kind === 'failed') {
+      this.#addUndo(command, item, undefined)
+      command.reject(command.cancelled ? run.cancelError() : fromFailure(item.error))
+    }
+    if (item.kind !== 'done') return
+    run.alarms.delete(this.#id)
+    const { compensate, compensateRetry } = this.#options
+    this.#addUndo(command, item, item.result)
+    if (compensate) {
+      const call = compensate as (result: unknown, step: StepCall) => unknown
+      run.saga.add({ command, item, result: item.result, call, retry: compensateRetry })
+    }
+    if (command.cancelled) command.reject(run.cancelError())
+    else command.resolve(item.result)
+  }
+
+  /** Registered before the call: whatever came of it. */
+  #addUndo(command: Command, item: Item, result: unknown): void {
+    const { undo, compensateRetry } = this.#options
+    if (!undo) return
+    const call = (_: unknown, step: StepCall, state: RunState) =>
+      undo({ ...step, stepKey: this.#run.keyOf(command, state) }, result)
+    this.#run.saga.add({ command, item, result, call, retry: compensateRetry })
+  }
+
+  onAbandon(command: Command): void {
+    abandonStep(this.#run, command, 'another branch won')
+  }
+
+  #begin(command: Command): Working {
+    const run = this.#run
+    const before = this.#before
+    const isUnbegun = command.isNew || (run.isUntouched && before === noCommand)
+    if (command.cancelled && (isUnbegun || !command.hasUndo)) return this.#recordFailed(command, run.cancelError())
+    if (before.held) return undefined
+    if (before.began && (this.#options.inDoubt ?? 'retry') !== 'retry') return this.#decideDoubt(command)
+    return this.#attemptWhenDue(command, before)
+  }
+
+  /** What history says of it. */
+  get #before(): OpenCommand {
+    return own(this.#run.state.open, this.#id, noCommand)
+  }
+
+  /** It was intended, and nobody knows whether it happened. */
+  async #decideDoubt(command: Command): Promise<unknown> {
+    const { inDoubt } = this.#options
+    if (typeof inDoubt !== 'function') {
+      return await this.#run.record('held', { id: this.#id }, { status: 'held' })
+    }
+    const probed = await this.#run.callOutside(() => inDoubt(command.key))
+    return await (probed.happened
+      ? this.#recordDone(command, probed.result)
+      : this.#attemptWhenDue(command, this.#before))
+  }
+
+  #attemptWhenDue(command: Command, before: OpenCommand): Working {
+    const { notBefore } = before
+    if (notBefore > 0 && notBefore > this.#run.now()) {
+      this.#attemptAt(command, notBefore)
+      return undefined
+    }
+    return this.#attempt(command, before)
+  }
+
+  #attemptAt(command: Command, at: number): void {
+    const attempt = () => this.#run.spawn(() => this.#attempt(command, this.#before))
+    this.#run.alarms.setPassing(this.#id, at, () => void attempt())
+  }
+
+  #attempt(command: Command, before: OpenCommand): Working {
+    const pauseMs = this.#gate?.pauseMs(this.#run.now(), this) ?? 0
+    if (pauseMs > 0) {
+      this.#attemptAt(command, this.#run.now() + pauseMs)
+      return undefined
+    }
+    const needsIntent = (this.#options.inDoubt ?? 'retry') !== 'retry' && !before.began
+    if (!needsIntent) return this.#callOut(command, before)
+    return this.#run.record('began', { id: this.#id, key: command.key }).then(() => this.#callOut(command, before))
+  }
+
+  #callOut(command: Command, { failures, details }: OpenCommand): Working {
+    let result: unknown
+    try {
+      result = new Attempt(this.#run, command, failures + 1, details).call(this.#call, this.#options)
+    } catch (error) {
+      return this.#failed(command, failures, error)
+    }
+    if (!(result instanceof Promise)) return this.#done(command, result)
+    return result.then(
+      (value) => this.#done(command, value),
+      (error) => this.#failed(command, failures, error),
+    )
+  }
+
+  #done(command: Command, result: unknown): Working {
+    this.#gate?.succeeded()
+    this.#gate?.left(this)
+    return command.isAbandoned && !command.hasUndo ? undefined : this.#recordDone(command, result)
+  }
+
+  #failed(command: Command, failures: number, error: unknown): Working {
+    const run = this.#run
+    this.#gate?.failed(this.#retry, error, run.now(), this)
+    this.#gate?.left(this)
+    if (run.isLeaving || (command.isAbandoned && !command.hasUndo)) return undefined
+    const now = run.now()
+    const { again, delayMs, counts } = decideRetry(this.#retry, failures + 1, error, {
+      chance: () => run.chance(),
+      now,
+    })
+    if (!again || command.cancelled || command.isAbandoned) return this.#recordFailed(command, error)
+    const at = now + delayMs
+    const n = counts ? failures + 1 : failures
+    return run
+      .record('retry', { id: this.#id, n, error: toFailure(error), at, ...keyOf(command) })
+      .then(() => this.#attemptAt(command, at))
+  }
+
+  /** A result that cannot be kept is a failure, and the code is told why. */
+  #recordDone(command: Command, result: unknown): Working {
+    this.#run.trace?.ended(this.#id)
+    const data = doneOf(command, result)
+    return this.#run.recorder.recordLater('done', data, (error) => this.#recordFailed(command, error))
+  }
+
+  #recordFailed(command: Command, error: unknown): Promise<unknown> {
+    this.#run.trace?.ended(this.#id, error)
+    return this.#run.record('failed', { id: this.#id, error: toFailure(error), ...keyOf(command) })
+  }
+}
+
+/** History has the key that the outside was given. */
+function keyOf({ keyUsed }: Command): { readonly key?: string } {
+  return keyUsed === null ? {} : { key: keyUsed }
+}
+
+function doneOf(command: Command, result: unknown): unknown {
+  const { id, keyUsed } = command
+  if (result instanceof SharedResult) return { id, result: result.result, shared: result.shared, ...keyOf(command) }
+  if (keyUsed !== null) return result === undefined ? { id, key: keyUsed } : { id, result, key: keyUsed }
+  return result === undefined ? { id } : { id, result }
+}

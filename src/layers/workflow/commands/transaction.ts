@@ -1,0 +1,230 @@
+// Transactions: the user's SQL and the step's entry in one commit. The entry is sealed before the SQL runs, so what the SQL
+// returned is kept in a table of the same transaction until history has it. Rows are sealed with a secret that the entry
+// holds: the table lies in the user's database, where other namespaces and any SQL can read it.
+
+import { decideRetry, type RetryPolicy, resolveRetry } from '../../../core/calls/retry.ts'
+import { toHex } from '../../../core/coordinate.ts'
+import { isReprise } from '../../../core/errors.ts'
+import { aFunction, checkOptions, checkValues } from '../../../core/options.ts'
+import type { Sql } from '../../../core/store/ports.ts'
+import type { Kernel } from '../../../engine/storage/kernel.ts'
+import { openRow, rowName, sealRow } from '../../../engine/storage/seal/row.ts'
+import type { CommitExtras } from '../../../engine/writing/writer.ts'
+import type { StepCall, TransactionOptions } from '../context.ts'
+import type { Item } from '../history/entries.ts'
+import { fromFailure, toFailure } from '../history/failure.ts'
+import { itemsOf } from '../history/journal.ts'
+import { noCommand, own } from '../history/state.ts'
+import type { CommandRun } from '../run/asking.ts'
+import type { Command } from '../run/command.ts'
+import type { Recorder } from '../run/recorder.ts'
+import { commandName, leaveScope, type Scope } from '../run/scope.ts'
+import type { Saga } from './saga.ts'
+
+const known = new Set(['retry', 'compensate', 'compensateRetry'])
+
+type Call<T> = (db: Sql, step: { readonly key: string }) => Promise<T> | T
+
+const table = 'workflow_results'
+const secretBytes = 32
+/** Of the ids that rows had before they were sealed. */
+const plainName = /^[0-9a-f]{16}$/
+
+/** Values that the SQL of this run returned, until they are in history. */
+export class SqlResults {
+  /** Rows that were written and may go. */
+  readonly rows: string[] = []
+  #results: Map<string, unknown> | null = null
+
+  get results(): Map<string, unknown> {
+    this.#results ??= new Map()
+    return this.#results
+  }
+}
+
+/** What the results of transactions need of their run. */
+export interface SqlResultsRun {
+  readonly state: CommandRun['state']
+  readonly sqlResults: SqlResults
+  readonly kernel: Pick<Kernel, 'codec' | 'random'>
+  /** Reads through the user's SQL, outside of any entry. */
+  readSql<T>(call: (sql: Sql) => Promise<T> | T): Promise<T>
+}
+
+/** What a transaction needs of its run. */
+export interface TransactionRun extends CommandRun, SqlResultsRun {
+  readonly definition: { readonly options: { readonly retry?: RetryPolicy } }
+  readonly saga: Pick<Saga, 'add'>
+  readonly recorder: Pick<Recorder, 'alongNext' | 'flush'>
+  readonly host: { readonly results: ResultsTable }
+  write(entries: readonly { readonly type: string; readonly data: unknown }[], along: CommitExtras): Promise<unknown>
+}
+
+export function askTransaction<T>(
+  run: TransactionRun,
+  scope: Scope,
+  name: string,
+  call: Call<T>,
+  options: TransactionOptions<T>,
+): Promise<T> {
+  checkOptions('transaction', options, known)
+  checkValues(`transaction ${name}`, options, { compensate: [aFunction] })
+  const id = scope.next(commandName(name))
+  const retry = resolveRetry(options.retry, run.definition.options.retry)
+  return run.execution.ask<T>(scope, id, {
+    kind: 'step',
+    hasUndo: options.compensate !== undefined,
+    start: (command) => run.spawn(() => begin(command)),
+    onItem(command, item) {
+      if ((item.kind === 'done' || item.kind === 'failed') && item.key !== undefined) command.keyUsed = item.key
+      if (item.kind === 'failed') return command.reject(command.cancelled ? run.cancelError() : fromFailure(item.error))
+      if (item.kind !== 'done') return
+      const result = item.rode !== null ? run.sqlResults.results.get(id) : item.result
+      if (item.rode !== null) {
+        if (!command.isSettled) scope.observed.addResult(id, result)
+        run.recorder.alongNext({ type: 'rode', data: result === undefined ? { id } : { id, result } })
+      }
+      if (options.compensate) {
+        run.saga.add({
+          command,
+          item,
+          result,
+          call: options.compensate as (result: unknown, step: StepCall) => unknown,
+          retry: options.compensateRetry,
+        })
+      }
+      if (command.cancelled) command.reject(run.cancelError())
+      else command.resolve(result)
+    },
+    onAbandon: (command) => run.alarms.delete(command.id),
+  })
+
+  async function begin(command: Command): Promise<void> {
+    if (command.cancelled) return await run.record('failed', { id, error: toFailure(run.cancelError()) })
+    const { notBefore } = own(run.state.open, id, noCommand)
+    if (notBefore > run.now()) return beginAt(command, notBefore)
+    const { failures } = own(run.state.open, id, noCommand)
+    try {
+      await commitWithSql(run, command, call as Call<unknown>)
+    } catch (error) {
+      if (!isReprise(error, 'RIDER_FAILED')) throw error
+      const cause = error.cause ?? error
+      const now = run.now()
+      const { again, delayMs, counts } = decideRetry(retry, failures + 1, cause, { chance: () => run.chance(), now })
+      if (!again || command.cancelled) return await run.record('failed', { id, error: toFailure(cause) })
+      const at = now + delayMs
+      await run.record('retry', { id, n: counts ? failures + 1 : failures, error: toFailure(cause), at })
+      beginAt(command, at)
+    }
+  }
+
+  function beginAt(command: Command, at: number): void {
+    run.alarms.setPassing(id, at, () => void run.spawn(() => begin(command)))
+  }
+}
+
+async function commitWithSql(run: TransactionRun, command: Command, call: Call<unknown>): Promise<void> {
+  const { id, key } = command
+  const rode = toHex(run.kernel.random.bytes(secretBytes))
+  await run.host.results.prepare(run)
+  await run.recorder.flush()
+  const { codec } = run.kernel
+  let isKeeping = false
+  const userSql = async (sql: Sql) => {
+    const result = await leaveScope(() => call(sql, { key }))
+    run.sqlResults.results.set(id, result)
+    if (result === undefined || sql.dialect === 'memory') return
+    const bytes = codec.encode(result)
+    isKeeping = true
+    for (const row of run.sqlResults.rows) await sql.run(`DELETE FROM ${table} WHERE ride = ?`, row)
+    const row = rowName(rode)
+    await sql.run(`INSERT INTO ${table} (ride, value) VALUES (?, ?)`, row, sealRow(rode, bytes))
+    isKeeping = false
+    run.sqlResults.rows.splice(0, Number.POSITIVE_INFINITY, row)
+    run.sqlResults.results.set(id, codec.decode(bytes))
+  }
+  const commit = async () => void (await run.write([{ type: 'done', data: { id, rode, key } }], { userSql }))
+  try {
+    await commit()
+  } catch (error) {
+    if (!isKeeping || !isReprise(error, 'RIDER_FAILED')) throw error
+    // Nothing was committed. Of several databases, this one does not have our table yet.
+    await run.readSql(createTable)
+    await commit()
+  }
+}
+
+/** After a crash between the commit and the next entry: what the SQL returned is in the table. Null: nothing to look for. */
+export function recoverSqlResults(run: SqlResultsRun): Promise<void> | null {
+  const missing = itemsOf(run.state.journal).filter((item) => item.kind === 'done' && item.rode !== null)
+  return missing.length > 0 ? readSqlResults(run, missing) : null
+}
+
+async function readSqlResults(run: SqlResultsRun, missing: readonly Item[]): Promise<void> {
+  for (const item of missing) {
+    if (item.kind !== 'done' || item.rode === null) continue
+    const { rode } = item
+    const row = await run.readSql(async (sql) => {
+      if (sql.dialect === 'memory') return undefined
+      // Of several databases, that of this run may not have it.
+      await createTable(sql)
+      return await sql.get(`SELECT ride AS name, value FROM ${table} WHERE ride = ? OR ride = ?`, rowName(rode), rode)
+    })
+    if (!row) continue
+    const value = new Uint8Array(row.value as Uint8Array)
+    // Rows from before they were sealed are named by the secret itself.
+    const plain = row.name === rode ? value : openRow(rode, value)
+    run.sqlResults.results.set(item.id, run.kernel.codec.decode(plain))
+    run.sqlResults.rows.push(String(row.name))
+  }
+}
+
+/** The last commit takes the run's last row along. */
+export function dropSqlRows(run: Pick<SqlResultsRun, 'sqlResults'>) {
+  const { rows } = run.sqlResults
+  if (rows.length === 0) return {}
+  return {
+    userSql: async (sql: Sql) => {
+      for (const row of rows.splice(0)) await sql.run(`DELETE FROM ${table} WHERE ride = ?`, row)
+    },
+  }
+}
+
+/** The table that transactions keep their results in; made once by each process, in the database of its first. */
+export class ResultsTable {
+  #made: Promise<void> | null = null
+
+  async prepare(run: Pick<SqlResultsRun, 'readSql'>): Promise<void> {
+    this.#made ??= run.readSql(createTable).catch(async (error) => {
+      // Two processes that make it in the same moment: one of them fails, and then it is there.
+      if (!isReprise(error, 'RIDER_FAILED')) throw error
+      await run.readSql(createTable)
+    })
+    await this.#made.catch((error) => {
+      this.#made = null
+      throw error
+    })
+  }
+}
+
+async function createTable(sql: Sql): Promise<void> {
+  if (sql.dialect === 'memory') return
+  const bytes = sql.dialect === 'sqlite' ? 'BLOB' : 'BYTEA'
+  await sql.run(`CREATE TABLE IF NOT EXISTS ${table} (ride TEXT PRIMARY KEY, value ${bytes} NOT NULL)`)
+}
+
+/** Seals the rows that an older release left in plain text, and says how many there were. */
+export async function sealResults(sql: Sql): Promise<number> {
+  if (sql.dialect === 'memory') return 0
+  const schema =
+    sql.dialect === 'sqlite' ? 'SELECT name FROM sqlite_schema WHERE name = ?' : 'SELECT to_regclass(?) AS name'
+  if (!(await sql.get(schema, table))?.name) return 0
+  let count = 0
+  for (const { name, value } of await sql.all(`SELECT ride AS name, value FROM ${table}`)) {
+    if (!plainName.test(String(name))) continue
+    const sealed = sealRow(String(name), new Uint8Array(value as Uint8Array))
+    await sql.run(`UPDATE ${table} SET ride = ?, value = ? WHERE ride = ?`, rowName(String(name)), sealed, String(name))
+    count += 1
+  }
+  return count
+}

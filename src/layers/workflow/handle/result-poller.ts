@@ -1,0 +1,78 @@
+// Looking at runs that others execute, for all who wait for one: together, and so seldom that looking never takes more than
+// a small part of the time, however many wait.
+
+import type { TimelineId } from '../../../core/coordinate.ts'
+import type { Head } from '../../../core/store/ports.ts'
+import { Yielder } from '../../../engine/base/yielder.ts'
+import type { Kernel } from '../../../engine/storage/kernel.ts'
+
+/** How often, if looking is cheap. */
+const lookMs = 250
+/** At most this part of the time. */
+const share = 0.1
+const pauseMaxMs = 5000
+const atOnce = 200
+
+type Seen = (head: Head | undefined) => void
+
+export class Looks {
+  readonly #kernel: Kernel
+  readonly #waiting = new Map<TimelineId, Set<Seen>>()
+  #cancel: (() => void) | null = null
+  #isLooking = false
+  #pauseMs = lookMs
+
+  constructor(kernel: Kernel) {
+    this.#kernel = kernel
+  }
+
+  /** Calls once, with the head as it is at the next look; undefined if it could not be read, or is gone. */
+  next(timeline: TimelineId, seen: Seen): () => void {
+    const waiting = this.#waiting.get(timeline) ?? new Set()
+    this.#waiting.set(timeline, waiting.add(seen))
+    this.#schedule()
+    return () => {
+      waiting.delete(seen)
+      if (waiting.size === 0 && this.#waiting.get(timeline) === waiting) this.#waiting.delete(timeline)
+      if (this.#waiting.size > 0) return
+      this.#cancel?.()
+      this.#cancel = null
+    }
+  }
+
+  #schedule(): void {
+    if (this.#cancel || this.#isLooking || this.#waiting.size === 0) return
+    this.#cancel = this.#kernel.clock.after(this.#pauseMs, () => {
+      this.#cancel = null
+      this.#isLooking = true
+      void this.#look().finally(() => {
+        this.#isLooking = false
+        this.#schedule()
+      })
+    })
+  }
+
+  async #look(): Promise<void> {
+    const { clock, store } = this.#kernel
+    const timelines = [...this.#waiting.keys()]
+    const breath = new Yielder(clock)
+    let busyMs = 0
+    for (let from = 0; from < timelines.length; from += atOnce) {
+      if (breath.isDue) await breath.take()
+      const some = timelines.slice(from, from + atOnce)
+      const began = clock.elapsed()
+      // Who waits asks by itself then, and is told why.
+      const heads = await (store.headsInReach ? store.headsInReach(some) : store.head(some)).catch(() => [])
+      busyMs += clock.elapsed() - began
+      for (const [at, timeline] of some.entries()) this.#tell(timeline, heads[at] ?? undefined)
+    }
+    // A database that did not answer was waited for, and not at work.
+    this.#pauseMs = Math.min(Math.max(lookMs, busyMs / share), pauseMaxMs)
+  }
+
+  #tell(timeline: TimelineId, head: Head | undefined): void {
+    const waiting = this.#waiting.get(timeline)
+    this.#waiting.delete(timeline)
+    for (const seen of waiting ?? []) seen(head)
+  }
+}

@@ -1,0 +1,370 @@
+// A run as its users hold it: a name for it, from any process, and all that can be asked of it.
+
+import { timelineId } from '../../../core/coordinate.ts'
+import { isReprise, RepriseError } from '../../../core/errors.ts'
+import { isHeadLost } from '../../../core/history/lost-head.ts'
+import { checkOptions, namesOf } from '../../../core/options.ts'
+import { throwIfAborted } from '../../../engine/base/aborting.ts'
+import { whileAwaited } from '../../../engine/base/stay-alive.ts'
+import { decideRollback } from '../../../engine/branch/consumers.ts'
+import { editOf, markOf } from '../../../engine/model/fork-edit.ts'
+import type { Consumer } from '../../../engine/model/rollback-report.ts'
+import { newId } from '../../../engine/storage/kernel.ts'
+import { refuseNotHere } from '../../../engine/storage/moved.ts'
+import { madeAgain } from '../../../engine/writing/lost-head.ts'
+import type { CommitExtras } from '../../../engine/writing/writer.ts'
+import type { AnyWorkflow } from '../context.ts'
+import { fromFailure } from '../history/failure.ts'
+import { commandIdOf, findStep, lastFailures } from '../history/find-step.ts'
+import { checkUndo } from '../history/inherited.ts'
+import type { RunState } from '../history/state.ts'
+import type { Wait } from '../history/summary.ts'
+import {
+  type Carried,
+  messageName,
+  type QueryDefinition,
+  type SignalDefinition,
+  type UpdateDefinition,
+} from '../messages.ts'
+import { endings, queueOf } from '../names.ts'
+import { leaveMessages } from '../queue/queue.ts'
+import { forkRun, stepEdits } from './fork.ts'
+import { askQuery, awaitUpdate, type UpdateOptions } from './questions.ts'
+import type { RunCancelOptions, RunRollbackOptions } from './rollback-options.ts'
+import { type ResultOptions, type RunHost, type RunStatus, RunView } from './run-view.ts'
+import { checkSettleable, type Outcome, settleOnce } from './settle.ts'
+
+const knownSignal = namesOf<{ readonly key?: string }>({ key: true })
+const knownCancel = namesOf<RunCancelOptions>({ key: true, undo: true })
+const knownUpdate = namesOf<UpdateOptions>({ timeout: true, signal: true, key: true })
+const knownFork = namesOf<RunForkOptions>({ id: true, input: true, result: true, by: true })
+const knownRollback = namesOf<RunRollbackOptions>({
+  ...{ input: true, seq: true, key: true, undo: true, consumed: true },
+})
+
+export interface RunForkOptions {
+  /** Of the fork; made up if left out. */
+  readonly id?: string
+  /** Goes on with this input. */
+  readonly input?: unknown
+  /** Goes on as if this had come of the step. */
+  readonly result?: unknown
+  /** Who edits it; written down with the edit. */
+  readonly by?: string
+}
+
+export class WorkflowRun<Output = unknown> {
+  readonly id: string
+  readonly timeline: string
+  readonly definition: AnyWorkflow
+  readonly #host: RunHost
+  readonly #view: RunView
+
+  /** @internal Given by `rp.run` and `workflows(rp).of(…).get(id)`. */
+  constructor(host: RunHost, definition: AnyWorkflow, id: string, life: number | null = null) {
+    this.#host = host
+    this.#view = new RunView(host, definition, id, life)
+    this.definition = definition
+    this.id = id
+    this.timeline = this.#view.timeline
+  }
+
+  /** The result, or what the run threw. Waits for the end, wherever the run executes. */
+  async result(options: ResultOptions = {}): Promise<Output> {
+    const end = await whileAwaited(this.#view.ended(options), this.#host.kernel.clock)
+    switch (end.kind) {
+      case 'completed':
+        return end.result as Output
+      case 'terminated':
+        throw new RepriseError('RUN_FAILED', `${this.timeline} was terminated: ${end.reason}`, { run: this.id })
+      default:
+        throw fromFailure(end.error)
+    }
+  }
+
+  /** Settles when it is in the store, from where any process can execute it; NOT_FOUND if there is no such run. */
+  async started(): Promise<this> {
+    await this.#view.status()
+    return this
+  }
+
+  async status(): Promise<RunStatus> {
+    return await this.#view.status()
+  }
+
+  /** What it waits for: signals, timers, children, steps to be tried again or held, and until when. */
+  async waitsFor(): Promise<readonly Wait[]> {
+    return await this.#view.waits()
+  }
+
+  /** Delivered once, also before the run waits for it. The same `key` counts once. */
+  signal<T>(signal: SignalDefinition<T>, ...value: [...Carried<T>, options?: { readonly key?: string }]): Promise<void>
+  signal(name: string, value?: unknown, options?: { readonly key?: string }): Promise<void>
+  async signal(
+    signal: string | SignalDefinition<unknown>,
+    value?: unknown,
+    options: { readonly key?: string } = {},
+  ): Promise<void> {
+    checkOptions('signal', options, knownSignal)
+    const name = messageName(signal)
+    await this.#mail('signal', value === undefined ? { name } : { name, value }, options.key)
+  }
+
+  /** Asks it to end: what it did is undone, in reverse. The same `key` counts once. */
+  async cancel(reason = 'cancelled', options: RunCancelOptions = {}): Promise<void> {
+    checkOptions('cancel', options, knownCancel)
+    const { undo, key } = options
+    if (undo) await checkUndo(this.#host.engine, this.timeline, await this.state())
+    await this.#mail('cancel', { reason, ...(undo && { undo }) }, key)
+  }
+
+  /** What the handler of that query says; the run itself does not notice. Without a handler, 'status' is the run's own. */
+  query<Args extends readonly unknown[], Result>(
+    query: QueryDefinition<Args, Result>,
+    ...args: Args
+  ): Promise<Awaited<Result>>
+  query<T = unknown>(name: string, ...args: readonly unknown[]): Promise<T>
+  async query(query: string | { readonly name: string }, ...args: readonly unknown[]): Promise<unknown> {
+    const name = messageName(query)
+    try {
+      return await askQuery(this.#view, name, args)
+    } catch (error) {
+      if (name === 'status' && isReprise(error, 'NOT_FOUND')) return (await this.status()).status
+      throw error
+    }
+  }
+
+  /** Changes the run through its handler, and gives what the handler gave. The same `key` counts once, and gives the same. */
+  update<Args, Result>(
+    update: UpdateDefinition<Args, Result>,
+    ...args: [...Carried<Args>, options?: UpdateOptions]
+  ): Promise<Result>
+  update<T = unknown>(name: string, args?: unknown, options?: UpdateOptions): Promise<T>
+  async update(
+    update: string | { readonly name: string },
+    args?: unknown,
+    options: UpdateOptions = {},
+  ): Promise<unknown> {
+    checkOptions('update', options, knownUpdate)
+    const name = messageName(update)
+    throwIfAborted(options.signal, `update ${name}`)
+    const answer = async () => {
+      const id = await this.#mail('update', { name, args }, options.key)
+      return await awaitUpdate(this.#view, name, id, options)
+    }
+    return await whileAwaited(answer(), this.#host.kernel.clock)
+  }
+
+  /** Ends it at once: no clean-up, no compensation. */
+  async terminate(reason = 'terminated', options: { readonly key?: string } = {}): Promise<void> {
+    const head = await this.#view.head()
+    // Asked again under its key: it was done.
+    if (head.status === 'terminated' && options.key !== undefined) return
+    if (endings.has(head.status)) throw await this.#view.endedError()
+    if (this.#view.live || (head.owner !== null && head.isOwnerAlive)) {
+      await this.#host.send(this.timeline, 'terminate', { reason }, options.key, head.life)
+      return
+    }
+    const send = leaveMessages(this.#host.engine, this.timeline, await this.state())
+    await this.#change(() => [{ type: 'terminated', data: { reason } }], {
+      wakeup: null,
+      queue: null,
+      status: 'terminated',
+      ...(send.length > 0 && { send }),
+    })
+  }
+
+  /** After a failure that nothing was undone for: takes the last failure back and goes on from there. */
+  async retry(options: { readonly key?: string } = {}): Promise<void> {
+    const { key } = options
+    const head = await this.#view.head()
+    const only = 'only a run that failed can be retried'
+    if (!endings.has(head.status)) throw this.#view.conflict(only, (await this.status()).status)
+    if (head.status !== 'failed') throw await this.#view.endedError(only)
+    const { undone } = await this.state()
+    if (Object.keys(undone).length > 0) {
+      throw await this.#view.endedError('its steps were undone, so it cannot be retried: fork it or start another')
+    }
+    await this.#change(({ end, journal }) => {
+      if (end?.kind !== 'failed') throw this.#view.conflict(only, end?.kind ?? 'running')
+      return [{ type: 'retried', data: { ids: lastFailures(journal) }, ...(key !== undefined && { key }) }]
+    })
+  }
+
+  /** Undoes everything from that step on, in reverse, and goes on from there: with other input, if given. */
+  async rollback(to: string, options: RunRollbackOptions = {}): Promise<void> {
+    await this.rollbackDecided(to, undefined, options)
+  }
+
+  /** @internal The caller has decided about those who have acted on what is undone. */
+  async rollbackDecided(
+    to: string,
+    decided: readonly Consumer[] | undefined,
+    options: RunRollbackOptions,
+  ): Promise<void> {
+    checkOptions('rollback', options, knownRollback)
+    const state = await this.state()
+    const { seq, key, undo } = options
+    const step = findStep(state.journal, to, this.timeline)
+    if (undo) await checkUndo(this.#host.engine, this.timeline, state, step.seq)
+    const given = decided ?? options.consumed
+    const consumed = await decideRollback(this.#host.kernel, timelineId(this.timeline), step.seq - 1, given)
+    const data = {
+      to: step.id,
+      ...('input' in options && { input: options.input }),
+      ...(seq !== undefined && { seq }),
+      ...(undo && { undo }),
+      ...(consumed.length > 0 && { consumed }),
+    }
+    if (state.end) await this.#change(() => [{ type: 'rollback', data, ...(key !== undefined && { key }) }])
+    else await this.#mail('rollback', data, key)
+  }
+
+  /** Undoes all that it did, in reverse, and ends it as cancelled, also if it has completed. Resolves when that is done. */
+  async undo(reason = 'undone', options: Pick<RunCancelOptions, 'undo'> = {}): Promise<void> {
+    const state = await this.state()
+    const { end } = state
+    if (end === null) await this.cancel(reason, options).catch(unlessEnded)
+    else if (end.kind === 'completed' || end.kind === 'terminated') {
+      if (options.undo) await checkUndo(this.#host.engine, this.timeline, state)
+      await this.#change(() => [{ type: 'undo', data: { reason, ...options } }])
+    }
+    const { kind } = await whileAwaited(this.#view.ended({}), this.#host.kernel.clock)
+    // It completed before it heard of it.
+    if (kind === 'completed') await this.undo(reason, options)
+  }
+
+  /**
+   * Another run with the same history up to that step, which then goes its own way: it does the step anew, or goes on with
+   * `result` as if that had come of it.
+   */
+  async fork(from: string, options: RunForkOptions = {}): Promise<WorkflowRun<Output>> {
+    checkOptions('fork', options, knownFork)
+    const { engine, kernel } = this.#host
+    const { by } = options
+    const id = options.id ?? `${this.id}.fork-${newId(kernel.random)}`
+    const state = await this.state()
+    const edit = editOf({ ...options, ...('result' in options && { set: { [from]: options.result } }) })
+    const edited = edit && stepEdits.of(state, edit, this.timeline)
+    await forkRun(engine, {
+      timeline: this.timeline,
+      seq: edited?.seq ?? findStep(state.journal, from, this.timeline).seq - 1,
+      to: this.definition.prefix + id,
+      entries: edited?.entries ?? [],
+      mark: markOf(kernel, this.timeline, edit, undefined),
+      ...('input' in options && { input: options.input }),
+      ...(by !== undefined && { by }),
+    })
+    return new WorkflowRun<Output>(this.#host, this.definition, id)
+  }
+
+  /**
+   * A person says what became of a held step (`compensated`: it happened and was undone by hand, so it fails), or that a stuck
+   * compensation was done by hand (or is to be tried again). The first word counts; another is refused with CONFLICT.
+   */
+  async settle(
+    step: string,
+    outcome: Outcome,
+    options: {
+      readonly by?: string
+      readonly result?: unknown
+      readonly error?: string
+      readonly key?: string
+    } = {},
+  ): Promise<void> {
+    const { by = 'somebody', result, key } = options
+    const isUndone = outcome === 'compensated'
+    const { error = isUndone ? `it was undone by hand, says ${by}` : 'settled as failed' } = options
+    const id = commandIdOf(step)
+    const said = outcome === 'done' ? { result } : { error: { name: 'Error', message: error } }
+    const { engine } = this.#host
+    await settleOnce(
+      engine,
+      timelineId(this.timeline),
+      { id, outcome, ...(outcome === 'done' && { result }) },
+      async () => {
+        await this.refuseEnded()
+        await checkSettleable(engine, timelineId(this.timeline), id, outcome)
+      },
+      () => this.#mail('settle', { id, outcome, by, ...said }, key),
+    )
+  }
+
+  /** Tries a stuck compensation again. */
+  async resume(by = 'somebody'): Promise<void> {
+    await this.#mail('resume', { by })
+  }
+
+  /** Starts an ended run over, under the same id. */
+  async restart(input: unknown): Promise<void> {
+    const head = await this.#view.head()
+    if (endings.has(head.status)) await this.#change(() => [{ type: 'continued', data: { input, took: null } }])
+  }
+
+  async #mail(kind: string, data: unknown, key?: string): Promise<string> {
+    await this.refuseEnded()
+    // Only to the run that was found: mail of its handle is never read by a later run under the same id.
+    const id = await this.#host.send(this.timeline, kind, data, key, this.#view.life ?? undefined)
+    await this.#refuseLate(id)
+    return id
+  }
+
+  /** The end of a run is refused beside unread mail, so what an ended run has not read was sent after its end. */
+  async #refuseLate(id: string): Promise<void> {
+    const head = await this.#host.engine.head(this.timeline)
+    if (!head || head.mail === 0 || !endings.has(head.status)) return
+    const { messages } = await this.#host.kernel.store.inbox(head.timeline, head.mail)
+    if (messages.some((message) => message.id === id)) throw await this.#view.endedError()
+  }
+
+  /**
+   * @internal A run that is not there yet may be on its way: its mail waits for it. NOT_FOUND: it was there, and has expired or
+   * was deleted.
+   */
+  async refuseEnded(): Promise<void> {
+    const found = await this.#host.engine.head(this.timeline)
+    if (found) refuseNotHere(found)
+    const head = found && isHeadLost(found) ? await madeAgain(this.#host.kernel, found) : found
+    if (head) this.#view.meet(head)
+    else await this.#refuseForgotten()
+    if (head && endings.has(head.status)) throw await this.#view.endedError()
+  }
+
+  async #refuseForgotten(): Promise<void> {
+    const [past] = await this.#host.kernel.store.past([timelineId(this.timeline)])
+    if (this.#view.life !== null || past!.forgottenAt > 0) throw this.#view.forgotten()
+  }
+
+  /** A change from outside, to a run that nobody executes. */
+  async #change(
+    entries: (state: RunState) => readonly { readonly type: string; readonly data: unknown; readonly key?: string }[],
+    along: CommitExtras = this.#due(),
+  ): Promise<void> {
+    const open = await whileAwaited(this.#host.take(this.timeline), this.#host.kernel.clock)
+    const time = Math.max(this.#host.kernel.worker.now(this.timeline), open.state.lastAt)
+    try {
+      await open.write(
+        entries(open.state).map((entry) => ({ ...entry, time })),
+        along,
+      )
+    } finally {
+      await open.close()
+    }
+    this.#host.engine.dispatcher.wake()
+    this.#host.notify(this.timeline)
+  }
+
+  #due() {
+    return { wakeup: this.#host.kernel.worker.now(this.timeline), queue: queueOf(this.definition), status: 'waiting' }
+  }
+
+  /** State as history has it now, without taking the run from anybody. */
+  async state(): Promise<RunState> {
+    return await this.#view.state()
+  }
+}
+
+/** It ended before it was told. */
+function unlessEnded(error: unknown): void {
+  if (!isReprise(error, 'ENDED')) throw error
+}

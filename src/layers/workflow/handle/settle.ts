@@ -1,0 +1,142 @@
+// A person's word on a held step or a stuck compensation. Is there anything that waits for it? A run would pass over what it
+// does not hold, in silence, and whoever said it would believe that it counts. And only the first word counts: the same again is
+// right, another is refused with who said what, also if nobody works on the run and both lie in its mail.
+
+import { equalBytes, type TimelineId } from '../../../core/coordinate.ts'
+import { RepriseError } from '../../../core/errors.ts'
+import { entriesBelow, saidOtherwise, unreadOf, type Word } from '../../../engine/history/conflicting-decision.ts'
+import type { Entry } from '../../../engine/history/history.ts'
+import { recover } from '../../../engine/history/recover.ts'
+import type { Host } from '../../../engine/host/host.ts'
+import { noCommand, own, type RunState, workflowFold } from '../history/state.ts'
+import { readableId } from '../run/scope.ts'
+
+export type Outcome = 'done' | 'failed' | 'retry' | 'compensated'
+
+interface Said {
+  readonly id: string
+  readonly outcome: string
+  readonly result?: unknown
+}
+
+/** Of a step that is held everything can be true; of a compensation that is stuck, that it was done or is to be tried again. */
+const ofStuck: ReadonlySet<string> = new Set<Outcome>(['compensated', 'retry'])
+
+/** Sends it unless it was said before; CONFLICT if something else was. `check` refuses what nothing waits for. */
+export async function settleOnce(
+  engine: Host,
+  timeline: TimelineId,
+  said: Said,
+  check: () => Promise<void>,
+  send: () => Promise<unknown>,
+): Promise<void> {
+  const before = await saidBefore(engine, timeline, said.id)
+  if (before) return agree(engine, timeline, said, before)
+  await check()
+  await send()
+  // Somebody else may have said it in the same moment: the first in the mail counts.
+  const first = await saidBefore(engine, timeline, said.id)
+  if (first) agree(engine, timeline, said, first)
+}
+
+/**
+ * Throws NOT_FOUND where the run has steps but not this one, and CONFLICT where the step is neither held nor an undo that is
+ * stuck, or where that cannot be said of it.
+ */
+export async function checkSettleable(
+  engine: Host,
+  timeline: TimelineId,
+  id: string,
+  outcome: string = 'retry',
+): Promise<void> {
+  const state = await stateOf(engine, timeline)
+  const step = readableId(id)
+  const refuse = (what: string, waiting: readonly string[]) =>
+    new RepriseError('CONFLICT', what, { timeline, run: timeline, step, waiting })
+  if (own(state.open, id, noCommand).held) return
+  const waiting = waitingIn(state).map(readableId)
+  if (Object.hasOwn(state.undos, id)) {
+    if (ofStuck.has(outcome)) return
+    const what = `it is the undo of ${step} of ${timeline} that is stuck: it was done by hand (compensated), or is to be tried again (retry)`
+    throw refuse(what, waiting)
+  }
+  const known = await stepsOf(engine, timeline)
+  if (known.size > 0 && !known.has(id)) {
+    const some = [...known].slice(0, 10).map(readableId)
+    const what = `${timeline} has no step ${step}; it has ${some.join(', ')}${known.size > 10 ? ', …' : ''}`
+    throw new RepriseError(
+      'NOT_FOUND',
+      what,
+      { timeline, step, steps: some },
+      undefined,
+      'Name a step that the run has.',
+    )
+  }
+  const hint =
+    waiting.length > 0 ? `these wait for a person: ${waiting.join(', ')}` : 'nothing of it waits for a person'
+  throw refuse(`${step} of ${timeline} is not held, and is not settled; ${hint}`, waiting)
+}
+
+/** The ids of all steps in the history of a run, whatever became of them. */
+async function stepsOf(engine: Host, timeline: TimelineId): Promise<Set<string>> {
+  const head = await engine.head(timeline)
+  const ids = new Set<string>()
+  if (!head) return ids
+  for await (const { data } of entriesBelow(engine.kernel, head)) {
+    const { id } = (data ?? {}) as { readonly id?: unknown }
+    if (typeof id === 'string') ids.add(id)
+  }
+  return ids
+}
+
+/** The first word in the mail; if nothing waits for one any more, the one that counted. */
+async function saidBefore(
+  engine: Host,
+  timeline: TimelineId,
+  id: string,
+): Promise<(Word & { readonly result?: unknown }) | null> {
+  for (const { at, data } of await unreadOf(engine.kernel, timeline, 'settle')) {
+    const said = data as Said & { readonly by: string }
+    if (said.id === id) return { ...said, at }
+  }
+  const head = await engine.head(timeline)
+  if (!head) return null
+  const state = await stateOf(engine, timeline)
+  if (own(state.open, id, noCommand).held || Object.hasOwn(state.undos, id)) return null
+  let word: Word | null = null
+  for await (const entry of entriesBelow(engine.kernel, head)) word = wordIn(entry, id, word)
+  return word
+}
+
+/** Entries after which the code runs from its start again, and steps are called anew. */
+const anew: ReadonlySet<string> = new Set(['continued', 'rolled', 'restored'])
+
+function wordIn({ type, data, time }: Entry, id: string, before: Word | null): Word | null {
+  const said = data as { readonly id?: string; readonly ids?: readonly string[]; by?: string; result?: unknown }
+  if (anew.has(type) || (type === 'retried' && said.ids?.includes(id))) return null
+  if (said.id !== id) return before
+  if (type === 'held' || type === 'stuck') return null
+  const outcome = { done: 'done', failed: 'failed', undone: 'compensated', settled: 'retry' }[type]
+  if (outcome === undefined || said.by === undefined) return before
+  return { outcome, by: said.by, at: time, ...('result' in said && { result: said.result }) }
+}
+
+function agree({ kernel }: Host, timeline: string, said: Said, before: Word & { readonly result?: unknown }): void {
+  const { codec } = kernel
+  const isOther = said.result !== undefined && !equalBytes(codec.encode(said.result), codec.encode(before.result))
+  if (said.outcome !== before.outcome || isOther) {
+    throw saidOtherwise(timeline, readableId(said.id), said.outcome, before)
+  }
+}
+
+async function stateOf(engine: Host, timeline: TimelineId): Promise<RunState> {
+  const head = await engine.head(timeline)
+  // A run that does not exist, or is on its way here, is for the mail to refuse or to keep.
+  if (!head) throw new RepriseError('NOT_FOUND', `there is no run ${timeline}`, { timeline })
+  return (await recover(engine.kernel, head, workflowFold)).state.value
+}
+
+function waitingIn(state: RunState): string[] {
+  const held = Object.entries(state.open).flatMap(([id, command]) => (command.held ? [id] : []))
+  return [...Object.keys(state.undos), ...held]
+}

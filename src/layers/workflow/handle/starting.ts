@@ -1,0 +1,127 @@
+// How a run begins: one commit that makes its timeline, with its place in a queue if it has one; or the run that is there
+// already, if it is the same that is asked for.
+
+import type { Codec } from '../../../core/codec/codec.ts'
+import { equalBytes, timelineId } from '../../../core/coordinate.ts'
+import { toMs } from '../../../core/duration.ts'
+import { RepriseError } from '../../../core/errors.ts'
+import type { Host } from '../../../engine/host/host.ts'
+import type { OpenTimeline } from '../../../engine/writing/timeline.ts'
+import type { AnyWorkflow, ChildOptions } from '../context.ts'
+import { foldOf } from '../fold-of.ts'
+import { behaviour, type ParentLink } from '../history/entries.ts'
+import type { RunState } from '../history/state.ts'
+import { queueOf } from '../names.ts'
+import type { StartOptions } from '../options.ts'
+import { ensureQueue, enterMessage } from '../queue/queue.ts'
+import { newSeed } from '../run/chance.ts'
+import type { WorkflowRun } from './run.ts'
+
+export interface Start {
+  readonly input: unknown
+  readonly options: StartOptions & ChildOptions
+  readonly parent: ParentLink | null
+  /** This process executes it, if it may begin at once. */
+  readonly isHere: boolean
+  /** Set when it was made: how often there was a run under its id, this one included. */
+  life?: number
+}
+
+type Opened = OpenTimeline<RunState> | 'released' | null
+
+/** Null: it is there already. 'released': somebody will claim it. */
+export function createRun(engine: Host, definition: AnyWorkflow, id: string, start: Start): Promise<Opened> {
+  const { worker } = engine.kernel
+  const { queue } = definition.options
+  // No await where there is nothing to wait for: every run begins here.
+  if (worker.registered !== null && !queue) return makeRun(engine, definition, id, start)
+  return readied(engine, queue).then(() => makeRun(engine, definition, id, start))
+}
+
+async function readied(engine: Host, queue: AnyWorkflow['options']['queue']): Promise<void> {
+  await engine.kernel.worker.register()
+  if (queue) await ensureQueue(engine, queue)
+}
+
+function makeRun(engine: Host, definition: AnyWorkflow, id: string, start: Start): Promise<Opened> {
+  const { input, options, parent, isHere: mayBeHere } = start
+  const { worker } = engine.kernel
+  const timeline = timelineId(definition.prefix + id)
+  const now = worker.now(timeline)
+  const timeout = options.timeout ?? definition.options.timeout
+  const queued = definition.options.queue
+  const trace = engine.kernel.tracing?.started({ timeline, kind: 'workflow', name: definition.name })
+  const common = {
+    ...(trace !== undefined && { trace }),
+    ...(input !== undefined && { input }),
+    seed: newSeed(engine.kernel),
+    behaviour,
+    ...(typeof definition.options.durability === 'object' && { isBatched: true }),
+    ...(parent && { parent }),
+    ...(timeout !== undefined && { deadline: now + toMs(timeout, 'timeout') }),
+    ...(queued && { queue: { name: queued.name, ...(options.queueKey !== undefined && { key: options.queueKey }) } }),
+  }
+  const delayMs = options.delay === undefined ? 0 : toMs(options.delay, 'delay')
+  const isHere = mayBeHere && !queued && delayMs === 0
+  const first = (identity: string, life: number) => {
+    start.life = life
+    const data = { ...common, identity, ...(life > 1 && { life }) }
+    return [{ type: 'started', data, time: now }]
+  }
+  const opening = engine.create(timeline, foldOf(definition), first, {
+    queue: queueOf(definition),
+    wakeup: queued ? null : now + delayMs,
+    status: isHere ? 'running' : queued ? 'queued' : 'waiting',
+    attributes: { ...options.attributes, workflow: definition.name },
+    ...(options.priority !== undefined && { priority: options.priority }),
+    ...(!isHere && { release: true }),
+    ...(queued && { send: [enterMessage(engine, queued, timeline, options.queueKey ?? '', options.priority ?? 0)] }),
+  })
+  if (isHere) return opening
+  return opening.then((opened) => {
+    if (opened === 'released') {
+      engine.dispatcher.expect(now + delayMs, timeline)
+      if (delayMs === 0) engine.dispatcher.wake()
+    }
+    return opened
+  })
+}
+
+/** What becomes of a call that starts a run which is there already. */
+export async function foundRun<Output>(
+  codec: Codec,
+  run: WorkflowRun<Output>,
+  input: unknown,
+  { ifExists }: StartOptions,
+): Promise<WorkflowRun<Output>> {
+  const there = `there is already a run ${run.definition.name}/${run.id}`
+  if (ifExists === 'reject') throw new RepriseError('EXISTS', there, { run: run.id })
+  if (ifExists === 'restart') await run.restart(input)
+  else if (!(await isSameInput(codec, run, input))) {
+    const how =
+      'choose another id, pass the same input, or take a handle of it with workflows(rp).of(definition).get(id)'
+    throw new RepriseError('EXISTS', `${there}, with another input: ${how}`, { run: run.id })
+  }
+  return run
+}
+
+/** A run that somebody else started tells its own parent how it ended, or nobody: others would wait forever. */
+export async function refuseForeign(run: WorkflowRun, parent: ParentLink): Promise<void> {
+  const { started } = await run.state()
+  // One that lives on its own tells nobody how it ended, its own parent neither.
+  if (!started || (started.parent?.timeline === parent.timeline && !started.parent.detached)) return
+  const whose =
+    started.parent && !started.parent.detached ? `a child of ${started.parent.timeline}` : 'a run of its own'
+  const what = `the child ${run.definition.name}/${run.id} exists already, as ${whose}: give this one another id`
+  throw new RepriseError('EXISTS', what, { run: run.id, parent: started.parent?.timeline ?? null })
+}
+
+/** Who asks for the same again is given the run; who asks for something else must not take its result for theirs. */
+async function isSameInput(codec: Codec, run: WorkflowRun, input: unknown): Promise<boolean> {
+  // No input at all: the run is asked for as it is.
+  if (input === undefined) return true
+  const { started, input: last } = await run.state()
+  const asked = codec.encode(input)
+  // A restart, or the run itself, may have given it another since.
+  return [started?.input, last].some((each) => equalBytes(codec.encode(each), asked))
+}

@@ -1,0 +1,74 @@
+// What a run's history says about mail between runs: a child that ends tells its parent, once in each generation. What a
+// rollback took back no longer counts, on either side.
+
+import type { Exchanged, ExchangeReader, SentMail } from '../../../engine/model/exchange-reader.ts'
+import type { ParentLink } from './entries.ts'
+import type { RunState } from './state.ts'
+
+// biome-ignore lint/suspicious/noExplicitAny: the fields of each entry are those that entries.ts lists.
+type Data = any
+
+interface Noted {
+  readonly seq: number
+  /** Generations that were seen before it. */
+  readonly generation: number
+  readonly id: string
+}
+
+const outcomes = new Set(['done', 'failed', 'timer', 'child'])
+
+export class ChildMail implements ExchangeReader {
+  readonly #timeline: string
+  readonly #generationNow: number
+  #parent: ParentLink | undefined
+  #generation = 0
+  #items: Noted[] = []
+  #children: Noted[] = []
+  #ends: { readonly seq: number; readonly generation: number; readonly news: unknown }[] = []
+
+  constructor(timeline: string, { started, generation }: RunState) {
+    this.#timeline = timeline
+    this.#generationNow = generation
+    this.#parent = started?.parent
+  }
+
+  read({ seq, type, data: given }: { readonly seq: number; readonly type: string; readonly data: unknown }): void {
+    const data = given as Data
+    if (outcomes.has(type)) this.#items.push({ seq, generation: this.#generation, id: data.id })
+    if (type === 'child') this.#children.push({ seq, generation: this.#generation, id: data.id })
+    if (type === 'completed') this.#ends.push({ seq, generation: this.#generation, news: { result: data.result } })
+    if (type === 'ended-badly') this.#ends.push({ seq, generation: this.#generation, news: { error: data.error } })
+    if (type === 'rolled') {
+      const from = this.#items.find(({ id }) => id === data.to)?.seq ?? Number.POSITIVE_INFINITY
+      const isKept = (one: { readonly seq: number }) => one.seq < from
+      this.#items = this.#items.filter(isKept)
+      this.#children = this.#children.filter(isKept)
+      this.#ends = []
+    }
+    if (type === 'rolled' || type === 'continued') this.#generation += 1
+  }
+
+  done(): Exchanged {
+    // History may have been trimmed: generations are counted from the end.
+    const first = this.#generationNow - this.#generation
+    const parent = this.#parent
+    const sent =
+      !parent || parent.detached
+        ? []
+        : this.#ends.map((end): SentMail => {
+            return {
+              seq: end.seq,
+              id: `child:${this.#timeline}:${first + end.generation}`,
+              to: parent.timeline,
+              kind: 'child',
+              value: { command: parent.command, ...(end.news as object) },
+              key: `child ${parent.command}`,
+            }
+          })
+    const received = this.#children.map(({ seq, generation, id }) => ({
+      seq,
+      key: `child ${first + generation}:${id}`,
+    }))
+    return { sent, received }
+  }
+}

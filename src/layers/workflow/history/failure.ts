@@ -1,0 +1,96 @@
+// A failure as history keeps it: plain data. What code catches is always made from this record, in the first run as in
+// every replay, so that a `catch` cannot tell the two apart.
+
+import { GiveUp } from '../../../core/calls/retry.ts'
+import { RepriseError } from '../../../core/errors.ts'
+
+export interface Failure {
+  readonly name: string
+  readonly message: string
+  readonly code?: string
+  readonly data?: unknown
+  readonly stack?: string
+  readonly cause?: Failure
+}
+
+const textMax = 2000
+const causesMax = 3
+
+/** What is thrown into code that was cancelled: catch it to clean up, then let it go on its way. */
+export function cancelledError(reason: string): RepriseError {
+  return new RepriseError('CANCELLED', reason, { reason })
+}
+
+export function toFailure(error: unknown, depth = 0): Failure {
+  if (!(error instanceof Error)) {
+    return { name: 'Error', message: `a value was thrown: ${cut(safeText(error))}` }
+  }
+  const { code, data } = error as { code?: unknown; data?: unknown }
+  const message = error instanceof RepriseError ? error.message.replace(/ \[[A-Z_]+\]$/, '') : error.message
+  return {
+    name: cut(error.name),
+    message: cut(message),
+    ...(typeof code === 'string' && { code }),
+    ...(isPlain(data) && { data }),
+    ...(error.stack && depth === 0 && { stack: frames(error.stack) }),
+    ...(error.cause instanceof Error && depth < causesMax && { cause: toFailure(error.cause, depth + 1) }),
+  }
+}
+
+const builtin: Readonly<Record<string, new (message: string) => Error>> = {
+  TypeError,
+  RangeError,
+  SyntaxError,
+  ReferenceError,
+  GiveUp,
+}
+/** What errors were called in histories of earlier versions. */
+const formerNames = new Map([['NonRetryable', 'GiveUp']])
+
+export function fromFailure(failure: Failure): Error {
+  const { message, code, data, stack, cause } = failure
+  const name = formerNames.get(failure.name) ?? failure.name
+  const under = cause ? fromFailure(cause) : undefined
+  if (name === 'RepriseError' && code !== undefined) {
+    return new RepriseError(code as 'BUG', message, (data ?? {}) as Record<string, unknown>, under)
+  }
+  const Kind = Object.hasOwn(builtin, name) ? builtin[name]! : Error
+  const error = new Kind(message)
+  if (error.name !== name) Object.defineProperty(error, 'name', { value: name, configurable: true, writable: true })
+  if (under) error.cause = under
+  if (code !== undefined) Object.assign(error, { code })
+  if (data !== undefined) Object.assign(error, { data })
+  if (stack) error.stack = `${name}: ${message}\n${stack}`
+  return error
+}
+
+function frames(stack: string): string {
+  return stack
+    .split('\n')
+    .filter((line) => /^\s+at /.test(line) && !line.includes('node:internal'))
+    .slice(0, 4)
+    .join('\n')
+    .slice(0, textMax)
+}
+
+function isPlain(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  try {
+    return JSON.stringify(value).length <= textMax
+  } catch {
+    return false
+  }
+}
+
+function safeText(value: unknown): string {
+  try {
+    return String(value)
+  } catch {
+    return typeof value
+  }
+}
+
+function cut(text: string): string {
+  const well = text.replace(/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, '\ufffd')
+  return well.length > textMax ? `${well.slice(0, textMax)}…` : well
+}

@@ -1,0 +1,76 @@
+// Runs that nobody has: made due, set aside with the reason, and given another chance.
+
+import { isReprise } from '../../../core/errors.ts'
+import type { Head } from '../../../core/store/ports.ts'
+import type { Host } from '../../../engine/host/host.ts'
+import { type Kernel, newOperation } from '../../../engine/storage/kernel.ts'
+import type { CommitExtras } from '../../../engine/writing/writer.ts'
+import { nameOf, queueOf } from '../names.ts'
+
+/** A store that could not be listed is asked again after this. */
+const reviveMs = 10_000
+
+/** What is written of a run that cannot go on: nobody claims it over and over, and it says why. */
+export function aside(status: 'diverged' | 'quarantined', error: unknown): CommitExtras {
+  return { wakeup: null, queue: null, status, attributes: { problem: problemOf(error) } }
+}
+
+export async function setAside(kernel: Kernel, head: Head, error: unknown): Promise<void> {
+  await change(kernel, head, { release: true, ...aside('quarantined', error) })
+}
+
+/** New code is here: runs that stopped because of the old get another chance, once they can be listed. */
+export async function reviveAside(engine: Host, definition: { readonly prefix: string }): Promise<void> {
+  try {
+    await revive(engine, definition)
+  } catch (error) {
+    if (isReprise(error, 'STORE_UNREACHABLE')) {
+      const again = () => void reviveAside(engine, definition).catch(() => undefined)
+      engine.kernel.clock.after(reviveMs, again)
+    }
+    throw error
+  }
+}
+
+async function revive(engine: Host, definition: { readonly prefix: string }): Promise<void> {
+  for (const status of ['diverged', 'quarantined']) {
+    const heads = await engine.list({ prefix: definition.prefix, status, limit: 1000 })
+    for (const head of heads) {
+      const queue = queueOf({ name: nameOf(head.timeline) })
+      await change(engine.kernel, head, {
+        ...dueNow(engine, head),
+        queue,
+        status: 'waiting',
+        attributes: { problem: null },
+      })
+      engine.dispatcher.wake()
+    }
+  }
+}
+
+/** Due now, whatever it was waiting for. */
+export async function makeDue(engine: Host, head: Head): Promise<void> {
+  if (head.owner !== null && head.isOwnerAlive) return
+  await change(engine.kernel, head, dueNow(engine, head))
+  engine.dispatcher.wake()
+}
+
+function dueNow(engine: Host, { timeline }: Head): CommitExtras {
+  return { wakeup: engine.kernel.worker.now(timeline) }
+}
+
+async function change(kernel: Kernel, head: Head, along: CommitExtras): Promise<void> {
+  const guard = { timeline: head.timeline, epoch: head.epoch }
+  await kernel.committer.submit({ operation: newOperation(kernel.random), guard, ...along })
+}
+
+/** With what caused it: of "the codec refused its data" alone nobody learns what to mend. */
+function problemOf(error: unknown): string {
+  const parts: string[] = []
+  for (let each = error; each !== undefined && each !== null && parts.length < 4; ) {
+    const text = each instanceof Error ? each.message : String(each)
+    if (!parts.some((part) => part.includes(text))) parts.push(text)
+    each = each instanceof Error ? each.cause : undefined
+  }
+  return parts.join(': ').slice(0, 2000)
+}

@@ -1,0 +1,192 @@
+// Queues: limits across all processes. A run that has a queue waits for its turn; the queue is a timeline of its own that
+// counts who is in, and everything between the two goes by mail, so that a crash neither loses nor doubles a place.
+
+import { resolveRate } from '../../../core/calls/rate.ts'
+import { type MessageId, timelineId } from '../../../core/coordinate.ts'
+import type { Shapes } from '../../../core/data-shape.ts'
+import { RepriseError } from '../../../core/errors.ts'
+import { checkOptions } from '../../../core/options.ts'
+import type { Clock, Head, OutgoingMessage } from '../../../core/store/ports.ts'
+import type { Host } from '../../../engine/host/host.ts'
+import { readShaped } from '../../../engine/host/shaped-mail.ts'
+import { checkName, type Fold, type Workable, works } from '../../../engine/model/definition.ts'
+import type { Model } from '../../../engine/model/model.ts'
+import type { OpenTimeline } from '../../../engine/writing/timeline.ts'
+import type { RunState } from '../history/state.ts'
+import { helperModel } from './helper-model.ts'
+import { nextTurns, type QueueOptions, type QueueState, queueFold, turnsAtOnce } from './queue-state.ts'
+
+export interface QueueDefinition extends Workable {
+  readonly kind: 'queue'
+  readonly name: string
+  readonly options: QueueOptions
+}
+
+const known = new Set(['concurrency', 'perKey', 'rate'])
+
+/** @example const gpu = queue('gpu', { concurrency: 4, perKey: 1 }) */
+export function queue(name: string, options: QueueOptions = {}): QueueDefinition {
+  checkName('queue', name)
+  checkOptions(`queue ${name}`, options, known, { rateLimit: 'rate' })
+  for (const [what, limit] of Object.entries({
+    concurrency: options.concurrency,
+    perKey: options.perKey,
+  })) {
+    if (limit !== undefined && !(Number.isInteger(limit) && limit >= 1)) {
+      throw new RepriseError('INVALID_ARGUMENT', `queue ${name}: ${what} must be a whole number of at least 1`, {
+        given: String(limit),
+      })
+    }
+  }
+  if (options.rate) resolveRate(options.rate)
+  return {
+    kind: 'queue',
+    name,
+    options,
+    [works](engine: Host) {
+      serveQueue(engine, this)
+    },
+  }
+}
+
+const prefix = 'workflow-queue/'
+
+export function queueKind(): Model {
+  return helperModel('queue', prefix, queueFold as Fold<unknown>)
+}
+
+export function enterMessage(
+  engine: Host,
+  to: Pick<QueueDefinition, 'name'>,
+  run: string,
+  key: string,
+  priority: number,
+): OutgoingMessage {
+  return engine.message(prefix + to.name, 'enter', { run, key, priority }, `enter:${run}`)
+}
+
+/** What the queue is told when a run ends. */
+export function leaveMessages(engine: Host, timeline: string, state: RunState): OutgoingMessage[] {
+  const name = state.started?.queue?.name
+  if (name === undefined) return []
+  const generation = state.generation === 0 ? '' : `:${state.generation}`
+  return [engine.message(prefix + name, 'leave', { run: timeline }, `leave:${timeline}${generation}`)]
+}
+
+const served = new WeakMap<Host, Set<string>>()
+
+/** This process takes its turn in looking after the queue. */
+export function serveQueue(engine: Host, definition: QueueDefinition): void {
+  const names = served.get(engine) ?? new Set()
+  served.set(engine, names)
+  if (names.has(definition.name)) return
+  names.add(definition.name)
+  engine.declare(queueKind())
+  const closing = new AbortController()
+  engine.onClose(async () => closing.abort())
+  const claims = prefix + definition.name
+  engine.serve(claims, (head) => lookAfter(engine, definition, head, closing.signal), { concurrency: 1 })
+}
+
+/** Made before the first run enters it. */
+export async function ensureQueue(engine: Host, definition: QueueDefinition): Promise<void> {
+  serveQueue(engine, definition)
+  const id = timelineId(prefix + definition.name)
+  await engine.create(id, queueFold, [{ type: 'opened', data: {} }], { queue: id, release: true, status: 'open' })
+}
+
+/** A queue in which nothing has happened for this long is let go… */
+const lingerMs = 1000
+/** …and as long as something happens it is looked at this often. */
+const heedMs = 10
+
+async function lookAfter(engine: Host, definition: QueueDefinition, head: Head, closing: AbortSignal): Promise<void> {
+  const { clock, store, worker } = engine.kernel
+  const open = await engine.adopt(head, queueFold)
+  const calls = new Calls(clock, closing)
+  const unlisten = store.listen((mayBeDue = true) => mayBeDue && calls.call())
+  let wakeup: number | null = null
+  try {
+    // To read the state anew for every run that comes or goes would cost more than the runs.
+    for (let until = clock.elapsed() + lingerMs; ; ) {
+      const hadMail = await takeMail(engine, open)
+      const turn = nextTurns(open.state, definition.options, worker.now(open.id))
+      wakeup = turn.wakeup
+      if (turn.runs.length > 0) await letIn(engine, open, turn.runs)
+      if (hadMail || turn.runs.length > 0) until = clock.elapsed() + lingerMs
+      if (hadMail || turn.runs.length === turnsAtOnce) continue
+      const leftMs = until - clock.elapsed()
+      const wakesInMs = wakeup === null ? Number.POSITIVE_INFINITY : wakeup - worker.now(open.id)
+      if (closing.aborted || leftMs <= 0) break
+      await calls.next(Math.min(leftMs, Math.max(0, wakesInMs)))
+    }
+  } finally {
+    unlisten()
+    await open.shut({ wakeup })
+    if (wakeup !== null) engine.dispatcher.expect(wakeup, open.id)
+    engine.dispatcher.wake()
+  }
+}
+
+const mailShapes: Shapes = { enter: { run: 'text', key: 'text?', priority: 'number?' }, leave: { run: 'text' } }
+
+async function takeMail(engine: Host, open: OpenTimeline<QueueState>): Promise<boolean> {
+  const messages = await open.inbox(500)
+  const entries = messages.flatMap((message) => {
+    const data = readShaped(engine, message, mailShapes)
+    return data === null ? [] : [{ type: message.kind === 'enter' ? 'entered' : 'left', data }]
+  })
+  if (messages.length === 0) return false
+  // Due from now on, until everybody who has a turn was told.
+  const consume = messages.map((message) => message.id as MessageId)
+  await open.write(entries, { consume, wakeup: engine.kernel.worker.now(open.id) })
+  return true
+}
+
+async function letIn(engine: Host, open: OpenTimeline<QueueState>, runs: readonly string[]): Promise<void> {
+  const time = engine.kernel.worker.now(open.id)
+  await open.write(
+    runs.map((run) => ({ type: 'granted', data: { run }, time })),
+    { send: runs.map((run) => engine.message(run, 'admit', {}, `admit:${run}`)) },
+  )
+}
+
+/** Calls of the store, those of a moment taken together. */
+class Calls {
+  readonly #clock: Clock
+  readonly #closing: AbortSignal
+  #wasCalled = false
+  #wake: (() => void) | null = null
+
+  constructor(clock: Clock, closing: AbortSignal) {
+    this.#clock = clock
+    this.#closing = closing
+  }
+
+  call(): void {
+    this.#wasCalled = true
+    this.#wake?.()
+  }
+
+  /** Resolves after the next call, or this time, or when all is closed. */
+  async next(ms: number): Promise<void> {
+    await this.#within(Math.min(heedMs, ms), false)
+    if (!this.#wasCalled && ms > heedMs) await this.#within(ms - heedMs, true)
+    this.#wasCalled = false
+  }
+
+  async #within(ms: number, isCalled: boolean): Promise<void> {
+    if (this.#closing.aborted) return
+    await new Promise<void>((resolve) => {
+      const done = () => {
+        this.#wake = null
+        cancel()
+        this.#closing.removeEventListener('abort', done)
+        resolve()
+      }
+      if (isCalled) this.#wake = done
+      const cancel = this.#clock.after(ms, done)
+      this.#closing.addEventListener('abort', done)
+    })
+  }
+}

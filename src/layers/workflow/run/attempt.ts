@@ -1,0 +1,219 @@
+// One attempt of a step: the call to the outside while it is in flight. It is what the user's function is given, it knows
+// how it can be stopped and since when it runs, and it keeps the heart.
+
+import { type Duration, toMs } from '../../../core/duration.ts'
+import { RepriseError } from '../../../core/errors.ts'
+import type { Clock } from '../../../core/store/ports.ts'
+import type { RunTrace } from '../../../engine/base/tracing.ts'
+import type { StepCall, StepOptions } from '../context.ts'
+import type { CommandRun } from './asking.ts'
+import type { Command } from './command.ts'
+import { enterStep } from './scope.ts'
+
+type Call = (step: StepCall) => unknown
+
+/** What an attempt needs of its run. */
+export interface CallingRun extends Pick<CommandRun, 'record'> {
+  readonly clock: Clock
+  /** The attempts in flight, by the id of their command. */
+  readonly attempts: Map<string, Attempt>
+  readonly host: { callsStarted: number }
+  /** Null: nobody traces. */
+  readonly trace: RunTrace | null
+}
+
+/** Most calls look at none of what they are given: what costs something is made when it is asked for. */
+export class Attempt implements StepCall {
+  readonly attempt: number
+  readonly startedAt: number
+  readonly details: unknown
+  isNoted = false
+  readonly #run: CallingRun
+  readonly #id: string
+  readonly #command: Pick<Command, 'id' | 'key' | 'keyUsed'>
+  traceparent: string | undefined = undefined
+  #heart: Heart | null = null
+  #heartbeat: StepCall['heartbeat'] | null = null
+  #controller: AbortController | null = null
+  #reason: { readonly error: unknown } | null = null
+  #fail: ((error: unknown) => void) | null = null
+  #timers: (() => void)[] | null = null
+
+  constructor(run: CallingRun, command: Pick<Command, 'id' | 'key' | 'keyUsed'>, number: number, details: unknown) {
+    this.#run = run
+    this.#id = command.id
+    this.#command = command
+    this.attempt = number
+    this.startedAt = run.clock.elapsed()
+    this.details = details
+  }
+
+  /** When it last gave a sign of life: its start, or its last heartbeat. */
+  get aliveAt(): number {
+    return this.#heart?.last ?? this.startedAt
+  }
+
+  get name(): string {
+    return this.#id
+  }
+
+  get key(): string {
+    return this.#command.key
+  }
+
+  /** Null: the call did not ask for its key. */
+  get keyUsed(): string | null {
+    return this.#command.keyUsed
+  }
+
+  get signal(): AbortSignal {
+    this.#controller ??= new AbortController()
+    if (this.#reason) this.#controller.abort(this.#reason.error)
+    return this.#controller.signal
+  }
+
+  /** May be taken out of the call. */
+  get heartbeat(): StepCall['heartbeat'] {
+    this.#heartbeat ??= (details) => this.#beat(details)
+    return this.#heartbeat
+  }
+
+  /** What the call gives, or throws, or a promise of it that can be cut short. */
+  call(call: Call, options: Pick<StepOptions<unknown>, 'timeout' | 'heartbeatTimeout'>): unknown {
+    const run = this.#run
+    run.attempts.set(this.#id, this)
+    run.host.callsStarted += 1
+    this.#watch(options)
+    try {
+      const called = enterStep(this, () => (run.trace ? this.#traced(run.trace, call) : call(this)))
+      if (called instanceof Promise) return this.#outcome(called)
+      if (isThenable(called)) return this.#outcome(Promise.resolve(called))
+      this.#end()
+      return called
+    } catch (error) {
+      this.#end()
+      throw error
+    }
+  }
+
+  #traced(trace: RunTrace, call: Call): unknown {
+    const { attempt, key } = this
+    return trace.attempt({ step: this.#id, attempt, key }, (traceparent) => {
+      this.traceparent = traceparent
+      return call(this)
+    })
+  }
+
+  abort(error: unknown): void {
+    this.#reason ??= { error }
+    this.#fail?.(error)
+    this.#controller?.abort(error)
+  }
+
+  #watch({ timeout, heartbeatTimeout }: Pick<StepOptions<unknown>, 'timeout' | 'heartbeatTimeout'>): void {
+    if (timeout !== undefined) {
+      const { clock } = this.#run
+      const late = () => this.abort(timedOut(this.#id, timeout))
+      // What is at hand counts first: of a process that stood still, the timers are called before the answers.
+      this.#timers = [clock.after(toMs(timeout, 'timeout'), () => clock.soon(() => this.#timers && late()))]
+    }
+    if (heartbeatTimeout !== undefined) {
+      this.#heart ??= new Heart(this.#run, this.#id)
+      this.#timers ??= []
+      this.#heart.watch(
+        toMs(heartbeatTimeout, 'heartbeatTimeout'),
+        (error) => this.abort(error),
+        () => this.#timers,
+      )
+    }
+  }
+
+  #end(): void {
+    this.#run.attempts.delete(this.#id)
+    for (const cancel of this.#timers ?? []) cancel()
+    this.#timers = null
+  }
+
+  #beat(details: unknown): Promise<void> {
+    this.#heart ??= new Heart(this.#run, this.#id)
+    return this.#heart.beat(details)
+  }
+
+  /** The result of the call, unless it is stopped before. */
+  #outcome(called: Promise<unknown>): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      const fail = (error: unknown) => {
+        this.#end()
+        reject(error)
+      }
+      this.#fail = fail
+      called.then((value) => {
+        this.#end()
+        resolve(value)
+      }, fail)
+      if (this.#reason) fail(this.#reason.error)
+    })
+  }
+}
+
+/** Query builders and promises of other libraries. */
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof (value as { then?: unknown } | null | undefined)?.then === 'function'
+}
+
+function timedOut(id: string, timeout: Duration): RepriseError {
+  return new RepriseError('TIMEOUT', `step ${id} took longer than ${timeout}`, { step: id })
+}
+
+/** Heartbeats of one attempt. Details are recorded; if they come faster than commits, only the newest. */
+class Heart {
+  readonly #run: CallingRun
+  readonly #id: string
+  #last: number
+  #latest: { readonly details: unknown } | null = null
+  #writing: Promise<void> | null = null
+
+  constructor(run: CallingRun, id: string) {
+    this.#run = run
+    this.#id = id
+    this.#last = run.clock.elapsed()
+  }
+
+  get last(): number {
+    return this.#last
+  }
+
+  beat(details: unknown): Promise<void> {
+    this.#last = this.#run.clock.elapsed()
+    if (details === undefined) return Promise.resolve()
+    this.#latest = { details }
+    this.#writing ??= this.#write()
+    return this.#writing
+  }
+
+  /** `timers` is null once the attempt is over. */
+  watch(limitMs: number, fail: (error: unknown) => void, timers: () => (() => void)[] | null): void {
+    const { clock } = this.#run
+    const look = (isSure: boolean) => {
+      const silentMs = clock.elapsed() - this.#last
+      if (timers() === null) return
+      if (silentMs < limitMs) timers()?.push(clock.after(limitMs - silentMs, () => look(false)))
+      // A beat that is at hand counts first, as above.
+      else if (!isSure) clock.soon(() => look(true))
+      else fail(new RepriseError('TIMEOUT', `step ${this.#id} gave no heartbeat`, { step: this.#id }))
+    }
+    timers()?.push(clock.after(limitMs, () => look(false)))
+  }
+
+  async #write(): Promise<void> {
+    try {
+      while (this.#latest) {
+        const { details } = this.#latest
+        this.#latest = null
+        await this.#run.record('beat', { id: this.#id, details })
+      }
+    } finally {
+      this.#writing = null
+    }
+  }
+}

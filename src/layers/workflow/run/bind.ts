@@ -1,0 +1,249 @@
+// The context bound to a run: every method finds the branch it was called in and passes the command on.
+
+import { type Duration, toMs } from '../../../core/duration.ts'
+import { RepriseError } from '../../../core/errors.ts'
+import type { Limits } from '../../../core/limits.ts'
+import { aFunction, checkOptions, checkValues, namesOf } from '../../../core/options.ts'
+import type { Attribute } from '../../../core/store/ports.ts'
+import { checkAttributes } from '../../../core/store/shapes.ts'
+import type { Recallable } from '../../../engine/model/memo-protocol.ts'
+import { askChild, askStart, type ParentRun } from '../commands/children.ts'
+import { type BranchingRun, loop, parallel, race } from '../commands/flow.ts'
+import { askMemo, type SharingRun } from '../commands/memo.ts'
+import type { Queries } from '../commands/queries.ts'
+import type { Saga } from '../commands/saga.ts'
+import { askStep } from '../commands/steps.ts'
+import { askTransaction, type TransactionRun } from '../commands/transaction.ts'
+import { askSleep, type Signals } from '../commands/waits.ts'
+import type {
+  AnyWorkflow,
+  ChildOptions,
+  RaceOptions,
+  StepOptions,
+  TransactionOptions,
+  WorkflowContext,
+} from '../context.ts'
+import { messageName } from '../messages.ts'
+import { tolerated } from './command.ts'
+import { ContinueAsNew } from './ending.ts'
+import type { Recorder } from './recorder.ts'
+import { commandName, currentPlace, type Scope } from './scope.ts'
+
+/** What a context passes on to: all kinds of commands, and what is asked of the code. */
+export interface BoundRun extends SharingRun, TransactionRun, ParentRun, BranchingRun {
+  readonly definition: AnyWorkflow
+  readonly kernel: TransactionRun['kernel'] & SharingRun['kernel'] & { readonly limits: Limits }
+  readonly open: SharingRun['open'] & ParentRun['open']
+  readonly host: SharingRun['host'] & TransactionRun['host'] & ParentRun['host']
+  readonly saga: Saga
+  readonly signals: Signals
+  readonly queries: Queries
+  readonly recorder: Recorder
+}
+
+/** `scope` is where the context was given out; code that hands it to another branch is found there. */
+export function contextOf(run: BoundRun, scope: Scope): WorkflowContext {
+  return new BoundContext(new Binding(run, scope)) as unknown as WorkflowContext
+}
+
+class Binding {
+  readonly run: BoundRun
+  readonly execution: BoundRun['execution']
+  readonly scope: Scope
+
+  constructor(run: BoundRun, scope: Scope) {
+    this.run = run
+    this.execution = run.execution
+    this.scope = scope
+  }
+
+  /** The branch that calls. */
+  here(what: string): Scope {
+    const place = currentPlace()
+    if (place?.step) {
+      throw new RepriseError('INVALID_ARGUMENT', `ctx.${what} was called inside a step: steps do not nest`, {
+        call: what,
+      })
+    }
+    return place?.scope?.run === this.execution ? place.scope : this.scope
+  }
+
+  readonly again = (scope: Scope): WorkflowContext => contextOf(this.run, scope)
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: WorkflowContext has the types; here methods only pass on what they get.
+type Method = (...args: any[]) => unknown
+
+type Named = string | { readonly name: string }
+
+const knownSignal = new Set(['timeout', 'otherwise'])
+const knownUpdate = new Set(['validate'])
+const knownRace = namesOf<RaceOptions>({ losers: true })
+const knownChild = namesOf<ChildOptions>({
+  id: true,
+  whenCancelled: true,
+  whenUndone: true,
+  attributes: true,
+  timeout: true,
+})
+
+const childValues = { whenCancelled: ['cancel', 'abandon'], whenUndone: ['keep', 'undo'] }
+
+function checkedChild(where: string, options: ChildOptions): ChildOptions {
+  checkOptions(where, options, knownChild)
+  checkValues(where, options, childValues)
+  return options
+}
+
+/** Made when code first asks for them: a run uses a few of its many methods, and may take them out of the context. */
+const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
+  step: (bound) =>
+    direct((name, call, options: StepOptions<unknown> = {}) =>
+      askStep(bound.run, bound.here('step'), name, call, options),
+    ),
+  memo: (bound) =>
+    direct((definition: Recallable<readonly unknown[], unknown>, ...args: readonly unknown[]) =>
+      askMemo(bound.run, bound.here('memo'), definition, args),
+    ),
+  transaction: (bound) =>
+    tolerant((name, call, options: TransactionOptions<unknown> = {}) =>
+      askTransaction(bound.run, bound.here('transaction'), name, call, options),
+    ),
+  sleep: (bound) =>
+    tolerant((duration: Duration) => {
+      const ms = toMs(duration, 'sleep')
+      return askSleep(bound.run, bound.here('sleep'), (now) => now + ms)
+    }),
+  sleepUntil: (bound) =>
+    tolerant((when: Date | number) => {
+      const at = Number(when)
+      if (!Number.isFinite(at))
+        throw new RepriseError('INVALID_ARGUMENT', 'sleepUntil must be given a date or milliseconds')
+      return askSleep(bound.run, bound.here('sleepUntil'), () => at)
+    }),
+  signal: (bound) =>
+    tolerant((signal: Named, options: { timeout?: Duration } = {}) => {
+      checkOptions('signal', options, knownSignal)
+      return bound.run.signals.ask(bound.here('signal'), messageName(signal), options)
+    }),
+  child: (bound) =>
+    tolerant((definition: AnyWorkflow, input: unknown, options: ChildOptions = {}) =>
+      askChild(bound.run, bound.here('child'), definition, input, checkedChild('child', options)),
+    ),
+  start: (bound) =>
+    tolerant((definition: AnyWorkflow, input: unknown, options: ChildOptions = {}) =>
+      askStart(bound.run, bound.here('start'), definition, input, checkedChild('start', options)),
+    ),
+  parallel: (bound) =>
+    tolerant((branches) => {
+      const scope = bound.here('parallel')
+      return bound.execution.given(scope, parallel(bound.run, scope, branches, bound.again))
+    }),
+  race: (bound) =>
+    tolerant((branches, options: RaceOptions = {}) => {
+      checkOptions('race', options, knownRace)
+      checkValues('race', options, { losers: ['keep', 'undo'] })
+      const scope = bound.here('race')
+      return bound.execution.given(scope, race(bound.run, scope, branches, options, bound.again))
+    }),
+  loop: (bound) =>
+    tolerant((state, body) => {
+      const scope = bound.here('loop')
+      return bound.execution.given(scope, loop(bound.run, scope, state, body, bound.again))
+    }),
+  patch: (bound) => (name: string) => patch(bound.run, bound.here('patch'), name),
+  continueAsNew: () => (input) => {
+    throw new ContinueAsNew(input)
+  },
+  now: (bound) => () => bound.execution.time,
+  random: (bound) => () => bound.here('random').random(),
+  uuid: (bound) => () => bound.here('uuid').uuid(),
+  onQuery: (bound) => (query: Named, handler) => bound.run.queries.onQuery(messageName(query), handler),
+  onUpdate:
+    (bound) =>
+    (update: Named, call, options: { validate?: (args: never) => void } = {}) => {
+      checkOptions('onUpdate', options, knownUpdate)
+      checkValues('onUpdate', options, { validate: [aFunction] })
+      return bound.run.queries.onUpdate(messageName(update), { call, validate: options.validate })
+    },
+  heartbeat: () => async (details?: unknown) => {
+    const step = currentPlace()?.step
+    if (!step) throw new RepriseError('INVALID_ARGUMENT', 'ctx.heartbeat must be called inside a step')
+    await step.heartbeat(details)
+  },
+  attributes: (bound) => (values: Readonly<Record<string, Attribute | null>>) => {
+    checkAttributes(values, bound.run.kernel.limits)
+    if (bound.execution.isAtEnd) bound.run.recorder.attributesNext(values)
+  },
+}
+
+// Not a private field: code may wrap its context, and what inherits from it must work as well.
+const binding = Symbol('binding')
+
+class BoundContext {
+  readonly id: string
+  readonly workflow: string
+  readonly [binding]: Binding
+
+  constructor(bound: Binding) {
+    this.id = bound.run.id
+    this.workflow = bound.run.definition.name
+    this[binding] = bound
+  }
+
+  get isReplaying(): boolean {
+    return !this[binding].execution.isAtEnd
+  }
+
+  get cancelled(): boolean {
+    return this[binding].run.cancelled !== null
+  }
+
+  static {
+    for (const [name, make] of Object.entries(methods)) {
+      const keep = (context: object, value: unknown) =>
+        Object.defineProperty(context, name, { value, enumerable: true, writable: true, configurable: true })
+      Object.defineProperty(BoundContext.prototype, name, {
+        get(this: BoundContext) {
+          const method = make(this[binding])
+          keep(this, method)
+          return method
+        },
+        set(this: BoundContext, value: unknown) {
+          keep(this, value)
+        },
+      })
+    }
+  }
+}
+
+/** Wrong use is a rejection, not a throw: code that awaits sees both alike, code that does not is let go on. */
+function direct(call: (...args: never[]) => Promise<unknown>): Method {
+  return (...args) => {
+    try {
+      return (call as Method)(...args)
+    } catch (error) {
+      return tolerated(Promise.reject(error))
+    }
+  }
+}
+
+/** The same for what is more than one command: whatever comes of it may be left alone too. */
+function tolerant(call: (...args: never[]) => Promise<unknown>): Method {
+  const attempt = direct(call)
+  return (...args) => tolerated(attempt(...args) as Promise<unknown>)
+}
+
+/**
+ * The new way for runs that come here for the first time, the old way for those that were here before. The first answer
+ * in a scope stays for that scope and those below it.
+ */
+function patch(run: BoundRun, scope: Scope, name: string): boolean {
+  const known = scope.patchDecision(name)
+  if (known !== undefined) return known
+  const id = scope.path === '' ? `~patch:${commandName(name)}` : `${scope.path}/~patch:${commandName(name)}`
+  if (Object.hasOwn(run.state.patches, id)) return scope.decidePatch(name, true)
+  if (!run.execution.isAtEnd) return scope.decidePatch(name, false)
+  run.recorder.alongNext({ type: 'patched', data: { id } })
+  return scope.decidePatch(name, true)
+}

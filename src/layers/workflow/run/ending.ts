@@ -1,0 +1,256 @@
+// How a run ends: with a result, or by undoing what it did and saying why; or it starts over. The last entry, the release
+// and the news to its parent and its queue go in one commit.
+
+import type { TimelineId } from '../../../core/coordinate.ts'
+import { isReprise, type RepriseError } from '../../../core/errors.ts'
+import type { OutgoingMessage } from '../../../core/store/ports.ts'
+import type { Host } from '../../../engine/host/host.ts'
+import type { CommitExtras } from '../../../engine/writing/writer.ts'
+import type { Queries } from '../commands/queries.ts'
+import type { Saga } from '../commands/saga.ts'
+import { dropSqlRows, type SqlResultsRun } from '../commands/transaction.ts'
+import type { Signals } from '../commands/waits.ts'
+import { cancelsReturned, failsUnseen } from '../history/entries.ts'
+import { cancelledError, toFailure } from '../history/failure.ts'
+import { itemsOf } from '../history/journal.ts'
+import { leaveMessages } from '../queue/queue.ts'
+import type { CommandRun } from './asking.ts'
+import type { Mail } from './mail.ts'
+import type { Recorder } from './recorder.ts'
+import type { Working } from './work.ts'
+
+/** Thrown by ctx.continueAsNew; not meant to be caught. */
+export class ContinueAsNew extends Error {
+  override readonly name: string = 'ContinueAsNew'
+  readonly input: unknown
+
+  constructor(input: unknown) {
+    super('the run starts over with new input')
+    this.input = input
+  }
+}
+
+export type Outcome = { readonly value: unknown } | { readonly error: unknown }
+
+type Draft = { readonly type: string; readonly data: unknown }
+
+/** What the end of a run needs of it. */
+export interface EndingRun extends Pick<CommandRun, 'state' | 'execution' | 'isLeaving' | 'spawn'> {
+  readonly open: { readonly id: TimelineId }
+  readonly cancelled: RepriseError | null
+  readonly saga: Pick<Saga, 'advance'>
+  readonly mail: Pick<Mail, 'read' | 'idle' | 'isIdle'>
+  readonly recorder: Pick<Recorder, 'isDirect'>
+  readonly signals: Pick<Signals, 'taken'>
+  readonly queries: Pick<Queries, 'taken'>
+  readonly sqlResults: SqlResultsRun['sqlResults']
+  readonly host: {
+    readonly engine: Host
+    hasMail(timeline: TimelineId): Promise<boolean>
+    poke(timeline: string): void
+  }
+  checkpointIfDue(): void
+  write(entries: readonly Draft[], along?: CommitExtras): Promise<unknown>
+  /** The last entry, with the release: then the run is no longer ours. */
+  release(because: 'ended', entries: readonly Draft[], along: CommitExtras): Promise<void>
+}
+
+/** The end of one execution: another one has an end of its own. */
+export class Ending {
+  readonly #run: EndingRun
+  #outcome: Outcome | null = null
+  #isConcluding = false
+  #isEnding = false
+
+  constructor(run: EndingRun) {
+    this.#run = run
+  }
+
+  /** What the code came to, once it has ended. */
+  get outcome(): Outcome | null {
+    return this.#outcome
+  }
+
+  /** It is decided how it ends, and that is on its way. */
+  get isConcluding(): boolean {
+    return this.#isConcluding
+  }
+
+  /** Its end is being written. */
+  get isEnding(): boolean {
+    return this.#isEnding
+  }
+
+  /** The code has returned or thrown, or is made to. */
+  codeEnded(outcome: Outcome): void {
+    this.#outcome = outcome
+  }
+
+  /** Cancelled after the code has returned, and before its end is recorded: it is undone. */
+  cancelled(error: RepriseError): void {
+    const behaviour = this.#run.state.started?.behaviour ?? 0
+    if (this.#outcome && endsWell(this.#outcome) && behaviour >= cancelsReturned) this.#outcome = { error }
+  }
+
+  /** Called whenever nothing else is going on and the code has ended, or the run is being rolled back. */
+  conclude(): void {
+    const run = this.#run
+    if (this.#isConcluding) return
+    const fails = (run.state.started?.behaviour ?? 0) >= failsUnseen
+    if (this.#outcome && endsWell(this.#outcome) && !run.cancelled && fails) {
+      this.#outcome = run.execution.lostFailure ?? this.#outcome
+    }
+    const outcome = this.#outcome
+    if (run.state.rolling) this.#rollBack()
+    else if (!outcome) return
+    else if ('value' in outcome)
+      this.#conclude(() => this.#unlessCancelled(outcome, (along) => this.#complete(outcome.value, along)))
+    else if (outcome.error instanceof ContinueAsNew) {
+      const { input } = outcome.error
+      this.#conclude(() => this.#unlessCancelled(outcome, (along) => this.#startOver(input, along)))
+    } else if (!this.#isWaitedFor() && run.saga.advance()) this.#conclude(() => this.#fail(outcome.error))
+  }
+
+  /** A person, or whoever may, ends it at once: nothing is undone. */
+  async terminate(entry: Draft, along: CommitExtras): Promise<void> {
+    await this.#release(entry, 'terminated', this.#leaveQueue(), along)
+  }
+
+  #conclude(work: () => Working): void {
+    this.#isConcluding = true
+    this.#run.spawn(work)
+  }
+
+  /** Something is in flight that may have to be undone. Children are told first: they would take their time otherwise. */
+  #isWaitedFor(): boolean {
+    const { execution } = this.#run
+    for (const command of [...execution.open]) {
+      if (command.kind !== 'child' || !command.hasUndo || command.isAbandoned) continue
+      command.isAbandoned = true
+      command.onAbandon()
+    }
+    return execution.isUndoable
+  }
+
+  #rollBack(): void {
+    const { saga, state } = this.#run
+    const { ends, to, input, hasInput, seq } = state.rolling!
+    if (ends !== undefined) {
+      if (saga.advance()) this.#conclude(() => this.#endUndone(ends))
+      return
+    }
+    const items = itemsOf(state.journal)
+    const from = items.findIndex((item) => 'id' in item && item.id === to)
+    const undo = new Set(items.slice(from === -1 ? items.length : from).map((item) => ('id' in item ? item.id : '')))
+    if (!saga.advance((id) => undo.has(id))) return
+    const data = { to, ...(hasInput && { input }), ...(seq !== undefined && { seq }) }
+    this.#conclude(async () => {
+      await this.#run.write([{ type: 'rolled', data }], { status: 'running' })
+    })
+  }
+
+  /**
+   * The end is a fact as well: what was durable before it comes first, a cancellation or a rollback above all. Where the
+   * store itself refuses an end beside unread mail, nobody has to look first.
+   */
+  #unlessCancelled(outcome: Outcome, end: (along: CommitExtras) => Promise<unknown>): Promise<unknown> {
+    const { host, mail, recorder } = this.#run
+    const canGuard = host.engine.kernel.store.guardsMail === true && recorder.isDirect && mail.isIdle
+    if (!canGuard) return this.#afterMail(outcome, end)
+    this.#isEnding = true
+    return end(unlessMail).then(
+      () => this.#concluded(outcome),
+      (error) => {
+        if (isReprise(error, 'MAIL_WAITING')) return this.#afterMail(outcome, end)
+        this.#unstorable(outcome, error)
+        this.#concluded(outcome)
+        return undefined
+      },
+    )
+  }
+
+  async #afterMail(outcome: Outcome, end: (along: CommitExtras) => Promise<unknown>): Promise<void> {
+    const run = this.#run
+    const { execution, mail } = run
+    this.#isEnding = false
+    if (await run.host.hasMail(run.open.id)) await mail.read()
+    // From here on none is taken: a cancellation between the look and the end would be in history, and change nothing.
+    this.#isEnding = true
+    await mail.idle()
+    if (run.isLeaving || run.execution !== execution || run.state.rolling) return
+    if (this.#outcome === outcome) await end({}).catch((error) => this.#unstorable(outcome, error))
+    this.#concluded(outcome)
+  }
+
+  #concluded(outcome: Outcome): void {
+    this.#isEnding = false
+    if (this.#outcome !== outcome) this.#isConcluding = false
+  }
+
+  /** A result that cannot be kept is a failure of the run. */
+  #unstorable(outcome: Outcome, error: unknown): void {
+    if (!('value' in outcome) || !isReprise(error, 'UNSERIALIZABLE', 'LIMIT_EXCEEDED')) throw error
+    this.#outcome = { error }
+  }
+
+  async #startOver(input: unknown, along: CommitExtras): Promise<void> {
+    const { signals, queries } = this.#run
+    const took = [...signals.taken(), ...queries.taken()]
+    await this.#run.write([{ type: 'continued', data: { input, took } }], along)
+    this.#run.checkpointIfDue()
+  }
+
+  async #endUndone(reason: string): Promise<void> {
+    const error = toFailure(cancelledError(reason))
+    await this.#end({ type: 'ended-badly', data: { error, cancelled: true, undone: true } }, 'cancelled', { error })
+  }
+
+  #complete(result: unknown, along: CommitExtras): Promise<void> {
+    const data = result === undefined ? {} : { result }
+    return this.#end({ type: 'completed', data }, 'completed', { result }, along)
+  }
+
+  async #fail(reason: unknown): Promise<void> {
+    const run = this.#run
+    const error = toFailure(reason)
+    const isCancelled = run.cancelled !== null && isReprise(reason, 'CANCELLED')
+    for (const command of [...run.execution.open]) if (command.kind === 'child') command.onAbandon()
+    const status = isCancelled ? 'cancelled' : 'failed'
+    await this.#end({ type: 'ended-badly', data: { error, cancelled: isCancelled } }, status, { error })
+  }
+
+  /** Not an async function, nor what it calls: every run comes here, and each of those costs promises. */
+  #end(
+    entry: Draft,
+    status: string,
+    news: { result?: unknown; error?: unknown },
+    along: CommitExtras = {},
+  ): Promise<void> {
+    const { host, open, state } = this.#run
+    const parent = state.started?.parent
+    const send = this.#leaveQueue()
+    if (parent && !parent.detached) {
+      const id = `child:${open.id}:${state.generation}`
+      send.push(host.engine.message(parent.timeline, 'child', { command: parent.command, ...news }, id))
+    }
+    const released = this.#release(entry, status, send, { ...dropSqlRows(this.#run), ...along })
+    return parent ? released.then(() => host.poke(parent.timeline)) : released
+  }
+
+  #leaveQueue(): OutgoingMessage[] {
+    const { host, open, state } = this.#run
+    return leaveMessages(host.engine, open.id, state)
+  }
+
+  #release(entry: Draft, status: string, send: readonly OutgoingMessage[], along: CommitExtras): Promise<void> {
+    const gone = { wakeup: null, queue: null, status, ...(send.length > 0 && { send }) }
+    return this.#run.release('ended', [entry], { ...gone, ...along })
+  }
+}
+
+const unlessMail: CommitExtras = { unlessMail: true }
+
+/** Neither failed nor cancelled: the code returned, or wants to start over. */
+function endsWell(outcome: Outcome): boolean {
+  return 'value' in outcome || outcome.error instanceof ContinueAsNew
+}

@@ -1,0 +1,192 @@
+// What the execution of a run's code asks of the run: whether it may start something, what to do once history is used up or
+// nothing moves any more, and what a cancellation does to everything the code has asked for.
+
+import { RepriseError } from '../../../core/errors.ts'
+import type { Clock } from '../../../core/store/ports.ts'
+import type { Queries } from '../commands/queries.ts'
+import type { Saga } from '../commands/saga.ts'
+import { abandonStep, type StepRun } from '../commands/steps.ts'
+import type { Signals } from '../commands/waits.ts'
+import { awaitsDirectly, type Item } from '../history/entries.ts'
+import { cancelledError } from '../history/failure.ts'
+import type { CommandRun } from './asking.ts'
+import type { Seed } from './chance.ts'
+import type { Command, CommandKind } from './command.ts'
+import type { Ending } from './ending.ts'
+import type { ExecutionHooks } from './execution.ts'
+import { keyOf } from './key.ts'
+import type { Mail } from './mail.ts'
+import type { Digester } from './observed.ts'
+import type { Residency } from './residency.ts'
+import { leaveScope } from './scope.ts'
+
+/** They set alarms: what comes before what is known only with these. */
+const waits: ReadonlySet<CommandKind> = new Set(['timer', 'signal'])
+
+/** What an execution is part of. */
+export interface ExecutedRun extends CommandRun, Pick<StepRun, 'attempts'> {
+  readonly open: { readonly id: string }
+  readonly kernel: Digester
+  readonly clock: Clock
+  readonly ending: Ending
+  readonly mail: Pick<Mail, 'readDeferred'>
+  readonly queries: Pick<Queries, 'update' | 'refuse' | 'flush'>
+  readonly residency: Pick<Residency, 'isPaused' | 'letGoSoon'>
+  readonly saga: Pick<Saga, 'serve'>
+  readonly signals: Pick<Signals, 'deliver' | 'stopWaiting'>
+  /** Only replayed: nothing is started, nothing is written. */
+  readonly isDry: boolean
+  /** Nothing is called before the mail was read. */
+  readonly isLooking: boolean
+  wasReplayed(): void
+  failed(error: unknown): void
+  leave(left: { readonly because: 'diverged'; readonly error: unknown }): void
+}
+
+export class Hooks implements ExecutionHooks {
+  readonly digester: Digester
+  readonly #run: ExecutedRun
+  #cancelled: RepriseError | null = null
+
+  constructor(run: ExecutedRun) {
+    this.#run = run
+    const { hash, codec } = run.kernel
+    this.digester = { hash, codec, skipsResults: run.state.started?.isBatched === true }
+  }
+
+  /** What the code is told, if the run was cancelled or ran out of time. */
+  get cancelled(): RepriseError | null {
+    return this.#cancelled
+  }
+
+  /** The code runs from its start. */
+  begin(): void {
+    this.#cancelled = null
+  }
+
+  soon(call: () => void): void {
+    leaveScope(() => this.#run.clock.soon(() => this.#guarded(call)))
+  }
+
+  /** Real time: what the code may be waiting for is real, whatever clock the engine has. */
+  after(delayMs: number, call: () => void): void {
+    leaveScope(() => void setTimeout(() => this.#guarded(call), delayMs))
+  }
+
+  /** No caller is left to learn of an exception here: it belongs to this run, not to the process. */
+  #guarded(call: () => void): void {
+    try {
+      call()
+    } catch (error) {
+      this.#run.failed(error)
+    }
+  }
+
+  get isDirect(): boolean {
+    return (this.#run.state.started?.behaviour ?? 0) >= awaitsDirectly
+  }
+
+  seed(seq: number): Seed {
+    const { started, generation, salts = [] } = this.#run.state
+    const mixed = salts.filter(({ after }) => after <= seq).map(({ salt }) => salt)
+    if (mixed.length > 0) return { text: mixed.join('.'), isShort: false }
+    return { text: `${started?.seed ?? 0}.${generation}`, isShort: true }
+  }
+
+  readonly keyOf = (command: Command): string => keyOf(this.#run.state, command, this.digester.hash)
+
+  mayStart(kind: CommandKind): boolean {
+    const run = this.#run
+    if (run.isLooking && !waits.has(kind)) return false
+    if (run.state.restored?.isHeld) return false
+    return run.state.rolling === null && !run.residency.isPaused && !run.isDry
+  }
+
+  begun(): readonly string[] {
+    return Object.keys(this.#run.state.open)
+  }
+
+  onSignal(item: Extract<Item, { kind: 'signal' }>): void {
+    this.#run.signals.deliver(item)
+  }
+
+  onUpdate(item: Extract<Item, { kind: 'update' }>): void {
+    this.#run.queries.update(item)
+  }
+
+  onCancel({ reason, why }: Extract<Item, { kind: 'cancel' }>): void {
+    if (this.#cancelled) return
+    const run = this.#run
+    const error = why === 'deadline' ? new RepriseError('TIMEOUT', reason, { run: run.id }) : cancelledError(reason)
+    this.#cancelled = error
+    run.alarms.delete('~deadline')
+    run.signals.stopWaiting()
+    for (const command of [...run.execution.open]) this.#cancelCommand(command, error)
+    run.ending.cancelled(error)
+  }
+
+  onLive(): void {
+    const run = this.#run
+    if (run.isDry) return
+    const { started, startedAt } = run.state
+    if (started?.deadline === undefined || this.#cancelled) return
+    const { deadline } = started
+    const reason = `the deadline of ${deadline - startedAt} ms passed`
+    run.alarms.setPassing('~deadline', deadline, () => run.record('cancel', { reason, why: 'deadline' }))
+  }
+
+  onQuiet(): void {
+    const run = this.#run
+    if (run.isLeaving || run.residency.isPaused) return
+    run.wasReplayed()
+    if (run.isDry) return
+    if (!run.state.rolling && !run.state.restored?.isHeld && !run.execution.isOver) run.queries.refuse()
+    run.queries.flush()
+    run.mail.readDeferred()
+    run.saga.serve()
+    if (run.state.rolling || run.execution.isOver) run.ending.conclude()
+    if (!run.ending.isConcluding) run.residency.letGoSoon()
+  }
+
+  onDiverged(error: RepriseError): void {
+    this.#run.leave({ because: 'diverged', error: withRun(error, this.#run.open.id) })
+  }
+
+  onBlamed(error: RepriseError): void {
+    const run = this.#run
+    if (run.isDry) return
+    run.ending.codeEnded({ error })
+    run.execution.abandon(run.execution.root, error.message)
+    run.execution.over()
+  }
+
+  #cancelCommand(command: Command, error: RepriseError): void {
+    const run = this.#run
+    // A boundary is passed or not by what history says of it: the code is told there.
+    if (command.kind === 'loop') {
+      command.cancelled = error.message
+      return
+    }
+    if (command.kind !== 'step') {
+      command.isAbandoned = true
+      if (command.hasUndo) run.execution.keepOrphan(command)
+      command.onAbandon()
+      command.reject(error)
+      return
+    }
+    command.cancelled = error.message
+    // Waiting for its next attempt: there will be none.
+    if (run.alarms.has(command.id)) {
+      run.alarms.delete(command.id)
+      const failure = { name: 'RepriseError', message: 'cancelled', code: 'CANCELLED' }
+      run.spawn(() => run.record('failed', { id: command.id, error: failure }))
+    } else abandonStep(run, command, error.message)
+  }
+}
+
+function withRun(error: RepriseError, timeline: string): RepriseError {
+  return new RepriseError(error.code, `${timeline}: ${error.message.replace(/ \[[A-Z_]+\]$/, '')}`, {
+    timeline,
+    ...error.data,
+  })
+}

@@ -1,0 +1,39 @@
+// The idempotency key of a step: known before anything is written, and the same for every attempt of every owner. It is derived
+// from the run's recorded identity, its generation, the step's id, and the step's declared input; without one, from everything
+// that the code of its scope has observed (observed.ts). Runs that recorded no identity keep the keys they had: the run's name,
+// its generation and the step's id.
+
+import { toHex } from '../../../core/coordinate.ts'
+import { compensationKey } from '../../../core/history/effects.ts'
+import { formerStepKey, intentKey } from '../../../core/history/identity.ts'
+import type { Hash } from '../../../core/store/ports.ts'
+import type { RunState } from '../history/state.ts'
+import { type Digester, digestOf, type Position } from './observed.ts'
+import { stepName } from './scope.ts'
+
+/** The step that a key is for. */
+export interface KeyedStep {
+  readonly id: string
+  /** The digest of the input it declares; null: it declares none. */
+  readonly input: string | null
+  readonly observed: Position
+}
+
+type KeyState = Pick<RunState, 'keyBase' | 'generation' | 'identity'>
+
+export function keyOf(state: KeyState, { id, input, observed }: KeyedStep, hash: Hash): string {
+  const { identity, generation, keyBase } = state
+  if (!identity) return formerStepKey(hash, keyBase, generation, id)
+  const parts = input === null ? [id, 'observed', observed.digest()] : [id, 'input', input]
+  return intentKey(hash, { identity, generation, model: 'workflow', name: stepName(id), parts })
+}
+
+/** Of the compensation of the step with this key. */
+export function undoKeyOf(state: KeyState, id: string, key: string, hash: Hash): string {
+  if (state.identity) return compensationKey(key, hash)
+  return formerStepKey(hash, state.keyBase, state.generation, `${id}~undo`)
+}
+
+export function inputDigest(digester: Digester, input: unknown): string {
+  return toHex(digestOf(digester, input))
+}

@@ -1,0 +1,112 @@
+// Looking for mail of the runs in memory. Runs that wait are looked after at once when the store calls; those at work less
+// often, because most of them end before anybody writes to them. Whoever sends from this process tells the run itself.
+
+import type { TimelineId } from '../../../core/coordinate.ts'
+import type { Head, Store } from '../../../core/store/ports.ts'
+import type { Kernel } from '../../../engine/storage/kernel.ts'
+
+/** A run in memory, as far as its mail is concerned. */
+export interface WatchedRun {
+  readonly open: { readonly id: TimelineId }
+  readonly work: { readonly isIdle: boolean }
+  readonly mail: { lookedAt: number }
+  /** Takes the mail that is there. */
+  readMail(): void
+  /** Calls that take long are noted when there is time. */
+  noteSlow(): void
+}
+
+const lookMs = 100
+const busyMs = 500
+/** So many at a time, those that nobody looked after for longest: what looking costs does not grow with the runs. */
+const atOnce = 50
+/** Without a call of the store: a call may be lost. */
+const silentMs = 1000
+
+export class MailWatch {
+  readonly #kernel: Kernel
+  readonly #live: ReadonlyMap<string, WatchedRun>
+  readonly #onProblem: (error: unknown) => void
+  #unlisten: (() => void) | null = null
+  #cancel: (() => void) | null = null
+  readonly #asking: { timeline: TimelineId; resolve(has: boolean): void; reject(error: unknown): void }[] = []
+  #heardAt = Number.NEGATIVE_INFINITY
+  #isClosed = false
+
+  constructor(kernel: Kernel, live: ReadonlyMap<string, WatchedRun>, onProblem: (error: unknown) => void) {
+    this.#kernel = kernel
+    this.#live = live
+    this.#onProblem = onProblem
+  }
+
+  /** Whether there is mail for a run by now. Those who ask in the same moment are answered together. */
+  hasMail(timeline: TimelineId): Promise<boolean> {
+    return new Promise((resolve, reject) => {
+      this.#asking.push({ timeline, resolve, reject })
+      if (this.#asking.length === 1) this.#kernel.clock.soon(() => void this.#answer())
+    })
+  }
+
+  async #answer(): Promise<void> {
+    const asking = this.#asking.splice(0)
+    try {
+      const heads = await headsOf(
+        this.#kernel.store,
+        asking.map(({ timeline }) => timeline),
+      )
+      for (const [i, { resolve }] of asking.entries()) resolve((heads[i]?.mail ?? 0) > 0)
+    } catch (error) {
+      for (const { reject } of asking) reject(error)
+    }
+  }
+
+  /** There are runs in memory. */
+  start(): void {
+    const { store, clock } = this.#kernel
+    if (this.#isClosed || this.#cancel) return
+    this.#unlisten ??= store.listen((mayBeDue = true) => {
+      if (mayBeDue) this.#heardAt = clock.elapsed()
+    })
+    this.#cancel = clock.after(lookMs, () => {
+      this.#cancel = null
+      if (this.#isClosed || this.#live.size === 0) return
+      void this.#look().catch(this.#onProblem)
+      this.start()
+    })
+  }
+
+  close(): void {
+    this.#isClosed = true
+    this.#unlisten?.()
+    this.#cancel?.()
+  }
+
+  async #look(): Promise<void> {
+    const { store, clock } = this.#kernel
+    const now = clock.elapsed()
+    const due: WatchedRun[] = []
+    for (const instance of this.#live.values()) {
+      instance.noteSlow()
+      if (this.#isDue(instance, now)) due.push(instance)
+    }
+    if (due.length === 0) return
+    if (due.length > atOnce) due.sort((a, b) => a.mail.lookedAt - b.mail.lookedAt)
+    const looked = due.slice(0, atOnce)
+    for (const { mail } of looked) mail.lookedAt = now
+    const ids = looked.map(({ open }) => open.id)
+    for (const head of await headsOf(store, ids)) {
+      if (head && head.mail > 0) this.#live.get(head.timeline)?.readMail()
+    }
+  }
+
+  #isDue({ mail, work }: WatchedRun, now: number): boolean {
+    const sinceMs = now - mail.lookedAt
+    if (sinceMs >= silentMs) return true
+    return this.#heardAt >= mail.lookedAt && (work.isIdle || sinceMs >= busyMs)
+  }
+}
+
+/** Those that can be read: a part of the store that is away stops no others. */
+async function headsOf(store: Store, ids: readonly TimelineId[]): Promise<(Head | null | undefined)[]> {
+  return store.headsInReach ? await store.headsInReach(ids) : await store.head(ids)
+}

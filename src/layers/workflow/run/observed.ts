@@ -1,0 +1,107 @@
+// What the code of a scope has observed: the run's input, results of commands, payloads of signals and updates. Its digest is
+// part of the keys of steps (key.ts): after a restore, code that observed something else has another intent.
+//
+// A scope counts its own observations and those made before it began, never those of branches beside it; the order in which
+// results arrive makes no difference. An observation of undefined carries nothing and is not counted.
+
+import { toHex } from '../../../core/coordinate.ts'
+import type { Hash } from '../../../core/store/ports.ts'
+
+/** How values are digested. */
+export interface Digester {
+  readonly hash: Hash
+  readonly codec: { encode(value: unknown): Uint8Array }
+  /** Results may be lost and made again: they are not counted. */
+  readonly skipsResults?: boolean
+}
+
+type Observation =
+  | { readonly id: string; readonly value: unknown }
+  | { readonly id: string; readonly digest: Uint8Array }
+  | { readonly id: string; readonly ends: readonly Position[] }
+
+/** A moment in a scope: what was observed up to there. */
+export interface Position {
+  /** Empty if nothing was observed. */
+  digest(): string
+}
+
+const encoder = new TextEncoder()
+const digestBytes = 32
+
+export class Observed {
+  readonly #digester: Digester
+  /** Where this scope began. */
+  readonly #base: Position | null
+  /** Updates reach all scopes of a run: their handlers may change what any of them does next. Null: this is the list of them. */
+  readonly #updates: Observed | null
+  readonly #seen: Observation[] = []
+  /** The sum of the first `#summed` observations. */
+  #sum = new Uint8Array(digestBytes)
+  #summed = 0
+
+  constructor(digester: Digester, base: Position | null = null, updates: Observed | null = null) {
+    this.#digester = digester
+    this.#base = base
+    this.#updates = updates
+  }
+
+  get count(): number {
+    return this.#seen.length
+  }
+
+  /** The result of a command, or a state that is made of such. */
+  addResult(id: string, value: unknown): void {
+    if (!this.#digester.skipsResults) this.add(id, value)
+  }
+
+  add(id: string, value: unknown): void {
+    if (value === undefined) return
+    // Code may change an object that it was given: it is digested now. Most keys are never asked for, so the rest waits.
+    if (typeof value === 'object' && value !== null) this.#seen.push({ id, digest: digestOf(this.#digester, value) })
+    else this.#seen.push({ id, value })
+  }
+
+  /** Branches that ended here: this scope knows from now on what they observed. */
+  join(id: string, ends: readonly Position[]): void {
+    this.#seen.push({ id, ends })
+  }
+
+  here(): Position {
+    const count = this.#seen.length
+    const updates = this.#updates?.count ?? 0
+    return { digest: () => this.#digestAt(count, updates) }
+  }
+
+  #digestAt(count: number, updates: number): string {
+    const base = this.#base?.digest() ?? ''
+    if (base === '' && count === 0 && updates === 0) return ''
+    const parts = [base, toHex(this.#sumOf(count)), this.#updates ? toHex(this.#updates.#sumOf(updates)) : '']
+    return toHex(this.#digester.hash(encoder.encode(parts.join('.'))))
+  }
+
+  /** A sum without order: each observation has an id of its own, so no two cancel out. */
+  #sumOf(count: number): Uint8Array {
+    const [from, to] = count > this.#summed ? [this.#summed, count] : [count, this.#summed]
+    const sum = this.#sum.slice()
+    for (let i = from; i < to; i++) {
+      const digest = this.#digestOf(this.#seen[i]!)
+      for (let byte = 0; byte < digestBytes; byte++) sum[byte]! ^= digest[byte]!
+    }
+    this.#sum = sum
+    this.#summed = count
+    return sum
+  }
+
+  #digestOf(one: Observation): Uint8Array {
+    const content =
+      'ends' in one
+        ? one.ends.map((end) => end.digest()).join('.')
+        : toHex('digest' in one ? one.digest : digestOf(this.#digester, one.value))
+    return this.#digester.hash(encoder.encode(`${one.id}\n${content}`))
+  }
+}
+
+export function digestOf({ hash, codec }: Digester, value: unknown): Uint8Array {
+  return hash(codec.encode(value))
+}

@@ -1,0 +1,60 @@
+// The work under way for a run: how much of it there is. The run is told when all of it is done, and when some failed.
+
+import { assert } from '../../../core/assert.ts'
+import { leaveScope } from './scope.ts'
+
+/** What work gives that says itself when it is done (`done`, `failed`): for the hot path, which makes no promises. */
+export const toldLater = Symbol('told later')
+
+/** Nothing, or what has to be waited for. */
+export type Working = Promise<unknown> | typeof toldLater | undefined
+
+export class Work {
+  readonly #onIdle: () => void
+  readonly #onFailed: (error: unknown) => void
+  #count = 0
+
+  constructor(onIdle: () => void, onFailed: (error: unknown) => void) {
+    this.#onIdle = onIdle
+    this.#onFailed = onFailed
+  }
+
+  /** How many pieces are under way. */
+  get count(): number {
+    return this.#count
+  }
+
+  get isIdle(): boolean {
+    return this.#count === 0
+  }
+
+  during(work: () => Working): void {
+    this.#count += 1
+    try {
+      const working = leaveScope(work)
+      if (working === undefined) queueMicrotask(this.done)
+      else if (working !== toldLater) working.then(this.#worked, this.failed)
+    } catch (error) {
+      this.failed(error)
+    }
+  }
+
+  readonly #worked = (result: unknown): void => {
+    if (result !== toldLater) this.done()
+  }
+
+  readonly done = (): void => {
+    this.#take()
+    if (this.#count === 0) this.#onIdle()
+  }
+
+  readonly failed = (error: unknown): void => {
+    this.#take()
+    this.#onFailed(error)
+  }
+
+  #take(): void {
+    assert(this.#count > 0, 'work ends once for each time it began')
+    this.#count -= 1
+  }
+}

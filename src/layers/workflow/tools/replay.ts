@@ -1,0 +1,87 @@
+// Replay aside: today's code against a recorded history, with nothing started and nothing written. Queries of runs that
+// are not in memory, checks before a deploy and the tests of recorded histories are all this.
+
+import { equalBytes, type TimelineId } from '../../../core/coordinate.ts'
+import { RepriseError } from '../../../core/errors.ts'
+import type { RecoveryReport } from '../../../engine/base/recovery-report.ts'
+import type { Queries } from '../commands/queries.ts'
+import type { AnyWorkflow } from '../context.ts'
+import type { RunState } from '../history/state.ts'
+import type { Command } from '../run/command.ts'
+import { Instance, type InstanceHost } from '../run/instance.ts'
+import type { RunTimeline } from '../run/run-timeline.ts'
+
+export interface Replayed {
+  /** What the code of the run answers. */
+  readonly queries: Queries
+  /** What the code and history disagree about. */
+  readonly divergence: RepriseError | null
+  /** What the code waits for at the end of history. */
+  readonly open: readonly Command[]
+}
+
+export async function replayAside(
+  host: InstanceHost,
+  definition: AnyWorkflow,
+  timeline: TimelineId,
+  state: RunState,
+): Promise<Replayed> {
+  const instance = new Instance(host, definition, frozen(timeline, state), true)
+  instance.begin()
+  const divergence = await Promise.race([
+    instance.replayed.then(() => instance.execution.blamed ?? endDiffers(instance)),
+    instance.left.then((left) => ('error' in left ? (left.error as RepriseError) : null)),
+  ])
+  const open = [...instance.execution.open]
+  instance.leave({ because: 'closed' })
+  return { queries: instance.queries, divergence, open }
+}
+
+/** A run that has ended must end again, in the same way. */
+function endDiffers(instance: Instance): RepriseError | null {
+  const { end, rolling } = instance.state
+  if (!end || end.kind === 'terminated' || rolling || ('undone' in end && end.undone)) return null
+  const { execution } = instance
+  const { outcome } = instance.ending
+  const differ = (code: string) =>
+    new RepriseError('DIVERGED', `${instance.open.id}: history says that the run ${end.kind}, ${code}`, {
+      timeline: instance.open.id,
+      step: null,
+      history: end.kind,
+      code,
+    })
+  if (!execution.isOver || !outcome) {
+    const asks = [...execution.open].map(({ id }) => id).join(', ')
+    return differ(`the code asks for ${asks || 'nothing'}`)
+  }
+  if (end.kind !== 'completed') return 'error' in outcome ? null : differ('the code returns a result')
+  if ('error' in outcome) return differ(`the code throws ${String(outcome.error)}`)
+  const { codec } = instance.kernel
+  return equalBytes(codec.encode(end.result), codec.encode(outcome.value))
+    ? null
+    : differ('the code gives another result')
+}
+
+function frozen(id: TimelineId, state: RunState): RunTimeline {
+  const report = { timeline: id, seq: 0, epoch: 0, checkpoint: null } as unknown as RecoveryReport
+  const refusal = () => new RepriseError('BUG', `${id} is only read here`)
+  const refuse = () => Promise.reject(refusal())
+  return {
+    id,
+    life: 1,
+    coordinate: { timeline: id, seq: 0, epoch: 0, digest: '' },
+    inherited: [],
+    isFork: false,
+    state,
+    seq: 0,
+    broken: null,
+    recovery: report,
+    watch: () => () => undefined,
+    ask: (_, asker) => asker.reject(refusal()),
+    write: refuse,
+    mail: async () => ({ messages: [], now: 0 }),
+    checkpoint: refuse,
+    shut: async () => undefined,
+    break: () => undefined,
+  }
+}

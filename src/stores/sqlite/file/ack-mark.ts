@@ -1,0 +1,138 @@
+// The acknowledged mark: how far the log had come when a writer was last told "durable", kept outside the database, in
+// `<file>-ack`. SQLite cuts a damaged write-ahead log silently; this is how we notice. It is written without fsync: it has
+// to survive a kill, and after a power loss an older mark is still a lower bound.
+//
+//   slot  = crc(4 bytes) bytes(4: length of the row's body) bodyCrc(4) unused(4) position(8)      all little-endian
+//   file  = slot slot     the one for even positions, the one for odd: a torn write leaves the other
+
+import { closeSync, constants, openSync, readSync, writeSync } from 'node:fs'
+import { crc32 } from 'node:zlib'
+import type { Log } from '../log/log.ts'
+import { isAsCommitted } from '../log/log-row.ts'
+import { damaged } from './failure.ts'
+
+const slotBytes = 24
+
+export interface Mark {
+  readonly position: number
+  readonly bytes: number
+  readonly bodyCrc: number
+}
+
+export class AckMark {
+  readonly #file: string
+  readonly #slot = new DataView(new ArrayBuffer(slotBytes))
+  readonly #both = new Uint32Array((2 * slotBytes) / 4)
+  /** What was read the last time, and the position that it says. */
+  readonly #last = new Uint32Array((2 * slotBytes) / 4)
+  #lastPosition = 0
+  #handle: number | null = null
+  #reading: number | null = null
+
+  constructor(databaseFile: string) {
+    this.#file = `${databaseFile}-ack`
+  }
+
+  /** Two processes may write at once; the larger position of the two slots counts, and either is a lower bound. */
+  write(position: number, body: Uint8Array): void {
+    this.#handle ??= openForWriting(this.#file)
+    const slot = this.#slot
+    slot.setUint32(4, body.length, true)
+    slot.setUint32(8, crc32(body), true)
+    slot.setBigUint64(16, BigInt(position), true)
+    slot.setUint32(0, crc32(bytesOf(slot).subarray(4)), true)
+    writeSync(this.#handle, slot, 0, slotBytes, (position % 2) * slotBytes)
+  }
+
+  /** How far the log must reach, for whoever looks at the log after this; null if nobody was told "durable". */
+  read(): Mark | null {
+    const marks = [0, 1].map((index) => readSlot(this.#file, index)).filter((mark) => mark !== null)
+    return marks.reduce<Mark | null>((best, mark) => (best && best.position > mark.position ? best : mark), null)
+  }
+
+  /** How far the log must reach; 0: nobody was told "durable". Asked before every read, so the file is kept open. */
+  position(): number {
+    this.#reading ??= openToRead(this.#file)
+    if (this.#reading === null) return 0
+    const both = this.#both
+    const count = readSync(this.#reading, both, 0, 2 * slotBytes, 0)
+    const isWhole = count === 2 * slotBytes
+    if (isWhole && both.every((word, i) => word === this.#last[i])) return this.#lastPosition
+    let position = 0
+    for (let at = 0; at + slotBytes <= count; at += slotBytes) {
+      const slot = new DataView(both.buffer, at, slotBytes)
+      if (slot.getUint32(0, true) !== crc32(new Uint8Array(both.buffer, at + 4, slotBytes - 4))) continue
+      position = Math.max(position, Number(slot.getBigUint64(16, true)))
+    }
+    if (isWhole) {
+      this.#last.set(both)
+      this.#lastPosition = position
+    }
+    return position
+  }
+
+  /**
+   * Throws STORE_DAMAGED if the log (null: there is none) does not reach the mark, or is another there. The log must be
+   * one state of the file, and not older than the mark: others may write and tidy at the same time.
+   */
+  check(mark: Mark | null, log: Log | null): void {
+    // Below the start of the log is what tidy gave back: a mark so old was left by a process that slept.
+    if (!mark || (log && mark.position < log.firstPosition())) return
+    const body = log?.body(mark.position)
+    const isSame = body ? !isAsCommitted(body) || isBody(body, mark) : log?.isJoined(mark.position)
+    if (isSame) return
+    const reached = log?.lastPosition() ?? 0
+    throw damaged(
+      `acknowledged entries are missing: the log ends at ${reached} or differs from what was acknowledged at ` +
+        `${mark.position} (if an older copy was put in place on purpose, remove ${this.#file})`,
+      { file: this.#file, acknowledged: mark.position, reached },
+    )
+  }
+
+  close(): void {
+    for (const handle of [this.#handle, this.#reading]) if (handle !== null) closeSync(handle)
+    this.#handle = null
+    this.#reading = null
+  }
+}
+
+function isBody(body: Uint8Array, { bytes, bodyCrc }: Mark): boolean {
+  return body.length === bytes && crc32(body) === bodyCrc
+}
+
+/** Null if it was never written, or torn. */
+function readSlot(file: string, index: number): Mark | null {
+  const slot = new DataView(new ArrayBuffer(slotBytes))
+  try {
+    const handle = openSync(file, 'r')
+    try {
+      if (readSync(handle, slot, 0, slotBytes, index * slotBytes) < slotBytes) return null
+    } finally {
+      closeSync(handle)
+    }
+  } catch {
+    return null
+  }
+  if (slot.getUint32(0, true) !== crc32(bytesOf(slot).subarray(4))) return null
+  return {
+    position: Number(slot.getBigUint64(16, true)),
+    bytes: slot.getUint32(4, true),
+    bodyCrc: slot.getUint32(8, true),
+  }
+}
+
+function openToRead(file: string): number | null {
+  try {
+    return openSync(file, 'r')
+  } catch {
+    return null
+  }
+}
+
+function openForWriting(file: string): number {
+  return openSync(file, constants.O_RDWR | constants.O_CREAT, 0o644)
+}
+
+function bytesOf(view: DataView): Uint8Array {
+  return new Uint8Array(view.buffer)
+}

@@ -1,0 +1,170 @@
+// One connection to the file, with the settings that durability rests on set and read back, and its statements kept.
+// The database object is held here for as long as its statements live: its collection would close it under them.
+
+import { RepriseError } from '../../../core/errors.ts'
+import type { Database, Driver, SqlRow, SqlValue, Statement } from './driver.ts'
+
+export interface Durability {
+  readonly journal_mode: string
+  readonly synchronous: string
+}
+
+const synchronousNames = ['off', 'normal', 'full', 'extra']
+/** How long SQLite itself may block the thread for a lock; beyond that we wait without blocking (retry.ts). */
+const blockingWaitMs = 10
+
+/** Thrown to end work that needs a statement where there is none. */
+const needed = new Error('this needs a statement')
+
+export class Connection {
+  /** The file has an older schema, and is only read (older.ts). */
+  isOlder = false
+  readonly #database: Database
+  readonly #statements = new Map<string, Statement>()
+  #isThorough: boolean | null = null
+  #isSilent = false
+
+  constructor(driver: Driver, file: string, isReadOnly: boolean) {
+    this.#database = driver.open(file, { isReadOnly })
+    try {
+      this.#database.exec(`PRAGMA busy_timeout = ${blockingWaitMs}`)
+    } catch (error) {
+      this.#database.close()
+      throw error
+    }
+  }
+
+  exec(sql: string): void {
+    this.#database.exec(sql)
+  }
+
+  /** Work on what was read before. Null: it needs a statement, and got none. */
+  silently<Result>(work: () => Result): { readonly result: Result } | null {
+    this.#isSilent = true
+    try {
+      return { result: work() }
+    } catch (error) {
+      if (error === needed) return null
+      throw error
+    } finally {
+      this.#isSilent = false
+    }
+  }
+
+  prepare(sql: string): Statement {
+    if (this.#isSilent) throw needed
+    let statement = this.#statements.get(sql)
+    if (!statement) {
+      statement = this.#database.prepare(sql)
+      this.#statements.set(sql, statement)
+    }
+    return statement
+  }
+
+  run(sql: string, ...values: SqlValue[]): number {
+    return Number(this.prepare(sql).run(...values).changes)
+  }
+
+  insert(sql: string, ...values: SqlValue[]): number {
+    return Number(this.prepare(sql).run(...values).lastInsertRowid)
+  }
+
+  get(sql: string, ...values: SqlValue[]): SqlRow | undefined {
+    return this.prepare(sql).get(...values)
+  }
+
+  all(sql: string, ...values: SqlValue[]): SqlRow[] {
+    return this.prepare(sql).all(...values)
+  }
+
+  iterate(sql: string, ...values: SqlValue[]): IterableIterator<SqlRow> {
+    return this.prepare(sql).iterate(...values)
+  }
+
+  /** Several statements that see the same state of the file. Synchronous, so that nothing comes in between. */
+  snapshot<Result>(work: () => Result): Result {
+    this.run('BEGIN')
+    try {
+      return work()
+    } finally {
+      this.rollback()
+    }
+  }
+
+  /** Also after an error that made SQLite roll back by itself: that error is the one to tell. */
+  rollback(): void {
+    try {
+      this.run('ROLLBACK')
+    } catch {
+      // There was no transaction any more.
+    }
+  }
+
+  /** Asked by trying: the drivers do not all tell. */
+  isInTransaction(): boolean {
+    try {
+      this.run('BEGIN')
+    } catch {
+      return true
+    }
+    this.rollback()
+    return false
+  }
+
+  /** Changes when another connection has written. */
+  dataVersion(): number {
+    return this.get('PRAGMA data_version')!.data_version as number
+  }
+
+  /** A statement of the user's, not kept: there may be any number of them. */
+  once(sql: string): Statement {
+    return this.#database.prepare(sql)
+  }
+
+  /** SQLite opens an existing write-ahead log with whatever the build's default is: ask for FULL, and look. */
+  requireDurability(): void {
+    this.exec('PRAGMA synchronous = FULL')
+    const found = this.durability()
+    if (found.journal_mode === 'wal' && found.synchronous === 'full') return
+    throw new RepriseError('STORE_DURABILITY', 'SQLite did not take journal_mode=wal and synchronous=full', {
+      ...found,
+    })
+  }
+
+  durability(): Durability {
+    return {
+      journal_mode: String(this.#pragma('journal_mode')),
+      synchronous: synchronousNames[Number(this.#pragma('synchronous'))] ?? 'unknown',
+    }
+  }
+
+  /** Deleted bytes become zeros: always in pages that are written anyway, on demand also in those that are set free. */
+  overwriteDeleted(isThorough: boolean): void {
+    if (isThorough === this.#isThorough) return
+    this.exec(`PRAGMA secure_delete = ${isThorough ? 'ON' : 'FAST'}`)
+    this.#isThorough = isThorough
+  }
+
+  /** Empties the write-ahead log; false if another connection still reads from it. */
+  truncateLog(): boolean {
+    return this.get('PRAGMA wal_checkpoint(TRUNCATE)')?.busy === 0
+  }
+
+  /** Moves the write-ahead log into the file, as far as other processes allow. Nothing depends on it. */
+  checkpoint(): void {
+    try {
+      this.#database.exec('PRAGMA wal_checkpoint(TRUNCATE)')
+    } catch {
+      // Full, read-only or busy: the log stays as it is, and is as durable.
+    }
+  }
+
+  close(): void {
+    this.#statements.clear()
+    this.#database.close()
+  }
+
+  #pragma(name: string): SqlValue | undefined {
+    return Object.values(this.#database.prepare(`PRAGMA ${name}`).get() ?? {})[0]
+  }
+}

@@ -1,0 +1,44 @@
+// The SQLite driver: node:sqlite where Node has it without a flag (22.13 and newer), else @photostructure/sqlite, which
+// has the same API. Only what this store uses of that API is named here.
+
+import { RepriseError } from '../../../core/errors.ts'
+
+export type SqlValue = null | number | bigint | string | Uint8Array
+export type SqlRow = Record<string, SqlValue>
+
+export interface Statement {
+  run(...values: SqlValue[]): { readonly changes: number | bigint; readonly lastInsertRowid: number | bigint }
+  get(...values: SqlValue[]): SqlRow | undefined
+  all(...values: SqlValue[]): SqlRow[]
+  iterate(...values: SqlValue[]): IterableIterator<SqlRow>
+  setReadBigInts(isOn: boolean): void
+}
+
+export interface Database {
+  exec(sql: string): void
+  prepare(sql: string): Statement
+  close(): void
+}
+
+export interface Driver {
+  readonly name: string
+  open(file: string, options: { readonly isReadOnly: boolean }): Database
+}
+
+type DatabaseSync = new (file: string, options: { readOnly: boolean }) => Database
+
+export async function loadDriver(nodeVersion = process.versions.node): Promise<Driver> {
+  const name = hasBuiltIn(nodeVersion) ? 'node:sqlite' : '@photostructure/sqlite'
+  try {
+    // The name is a value, so that neither the compiler nor a bundler looks for the module that is not there.
+    const { DatabaseSync } = (await import(name)) as { readonly DatabaseSync: DatabaseSync }
+    return { name, open: (file, { isReadOnly }) => new DatabaseSync(file, { readOnly: isReadOnly }) }
+  } catch (cause) {
+    throw new RepriseError('DRIVER_MISSING', `the SQLite driver ${name} cannot be loaded`, { driver: name }, cause)
+  }
+}
+
+export function hasBuiltIn(nodeVersion: string): boolean {
+  const [major = 0, minor = 0] = nodeVersion.split('.').map(Number)
+  return major > 22 || (major === 22 && minor >= 13)
+}

@@ -1,0 +1,177 @@
+// The reading side: a connection of its own, so that reads never see a transaction that is still under way. Each read
+// sees one state of the file.
+
+import { crc32 } from 'node:zlib'
+import { RepriseError } from '../../../core/errors.ts'
+import type { Hash } from '../../../core/store/ports.ts'
+import { Log, nothingStaged } from '../log/log.ts'
+import { checkReaches, checkVersion } from '../log/log-end.ts'
+import { UnsettledRuns } from '../log/unsettled.ts'
+import type { CountedInboxes } from '../rows/mail.ts'
+import { Timelines } from '../rows/timelines.ts'
+import { Workers } from '../rows/workers.ts'
+import { findSpace } from '../schema.ts'
+import type { AckMark } from './ack-mark.ts'
+import type { Connection } from './connection.ts'
+import { toStoreError } from './failure.ts'
+import { type ReadingConnection, stateOf } from './reading-connection.ts'
+import { retryBusy } from './retry.ts'
+
+export interface Reading {
+  readonly connection: Connection
+  /** -1 for a namespace that was never written to: nothing is found in it. */
+  readonly space: number
+  readonly timelines: Timelines
+  readonly workers: Workers
+  readonly log: Log
+  readonly inboxes: CountedInboxes
+  /** Set anew for each read: what is read is read at once. */
+  now: number
+}
+
+export interface ReaderOptions {
+  readonly connect: () => ReadingConnection
+  readonly namespace: string
+  readonly hash: Hash
+  readonly file: string
+  readonly busyMs: number
+  readonly clock: () => number
+  /** Null: the file is read as far as it goes, also where acknowledged rows are missing at its end. */
+  readonly ack: AckMark | null
+}
+
+const attemptsMax = 10
+/** Timelines that are kept from one read to the next. */
+const keptMax = 1000
+
+/** What was read of a state of the file. The version is SQLite's: it changes with every commit of another connection. */
+interface Kept {
+  readonly version: number
+  /** The log of this state reaches so far at least. */
+  readonly acknowledged: number
+  readonly reading: Reading
+}
+
+export class Reader {
+  readonly #options: ReaderOptions
+  #connected: ReadingConnection | null = null
+  #unsettled: UnsettledRuns | null = null
+  #space: number | null = null
+  #kept: Kept | null = null
+  readonly #inboxes: CountedInboxes = new Map()
+
+  constructor(options: ReaderOptions) {
+    this.#options = options
+  }
+
+  async read<Result>(work: (reading: Reading) => Result): Promise<Result> {
+    const { busyMs, file } = this.#options
+    try {
+      return await retryBusy(busyMs, () => this.#readOnce(work))
+    } catch (error) {
+      throw toStoreError(error, 'read', file)
+    }
+  }
+
+  /** The same where all of it was read before and nobody has written since: then it needs no transaction. Null: read it. */
+  reread<Result>(work: (reading: Reading) => Result): { readonly result: Result } | null {
+    const kept = this.#kept
+    if (!kept || kept.reading.timelines.count > keptMax || this.#connected?.state !== null) return null
+    const { connection } = kept.reading
+    try {
+      if ((this.#options.ack?.position() ?? 0) > kept.acknowledged) return null
+      if (connection.dataVersion() !== kept.version) return null
+      return connection.silently(() => work(asOf(kept.reading, this.#options.clock())))
+    } catch {
+      // Whatever it is, reading says it better.
+      return null
+    }
+  }
+
+  connection(): Connection {
+    this.#connected ??= this.#options.connect()
+    return this.#connected.connection
+  }
+
+  /** Through SQLite itself, and not as it lies. */
+  get isOnFile(): boolean {
+    this.connection()
+    return this.#connected!.state === null
+  }
+
+  /** A file that is read as it lies tells nothing of how it is written. */
+  durability(): Readonly<Record<string, string>> {
+    const connection = this.connection()
+    return this.#connected!.state === null ? { ...connection.durability() } : { access: 'read only' }
+  }
+
+  /** Changes when somebody has written. */
+  dataVersion(): number {
+    const connection = this.connection()
+    const state = this.#connected!.state === null ? null : stateOf(this.#options.file)
+    return state === null ? connection.dataVersion() : crc32(state)
+  }
+
+  close(): void {
+    this.#connected?.close()
+    this.#connected = null
+    this.#unsettled = null
+    this.#kept = null
+  }
+
+  #readOnce<Result>(work: (reading: Reading) => Result): Result {
+    for (let attempt = 1; ; attempt++) {
+      this.#forgetOldState()
+      const connection = this.connection()
+      try {
+        // Before the snapshot: what was acknowledged by then is in it.
+        const acknowledged = this.#options.ack?.position() ?? 0
+        const result = connection.snapshot(() => work(this.#reading(connection, acknowledged)))
+        if (!this.#forgetOldState()) return result
+      } catch (error) {
+        if (!this.#forgetOldState()) throw error
+      }
+      if (attempt === attemptsMax) throw new RepriseError('STORE_BUSY', 'the file changes whenever it is read')
+    }
+  }
+
+  /** A file that is read as it lies may have changed: what was read of it before does not count. */
+  #forgetOldState(): boolean {
+    const state = this.#connected?.state ?? null
+    if (state === null || state === stateOf(this.#options.file)) return false
+    this.close()
+    return true
+  }
+
+  #reading(connection: Connection, acknowledged: number): Reading {
+    const { namespace, hash, clock } = this.#options
+    // The first statement of the transaction: from here on it sees one state of the file, and this is its version.
+    const version = connection.dataVersion()
+    const kept = this.#kept
+    const isSame = kept?.version === version && acknowledged <= kept.acknowledged
+    if (isSame && kept.reading.timelines.count <= keptMax) return asOf(kept.reading, clock())
+    this.#kept = null
+    checkVersion(connection)
+    if (acknowledged > 0) checkReaches(connection, acknowledged)
+    this.#space ??= findSpace(connection, namespace)
+    const space = this.#space ?? -1
+    this.#unsettled ??= new UnsettledRuns(connection, hash)
+    this.#unsettled.begin()
+    const reading = {
+      connection,
+      space,
+      timelines: new Timelines(connection, space, this.#unsettled),
+      workers: new Workers(connection, space),
+      log: new Log(connection, hash, nothingStaged, new Map()),
+      inboxes: this.#inboxes,
+      now: clock(),
+    }
+    if (this.#space !== null) this.#kept = { version, acknowledged, reading }
+    return reading
+  }
+}
+
+function asOf(reading: Reading, now: number): Reading {
+  reading.now = now
+  return reading
+}

@@ -1,0 +1,89 @@
+// Statements that go through whole tables, on a thread with a connection of its own: in a large file each of them takes
+// seconds, in which nobody else would have a turn of the event loop.
+
+import { statSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { Worker } from 'node:worker_threads'
+import { RepriseError } from '../../../core/errors.ts'
+import type { Driver, SqlRow } from './driver.ts'
+
+/** Runs statements on a thread of their own, and gives what each of them gave. */
+export type Aside = (statements: readonly string[], signal?: AbortSignal) => Promise<AsideAnswer[]>
+
+type AsideAnswer = { readonly rows: SqlRow[] } | { readonly error: Error }
+
+const program = `
+const { parentPort, workerData } = require('node:worker_threads')
+const told = (error) => ({ error: { message: String(error.message), errcode: error.errcode } })
+try {
+  const { DatabaseSync } = require(workerData.module)
+  const database = new DatabaseSync(workerData.file, { readOnly: true })
+  database.exec('PRAGMA busy_timeout = 5000')
+  for (const sql of workerData.statements) {
+    let answer
+    try {
+      answer = { rows: database.prepare(sql).all().map((row) => ({ ...row })) }
+    } catch (error) {
+      answer = told(error)
+    }
+    parentPort.postMessage(answer)
+  }
+  database.close()
+} catch (error) {
+  parentPort.postMessage({ isOver: true, ...told(error) })
+}`
+
+/** A smaller file is gone through in no time where it is asked for. */
+const leastBytes = 8 * 1024 * 1024
+
+/** Null: the file is small, is read as it lies, or has a driver that cannot be loaded by its name. */
+export function asideOf(driver: Driver, file: string, { isOnFile }: { readonly isOnFile: boolean }): Aside | null {
+  const size = statSync(file, { throwIfNoEntry: false })?.size ?? 0
+  if (size < leastBytes || !isOnFile) return null
+  try {
+    const module = createRequire(import.meta.url).resolve(driver.name)
+    return (statements, signal) => allAside(module, file, statements, signal)
+  } catch {
+    return null
+  }
+}
+
+function allAside(
+  module: string,
+  file: string,
+  statements: readonly string[],
+  signal?: AbortSignal,
+): Promise<AsideAnswer[]> {
+  return new Promise((resolve, reject) => {
+    const answers: AsideAnswer[] = []
+    const worker = new Worker(program, { eval: true, workerData: { module, file, statements } })
+    const abort = () => {
+      // A statement under way is not ended by it: nobody waits for that.
+      worker.unref()
+      void worker.terminate()
+      reject(new RepriseError('ABORTED', 'the check of the file: aborted', {}, signal?.reason))
+    }
+    worker.on('message', (answer: Told) => {
+      if (answer.isOver) reject(toError(answer.error!))
+      else answers.push(answer.error ? { error: toError(answer.error) } : { rows: answer.rows! })
+    })
+    worker.on('error', reject)
+    worker.on('exit', () => {
+      signal?.removeEventListener('abort', abort)
+      if (answers.length === statements.length) resolve(answers)
+      else reject(new Error('the thread that checks the file ended early'))
+    })
+    signal?.addEventListener('abort', abort, { once: true })
+    if (signal?.aborted) abort()
+  })
+}
+
+interface Told {
+  readonly rows?: SqlRow[]
+  readonly error?: { readonly message: string; readonly errcode?: number }
+  readonly isOver?: true
+}
+
+function toError({ message, errcode }: NonNullable<Told['error']>): Error {
+  return Object.assign(new Error(message), errcode !== undefined && { errcode })
+}

@@ -1,0 +1,192 @@
+// Lists of timelines, whole or refused. A list by name is read from both indexes of names in step; one by attribute, owner,
+// status or parent is counted against its tally or its parent. Every row is checked before it is left out: a damaged status
+// would hide it from a list by status.
+
+import { isWithin, rangeOf } from '../../../core/history/scope.ts'
+import type { Head, TimelineQuery } from '../../../core/store/ports.ts'
+import { checkTimelineQuery } from '../../../core/store/shapes.ts'
+import type { SqlValue } from '../file/driver.ts'
+import { damaged } from '../file/failure.ts'
+import { searchValue } from './attributes.ts'
+import { toHead } from './heads.ts'
+import type { QuerySource } from './query-source.ts'
+import { attributeKey, ownerKey, readTally, statusKey, type TallyKind } from './tally.ts'
+import { selectByWitness } from './timeline-statements.ts'
+import type { Timeline } from './timelines.ts'
+
+/** A list that an index says is longer than this is read by name instead: the first page is full before long. */
+const indexedMax = 5000
+const pageMin = 64
+const pageMax = 1000
+
+export function findTimelines(source: QuerySource, query: TimelineQuery): Head[] {
+  checkTimelineQuery(query)
+  const parent = query.parent === undefined ? undefined : source.timelines.find(query.parent)
+  if (parent === null || query.limit <= 0) return []
+  const isWanted = wantedBy(query, parent)
+  const few = parent ? source.timelines.forksOf(parent) : fewest(source, query)
+  const found = few ? inOrder(few.filter(isWanted)).slice(0, query.limit) : scan(source, query, isWanted)
+  return found.map((timeline) => toHead(timeline, source.workers, source.now)!)
+}
+
+function wantedBy(query: TimelineQuery, parent: Timeline | undefined): (timeline: Timeline) => boolean {
+  const attributes = Object.entries(query.attributes ?? {})
+  const { prefix = '', after, status, queue, owner } = query
+  return ({ name, row, head }) => {
+    if (row.isStub || (after !== undefined && compareBytes(name, after) <= 0)) return false
+    if (prefix !== '' && !isWithin(prefix, name)) return false
+    if (status !== undefined && row.status !== status) return false
+    if (queue !== undefined && row.queue !== queue) return false
+    if (owner !== undefined && head.owner !== owner) return false
+    if (parent && row.parent !== parent.tid) return false
+    return attributes.every(
+      ([key, value]) => Object.hasOwn(row.attributes, key) && isEqual(row.attributes[key]!, value),
+    )
+  }
+}
+
+/** 0 and -0 are equal, as they are looked for. */
+function isEqual(a: Parameters<typeof searchValue>[0], b: Parameters<typeof searchValue>[0]): boolean {
+  return searchValue(a) === searchValue(b)
+}
+
+/** By the attribute, owner or status with the fewest; null if there is none, or if it has too many. */
+function fewest(source: QuerySource, query: TimelineQuery): Timeline[] | null {
+  const lists = Object.entries(query.attributes ?? {}).map(([key, value]): List => {
+    const pair = [JSON.stringify(key), searchValue(value)] as const
+    const sql = 'SELECT tid FROM reprise_attribute INDEXED BY reprise_attribute_value WHERE key = ? AND value = ?'
+    return { kind: 'attribute', key: attributeKey(...pair), sql, values: pair }
+  })
+  if (query.owner !== undefined) {
+    const sql = 'SELECT tid FROM reprise_timeline INDEXED BY reprise_timeline_owner WHERE space = ? AND owner = ?'
+    lists.push({ kind: 'owner', key: ownerKey(source.space, query.owner), sql, values: [source.space, query.owner] })
+  }
+  // A file of an older version has no index of them.
+  if (query.status !== undefined && !source.connection.isOlder) {
+    const sql = 'SELECT tid FROM reprise_timeline INDEXED BY reprise_timeline_status WHERE space = ? AND status = ?'
+    lists.push({
+      kind: 'status',
+      key: statusKey(source.space, query.status),
+      sql,
+      values: [source.space, query.status],
+    })
+  }
+  const counted = lists.map((list) => ({ ...list, count: readTally(source.connection, list.kind, list.key).count }))
+  const [least] = counted.sort((a, b) => a.count - b.count)
+  if (!least || least.count > indexedMax) return null
+  const rows = source.connection.all(`${least.sql} LIMIT ?`, ...least.values, indexedMax + 1)
+  if (rows.length !== least.count) {
+    const what = `${least.count} timelines have ${least.kind} ${least.key}, ${rows.length} are in its index`
+    throw damaged(what, { kind: least.kind, key: least.key })
+  }
+  // Those of other namespaces are in the index of attributes as well, and are not ours to see.
+  return rows.map(({ tid }) => source.timelines.byTid(tid as number)).filter((timeline) => timeline !== null)
+}
+
+interface List {
+  readonly kind: TallyKind
+  readonly key: string
+  readonly sql: string
+  readonly values: readonly SqlValue[]
+}
+
+/** In the order of names, until there are enough. */
+function scan(source: QuerySource, query: TimelineQuery, isWanted: (timeline: Timeline) => boolean): Timeline[] {
+  const found: Timeline[] = []
+  const { from, to } = query.prefix ? rangeOf(query.prefix) : { from: '', to: null }
+  const pageSize = Math.min(Math.max(query.limit, pageMin), pageMax)
+  let after = query.after as string | undefined
+  for (;;) {
+    const page = pageOf(source, { from, to, after }, pageSize)
+    for (const timeline of page) {
+      if (!isWanted(timeline)) continue
+      found.push(timeline)
+      if (found.length === query.limit) return found
+    }
+    if (page.length < pageSize) return found
+    after = page.at(-1)!.name
+  }
+}
+
+export interface NameRange {
+  readonly from: string
+  readonly to: string | null
+  readonly after: string | undefined
+}
+
+export type NameSource = Pick<QuerySource, 'connection' | 'space' | 'timelines'>
+
+/** The timelines of some scopes if they are few, stubs too; null if they are not, without having looked at them all. */
+export function fewWithin(source: NameSource, prefixes: readonly string[], max: number): Timeline[] | null {
+  const found = new Map<number, Timeline>()
+  for (const prefix of prefixes) {
+    const { from, to } = prefix === '' ? { from: '', to: null } : rangeOf(prefix)
+    const sql = `SELECT count(*) AS count FROM (SELECT 1 FROM reprise_witness WHERE space = ? AND name >= ?
+      ${to === null ? '' : 'AND name < ?'} LIMIT ?)`
+    const values = [source.space, from, ...(to === null ? [] : [to]), max + 1]
+    if (Number(source.connection.get(sql, ...values)?.count) > max) return null
+    for (const timeline of pageOf(source, { from, to, after: undefined }, max + 1)) {
+      if (prefix === '' || isWithin(prefix, timeline.name)) found.set(timeline.tid, timeline)
+    }
+  }
+  return found.size > max ? null : [...found.values()]
+}
+
+/** The timelines of a range, stubs too. Throws STORE_DAMAGED where the two indexes of names do not have the same. */
+export function pageOf({ connection, space, timelines }: NameSource, range: NameRange, limit: number): Timeline[] {
+  const conditions = ['space = ?', 'name >= ?']
+  const values: SqlValue[] = [space, range.from]
+  if (range.to !== null) {
+    conditions.push('name < ?')
+    values.push(range.to)
+  }
+  if (range.after !== undefined) {
+    conditions.push('name > ?')
+    values.push(range.after)
+  }
+  const where = (alias: string) => conditions.map((condition) => `${alias}.${condition}`).join(' AND ')
+  const names = `SELECT t.tid FROM reprise_timeline t INDEXED BY sqlite_autoindex_reprise_timeline_1 WHERE ${where('t')}
+    ORDER BY t.name LIMIT ?`
+  const expected = connection.all(names, ...values, limit)
+  const rows = connection.all(`${selectByWitness} WHERE ${where('w')} ORDER BY w.name LIMIT ?`, ...values, limit)
+  if (
+    rows.length === expected.length &&
+    rows.every(({ tid, name, w_name }, i) => tid === expected[i]!.tid && name === w_name)
+  ) {
+    return rows.map((row) => timelines.fromRow(row))
+  }
+  return pageFromRows({ connection, timelines }, range, limit)
+}
+
+/**
+ * The two indexes of names disagree, so one of them is damaged: the rows themselves are read, all of them, and each that an index
+ * names must be there.
+ */
+function pageFromRows(
+  { connection, timelines }: Pick<NameSource, 'connection' | 'timelines'>,
+  range: NameRange,
+  limit: number,
+): Timeline[] {
+  const lists = [
+    'SELECT tid FROM reprise_timeline NOT INDEXED',
+    'SELECT tid FROM reprise_witness',
+    'SELECT tid FROM reprise_timeline INDEXED BY sqlite_autoindex_reprise_timeline_1 WHERE space > -1',
+  ]
+  const tids = new Set(lists.flatMap((sql) => connection.all(sql).map(({ tid }) => tid as number)))
+  const found = [...tids].map((tid) => timelines.byTid(tid)).filter((timeline) => timeline !== null)
+  const { from, to, after } = range
+  const isWithinRange = ({ name }: Timeline) =>
+    compareBytes(name, from) >= 0 &&
+    (to === null || compareBytes(name, to) < 0) &&
+    (after === undefined || compareBytes(name, after) > 0)
+  return inOrder(found.filter(isWithinRange)).slice(0, limit)
+}
+
+/** By UTF-8 bytes, as SQLite orders them. */
+function inOrder(timelines: readonly Timeline[]): Timeline[] {
+  return [...timelines].sort((a, b) => compareBytes(a.name, b.name))
+}
+
+function compareBytes(a: string, b: string): number {
+  return Buffer.compare(Buffer.from(a), Buffer.from(b))
+}

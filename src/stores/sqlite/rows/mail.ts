@@ -1,0 +1,204 @@
+// The inbox. A message stays after it was consumed, without its data, so that a repeated id is dropped; tidy forgets it.
+// Mail to a timeline that does not exist waits under a stub of it.
+
+import type { MessageId, TimelineId } from '../../../core/coordinate.ts'
+import type { RepriseError } from '../../../core/errors.ts'
+import type { Change, Message, OutgoingMessage, Rewritten } from '../../../core/store/ports.ts'
+import type { Connection } from '../file/connection.ts'
+import type { SqlRow, SqlValue } from '../file/driver.ts'
+import { damaged } from '../file/failure.ts'
+import type { Writing } from '../writing/writing.ts'
+import type { HeadState } from './head-state.ts'
+import { addTo, takeFrom } from './row-counts.ts'
+import { isSealed, seal } from './seal.ts'
+import type { Timeline, TimelineRow } from './timelines.ts'
+
+const columnNames = ['tid', 'id', 'kind', 'data', 'sent_at', 'consumed_at']
+
+export function send(writing: Writing, messages: readonly OutgoingMessage[]): void {
+  for (const { id, to, kind, data } of messages) {
+    const timeline = writing.timelines.find(to) ?? makeStub(writing, to)
+    const values: SqlValue[] = [timeline.tid, id, kind, data, writing.now, null]
+    const sql =
+      'INSERT INTO reprise_inbox (tid, id, kind, data, sent_at, consumed_at, crc) VALUES (?, ?, ?, ?, ?, ?, ?)'
+    const crc = seal(values)
+    writing.connection.run(sql, ...values, crc)
+    countMail(writing, timeline.tid, 1, (sum) => addTo(sum, crc))
+  }
+}
+
+export function consume(writing: Writing, timeline: Timeline, ids: readonly MessageId[]): void {
+  const nothing = new Uint8Array()
+  for (const id of ids) {
+    const row = find(writing.connection, timeline, id)!
+    const crc = seal([timeline.tid, id, row.kind!, nothing, row.sent_at!, writing.now])
+    const sql = 'UPDATE reprise_inbox SET data = ?, consumed_at = ?, crc = ? WHERE number = ?'
+    writing.connection.run(sql, nothing, writing.now, crc, row.number!)
+    countMail(writing, timeline.tid, -1, (sum) => takeFrom(sum, row.crc as number))
+  }
+}
+
+export function findMessage(connection: Connection, timeline: Timeline, id: MessageId): 'unread' | 'consumed' | null {
+  const row = find(connection, timeline, id)
+  if (!row) return null
+  return row.consumed_at === null ? 'unread' : 'consumed'
+}
+
+function find(connection: Connection, timeline: Timeline, id: MessageId): SqlRow | undefined {
+  const row = connection.get('SELECT * FROM reprise_inbox WHERE tid = ? AND id = ?', timeline.tid, id)
+  if (!row) return undefined
+  checkMessage(row, timeline.name)
+  if (row.id !== id || row.tid !== timeline.tid) throw damaged(`message ${id} leads to ${row.id}`)
+  return row
+}
+
+/** In the order of their bytes. */
+export function consumedIds(
+  connection: Connection,
+  { tid, name }: Timeline,
+  after: MessageId | null,
+  limit: number,
+): MessageId[] {
+  const sql = 'SELECT * FROM reprise_inbox WHERE tid = ? AND id > ? AND consumed_at IS NOT NULL ORDER BY id LIMIT ?'
+  return connection.all(sql, tid, after ?? '', Math.max(0, limit)).map((row) => {
+    checkMessage(row, name)
+    return row.id as MessageId
+  })
+}
+
+/** The whole inbox was found to be complete when it had so many: half of them can be read before it is counted again. */
+export type CountedInboxes = Map<number, number>
+
+const alwaysCounted = 500
+const countedMax = 1000
+
+export function readInbox(
+  connection: Connection,
+  timeline: Timeline,
+  limit: number,
+  counted: CountedInboxes = new Map(),
+): Message[] {
+  const sql = 'SELECT * FROM reprise_inbox WHERE tid = ? AND consumed_at IS NULL ORDER BY number LIMIT ?'
+  const rows = connection.all(sql, timeline.tid, Math.max(0, limit))
+  const { tid, row } = timeline
+  const before = counted.get(tid) ?? 0
+  if (row.mail <= alwaysCounted || row.mail <= before / 2 || row.mail > before * 2) {
+    checkComplete(connection, timeline)
+    if (counted.size >= countedMax) counted.clear()
+    counted.set(tid, row.mail)
+  } else if (rows.length < Math.min(limit, row.mail)) throw incomplete(timeline, rows.length)
+  return rows.map((row) => {
+    checkMessage(row, timeline.name)
+    if (row.tid !== tid || row.consumed_at !== null) throw incomplete(timeline, rows.length)
+    return {
+      id: row.id as MessageId,
+      to: timeline.name,
+      kind: row.kind as string,
+      data: row.data as Uint8Array,
+      sentAt: row.sent_at as number,
+    }
+  })
+}
+
+/** An older release sealed an id or a kind that was given as a number as one, and SQLite keeps a text: it reads as that. */
+export function isSoundMessage(row: SqlRow): boolean {
+  if (isSealed(row, columnNames)) return true
+  const [id, kind] = [Number(row.id), Number(row.kind)]
+  return [{ id }, { kind }, { id, kind }].some((given) => isSealed({ ...row, ...given }, columnNames))
+}
+
+function checkMessage(row: SqlRow, to: string): void {
+  if (!isSoundMessage(row)) throw damaged(`message ${row.id} to ${to} does not match its checksum`)
+}
+
+function checkComplete(connection: Connection, timeline: Timeline): void {
+  const sql = `SELECT count(*) AS count, coalesce(sum(crc), 0) & 4294967295 AS sum FROM reprise_inbox
+    WHERE tid = ? AND consumed_at IS NULL`
+  const found = connection.get(sql, timeline.tid)!
+  if (found.count !== timeline.row.mail || found.sum !== timeline.sums.mail) {
+    throw incomplete(timeline, found.count as number)
+  }
+}
+
+function incomplete({ name, row }: Timeline, count: number): RepriseError {
+  return damaged(`${name} has ${row.mail} unread messages, and ${count} or others are there`, { timeline: name })
+}
+
+/**
+ * The mail, read and unread, goes on to another timeline: seals name the timeline, so they are made anew. Says what those
+ * of unread messages add up to.
+ */
+export function moveMail(connection: Connection, from: number, to: number): number {
+  let sum = 0
+  for (const row of connection.all('SELECT * FROM reprise_inbox WHERE tid = ?', from)) {
+    checkMessage(row, `timeline ${from}`)
+    const crc = seal([to, ...columnNames.slice(1).map((name) => row[name] ?? null)])
+    connection.run('UPDATE reprise_inbox SET tid = ?, crc = ? WHERE number = ?', to, crc, row.number!)
+    if (row.consumed_at === null) sum = addTo(sum, crc)
+  }
+  return sum
+}
+
+/** Other bytes for unread mail (Store.rewrite). Damaged rows stay as they are. */
+export function rewriteMail(writing: Writing, change: Change, after: string | null, limit: number): Rewritten {
+  const { connection, space } = writing
+  const sql = `SELECT i.* FROM reprise_inbox i JOIN reprise_timeline t ON t.tid = i.tid
+    WHERE t.space = ? AND i.consumed_at IS NULL AND i.number > ? ORDER BY i.number LIMIT ?`
+  const rows = connection.all(sql, space, Number(after ?? 0), Math.max(1, limit))
+  let changed = 0
+  for (const row of rows) {
+    const data = isSealed(row, columnNames) ? change(row.data as Uint8Array) : null
+    if (!data) continue
+    const crc = seal(columnNames.map((name) => (name === 'data' ? data : (row[name] ?? null))))
+    connection.run('UPDATE reprise_inbox SET data = ?, crc = ? WHERE number = ?', data, crc, row.number!)
+    const timeline = writing.timelines.byTid(row.tid as number)!
+    const mail = addTo(takeFrom(timeline.sums.mail, row.crc as number), crc)
+    writing.timelines.put({ ...timeline, sums: { ...timeline.sums, mail } })
+    changed += 1
+  }
+  const next = rows.length >= Math.max(1, limit) ? String(rows.at(-1)!.number) : null
+  return { next, seen: rows.length, changed, left: 0 }
+}
+
+export function forgetConsumed(connection: Connection, space: number, before: number): number {
+  const sql = `DELETE FROM reprise_inbox WHERE consumed_at IS NOT NULL AND consumed_at < ?
+    AND tid IN (SELECT tid FROM reprise_timeline WHERE space = ?)`
+  return connection.run(sql, before, space)
+}
+
+export const emptyRow: Omit<TimelineRow, 'createdAt'> = {
+  isStub: false,
+  parent: null,
+  queue: null,
+  priority: 0,
+  status: '',
+  wakeup: null,
+  mail: 0,
+  checkpoints: 0,
+  cursors: 0,
+  attributes: {},
+}
+
+function makeStub({ timelines, now }: Writing, name: TimelineId): Timeline {
+  const noDigest = new Uint8Array(32)
+  const head: HeadState = {
+    seq: 0,
+    life: 1,
+    epoch: 0,
+    digest: noDigest,
+    position: 0,
+    floor: 0,
+    floorDigest: noDigest,
+    base: null,
+    owner: null,
+    operation: null,
+    updatedAt: now,
+  }
+  return timelines.insert(name, head, { ...emptyRow, isStub: true, createdAt: now })
+}
+
+function countMail({ timelines }: Writing, tid: number, count: number, change: (sum: number) => number): void {
+  const timeline = timelines.byTid(tid)!
+  const { row, sums } = timeline
+  timelines.put({ ...timeline, row: { ...row, mail: row.mail + count }, sums: { ...sums, mail: change(sums.mail) } })
+}

@@ -1,0 +1,449 @@
+// The timelines of one namespace as one connection sees them: found by name, kept, changed, and written back together.
+// The writer keeps them between transactions (it empties this when another process has written); readers do not.
+
+import { crc32 } from 'node:zlib'
+import { assert } from '../../../core/assert.ts'
+import type { TimelineId } from '../../../core/coordinate.ts'
+import type { Writable } from '../../../core/writable.ts'
+import type { Connection } from '../file/connection.ts'
+import type { SqlRow, SqlValue } from '../file/driver.ts'
+import { damaged } from '../file/failure.ts'
+import type { UnsettledRuns } from '../log/unsettled.ts'
+import { type Attributes, decodeAttributes, encodeAttributes, searchValue } from './attributes.ts'
+import type { HeadState } from './head-state.ts'
+import { HeadWriter } from './head-writer.ts'
+import {
+  noSums,
+  removeWitness,
+  type Sums,
+  witnessedHead,
+  witnessedSums,
+  writeWitness,
+  writeWitnessSums,
+} from './row-counts.ts'
+import { checkSeal, isSealed, seal } from './seal.ts'
+import { attributeKey, ownerKey, statusKey, Tallies } from './tally.ts'
+import {
+  atStatus,
+  change,
+  changeWithoutStatus,
+  columnNames,
+  firstChanging,
+  headCopies,
+  insert,
+  lastGiven,
+  select,
+  update,
+} from './timeline-statements.ts'
+
+export interface TimelineRow {
+  /** Not made yet: it only has mail waiting. */
+  readonly isStub: boolean
+  readonly parent: number | null
+  readonly queue: string | null
+  readonly priority: number
+  readonly status: string
+  readonly wakeup: number | null
+  /** How many unread messages, checkpoints and cursors it has: they are counted when they are read. */
+  readonly mail: number
+  readonly checkpoints: number
+  readonly cursors: number
+  readonly attributes: Attributes
+  readonly createdAt: number
+}
+
+export interface Timeline {
+  readonly tid: number
+  readonly name: TimelineId
+  /** Only `advance` changes it, and nothing else of a timeline that is kept. */
+  readonly head: HeadState
+  readonly row: TimelineRow
+  /** What its mail, checkpoints, cursors and forks add up to. */
+  readonly sums: Sums
+}
+
+/** What tallies count, as it is in the file. */
+interface Counted {
+  readonly attributes: Attributes
+  readonly owner: string | null
+  /** Null: it is not in the file. */
+  readonly status: string | null
+}
+
+/** More are kept while they have an owner: an open timeline is appended to again, one that was let go may never be. */
+const keptMax = 20_000
+const ownedMax = 200_000
+export class Timelines {
+  readonly #connection: Connection
+  readonly #space: number
+  readonly #unsettled: UnsettledRuns
+  readonly #byName = new Map<string, Timeline>()
+  readonly #byTid = new Map<number, Timeline>()
+  readonly #dirtyHeads = new Set<number>()
+  /** Their heads in the file are behind, since they were appended to without settling from here. */
+  readonly #behind = new Set<number>()
+  /** With what tallies count of them, as it is in the file. */
+  readonly #dirtyRows = new Map<number, Counted>()
+  /** Their sums changed. */
+  readonly #dirtySums = new Set<number>()
+  readonly #tallies: Tallies
+  /** Rows that this transaction wrote before its end: what the file has of them is not what was there before. */
+  readonly #rewritten = new Set<number>()
+  /** Some were removed in this transaction, from the file as well. */
+  #hasRemoved = false
+  /** Not in the file yet. */
+  readonly #fresh = new Set<number>()
+  /** The highest number given to a timeline; null if it must be looked up. */
+  #lastTid: number | null = null
+  readonly #heads: HeadWriter
+  readonly #keptMax: number
+  #tooMany: number
+
+  constructor(connection: Connection, space: number, unsettled: UnsettledRuns, kept = keptMax) {
+    this.#keptMax = kept
+    this.#tooMany = kept
+    this.#connection = connection
+    this.#space = space
+    this.#unsettled = unsettled
+    this.#tallies = new Tallies(connection)
+    this.#heads = new HeadWriter(connection)
+  }
+
+  /** Those that are kept. */
+  get count(): number {
+    return Math.max(this.#byTid.size, this.#heads.count)
+  }
+
+  /** Stubs too; null if there is nothing of that name. */
+  find(name: TimelineId): Timeline | null {
+    const kept = this.#byName.get(name)
+    if (kept) return kept
+    const row = this.#connection.get(`${select} WHERE t.space = ? AND t.name = ?`, this.#space, name)
+    if (!row) {
+      this.#checkMissing(name)
+      return null
+    }
+    // An index that lost its order leads elsewhere.
+    if (row.name !== name || row.space !== this.#space) {
+      throw damaged(`the index of names leads from ${name} to ${row.name}`, { timeline: name })
+    }
+    return this.#keep(this.#read(row))
+  }
+
+  /** Of whichever namespace; null if it was forgotten. */
+  byTid(tid: number): Timeline | null {
+    const kept = this.#byTid.get(tid)
+    if (kept) return kept
+    const row = this.#connection.get(`${select} WHERE t.tid = ?`, tid)
+    if (!row) {
+      // What is forgotten leaves no head.
+      const sql = 'SELECT 1 FROM reprise_head WHERE tid = ? UNION ALL SELECT 1 FROM reprise_head_mark WHERE tid = ?'
+      if (this.#connection.get(sql, tid, tid)) throw damaged(`timeline ${tid} is missing, its head is not`, { tid })
+      return null
+    }
+    const timeline = this.#read(row)
+    return row.space === this.#space ? this.#keep(timeline) : null
+  }
+
+  /** A timeline that an index or a list names: it must be there. */
+  required(tid: number): Timeline {
+    const found = this.byTid(tid)
+    if (!found) throw damaged(`an index names timeline ${tid}, which is not there`, { tid })
+    return found
+  }
+
+  /** From a row of `selectByWitness`. */
+  fromRow(row: SqlRow): Timeline {
+    return this.#keep(this.#read(row))
+  }
+
+  forksOf({ tid: parent, name, sums }: Timeline): Timeline[] {
+    const rows = this.#connection.all('SELECT tid FROM reprise_timeline WHERE parent = ?', parent)
+    const forks = rows.map(({ tid }) => this.required(tid as number))
+    if (forks.length !== sums.forks || forks.some(({ row }) => row.parent !== parent)) {
+      throw damaged(`${name} has ${sums.forks} forks, ${forks.length} are there`, { timeline: name })
+    }
+    return forks
+  }
+
+  /** A fork is in the file at once, so that `forksOf` finds it. */
+  insert(name: TimelineId, head: HeadState, row: TimelineRow, sums: Sums = noSums): Timeline {
+    const tid = this.#newTid()
+    const timeline = { tid, name, head, row, sums }
+    this.put(timeline)
+    this.#fresh.add(tid)
+    if (row.parent !== null) {
+      this.#writeRow(timeline)
+      this.countFork(row.parent, 1)
+    }
+    return timeline
+  }
+
+  /** A fork of `parent` came, or went. */
+  countFork(parent: number, count: number): void {
+    const timeline = this.required(parent)
+    this.put({ ...timeline, sums: { ...timeline.sums, forks: timeline.sums.forks + count } })
+  }
+
+  put(timeline: Timeline): void {
+    const { tid } = timeline
+    const before = this.#byTid.get(tid)
+    this.#keep(timeline)
+    if (before?.head !== timeline.head) this.#dirtyHeads.add(tid)
+    const isRowSame = before && before.row === timeline.row && before.head.owner === timeline.head.owner
+    if (!isRowSame && !this.#dirtyRows.has(tid)) this.#dirtyRows.set(tid, countedOf(before))
+    if (before?.sums !== timeline.sums) this.#dirtySums.add(tid)
+  }
+
+  /** If it is in memory. */
+  kept(name: TimelineId): Timeline | undefined {
+    return this.#byName.get(name)
+  }
+
+  /**
+   * Kept ones were appended to, which is durable: their heads will be written later. Changed in place: to keep a new timeline
+   * costs as much as to pack its entry.
+   */
+  advance(timelines: readonly Timeline[], heads: readonly HeadState[]): void {
+    for (let i = 0; i < timelines.length; i++) {
+      const timeline: Writable<Timeline> = timelines[i]!
+      timeline.head = heads[i]!
+      this.#behind.add(timeline.tid)
+    }
+  }
+
+  /** How many heads are behind. */
+  get behindCount(): number {
+    return this.#behind.size
+  }
+
+  rename(timeline: Timeline, name: TimelineId): void {
+    const renamed = { ...timeline, name }
+    this.#byName.delete(timeline.name)
+    this.put(renamed)
+    this.#writeRow(renamed, update)
+    this.#rewritten.add(timeline.tid)
+    // The witness follows with the row, at the end.
+    this.#connection.run('DELETE FROM reprise_witness WHERE space = ? AND name = ?', this.#space, timeline.name)
+  }
+
+  remove(timeline: Timeline): void {
+    const { tid, name, row } = timeline
+    const counted = this.#dirtyRows.get(tid) ?? countedOf(this.#byTid.get(tid) ?? timeline)
+    if (row.parent !== null) this.countFork(row.parent, -1)
+    for (const table of ['timeline', 'head', 'attribute']) {
+      this.#connection.run(`DELETE FROM reprise_${table} WHERE tid = ?`, tid)
+    }
+    removeWitness(this.#connection, this.#space, tid, name)
+    this.#tally(counted, nothingCounted)
+    this.#tallies.flush()
+    this.#hasRemoved = true
+    this.#byName.delete(name)
+    this.#byTid.delete(tid)
+    this.#heads.forget(tid)
+    this.#dirtyHeads.delete(tid)
+    this.#dirtyRows.delete(tid)
+    this.#dirtySums.delete(tid)
+    this.#fresh.delete(tid)
+  }
+
+  /** What others may keep has changed: the transaction must add a row (log-end.ts). */
+  get isDirty(): boolean {
+    return this.#hasRemoved || this.#dirtyHeads.size + this.#dirtyRows.size + this.#dirtySums.size > 0
+  }
+
+  /** Writes what this transaction changed, and every head that is behind, whoever appended to it. */
+  flush(): void {
+    this.#takeUnsettled()
+    this.#flushHeads()
+    for (const [tid, before] of this.#dirtyRows) {
+      const timeline = this.#byTid.get(tid)
+      assert(timeline, 'a changed timeline is kept until it is written')
+      const isStatusSame = before.status === timeline.row.status && !this.#rewritten.has(tid)
+      const crc = this.#writeRow(timeline, isStatusSame ? changeWithoutStatus : change)
+      this.#writeAttributes(timeline, before.attributes)
+      this.#tally(before, countedOf(timeline))
+      writeWitness(this.#connection, this.#space, timeline, crc)
+      this.#dirtySums.delete(tid)
+    }
+    for (const tid of this.#dirtySums) writeWitnessSums(this.#connection, this.#space, this.#byTid.get(tid)!)
+    this.#tallies.flush()
+    this.#dirtyRows.clear()
+    this.#dirtySums.clear()
+    this.#rewritten.clear()
+    this.#hasRemoved = false
+    if (this.#byTid.size > this.#tooMany) this.#forgetFree()
+  }
+
+  clear(): void {
+    this.#heads.clear()
+    this.#byName.clear()
+    this.#byTid.clear()
+    this.#dirtyHeads.clear()
+    this.#behind.clear()
+    this.#dirtyRows.clear()
+    this.#dirtySums.clear()
+    this.#rewritten.clear()
+    this.#hasRemoved = false
+    this.#fresh.clear()
+    this.#lastTid = null
+  }
+
+  /** Going through them all is worth it once there are twice as many. */
+  #forgetFree(): void {
+    for (const { tid, name, head } of this.#byTid.values()) {
+      if (head.owner !== null) continue
+      this.#byTid.delete(tid)
+      this.#byName.delete(name)
+    }
+    this.#heads.clear()
+    if (this.#byTid.size > ownedMax) this.clear()
+    this.#tooMany = Math.max(this.#keptMax, 2 * this.#byTid.size)
+  }
+
+  #keep(timeline: Timeline): Timeline {
+    this.#byName.set(timeline.name, timeline)
+    this.#byTid.set(timeline.tid, timeline)
+    return timeline
+  }
+
+  #takeUnsettled(): void {
+    for (const tid of this.#unsettled.pending().keys()) {
+      if (this.#byTid.has(tid)) {
+        this.#behind.add(tid)
+        continue
+      }
+      // Of another namespace, or not looked at yet; none if it was forgotten in this transaction.
+      const copies = this.#connection.get(headCopies, tid, tid)
+      if (!copies || (copies.state === null && copies.w_state === null)) continue
+      const head = this.#unsettled.apply(tid, witnessedHead({ ...copies, tid, name: `timeline ${tid}` }))
+      this.#heads.write([tid], [head])
+    }
+  }
+
+  #flushHeads(): void {
+    for (const tid of this.#behind) if (this.#byTid.has(tid)) this.#dirtyHeads.add(tid)
+    this.#behind.clear()
+    const tids = [...this.#dirtyHeads]
+    const heads = tids.map((tid) => this.#byTid.get(tid)!.head)
+    this.#heads.write(tids, heads)
+    this.#dirtyHeads.clear()
+  }
+
+  #writeRow(timeline: Timeline, sql = change): number {
+    const { tid } = timeline
+    const values = this.#values(timeline)
+    const crc = seal(values)
+    if (this.#fresh.delete(tid)) {
+      this.#connection.run(insert, ...values, crc)
+      return crc
+    }
+    const set = values.slice(sql === update ? 1 : firstChanging)
+    if (sql === changeWithoutStatus) set.splice(atStatus, 1)
+    this.#connection.run(sql, ...set, crc, tid)
+    return crc
+  }
+
+  #tally(before: Counted, after: Counted): void {
+    if (before.owner !== after.owner) {
+      if (before.owner !== null) this.#tallies.add('owner', ownerKey(this.#space, before.owner), -1)
+      if (after.owner !== null) this.#tallies.add('owner', ownerKey(this.#space, after.owner), 1)
+    }
+    if (before.status !== after.status) {
+      if (before.status !== null) this.#tallies.add('status', statusKey(this.#space, before.status), -1)
+      if (after.status !== null) this.#tallies.add('status', statusKey(this.#space, after.status), 1)
+    }
+    if (before.attributes === after.attributes) return
+    for (const pair of pairsOf(before.attributes)) this.#tallies.add('attribute', pair, -1)
+    for (const pair of pairsOf(after.attributes)) this.#tallies.add('attribute', pair, 1)
+  }
+
+  #newTid(): number {
+    this.#lastTid ??= this.#connection.get(lastGiven)!.tid as number
+    this.#lastTid += 1
+    return this.#lastTid
+  }
+
+  #values({ tid, name, head, row }: Timeline): SqlValue[] {
+    const due = row.mail > 0 ? 0 : row.wakeup
+    return [
+      tid,
+      this.#space,
+      name,
+      nameKey(this.#space, name),
+      row.isStub ? 1 : 0,
+      row.parent,
+      head.owner,
+      row.queue,
+      row.priority,
+      row.status,
+      row.wakeup,
+      row.mail,
+      row.isStub ? null : due,
+      row.checkpoints,
+      row.cursors,
+      encodeAttributes(row.attributes),
+      row.createdAt,
+    ]
+  }
+
+  #writeAttributes({ tid, row }: Timeline, before: Attributes): void {
+    if (before === row.attributes) return
+    if (Object.keys(before).length > 0) this.#connection.run('DELETE FROM reprise_attribute WHERE tid = ?', tid)
+    for (const [key, value] of Object.entries(row.attributes)) {
+      const sql = 'INSERT INTO reprise_attribute (tid, key, value) VALUES (?, ?, ?)'
+      this.#connection.run(sql, tid, JSON.stringify(key), searchValue(value))
+    }
+  }
+
+  #read(found: SqlRow): Timeline {
+    const where = `timeline ${found.name}`
+    checkSeal(found, columnNames, where)
+    const sums = witnessedSums(this.#connection, found)
+    const head = witnessedHead(found)
+    if (head.owner !== found.owner) throw damaged(`the head and the row of ${where} disagree about its owner`)
+    return {
+      tid: found.tid as number,
+      name: found.name as TimelineId,
+      head: this.#unsettled.apply(found.tid as number, head),
+      row: {
+        isStub: found.is_stub === 1,
+        parent: found.parent as number | null,
+        queue: found.queue as string | null,
+        priority: found.priority as number,
+        status: found.status as string,
+        wakeup: found.wakeup as number | null,
+        mail: found.mail as number,
+        checkpoints: found.checkpoints as number,
+        cursors: found.cursors as number,
+        attributes: decodeAttributes(found.attributes as string),
+        createdAt: found.created_at as number,
+      },
+      sums,
+    }
+  }
+
+  /** "Not there" is believed only when the second index says so too, unless that leads to a sound timeline of another name. */
+  #checkMissing(name: TimelineId): void {
+    const sql = 'SELECT tid FROM reprise_witness WHERE space = ? AND name = ?'
+    const witness = this.#connection.get(sql, this.#space, name)
+    const row = witness && this.#connection.get('SELECT * FROM reprise_timeline WHERE tid = ?', witness.tid!)
+    if (!witness || (row && row.name !== name && isSealed(row, columnNames))) return
+    throw damaged(`timeline ${name} is missing from the index of names`, { timeline: name })
+  }
+}
+
+const nothingCounted: Counted = { attributes: {}, owner: null, status: null }
+
+function countedOf(timeline: Timeline | undefined): Counted {
+  if (!timeline) return nothingCounted
+  return { attributes: timeline.row.attributes, owner: timeline.head.owner, status: timeline.row.status }
+}
+
+function pairsOf(attributes: Attributes): string[] {
+  return Object.entries(attributes).map(([key, value]) => attributeKey(JSON.stringify(key), searchValue(value)))
+}
+
+export function nameKey(space: number, name: string): number {
+  return crc32(name, space)
+}

@@ -1,0 +1,123 @@
+// Giving back the space of history that was trimmed or forgotten. A trim only moves the floor and leaves a note; the
+// sweep follows, a bounded number of rows at a time, first in the same transaction and later in tidy(). A row stays when
+// its runs go (empty, or with the runs of others), so that a row that vanished is always damage; empty-rows.ts joins them.
+
+import { noteEmptied } from '../log/empty-rows.ts'
+import { ownStart } from '../log/log.ts'
+import { compactRow, type Frame, isEmptyRow, type PlacedRun, readFrames } from '../log/log-row.ts'
+import type { Timeline } from '../rows/timelines.ts'
+import type { Writing } from '../writing/writing.ts'
+
+interface Note {
+  readonly tid: number
+  /** Swept up to here. */
+  readonly done: number
+  /** To be swept up to here; the run that ends there lies at `position`. */
+  readonly last: number
+  readonly position: number
+}
+
+/** Notes that the runs of its own up to `last` are dead. */
+export function sweepLater(writing: Writing, timeline: Timeline, last: number, position: number): void {
+  const sql = `INSERT INTO reprise_sweep (tid, done, last, position) VALUES (?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET last = excluded.last, position = excluded.position`
+  writing.connection.run(sql, timeline.tid, ownStart(timeline), last, position)
+  writing.hasOtherChanges = true
+}
+
+/**
+ * Sweeps up to about `rowsMax` rows, of this namespace or of nobody's, and says how many it dealt with. `isErasing`: what is
+ * of nobody any more leaves also those rows that it shares with much that is alive.
+ */
+export function sweep(writing: Writing, rowsMax: number, isErasing = false): number {
+  const sql = `SELECT s.* FROM reprise_sweep s LEFT JOIN reprise_timeline t ON t.tid = s.tid
+    WHERE t.tid IS NULL OR t.space = ?`
+  let rows = 0
+  for (const note of writing.connection.all(sql, writing.space)) {
+    if (rows >= rowsMax) break
+    rows += sweepSome(writing, note as unknown as Note, rowsMax - rows, isErasing)
+  }
+  return rows
+}
+
+function sweepSome(writing: Writing, note: Note, rowsMax: number, isErasing: boolean): number {
+  const { connection } = writing
+  let { done } = note
+  let rows = 0
+  let canGoOn = true
+  while (canGoOn && done < note.last && rows < rowsMax) {
+    const segment = segmentOf(writing, note, done)
+    if (segment.length === 0) done = note.last
+    for (const { position, frame } of segment) {
+      canGoOn = compact(writing, position, isErasing)
+      if (!canGoOn) break
+      done = frame.last
+      rows += 1
+    }
+  }
+  if (done === note.done) return 0
+  connection.run('DELETE FROM reprise_anchor WHERE tid = ? AND last <= ?', note.tid, done)
+  if (done >= note.last) connection.run('DELETE FROM reprise_sweep WHERE tid = ?', note.tid)
+  else connection.run('UPDATE reprise_sweep SET done = ? WHERE tid = ?', done, note.tid)
+  writing.hasOtherChanges = true
+  return rows
+}
+
+/** Runs above `done` up to the next anchor or the end of the note, in order. Damage ends it: verify tells of that. */
+function segmentOf(writing: Writing, note: Note, done: number): PlacedRun[] {
+  const sql = `SELECT last, position FROM reprise_anchor WHERE tid = ? AND last > ? AND last <= ? ORDER BY last LIMIT 1`
+  const anchor = writing.connection.get(sql, note.tid, done, note.last) as
+    | { last: number; position: number }
+    | undefined
+  let { last, position } = anchor ?? note
+  const found: PlacedRun[] = []
+  while (last > done && position > 0) {
+    const frame = frameOf(writing, position, note.tid, last)
+    if (!frame) break
+    found.push({ position, frame })
+    last = frame.first - 1
+    position = frame.previous
+  }
+  return found.reverse()
+}
+
+function frameOf(writing: Writing, position: number, tid: number, last: number): Frame | null {
+  try {
+    const body = writing.log.body(position)
+    if (!body) return null
+    for (const frame of readFrames(position, body)) {
+      if (frame.tid === tid && frame.last === last) return frame
+    }
+  } catch {
+    return null
+  }
+  return null
+}
+
+/**
+ * Rewrites a row when no more than half of it is alive. The last row before this transaction's is the acknowledged one,
+ * and has to stay as it is until a newer one is: false, come back later.
+ */
+function compact(writing: Writing, position: number, isErasing: boolean): boolean {
+  if (position >= writing.position - 1) return false
+  const body = writing.log.body(position)
+  if (!body || isEmptyRow(body)) return true
+  const isLive = livenessIn(writing)
+  let liveBytes = 0
+  for (const frame of readFrames(position, body)) if (isLive(frame)) liveBytes += frame.bytes.length
+  if (liveBytes * 2 > body.length && !isErasing) return true
+  const rest = compactRow(position, body, isLive)
+  writing.connection.run('UPDATE reprise_log SET body = ? WHERE position = ?', rest, position)
+  if (isEmptyRow(rest)) noteEmptied(writing.connection, position)
+  return true
+}
+
+function livenessIn(writing: Writing): (frame: Frame) => boolean {
+  const sql = 'SELECT space FROM reprise_timeline WHERE tid = ?'
+  return ({ tid, last }) => {
+    const timeline = writing.timelines.byTid(tid)
+    if (timeline) return last > timeline.head.floor
+    // Of another namespace: left alone until a sweep there.
+    return writing.connection.get(sql, tid) !== undefined
+  }
+}

@@ -1,0 +1,84 @@
+// The user's SQL in a commit's transaction. It speaks to the writing connection, so it must not end the transaction,
+// change how the connection works, or touch our tables. What it may send is in sql-text.ts; here is what only shows
+// afterwards: that SQLite rolled back by itself, or that something temporary was made.
+
+import { RepriseError } from '../../../core/errors.ts'
+import type { Sql } from '../../../core/store/ports.ts'
+import { withStatement } from '../../../core/store/sql-error.ts'
+import type { Connection } from '../file/connection.ts'
+import type { Statement } from '../file/driver.ts'
+import { isOfDisk } from '../file/failure.ts'
+import { checkSqlText, noTemporary, refused } from './sql-text.ts'
+import { fromSqlRow, toSqlValue, userStatement } from './user-values.ts'
+
+const reserved = /\breprise_\w+/i
+
+/** The door closes with `end`: the user's SQL that kept it cannot write outside its commit. */
+export class TransactionSql implements Sql {
+  readonly dialect = 'sqlite'
+  readonly #connection: Connection
+  #isOver = false
+  #isLost = false
+  #diskFailure: unknown = null
+
+  constructor(connection: Connection) {
+    this.#connection = connection
+  }
+
+  /** SQLite rolled the transaction back: nothing of the batch is there any more. */
+  get isLost(): boolean {
+    return this.#isLost
+  }
+
+  /** Why the disk could not do what a statement needed; null: it could. */
+  get diskFailure(): unknown {
+    return this.#diskFailure
+  }
+
+  async run(text: string, ...values: readonly unknown[]): Promise<{ readonly changes: number }> {
+    return this.#do(text, (statement) => ({ changes: Number(statement.run(...values.map(toSqlValue)).changes) }))
+  }
+
+  async all(text: string, ...values: readonly unknown[]): Promise<Record<string, unknown>[]> {
+    return this.#do(text, (statement) => statement.all(...values.map(toSqlValue)).map(fromSqlRow))
+  }
+
+  async get(text: string, ...values: readonly unknown[]): Promise<Record<string, unknown> | undefined> {
+    const row = this.#do(text, (statement) => statement.get(...values.map(toSqlValue)))
+    return row && fromSqlRow(row)
+  }
+
+  /** After the user's SQL, before its commit is kept. */
+  checkLeftovers(): void {
+    if (this.#connection.get('SELECT 1 FROM sqlite_temp_master LIMIT 1')) throw refused(noTemporary)
+  }
+
+  end(): void {
+    this.#isOver = true
+  }
+
+  #do<Result>(text: string, work: (statement: Statement) => Result): Result {
+    if (this.#isOver) throw new RepriseError('CLOSED', 'the commit of this SQL is over: await every call inside it')
+    if (this.#isLost) throw lost()
+    checkSqlText(text)
+    const table = reservedName(text)
+    if (table) throw refused(`${table} is reserved: names with reprise_ belong to the store`)
+    try {
+      return work(userStatement(this.#connection, text))
+    } catch (error) {
+      // A rule of the schema (ON CONFLICT ROLLBACK), or a disk that failed: what follows would stand outside the commit.
+      this.#isLost = !this.#connection.isInTransaction()
+      if (isOfDisk(error)) this.#diskFailure = error
+      throw withStatement(error, text)
+    }
+  }
+}
+
+/** Of the store's own tables, if the text names one. */
+export function reservedName(text: string): string | undefined {
+  return reserved.exec(text)?.[0]
+}
+
+export function lost(): RepriseError {
+  return refused('SQLite rolled back the transaction of the commit because of a statement in it')
+}

@@ -1,0 +1,42 @@
+// Queries of the user's own tables, on the connection that only reads: SQLite itself refuses whatever would write. Time is
+// looked at between two rows; within one step of SQLite nobody can interrupt it.
+
+import {
+  checkReads,
+  refusedByDatabase,
+  type SqlQuery,
+  textOf,
+  tookTooLong,
+  tooManyRows,
+} from '../../../core/store/sql.ts'
+import { withStatement } from '../../../core/store/sql-error.ts'
+import type { Connection } from '../file/connection.ts'
+import { isBusy } from '../file/failure.ts'
+import { oneStatement, refused } from './sql-text.ts'
+import { reservedName } from './transaction-sql.ts'
+import { fromSqlRow, toSqlValue, userStatement } from './user-values.ts'
+
+export function queryUser(connection: Connection, query: SqlQuery): Record<string, unknown>[] {
+  const text = textOf(query, (number) => `?${number}`)
+  checkReads(text)
+  oneStatement(text)
+  const table = reservedName(text)
+  if (table) throw refused(`${table} is reserved: names with reprise_ belong to the store`)
+  const until = performance.now() + query.timeoutMs
+  const rows: Record<string, unknown>[] = []
+  try {
+    for (const row of userStatement(connection, text).iterate(...query.values.map(toSqlValue))) {
+      if (rows.length === query.rowsMax) throw tooManyRows(query)
+      if (performance.now() > until) throw tookTooLong(query)
+      rows.push(fromSqlRow(row))
+    }
+  } catch (error) {
+    if (isBusy(error)) throw error
+    throw refusedUnlessOurs(error, text)
+  }
+  return rows
+}
+
+function refusedUnlessOurs(error: unknown, text: string): unknown {
+  return (error as { name?: string }).name === 'RepriseError' ? error : refusedByDatabase(withStatement(error, text))
+}

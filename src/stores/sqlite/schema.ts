@@ -6,7 +6,7 @@
 //   anchor     where some runs lie (log.ts says which), so that reading need not start at the head
 //   head       the part of a timeline that every append changes, packed with a checksum (head-state.ts): written in place
 //   timeline   the rest of it (`key` was a second way to find it by name; witness is now)
-//   witness, head_mark   what a timeline must have, in a place of its own: damage to one page cannot hide it (witness.ts); a
+//   witness, head_mark   what a timeline must have, in a place of its own: damage to one page cannot hide it (row-counts.ts); a
 //              copy of the head is there too
 //   tally      how many rows a list must have (tally.ts)
 //   chunk      which chunks there are; their bytes lie in a table for each stripe (blobs.ts), those of older versions in one
@@ -70,7 +70,7 @@ CREATE TABLE reprise_sweep (tid INTEGER PRIMARY KEY, done INTEGER NOT NULL, last
   position INTEGER NOT NULL);
 `
 
-/** Absence is checked: see witness.ts and tally.ts. `wake` is the twin of `due`: what one of them lacks, the other has. */
+/** Absence is checked: see row-counts.ts and tally.ts. `wake` is the twin of `due`: what one of them lacks, the other has. */
 const version2 = `
 DROP INDEX reprise_timeline_key;
 CREATE INDEX reprise_timeline_wake ON reprise_timeline (due, space, queue) WHERE due IS NOT NULL;

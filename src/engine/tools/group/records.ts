@@ -8,19 +8,13 @@
 
 import type { Coordinate } from '../../../core/coordinate.ts'
 import type { CascadeStep } from '../../../core/history/recovery-line.ts'
+import type { CapturedMail } from '../../branch/exchanges.ts'
 import type { Fold } from '../../model/definition.ts'
 import type { Model } from '../../model/model.ts'
 import type { Consumer } from '../../model/rollback-report.ts'
 
 export const cutScope = 'group/cut/'
 export const restoreScope = 'group/restore/'
-
-export interface CapturedMail {
-  readonly to: string
-  readonly id: string
-  readonly kind: string
-  readonly value: unknown
-}
 
 export type CutStatus = 'new' | 'capturing' | 'complete' | 'abandoned' | 'released'
 

@@ -5,7 +5,6 @@ import { keepsHistory } from '../../core/checkpoint/retention.ts'
 import {
   type Coordinate,
   equalBytes,
-  fromHex,
   type ManifestId,
   type TimelineId,
   timelineId,
@@ -14,11 +13,12 @@ import {
 import { RepriseError } from '../../core/errors.ts'
 import { packEntries } from '../../core/history/entry-run.ts'
 import { inheritedAttribute } from '../../core/history/inheritance.ts'
-import { archivesStart, isAmongArchives, isArchiveOf, liveIdOf } from '../../core/history/scope.ts'
+import { liveIdOf } from '../../core/history/scope.ts'
 import { guardOf } from '../../core/store/guard.ts'
 import type { Base, EntryRun, Head, ManifestRecord } from '../../core/store/ports.ts'
 import { refusalError } from '../base/refusal-error.ts'
-import { digestAt, floorOf, lineageOf, offBranch, type Point, reachOf } from '../history/history.ts'
+import { floorOf, offBranch, type Point } from '../history/history.ts'
+import { existing, locate, pointOn, type Where } from '../history/locate.ts'
 import { type Recovered, recover } from '../history/recover.ts'
 import { retryWithFreshHead } from '../history/retry-with-fresh-head.ts'
 import { segmentsBelow } from '../history/segments.ts'
@@ -31,71 +31,7 @@ import { withoutFailure } from '../storage/failure-notes.ts'
 import { heldAttribute } from '../storage/held.ts'
 import { type Kernel, newId, newOperation } from '../storage/kernel.ts'
 import { sealEntry } from '../storage/seal/entries.ts'
-import { soundPage } from '../storage/sound-page.ts'
 import type { CommitExtras } from '../writing/writer.ts'
-
-/** Where: a whole coordinate, or a sequence on the current branch. */
-export type Where = Coordinate | { readonly timeline: string; readonly seq: number }
-
-/** For those without a compiler: what is no place is said to be none. */
-export function checkWhere(where: unknown): asserts where is Where {
-  const { timeline, seq } = (typeof where === 'object' && where !== null ? where : {}) as Partial<Where>
-  if (typeof timeline === 'string' && typeof seq === 'number') return
-  const example = `{ timeline: ${JSON.stringify(typeof where === 'string' ? where.slice(0, 80) : 'counter/x')}, seq: 1 }`
-  throw new RepriseError('INVALID_ARGUMENT', `where must be a coordinate, or a timeline and a sequence: ${example}`, {
-    given: typeof where,
-  })
-}
-
-export interface Located {
-  readonly head: Head
-  readonly lineage: readonly Head[]
-  readonly point: Point
-}
-
-/** Finds a coordinate: on the current branch of its timeline, or on one that was rolled back and archived. */
-export async function locate(kernel: Kernel, where: Where): Promise<Located> {
-  checkWhere(where)
-  const id = timelineId(where.timeline)
-  const head = await existing(kernel, id)
-  if (!Number.isSafeInteger(where.seq) || where.seq < 0) {
-    throw new RepriseError('INVALID_ARGUMENT', 'a sequence must be a whole number of at least 0', { seq: where.seq })
-  }
-  const wanted = 'digest' in where ? fromHex(where.digest) : null
-  const found = await pointOn(kernel, head, where.seq, wanted)
-  if (found) return found
-  for (const archived of await archivesOf(kernel, id)) {
-    const elsewhere = await pointOn(kernel, archived, where.seq, wanted).catch(() => null)
-    if (elsewhere) return elsewhere
-  }
-  throw offBranch(id, where.seq)
-}
-
-async function pointOn(kernel: Kernel, head: Head, seq: number, wanted: Uint8Array | null): Promise<Located | null> {
-  const lineage = await lineageOf(kernel, head)
-  const floor = seq < floorOf(lineage).seq ? await reachOf(kernel, lineage) : floorOf(lineage)
-  if (wanted && (seq > head.seq || seq < floor.seq)) return null
-  if (seq > head.seq || seq < floor.seq) {
-    throw new RepriseError(
-      'OUT_OF_RANGE',
-      `${head.timeline} has history from ${floor.seq} to ${head.seq}, not at ${seq}`,
-      {
-        timeline: head.timeline,
-        seq,
-        floor: floor.seq,
-        head: head.seq,
-      },
-    )
-  }
-  const digest = await digestAt(kernel, lineage, seq)
-  return wanted && !equalBytes(digest, wanted) ? null : { head, lineage, point: { seq, digest } }
-}
-
-export async function existing(kernel: Kernel, id: TimelineId): Promise<Head> {
-  const [head] = await kernel.store.head([id])
-  if (!head) throw new RepriseError('NOT_FOUND', `there is no timeline ${id}`, { timeline: id })
-  return head
-}
 
 /** How a fork begins. */
 export interface ForkStart {
@@ -326,23 +262,6 @@ export function floorFor(
   const oldest = copies[1]
   const keepsAll = fold !== null && keepsHistory(fold.retain ?? {})
   return keepsAll || !oldest || oldest.seq < reach.seq ? reach : { seq: oldest.seq, digest: oldest.digest }
-}
-
-const pageOfArchives = 32
-
-/** Not by scope: the timelines below this id, of which there may be many, are none of them. */
-export async function archivesOf(kernel: Kernel, id: TimelineId): Promise<Head[]> {
-  const found: Head[] = []
-  const unlessOurs = (timeline: string, error: RepriseError) => {
-    if (isArchiveOf(id, timeline)) throw error
-  }
-  for (let after = archivesStart(id) as TimelineId; ; ) {
-    const page = await soundPage(kernel, { after, limit: pageOfArchives }, unlessOurs)
-    found.push(...page.filter((head) => isArchiveOf(id, head.timeline)))
-    const last = page.at(-1)
-    if (!last || page.length < pageOfArchives || !isAmongArchives(id, last.timeline)) return found
-    after = last.timeline
-  }
 }
 
 export function siblingOf(id: string, name: string): string {

@@ -1,5 +1,5 @@
-// Assertions that stay on in production. A failed one is a bug of ours, never of the caller's input:
-// it stops the operation before it can write anything.
+// Assertions that stay on in production. A failed assertion is a bug in Reprise, never a fault of the caller's input:
+// it stops the operation before anything is written.
 
 import { RepriseError } from './errors.ts'
 
@@ -7,7 +7,7 @@ export function assert(condition: unknown, message: string): asserts condition {
   if (!condition) throw new RepriseError('BUG', message)
 }
 
-/** The end of a `switch` over a union: fails to compile when a case is missing, and stops when data lies. */
+/** Ends a `switch` over a union: a missing case fails to compile, and an unexpected value throws BUG. */
 export function unreachable(value: never, message = 'unreachable case'): never {
   throw new RepriseError('BUG', `${message}: ${String(value)}`)
 }

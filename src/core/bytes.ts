@@ -1,4 +1,4 @@
-// Reading and writing the small pieces that all our formats are made of: variable-length integers, text, byte runs.
+// Reads and writes the building blocks of every stored format: variable-length integers, text, byte runs.
 // Integers are unsigned LEB128 up to 2^53 - 1. The reader never reads past its end: short data is MALFORMED.
 
 import { assert } from './assert.ts'
@@ -6,9 +6,9 @@ import { RepriseError } from './errors.ts'
 
 const encoder = new TextEncoder()
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
-/** In unicode mode whole pairs are one character, so what matches is a half. */
+/** In unicode mode a whole surrogate pair is one character, so only a lone half matches. */
 const halfPair = /\p{Cs}/u
-/** Below this, writing unit by unit is faster than a call. */
+/** Shorter text is written unit by unit: that is faster than a call of the encoder. */
 const loopedTextBytes = 64
 
 export class ByteWriter {
@@ -39,7 +39,7 @@ export class ByteWriter {
     this.#length += bytes.length
   }
 
-  /** Length, then the bytes. */
+  /** Writes the length, then the bytes. */
   sized(bytes: Uint8Array): void {
     this.integer(bytes.length)
     this.raw(bytes)
@@ -50,12 +50,12 @@ export class ByteWriter {
     this.#length = writeText(this.#bytes, this.#length, value)
   }
 
-  /** A copy, so that the writer can be reused. */
+  /** Returns a copy, so that the writer can be reused. */
   take(): Uint8Array {
     return this.#bytes.slice(0, this.#length)
   }
 
-  /** A view that is valid until the next write. */
+  /** Returns a view that is valid until the next write. */
   view(): Uint8Array {
     return this.#bytes.subarray(0, this.#length)
   }
@@ -112,7 +112,7 @@ export class ByteReader {
     throw new RepriseError('MALFORMED', 'an integer is longer than 53 bits')
   }
 
-  /** A view into the bytes being read, not a copy. */
+  /** Returns a view into the bytes being read, not a copy. */
   raw(count: number): Uint8Array {
     if (count > this.#end - this.#offset) throw short()
     const view = this.#bytes.subarray(this.#offset, this.#offset + count)
@@ -156,7 +156,7 @@ export class ByteReader {
   }
 }
 
-/** Straight into an array with room for it; says where it ends. */
+/** Writes into an array that has room for the integer; returns the offset after it. */
 export function writeInteger(bytes: Uint8Array, start: number, value: number): number {
   assert(Number.isSafeInteger(value) && value >= 0, 'only safe integers of at least 0 are written as varints')
   let rest = value
@@ -175,7 +175,7 @@ export function integerSize(value: number): number {
   return size
 }
 
-/** Well-formed text only: callers check for lone surrogates where they may occur. */
+/** Requires well-formed text: callers check for lone surrogates where they may occur. */
 export function writeText(bytes: Uint8Array, start: number, text: string): number {
   if (text.length >= loopedTextBytes) return writeLongText(bytes, start, text)
   const end = writeInteger(bytes, start, text.length)
@@ -195,14 +195,14 @@ function writeLongText(bytes: Uint8Array, start: number, text: string): number {
   return end + encoded.length
 }
 
-/** Room that a text needs at most. */
+/** Upper bound of the bytes that `writeText` writes. */
 export function textBytesMax(text: string): number {
   return 8 + 3 * text.length
 }
 
 /**
- * Memory for many small results: each part is handed out once and never written again by us. An array of its own costs
- * more than filling it does.
+ * Memory for many small results: each part is handed out once and is not written again here. Allocating an array per
+ * result costs more than filling it does.
  *
  * @example const start = slab.reserve(300); const end = fill(slab.bytes, start); const result = slab.take(end)
  */
@@ -215,7 +215,7 @@ export class Slab {
     this.#size = size
   }
 
-  /** Makes room in `bytes` and says where it starts. */
+  /** Makes room for `count` bytes in `bytes` and returns the offset at which they start. */
   reserve(count: number): number {
     if (this.#start + count > this.bytes.length) {
       this.bytes = new Uint8Array(Math.max(this.#size, count))
@@ -224,7 +224,7 @@ export class Slab {
     return this.#start
   }
 
-  /** What was written from the start up to here; what was reserved beyond it is free again. */
+  /** Returns the bytes written from the reserved start up to `end`; reserved bytes beyond `end` are free again. */
   take(end: number): Uint8Array {
     const taken = this.bytes.subarray(this.#start, end)
     this.#start = end

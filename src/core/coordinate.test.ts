@@ -33,7 +33,7 @@ test('text that is not lower-case hexadecimal is refused', () => {
   expect(fromHex('')).toEqual(new Uint8Array())
 })
 
-// Around the surrogates: pairs, halves, and their neighbours.
+// Code units around the surrogates: pairs, halves, and their neighbours.
 const units = fc.integer({ min: 0xd7f0, max: 0xe010 }).map((unit) => String.fromCharCode(unit))
 
 test('an accepted id has only whole segments without control characters or half pairs, and comes back unchanged', () => {

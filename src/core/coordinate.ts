@@ -1,4 +1,4 @@
-// A coordinate is the only way to say "where": timeline + sequence + epoch + digest of the history up to that
+// A coordinate names a position in history: timeline + sequence + epoch + digest of the history up to that
 // sequence. Ids are path-like text; they are data, never paths or SQL.
 
 import { RepriseError } from './errors.ts'
@@ -8,11 +8,11 @@ export type Branded<Name extends string> = string & { readonly [brand]: Name }
 
 /** Path-like id of a timeline, unique in its namespace: `workflow/checkout/order-42`. */
 export type TimelineId = Branded<'timeline'>
-/** One incarnation of a worker process: its name and a random tail. */
+/** One incarnation of a worker process: its name and a random suffix. */
 export type WorkerId = Branded<'worker'>
 export type ManifestId = Branded<'manifest'>
 export type MessageId = Branded<'message'>
-/** Unique for each attempt to write, so that a lost answer can be asked for. */
+/** Unique for each attempt to write, so that the result can be looked up after a lost answer. */
 export type OperationId = Branded<'operation'>
 
 /** SHA-256, 32 bytes. */
@@ -49,7 +49,7 @@ export function timelineId(text: string, lengthMax = 512): TimelineId {
   return text as TimelineId
 }
 
-/** Half of a surrogate pair cannot be written as UTF-8: two texts could become one. */
+/** A lone half of a surrogate pair has no UTF-8 encoding: two different texts could encode to the same bytes. */
 export function isWellFormed(text: string): boolean {
   return !loneSurrogate.test(text)
 }

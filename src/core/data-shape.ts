@@ -1,13 +1,13 @@
-// The shape of data that any program may have written: of entries that were imported, and of mail. Fields that are not named
-// may have any value; a field with a question mark may be absent or null.
+// The shape of data that any program may have written: imported entries and inbox messages. Fields that the shape does
+// not name may have any value; a field whose type ends in a question mark may be absent or null.
 
 export type Field = 'text' | 'number' | 'object' | 'list' | 'text?' | 'number?' | 'object?' | 'list?'
 export type Shape = Readonly<Record<string, Field>>
-/** By the type of the entry, or the kind of the message. */
+/** Keyed by the type of the entry, or the kind of the message. */
 export type Shapes = Readonly<Record<string, Shape>>
 
 /**
- * What is wrong with it, in words; null: nothing.
+ * Describes the first field that does not fit the shape; null: all fields fit.
  * @example faultIn({ id: 5 }, { id: 'text' }) // 'its id must be text (got number)'
  */
 export function faultIn(data: unknown, shape: Shape): string | null {

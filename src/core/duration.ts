@@ -1,9 +1,9 @@
-// Durations as people write them: a number of milliseconds, or text such as '250ms', '30s', '1.5h', '7d'.
-// Inside, everything is whole milliseconds; a duration above zero never rounds down to none.
+// Durations in the form people write: a number of milliseconds, or text such as '250ms', '30s', '1.5h', '7d'.
+// The code computes in whole milliseconds; a duration above zero never rounds down to zero.
 
 import { RepriseError } from './errors.ts'
 
-/** Milliseconds, or a number with a unit: ms, s, m, h, d, w. Text of a variable is checked when it is used: `as Duration`. */
+/** Milliseconds, or a number with a unit: ms, s, m, h, d, w. Cast a text variable with `as Duration`: its use checks it. */
 export type Duration = number | `${number}${'' | ' '}${keyof typeof unitMs}`
 
 const unitMs = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 } as const
@@ -43,7 +43,7 @@ export function toTime(time: Time, what = 'time'): number {
   )
 }
 
-/** For people: one unit, at most two decimals. @example formatMs(90_000) // '1.5m' */
+/** Formats a duration for people: one unit, at most two decimals. @example formatMs(90_000) // '1.5m' */
 export function formatMs(ms: number): string {
   if (ms < 0) return `-${formatMs(-ms)}`
   const unit = ms >= unitMs.d ? 'd' : ms >= unitMs.h ? 'h' : ms >= unitMs.m ? 'm' : ms >= unitMs.s ? 's' : 'ms'

@@ -1,7 +1,7 @@
-// Every expected failure is a RepriseError with a stable code. The table below is the one place that says what a
-// code means, what the caller does next, and the hint a person reads. Wording may improve; codes never change.
+// Every expected failure is a RepriseError with a stable code. The table below is the only place that defines each
+// code: the caller's next step (`remedy`) and the hint for people. Wording may improve; codes never change.
 
-/** What the caller does next: try the same again, reload and try again, fix the input, or give up and look. */
+/** The caller's next step: retry the same call, reload and retry, fix the input, or stop and investigate. */
 export type Remedy = 'retry' | 'reload' | 'fix' | 'stop'
 
 interface ErrorKind {
@@ -290,7 +290,7 @@ const kinds = {
 
 export type ErrorCode = keyof typeof kinds
 
-/** The same in every copy of this package. */
+/** The registry returns the same symbol to every copy of this package. */
 const mark: unique symbol = Symbol.for('reprise.error')
 
 export class RepriseError extends Error {
@@ -306,7 +306,7 @@ export class RepriseError extends Error {
     message: string,
     data: Readonly<Record<string, unknown>> = {},
     cause?: unknown,
-    /** Where the advice of the code does not fit the place that raises it. */
+    /** Replaces the hint of the code where that does not fit. Default: the hint of the code. */
     hint?: string,
   ) {
     super(`${message} [${code}]`, cause === undefined ? undefined : { cause })
@@ -317,7 +317,7 @@ export class RepriseError extends Error {
   }
 
   /**
-   * A program may have two copies of this package, its own and that of the command line: an error of one is known to the other.
+   * A program may load two copies of this package, its own and that of the command line: each recognises the other's errors.
    * @internal
    */
   static override [Symbol.hasInstance](value: unknown): boolean {
@@ -331,7 +331,7 @@ export class RepriseError extends Error {
     return true
   }
 
-  /** Where the installed package says more about the code: `require.resolve` finds the page, the anchor is behind the #. */
+  /** The section on this code in the installed package: `require.resolve` finds the page, the anchor follows the #. */
   get docs(): string {
     return `reprise/docs/errors.md#${this.code.toLowerCase()}`
   }
@@ -342,7 +342,7 @@ export function isReprise(error: unknown, ...codes: readonly ErrorCode[]): error
   return error instanceof RepriseError && (codes.length === 0 || codes.includes(error.code))
 }
 
-/** The store failed and may answer again: nothing is wrong with what it was asked for. */
+/** The store failed for now and may answer a retry: the request itself was valid. */
 export function isPassingStoreFailure(error: unknown): boolean {
   return isReprise(
     error,

@@ -24,7 +24,7 @@ test('a field is changed at its path and nowhere else, the old value stays as it
       try {
         const after = withField(value, names.join('.'), { to })
         expect(read(after, names)).toBe(to)
-        // Changed back, it is what it was: nothing else moved.
+        // The reverse change restores the original value: no other field moved.
         const was = read(value, names)
         if (was !== undefined) expect(withField(after, names.join('.'), { to: was })).toEqual(value)
         else expect(withField(after, names.join('.'), 'remove')).toEqual(value)

@@ -1,5 +1,5 @@
-// One field of a value, by its path: a copy with that field changed or without it. The rest is shared, so what is no plain JSON
-// in it (dates, maps, bytes) stays what it is.
+// One field of a value, by its path: a copy with that field changed or without it. The copy shares all other fields, so
+// values that are not plain JSON (dates, maps, bytes) keep their types.
 
 import { RepriseError } from './errors.ts'
 
@@ -33,7 +33,7 @@ function changed(
   const isThere = Object.hasOwn(fields, name)
   if (!isThere && (!isLast || change === 'remove')) throw refuse(`has no ${name}`)
   if (isLast && change === 'remove') return Object.fromEntries(Object.entries(fields).filter(([key]) => key !== name))
-  // Entries, so that a field named __proto__ is a field like any other.
+  // `fromEntries` treats a field named __proto__ like any other field.
   const next = changed(isThere ? fields[name] : undefined, names, at + 1, change)
   return Object.fromEntries([...Object.entries(fields).filter(([key]) => key !== name), [name, next]])
 }

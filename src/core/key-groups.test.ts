@@ -6,7 +6,7 @@ const key = fc.oneof(fc.string({ unit: 'binary' }), fc.double({ noNaN: true }))
 
 describe('key groups', () => {
   it('put a key into the same group for good', () => {
-    // Stored state depends on these numbers. If this test fails, the change is wrong, not the test.
+    // Stored state depends on these numbers: if this test fails, fix the code, not the test.
     expect(['', 'ann', 'order-42', 'ä', 0, 1, -1, 1.5].map(hashKey)).toMatchInlineSnapshot(`
       [
         2872998923,

@@ -1,9 +1,9 @@
-// Key groups: the unit in which keyed state moves between tasks. A key belongs to one group for good; a task owns a
+// Key groups: the unit in which keyed state moves between tasks. A key always belongs to the same group; a task owns a
 // contiguous range of groups. The hash is part of the stored format, so it must never change.
 
 import { assert } from './assert.ts'
 
-/** What a record may be keyed by. A number and the text of that number are different keys. */
+/** The key of a record. A number and the text of that number are different keys. */
 export type PipelineKey = string | number
 
 export const keyGroupsDefault = 128
@@ -20,20 +20,20 @@ const float = new Float64Array(1)
 const words = new Uint32Array(float.buffer)
 
 /**
- * 32 bits, the same on every machine and in every version.
- * @example hashKey('ann') // 1454966222
+ * A 32-bit hash, the same on every machine and in every version.
+ * @example hashKey('ann') // 2778018533
  */
 export function hashKey(key: PipelineKey): number {
   let hash = 0x811c9dc5
   if (typeof key === 'string') {
     for (let i = 0; i < key.length; i++) hash = Math.imul(hash ^ key.charCodeAt(i), 0x01000193)
   } else {
-    // 0 and -0 are one key, as they are in a Map.
+    // 0 and -0 are the same key, as in a Map.
     float[0] = key === 0 ? 0 : key
     hash = Math.imul(hash ^ words[0]!, 0x01000193)
     hash = Math.imul(hash ^ words[1]!, 0x01000193)
   }
-  // The last steps of MurmurHash3 spread what FNV-1a leaves in the low bits.
+  // FNV-1a leaves the differences in the low bits; the final steps of MurmurHash3 spread them.
   hash ^= hash >>> 16
   hash = Math.imul(hash, 0x85ebca6b)
   hash ^= hash >>> 13

@@ -1,21 +1,21 @@
-// Whatever grows has its bound here. Each bound has a test on both sides of it.
+// The bounds of everything that grows. Each bound has a test on both sides of it.
 
 /**
- * Rows of workers that were retired: a store keeps the newest of them, and those of the last minutes. The others are forgotten by
- * the next retirement. They are read with every look for dead workers, and programs that start often leave many.
+ * Rows of retired workers: a store keeps the newest `kept` rows and those of the last `keptMs`; the next retirement removes
+ * the others. Every search for dead workers reads these rows, and programs that start often leave many.
  */
 export const retiredWorkers = { kept: 200, keptMs: 600_000 } as const
 
 /**
- * How long a store remembers the life of an id that was forgotten, after `tidy`. An id that is used again later starts above
- * every life that was remembered, so it never has the life of an earlier use; its number may then differ after a restore.
+ * How long a store remembers the life of a forgotten id after `tidy`. An id that is used again later starts above every
+ * remembered life, so it never reuses the life of an earlier use; its number may then differ after a restore.
  */
 export const pastLives = { keptMs: 30 * 86_400_000 } as const
 
 export interface Limits {
   /** Longest timeline id, in characters. */
   readonly idLength: number
-  /** Largest encoded value (entry data, message, part of a checkpoint's value), in bytes, before compression. */
+  /** Largest encoded value (entry data, message, part of a checkpoint's state), in bytes, before compression. */
   readonly valueBytes: number
   /** Deepest nesting of a value. */
   readonly valueDepth: number
@@ -27,9 +27,9 @@ export interface Limits {
   readonly runEntries: number
   /** Commits that may wait in the queue; further callers wait for room. */
   readonly queuedCommits: number
-  /** Commits that go in one transaction. */
+  /** Commits in one transaction. */
   readonly batchCommits: number
-  /** Bytes of payload that go in one transaction; a larger single commit still goes, alone. */
+  /** Payload bytes in one transaction; a larger single commit is written alone. */
   readonly batchBytes: number
   /** Largest chunk, in bytes, as stored. */
   readonly chunkBytes: number
@@ -37,26 +37,26 @@ export interface Limits {
   readonly inflateRatio: number
   /** …nor beyond this size. */
   readonly inflateBytes: number
-  /** Largest stream of bytes in one save. It is never whole in memory, but the list of its chunks is. */
+  /** Largest stream of bytes in one save. Memory never holds the whole stream, but it holds the list of its chunks. */
   readonly streamBytes: number
   /** Searchable attributes of one timeline, and the length of a key and of a text value. */
   readonly attributes: number
   readonly attributeKeyLength: number
   readonly attributeTextLength: number
-  /** Timelines that one list() gives without a limit. */
+  /** Timelines that one list() returns without a limit. */
   readonly listedTimelines: number
   /** How deep forks of forks may nest. */
   readonly forkDepth: number
   /** Directories below one another in a captured or restored tree of files. */
   readonly treeDepth: number
-  /** Names in a captured or restored tree of files, those that are left alone included. */
+  /** Names in a captured or restored tree of files, including those that are left alone. */
   readonly treeNames: number
-  /** How long the user's code inside a transaction may take, in milliseconds: it holds locks meanwhile. */
+  /** How long the user's code inside a transaction may take, in milliseconds: the transaction holds locks meanwhile. */
   readonly userCodeMs: number
-  /** Rows that one `rp.sql` gives, and how long it may take, in milliseconds. */
+  /** Rows that one `rp.sql` returns, and how long it may take, in milliseconds. */
   readonly sqlRows: number
   readonly sqlMs: number
-  /** Changes of one kind of resource that are kept in memory for its watchers, and about how many bytes of them. */
+  /** Changes of one kind of resource that stay in memory for its watchers, and their approximate size in bytes. */
   readonly watchedChanges: number
   readonly watchedBytes: number
 }

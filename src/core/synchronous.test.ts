@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { refuseThenable, type Synchronous } from './synchronous.ts'
 
 test('a promise and any other thenable are refused, with the callback and the verb that waits', () => {
-  // biome-ignore lint/suspicious/noThenProperty: a thenable that is no promise is what the test needs
+  // biome-ignore lint/suspicious/noThenProperty: the test needs a thenable that is not a promise
   for (const value of [Promise.resolve(1), Promise.reject(new Error('no')), { then() {} }]) {
     expect(() => refuseThenable(value, 'filter()', 'use call()')).toThrow(
       expect.objectContaining({
@@ -40,7 +40,7 @@ test('what an async generator returns is refused, and types refuse it too', () =
 })
 
 test('every other value passes', () => {
-  // biome-ignore lint/suspicious/noThenProperty: a field of data that has this name is no promise
+  // biome-ignore lint/suspicious/noThenProperty: a data field with this name is not a promise
   for (const value of [undefined, null, 0, '', true, 1n, {}, [], { then: 'soon' }, () => 1]) {
     refuseThenable(value, 'map()', 'use call()')
   }

@@ -1,5 +1,5 @@
-// Callbacks that must return their result at once. A promise in such a place would be stored, compared or dropped as if
-// it were the result, so the callback is refused by name.
+// Callbacks that must return their result synchronously. A promise would be stored, compared or dropped as if it were
+// the result, so the callback is refused, and the error names it.
 
 import { RepriseError } from './errors.ts'
 
@@ -7,7 +7,7 @@ import { RepriseError } from './errors.ts'
 export type Nothing = void | undefined
 
 /**
- * The type of a synchronous result: `R` itself, or a message that no promise can be assigned to.
+ * The type of a synchronous result: `R` itself, or a message type to which no promise is assignable.
  * @example map<R>(change: (value: T) => Synchronous<R>): Stream<R>
  */
 export type Synchronous<R> = R &
@@ -21,7 +21,7 @@ export type Synchronous<R> = R &
 export function refuseThenable(value: unknown, place: string, instead: string, verb = 'returned'): void {
   if (!isAsynchronous(value)) return
   // The rejection of the refused promise would otherwise end the process as unhandled. Only a promise is touched: the
-  // `then` of another thenable may begin its work.
+  // `then` of another thenable may start its work.
   if (value instanceof Promise) value.catch(() => undefined)
   const what = isThenable(value) ? 'a promise' : 'an async iterable'
   throw new RepriseError('ASYNC_CALLBACK', `${place} ${verb} ${what}, and must be synchronous: ${instead}`, {

@@ -1,4 +1,4 @@
-// The queue gives what a sorted list would.
+// The queue returns its items in the order of a sorted list.
 
 import fc from 'fast-check'
 import { expect, it } from 'vitest'

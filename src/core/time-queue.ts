@@ -1,5 +1,5 @@
-// Things that are due at a time, earliest first: a binary heap of times with what is due at each. It is an index over
-// state and is never stored: whoever keeps the state fills it again after a restore.
+// Items that are due at a time, earliest first: a binary heap of times, and a set of items per time. The queue is an index
+// over state and is never stored: the owner of the state fills it again after a restore.
 
 import { assert } from './assert.ts'
 
@@ -7,7 +7,7 @@ export class TimeQueue<T> {
   readonly #times: number[] = []
   readonly #due = new Map<number, Set<T>>()
 
-  /** The earliest time; Infinity if nothing waits. */
+  /** The earliest time; Infinity if the queue is empty. */
   get next(): number {
     return this.#times[0] ?? Number.POSITIVE_INFINITY
   }
@@ -22,7 +22,7 @@ export class TimeQueue<T> {
     this.#push(time)
   }
 
-  /** What is due at the earliest time, if that is not after `until`; null if nothing is. */
+  /** Removes and returns the items of the earliest time, if that is not after `until`; null if no item is due. */
   take(until: number): { readonly time: number; readonly items: ReadonlySet<T> } | null {
     const time = this.#times[0]
     if (time === undefined || time > until) return null

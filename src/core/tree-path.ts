@@ -1,5 +1,5 @@
-// Paths inside a tree of files, as stored data names them: relative, separated by "/", made of plain names. They may come
-// from an import, so every one is checked before the first file is touched: none may leave the tree, and no two of them
+// Paths inside a tree of files, as stored data names them: relative, separated by "/", made of plain names. A path may come
+// from an import, so all paths are checked before the first file is written: none may leave the tree, and no two of them
 // may need the same place.
 
 import { RepriseError } from './errors.ts'
@@ -8,8 +8,8 @@ import type { Limits } from './limits.ts'
 const nameBytesMax = 255
 
 /**
- * Files that a restore is writing: see `temporaryName`. They are never captured, and a later restore removes them. A
- * recorded path of that form was not captured, so it is refused.
+ * Temporary files of a restore in progress, named by `temporaryName`. A capture skips them, and a later restore removes
+ * them. A recorded path of that form cannot come from a capture, so it is refused.
  */
 const temporary = /^\.reprise-restore-[0-9a-f]{32}$/i
 
@@ -36,7 +36,7 @@ export function namesOf(path: string, limits: Pick<Limits, 'treeDepth'>): string
   return names
 }
 
-/** Refuses paths that cannot all be files of one tree. Returns those that differ only in case or composition. */
+/** Refuses paths that cannot all be files of one tree. Returns those that differ only in case or Unicode composition. */
 export function checkPaths(paths: Iterable<string>, limits: Pick<Limits, 'treeDepth' | 'treeNames'>): string[] {
   const files = new Set<string>()
   for (const path of paths) {
@@ -74,7 +74,7 @@ export function unsafe(path: string, why: string): RepriseError {
   return new RepriseError('UNSAFE_PATH', `the recorded path ${shown(path)} is refused: ${why}`, { path: shown(path) })
 }
 
-/** A path as an error may show it: it may be long, and hold anything. */
+/** Shortens and quotes a path for an error: the path may be long and contain any character. */
 export function shown(path: string): string {
   return JSON.stringify(path.length > 80 ? `${path.slice(0, 80)}…` : path)
 }

@@ -1,17 +1,17 @@
-// A circuit breaker: after so many failures in a row nothing more is started for a while, then one call is let through as
-// a probe. If it succeeds all go on, if it fails the pause doubles. A call that says itself that trying again is of
-// no use tells nothing about the service: it counts neither way, and if it was the probe, the next call is.
+// A circuit breaker: after a number of consecutive failures it starts no call for a pause, then one call as a probe. A
+// successful probe closes the breaker, a failed one doubles the pause. A final error (`GiveUp`) shows nothing about the
+// service: it counts neither as a success nor as a failure, and if the call was the probe, the next call becomes the probe.
 
 import { type Duration, toMs } from '../duration.ts'
 import { RepriseError } from '../errors.ts'
 import { checkOptions } from '../options.ts'
 
 export interface BreakerPolicy {
-  /** Failures in a row after which it opens; 5 if left out. */
+  /** Consecutive failures after which the breaker opens. Default: 5. */
   readonly failures?: number
-  /** How long nothing is started; 30 seconds if left out. */
+  /** How long the breaker stays open before the first probe. Default: 30 seconds. */
   readonly pause?: Duration
-  /** It doubles with each failed probe, up to this; 10 minutes if left out. */
+  /** Each failed probe doubles the pause, up to this limit. Default: 10 minutes. */
   readonly pauseMax?: Duration
 }
 
@@ -23,7 +23,7 @@ export interface BreakerSettings {
 
 const known = new Set(['failures', 'pause', 'pauseMax'])
 
-/** True is a breaker with the usual settings, false none. */
+/** `true` is a breaker with default settings, `false` is no breaker. */
 export function resolveBreaker(policy: BreakerPolicy | boolean): BreakerSettings | null {
   if (policy === false) return null
   const given = policy === true ? {} : policy
@@ -58,7 +58,7 @@ export class Breaker {
     return this.#openUntil
   }
 
-  /** 0: go. Otherwise: ask again after so many ms. */
+  /** 0: start the call. Otherwise: try again after this many ms. */
   tryStart(now: number, task: object): number {
     if (this.#openUntil === null) return 0
     if (now < this.#openUntil) return this.#openUntil - now
@@ -67,7 +67,7 @@ export class Breaker {
     return 0
   }
 
-  /** True: it was open and is closed now. Any success shows that the service is back, not only the probe's. */
+  /** True: the breaker was open and closed now. Any success shows that the service is back, not only the probe's. */
   succeeded(): boolean {
     this.#inARow = 0
     this.#probe = null
@@ -77,7 +77,7 @@ export class Breaker {
     return true
   }
 
-  /** True: it opened just now, or stays open after a failed probe. `isSure`: this one is enough. */
+  /** True: the breaker opened, or stays open after a failed probe. `isSure`: this failure alone opens it. */
   failed(now: number, task: object, isSure = false): boolean {
     this.#inARow += isSure ? this.#settings.failures : 1
     if (this.#openUntil !== null) {
@@ -89,7 +89,7 @@ export class Breaker {
     return true
   }
 
-  /** The task is no longer under way, for whatever reason: if it was the probe, another may be. */
+  /** The task ended or was abandoned: if it was the probe, another task may become the probe. */
   left(task: object): void {
     if (this.#probe === task) this.#probe = null
   }

@@ -1,5 +1,5 @@
-// What bounds calls to the outside, under the same names wherever something is called: how a failed one is tried again, how
-// long one may take, how many may start, and when none is made for a while.
+// Bounds of calls to the outside, under the same names wherever something is called: how a failed call is retried, how
+// long an attempt may take, how many calls may start, and when calls are suspended.
 
 import { type Duration, toMs } from '../duration.ts'
 import { Breaker, type BreakerPolicy, resolveBreaker } from './breaker.ts'
@@ -7,19 +7,19 @@ import { RateLimiter, type RatePolicy, resolveRate } from './rate.ts'
 import { isFault, type ResolvedRetry, type RetryPolicy, resolveRetry } from './retry.ts'
 
 export interface CallPolicy {
-  /** Which failures are tried again, how often, and after what pause. */
+  /** Which failures are retried, how often, and after what pause. */
   readonly retry?: RetryPolicy
-  /** Longest time for one attempt. Its signal is aborted then, and it counts as failed. */
+  /** Longest time for one attempt. Then its signal is aborted, and the attempt counts as failed. */
   readonly timeout?: Duration
-  /** How many may start within a span of time. */
+  /** How many calls may start within a span of time. */
   readonly rate?: RatePolicy
-  /** After so many failures in a row: make no call for a while, then let one through as a probe. True: the usual settings. */
+  /** After consecutive failures, make no call for a pause, then one call as a probe. `true`: the default settings. */
   readonly breaker?: BreakerPolicy | boolean
 }
 
 export const callPolicyNames = ['retry', 'timeout', 'rate', 'breaker'] as const
 
-/** The breaker and the rate limit of one kind of call, shared by everyone in this process who makes it. */
+/** The breaker and the rate limit of one kind of call, shared by all its callers in this process. */
 export class CallGate {
   readonly #breaker: Breaker | null
   readonly #limiter: RateLimiter | null
@@ -32,17 +32,17 @@ export class CallGate {
     if (rate) this.#limiter!.allow(rate.max, null)
   }
 
-  /** 0: go. Otherwise: ask again after so many ms. `call` is the same object until it has left. */
+  /** 0: start the call. Otherwise: try again after this many ms. `call` is the same object until `left(call)`. */
   breakerPauseMs(now: number, call: object): number {
     return this.#breaker?.tryStart(now, call) ?? 0
   }
 
-  /** 0: go, it is counted as started. Otherwise: ask again after so many ms. */
+  /** 0: start the call, which is counted now. Otherwise: try again after this many ms. */
   ratePauseMs(now: number): number {
     return this.#limiter?.tryStart(now) ?? 0
   }
 
-  /** Both, the breaker first. */
+  /** Checks both, the breaker first. */
   pauseMs(now: number, call: object): number {
     return this.breakerPauseMs(now, call) || this.ratePauseMs(now)
   }
@@ -55,13 +55,13 @@ export class CallGate {
     if (isFault(retry, error)) this.#breaker?.failed(now, call)
   }
 
-  /** The call has ended; if it was given up, that says nothing about the other side. */
+  /** The call has ended. An abandoned call shows nothing about the other side. */
   left(call: object): void {
     this.#breaker?.left(call)
   }
 }
 
-/** Throws on what is not right, for definitions that are made long before they are used. */
+/** Throws on an invalid policy, for definitions that are made long before they are used. */
 export function checkCallPolicy(policy: CallPolicy): void {
   resolveRetry(policy.retry)
   if (policy.timeout !== undefined) toMs(policy.timeout, 'timeout')

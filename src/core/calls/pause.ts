@@ -1,5 +1,5 @@
 /**
- * How long to wait before the next attempt: twice as long after each failure, up to a limit. Attempts count from 1.
+ * The pause before the next attempt: it doubles after each failure, up to a limit. Attempts count from 1.
  *
  * @example growingPause(3, 20, 2000) // 80
  */

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { allotment, RateLimiter } from './rate.ts'
 
-/** Starts as soon as allowed, the way the workbench does, and says when. */
+/** Starts calls as soon as the limiter allows them, as the workbench does, and returns their times. */
 function startsOf(limiter: RateLimiter, until: number, from = 0): number[] {
   const starts: number[] = []
   for (let now = from; now <= until; ) {
@@ -62,7 +62,7 @@ it('stays within the limit while shares move from one process to another', () =>
         let now = 301
         for (const part of moves) {
           const own = Math.floor(most * part)
-          // Whoever gives up does so first.
+          // The limiter that loses allowance is changed first.
           pair[0].allow(own, now)
           pair[1].allow(most - own, now)
           all.push(...startsOf(pair[0], now + 700, now), ...startsOf(pair[1], now + 700, now))
@@ -84,7 +84,7 @@ it('stays within the limit though whoever gives a share up hears of it late', ()
       const pair = [new RateLimiter(per), new RateLimiter(per)] as const
       pair[0].allow(most, null)
       const all = startsOf(pair[0], 300)
-      // The new owner begins at 301; the old one goes on with what it had until it hears of it.
+      // The new owner starts at 301; the old one keeps using its allowance until it learns of the change.
       pair[1].allow(most, 301 + 1000)
       all.push(...startsOf(pair[0], 301 + lateMs, 301))
       pair[0].allow(0, 301 + lateMs)

@@ -1,12 +1,12 @@
-// A strict rate limit: in any window of the given length at most `max` starts. Processes that share a job divide it in
-// whole starts by the unfinished shards they own, so together they stay within it without talking to each other.
+// A strict rate limit: at most `max` starts in any window of the given length. Processes that share a job divide `max`
+// into whole starts by the unfinished shards they own, so together they respect the limit without coordination.
 
 import { type Duration, toMs } from '../duration.ts'
 import { RepriseError } from '../errors.ts'
 import { checkOptions } from '../options.ts'
 
 export interface RatePolicy {
-  /** Starts at most… */
+  /** At most this many starts… */
   readonly max: number
   /** …within any span of this length. */
   readonly per: Duration
@@ -46,22 +46,22 @@ export class RateLimiter {
   }
 
   /**
-   * How many starts a window this process may make from now on. What it gains counts as used at `usedAt`: whoever had it
-   * before may use it until then. Null: nobody had it.
+   * Sets how many starts per window this process may make. Added starts count as used at `usedAt`: their previous owner may
+   * use them until then. Null: they had no previous owner.
    */
   allow(count: number, usedAt: number | null): void {
     if (usedAt !== null) for (let gained = this.#allowance; gained < count; gained++) this.#note(usedAt)
     this.#allowance = count
   }
 
-  /** 0: counted as started. Otherwise: ask again after so many ms. */
+  /** 0: the call is counted as started. Otherwise: try again after this many ms. */
   tryStart(now: number): number {
     const pause = this.pauseMs(now)
     if (pause === 0) this.#note(now)
     return pause
   }
 
-  /** 0: there is room. Otherwise: ask again after so many ms. */
+  /** 0: a start is allowed. Otherwise: try again after this many ms. */
   pauseMs(now: number): number {
     if (this.#allowance === 0) return this.#perMs
     while (this.#starts.length > 0 && this.#starts[0]! <= now - this.#perMs) this.#starts.shift()
@@ -69,7 +69,7 @@ export class RateLimiter {
     return Math.max(1, this.#starts[this.#starts.length - this.#allowance]! + this.#perMs - now)
   }
 
-  /** Nearly always the latest. */
+  /** Inserts in order; `at` is nearly always the latest time. */
   #note(at: number): void {
     let place = this.#starts.length
     while (place > 0 && this.#starts[place - 1]! > at) place -= 1
@@ -77,7 +77,7 @@ export class RateLimiter {
   }
 }
 
-/** The starts of one of `shards` unfinished shards; over all of them they add up to `max`. */
+/** The share of one of `shards` unfinished shards; the shares of all of them add up to `max`. */
 export function allotment(max: number, rank: number, shards: number): number {
   return Math.floor((max * (rank + 1)) / shards) - Math.floor((max * rank) / shards)
 }

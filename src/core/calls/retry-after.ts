@@ -1,19 +1,19 @@
-// What an error of an HTTP client says about trying again: its status, and when (Retry-After). Understood are a thrown
-// `Response`, errors that carry one, errors with status and headers of their own (fetch wrappers, OpenAI, the AI SDK, AWS),
-// errors of ours, and any of them as the cause of another.
+// Reads from an HTTP client's error whether a retry can succeed (status) and when (Retry-After). Recognised are a thrown
+// `Response`, errors that carry one, errors with their own status and headers (fetch wrappers, OpenAI, the AI SDK, AWS),
+// Reprise's own errors, and any of these as the cause of another error.
 
 import { toMs } from '../duration.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** How far causes are followed. */
+/** Longest chain of causes that is followed. */
 const causesMax = 5
-/** Refused for now: the same request may succeed later. */
+/** Statuses of a temporary refusal: the same request may succeed later. */
 const passing: ReadonlySet<number> = new Set([408, 409, 423, 425, 429])
-/** A 429 that waiting does not mend: the account has run out of money. */
+/** Codes of a 429 that waiting does not resolve: the account has run out of money. */
 const permanentCodes: ReadonlySet<unknown> = new Set(['insufficient_quota', 'billing_hard_limit_reached'])
 
-/** The request itself was refused (400, 401, 404, …): made again, it would be refused again. */
+/** The request itself was refused (400, 401, 404, …): a retry would be refused again. */
 export function isPermanent(error: unknown): boolean {
   for (const one of chain(error)) {
     if (permanentCodes.has(one.code)) return true
@@ -23,7 +23,7 @@ export function isPermanent(error: unknown): boolean {
   return false
 }
 
-/** How many ms from now the other side asks to be left alone; null if it does not say. */
+/** How many ms the other side wants the caller to wait; null if the error does not specify it. */
 export function retryAfterOf(error: unknown, now: number): number | null {
   for (const one of chain(error)) {
     const ms = asMs(one.retryAfter, now) ?? ourMs(one) ?? headerMs(one, now)
@@ -32,7 +32,7 @@ export function retryAfterOf(error: unknown, now: number): number | null {
   return null
 }
 
-/** The error and what caused it; what an AI SDK `RetryError` gave up on is its `lastError`. */
+/** The error and its causes; an AI SDK `RetryError` holds its final cause in `lastError`. */
 function* chain(error: unknown): Generator<Fields> {
   let one = error
   for (let depth = 0; depth <= causesMax; depth++) {
@@ -42,7 +42,7 @@ function* chain(error: unknown): Generator<Fields> {
   }
 }
 
-/** Exit codes of programs are called `status`, too: only those of HTTP count. */
+/** Exit codes of programs are also called `status`, so only HTTP error statuses count. */
 function statusOf(one: Fields): number | null {
   const { status, statusCode, response, $metadata } = one
   const given = [
@@ -54,7 +54,7 @@ function statusOf(one: Fields): number | null {
   return typeof given === 'number' ? given : null
 }
 
-/** An error of ours: CALLS_SUSPENDED says until when. */
+/** Reprise's own errors: CALLS_SUSPENDED carries the remaining time in `retryAfterMs`. */
 function ourMs(one: Fields): number | null {
   const ms = (one.data as Fields | null | undefined)?.retryAfterMs
   return typeof ms === 'number' && ms >= 0 ? ms : null
@@ -70,7 +70,7 @@ function headerMs(one: Fields, now: number): number | null {
   return null
 }
 
-/** `Headers`, a map, or a plain object, whose names may be written in any case. */
+/** `Headers`, a map, or a plain object, whose keys may be in any case. */
 function headerOf(headers: unknown, name: string): unknown {
   if (typeof headers !== 'object' || headers === null) return undefined
   const { get } = headers as { get?: unknown }
@@ -78,7 +78,7 @@ function headerOf(headers: unknown, name: string): unknown {
   return Object.entries(headers).find(([key]) => key.toLowerCase() === name)?.[1]
 }
 
-/** A duration as everywhere else; in text, digits alone are seconds, and a date is a time, as HTTP has them. */
+/** A duration as everywhere else. In text, digits alone are seconds and a date is a point in time, as in HTTP. */
 function asMs(given: unknown, now: number): number | null {
   if (typeof given === 'number') return given >= 0 && Number.isFinite(given) ? given : null
   if (typeof given !== 'string' || given === '') return null

@@ -1,8 +1,8 @@
-// When a call that failed is made again. One policy, one pair of words and one default for items of jobs, workflow steps,
-// tools, model calls, event handlers, deliveries and migrations (docs/decisions/one-policy.md).
+// Decides whether a failed call is retried. Job items, workflow steps, tools, model calls, event handlers, deliveries and
+// migrations share one policy, one pair of errors and one default (docs/decisions/one-policy.md).
 //
-// `RetryLater` and `GiveUp` are known by a symbol from the registry, not by their class: an error thrown by code that
-// loaded another copy of this package means the same.
+// `RetryLater` and `GiveUp` are recognised by a symbol from the registry, not by their class: an error thrown by code that
+// loaded another copy of this package has the same meaning.
 
 import { type Duration, toMs } from '../duration.ts'
 import { isReprise, RepriseError } from '../errors.ts'
@@ -11,19 +11,19 @@ import { refuseThenable } from '../synchronous.ts'
 import { isPermanent, retryAfterOf } from './retry-after.ts'
 
 export interface RetryPolicy {
-  /** Calls in all, the first included; 3 if left out. */
+  /** Calls in total, including the first. Default: 3. */
   readonly attempts?: number
-  /** Pause after the first failure; 1 second if left out. */
+  /** Pause after the first failure. Default: 1 second. */
   readonly backoff?: Duration
-  /** The pause grows by this factor each time; 2 if left out. */
+  /** Factor by which the pause grows after each failure. Default: 2. */
   readonly factor?: number
-  /** The pause never exceeds this; 1 minute if left out. */
+  /** Longest pause. Default: 1 minute. */
   readonly backoffMax?: Duration
-  /** Part of the pause that is left to chance, 0 to 1; 0.2 if left out. */
+  /** Random part of the pause, 0 to 1. Default: 0.2. */
   readonly jitter?: number
-  /** A failure that asks for a longer pause than this (a Retry-After header) ends it; 1 hour if left out. */
+  /** A failure that requests a longer pause than this (a Retry-After header) is not retried. Default: 1 hour. */
   readonly retryAfterMax?: Duration
-  /** Errors that end it at once, as if they were `GiveUp`: names, codes, classes, or a function that decides. */
+  /** Errors that are not retried, as if they were `GiveUp`: names, codes, classes, or a function that decides. */
   readonly giveUpOn?: readonly (string | (new (...args: never[]) => Error))[] | ((error: unknown) => boolean)
 }
 
@@ -34,14 +34,14 @@ export interface ResolvedRetry {
   readonly backoffMaxMs: number
   readonly jitter: number
   readonly retryAfterMaxMs: number
-  /** Trying again is of no use. */
+  /** The error is not retried. */
   readonly isFinal: (error: unknown) => boolean
 }
 
 const laterMark = Symbol.for('reprise.RetryLater')
 const giveUpMark = Symbol.for('reprise.GiveUp')
 
-/** Throw it from any call to be called again after a while. It does not use up an attempt. */
+/** Throw it from any call to be called again after a pause. It does not use up an attempt. */
 export class RetryLater extends Error {
   override readonly name: string = 'RetryLater'
   readonly [laterMark] = true
@@ -55,7 +55,7 @@ export class RetryLater extends Error {
   }
 }
 
-/** Throw it from any call to say that trying again is of no use: the call has failed for good at once. */
+/** Throw it from any call that a retry cannot help: the call fails for good at once. */
 export class GiveUp extends Error {
   override readonly name: string = 'GiveUp'
   readonly [giveUpMark] = true
@@ -73,9 +73,9 @@ function hasMark(error: unknown, mark: symbol): boolean {
   return typeof error === 'object' && error !== null && (error as Record<symbol, unknown>)[mark] === true
 }
 
-/** For what may be called once only, and for what computes the same each time. */
+/** For calls that may run only once, and for computations whose result is always the same. */
 export const callOnce: RetryPolicy = { attempts: 1 }
-/** For undoing: whoever stops half-way leaves a mess to a person. */
+/** For compensations: an undo that stops half-way leaves the cleanup to a person. */
 export const patientRetry: RetryPolicy = { attempts: 10 }
 
 const noPolicy: RetryPolicy = {}
@@ -83,7 +83,7 @@ const resolved = new WeakMap<RetryPolicy, ResolvedRetry>()
 const known = new Set(['attempts', 'backoff', 'factor', 'backoffMax', 'jitter', 'retryAfterMax', 'giveUpOn'])
 const renamed = { maxBackoff: 'backoffMax', nonRetryable: 'giveUpOn', crashes: 'crashesMax, an option of the job' }
 
-/** Most calls have no policy of their own: what their definition says is worked out once. */
+/** Most calls have no policy of their own, so the resolved policy of their definition is cached. */
 export function resolveRetry(policy: RetryPolicy | undefined, defaults: RetryPolicy = noPolicy): ResolvedRetry {
   if (policy) return resolve(policy, defaults)
   const worked = resolved.get(defaults) ?? resolve(defaults, noPolicy)
@@ -118,7 +118,7 @@ export interface RetryDecision {
 
 const never: RetryDecision = { again: false, delayMs: 0, counts: true }
 
-/** What to do after a failed attempt: give up, or call again after a pause. `failed` counts the attempt that just failed. */
+/** Decides after a failed attempt: give up, or call again after a pause. `failed` includes the attempt that just failed. */
 export function decideRetry(
   policy: ResolvedRetry,
   failed: number,
@@ -134,12 +134,12 @@ export function decideRetry(
   return { again: true, delayMs: Math.max(askedMs, Math.min(policy.backoffMaxMs, delayMs)), counts: true }
 }
 
-/** Whether a failure says something about the other side. Whoever gives up does not, and whoever says when is only busy. */
+/** Whether a failure counts against the breaker. `GiveUp` and `RetryLater` do not. */
 export function isFault(policy: ResolvedRetry, error: unknown): boolean {
   return !isRetryLater(error) && !policy.isFinal(error)
 }
 
-/** Errors that stay what they are: a mistake in the code or its input, a cancelled run, an answer such as 404. */
+/** Errors that every retry would repeat: a mistake in the code or its input, a cancelled run, an answer such as 404. */
 function isUseless(error: unknown): boolean {
   if (isReprise(error)) return error.remedy === 'fix' || error.code === 'BUG' || error.code === 'CANCELLED'
   return isPermanent(error)

@@ -35,7 +35,7 @@ const costs: fc.Arbitrary<MeasuredCosts> = fc.record({
   stallMs: cost(1e4),
   load: cost(1),
 })
-/** Nothing but what is given; reading is free, and so is looking at the catalog. */
+/** Only the given costs; reading entries and opening are free. */
 const only = (given: Partial<MeasuredCosts>): MeasuredCosts => ({ ...noCosts, openMs: 0, readMsPerEntry: 0, ...given })
 const sinces = fc.record({
   entries: fc.nat(10_000),
@@ -69,7 +69,7 @@ test('A4.2: what says when it will be due is due then, and not before', () => {
       expect(isDue).toBe(dueInMs === 0)
       if (dueInMs === null || dueInMs === 0) return
       expect(later(dueInMs + 0.001).isDue).toBe(true)
-      // As time goes by without entries they come slower, which can only make the limit that is waited for later.
+      // Without entries the measured pace drops, which can only move the next limit to a later time.
       if (policy.recoverWithin === undefined) expect(later(dueInMs * 0.99 - 1).isDue).toBe(false)
     }),
   )
@@ -162,7 +162,7 @@ test('A4.3: load stretches the interval, never beyond the budget and never that 
   expect([entries, ms]).toEqual([849, 4 * 41_563])
   expect(because[0]).toContain('stretched to 85 % of it: busy 95 %')
   expect(because[1]).toContain('stretched from 41.56s')
-  // The budget is used up after 20 s: the failure rate is not stretched beyond that.
+  // The budget is used up after 20 s: the failure-rate interval is not stretched beyond that.
   const faster = chooseInterval({ recoverWithin: '1s', failureEvery: '1d' }, { ...measured, entriesPerMs: 0.01 })
   expect(faster.ms).toBe(Math.round(faster.entries! / 0.01))
 })
@@ -171,11 +171,11 @@ test('A4.3: the pace of now counts once it can be told, and never less than that
   const measured = only({ checkpointMs: 20, restoreMs: 100, applyMsPerEntry: 0.1, entriesPerMs: 0.5 })
   const at = (since: { entries: number; ms: number }, costs = measured) =>
     chooseInterval({ recoverWithin: '2s' }, costs, since).entries
-  // 5 entries per ms for as long as a checkpoint takes: 100 arrive meanwhile, and 10 at the pace of before.
+  // 5 entries per ms for the duration of a checkpoint: 100 arrive meanwhile, and 10 at the earlier pace.
   expect(at({ entries: 100, ms: 20 })).toBe(11_000 - 100)
   expect(at({ entries: 95, ms: 19 })).toBe(11_000 - 10)
   expect(at({ entries: 1, ms: 1000 })).toBe(11_000 - 10)
-  // Nothing was measured before: what there is will do.
+  // Without an earlier measurement, the current pace is used.
   const none = { ...measured, entriesPerMs: null }
   expect(at({ entries: 95, ms: 19 }, none)).toBe(11_000 - 100)
   expect(at({ entries: 0, ms: 0 }, none)).toBe(11_000)
@@ -202,7 +202,7 @@ test('a budget that cannot be kept is said to be so, and checkpoints still do no
   })
 })
 
-/** Expected time to finish an hour of work (Daly's model): exponential failures, restart cost R, checkpoints each `interval`. */
+/** Expected time to finish an hour of work (Daly's model): exponential failures, a checkpoint every `interval`. */
 const expectedMs = (interval: number, checkpointMs: number, failureEveryMs: number): number =>
   failureEveryMs * Math.expm1((interval + checkpointMs) / failureEveryMs) * (3_600_000 / interval)
 

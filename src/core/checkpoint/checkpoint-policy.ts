@@ -1,8 +1,8 @@
-// When to checkpoint. A policy is any mix of triggers (by count, by time, by event, by a recovery-time budget, by a
-// failure rate); the first that fires wins. Costs are measured (costs.ts); what was picked, and why, is said in words.
+// Decides when to checkpoint. A policy is any mix of triggers (by count, by time, by event, by a recovery-time budget, by a
+// failure rate); the first that fires wins. Costs are measured (costs.ts); `because` explains the chosen interval.
 //
-// Budget: open + restore + what replay takes ≤ a part of recoverWithin, minus the entries that arrive while a checkpoint is
-// being written: until it is published, recovery still starts from the one before. A calm process aims at less than the
+// Budget: open + restore + replay ≤ a share of recoverWithin, minus the entries that arrive while a checkpoint is
+// being written: until it is published, recovery still starts from the previous one. A calm process aims at less than the
 // budget, a busy one stretches the interval as far as the budget allows.
 // Failure rate: with checkpoint cost C and mean time between failures M, Young's √(2CM), refined by Daly.
 
@@ -11,19 +11,19 @@ import { RepriseError } from '../errors.ts'
 import { checkOptions, namesOf } from '../options.ts'
 import { estimate, isAssumed, type MeasuredCosts } from './costs.ts'
 
-/** Several together: the first that fires wins. An empty policy: only by hand. */
+/** With several triggers, the first that fires wins. An empty policy never checkpoints automatically. */
 export interface CheckpointPolicy {
   /** After this many entries. */
   readonly every?: number
-  /** With `every`: the first one not before this many. A short history is replayed soon, and its state would lie beside it. */
+  /** With `every`: minimum entries before the first checkpoint. Replaying a short history is cheaper than storing its state. */
   readonly first?: number
   /** After this time, if anything was appended. */
   readonly each?: Duration
-  /** As often as it takes to recover within this time, by measured costs. A busy process stretches the interval within it. */
+  /** Recovery-time budget: checkpoint as often as measured costs require. A busy process stretches the interval within it. */
   readonly recoverWithin?: Duration
   /**
-   * Mean time between failures: as often as loses the least time to checkpoints and repeated work together. 'observed':
-   * as often as owners of this timeline really died; one failure in a day is assumed until more is known.
+   * Mean time between failures: checkpoint at the interval that minimises the time lost to checkpoints and repeated work.
+   * 'observed': the rate at which owners of this timeline died; one failure per day is assumed until more is known.
    */
   readonly failureEvery?: Duration | 'observed'
   /** After an entry of one of these types: milestones, irreversible calls. */
@@ -46,15 +46,15 @@ const knownTriggers = namesOf<CheckpointPolicy>({
 export interface SinceCheckpoint {
   readonly entries: number
   readonly ms: number
-  /** What replaying these entries would take, where it was followed; else their number times the measured mean. */
+  /** Measured replay time of these entries. Default: their number times the measured mean. */
   readonly replayMs?: number
-  /** Types of the entries since then, or at least of the last append; looked at only if the policy has `on`. */
+  /** Types of the entries since then, or at least of the last append; read only if the policy has `on`. */
   readonly types?: Iterable<string>
-  /** How many entries came while the last one was written. */
+  /** Number of entries that arrived while the last checkpoint was written. */
   readonly during?: number
-  /** There is none yet: since the beginning. */
+  /** No checkpoint exists yet: counted from the beginning. */
   readonly isFirst?: boolean
-  /** For `failureEvery: 'observed'`: what was observed. */
+  /** For `failureEvery: 'observed'`: the observed mean time between failures. */
   readonly failureEveryMs?: number
 }
 
@@ -74,17 +74,17 @@ export interface CheckpointDecision {
   readonly because: string
   readonly intervalEntries: number | null
   readonly intervalMs: number | null
-  /** The replay since the last checkpoint that makes it due; null: the policy has no budget. */
+  /** The replay time since the last checkpoint that makes the next one due; null: the policy has no budget. */
   readonly replayMs: number | null
-  /** It becomes due in this time even if nothing more is appended; null: it does not. */
+  /** Time until a checkpoint is due if nothing more is appended; null: it does not become due. */
   readonly dueInMs: number | null
 }
 
-/** A calm process aims at this part of a budget: costs are means, and a new process is slower than a warm one… */
+/** Share of a budget that a calm process aims at: costs are means, and a new process is slower than a warm one. */
 const calmShare = 0.6
-/** …a busy one goes this far. */
+/** Share of a budget that a busy process may use. */
 const busyShare = 0.85
-/** Below the first a process is calm, above the second it is as busy as it gets. */
+/** Below `calmLoad` a process is calm; above `busyLoad` it counts as fully busy. */
 const calmLoad = 0.5
 const busyLoad = 0.9
 /** How far load stretches the interval of a failure rate, if a budget allows it. */
@@ -113,11 +113,11 @@ export function decideCheckpoint(
     if (dueInMs(limit, since) === 0) return fires(limit.trigger, limit.because())
   }
   if (limits.length === 0) return waits(policy.on === undefined ? 'only by hand' : 'only after a milestone, or by hand')
-  // Words cost more than the decision, and this is the answer after most appends: chooseInterval has the figures.
+  // Building the explanation costs more than the decision, and most appends end here: chooseInterval has the figures.
   return waits('no trigger is reached yet')
 }
 
-/** What the engine would pick now, and why: for the recovery card. */
+/** The interval that the engine would choose now, and the reasons: for the recovery card. */
 export function chooseInterval(
   policy: CheckpointPolicy,
   costs: MeasuredCosts,
@@ -131,7 +131,7 @@ export function chooseInterval(
   }
 }
 
-/** Whether it takes measured costs to follow this policy. */
+/** Whether the policy depends on measured costs. */
 export function usesCosts({ recoverWithin, failureEvery }: CheckpointPolicy): boolean {
   return recoverWithin !== undefined || failureEvery !== undefined
 }
@@ -141,14 +141,14 @@ export function youngIntervalMs(checkpointMs: number, failureEveryMs: number): n
   return Math.sqrt(2 * checkpointMs * failureEveryMs)
 }
 
-/** Daly (2006): the higher-order estimate; good also when a checkpoint costs a sizeable part of the time between failures. */
+/** Daly (2006): the higher-order estimate; also accurate if a checkpoint costs much of the time between failures. */
 export function dalyIntervalMs(checkpointMs: number, failureEveryMs: number): number {
   if (checkpointMs >= 2 * failureEveryMs) return failureEveryMs
   const ratio = checkpointMs / (2 * failureEveryMs)
   return youngIntervalMs(checkpointMs, failureEveryMs) * (1 + Math.sqrt(ratio) / 3 + ratio / 9) - checkpointMs
 }
 
-/** Refuses what makes no sense: called when a definition is made. */
+/** Refuses an invalid policy; called when a definition is made. */
 export function checkPolicy(policy: CheckpointPolicy): void {
   checkOptions('checkpoint', policy, knownTriggers)
   const { every, first, each, recoverWithin, failureEvery } = policy
@@ -170,8 +170,9 @@ export function checkPolicy(policy: CheckpointPolicy): void {
 }
 
 /**
- * So many entries after the last checkpoint the next one begins, so that no more than `every` lie behind it when it is
- * published: those that came while the last one was written are expected again. Never before half of them.
+ * The entry count since the last checkpoint at which the next one begins, so that at most `every` entries follow the last
+ * checkpoint when the next one is published: as many entries as arrived during the last write are expected again. At least
+ * half of `every`.
  */
 export function beginsAt(every: number, during: number): number {
   return Math.max(every - during, Math.ceil(every / 2))
@@ -182,9 +183,9 @@ interface TriggerLimit {
   readonly entries?: number
   readonly ms?: number
   readonly replayMs?: number
-  /** What one entry counts against `replayMs` where nobody followed it. */
+  /** Counts one entry against `replayMs` where its replay was not measured. */
   readonly replayMsPerEntry?: number
-  /** Not before this time has passed, so that checkpoints do not run back to back. */
+  /** Minimum time between checkpoints, so that they do not run back to back. */
   readonly atLeastMs?: number
   readonly because: () => string
 }
@@ -252,18 +253,18 @@ function failureLimit(
 
 const dayMs = 86_400_000
 
-/** The pace of now, once it can be told; until then that of before. */
+/** The current pace, once it can be measured; until then the earlier one. */
 function paceOf({ entriesPerMs }: MeasuredCosts, since: SinceCheckpoint, checkpointMs: number): number {
   const now = since.ms > 0 && (since.ms >= checkpointMs || entriesPerMs === null) ? since.entries / since.ms : 0
   return Math.max(entriesPerMs ?? 0, now)
 }
 
-/** From 0, calm, to 1, as busy as it gets. */
+/** From 0 (calm) to 1 (fully busy). */
 function stretch({ load }: MeasuredCosts): number {
   return Math.min(1, Math.max(0, ((load ?? 0) - calmLoad) / (busyLoad - calmLoad)))
 }
 
-/** In how many milliseconds this limit is reached if nothing more comes; 0: now; undefined: never. */
+/** Milliseconds until this limit is reached if nothing more is appended; 0: now; undefined: never. */
 function dueInMs(limit: TriggerLimit, since: SinceCheckpoint): number | undefined {
   const { replayMs, replayMsPerEntry = 0, atLeastMs = 0 } = limit
   const isReached =

@@ -4,7 +4,7 @@ import { type ChunkSizes, cutAll, defaultChunkSizes, nextCut } from './chunking.
 
 const small: ChunkSizes = { minBytes: 16, averageBytes: 64, maxBytes: 256 }
 
-/** Repeatable noise. */
+/** Repeatable pseudo-random bytes. */
 function noise(seed: number, length: number): Uint8Array {
   let word = seed | 1
   return Uint8Array.from({ length }, () => {
@@ -39,7 +39,7 @@ describe('content-defined chunking', () => {
     )
   })
 
-  // Cuts come together again by chance: each chunk more is about 0.7 times as likely, so one case in 600 has over 20.
+  // Cuts realign by chance: each additional chunk is about 0.7 times as likely, so one case in 600 has over 20.
   test('an insertion anywhere leaves all but a few chunks as they were', () => {
     const counts: number[] = []
     fc.assert(

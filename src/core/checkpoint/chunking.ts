@@ -1,8 +1,8 @@
-// Content-defined chunking: where bytes are cut depends on the bytes around the cut, not on their offset, so a change
-// moves only the cuts near it and the chunks of unchanged content keep their digests.
-// The method is a gear rolling hash with normalised cut masks: hard to cut before the average size, easy after it, so
-// that sizes crowd around the average. A cut is a fact of the format: another table or mask would still read every
-// stored chunk, but would share none with it.
+// Content-defined chunking: the bytes around a cut decide its place, not their offset, so a change moves only the cuts
+// near it, and the chunks of unchanged content keep their digests.
+// The method is a gear rolling hash with normalised cut masks: a cut is unlikely before the average size and likely after
+// it, so that sizes cluster around the average. The table and the masks are part of the format: with others, stored chunks
+// would stay readable, but new chunks would share none of them.
 
 import { assert } from '../assert.ts'
 
@@ -15,11 +15,11 @@ export interface ChunkSizes {
 
 export const defaultChunkSizes: ChunkSizes = { minBytes: 4 * 1024, averageBytes: 16 * 1024, maxBytes: 64 * 1024 }
 
-/** How far the masks lean to each side of the average, in bits. */
+/** How far the masks differ from the average on each side, in bits. */
 const normalisationBits = 2
 
 /**
- * The end of the chunk that starts at `start`; the end of the bytes if nothing cuts before.
+ * The end of the chunk that starts at `start`: the next cut, or the end of the bytes.
  * @example for (let at = 0; at < bytes.length; at = nextCut(bytes, at)) …
  */
 export function nextCut(bytes: Uint8Array, start: number, sizes: ChunkSizes = defaultChunkSizes): number {
@@ -59,12 +59,12 @@ export function cutAll(bytes: Uint8Array, sizes: ChunkSizes = defaultChunkSizes)
   return chunks
 }
 
-/** The high bits remember the last 32 bytes; the low ones only the newest, so the mask takes the high ones. */
+/** The high bits depend on the last 32 bytes, the low bits only on the newest, so the mask covers the high bits. */
 function highBits(count: number): number {
   return (-1 << (32 - Math.min(30, Math.max(1, count)))) | 0
 }
 
-/** 256 fixed pseudo-random words (a xorshift-multiply of the index); never to be changed, see above. */
+/** 256 fixed pseudo-random words (a xorshift-multiply of the index); they must never change, see above. */
 const gearTable: Int32Array = Int32Array.from({ length: 256 }, (_, index) => {
   let word = Math.imul(index + 1, 0x9e3779b1)
   word = Math.imul(word ^ (word >>> 16), 0x85ebca6b)

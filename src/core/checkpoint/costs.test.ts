@@ -26,10 +26,10 @@ test('A4.3: the fold is timed live, and a replay tells what reading takes beyond
   const replayed = observe(live, { kind: 'replay', ms: 60, entries: 100 })
   expect(replayed.readMsPerEntry).toBeCloseTo(0.1)
   expect(estimate(replayed).replayMsPerEntry).toBeCloseTo(0.6)
-  // A replay before any live fold cannot tell the two apart: it errs on the slow side.
+  // A replay before any live fold cannot separate folding from reading: the estimate errs on the slow side.
   const first = observe(noCosts, { kind: 'replay', ms: 60, entries: 100 })
   expect(estimate(first).replayMsPerEntry).toBeGreaterThanOrEqual(0.6)
-  // A handful of entries says what a round trip takes, not what an entry takes.
+  // A replay of a few entries measures the round trip, not the cost of an entry.
   expect(observe(live, { kind: 'replay', ms: 60, entries: 3 })).toBe(live)
 })
 
@@ -42,7 +42,7 @@ test('A4.3: before anything is measured a restore is taken to grow with the chec
   expect(estimate(restored).restoreMs).toBe(100)
   const grown = observe(restored, { kind: 'checkpoint', ms: 10, bytes: 20_000_000 })
   expect(estimate(grown).restoreMs).toBeCloseTo(200, -1)
-  // A small one is a matter of round trips: twice of little is not twice as long.
+  // The restore of a small checkpoint consists of round trips: twice the bytes do not take twice as long.
   const small = observe(noCosts, { kind: 'restore', ms: 4, bytes: 1000 })
   expect(estimate(observe(small, { kind: 'checkpoint', ms: 1, bytes: 2000 })).restoreMs).toBeLessThan(5)
 })

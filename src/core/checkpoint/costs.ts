@@ -1,28 +1,28 @@
-// What checkpoints, restores and replays of one timeline cost, as measured while it was at work. A plain value: it is
-// kept with the timeline, so that the next process starts from it. What was never measured is assumed, on the slow side.
+// Measured costs of checkpoints, restores and replays of one timeline. They are a plain value, stored with the timeline, so
+// that the next process starts from them. Costs without a measurement are assumed, on the slow side.
 //
-// A recovery takes: open (read the head and the catalog) + restore (grows with the checkpoint) + entries × replay, and an
-// entry's replay is what `apply` takes (timed while the work goes on) plus what reading and decoding it take.
+// A recovery takes: open (read the head and the catalog) + restore (grows with the checkpoint) + entries × replay. The
+// replay of an entry takes the time of `apply` (measured live) plus the time to read and decode the entry.
 
-/** Smoothed; null until the first sample. */
+/** Smoothed values; null until the first sample. */
 export interface MeasuredCosts {
-  /** From the decision until it is published. */
+  /** From the decision to checkpoint until its publication. */
   readonly checkpointMs: number | null
   /** Reading head, lineage and catalog, before anything is restored. */
   readonly openMs: number | null
-  /** A restore, and the stored size of what was restored: a larger checkpoint takes longer. */
+  /** Duration of a restore, and the stored size of the restored checkpoint: a larger one takes longer. */
   readonly restoreMs: number | null
   readonly restoreBytes: number | null
   /** The fold alone, timed live. */
   readonly applyMsPerEntry: number | null
-  /** What a replay takes beyond the fold: reading, checking and decoding. */
+  /** The rest of a replay: reading, checking and decoding. */
   readonly readMsPerEntry: number | null
-  /** Stored size of an entry, and how many come: what arrives while a checkpoint is written has to be replayed too. */
+  /** Stored size of an entry, and the arrival rate: entries that arrive during a checkpoint must be replayed too. */
   readonly bytesPerEntry: number | null
   readonly entriesPerMs: number | null
   /** Stored size of the newest checkpoint. */
   readonly checkpointBytes: number | null
-  /** The longest that the last checkpoint held up the process. */
+  /** The longest time that the last checkpoint blocked the process. */
   readonly stallMs: number | null
   /** How busy this process was, from 0 to 1, between the last two checkpoints. */
   readonly load: number | null
@@ -34,9 +34,9 @@ export type CostSample =
   | { readonly kind: 'restore'; readonly ms: number; readonly bytes?: number }
   /** A recovery's replay: reading, decoding and folding. */
   | { readonly kind: 'replay'; readonly ms: number; readonly entries: number }
-  /** The mean that a meter of live folds has now (engine/history/replay-meter.ts): it takes the place of the one before. */
+  /** The current mean of live folds (engine/history/replay-meter.ts); it replaces the previous value. */
   | { readonly kind: 'apply'; readonly ms: number }
-  /** Entries that came, the bytes they take, and the time in which they came. */
+  /** Entries that arrived, their size in bytes, and the time in which they arrived. */
   | { readonly kind: 'arrivals'; readonly ms: number; readonly entries: number; readonly bytes?: number }
   | { readonly kind: 'load'; readonly ms: number; readonly activeMs: number }
 
@@ -54,26 +54,26 @@ export const noCosts: MeasuredCosts = {
   load: null,
 }
 
-/** Guesses on the slow side, used until something is measured. */
+/** Assumptions on the slow side, used until a value is measured. */
 const assumed = {
   checkpointMs: 50,
   openMs: 5,
-  /** Of a checkpoint of no size, and what each byte adds: 25 MB of stored bytes a second. */
+  /** The fixed cost of a restore, and the cost per byte: 25 MB of stored bytes per second. */
   restoreMs: 3,
   restoreMsPerByte: 1 / 25_000,
   applyMsPerEntry: 0.005,
-  /** And what each byte adds: 50 MB a second. */
+  /** The fixed cost of reading an entry, and the cost per byte: 50 MB per second. */
   readMsPerEntry: 0.01,
   readMsPerByte: 1 / 50_000,
 } as const
 /** Weight of a new sample. */
 const weight = 0.25
-/** Below this size a restore is round trips, above it is bytes. */
+/** Below this size round trips dominate a restore, above it bytes do. */
 const fixedBytes = 64 * 1024
-/** A replay of fewer entries says more about the round trip than about an entry. */
+/** A replay of fewer entries measures the round trip rather than the entries. */
 const replayEntriesMin = 16
 
-/** The first sample counts whole, later ones by a quarter. Nonsense (negative, not finite, of no entries) is left out. */
+/** The first sample counts fully, later ones count a quarter. Invalid samples (negative, infinite, empty) are ignored. */
 export function observe(costs: MeasuredCosts, sample: CostSample): MeasuredCosts {
   if (!Number.isFinite(sample.ms) || sample.ms < 0) return costs
   switch (sample.kind) {
@@ -90,7 +90,7 @@ export function observe(costs: MeasuredCosts, sample: CostSample): MeasuredCosts
       const { bytes = 0 } = sample
       return {
         ...costs,
-        // What is known is brought to the size of this sample first: they would not compare otherwise.
+        // The known cost is scaled to the size of this sample first; otherwise the two would not be comparable.
         restoreMs: smooth(costs.restoreMs === null ? null : restoreMsAt(costs, bytes), sample.ms),
         restoreBytes: bytes,
         checkpointBytes: bytes,
@@ -99,7 +99,7 @@ export function observe(costs: MeasuredCosts, sample: CostSample): MeasuredCosts
     case 'replay': {
       if (!(sample.entries >= replayEntriesMin)) return costs
       const each = sample.ms / sample.entries
-      // Before any live sample nobody can tell fold and reading apart: all of it counts as fold, which errs on the slow side.
+      // Before any live sample, fold and reading cannot be separated: all of it counts as fold, which errs on the slow side.
       if (costs.applyMsPerEntry === null) return { ...costs, applyMsPerEntry: each }
       return { ...costs, readMsPerEntry: smooth(costs.readMsPerEntry, Math.max(0, each - costs.applyMsPerEntry)) }
     }
@@ -127,18 +127,18 @@ export interface EstimatedCosts {
   readonly replayMsPerEntry: number
 }
 
-/** What is measured, and where nothing is, what is assumed. `isFirst`: there is nothing to restore yet. */
+/** Measured values, or assumed ones where there is no measurement. `isFirst`: there is no checkpoint to restore yet. */
 export function estimate(costs: MeasuredCosts, isFirst = false): EstimatedCosts {
   return {
     checkpointMs: costs.checkpointMs ?? assumed.checkpointMs,
     openMs: costs.openMs ?? assumed.openMs,
     restoreMs: isFirst ? 0 : restoreMsAt(costs, costs.checkpointBytes ?? 0),
-    // Never nothing: a budget divided by it is a number of entries.
+    // Never 0: budgets are divided by it.
     replayMsPerEntry: Math.max(1e-6, (costs.applyMsPerEntry ?? assumed.applyMsPerEntry) + readMsPerEntry(costs)),
   }
 }
 
-/** What reading and decoding these entries takes, without folding them. */
+/** The time to read and decode these entries, without folding them. */
 export function readMsOf({ readMsPerEntry: measured }: MeasuredCosts, entries: number, bytes: number): number {
   return measured === null ? entries * assumed.readMsPerEntry + bytes * assumed.readMsPerByte : entries * measured
 }
@@ -149,7 +149,7 @@ export interface AssumedCosts {
   readonly replay: boolean
 }
 
-/** Which of the estimates rest on no measurement. */
+/** Which estimates are assumptions. */
 export function isAssumed({ checkpointMs, restoreMs, applyMsPerEntry }: MeasuredCosts): AssumedCosts {
   return { checkpoint: checkpointMs === null, restore: restoreMs === null, replay: applyMsPerEntry === null }
 }
@@ -169,12 +169,12 @@ function smooth(before: number | null, sample: number): number {
 
 const names = Object.keys(noCosts) as readonly (keyof MeasuredCosts)[]
 
-/** As text, for an attribute: four digits say all there is to say. */
+/** Encodes the costs as text for an attribute, rounded to four significant digits. */
 export function encodeCosts(costs: MeasuredCosts): string {
   return JSON.stringify(names.map((name) => (costs[name] === null ? null : Number(costs[name].toPrecision(4)))))
 }
 
-/** What cannot be read is as good as nothing measured. */
+/** Unreadable text counts as no measurement. */
 export function decodeCosts(text: unknown): MeasuredCosts {
   if (typeof text !== 'string') return noCosts
   try {

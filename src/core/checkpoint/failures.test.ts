@@ -31,7 +31,7 @@ test('the mean settles on what is observed, starting from one failure in a day',
       now += everyMs
       seen = observeTaking(seen, { epoch: n, isOwnerAlive: false }, now)
     }
-    // Few failures in a short time still carry some of the day that was assumed.
+    // After few failures in a short time, the assumed failure per day still has weight.
     expect(failureEveryMs(seen, now)).toBeGreaterThan(everyMs * 0.8)
     expect(failureEveryMs(seen, now)).toBeLessThan(everyMs * 1.2 + day / 400)
   }

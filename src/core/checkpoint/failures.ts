@@ -1,18 +1,18 @@
-// How often the owner of a timeline died, as observed: each time it is taken from an owner that did not let go of it by
-// itself. Kept with the timeline. Few events say little, so one assumed failure in a day is mixed in; what is long past
-// counts half, so that a machine that was bad last year does not cost checkpoints today.
+// How often the owner of a timeline died, as observed: each takeover from an owner that did not release the timeline counts.
+// The counts are stored with the timeline. Few events prove little, so one assumed failure per day is mixed in; old events
+// count half, so that last year's unreliable machine does not cost checkpoints today.
 
 const dayMs = 86_400_000
-/** One failure in this time is assumed before any was seen. */
+/** One failure in this time is assumed before any was observed. */
 const priorMs = dayMs
-/** After this time everything observed so far counts half. */
+/** After this time all observations so far count half. */
 const halvedAfterMs = 30 * dayMs
 
 export interface ObservedFailures {
   readonly failures: number
-  /** Since when it is observed; ms since 1970, by the store's clock. */
+  /** Start of the observation, in ms since 1970, by the store's clock. */
   readonly since: number
-  /** The epoch whose owner let go of it, so that its end was no failure; null: none yet. */
+  /** The epoch whose owner released the timeline, so that its end was no failure; null: none yet. */
   readonly releasedEpoch: number | null
 }
 
@@ -20,7 +20,7 @@ export function beginObserving(now: number): ObservedFailures {
   return { failures: 0, since: now, releasedEpoch: null }
 }
 
-/** The timeline is taken from the owner of this epoch. `isAlive`: overruled, or written in turns; that is no failure. */
+/** Observes a takeover from the owner of `before.epoch`. A live owner (overruled, or writing in turns) is no failure. */
 export function observeTaking(
   known: ObservedFailures,
   before: { readonly epoch: number; readonly isOwnerAlive: boolean },

@@ -1,13 +1,13 @@
-// The manifest: the record that makes a checkpoint exist. It says at which coordinate the state was captured and by
-// which chunks it is held. A restore reads one manifest and the chunks it leads to, never another manifest.
+// The manifest: the record that makes a checkpoint exist. It names the coordinate at which the state was captured and the
+// chunks that hold the state. A restore reads one manifest and the chunks it leads to, never another manifest.
 //
 //   manifest = version(byte 1) timeline(text) seq epoch(integers) digest(32 bytes) foldVersion(text) count part*
 //   part     = name(byte 0: the state itself, or byte 1 + key) kind(byte)
 //              kind 1, value: content
 //              kind 2, keyed: count layer*        the first layer is the base: pages that cover all keys
-//              kind 3, stream: content            bytes as they are, of any size; a restore leaves them where they lie
+//              kind 3, stream: content            raw bytes of any size; a restore does not load them
 //   layer    = entries(integer) bytes(integer, as stored) kind(byte) and then
-//              kind 1: sized(sealed block)         a few small entries, without a chunk of their own
+//              kind 1: sized(sealed block)         a few small entries, stored without a chunk
 //              kind 2: content                     of a directory: segment*
 //   content  = size(integer, before sealing) kind(byte) and then
 //              kind 1: sized(sealed bytes)
@@ -16,7 +16,7 @@
 //   ref      = digest(32 bytes, of the chunk as stored) bytes(integer, as stored)
 //   segment  = first(key) entries(integer) refs    one block (keyed/block.ts), in one chunk unless a value is large
 //
-// A directory is why an untouched base of thousands of pages costs a manifest a few digests.
+// With a directory, an untouched base of thousands of pages costs the manifest only a few digests.
 
 import { unreachable } from '../assert.ts'
 import { ByteReader, ByteWriter } from '../bytes.ts'
@@ -26,21 +26,21 @@ import { readKey, writeKey } from '../keyed/block.ts'
 
 const formatVersion = 1
 const digestBytes = 32
-/** Lists of lists of lists: 16 KB of refs name 8 MB, twice 4 GB, and nothing is larger than that. */
+/** Lists of lists of lists: 16 KB of refs cover 8 MB, two levels cover 4 GB, and no content is larger than that. */
 const levelMax = 3
 
 export interface ChunkRef {
   readonly digest: Digest
-  /** As stored. */
+  /** Size as stored. */
   readonly bytes: number
 }
 
-/** Bytes: in the manifest if few, else in chunks. `size` counts them before sealing. */
+/** Bytes: inline in the manifest if there are few, otherwise in chunks. `size` is their count before sealing. */
 export type Content =
   | { readonly kind: 'inline'; readonly size: number; readonly sealed: Uint8Array }
   | { readonly kind: 'chunks'; readonly size: number; readonly level: number; readonly refs: readonly ChunkRef[] }
 
-/** A stretch of neighbouring keys. */
+/** A range of neighbouring keys. */
 export interface Segment {
   readonly first: string
   readonly entries: number
@@ -48,7 +48,7 @@ export interface Segment {
 }
 
 export interface Layer {
-  /** Entries in it, keys that are gone included. */
+  /** Entries in the layer, including removed keys. */
   readonly entries: number
   /** Stored bytes of its blocks, without the directory. */
   readonly bytes: number
@@ -67,11 +67,11 @@ export interface ValuePart {
 export interface KeyedPart {
   readonly kind: 'keyed'
   readonly name: string | null
-  /** The base, then what changed after it, oldest first. */
+  /** The base, then the changes after it, oldest first. */
   readonly layers: readonly Layer[]
 }
 
-/** Bytes of any size, not of the codec: read piece by piece by whoever wants them, never put together by a restore. */
+/** Raw bytes of any size, not encoded by the codec: readers fetch them piece by piece, a restore never assembles them. */
 export interface StreamPart {
   readonly kind: 'stream'
   readonly name: string
@@ -103,7 +103,7 @@ export function encodeManifest(manifest: Manifest): Uint8Array {
   return writer.take()
 }
 
-/** Throws INCOMPATIBLE_VERSION for a format of the future, MALFORMED for anything else that is not a manifest. */
+/** Throws INCOMPATIBLE_VERSION for a later format, MALFORMED for anything else that is not a manifest. */
 export function decodeManifest(body: Uint8Array): Manifest {
   const reader = new ByteReader(body)
   const version = reader.byte()
@@ -126,11 +126,11 @@ export function decodeManifest(body: Uint8Array): Manifest {
 
 export interface NamedChunk extends ChunkRef {
   readonly part: string | null
-  /** It names further chunks: read it to know them. */
+  /** The chunk names further chunks: read it to find them. */
   readonly isDirectory: boolean
 }
 
-/** The chunks that the manifest names itself. Those behind directories: engine/snapshot/restore.ts, liveChunks. */
+/** The chunks that the manifest names directly. Chunks named by directories: engine/snapshot/restore.ts, liveChunks. */
 export function chunksOf(manifest: Pick<Manifest, 'parts'>): NamedChunk[] {
   const named: NamedChunk[] = []
   const add = (part: string | null, content: Content, holdsSegments: boolean) => {
@@ -144,7 +144,7 @@ export function chunksOf(manifest: Pick<Manifest, 'parts'>): NamedChunk[] {
   return named
 }
 
-/** Refs of one level, as the bytes that the level above cuts into chunks. */
+/** Encodes the refs of one level as the bytes that the level above cuts into chunks. */
 export function encodeRefs(refs: readonly ChunkRef[]): Uint8Array {
   const writer = new ByteWriter(refs.length * 36)
   for (const ref of refs) writeRef(writer, ref)
@@ -266,7 +266,7 @@ function readDigest(reader: ByteReader): Digest {
   return copyOf(reader.raw(digestBytes))
 }
 
-/** A view would keep the whole body in memory; and `slice`, if it is a Buffer, makes just that. */
+/** A view would keep the whole body in memory, and `slice` of a Buffer also returns a view. */
 function copyOf(view: Uint8Array): Uint8Array {
   return new Uint8Array(view)
 }
@@ -278,7 +278,7 @@ function writeMany<T>(writer: ByteWriter, items: readonly T[], write: (writer: B
 
 function readMany<T>(reader: ByteReader, read: (reader: ByteReader) => T): T[] {
   const count = reader.integer()
-  // Every item takes at least a byte: a count that lies is found before anything is made for it.
+  // Every item takes at least one byte, so a false count is refused before anything is allocated.
   if (count > reader.remaining) throw malformed('list')
   const items: T[] = []
   for (let i = 0; i < count; i++) items.push(read(reader))

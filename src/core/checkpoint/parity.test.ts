@@ -24,7 +24,7 @@ function groupOf(builder: ParityBuilder): Group {
   return { members: [...members], parityBytes: parity.length, parityDigest: hash(parity) }
 }
 
-/** Each member in turn, from the others alone; then each lane at once, as one damaged place takes it. */
+/** Rebuilds each member from the others alone, then each lane as a whole, as if one damaged place had lost it. */
 function expectEachRebuilt(builder: ParityBuilder, bytesOf: ReadonlyMap<string, Uint8Array>): void {
   const group = groupOf(builder)
   const { parity } = builder

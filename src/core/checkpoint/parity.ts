@@ -1,12 +1,12 @@
-// Parity over chunks: from the exclusive or of a group and all members but one, the one can be rebuilt.
+// Parity over chunks: the exclusive or of a group and all members but one rebuild the missing one.
 //
-// A group has up to `lanes` lanes. Chunks lie in a lane one after another, and the parity is the exclusive or of the
-// lanes, byte by byte: as long as the longest lane, however different the chunks are. Damage within one lane, even to
-// several of its chunks, can be undone. A store that can keeps the lanes apart (Blobs.put, `stripe`), so that whatever
-// one damaged place takes away lies in one lane of each group.
+// A group has up to `lanes` lanes. A lane holds chunks one after another, and the parity is the exclusive or of the
+// lanes, byte by byte: as long as the longest lane, whatever the sizes of the chunks. Damage within one lane, even to
+// several of its chunks, can be repaired. Where possible, a store keeps the lanes in separate places (Blobs.put, `stripe`),
+// so that one damaged place affects only one lane of each group.
 //
-// A group changes without reading the members that stay: a chunk leaves by being xored out, and two groups become one by
-// xoring their parities, the second one shifted to where its lanes are free.
+// A group changes without reading the members that stay: xor removes a chunk, and two groups merge by xoring their
+// parities, with the second one shifted to an offset where its lanes are free.
 //
 //   group  = version(byte 1) parity digest(32 bytes) parity bytes(integer) count(integer) member*
 //   member = digest(32 bytes) bytes(integer) lane(byte) offset(integer)
@@ -16,9 +16,9 @@ import { ByteReader, ByteWriter } from '../bytes.ts'
 import { type Digest, toHex } from '../coordinate.ts'
 import { RepriseError } from '../errors.ts'
 
-/** One byte in fourteen is what parity costs where the lanes are full. */
+/** With full lanes, parity costs one byte in fourteen. */
 export const lanes = 14
-/** The parity, and the lanes. */
+/** One stripe for the parity and one per lane. */
 export const stripes = lanes + 1
 export const stripeOfParity = 0
 
@@ -35,7 +35,7 @@ export interface Member {
   readonly digest: Digest
   readonly bytes: number
   readonly lane: number
-  /** Where in the lane it starts. */
+  /** Offset of the member in its lane. */
   readonly offset: number
 }
 
@@ -45,20 +45,20 @@ export interface Group {
   readonly parityDigest: Digest
 }
 
-/** A group in the making, or one that changes. */
+/** A group that is being built or changed. */
 export class ParityBuilder {
   #parity = new Uint8Array(4096)
   #members: Member[] = []
   readonly #ends: number[] = new Array(lanes).fill(0)
 
-  /** Lanes that are taken elsewhere: shorter ones are filled first, so that this group can join that one. */
+  /** Fill of the lanes of another group: lanes that are shorter there are filled first, so that the two groups can merge. */
   readonly #load: readonly number[]
 
   constructor(load: readonly number[] = []) {
     this.#load = load
   }
 
-  /** How far each lane is filled. */
+  /** End of each lane. */
   get ends(): readonly number[] {
     return this.#ends
   }
@@ -77,7 +77,7 @@ export class ParityBuilder {
     return this.#parity.slice(0, this.#length())
   }
 
-  /** Into the shortest lane, or into the one in which the store already keeps it. */
+  /** Adds a chunk to the shortest lane, or to the lane in which the store already keeps it. */
   add(digest: Digest, bytes: Uint8Array, lane: number = this.#shortest(digest)): Member {
     const member: Member = { digest, bytes: bytes.length, lane, offset: this.#ends[lane]! }
     this.#reserve(member.offset + bytes.length)
@@ -86,7 +86,7 @@ export class ParityBuilder {
     return member
   }
 
-  /** All of another group, whose parity is sound. */
+  /** Adds all members of another group, whose parity must be sound. */
   adopt(group: Pick<Group, 'members'>, parity: Uint8Array): void {
     const firsts: number[] = new Array(lanes).fill(Number.POSITIVE_INFINITY)
     for (const { lane, offset } of group.members) firsts[lane] = Math.min(firsts[lane]!, offset)
@@ -99,7 +99,7 @@ export class ParityBuilder {
     for (const member of group.members) this.#keep({ ...member, offset: member.offset + shift })
   }
 
-  /** Takes a member out again. */
+  /** Removes a member. */
   remove(member: Pick<Member, 'digest'>, bytes: Uint8Array): void {
     const name = toHex(member.digest)
     const found = this.#members.find(({ digest }) => toHex(digest) === name)
@@ -110,7 +110,7 @@ export class ParityBuilder {
     for (const each of this.#members) this.#ends[each.lane] = Math.max(this.#ends[each.lane]!, endOf(each))
   }
 
-  /** Of lanes that are equally short the one that the digest says: few chunks at a time must not all go into the first. */
+  /** Among equally short lanes the digest decides: small batches of chunks must not all go to the first lane. */
   #shortest(digest: Digest): number {
     const start = (digest[0] ?? 0) % lanes
     const fill = (lane: number) => this.#ends[lane]! + (this.#load[lane] ?? 0)
@@ -139,7 +139,7 @@ export class ParityBuilder {
   }
 }
 
-/** The members that must be read to rebuild this one: those of other lanes beside it. */
+/** The members to read for rebuilding `wanted`: those of other lanes that overlap it. */
 export function besides(group: Pick<Group, 'members'>, wanted: Member): Member[] {
   return group.members.filter(
     (other) =>
@@ -149,7 +149,7 @@ export function besides(group: Pick<Group, 'members'>, wanted: Member): Member[]
   )
 }
 
-/** The bytes of a member, from the parity and the members beside it. The caller checks the digest of each, and of the result. */
+/** Rebuilds a member from the parity and the members that overlap it. The caller checks all digests, also the result's. */
 export function rebuild(
   wanted: Member,
   parity: Uint8Array,
@@ -181,7 +181,7 @@ export function encodeGroup({ members, parityBytes, parityDigest }: Group): Uint
   return writer.take()
 }
 
-/** Throws MALFORMED for what is not a group, INCOMPATIBLE_VERSION for one of a later format. */
+/** Throws MALFORMED for bytes that are not a group, INCOMPATIBLE_VERSION for a later format. */
 export function decodeGroup(encoded: Uint8Array): Group {
   const reader = new ByteReader(encoded)
   const version = reader.byte()
@@ -211,7 +211,7 @@ function endOf({ offset, bytes }: Member): number {
   return Math.ceil((offset + bytes) / alignment) * alignment
 }
 
-/** Word by word where both sides allow it. */
+/** Xors word by word where both sides are aligned. */
 function xorInto(target: Uint8Array, source: Uint8Array, offset: number): void {
   let at = 0
   if ((source.byteOffset & 3) === 0 && ((target.byteOffset + offset) & 3) === 0) {

@@ -1,43 +1,43 @@
-// What a definition may say about retention, with its defaults: which checkpoints stay, how much history, how many effects
-// and keys are remembered. What follows from it for a timeline is in retention.ts.
+// The retention options of a definition, with their defaults: how many checkpoints, how much history, how many effects
+// and keys are kept. retention.ts applies the policy to a timeline.
 
 import { type Duration, toMs } from '../duration.ts'
 import { RepriseError } from '../errors.ts'
 import { checkOptions, namesOf } from '../options.ts'
 
-/** How much to keep. Several together: whatever one of them keeps, stays. */
+/** How much to keep. With several rules, a checkpoint stays if any of them keeps it. */
 export interface RetentionPolicy {
-  /** The last N verified ones. 3 if left out, at least 1 (two always stay). */
+  /** The last N verified ones, at least 1 (two always stay). Default: 3. */
   readonly checkpoints?: number
-  /** All that are younger than this. */
+  /** All checkpoints younger than this. */
   readonly for?: Duration
-  /** The last one of each of the N most recent hours, days, weeks that have one. */
+  /** The last checkpoint of each of the N most recent hours, days, weeks that have one. */
   readonly hourly?: number
   readonly daily?: number
   readonly weekly?: number
   /**
-   * 'all' (the default): never trim. 'needed': trim what nobody may need. { for }: what is needed, and this much more.
-   * 'tiered': what nobody may need moves to the tier that takes history, and is read from there; it stays while there is
-   * none. { for, tiered: true }: the same, with this much more kept in the store.
+   * 'all': never trim. 'needed': trim history that nothing can need any more. { for }: keep the needed history and this much
+   * more. 'tiered': move history that nothing can need to the tier that takes history, and read it from there; without such a
+   * tier it stays. { for, tiered: true }: the same, with this much more kept in the store. Default: 'all'.
    */
   readonly history?: 'all' | 'needed' | 'tiered' | { readonly for: Duration; readonly tiered?: boolean }
   /**
-   * What the ledger remembers of effects whose outcome is known, once the history that records them is trimmed: the last N
-   * (10,000 if left out); 'needed': none of them; 'all': every one. The id of a forgotten effect that is asked for again is a
-   * new effect. What is in doubt, what is being undone, and what untrimmed history records is always remembered.
+   * How many settled effects the ledger remembers once the history that records them is trimmed: the last N; 'needed': none;
+   * 'all': every one. A forgotten effect that is requested again runs as a new effect. Effects in doubt, effects being
+   * undone, and effects recorded in untrimmed history are always remembered. Default: the last 10,000.
    */
   readonly effects?: 'all' | 'needed' | { readonly last: number }
   /**
-   * How many dedupe keys are remembered: the last N (100,000 if left out), or 'all'. An entry with a forgotten key that comes
-   * again is appended again.
+   * How many dedupe keys are remembered: the last N, or 'all'. An entry with a forgotten key that arrives again is appended
+   * again. Default: the last 100,000.
    */
   readonly keys?: 'all' | { readonly last: number }
   /**
-   * Forks of this timeline that nobody has changed for this long are deleted, with their archives; left out: none ever is. One
-   * that is at work, has not ended, has a savepoint or was forked itself stays.
+   * Deletes forks of this timeline that have not changed for this long, with their archives. A fork that is at work, has not
+   * ended, has a savepoint or was forked itself stays. Default: forks are never deleted.
    */
   readonly forks?: Duration
-  /** How long the newest one of each other fold version stays as the way back after a deploy. 7 days if left out. */
+  /** How long the newest checkpoint of each other fold version stays, as the way back after a deploy. Default: 7 days. */
   readonly otherVersions?: Duration
 }
 
@@ -48,9 +48,9 @@ export interface ResolvedRetention {
   readonly daily: number
   readonly weekly: number
   readonly history: 'all' | 'needed'
-  /** What is not needed moves to a colder place instead of going. */
+  /** History that is not needed moves to a colder place instead of being removed. */
   readonly isTiered: boolean
-  /** Above 0: this much history stays beyond what is needed. */
+  /** Above 0: this much history stays beyond the needed part. */
   readonly historyMs: number
   readonly otherVersionsMs: number
   /** How many settled effects and dedupe keys are remembered. */
@@ -74,7 +74,7 @@ const known = namesOf<RetentionPolicy>({
 })
 const knownHistory = namesOf<{ readonly for: Duration; readonly tiered?: boolean }>({ for: true, tiered: true })
 
-/** Fills in the defaults and refuses what makes no sense: called when a definition is made, too. */
+/** Applies the defaults and refuses invalid options; also called when a definition is made. */
 export function resolveRetention(policy: RetentionPolicy): ResolvedRetention {
   checkOptions('retain', policy, known)
   const { history = 'all' } = policy
@@ -123,7 +123,7 @@ function lastOf(given: unknown, otherwise: number, what: string, allowed: string
   return count((given as { readonly last: number }).last, 0, `${what}.last`)
 }
 
-/** Whether all of it can be read for good, here or in a colder place. */
+/** Whether all history stays readable, here or in a colder place. */
 export function keepsHistory({ history = 'all' }: RetentionPolicy): boolean {
   return history === 'all' || history === 'tiered' || (typeof history === 'object' && history.tiered === true)
 }

@@ -94,7 +94,7 @@ const situation: fc.Arbitrary<RetentionInput> = fc
     now: 90 * spread,
   }))
 
-/** What G10 promises, read from the outside. Says what is broken, or nothing. */
+/** Checks the promises of G10 from the outside. Describes the first violation; null: none. */
 const violation = (at: RetentionInput, plan: RetentionPlan): string | null => {
   const { floor, seq } = at.head
   const keptIds = new Set(plan.keep.map((verdict) => verdict.id))
@@ -307,7 +307,7 @@ test('a fork keeps the checkpoint of its parent that it may start from', () => {
 })
 
 test('A8.4: hourly, daily and weekly keep the last of each period that has one', () => {
-  // A Monday at noon; one every 6 hours for 30 days.
+  // A Monday at noon; one checkpoint every 6 hours for 30 days.
   const now = 4 * day + 7 * day * 100 + 12 * hour
   const catalog = Array.from({ length: 120 }, (_, index) =>
     checkpoint(900 - index, { id: `h${index * 6}` as ManifestId, createdAt: now - index * 6 * hour }),

@@ -1,11 +1,11 @@
-// Retention: which checkpoints stay, which may go, how far history may be trimmed, and why, in plain words.
-// It never deletes: the engine carries the plan out, and the store checks the guards again in the same transaction.
+// Retention: which checkpoints stay, which may be removed, how far history may be trimmed, and why, in plain words.
+// The plan deletes nothing: the engine carries it out, and the store checks the guards again in the same transaction.
 //
-// The rules that keep data safe, whatever the policy says:
+// The rules that keep data safe under any policy:
 // - A restore point is a checkpoint that is verified, valid, of this fold version and at or above the floor. Only restore
-//   points let the floor rise, never above the second newest; the two newest (at different sequences) always stay.
+//   points allow the floor to rise, never above the second newest; the two newest (at different sequences) always stay.
 // - Every checkpoint that stays, every cursor and every fork that still reads this timeline holds the floor down.
-// - What nobody has verified yet stays while it is newer than the second newest restore point; it never raises the floor.
+// - An unverified checkpoint stays while it is newer than the second newest restore point; it never raises the floor.
 
 import type { ManifestId } from '../coordinate.ts'
 import { formatMs } from '../duration.ts'
@@ -35,7 +35,7 @@ export interface RetentionInput {
   readonly foldVersion: string
   /** Consumers: each has read up to and including this sequence of this timeline. */
   readonly cursors: readonly { readonly name: string; readonly seq: number }[]
-  /** Forks of this timeline. One whose floor is below its base still reads this history after its floor. */
+  /** Forks of this timeline. A fork whose floor is below its base still reads this history above its floor. */
   readonly forks: readonly { readonly timeline: string; readonly baseSeq: number; readonly floor: number }[]
   readonly now: number
 }
@@ -48,25 +48,25 @@ export interface Verdict {
 export interface RetentionPlan {
   readonly keep: readonly Verdict[]
   readonly drop: readonly Verdict[]
-  /** History up to and including `seq` may go; the engine rounds down to the end of a run. Never below the floor of now. */
+  /** History up to `seq`, inclusive, may be removed; the engine rounds down to the end of a run. At least the current floor. */
   readonly floor: {
     readonly seq: number
     readonly because: string
-    /** Whoever keeps it from rising further. */
+    /** Holders that keep the floor from rising further. */
     readonly heldBy: readonly { readonly what: string; readonly seq: number }[]
   }
   /** The restore points that make a higher floor safe; empty while the floor does not rise. */
   readonly restsOn: readonly ManifestId[]
-  /** Where history is tiered: up to where it may move to a colder place, and what the floor would then rest on. */
+  /** For tiered history: the sequence up to which it may move to a colder place, and the restore points of the new floor. */
   readonly movable?: { readonly seq: number; readonly restsOn: readonly ManifestId[] }
 }
 
-/** Bugs that the simulation plants to see that its alarms ring. Never set outside tests. */
+/** Bugs that the simulation plants to prove that its checks detect them. Never set outside tests. */
 export type PlantedRetentionBug = 'floor-too-high' | 'unverified-counted' | 'ignore-forks' | 'ignore-cursors'
 
 const hourMs = 3_600_000
 const dayMs = 24 * hourMs
-/** A window of history is readable from its start only if a checkpoint lies there: one stays for each such part of it. */
+/** A window of history is readable from its start only with a checkpoint there, so one checkpoint per part stays. */
 const partsOfWindow = 8
 
 /**
@@ -102,7 +102,7 @@ export function planRetention(input: RetentionInput, planted: ReadonlySet<string
   const kept = catalog.filter((one) => reasons.has(one.id))
   const floor = planFloor({ input, policy, kept, restorePoints, forks, cursors })
   if (planted.has('floor-too-high')) floor.seq = Math.max(input.head.floor, catalog[0]?.seq ?? 0)
-  // Only what the store will find verified and valid, so that a planted bug gets past its guard and to the simulation.
+  // Only checkpoints that the store will find verified and valid, so that a planted bug passes its guard into the simulation.
   const restsOn =
     floor.seq > input.head.floor
       ? restorePoints
@@ -122,7 +122,7 @@ export function planRetention(input: RetentionInput, planted: ReadonlySet<string
   }
 }
 
-/** It rises when what lies below has been read back from the colder place (engine/history/segments.ts). */
+/** The floor rises once the history below has been read back from the colder place (engine/history/segments.ts). */
 function tieredFloor({ head }: RetentionInput, { seq, heldBy }: RetentionPlan['floor']): RetentionPlan['floor'] {
   const because = `history is tiered: up to ${seq} it may move to the tier that takes history`
   return { seq: head.floor, because, heldBy }
@@ -153,7 +153,7 @@ function keepByTime(proven: readonly RetentionCandidate[], policy: ResolvedReten
   if (start !== undefined) keep(start, `${formatMs(historyMs)} of history start after it`)
 }
 
-/** The newest of each of the most recent `count` periods that have one. */
+/** Keeps the newest checkpoint of each of the most recent `count` periods that have one. */
 function lastOfEach(
   newest: readonly RetentionCandidate[],
   count: number,
@@ -170,7 +170,7 @@ function lastOfEach(
   for (const [, one] of recent) keep(one, `the last of its ${name}`)
 }
 
-/** A fork that reads its parent's history starts its recovery from a checkpoint of the parent, if it has none of its own. */
+/** A fork that reads its parent's history and has no checkpoint of its own recovers from a checkpoint of the parent. */
 function keepForForks(proven: readonly RetentionCandidate[], forks: RetentionInput['forks'], keep: Keep): void {
   for (const fork of forks) {
     const start = proven.find((one) => one.seq <= fork.baseSeq && one.seq >= fork.floor)
@@ -193,7 +193,7 @@ function keepUnproven(
   }
 }
 
-/** Until this version has two restore points of its own, and for a while after, a deploy can be taken back. */
+/** A deploy can be rolled back until this version has two restore points of its own, and for a while after. */
 function keepOtherVersions(
   catalog: readonly RetentionCandidate[],
   proven: readonly RetentionCandidate[],
@@ -219,7 +219,7 @@ function keepOtherVersions(
   }
 }
 
-/** An invalid one restores nothing. It stays as the last hope, or as evidence until a newer one is proven. */
+/** An invalid checkpoint restores nothing. It stays as a last resort, or as evidence until a newer one is proven. */
 function keepEvidence(
   catalog: readonly RetentionCandidate[],
   proven: readonly RetentionCandidate[],
@@ -292,7 +292,7 @@ function isWhole(one: RetentionCandidate, input: RetentionInput): boolean {
   return one.invalid === null && one.seq <= input.head.seq
 }
 
-/** One of each sequence: two checkpoints of the same state share their chunks, and so their damage. */
+/** One checkpoint per sequence: two of the same state share their chunks, and therefore their damage. */
 function distinct(newest: readonly RetentionCandidate[]): RetentionCandidate[] {
   return newest.filter((one, index) => one.seq !== newest[index - 1]?.seq)
 }

@@ -1,6 +1,6 @@
-// How a class of the user's is stored.
+// The codec of a user-defined class.
 
-/** How the instances of one class are stored: as plain data, under a name that is chosen here and never changes. */
+/** Stores the instances of one class as plain data, under a name that is chosen here and never changes. */
 export interface ClassCodec<T = unknown> {
   readonly name: string
   readonly type: abstract new (...args: never[]) => T

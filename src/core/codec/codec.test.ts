@@ -25,7 +25,7 @@ function refuses(code: ErrorCode, act: () => unknown): void {
   expect(failure(act).code).toBe(code)
 }
 
-/** Equal down to -0, holes, key sets, prototypes of containers, and which containers are the same one. */
+/** Equal including -0, holes, key sets, prototypes of containers, and the identity of shared containers. */
 function same(a: unknown, b: unknown, seen = new Map<object, object>()): boolean {
   if (typeof a !== 'object' || a === null || typeof b !== 'object' || b === null) return Object.is(a, b)
   const known = seen.get(a)

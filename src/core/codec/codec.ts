@@ -1,5 +1,5 @@
-// The value codec: any plain JavaScript value to bytes and back. Equal values give equal bytes, one value has one
-// spelling, and hostile bytes give a RepriseError within the limits, never a crash and never code that runs.
+// The value codec: any plain JavaScript value to bytes and back. Equal values have equal bytes, a value has exactly one
+// encoding, and hostile bytes cause a RepriseError within the limits, never a crash and never code execution.
 //
 //   bytes  = 0x01 value
 //   value  = 00–3f  the integer itself            84 n  integer ≥ 64        85 n  integer -1 - n
@@ -28,7 +28,7 @@ import { isStackOverflow, malformed } from './reader.ts'
 import { ReadShapes } from './shape.ts'
 
 const classNameLengthMax = 128
-/** A step of a value that is made in steps: some hundred microseconds of work. */
+/** Bytes per step of a value that is processed in steps: a few hundred microseconds of work. */
 const stepBytes = 64 * 1024
 
 export interface CodecOptions {
@@ -68,8 +68,8 @@ export class Codec {
   }
 
   /**
-   * The same bytes, made in steps of about 64 KB: call `next` until it is done, with whatever else there is to do in
-   * between. Nobody may change the value meanwhile.
+   * Encodes to the same bytes in steps of about 64 KB: call `next` until it is done, and do other work in between. The value
+   * must not change meanwhile.
    */
   *encodeInSteps(value: unknown): Generator<void, Uint8Array> {
     try {
@@ -79,12 +79,12 @@ export class Codec {
     }
   }
 
-  /** What an instance of a registered class is stored as; undefined for every other object. */
+  /** The data under which an instance of a registered class is stored; undefined for every other object. */
   dataOf(value: object): unknown {
     return this.#byPrototype.get(Object.getPrototypeOf(value))?.encode(value)
   }
 
-  /** The bytes, and what decoding them gives: a value of its own, that nobody else can change. */
+  /** The bytes, and the value that decoding them returns: a copy that no one else can change. */
   copy(value: unknown): { readonly bytes: Uint8Array; readonly value: unknown } {
     const encoder = this.#takeEncoder()
     try {
@@ -98,8 +98,8 @@ export class Codec {
   }
 
   /**
-   * For many values behind one another, with what the caller writes in between. To be given back when it is done; taken away
-   * meanwhile, as the encoder is.
+   * A packer for many values in one buffer, with other bytes of the caller in between. Return it with `giveBack`; like the
+   * encoder, it is not available to others while it is in use.
    */
   takePacker(): ValuePacker {
     const packer = this.#packer ?? new ValuePacker(this, this.#byPrototype, this.#limits)
@@ -112,7 +112,7 @@ export class Codec {
     this.#packer = packer
   }
 
-  /** Taken away while it works: a class codec may call this codec in the middle of a value. */
+  /** The encoder is not available while in use: a class codec may call this codec in the middle of a value. */
   #takeEncoder(): ValueEncoder {
     const encoder = this.#encoder ?? new ValueEncoder(this.#byPrototype, this.#limits)
     this.#encoder = null
@@ -128,7 +128,7 @@ export class Codec {
     }
   }
 
-  /** The same value, made in steps of about 64 KB. */
+  /** Decodes to the same value in steps of about 64 KB. */
   *decodeInSteps(bytes: Uint8Array): Generator<void, unknown> {
     try {
       return yield* this.#decoder(bytes).decodeInSteps(stepBytes)

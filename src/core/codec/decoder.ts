@@ -1,5 +1,5 @@
-// Turns bytes back into a value (format in codec.ts). It trusts nothing: every count, tag, number and key is checked, and
-// any spelling but the encoder's is MALFORMED. Nothing in the data chooses code to run: classes come from the registry.
+// Decodes bytes to a value (format in codec.ts). It trusts nothing: every count, tag, number and key is checked, and
+// any encoding but the encoder's is MALFORMED. No data selects code to run: classes come from the registry.
 
 import { RepriseError } from '../errors.ts'
 import type { ClassCodec } from './class-codec.ts'
@@ -23,7 +23,7 @@ import { readBigint, readBigNegative, readFloat32, readFloat64, readNegative, re
 import { isStackOverflow, malformed, ValueReader } from './reader.ts'
 import { isListed, type ReadShape, type ReadShapes } from './shape.ts'
 
-/** As many levels as the encoder writes in steps. */
+/** The same number of levels as the encoder writes in steps. */
 const outerLevels = 4
 const dateMax = 8.64e15
 const arrayLengthMax = 0xffff_ffff
@@ -36,7 +36,7 @@ export class ValueDecoder {
   readonly #depthMax: number
   readonly #unitsMax: number
   readonly #shapes: ReadShape[] = []
-  /** In the order of their first appearance, as the encoder numbered them. */
+  /** In the order of first appearance, as the encoder numbered them. */
   readonly #containers: unknown[] = []
   #units = 0
 
@@ -73,14 +73,14 @@ export class ValueDecoder {
     return value
   }
 
-  /** The same value, made in steps: yields each time that so many bytes are read. */
+  /** Decodes to the same value in steps: yields after every `stepBytes` bytes. */
   *decodeInSteps(stepBytes: number): Generator<void, unknown> {
     this.#begin()
     const value = yield* this.#outer(0, { at: stepBytes, stepBytes })
     return this.#end(value)
   }
 
-  /** The outer levels of a value, child by child; what lies deeper is read in one go. */
+  /** Reads the outer levels of a value child by child; deeper levels are read without a pause. */
   *#outer(depth: number, pace: Pace): Generator<void, unknown> {
     const found = this.#in.peek()
     const isArray = (found >= arrayTags && found < shapeTags) || found === tag.array
@@ -224,7 +224,7 @@ export class ValueDecoder {
     }
   }
 
-  /** Every container passes here before anything is made for it. */
+  /** Checks every container before anything is allocated for it. */
   #enter(depth: number, units: number): void {
     if (depth >= this.#depthMax) {
       throw new RepriseError('LIMIT_EXCEEDED', `a value is nested deeper than ${this.#depthMax}`, {
@@ -271,7 +271,7 @@ export class ValueDecoder {
     const count = this.#in.count(2)
     if (length > arrayLengthMax || count >= length) throw malformed('a sparse array has no holes, or is too long')
     const items: unknown[] = []
-    // Through the largest length first: it makes the array a table, so that nothing is set aside for the holes.
+    // The maximum length first: it turns the array into a hash table, so that no memory is reserved for the holes.
     items.length = arrayLengthMax
     items.length = length
     this.#containers.push(items)

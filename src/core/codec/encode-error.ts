@@ -1,4 +1,4 @@
-// What a value says that cannot be encoded, whatever went wrong in it.
+// Turns any failure to encode a value into a RepriseError.
 
 import { RepriseError } from '../errors.ts'
 import { isStackOverflow } from './reader.ts'

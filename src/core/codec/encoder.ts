@@ -1,5 +1,5 @@
-// Turns a value into bytes (format in codec.ts). One instance does one value at a time and is reused for the next.
-// It reads data properties only and calls no code of the value's, but for registered class codecs and proxy traps.
+// Encodes a value to bytes (format in codec.ts). An instance encodes one value at a time and is reused for the next.
+// It reads data properties only and runs none of the value's code, except registered class codecs and proxy traps.
 
 import { RepriseError } from '../errors.ts'
 import type { ClassCodec } from './class-codec.ts'
@@ -24,9 +24,9 @@ import { isStackOverflow } from './reader.ts'
 import { type WriteShape, WriteShapes } from './shape.ts'
 import { ValueWriter } from './writer.ts'
 
-/** Up to this many containers, looking through a list is faster than a map. */
+/** Up to this many containers, searching a list is faster than a map. */
 const listedMax = 8
-/** A value that is written in steps is so at these levels: parts, state, its collections, their items. */
+/** Number of outer levels that are written in steps: parts, state, its collections, their items. */
 const outerLevels = 4
 
 export class ValueEncoder {
@@ -37,18 +37,18 @@ export class ValueEncoder {
   readonly #depthMax: number
   readonly #unitsMax: number
 
-  // The containers written so far, in the order of their first appearance: their position is how they are referred to.
+  // The containers written so far, in the order of first appearance: a reference is the position in this order.
   readonly #listed: (object | undefined)[] = []
   readonly #indexed = new Map<object, number>()
   #containers = 0
   #units = 0
-  /** Where the next step ends. */
+  /** Output length at which the current step ends. */
   #stepAt = 0
   #message = 0
   #shapeCount = 0
   #unfinished: Set<object> | null = null
   #keepsSimple = false
-  /** The outermost object once more, if all of its fields are simple. */
+  /** A copy of the outermost object, if all of its fields are simple. */
   #simple: Record<string, unknown> | null = null
 
   constructor(
@@ -62,14 +62,14 @@ export class ValueEncoder {
     this.#unitsMax = unitsFree + Math.floor(limits.valueBytes / bytesPerUnit)
   }
 
-  /** With `keepsSimple`, `takeSimple` has the value afterwards. */
+  /** With `keepsSimple`, `takeSimple` returns the value afterwards. */
   encode(value: unknown, keepsSimple = false): Uint8Array {
     this.#out.begin()
     this.#write(value, keepsSimple)
     return this.#out.finish()
   }
 
-  /** The same behind what the writer holds already; `takeSimple` has the value afterwards. */
+  /** Encodes after the bytes already in the writer; `takeSimple` returns the value afterwards. */
   encodeBehind(value: unknown): void {
     this.#out.beginValue()
     this.#write(value, true)
@@ -77,8 +77,8 @@ export class ValueEncoder {
   }
 
   /**
-   * The same bytes, made in steps: yields each time that so many are written. Nobody may change the value meanwhile, and this
-   * encoder is not used again: the bytes may be its own.
+   * Encodes to the same bytes in steps: yields after every `stepBytes` bytes. The value must not change meanwhile. This encoder
+   * must not be used again: the returned bytes may be its own buffer.
    */
   *encodeInSteps(value: unknown, stepBytes: number): Generator<void, Uint8Array> {
     this.#out.begin()
@@ -94,8 +94,8 @@ export class ValueEncoder {
   }
 
   /**
-   * The value that was encoded last, as decoding its bytes would give it, if it is an object of texts, numbers and the
-   * like: those cannot change, so that there is no need to read them from the bytes. Else undefined. Can be had once.
+   * The last encoded value, as decoding its bytes would return it, if it is an object of simple fields (texts, numbers, …):
+   * those are immutable, so they need not be decoded. Otherwise undefined. Can be taken once.
    */
   takeSimple(): Record<string, unknown> | undefined {
     const simple = this.#simple
@@ -123,7 +123,7 @@ export class ValueEncoder {
     this.#shapes.tidy()
   }
 
-  /** What was encoded belongs to the caller: keep no hold of it. */
+  /** Drops all references to the encoded value: it belongs to the caller. */
   #forget(): void {
     const listed = Math.min(this.#containers, listedMax)
     for (let i = 0; i < listed; i++) this.#listed[i] = undefined
@@ -159,7 +159,7 @@ export class ValueEncoder {
     }
   }
 
-  /** The outer levels of a value, child by child; what lies deeper is written in one go. */
+  /** Writes the outer levels of a value child by child; deeper levels are written without a pause. */
   *#outer(value: unknown, depth: number, stepBytes: number): Generator<void> {
     const kind = typeof value === 'object' && value !== null && depth < outerLevels ? outerKind(value) : null
     if (kind === null) this.#value(value, depth)
@@ -214,7 +214,7 @@ export class ValueEncoder {
     }
   }
 
-  /** Writes a reference if this container was written before; otherwise gives it its number. */
+  /** Writes a reference if this container was written before; otherwise assigns its number. */
   #refer(value: object, depth: number): boolean {
     const count = this.#containers
     let index: number | undefined
@@ -295,7 +295,7 @@ export class ValueEncoder {
     return isSimple ? copy : null
   }
 
-  /** Writes which shape it has; null: it has none, and its keys are written with it. */
+  /** Writes the shape of the object; null: it has no shape, and its keys are written with it. */
   #shape(keys: string[]): WriteShape | null {
     const out = this.#out
     const shape = this.#shapes.find(keys, this.#shapeCount < shapesMax)
@@ -341,7 +341,7 @@ export class ValueEncoder {
     }
   }
 
-  /** Costs what is there, not what `length` says. */
+  /** The cost depends on the items that are present, not on `length`. */
   #sparseArray(value: readonly unknown[], depth: number): void {
     this.#weigh(weight.medium)
     const indexes = indexesOf(value)
@@ -371,7 +371,7 @@ export class ValueEncoder {
 
   #map(value: Map<unknown, unknown>, depth: number): void {
     this.#weigh(weight.medium)
-    // Taken through the prototype: a property of the same name on the map itself decides nothing.
+    // Called through the prototype, so that a property of the same name on the map itself has no effect.
     const entries = [...Map.prototype.entries.call(value)]
     this.#out.tagged(tag.map, entries.length)
     let i = 0
@@ -414,8 +414,8 @@ export class ValueEncoder {
   }
 
   /**
-   * The nearest built-in class, and what the error says; the stack is of this process and stays here. It counts as two
-   * levels, the error and its fields.
+   * Writes the nearest built-in class and the fields of the error; the stack belongs to this process and is not stored.
+   * An error counts as two levels, the error and its fields.
    */
   #error(value: Error, depth: number): void {
     this.#weigh(weight.heavy)

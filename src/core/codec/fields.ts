@@ -1,15 +1,15 @@
-// Pieces of the decoder that a value read in one go and one read in steps share.
+// Parts of the decoder that are shared by decoding at once and decoding in steps.
 
 import { define, needsDefine, shapeBytesMax, shapeKeysMax } from './format.ts'
 import { malformed, type ValueReader } from './reader.ts'
 
-/** Where the next step ends, and how long one is. */
+/** Offset at which the next step ends, and the length of a step. */
 export interface Pace {
   at: number
   readonly stepBytes: number
 }
 
-/** The keys of an object that names them all: in order, and too many or too long for a shape. */
+/** The keys of an object that lists them itself: sorted, and too many or too long for a shape. */
 export class SortedKeys {
   readonly count: number
   readonly #in: ValueReader
@@ -44,12 +44,12 @@ export function setField(result: Record<string, unknown>, key: string, value: un
   else result[key] = value
 }
 
-/** The fields of an error as they were written, where they belong; MALFORMED for any other spelling. */
+/** Restores the fields of an error; MALFORMED for any encoding but the encoder's. */
 export function fillError(result: Error, kindName: string, fields: Record<string, unknown>): void {
   if (Object.hasOwn(fields, 'stack') || fields.message === '') throw malformed('an error has another spelling')
   if (Object.hasOwn(fields, 'name') && fields.name === kindName) throw malformed('an error has another spelling')
   const isAggregate = kindName === 'AggregateError'
-  // An AggregateError is made with an empty list; one that was written without any has none.
+  // `new AggregateError` creates an empty list; an error that was written without a list must have none.
   if (isAggregate) Reflect.deleteProperty(result, 'errors')
   for (const key of Object.keys(fields)) {
     const isHidden = hiddenErrorFields.has(key) || (isAggregate && key === 'errors')

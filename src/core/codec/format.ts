@@ -1,4 +1,4 @@
-// The constants of the value format. codec.ts spells the grammar out; numbers here never change their meaning.
+// The constants of the value format. codec.ts documents the grammar; numbers here never change their meaning.
 
 /** First byte of every encoded value. */
 export const codecVersion = 1
@@ -44,14 +44,14 @@ export const tag = {
   reference: 0x9d,
 } as const
 
-/** An object with more keys than this, or longer ones, is written key by key; so is any new shape once the table is full. */
+/** Objects with more keys, or longer ones, are written key by key; so is any new shape once the table is full. */
 export const shapeKeysMax = 32
 export const shapeBytesMax = 1024
 export const shapesMax = 1024
 
 /**
- * What a decoded container weighs, in units. A value may hold one unit for every `bytesPerUnit` bytes of the size limit
- * (and `unitsFree` more), so that a small hostile text of many empty containers cannot fill the memory.
+ * The weight of a decoded container, in units. A value may hold one unit per `bytesPerUnit` bytes of the size limit
+ * (and `unitsFree` more), so that a few hostile bytes of many empty containers cannot exhaust memory.
  */
 export const bytesPerUnit = 8
 export const unitsFree = 1024
@@ -97,7 +97,7 @@ export const errorKinds: readonly ErrorKind[] = [
   { name: 'AggregateError', type: AggregateError, create: () => new AggregateError([]) },
 ]
 
-/** Typed arrays are stored little-endian; on a big-endian machine their elements are turned round both ways. */
+/** Typed arrays are stored little-endian; a big-endian machine swaps the bytes of their elements in both directions. */
 const isBigEndian = new Uint8Array(new Uint16Array([1]).buffer)[0] === 0
 
 export function turnElements(bytes: Uint8Array, elementBytes: number): void {
@@ -105,7 +105,7 @@ export function turnElements(bytes: Uint8Array, elementBytes: number): void {
   for (let i = 0; i < bytes.length; i += elementBytes) bytes.subarray(i, i + elementBytes).reverse()
 }
 
-/** Assigning to such a key could reach a setter or a frozen property of Object.prototype; it is defined instead. */
+/** Assigning to such a key could reach a setter or a frozen property of Object.prototype, so the key is defined instead. */
 export function needsDefine(key: string): boolean {
   return key in Object.prototype
 }

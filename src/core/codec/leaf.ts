@@ -1,11 +1,11 @@
-// Containers that hold no values: regular expressions, buffers and views on them, both ways. What is read is a copy of the
-// caller's own: it does not change with the bytes it came from.
+// Containers without values inside, in both directions: regular expressions, buffers and views on them. Decoding returns
+// copies that belong to the caller: they do not change with the bytes they came from.
 
 import { tag, turnElements, viewKinds } from './format.ts'
 import { isStackOverflow, malformed, type ValueReader } from './reader.ts'
 import type { ValueWriter } from './writer.ts'
 
-/** Tells the true kind of a typed array, also of a subclass such as Buffer; undefined for a DataView. */
+/** Reads the true kind of a typed array, also of a subclass such as Buffer; undefined for a DataView. */
 const typedArrayName = Object.getOwnPropertyDescriptor(
   Object.getPrototypeOf(Uint8Array.prototype),
   Symbol.toStringTag,
@@ -45,7 +45,7 @@ export function readBuffer(from: ValueReader): ArrayBuffer {
   return copy.buffer
 }
 
-/** The kind of a view as the format knows it; -1 for one that it does not. */
+/** The kind of a view in the format; -1 for a view that the format does not support. */
 export function viewKind(value: ArrayBufferView): number {
   const name: string = typedArrayName?.call(value) ?? 'DataView'
   return viewKinds.findIndex((candidate) => candidate.name === name)
@@ -67,7 +67,7 @@ export function writeView(out: ValueWriter, value: ArrayBufferView, kind: number
 export function readView(from: ValueReader): ArrayBufferView {
   const kind = viewKinds[from.byte()]
   if (kind === undefined) throw malformed('an unknown kind of typed array')
-  // By far the most frequent. Its buffer is not asked for: small ones then have none of their own until somebody does.
+  // By far the most frequent kind. The code does not access `buffer`: a small array allocates one only on access.
   if (kind === bytesKind) return new Uint8Array(from.raw(from.count(1)))
   const buffer = readBuffer(from)
   if (buffer.byteLength % kind.elementBytes !== 0) throw malformed('a typed array ends inside an element')

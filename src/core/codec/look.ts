@@ -1,8 +1,8 @@
-// What the encoder finds out about a value before it writes it.
+// Inspects a value before the encoder writes it.
 
 import { define } from './format.ts'
 
-/** Stops at the first hole, so a long array of nothing costs nothing. */
+/** Stops at the first hole, so that a long empty array costs nothing. */
 export function hasHole(value: readonly unknown[]): boolean {
   for (let i = 0; i < value.length; i++) if (value[i] === undefined && !Object.hasOwn(value, i)) return true
   return false
@@ -18,7 +18,7 @@ export function className(prototype: object): string {
   return typeof type === 'function' && type.name !== '' ? type.name : 'a class without a name'
 }
 
-/** A container of many children, of which each can be written by itself; null: what it is, it is written in one go. */
+/** The kind of a container whose many children can be written one by one; null: the value is written without a pause. */
 export function outerKind(value: object): 'object' | 'array' | 'map' | null {
   const prototype = Object.getPrototypeOf(value) as object | null
   if (prototype === Object.prototype || prototype === null) return 'object'
@@ -26,10 +26,10 @@ export function outerKind(value: object): 'object' | 'array' | 'map' | null {
   return prototype === Map.prototype ? 'map' : null
 }
 
-/** Looked at one by one, whether enumerable or not. */
+/** Read one by one, whether enumerable or not. */
 const errorFields: ReadonlySet<string> = new Set(['name', 'message', 'cause', 'errors', 'stack'])
 
-/** What an error says beyond its kind; the stack is of this process and stays here. */
+/** The fields of an error beyond its kind; the stack belongs to this process and is not stored. */
 export function fieldsOfError(value: Error, kindName: string): Record<string, unknown> {
   const fields: Record<string, unknown> = {}
   for (const key of Object.keys(value)) {
@@ -45,7 +45,7 @@ export function fieldsOfError(value: Error, kindName: string): Record<string, un
 
 const arrayIndexMax = 0xffff_fffe
 
-/** The places of an array that hold something. */
+/** The indexes of an array that hold an item. */
 export function indexesOf(value: readonly unknown[]): number[] {
   const indexes: number[] = []
   for (const key of Object.keys(value)) {

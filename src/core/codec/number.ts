@@ -1,5 +1,5 @@
-// Numbers and bigints, both ways. Each number has one spelling: an integer if it is a safe one, else a float32 where that
-// is exact, else a float64; NaN, -0 and the infinities have tags of their own.
+// Numbers and bigints, in both directions. Each number has one encoding: an integer if it is a safe integer, else a float32
+// if that is exact, else a float64; NaN, -0 and the infinities have their own tags.
 
 import { integerTags, tag } from './format.ts'
 import { malformed, type ValueReader } from './reader.ts'
@@ -51,7 +51,7 @@ export function readFloat64(from: ValueReader): number {
   return value
 }
 
-/** Through hexadecimal, the one form that is written and read in linear time. */
+/** Converts through hexadecimal, the only form that is written and read in linear time. */
 export function writeBigint(out: ValueWriter, value: bigint): void {
   const isNegative = value < 0n
   const hex = value === 0n ? '' : (isNegative ? -value : value).toString(16)

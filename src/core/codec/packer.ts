@@ -1,5 +1,5 @@
-// Values behind one another in one buffer, with what the caller writes between them (core/history/packed-entries.ts). None of
-// them is an array of its own, and what decoding would give is made along the way.
+// Packs values one after another into one buffer, with other bytes of the caller in between (core/history/packed-entries.ts).
+// No value needs an array of its own, and the decoded copy of each value is built along the way.
 
 import type { ClassCodec } from './class-codec.ts'
 import { encodeError } from './encode-error.ts'
@@ -24,7 +24,7 @@ export class ValuePacker {
     this.#rests = new RestEncoder(this.out, 'type')
   }
 
-  /** Writes one more, and gives what decoding it gives. */
+  /** Writes one more value and returns the value that decoding it returns. */
   add(value: unknown): unknown {
     try {
       this.#encoder.encodeBehind(value)

@@ -1,4 +1,4 @@
-// Where in a value the encoder stands, kept cheaply (one store for each step) and spelled out only for an error:
+// The encoder's position in a value, tracked cheaply (one assignment per step) and formatted only for an error:
 // `$.orders[3].price`, `$.seen<member 2>`.
 
 import { RepriseError } from '../errors.ts'
@@ -11,7 +11,7 @@ export class ValuePath {
   readonly #steps: Step[] = []
   readonly #names: (string | number)[] = []
 
-  /** The container at this depth is left by this kind of step. */
+  /** Sets the kind of step that leads from the container at this depth to its children. */
   enter(depth: number, step: Step): void {
     this.#steps[depth] = step
   }

@@ -1,5 +1,5 @@
-// Reads the small pieces of an encoded value. It never reads past its end, accepts one spelling of each piece only,
-// and checks every count against the bytes that are left before anything is made.
+// Reads the primitives of an encoded value. It never reads past its end, accepts only one encoding of each primitive,
+// and checks every count against the remaining bytes before anything is allocated.
 
 import { RepriseError } from '../errors.ts'
 import { tag, textTags } from './format.ts'
@@ -29,7 +29,7 @@ export class ValueReader {
     return this.bytes[this.offset++]!
   }
 
-  /** The next byte, which stays where it is. */
+  /** Returns the next byte without consuming it. */
   peek(): number {
     if (this.offset >= this.#end) throw malformed('the data ends too early')
     return this.bytes[this.offset]!
@@ -58,7 +58,7 @@ export class ValueReader {
     throw malformed('an integer is longer than 53 bits, or cut off')
   }
 
-  /** A number of things, each of which takes `bytesEach` bytes or more. */
+  /** Reads the count of items that take at least `bytesEach` bytes each. */
   count(bytesEach: number): number {
     const count = this.integer()
     if (count * bytesEach > this.remaining) throw malformed('the data ends too early')
@@ -79,7 +79,7 @@ export class ValueReader {
     return value
   }
 
-  /** A view into the bytes being read, not a copy. */
+  /** Returns a view into the bytes being read, not a copy. */
   raw(count: number): Uint8Array {
     this.#need(count)
     const start = this.offset
@@ -87,7 +87,7 @@ export class ValueReader {
     return this.bytes.subarray(start, start + count)
   }
 
-  /** A text with its tag, where nothing else may stand. */
+  /** Reads a text with its tag, where no other value is allowed. */
   text(): string {
     const found = this.byte()
     if (found >= textTags && found < textTags + 32) return this.shortText(found - textTags)
@@ -179,7 +179,7 @@ export function malformed(message: string, cause?: unknown): RepriseError {
   return new RepriseError('MALFORMED', message, {}, cause)
 }
 
-/** Where valueDepth was raised beyond what the stack holds, or the caller stood deep already. Never a sign of damage. */
+/** `valueDepth` was raised beyond the capacity of the stack, or the caller was already deep in it. Never a sign of damage. */
 export function isStackOverflow(error: unknown): boolean {
   return error instanceof RangeError && error.message.includes('call stack')
 }

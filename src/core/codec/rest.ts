@@ -1,5 +1,5 @@
-// Objects that are written without one of their keys: entries, whose type stands beside their data. What nearly all of them are,
-// plain objects of texts, numbers and the like, is written here in one pass; anything else goes the long way (encoder.ts).
+// Encodes objects without one of their keys: entries, whose type is stored beside their data. Nearly all of them are plain
+// objects of simple fields (texts, numbers, …) and are written here in one pass; all others take the slow path (encoder.ts).
 
 import { codecVersion, tag } from './format.ts'
 import { writeNumber } from './number.ts'
@@ -10,7 +10,7 @@ export class RestEncoder {
   readonly #out: ValueWriter
   readonly #omitted: string
   readonly #shapes = new WriteShapes()
-  /** By the keys of the whole object. */
+  /** Keyed by the keys of the whole object. */
   readonly #layouts: (Layout | undefined)[] = new Array(slots).fill(undefined)
 
   constructor(out: ValueWriter, omitted: string) {
@@ -19,8 +19,8 @@ export class RestEncoder {
   }
 
   /**
-   * Writes it behind what is there, and gives what decoding gives. Null: nothing was written, and it has to go the long way. Its
-   * getters are called, as a copy of it would do.
+   * Appends the value to the buffer and returns the value that decoding returns. Null: nothing was written, and the value must
+   * take the slow path. Getters are called, as copying the object would do.
    */
   encode(value: object): Record<string, unknown> | null {
     if (Object.getOwnPropertySymbols(value).length > 0) return null
@@ -55,7 +55,7 @@ export class RestEncoder {
     return copy
   }
 
-  /** Null: what is left has none, or a key that cannot be assigned. */
+  /** Null: the remaining keys have no shape, or one of them cannot be assigned. */
   #shapeOf(keys: readonly string[]): WriteShape | null {
     const slot = layoutSlot(keys)
     const layout = this.#layouts[slot]

@@ -1,6 +1,6 @@
-// A shape is the sorted list of an object's keys. It is written once in a value and then named by number, and both
-// sides remember shapes between values: most objects look like one that was seen before.
-// What is remembered changes the speed only, never the bytes.
+// A shape is the sorted list of an object's keys. A value writes a shape once and then refers to it by number, and both
+// sides remember shapes between values: most objects have a shape that was seen before.
+// Remembered shapes affect only the speed, never the bytes.
 
 import { needsDefine, shapeBytesMax, shapeKeysMax } from './format.ts'
 import { malformed, ValueReader } from './reader.ts'
@@ -11,17 +11,17 @@ const rememberedMax = 4096
 
 export interface WriteShape {
   readonly keys: readonly string[]
-  /** The keys as they are written. */
+  /** The encoded keys. */
   readonly block: Uint8Array
-  /** Some key must be defined, not assigned. */
+  /** At least one key must be defined, not assigned. */
   readonly hasOddKey: boolean
-  /** The value (by its running number) in which this shape was last written, and its number there. */
+  /** The value (by its running number) that last wrote this shape, and the number of the shape there. */
   message: number
   index: number
 }
 
 export interface Layout {
-  /** Keys in the order in which an object had them. */
+  /** Keys in the order of an object that had them. */
   readonly keys: readonly string[]
   readonly shape: WriteShape
 }
@@ -31,14 +31,14 @@ export class WriteShapes {
   readonly #shapes = new Map<string, WriteShape>()
   readonly #writer = new ValueWriter(64 * shapeBytesMax)
 
-  /** Only between values: within one, each shape has one identity. */
+  /** Called only between values: within a value, each shape has one identity. */
   tidy(): void {
     if (this.#shapes.size <= rememberedMax) return
     this.#shapes.clear()
     this.#layouts.fill(undefined)
   }
 
-  /** Null: too large for a shape, or new while none may be added. */
+  /** Null: the keys are too large for a shape, or the shape is new and may not be added. */
   find(keys: readonly string[], mayAdd: boolean): WriteShape | null {
     const slot = layoutSlot(keys)
     const layout = this.#layouts[slot]
@@ -86,14 +86,14 @@ export interface ReadShape {
   readonly keys: readonly string[]
   readonly block: Uint8Array
   readonly hash: number
-  /** Some key must be defined, not assigned. */
+  /** At least one key must be defined, not assigned. */
   readonly hasOddKey: boolean
 }
 
 export class ReadShapes {
   readonly #shapes: (ReadShape | undefined)[] = new Array(slots).fill(undefined)
 
-  /** Reads the block of keys at the reader's place, `size` bytes long, or recognises it. */
+  /** Reads or recognises the block of keys at the reader's offset, `size` bytes long. */
   read(reader: ValueReader, size: number): ReadShape {
     if (size > shapeBytesMax || size > reader.remaining) throw malformed('a shape is too long')
     const { bytes, offset } = reader
@@ -111,7 +111,7 @@ export class ReadShapes {
   }
 }
 
-/** The same shape may not be written out twice in one value. */
+/** A value may define the same shape only once. */
 export function isListed(shapes: readonly ReadShape[], shape: ReadShape): boolean {
   for (const other of shapes) {
     if (other === shape) return true

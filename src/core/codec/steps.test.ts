@@ -9,7 +9,7 @@ import { ReadShapes } from './shape.ts'
 
 const codec = new Codec()
 
-/** Runs to the end, and says in how many steps. */
+/** Runs to the end and counts the steps. */
 function run<T>(steps: Generator<void, T>): { result: T; steps: number } {
   let count = 1
   for (;;) {

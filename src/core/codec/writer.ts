@@ -1,6 +1,6 @@
-// Where encoded values are written. Small values are handed out as views of a shared slab that is never written twice:
-// a typed array of its own costs more than encoding a small object does. Large ones get bytes of their own.
-// A packing writer writes many values behind one another (packer.ts), and hands all of them out where they lie.
+// The output buffer of the encoder. Small values are returned as views of a shared slab that is never written twice:
+// allocating a typed array costs more than encoding a small object. Large values get their own buffer.
+// A packing writer writes many values one after another (packer.ts) and hands them all out in place.
 
 import { RepriseError } from '../errors.ts'
 import { tag, textTags } from './format.ts'
@@ -10,24 +10,24 @@ const handOutBytesMax = slabBytes / 4
 const packingSlabBytes = 256 * 1024
 const scratchKeptBytes = 1024 * 1024
 const shortTextMax = 512
-/** Up to here a loop is faster than a call. */
+/** Up to this length a loop is faster than a call. */
 const loopedTextMax = 64
-/** A buffer of this size or more is moved to a larger one in pieces of this size, where the caller can wait. */
+/** A buffer of at least this size moves to a larger one in pieces of this size, where the caller can pause. */
 const pieceBytes = 1024 * 1024
-/** No caller reserves more than this beyond what it then writes. */
+/** Largest number of bytes that a caller reserves beyond those it writes. */
 const reserveSlack = 3 * shortTextMax + 16
 
 const encoder = new TextEncoder()
 
 export class ValueWriter {
-  /** The buffer in use and the end of what is written; hot callers use them directly after `reserve`. */
+  /** The current buffer and the end of the written bytes; hot callers use them directly after `reserve`. */
   bytes: Uint8Array
   length = 0
   readonly #bytesMax: number
   readonly #isPacking: boolean
   #view: DataView
   #start = 0
-  /** Where the value in hand begins, counted from the start: others may lie before it. */
+  /** Offset of the current value, relative to `#start`: earlier values may precede it. */
   #valueAt = 0
   #slab: Uint8Array
   #slabUsed = 0
@@ -41,7 +41,7 @@ export class ValueWriter {
     this.#view = viewOf(this.#slab)
   }
 
-  /** Starts a value, and drops whatever an unfinished one left. */
+  /** Starts a value, and drops the bytes of an unfinished one. */
   begin(): void {
     if (this.bytes !== this.#slab) this.#use(this.#slab)
     this.#start = this.#slabUsed
@@ -49,12 +49,12 @@ export class ValueWriter {
     this.length = this.#slabUsed
   }
 
-  /** Where what was begun starts. It moves when room is made. */
+  /** Offset of the bytes since `begin`. It moves when the buffer grows. */
   get start(): number {
     return this.#start
   }
 
-  /** The next value of several begins here. */
+  /** Starts the next of several values. */
   beginValue(): void {
     this.#valueAt = this.length - this.#start
   }
@@ -64,12 +64,12 @@ export class ValueWriter {
     if (size > this.#bytesMax) throw this.#tooLarge(size)
   }
 
-  /** The bytes of the value in hand: a view that is valid until the next write. */
+  /** The bytes of the current value: a view that is valid until the next write. */
   get value(): Uint8Array {
     return this.bytes.subarray(this.#start + this.#valueAt, this.length)
   }
 
-  /** For a packing writer: what lies between start and length is the caller's from now on. */
+  /** For a packing writer: the bytes between `start` and `length` belong to the caller from now on. */
   handOut(): void {
     if (this.bytes === this.#slab) this.#slabUsed = this.length
   }
@@ -90,14 +90,14 @@ export class ValueWriter {
     return this.bytes.subarray(this.#start, this.length)
   }
 
-  /** As `finish`, for a writer that writes nothing else: a large value is not copied, and takes up to twice its size. */
+  /** Like `finish`, for a writer that is not used again: a large value is not copied, and may occupy twice its size. */
   finishLast(): Uint8Array {
     const size = this.length - this.#start
     if (this.bytes === this.#slab || size > this.#bytesMax || size < pieceBytes) return this.finish()
     return this.bytes.subarray(0, size)
   }
 
-  /** Room for so many bytes. What is there moves in pieces, between which others get their turn; nothing is written meanwhile. */
+  /** Makes room for `count` bytes. The contents move in pieces with a yield after each; nothing may be written meanwhile. */
   *growInSteps(count: number): Generator<void> {
     const used = this.length - this.#start
     const isLarge = this.bytes.length >= pieceBytes && used + count <= this.#bytesMax
@@ -179,7 +179,7 @@ export class ValueWriter {
     const bytes = this.bytes
     let at = this.length + (count < 32 ? 1 : count < 0x80 ? 2 : 3)
     if (count > loopedTextMax) {
-      // As many bytes as characters: all of it is ASCII, and stands where it belongs.
+      // As many bytes as characters: the text is ASCII and already in its place.
       const { written } = encoder.encodeInto(value, bytes.subarray(at))
       if (written !== count) {
         this.#wideText(value)
@@ -206,7 +206,7 @@ export class ValueWriter {
     else this.tagged(tag.text, byteCount)
   }
 
-  /** Short text that is not ASCII: counted first, then written. */
+  /** Writes short text that is not ASCII: counts the bytes first, then writes them. */
   #wideText(value: string): void {
     const size = utf8Bytes(value)
     if (size < 0) {
@@ -239,7 +239,7 @@ export class ValueWriter {
   }
 
   #longText(value: string): void {
-    // The bytes are at least as many as the characters: a text over the limit is refused before it is copied.
+    // UTF-8 has at least as many bytes as the text has characters: a text over the limit is refused before it is copied.
     this.reserve(value.length)
     if (!isWellFormed(value)) {
       this.#text16(value)
@@ -250,7 +250,7 @@ export class ValueWriter {
     this.raw(utf8)
   }
 
-  /** UTF-8 cannot hold half of a surrogate pair; such text is written as it is, in 16-bit units. */
+  /** UTF-8 cannot encode half of a surrogate pair; such text is written in 16-bit units. */
   #text16(value: string): void {
     this.tagged(tag.text16, value.length)
     this.reserve(2 * value.length)
@@ -279,7 +279,7 @@ export class ValueWriter {
     return new Uint8Array(Math.max(needed, this.bytes.length * 2, slabBytes))
   }
 
-  /** What was written goes on in a new slab, or in bytes of its own where it is large. */
+  /** Continues the unfinished bytes in a new slab, or in a separate buffer if they are large. */
   #packingRoom(needed: number): Uint8Array {
     if (needed > packingSlabBytes / 2) return new Uint8Array(2 * needed)
     this.#slab = new Uint8Array(packingSlabBytes)
@@ -305,12 +305,12 @@ function viewOf(bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 }
 
-/** Node 20 has it; the compiler's library of 2023 does not yet know. */
+/** Node 20 provides it; the compiler's ES2023 library does not declare it yet. */
 export function isWellFormed(value: string): boolean {
   return (value as unknown as { isWellFormed(): boolean }).isWellFormed()
 }
 
-/** -1: the text holds half of a surrogate pair. */
+/** -1: the text contains half of a surrogate pair. */
 function utf8Bytes(value: string): number {
   if (!isWellFormed(value)) return -1
   let size = 0

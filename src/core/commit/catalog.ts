@@ -1,4 +1,4 @@
-// Checkpoints and trimming: what may be published, dropped and cut off, and what stands in the way.
+// Rules for checkpoints and trimming: which checkpoints may be published or dropped, how far history may be trimmed.
 
 import type { ManifestId, TimelineId } from '../coordinate.ts'
 import type { Commit, FeedPosition, ManifestMark, NewManifest } from '../store/ports.ts'
@@ -6,11 +6,11 @@ import { forkNeeding } from './lineage.ts'
 import { Refused } from './refused.ts'
 import type { CheckpointFacts, CommitView, HeadFacts } from './view.ts'
 
-/** A timeline in the middle of a commit: what the parts before have made of it. */
+/** A timeline in the middle of a commit, with the changes of the earlier parts applied. */
 export interface Midway {
   readonly timeline: TimelineId
   readonly head: HeadFacts
-  /** Made or rolled back in this commit: nothing that the store has under this id is its own. */
+  /** Created or rolled back in this commit: runs and checkpoints that the store has under this id are not its own. */
   readonly isNew: boolean
 }
 
@@ -34,7 +34,7 @@ export function checkPublish(view: CommitView, { timeline, head }: Midway, recor
   }
 }
 
-/** The catalog as it is after publishing and marking: what drop and trim look at. */
+/** The catalog after publishing and marking: the input of drop and trim. */
 export function catalogAfter(
   view: CommitView,
   { timeline, isNew }: Midway,
@@ -50,7 +50,7 @@ export function catalogAfter(
   return catalog
 }
 
-/** Which of these go: ids that are not there are passed over. */
+/** The checkpoints to drop; unknown ids are skipped. */
 export function checkDrop(
   { timeline, head }: Midway,
   catalog: readonly CheckpointFacts[],
@@ -70,7 +70,7 @@ export function checkDrop(
   return going
 }
 
-/** `run` is what this commit appends. */
+/** `run` is the run that this commit appends. */
 export function checkTrim(
   view: CommitView,
   midway: Midway,
@@ -94,7 +94,7 @@ export function checkTrim(
   checkCursors(view, timeline, seq, position)
 }
 
-/** The last run that goes is the newest in the feed: a cursor that passed it passed the others. */
+/** The last run to be trimmed is the newest in the feed: a cursor that has passed it has passed the others. */
 function checkCursors(view: CommitView, timeline: TimelineId, seq: number, position: FeedPosition | null): void {
   const cursor = position === null ? null : view.cursorBefore(position)
   if (cursor !== null) throw new Refused('PINNED', `cursor ${cursor} has not passed sequence ${seq} of ${timeline}`)

@@ -1,4 +1,4 @@
-// What an accepted commit changes. A store applies the parts in the order in which they stand here.
+// The changes of an accepted commit. A store applies them in the order of the fields.
 
 import type { ManifestId, MessageId, TimelineId } from '../coordinate.ts'
 import type { Attribute, EntryRun, FeedPosition, ManifestMark, NewManifest, OutgoingMessage } from '../store/ports.ts'
@@ -6,11 +6,11 @@ import type { HeadFacts } from './view.ts'
 
 export interface Changes {
   readonly timeline: TimelineId
-  /** It and everything of it goes; nothing else is in such a commit. How: see Commit.forget. */
+  /** Removes the timeline and everything that belongs to it; such a commit has no other part. Modes: see Commit.forget. */
   readonly forget: false | true | 'erase' | 'moved'
-  /** The head it is made with, before the parts below. */
+  /** The head with which the timeline is created, before the parts below. */
   readonly made: HeadFacts | null
-  /** What was there so far goes on under another id; this id goes on without runs and checkpoints from `head`. */
+  /** The previous history moves to the archive id; this id continues from `goesOnFrom`, without runs and checkpoints. */
   readonly archived: { readonly as: TimelineId; readonly head: HeadFacts; readonly goesOnFrom: HeadFacts } | null
   readonly run: EntryRun | null
   readonly published: readonly NewManifest[]
@@ -18,13 +18,13 @@ export interface Changes {
   readonly dropped: readonly ManifestId[]
   readonly trimmedTo: number | null
   readonly consumed: readonly MessageId[]
-  /** Those that are new. */
+  /** Only the new messages. */
   readonly sent: readonly OutgoingMessage[]
-  /** Null: it goes. */
+  /** A null position removes the cursor. */
   readonly cursors: readonly { readonly name: string; readonly position: FeedPosition | null }[]
-  /** As it is after all of it. */
+  /** The head after all changes. */
   readonly head: HeadFacts
-  /** Undefined: as before. */
+  /** Undefined: unchanged. */
   readonly wakeup: number | null | undefined
   readonly queue: string | null | undefined
   readonly priority: number | undefined

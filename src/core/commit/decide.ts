@@ -1,6 +1,6 @@
-// The rules of a commit, once: what a store looks like and what is asked for go in, what changes or why it is refused comes
-// out. Nothing is applied here, so that a refusal has nothing to take back. Memory and SQLite apply what this says;
-// PostgreSQL has the same rules as a function in the server, and is held against these by random histories.
+// The rules of a commit, in one place. Input: a view of the store and the commit. Output: the changes, or a refusal. Nothing
+// is applied here, so a refusal has nothing to undo. Memory and SQLite apply these changes; PostgreSQL implements the same
+// rules as a function in the server, and random histories compare it with this code.
 
 import { assert } from '../assert.ts'
 import { equalBytes, type TimelineId } from '../coordinate.ts'
@@ -15,7 +15,7 @@ import type { CommitView, HeadFacts } from './view.ts'
 
 export interface Decision {
   readonly outcome: Outcome & { readonly ok: true }
-  /** Null: nothing, since it was applied before. Mail without a guard has no timeline of its own. */
+  /** Null: no changes, since the commit was applied before. Mail without a guard has no timeline of its own. */
   readonly changes: Changes | Pick<Changes, 'sent'> | null
 }
 
@@ -45,7 +45,7 @@ export function decide(view: CommitView, commit: Commit): Decision {
       changes: forgotten(timeline, before, commit.forget),
     }
   }
-  // One object that is changed step by step: this is on the way of every commit that is more than an append.
+  // One object that is changed step by step: every commit that is more than an append passes here.
   const head = copyFacts(before)
   if (commit.take) {
     checkTaker(view, timeline, head, commit.take)
@@ -100,7 +100,7 @@ export function decide(view: CommitView, commit: Commit): Decision {
   }
 }
 
-/** Attributes after a commit; null removes one. */
+/** Attributes after a commit; a null value removes the attribute. */
 export function mergeAttributes(
   before: Readonly<Record<string, Attribute>>,
   changes: Readonly<Record<string, Attribute | null>>,
@@ -110,14 +110,14 @@ export function mergeAttributes(
     if (value === null) merged.delete(key)
     else if (value !== undefined) merged.set(key, value)
   }
-  // fromEntries defines properties, so that a key named __proto__ is a key like any other.
+  // fromEntries defines properties, so that a key named __proto__ is treated like any other.
   return Object.fromEntries(merged)
 }
 
 const none: readonly never[] = []
 const untouched = { dropped: none, trim: undefined }
 
-/** Only these: what a store gives may hold more. */
+/** Copies only these fields: a head from a store may have more. */
 function copyFacts(facts: HeadFacts): Writable<HeadFacts> {
   const { seq, life, epoch, digest, floor, floorDigest, base, owner, operation, updatedAt } = facts
   return { seq, life, epoch, digest, floor, floorDigest, base, owner, operation, updatedAt }
@@ -164,7 +164,7 @@ function checkCatalog(
   commit: Commit,
 ): Pick<Changes, 'dropped'> & { readonly trim: Commit['trim'] } {
   const { publish = none, marks = none, drop = none, run } = commit
-  // At or below the floor there is nothing to do.
+  // A trim at or below the floor changes nothing.
   const trim = commit.trim && commit.trim.seq > midway.head.floor ? commit.trim : undefined
   checkPublish(view, midway, publish)
   if (drop.length === 0 && !trim) return { dropped: none, trim }

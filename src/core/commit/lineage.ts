@@ -1,11 +1,11 @@
-// How timelines come to be, leave a parent, are rolled back and are forgotten.
+// Rules for creating, forking, rolling back and forgetting timelines.
 
 import type { TimelineId } from '../coordinate.ts'
 import type { Commit, Take } from '../store/ports.ts'
 import { Refused } from './refused.ts'
 import type { CommitView, ForkFacts, HeadFacts } from './view.ts'
 
-/** The head as it would be before anybody took it. */
+/** The head of a new timeline before its first owner takes it. */
 export function draft(view: CommitView, timeline: TimelineId, create: NonNullable<Take['create']>): HeadFacts {
   const past = create.copyOf ? { ...create.copyOf, life: create.copyOf.life - 1 } : view.past(timeline)
   if (create.life !== undefined && create.life !== past.life + 1) {
@@ -29,7 +29,7 @@ export function draft(view: CommitView, timeline: TimelineId, create: NonNullabl
   }
 }
 
-/** What a new fork builds on must be there. */
+/** The base of a new fork must exist. */
 export function checkBase(view: CommitView, { base, floor }: HeadFacts): void {
   if (!base) return
   const parent = view.head(base.timeline)
@@ -37,7 +37,7 @@ export function checkBase(view: CommitView, { base, floor }: HeadFacts): void {
   checkReach(base.timeline, parent, base.seq, floor)
 }
 
-/** The two heads that a roll back leaves behind. `found` is the timeline as it was before this commit. */
+/** The two heads after a rollback. `found` is the head before this commit. */
 export function branch(
   view: CommitView,
   timeline: TimelineId,
@@ -69,13 +69,13 @@ export function checkForget(view: CommitView, timeline: TimelineId): void {
   if (fork) throw new Refused('PINNED', `the fork ${fork.timeline} needs ${timeline}`)
 }
 
-/** A fork that still reads history of this timeline below that sequence. */
+/** A fork that still reads history of this timeline below that sequence; null: none. */
 export function forkNeeding(view: CommitView, timeline: TimelineId, belowSeq: number): ForkFacts | null {
   for (const fork of view.forks(timeline)) if (fork.floor < fork.baseSeq && fork.floor < belowSeq) return fork
   return null
 }
 
-/** A fork at `seq` that may still read from above `floor` must find all of that in its parent. */
+/** A fork at `seq` that may still read history above `floor` must find all of it in its parent. */
 function checkReach(parent: TimelineId, head: HeadFacts, seq: number, floor: number): void {
   if (seq > head.seq) throw new Refused('OUT_OF_RANGE', `${parent} ends at sequence ${head.seq}, before ${seq}`)
   if (floor > seq) throw new Refused('OUT_OF_RANGE', `the floor ${floor} lies above the base ${seq}`)

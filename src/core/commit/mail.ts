@@ -1,4 +1,4 @@
-// Mail and cursors: what lies beside the timelines and outlives their changes.
+// Rules for mail and cursors, which are stored beside the timelines and outlive their changes.
 
 import type { MessageId, TimelineId } from '../coordinate.ts'
 import type { Commit, OutgoingMessage } from '../store/ports.ts'
@@ -19,7 +19,7 @@ export function checkConsume(view: CommitView, timeline: TimelineId, ids: readon
   }
 }
 
-/** A sender without a timeline of its own learns that nobody will read its message. */
+/** Refuses a sender without a timeline of its own if no receiver will read its message. */
 export function checkReceivers(view: CommitView, messages: readonly OutgoingMessage[]): void {
   const lost = messages.find((message) => !isReachable(view, message))
   if (lost) throw new Refused('NOT_FOUND', lifeOver(lost))
@@ -33,7 +33,7 @@ function isReachable(view: CommitView, { to, life }: OutgoingMessage): boolean {
   return life === undefined || view.head(to)?.life === life
 }
 
-/** Those whose id is new: a message that is sent again is dropped, and so is one to a life that is over. */
+/** Messages with a new id: repeated messages are dropped, and so are messages to a life that is over. */
 export function newMessages(view: CommitView, messages: readonly OutgoingMessage[]): OutgoingMessage[] {
   return messages.filter((message, index) => isReachable(view, message) && isNew(view, messages, message, index))
 }

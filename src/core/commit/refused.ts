@@ -1,4 +1,4 @@
-// A refusal in the middle of a decision: thrown where it is found, turned into an outcome at the edge.
+// A refusal in the middle of a decision: thrown where it is detected, turned into an outcome at the boundary.
 
 import type { Refusal } from '../store/ports.ts'
 
@@ -14,7 +14,7 @@ export class Refused {
   }
 }
 
-/** The user's own code in the transaction failed; what it said is what its author must read. */
+/** The user's own code in the transaction failed; its message is for the author of that code. */
 export function riderFailed(cause: unknown): Refused {
   const said = cause instanceof Error ? cause.message : String(cause)
   return new Refused('RIDER_FAILED', `the SQL inside the commit failed: ${said}`, cause)

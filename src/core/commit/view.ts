@@ -1,10 +1,10 @@
-// What a commit is decided on: the namespace as it is, with the earlier commits of the batch in it. A store answers these
-// questions; it applies nothing while it does.
+// The input of a commit decision: the namespace, including the earlier commits of the batch. A store answers these
+// queries and applies nothing meanwhile.
 
 import type { Digest, ManifestId, MessageId, OperationId, TimelineId, WorkerId } from '../coordinate.ts'
 import type { Base, FeedPosition, ManifestRecord, PastLife } from '../store/ports.ts'
 
-/** The part of a timeline that the rules read and change; the rest of a head is set as the commit says. */
+/** The part of a head that the rules read and change; the commit sets the other fields directly. */
 export interface HeadFacts {
   readonly seq: number
   readonly life: number
@@ -24,32 +24,32 @@ export interface ForkFacts {
   readonly baseSeq: number
 }
 
-/** What the rules read of a line of the catalog. */
+/** The fields of a catalog record that the rules read. */
 export type CheckpointFacts = Pick<ManifestRecord, 'id' | 'seq' | 'isPinned' | 'verifiedAt' | 'invalid'>
 
 export interface CommitView {
   /** The store's clock. */
   readonly now: number
-  /** Null if it does not exist, mail or not. */
+  /** Null if the timeline does not exist, even if mail waits for it. */
   head(timeline: TimelineId): HeadFacts | null
-  /** The life of this id that was forgotten last. An id without one starts above the lowest life that the store allows. */
+  /** The last forgotten life of this id. An id without one starts above the lowest life that the store allows. */
   past(timeline: TimelineId): Pick<PastLife, 'life' | 'epoch'>
   forks(timeline: TimelineId): Iterable<ForkFacts>
   catalog(timeline: TimelineId): readonly CheckpointFacts[]
-  /** In the catalog of any timeline of the namespace. */
+  /** Searches the catalogs of all timelines of the namespace. */
   hasCheckpoint(id: ManifestId): boolean
-  /** Chunks that were last touched before it may be gone. */
+  /** Chunks that were last touched before this mark may be gone. */
   sweepMark(): number
-  /** The feed position of the run of this timeline that ends at this sequence; null if none does. */
+  /** The feed position of the run of this timeline that ends at this sequence; null if there is none. */
   runEndingAt(timeline: TimelineId, seq: number): FeedPosition | null
-  /** The position that a run appended now will have. */
+  /** The position of a run that is appended now. */
   readonly nextPosition: FeedPosition
-  /** The name of a cursor that has not passed this position. */
+  /** The name of a cursor that has not passed this position; null: none. */
   cursorBefore(position: FeedPosition): string | null
   cursor(name: string): { readonly owner: TimelineId; readonly position: FeedPosition } | null
-  /** How many unread messages it has. */
+  /** Number of unread messages of the timeline. */
   unread(timeline: TimelineId): number
-  /** Read or not. */
+  /** Whether the message exists, and whether it was read. */
   message(to: TimelineId, id: MessageId): 'unread' | 'consumed' | null
   isRetired(worker: WorkerId): boolean
   isAlive(worker: WorkerId): boolean

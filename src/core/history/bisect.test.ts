@@ -1,4 +1,4 @@
-// The search for the place where a state went wrong.
+// The search for the point at which a state went wrong.
 
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
@@ -9,7 +9,7 @@ function search(states: readonly boolean[]): { readonly found: number; readonly 
   const asked = new Set<number>()
   let step = run.next()
   while (!step.done) {
-    // Asking means restoring a checkpoint.
+    // Each question restores a checkpoint, so none may be repeated.
     expect(asked.has(step.value)).toBe(false)
     asked.add(step.value)
     step = run.next(states[step.value]!)

@@ -1,12 +1,12 @@
-// Where a state went wrong: given states in the order of history of which the last one is bad, the first is not, and no
-// more can be said, finds a place at which a good one is followed by a bad one. It asks about few of them.
+// Finds where a state went wrong: among states in the order of history, of which the first is good and the last is bad,
+// it finds a good one that is directly followed by a bad one, and tests only a few of them.
 //
-// If the state went bad once and stayed bad, that place is the only one. If it changed more than once, it is one of
-// several, and a real one: what is found is always good before and bad after.
+// If the state went bad once and stayed bad, there is only one such place. If it changed more than once, the result is one
+// of several: the state is always good before it and bad after it.
 
 /**
- * Yields the index it wants to know about, takes whether that one is good, and returns the last good one before a bad one.
- * -1 if the first is bad already; the last index if the last one is good.
+ * Yields the index to test, receives whether that state is good, and returns the index of the last good one before a bad one.
+ * -1 if the first is already bad; the last index if the last one is good.
  * @example const search = bisect(8); let step = search.next(); while (!step.done) step = search.next(isGood(step.value))
  */
 export function* bisect(count: number): Generator<number, number, boolean> {

@@ -45,7 +45,7 @@ const ledgerFrom = (markers: readonly Marker[]): EffectLedger =>
 
 const ids = (effects: readonly Effect[]) => effects.map((effect) => effect.id)
 
-// What is known of an effect, the markers that may follow, and what is known then: written down apart from the code.
+// For each known state of an effect: the markers that may follow, and the state after each. Written independently of the code.
 const legal: Record<string, Record<string, string>> = {
   nothing: { intended: 'unknown' },
   unknown: {
@@ -91,7 +91,7 @@ test('A5.3: markers move an effect by the table, anything else is refused and ch
   )
 })
 
-/** Histories of many effects, each step legal. */
+/** Histories of many effects in which every step is legal. */
 const histories = fc.array(fc.tuple(fc.nat(7), fc.nat(5)), { maxLength: 80 }).map((choices) => {
   const known = new Map<string, string>()
   return choices.flatMap(([which, choice]) => {
@@ -136,7 +136,7 @@ test('A9.2, G5: a roll back undoes in reverse order of completion, and no effect
       expect(plan.cannot.every((effect) => effect.reversal !== 'compensate')).toBe(true)
       const named = [...plan.compensate, ...plan.cannot, ...plan.inDoubt, ...plan.carry]
       expect(new Set(named).size).toBe(named.length)
-      // What is not named either did not move after the coordinate, or began after it and left no trace outside.
+      // Unnamed effects either did not change after the coordinate, or began after it and left no trace outside.
       for (const effect of listEffects(ledger).filter((one) => !named.includes(one))) {
         const leftNoTrace = effect.outcome === 'failed' || effect.outcome === 'compensated'
         expect(effect.changedSeq <= afterSeq || (effect.intendedSeq > afterSeq && leftNoTrace)).toBe(true)
@@ -261,7 +261,7 @@ test('hostile marker data is refused, other entries are none of its business', (
 
 test('G5: the key of a compensation is another than that of its effect, and fits a header', () => {
   expect(compensationKey('charge-9f86d0', sha256)).toBe('charge-9f86d0~undo')
-  // Effects that were intended before keys were digests.
+  // Effects intended before keys were digests.
   const long = compensationKey('o'.repeat(512), sha256)
   expect(long).toHaveLength(255)
   expect(compensationKey('o'.repeat(513), sha256)).not.toBe(long)

@@ -1,12 +1,12 @@
-// The effect ledger: what was done to the outside world, folded from marker entries in history.
+// The effect ledger: the effects on the outside world, folded from marker entries in history.
 //
-//   outcome unknown   <- intended             -> done · failed · settled (someone found out)
+//   outcome unknown   <- intended             -> done · failed · settled (the outcome was found out)
 //   failed            <- failed, settled      -> intended (a retry, with the same key)
 //   done              <- done, settled        -> compensating · compensation-failed · compensated · settled (undone by hand)
-//   compensated       <- compensated, settled    and that is the end
+//   compensated       <- compensated, settled    final
 //
 // An effect that is intended and has no outcome is in doubt unless it is running right now. Any other step is MALFORMED:
-// history that claims it was not written by this code. Values are immutable; one entry costs a few small nodes.
+// this code did not write such a history. Values are immutable; one entry costs a few small nodes.
 
 import { toHex } from '../coordinate.ts'
 import { RepriseError } from '../errors.ts'
@@ -25,7 +25,7 @@ export const effectTypes = [
 ] as const
 export type EffectType = (typeof effectTypes)[number]
 
-/** How it can be undone: a compensation is declared; nobody declared one; or it was declared that there is no way. */
+/** How it can be undone: by a declared compensation; no compensation is declared; or it is declared irreversible. */
 export type Reversal = 'compensate' | 'none' | 'irreversible'
 
 export interface EffectIntended {
@@ -35,19 +35,19 @@ export interface EffectIntended {
   readonly key: string
   readonly reversal?: Reversal
   readonly input?: unknown
-  /** In a fork: intended again under a key of the fork, as the original's intent has no outcome or failed. */
+  /** In a fork: intended again under a key of the fork, since the original's intent has no outcome or failed. */
   readonly anew?: true
 }
 export interface EffectDone {
   readonly id: string
   readonly result?: unknown
 }
-/** Known not to have happened. */
+/** The effect is known not to have happened. */
 export interface EffectFailed {
   readonly id: string
   readonly error?: unknown
 }
-/** A person or a probe found out what became of it. */
+/** A person or a probe found out the outcome. */
 export interface EffectSettled {
   readonly id: string
   readonly outcome: 'done' | 'failed' | 'compensated'
@@ -64,19 +64,19 @@ export interface Effect {
   readonly reversal: Reversal
   readonly input: unknown
   readonly state: EffectState
-  /** What is known about it: null while in doubt. */
+  /** The known outcome; null while in doubt. */
   readonly outcome: 'done' | 'failed' | 'compensated' | null
-  /** The (first) intent: where its key comes from. */
+  /** Sequence of the first intent, from which the key is derived. */
   readonly intendedSeq: number
-  /** Where its outcome was recorded: the order of compensation. */
+  /** Sequence at which the outcome was recorded; it decides the order of compensation. */
   readonly endedSeq: number | null
-  /** The last marker. */
+  /** Sequence of the last marker. */
   readonly changedSeq: number
   readonly attempts: number
   readonly result: unknown
   readonly error: unknown
   readonly compensationFailures: number
-  /** Who settled it. */
+  /** The person or probe that settled it. */
   readonly by: string | null
 }
 
@@ -85,44 +85,44 @@ export interface EffectLedger {
 }
 
 export interface CompensationPlan {
-  /** To undo, in this order: the one that was completed last goes first. */
+  /** To undo, in this order: the last completed effect first. */
   readonly compensate: readonly Effect[]
   /** Happened and cannot be undone: report these. */
   readonly cannot: readonly Effect[]
-  /** Outcome unknown: resolve these before anything is undone. */
+  /** Outcome unknown: resolve these before undoing anything. */
   readonly inDoubt: readonly Effect[]
   /**
-   * Intended at or before the coordinate, and something became of them after it: the branch knows less than the world
-   * does, and would ask again under the same key. Record the outcome there (settled) instead of undoing it.
+   * Intended at or before the coordinate, with an outcome after it: the branch does not know the outcome and would call
+   * again under the same key. Record the outcome there (settled) instead of undoing it.
    */
   readonly carry: readonly Effect[]
-  /** Done by the timeline that this one was forked from: the original's to undo, never this one's. */
+  /** Done by the timeline that this one was forked from: only the original may undo them. */
   readonly inherited: readonly InheritedEffect[]
 }
 
-/** An effect that the original of a fork did. */
+/** An effect of the fork's original. */
 export type InheritedEffect = Effect & { readonly inheritedFrom: string }
 
 const empty: EffectLedger = Object.freeze({ effects: undefined })
 
-/** Always the same object. */
+/** Always returns the same object. */
 export function emptyLedger(): EffectLedger {
   return empty
 }
 
-/** The ledger of these effects, as a checkpoint kept them. */
+/** The ledger of these effects, as stored in a checkpoint. */
 export function ledgerOf(effects: Iterable<Effect>): EffectLedger {
   let made: Trie<Effect>
   for (const effect of effects) made = putInto(made, effect.id, effect)
   return made === undefined ? empty : { effects: made }
 }
 
-/** Also markers of a later version, which applyEffect then refuses. */
+/** Includes markers of a later version, which applyEffect then refuses. */
 export function isEffectType(type: string): boolean {
   return type.startsWith('$effect.')
 }
 
-/** Entries that are no effect markers leave the ledger as it is. */
+/** Entries that are not effect markers do not change the ledger. */
 export function applyEffect(
   ledger: EffectLedger,
   entry: { readonly seq: number; readonly type: string; readonly data: unknown },
@@ -135,10 +135,10 @@ export function applyEffect(
   return { effects: putInto(ledger.effects, after.id, after) }
 }
 
-/** Recorded when history was trimmed: effects whose outcome is known and lies at or below `below` are no longer kept. */
+/** Recorded when history is trimmed: settled effects that last changed at or below `below` are no longer kept. */
 export const forgottenType = '$effect.forgotten'
 
-/** Whoever is in doubt stays until somebody says what became of it, and so does what is being undone. */
+/** An effect in doubt stays until its outcome is known, and an effect that is being undone stays too. */
 export function isSettled(effect: Effect): boolean {
   return effect.outcome !== null && effect.state !== 'compensating'
 }
@@ -163,7 +163,7 @@ export function getEffect(ledger: EffectLedger, id: string): Effect | undefined 
   return getFrom(ledger.effects, id)
 }
 
-/** In the order of their intents. */
+/** Sorted by the sequence of the first intent. */
 export function listEffects(ledger: EffectLedger): Effect[] {
   return [...valuesOf(ledger.effects)].sort((a, b) => a.intendedSeq - b.intendedSeq)
 }
@@ -175,8 +175,8 @@ export function inDoubt(ledger: EffectLedger, runningNow: Iterable<string> = [])
 }
 
 /**
- * What a roll back to `afterSeq` has to undo, and which outcomes its branch needs. Effects that lie in an inherited part of
- * history are the original's: neither undone nor in doubt here.
+ * The effects that a rollback to `afterSeq` must undo, and the outcomes that its branch needs. Effects in an inherited part
+ * of history belong to the original: neither undone nor in doubt here.
  */
 export function compensationPlan(
   ledger: EffectLedger,
@@ -202,9 +202,9 @@ export function compensationPlan(
 }
 
 /**
- * The first entries of a branch: what became of effects after the point that it starts from, so that it does not call the outside
- * again under the same key. `at`: the ledger at that point. An effect that had failed there is intended once more first; one
- * whose outcome is the same there needs nothing.
+ * The first entries of a branch: outcomes that effects reached after the point where the branch starts, so that it does not
+ * call the outside again under the same key. `at`: the ledger at that point. An effect that had failed there is intended
+ * again first; an effect with the same outcome there needs no marker.
  */
 export function carriedMarkers(
   carry: readonly Effect[],
@@ -222,7 +222,7 @@ export function carriedMarkers(
   })
 }
 
-/** The same effects, those of an inherited part of history with the timeline that did them. */
+/** The same effects; those in an inherited part of history name the timeline that did them. */
 export function withOwners(
   effects: readonly Effect[],
   inherited: readonly Inherited[],
@@ -259,7 +259,7 @@ function step(before: Effect | undefined, type: EffectType, seq: number, data: M
   }
   switch (type) {
     case '$effect.intended':
-      // A fork calls anew, under a key of its own, what its original had not brought to an end.
+      // A fork repeats, under its own key, an effect that its original did not complete.
       if (data.anew === true) {
         insist(before.outcome === null || before.outcome === 'failed')
         return intend(data, seq)

@@ -57,7 +57,7 @@ const history = fc.array(fc.tuple(drafts, epochs), { minLength: 1, maxLength: 5 
   return runs
 })
 
-/** Reads runs as recovery does, up to the digest that the head vouches for. */
+/** Reads runs as recovery does, up to the digest of the head. */
 const read = (runs: readonly EntryRun[], start: Digest, head: Digest): string =>
   codeOf(() => {
     let before = { seq: 0, digest: start }
@@ -124,7 +124,7 @@ test('every prefix of a run has the digest that a shorter run of the same entrie
   fc.assert(
     fc.property(drafts, fc.nat(), (entries, choice) => {
       const count = 1 + (choice % entries.length)
-      // The run's time is the least of its entries': a prefix is the same bytes only if that one is in it.
+      // The time of a run is the earliest of its entries: a prefix has the same bytes only if it contains that entry.
       const steady = entries.map((entry, index) => ({ ...entry, time: entries[0]!.time + index }))
       const at = { before: origin, first: 5, epoch: 2 }
       const slice = sliceEntries(sha256, packEntries(sha256, at, steady), origin, 4 + count)

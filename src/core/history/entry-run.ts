@@ -1,21 +1,21 @@
-// A run: the entries of one timeline that became durable in the same moment, packed together. It is the unit of
-// storage and of the digest chain; sequences still belong to single entries.
+// A run: the entries of one timeline that became durable together, packed. It is the unit of storage and of the digest
+// chain; sequences still belong to single entries.
 //
-// Format (bytes.ts has the small pieces):
+// Format (bytes.ts defines the primitives):
 //   run   = version(byte 1) first(integer) epoch(integer) time(integer, ms) entry*
 //         | version(byte 2) first(integer) epoch(integer) time(integer, ms) nonce(8 bytes) entry*
-//   entry = size(integer, of what follows) type(text) version(integer) delay(integer, ms after the run's time)
+//   entry = size(integer, of the rest) type(text) version(integer) delay(integer, ms after the run's time)
 //           flags(byte; 1 = has a key, 2 = its key, or its type, is sealed along with the data: engine/storage/seal/entries.ts,
-//           4 = what is left of one that was erased)
+//           4 = the remainder of an erased entry)
 //           [key(text)] data(rest; an envelope, see engine/storage/seal)
 //
 // Chain: digest(seq) = H(digest before the run ++ the run's bytes up to and including entry seq), and
-// digest(0) = H("reprise/1" ++ timeline id). So one hash checks a whole run, any prefix of a run has a digest of its
-// own, and the digest of the head vouches for every byte below it, for their order and for whose they are.
+// digest(0) = H("reprise/1" ++ timeline id). So one hash checks a whole run, every prefix of a run has its own digest,
+// and the digest of the head vouches for every byte below it, for their order and for the timeline they belong to.
 //
-// Version 2 is for a run that takes the timeline in the same commit: several processes may offer the same entries under the
-// same epoch then, and the nonce makes their digests differ, so that a lost answer is never taken for somebody else's.
-// Version 3 is a run of which entries were erased: it no longer gives its digest, and says so (redacted.ts).
+// Version 2 is for a run that takes the timeline in the same commit: several processes may then submit the same entries under
+// the same epoch, and the nonce makes their digests differ, so that a lost answer is never mistaken for another process's.
+// Version 3 is a run with erased entries: its bytes no longer yield its digest, and it is marked as such (redacted.ts).
 
 import { assert } from '../assert.ts'
 import { ByteReader, ByteWriter, integerSize, Slab, textBytesMax, writeInteger, writeText } from '../bytes.ts'
@@ -32,7 +32,7 @@ const isHeadInside = 2
 const isErased = 4
 const operationBytes = 8
 const digestBytesMax = 32
-/** Room for what comes before the entries: the digest before, the version, three integers, the nonce. */
+/** Room before the entries: the previous digest, the version, three integers, the nonce. */
 export const startBytesMax = digestBytesMax + 1 + 3 * 8 + nonceBytes
 
 interface EntryBody {
@@ -41,19 +41,19 @@ interface EntryBody {
   readonly time: number
   readonly key?: string | undefined
   readonly data: Uint8Array
-  /** Its key, and perhaps its type, is sealed with the data. */
+  /** The key, and possibly the type, is sealed with the data. */
   readonly isHeadInside?: boolean
-  /** It stands in the place of an entry that was erased, and holds what may stay of it. */
+  /** The entry replaces an erased one and holds the part of it that may stay. */
   readonly isErased?: boolean
 }
 
-/** An entry as it goes in: its data already sealed. */
+/** An entry to be written: its data already sealed. */
 export interface EntryDraft extends EntryBody {
-  /** A byte that goes before the data: the envelope of what needs no other (engine/storage/seal). Saves a copy of the data. */
+  /** A byte before the data: the envelope of data that needs no other (engine/storage/seal). Saves a copy of the data. */
   readonly lead?: number
 }
 
-/** An entry as it comes out: its data still sealed. */
+/** An entry as read: its data still sealed. */
 export interface StoredEntry extends EntryBody {
   readonly seq: number
   readonly epoch: number
@@ -74,10 +74,10 @@ export function chainDigest(hash: Hash, before: Digest, runBytes: Uint8Array): D
   return hash(joined.subarray(0, size))
 }
 
-/** Used and forgotten within one call. */
+/** Used only within one call. */
 const scratch = new Uint8Array(16 * 1024)
 
-/** Where a run goes. */
+/** The place of a run in history. */
 export interface RunPlace {
   readonly before: Digest
   readonly first: number
@@ -104,8 +104,8 @@ export function packEntries(hash: Hash, at: RunPlace, drafts: readonly EntryDraf
 }
 
 /**
- * The run of entries that lie packed already, with `startBytesMax` of room before them: its start is written there, and the
- * digest before it, so that it is hashed where it lies.
+ * Makes a run of packed entries, with `startBytesMax` of room before them: the start of the run and the previous digest are
+ * written there, so that the run is hashed in place.
  */
 export function makeRun(
   hash: Hash,
@@ -133,21 +133,21 @@ export function makeRun(
   return run
 }
 
-/** A store that asks whether a run is chained mostly asks about the one just packed: that is known without a hash. */
+/** A store usually checks the chain of the run that was just packed: the answer is known without a hash. */
 let lastPacked: EntryRun | null = null
 let lastBefore: Digest | null = null
 
-/** Its digest is what the digest before it and its bytes give. */
+/** The run's digest follows from the previous digest and the run's bytes. */
 export function isChained(hash: Hash, before: Digest, run: EntryRun): boolean {
   if (lastPacked === run && equalBytes(lastBefore!, before)) return true
   return equalBytes(chainDigest(hash, before, run.bytes), run.digest)
 }
 
 const slab = new Slab(64 * 1024)
-/** What most sizes take. */
+/** Bytes of most sizes. */
 const sizeGuessBytes = 2
 
-/** The size comes first and is known last: room is left for it, and the header moved where the guess was wrong. */
+/** The size comes first but is known last: room is left for it, and the header moves if the guess was wrong. */
 export function writeEntry(bytes: Uint8Array, start: number, time: number, draft: EntryDraft): number {
   const { type, version, time: entryTime, key, data, lead } = draft
   const inside = (draft.isHeadInside ? isHeadInside : 0) | (draft.isErased ? isErased : 0)
@@ -167,11 +167,11 @@ export function writeEntry(bytes: Uint8Array, start: number, time: number, draft
 }
 
 /**
- * The operation id of a commit that only appends this run. No other commit can have it: the digest stands for everything
- * before, the epoch and the content. So a store can tell it from the run, and need not keep it.
+ * The operation id of a commit that only appends this run. No other commit can have it: the digest covers all earlier
+ * history, the epoch and the content. So a store can derive the id from the run and need not store it.
  */
 export function appendOperation(digest: Digest): OperationId {
-  // Spelled out: it is on the path of every append, and putting pieces together takes six times as long.
+  // Unrolled: every append runs this, and concatenating pieces takes six times as long.
   return String.fromCharCode(
     hexDigit(digest[0]! >> 4),
     hexDigit(digest[0]! & 15),
@@ -206,7 +206,7 @@ function hexDigit(value: number): number {
   return value < 10 ? 48 + value : 87 + value
 }
 
-/** Checks that the run follows `before`, is whole, and is what it says it is. Throws HISTORY_DAMAGED otherwise. */
+/** Checks that the run follows `before`, is complete, and matches its digest. Throws HISTORY_DAMAGED otherwise. */
 export function verifyEntries(
   hash: Hash,
   timeline: string,
@@ -250,7 +250,7 @@ export function unpackEntries(run: EntryRun): StoredEntry[] {
   return entries
 }
 
-/** The part of a run up to and including `last`, with the digest of history there. */
+/** The part of a run up to and including `last`, with the digest of history at that point. */
 export function sliceEntries(hash: Hash, run: EntryRun, before: Digest, last: number): EntryRun {
   assert(last >= run.first && last < run.first + run.count, 'the slice ends inside the run')
   if (last === run.first + run.count - 1) return run
@@ -276,7 +276,7 @@ export function eachEntry(run: EntryRun, visit: (entry: StoredEntry, endOffset: 
   assert(first === run.first, 'a run is visited where it starts')
 }
 
-/** The same for the bytes alone, of which nobody said how many entries they hold. */
+/** The same for bytes alone, whose number of entries is not known. */
 export function visitEntries(
   bytes: Uint8Array,
   visit: (entry: StoredEntry, endOffset: number) => void,
@@ -304,7 +304,7 @@ export function visitEntries(
   return { first, count: seq - first }
 }
 
-/** What comes before the entries; the reader stands at the first of them. */
+/** Reads the start of a run; the returned reader is at the first entry. */
 export function readStart(bytes: Uint8Array) {
   const reader = new ByteReader(bytes)
   const version = reader.byte()

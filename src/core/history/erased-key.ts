@@ -1,14 +1,14 @@
-// The dedupe key of an erased entry: a hash in its place, so that what was applied once is not applied again, and nobody can
-// read what it was. Whoever knows the key finds it.
+// The dedupe key of an erased entry: a hash takes its place, so that an entry that was applied once is not applied again,
+// while the key itself cannot be read. A caller that knows the key still finds it.
 
 import { toHex } from '../coordinate.ts'
 import type { Hash } from '../store/ports.ts'
 
 const prefix = '$erased:'
-/** Among the keys of a timeline that has such ones: then, and only then, is it worth a hash to look for one. */
+/** One of the keys of a timeline with erased keys: only then does a lookup need to compute the hash. */
 export const erasedKeysMark = '$erased'
 
-/** A key that was erased before stays as it is. */
+/** An already erased key is returned unchanged. */
 export function erasedKey(hash: Hash, key: string): string {
   if (isErasedKey(key)) return key
   return prefix + toHex(hash(new TextEncoder().encode(`reprise/1 erased key\0${key}`)))

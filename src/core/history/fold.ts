@@ -1,16 +1,16 @@
-// A fold turns history into state. This file holds its two pure halves: bringing old entries up to the version that
-// the code understands (upcasters), and applying entries in order. A type that is not listed is at version 1.
+// A fold turns history into state. This file holds its two pure halves: upgrading old entries to the version that the
+// code understands (upcasters), and applying entries in order. A type that is not listed is at version 1.
 //
-// Links are declared as values, not computed: so `missingPaths` can tell before a deploy, without running any of them,
-// whether everything that lies in a store can still be read.
+// Links are declared as values, not computed: so `missingPaths` can check before a deploy, without running any of them,
+// whether all stored entries can still be read.
 
 import { isReprise, RepriseError } from '../errors.ts'
 import { refuseThenable } from '../synchronous.ts'
 
-/** Makes data of the next version out of data of this one. */
+/** Converts data of this version to the next version. */
 export type Upcast = (data: unknown) => unknown
 
-/** From here on the entry has another type. Allowed at any version, the last included: the old type is then retired. */
+/** From this version on, the entry has another type. Allowed at any version, including the last: the old type is then retired. */
 export interface Renamed {
   readonly type: string
   readonly version: number
@@ -18,7 +18,7 @@ export interface Renamed {
 }
 
 /**
- * For each type of entry: the version that the code writes now, and a link away from each older one.
+ * For each type of entry: the version that the code writes now, and a link from each older version.
  * @example { added: { version: 3, from: { 1: (d) => ({ by: d }), 2: (d) => ({ ...d, unit: 'piece' }) } },
  *            plus: { version: 1, from: { 1: { type: 'added', version: 2 } } } }
  */
@@ -36,16 +36,16 @@ export interface Versioned {
 }
 
 export interface MissingPath {
-  /** What lies in the store… */
+  /** The stored kind of entry… */
   readonly type: string
   readonly version: number
-  /** …and where its path upwards ends. */
+  /** …and the point at which its upgrade path ends. */
   readonly endsAt: { readonly type: string; readonly version: number }
   readonly code: 'UPCAST_MISSING' | 'INCOMPATIBLE_VERSION'
   readonly why: string
 }
 
-/** The entry as the current code would write it; the very same object when it is up to date already. */
+/** The entry as the current code would write it; the same object if it is already up to date. */
 export function upcast<E extends Versioned>(entry: E, upcasters: Upcasters): E {
   let link = linkFrom(entry.type, entry.version, upcasters)
   if (link === 'current') return entry
@@ -111,7 +111,7 @@ export function missingPaths(
   return missing
 }
 
-/** Refuses declarations that cannot work: called once, when a definition is made. */
+/** Refuses declarations that cannot work; called once, when a definition is made. */
 export function checkUpcasters(upcasters: Upcasters): void {
   for (const [type, { version, from = {} }] of Object.entries(upcasters)) {
     if (!isVersion(version))
@@ -147,7 +147,7 @@ function linkFrom(type: string, version: number, upcasters: Upcasters): Link {
   return version === current ? 'current' : version > current ? 'INCOMPATIBLE_VERSION' : 'UPCAST_MISSING'
 }
 
-/** Versions only grow within a type, so a circle has to pass the same (type, version) twice. */
+/** Versions only grow within a type, so a cycle must pass the same (type, version) twice. */
 function isEndless(start: { readonly type: string; readonly version: number }, upcasters: Upcasters): boolean {
   const seen = new Set<string>()
   let { type, version } = start

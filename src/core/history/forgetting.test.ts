@@ -1,4 +1,4 @@
-// What is forgotten of effects and dedupe keys, against a reference that keeps everything.
+// Forgetting of effects and dedupe keys, compared with a reference that keeps everything.
 
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
@@ -11,12 +11,12 @@ const step = fc.record({
 })
 const story = fc.array(step, { minLength: 40, maxLength: 160 })
 
-/** Plays it on two ledgers: one forgets by policy at each trim, the other never does. */
+/** Plays the steps on two ledgers: one forgets by policy at each trim, the other never does. */
 function play(steps: readonly { id: string; what: string }[], last: number, planted: ReadonlySet<string>) {
   let [ledger, all] = [emptyLedger(), emptyLedger()]
   let seq = 0
   let floor = 0
-  /** Ids that were forgotten are those of effects done anew from then on: the reference drops them then. */
+  /** A forgotten id that is used again is a new effect: from then on the reference drops it too. */
   const lost: Effect[] = []
   for (const { id, what } of steps) {
     if (what === 'trim') floor = Math.max(floor, seq - 5)
@@ -41,7 +41,7 @@ function play(steps: readonly { id: string; what: string }[], last: number, plan
     }
     all = lost.some((effect) => effect.id === id) ? all : applyEffect(all, entry)
   }
-  // Whatever is still remembered is remembered as it was.
+  // Every effect that is still remembered is unchanged.
   for (const effect of listEffects(ledger)) {
     if (!lost.some(({ id }) => id === effect.id)) expect(effect).toEqual(getEffect(all, effect.id))
   }

@@ -1,18 +1,18 @@
-// What a timeline may forget of the small things that it keeps in memory and in every checkpoint: dedupe keys and effects
-// whose outcome is known. Forgetting is an entry in history, so that whoever folds it forgets at the same place; this file says
-// up to which sequence. Some slack goes with it: an entry forgets many at once.
+// Decides what a timeline may forget of the small data that it keeps in memory and in every checkpoint: dedupe keys and
+// settled effects. Forgetting is an entry in history, so that every fold forgets at the same place; this file chooses the
+// sequence. Some slack is allowed, so that one entry forgets many at once.
 
 import { type EffectLedger, isSettled, listEffects } from './effects.ts'
 
 /** Recorded when dedupe keys at or below `below` are no longer kept. */
 export const keysForgottenType = '$keys.forgotten'
 
-/** So many more than the policy keeps are there before anything is forgotten. @example slackOf(100_000) // 10000 */
+/** The surplus over the policy before anything is forgotten. @example slackOf(100_000) // 10000 */
 export function slackOf(last: number): number {
   return Math.ceil(last / 10)
 }
 
-/** Keys at or below this sequence may go, so that the last N stay; null if they are not enough to be worth it. */
+/** Keys at or below this sequence may be forgotten, so that the last N stay; null if there are too few to be worth it. */
 export function keysBelow(sequences: readonly number[], last: number): number | null {
   const surplus = sequences.length - last
   if (surplus <= 0 || surplus < slackOf(last)) return null
@@ -20,8 +20,8 @@ export function keysBelow(sequences: readonly number[], last: number): number | 
 }
 
 /**
- * Settled effects that changed at or below this sequence may go, so that the last N settled ones stay and all that history
- * above the floor records; null if they are not enough to be worth it.
+ * Settled effects that changed at or below this sequence may be forgotten, so that the last N settled ones and all effects
+ * recorded above the floor stay; null if there are too few to be worth it.
  */
 export function effectsBelow(
   ledger: EffectLedger,

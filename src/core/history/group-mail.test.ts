@@ -1,5 +1,5 @@
-// The mail of a restored group against a model: random histories of senders and readers, with mail from outside, a cut at
-// a random moment or the recovery line of checkpoints that everyone took alone.
+// The mail of a restored group, compared with a model: random histories of senders and readers, with mail from outside, and
+// either a cut at a random moment or the recovery line of checkpoints that every member took alone.
 
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
@@ -69,7 +69,7 @@ function takeStep(world: World, [who, what, other]: [number, string, number], i:
   for (const one of [...world.sent, ...world.outside]) if (one.id === next && one.to === name) one.receivedSeq = at
 }
 
-/** What waits in the inboxes once the plan was carried out. */
+/** The mail in the inboxes after the plan was carried out. */
 function left({ inbox, names }: World, { drop, again }: { drop: readonly MailKey[]; again: readonly MailKey[] }) {
   const isDropped = (to: string, id: string) => drop.some((mail) => mail.to === to && mail.id === id)
   const kept = names.flatMap((to) => inbox[to]!.filter((id) => !isDropped(to, id)).map((id) => `${to} ${id}`))
@@ -89,13 +89,13 @@ describe('A3.5 mail of a group that goes back', () => {
           one.receivedSeq === null || one.receivedSeq > at[one.to]!
         const expected = [
           ...world.sent.filter((one) => one.sentSeq <= at[one.from]! && isPending(one)),
-          // Mail from outside that came after the cut and was read is undone with what it led to; the rest waits.
+          // Mail from outside that arrived after the cut and was read is undone with its consequences; the rest waits.
           ...world.outside.filter((one) => {
             return one.receivedSeq === null || mail.some((each) => each.id === one.id && each.to === one.to)
           }),
         ]
         expect(left(world, plan)).toEqual(expected.map(({ to, id }) => `${to} ${id}`).sort())
-        // Nothing lies before the request by which a slow member goes back.
+        // No mail may precede the request by which a slow member goes back.
         for (const one of unreadOf(world).filter(({ to }) => reordered.has(to))) expect(plan.drop).toContainEqual(one)
         for (const one of plan.drop.filter(({ to }) => !reordered.has(to))) expect(plan.again).not.toContainEqual(one)
       }),

@@ -1,35 +1,35 @@
-// The mail of a group that goes back together. In the restored group nobody has, or is about to get, a message that was
-// not sent; and everything that was sent and not received before the line is there to be received, once. So of the unread
-// mail, what members sent after the line is dropped; and what was taken out of an inbox after the line is sent again.
+// The mail of a group that is restored together. In the restored group, every message that a member has received or will
+// receive was also sent; and every message that was sent but not received before the line is delivered once. So unread mail
+// that members sent after the line is dropped, and mail that was taken out of an inbox after the line is sent again.
 
 import type { Exchange } from './recovery-line.ts'
 
-/** A message and the timeline that it goes to. */
+/** A message and its receiver. */
 export interface MailKey {
   readonly to: string
   readonly id: string
 }
 
 export interface GroupMail {
-  /** Where each member goes on from. */
+  /** The sequence from which each member continues. */
   readonly at: Readonly<Record<string, number>>
-  /** All messages between members that their histories tell of. */
+  /** All messages between members that their histories record. */
   readonly exchanges: readonly Exchange[]
-  /** What is unread now, by member; nobody reads any more. */
+  /** Currently unread mail, by member; no member reads any more. */
   readonly unread: readonly MailKey[]
-  /** What was unread at the line, where that was captured; null: the exchanges tell. */
+  /** Mail that was unread at the line, if it was captured; null: derived from the exchanges. */
   readonly captured: readonly MailKey[] | null
   /**
-   * Members that go back by reading a request from their inbox: what lies before the request would be read, and undone
-   * with the rest. It is taken out, and sent again behind the request.
+   * Members that go back by reading a request from their inbox: mail before the request would be read, and undone with the
+   * rest. So that mail is removed, and sent again after the request.
    */
   readonly reordered: ReadonlySet<string>
 }
 
 export interface MailPlan {
-  /** Unread, and to be taken out. */
+  /** Unread mail to remove. */
   readonly drop: readonly MailKey[]
-  /** To be sent again, under another id: the store gives out each id once. */
+  /** Mail to send again, under another id: the store accepts each id once. */
   readonly again: readonly MailKey[]
 }
 
@@ -47,7 +47,7 @@ export function planMail({ at, exchanges, unread, captured, reordered }: GroupMa
   return { drop: [...stale, ...moved].map(only), again: [...taken, ...moved].map(only) }
 }
 
-/** Sent before the line, and received after it. What is unread still, or was taken out unread, needs no second delivery. */
+/** Sent before the line and received after it. Mail that is still unread, or was removed unread, needs no second delivery. */
 function crosses({ from, sentSeq, to, receivedSeq }: Exchange, at: GroupMail['at']): boolean {
   return sentSeq <= at[from]! && receivedSeq !== null && receivedSeq > at[to]!
 }

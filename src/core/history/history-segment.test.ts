@@ -10,7 +10,7 @@ import { checkSegment, decodeSegment, encodeSegment, type HistorySegment } from 
 const hash = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update(bytes).digest())
 const timeline = timelineId('counter/a')
 
-/** A segment of runs with so many entries each. */
+/** A segment of runs with the given numbers of entries. */
 function segmentOf(sizes: readonly number[]): HistorySegment {
   const from = { seq: 0, digest: originDigest(hash, timeline) }
   const runs: EntryRun[] = []
@@ -50,7 +50,7 @@ test('G9: whichever byte is changed, or cut off, is found: nothing else than wha
       try {
         const back = decodeSegment(changed)
         checkSegment(hash, back)
-        // The name of the timeline is for people: the chain does not depend on it, only on where it starts.
+        // The name of the timeline is for people: the chain depends only on its start.
         expect({ ...back, timeline }).toEqual(segment)
       } catch (error) {
         if (!isReprise(error)) throw error

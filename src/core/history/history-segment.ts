@@ -1,12 +1,12 @@
-// A segment of history: consecutive runs of one timeline that left the store for a colder place, as bytes that stand on
-// their own. Its name in the catalog is in engine/storage/segment-catalog.ts.
+// A segment of history: consecutive runs of one timeline that moved from the store to a colder place, as self-contained
+// bytes. engine/storage/segment-catalog.ts defines its name in the catalog.
 //
-//   segment = "RPH" version(byte 1) timeline(text) point point run*      where it starts (exclusive) and ends (inclusive)
+//   segment = "RPH" version(byte 1) timeline(text) point point run*      start (exclusive) and end (inclusive)
 //   point   = seq(integer) digest(32 bytes, of history up to it)
 //   run     = first(integer) count(integer) digest(32 bytes, of history after it) sized(bytes: core/history/entry-run.ts)
 //
-// The chain of digests is the one that the timeline had (entry-run.ts): from the first point over every run to the last.
-// So a segment proves itself, and two of them belong together if one starts where the other ends.
+// The chain of digests is that of the timeline (entry-run.ts): from the first point over every run to the last.
+// So a segment proves itself, and two segments are adjacent if one starts where the other ends.
 
 import { ByteReader, ByteWriter } from '../bytes.ts'
 import { type Digest, equalBytes, type TimelineId } from '../coordinate.ts'
@@ -24,7 +24,7 @@ interface Point {
 }
 
 export interface HistorySegment {
-  /** Whose they were when it was written. A rollback may have given them to an archive since. */
+  /** The timeline at the time of writing. A rollback may have moved the runs to an archive since. */
   readonly timeline: string
   readonly from: Point
   readonly to: Point
@@ -48,7 +48,7 @@ export function encodeSegment({ timeline, from, to, runs }: HistorySegment): Uin
   return writer.take()
 }
 
-/** Throws INCOMPATIBLE_VERSION for a format of the future, MALFORMED for anything else that is no segment. */
+/** Throws INCOMPATIBLE_VERSION for a later format, MALFORMED for anything else that is not a segment. */
 export function decodeSegment(bytes: Uint8Array): HistorySegment {
   const reader = new ByteReader(bytes)
   if (!equalBytes(reader.raw(magic.length), magic)) throw malformed()
@@ -71,7 +71,7 @@ export function decodeSegment(bytes: Uint8Array): HistorySegment {
   return { timeline, from, to, runs }
 }
 
-/** Follows its chain from end to end. Throws HISTORY_DAMAGED. */
+/** Verifies the whole chain. Throws HISTORY_DAMAGED. */
 export function checkSegment(hash: Hash, { timeline, from, to, runs }: HistorySegment): void {
   let at = from
   for (const run of runs) {

@@ -47,7 +47,7 @@ test('a million keys of one run are a million keys', () => {
 test('a million runs, and the first key of each, are two million ids', () => {
   const runs = 1_000_000
   const store = { id: 'f'.repeat(32) }
-  // The first 64 bits: two of two million are the same by chance once in nine million times.
+  // The first 64 bits: among two million keys, two are equal by chance once in nine million times.
   const starts = new BigUint64Array(2 * runs)
   for (let i = 0; i < runs; i++) {
     const identity = identityOf(sha256, store, 'shop', timelineId(`workflow/pay/order-${i}`), 1)

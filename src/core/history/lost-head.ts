@@ -1,6 +1,6 @@
-// The mark of a timeline whose row was lost with a damaged page: its history is sound, but its status, queue and wakeup are not
-// known until its model makes them again from its state. The mark is an attribute, so that such timelines are found by the
-// index of attributes; the status is what people see.
+// The mark of a timeline whose row was lost with a damaged page: its history is sound, but its status, queue and wakeup are
+// unknown until its model derives them again from its state. The mark is an attribute, so that the attribute index finds
+// such timelines; people see the status.
 
 import type { Attribute } from '../store/attribute.ts'
 

@@ -14,7 +14,7 @@ const anyRecord: fc.Arbitrary<MirrorRecord> = fc.oneof(
       first: fc.integer({ min: 1, max: 1e6 }),
       count: fc.integer({ min: 1, max: 50 }),
       digest: fc.uint8Array({ minLength: 32, maxLength: 32 }),
-      // Marks of our own among the bytes of entries, which may be anything.
+      // Entry bytes may be anything, including the mark of a record.
       bytes: fc.oneof(fc.uint8Array({ maxLength: 60 }), fc.constant(new Uint8Array([255, 0x52, 0x50, 1, 9, 0, 0, 0]))),
     }),
   }),

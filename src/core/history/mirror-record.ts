@@ -1,11 +1,11 @@
-// A file of the mirror of history: records one after another, only ever appended to. A process may be killed within a record,
-// and a disk may damage some: every record begins with a mark by which the next one is found, and carries a check.
+// A file of the mirror of history: records one after another, only ever appended. A process may be killed within a record,
+// and a disk may damage some: every record begins with a mark, by which readers find the next one, and carries a check.
 //
 //   file   = record*
 //   record = mark(4 bytes: 255 "RP" 1) size(4 bytes, little-endian, of the content) check(8 bytes: start of H(content)) content
 //   content = 1 timeline(text) first(integer) count(integer) digest(32 bytes) bytes(rest)      a run
-//           | 2 position(text)      all of the feed from the last start to here was written before it
-//           | 3 sign(text)          from here on it is written anew from the start of the feed; what is before it may go then
+//           | 2 position(text)      the feed from the last start up to this position was written before it
+//           | 3 sign(text)          from here on it is written again from the start of the feed; older records may then be removed
 
 import { ByteReader, ByteWriter } from '../bytes.ts'
 import { type Digest, equalBytes, type TimelineId } from '../coordinate.ts'
@@ -20,7 +20,7 @@ const digestBytes = 32
 export type MirrorRecord =
   | { readonly kind: 'run'; readonly timeline: TimelineId; readonly run: EntryRun }
   | { readonly kind: 'position'; readonly position: FeedPosition }
-  /** `sign`: of what had been erased by then, and of the key. */
+  /** `sign`: covers the erasures up to then, and the key. */
   | { readonly kind: 'start'; readonly sign: string }
 
 export interface PlacedRecord {
@@ -31,9 +31,9 @@ export interface PlacedRecord {
 
 export interface MirrorScan {
   readonly records: readonly PlacedRecord[]
-  /** Bytes between records that belong to none: damage. */
+  /** Bytes between records that belong to no record: damage. */
   readonly lostBytes: number
-  /** The same after the last record: one that was never finished, as a rule. */
+  /** Such bytes after the last record: usually an unfinished record. */
   readonly tornBytes: number
 }
 
@@ -47,7 +47,7 @@ export function encodeRecord(hash: Hash, record: MirrorRecord): Uint8Array {
   return bytes
 }
 
-/** Every sound record in order. Whatever the bytes are, it gives only what was written. */
+/** Returns every sound record in order. Whatever the bytes are, it returns only records that were written. */
 export function scanRecords(hash: Hash, bytes: Uint8Array): MirrorScan {
   const records: PlacedRecord[] = []
   let lostBytes = 0
@@ -68,7 +68,7 @@ export function scanRecords(hash: Hash, bytes: Uint8Array): MirrorScan {
   return { records, lostBytes, tornBytes }
 }
 
-/** Null: there is no sound record at this place. */
+/** Null: there is no sound record at this offset. */
 export function recordAt(hash: Hash, bytes: Uint8Array, offset: number): PlacedRecord | null {
   if (bytes.length - offset < startBytes || mark.some((byte, i) => bytes[offset + i] !== byte)) return null
   const view = new DataView(bytes.buffer, bytes.byteOffset + offset, startBytes)

@@ -1,4 +1,4 @@
-// The order of facts against an oracle: play everything at its time, one after another, and compare.
+// The order of facts, compared with an oracle that plays every fact at its time, one after another.
 
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
@@ -17,7 +17,7 @@ const bells = fc
   .array(fc.record({ at: fc.nat(20), isPassing: fc.boolean() }), { maxLength: 6 })
   .map((all) => all.map((one, i) => ({ ...one, name: `a${i}` })))
 
-/** Everything that can be done with pages of this size. */
+/** Plays all facts that are due, with pages of this size. */
 function play(messages: readonly Mail[], alarms: readonly Bell[], now: number, pageSize: number): string[] {
   const played: string[] = []
   let unread = messages
@@ -42,7 +42,7 @@ function play(messages: readonly Mail[], alarms: readonly Bell[], now: number, p
   }
 }
 
-/** A message is before an alarm if it was sent before its time, and never before the message in front of it. */
+/** A message precedes an alarm if it was sent before the alarm's time, but never precedes the message before it. */
 function oracle(messages: readonly Mail[], alarms: readonly Bell[], now: number): string[] {
   let at = Number.NEGATIVE_INFINITY
   const facts = messages.map(({ name, sentAt }) => {

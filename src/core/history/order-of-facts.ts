@@ -1,10 +1,10 @@
-// The order of facts: what was durable first counts first. A message counts from the moment the store took it, an alarm
-// from the time it was set for, both by the store's clock; who read what when, and how late, plays no part.
+// The order of facts: the fact that was durable first counts first. A message counts from the moment the store accepted it,
+// an alarm from its due time, both by the store's clock; when and by whom a fact was read does not matter.
 
 export interface Alarm {
-  /** When it is due. A message that was durable before is before it; one from this moment on is after it. */
+  /** The due time. A message that was durable earlier precedes the alarm; a message from this moment on follows it. */
   readonly at: number
-  /** It does not wait for mail that has to wait: that mail may be waiting for what this alarm brings about. */
+  /** The alarm does not wait for held mail: that mail may wait for a result of this alarm. */
   readonly isPassing: boolean
 }
 
@@ -14,13 +14,13 @@ interface Sent {
 
 export interface DatedMail<M> {
   readonly messages: readonly { readonly message: M; readonly at: number }[]
-  /** No message that is not here counts before this time. */
+  /** No other message counts before this time. */
   readonly reach: number
 }
 
 /**
- * Mail as a read that began at `now` found it, in its order; `isWhole` if that was all. Messages keep their order: one that
- * the store dates earlier than the one in front of it (its clock went back, or its commit took longer) counts with that one.
+ * Dates the mail of a read that began at `now`; `isWhole`: the read returned all mail. Messages keep their order: a message
+ * that the store dates earlier than its predecessor (the clock went back, or its commit took longer) counts with that one.
  */
 export function dateMail<M extends Sent>(messages: readonly M[], now: number, isWhole: boolean): DatedMail<M> {
   let at = Number.NEGATIVE_INFINITY
@@ -28,21 +28,21 @@ export function dateMail<M extends Sent>(messages: readonly M[], now: number, is
     at = Math.max(at, message.sentAt)
     return { message, at }
   })
-  // What was seen is from before the end of the read: so is all that came before it.
+  // Every message in the read was durable before the read ended, and so was all mail before it.
   return { messages: dated, reach: isWhole ? Math.max(now, at) : at }
 }
 
-/** Either messages or alarms; neither if nothing is to be done now. */
+/** Either messages or alarms; neither if nothing is due now. */
 export interface NextFacts<M, A> {
   readonly messages: readonly M[]
   readonly alarms: readonly A[]
-  /** Since when mail waits that cannot be taken yet: alarms from there on wait behind it. Null if none does. */
+  /** Since when mail is held that cannot be taken yet: later alarms wait behind it. Null: no mail is held. */
   readonly heldSince: number | null
 }
 
 /**
- * What comes next: the messages before the first alarm that is due, or else the alarms before the first message. Both may
- * change what follows, so whoever acts on it asks again.
+ * Returns the messages before the first due alarm, or else the alarms before the first message. Handling them may change
+ * the order of the rest, so the caller calls again afterwards.
  */
 export function nextFacts<M, A extends Alarm>(
   { messages, reach }: DatedMail<M>,

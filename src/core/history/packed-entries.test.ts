@@ -60,13 +60,13 @@ function pack(entries: readonly Given[], by = codec, holdsType = false) {
   }
 }
 
-/** The long way: each entry encoded by itself, and put into the run one by one. */
+/** The reference: each entry is encoded separately, and added to the run one by one. */
 const draftOf = ({ head, data }: Given): EntryDraft => ({ ...head, lead: 0, data: codec.encode(data) })
 
 test('entries that are packed as they are encoded make the run that is made of them one by one', () => {
   fc.assert(
     fc.property(requests, places, (all, place) => {
-      // Packed before any of them is used, as requests wait in a queue: none may write into another.
+      // All are packed before any is used, as requests wait in a queue: none may write into another.
       const packed = all.map((entries) => pack(entries))
       for (const [i, entries] of all.entries()) {
         const run = makeRun(sha256, { before, ...place }, packed[i]!.packed, entries.length)

@@ -1,6 +1,6 @@
-// Entries on their way into a run, packed as they are encoded: one behind another in the form that the run has them in, with room
-// before the first for the run's own start (entry-run.ts). So an append is written once, hashed where it lies, and makes no
-// array of its own per entry. Their envelopes are bare (engine/storage/seal); what must be sealed otherwise is taken out again.
+// Packs entries for a run while they are encoded: one after another in the format of the run, with room before the first
+// for the start of the run (entry-run.ts). So an append is written once, hashed in place, and allocates no array per entry.
+// The envelopes are bare (engine/storage/seal); entries that must be sealed are taken out again.
 
 import { assert } from '../assert.ts'
 import { ByteReader, integerSize, Slab, textBytesMax, writeInteger, writeText } from '../bytes.ts'
@@ -9,17 +9,17 @@ import type { ValuePacker } from '../codec/packer.ts'
 import { type EntryDraft, hasKey, startBytesMax } from './entry-run.ts'
 
 export interface PackedEntries {
-  /** They lie between start and end; below start there is room for the start of a run, and for the digest before it. */
+  /** The entries are between start and end; below start there is room for the start of a run and the previous digest. */
   readonly bytes: Uint8Array
   readonly start: number
   readonly end: number
-  /** That of the earliest; the others say how much later they are. */
+  /** The time of the earliest entry; the others store their delay after it. */
   readonly time: number
-  /** Bytes of the largest value among them. */
+  /** Bytes of the largest value. */
   readonly longest: number
 }
 
-/** What is packed of an entry, beside its data. */
+/** The packed fields of an entry, beside its data. */
 export interface PackedHead {
   readonly type: string
   readonly version: number
@@ -27,7 +27,7 @@ export interface PackedHead {
   readonly key: string | undefined
 }
 
-/** The first byte of an envelope that needs no other: the rest is the data (engine/storage/seal). */
+/** First byte of an envelope that needs no other byte: the rest is the data (engine/storage/seal). */
 const bareEnvelope = 0
 
 /**
@@ -39,10 +39,10 @@ export class EntryPacker {
   readonly #values: ValuePacker
   readonly #time: number
   #longest = 0
-  /** How many bytes the size of an entry takes: known last, and mostly as many as that of the one before. */
+  /** Bytes of an entry's size: known last, and mostly equal to that of the previous entry. */
   #sizeBytes = 2
 
-  /** `time`: no entry is earlier. */
+  /** `time`: the earliest time of any entry. */
   constructor(codec: Codec, time: number) {
     this.#codec = codec
     this.#time = time
@@ -52,7 +52,7 @@ export class EntryPacker {
     out.length += startBytesMax
   }
 
-  /** Gives what decoding the data gives. `holdsType`: the data is an object whose type is that of the entry, and is left out. */
+  /** Returns the value that decoding the data returns. `holdsType`: the data is an object with the entry's type, which is omitted. */
   add({ type, version, time, key }: PackedHead, data: unknown, holdsType: boolean): unknown {
     const { out } = this.#values
     const from = out.length - out.start
@@ -81,12 +81,12 @@ export class EntryPacker {
     return packed
   }
 
-  /** To be called whatever happens. */
+  /** Must be called in every case. */
   close(): void {
     this.#codec.giveBack(this.#values)
   }
 
-  /** Of the entry that begins there, counted from the start, and ends here. */
+  /** Writes the size of the entry that begins at `from`, relative to the start, and ends here. */
   #writeSize(from: number): void {
     const { out } = this.#values
     const size = out.length - out.start - from - this.#sizeBytes
@@ -105,7 +105,7 @@ export class EntryPacker {
 
 const slab = new Slab(64 * 1024)
 
-/** All of them as one, in order; null where they do not have the same time. */
+/** Joins all parts in order; null if their times differ. */
 export function joinPacked(parts: readonly PackedEntries[]): PackedEntries | null {
   const [first] = parts
   assert(first, 'something is joined')
@@ -128,7 +128,7 @@ export function joinPacked(parts: readonly PackedEntries[]): PackedEntries | nul
   return { bytes, start, end, time: first.time, longest }
 }
 
-/** Those of them that are wanted, each by its index. */
+/** The entries whose index is wanted. */
 export function pickPacked(packed: PackedEntries, isWanted: (index: number) => boolean): PackedEntries {
   const reader = new ByteReader(packed.bytes, packed.start, packed.end)
   const picked: PackedEntries[] = []
@@ -140,7 +140,7 @@ export function pickPacked(packed: PackedEntries, isWanted: (index: number) => b
   return joinPacked(picked)!
 }
 
-/** Each by itself, its data without an envelope. */
+/** Each entry as a draft, its data without an envelope. */
 export function takeOut({ bytes, start, end: endOfAll, time }: PackedEntries): EntryDraft[] {
   const reader = new ByteReader(bytes, start, endOfAll)
   const drafts: EntryDraft[] = []

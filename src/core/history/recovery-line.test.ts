@@ -1,4 +1,4 @@
-// The recovery line against brute force: over all combinations of restore points, the consistent one that is highest.
+// The recovery line, compared with brute force: among all combinations of restore points, the highest consistent one.
 
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
@@ -9,7 +9,7 @@ interface World {
   readonly exchanges: Exchange[]
 }
 
-/** A run of up to four processes: at each step one of them sends, receives or checkpoints. */
+/** Random histories of up to four processes: at each step one of them sends, receives or checkpoints. */
 const worlds: fc.Arbitrary<World> = fc
   .tuple(
     fc.integer({ min: 1, max: 4 }),
@@ -23,7 +23,7 @@ const worlds: fc.Arbitrary<World> = fc
     const exchanges: { id: string; from: string; sentSeq: number; to: string; receivedSeq: number | null }[] = []
     for (const [who, what, other] of steps) {
       const p = who % count
-      // A checkpoint of the place where it stands, which may be that of a message.
+      // A checkpoint at the current sequence, which may be that of a message.
       if (what === 'here') {
         checkpoints[p]!.push(seq[p]!)
         continue
@@ -47,7 +47,7 @@ const trimmedWorlds: fc.Arbitrary<World> = fc
     exchanges,
   }))
 
-/** Said once more, without the code under test. */
+/** The definition again, without the code under test. */
 function hasNoOrphan(at: Readonly<Record<string, number>>, exchanges: readonly Exchange[]): boolean {
   return exchanges.every(({ from, sentSeq, to, receivedSeq }) => {
     return receivedSeq === null || receivedSeq > at[to]! || sentSeq <= at[from]!

@@ -1,25 +1,25 @@
-// The recovery line of processes that checkpoint on their own: the newest set of restore points, one a process, in which
-// no message is received that was not sent (A3.5). Starting from what each process has, a message received before its
-// restore point but sent after its sender's sends the receiver further back, and that may go on: the domino effect. The
-// answer names every such step, so that people see what a failure would cost before it comes.
+// The recovery line of processes that checkpoint independently: the newest set of restore points, one per process, in which
+// every received message was also sent (A3.5). A message that was received before the receiver's restore point but sent
+// after the sender's moves the receiver further back, which may move others: the domino effect. The result names every such
+// step, so that people see the cost of a failure before it happens.
 
 export interface ProcessHistory {
   readonly id: string
-  /** Where it stands now. */
+  /** Current sequence. */
   readonly seq: number
-  /** Sequences it can be restored to, in any order. */
+  /** Sequences to which it can be restored, in any order. */
   readonly checkpoints: readonly number[]
-  /** History up to here is gone. 0 if left out: then the very beginning counts as a restore point. */
+  /** History up to this sequence was removed. Default: 0, and the origin then counts as a restore point. */
   readonly floor?: number
 }
 
 export interface Exchange {
   readonly id: string
   readonly from: string
-  /** Sequence of the entry in which the sender recorded it. */
+  /** Sequence of the entry in which the sender recorded the message. */
   readonly sentSeq: number
   readonly to: string
-  /** Sequence of the entry in which the receiver took it in; null while it is under way. */
+  /** Sequence of the entry in which the receiver recorded it; null while it is in flight. */
   readonly receivedSeq: number | null
 }
 
@@ -27,26 +27,26 @@ export interface CascadeStep {
   readonly process: string
   readonly from: number
   readonly to: number
-  /** The message that was received before and not sent any more. Null: it failed itself. */
+  /** The received message that is no longer sent. Null: the process itself failed. */
   readonly because: Exchange | null
 }
 
 export interface RecoveryLine {
-  /** Where each process goes on from: its present place, or one of its checkpoints. */
+  /** The sequence from which each process continues: its current one, or one of its checkpoints. */
   readonly at: Readonly<Record<string, number>>
-  /** Every step back, in the order in which they follow from each other. */
+  /** Every step back, in causal order. */
   readonly cascade: readonly CascadeStep[]
-  /** Sent before the line and not received before it: to be delivered again. */
+  /** Sent before the line and not received before it: must be delivered again. */
   readonly inFlight: readonly Exchange[]
-  /** Entries lost by all of them together. */
+  /** Total number of entries lost. */
   readonly entriesLost: number
-  /** Processes that fell back to their very beginning. */
+  /** Processes that fell back to their origin. */
   readonly fellToOrigin: readonly string[]
-  /** Steps that would lead below what a process can be restored to. While there is one, there is no recovery line. */
+  /** Steps below the earliest restore point of a process. If there is any, there is no recovery line. */
   readonly outOfReach: readonly CascadeStep[]
 }
 
-/** `failed` processes lose what they did since their last checkpoint; the others may go on from where they are. */
+/** `failed` processes lose their entries since their last checkpoint; the others may continue from their current sequence. */
 export function recoveryLine(
   processes: readonly ProcessHistory[],
   exchanges: readonly Exchange[],
@@ -59,7 +59,7 @@ export function recoveryLine(
   const fallBack = (id: string, below: number, because: Exchange | null) => {
     const from = at.get(id)!
     const point = points.get(id)!.find((seq) => seq < below)
-    // Followed to its end as if the beginning could be had, so that everything that stands in the way is named.
+    // Continued to the end as if the origin were reachable, so that every obstacle is named.
     const step = { process: id, from, to: point ?? 0, because }
     at.set(id, step.to)
     cascade.push(step)
@@ -86,7 +86,7 @@ function pointsOf({ seq, checkpoints, floor = 0 }: ProcessHistory): number[] {
   return [...new Set(floor === 0 ? [0, ...known] : known)].sort((a, b) => b - a)
 }
 
-/** No message is received in it that was not sent in it. */
+/** Every message that is received in it is also sent in it. */
 export function isConsistent(at: Readonly<Record<string, number>>, exchanges: readonly Exchange[]): boolean {
   return findOrphan(exchanges, new Map(Object.entries(at))) === undefined
 }

@@ -1,14 +1,14 @@
-// The recovery plan: which checkpoints to try and in which order, what to replay after each, what it should cost, and
-// what would be missing. It decides from the catalog and the head alone; the engine carries it out and checks every digest.
+// The recovery plan: which checkpoints to try and in which order, which entries to replay after each, the expected cost,
+// and the missing parts. It decides from the catalog and the head alone; the engine carries it out and checks every digest.
 //
 // Newest first, then older ones, then the origin if history reaches it. A checkpoint at sequence s needs history
-// s+1 … target, so it serves only at or above the floor, or when it lies on the target itself.
+// s+1 … target, so it is usable only at or above the floor, or at the target itself.
 
 import type { ManifestId } from '../coordinate.ts'
 import { RepriseError } from '../errors.ts'
 import type { ManifestRecord } from '../store/ports.ts'
 
-/** What the plan looks at in a line of the catalog. */
+/** The fields of a catalog record that the plan reads. */
 export type Candidate = Pick<
   ManifestRecord,
   'id' | 'seq' | 'foldVersion' | 'invalid' | 'verifiedAt' | 'createdAt' | 'totalBytes'
@@ -25,13 +25,13 @@ export interface RecoveryCosts {
 export interface RecoveryInput<M extends Candidate> {
   readonly head: { readonly seq: number; readonly floor: number }
   readonly catalog: readonly M[]
-  /** Other versions whose state can be made into one of this. */
+  /** Other fold versions whose state can be migrated to this one. */
   readonly migratable?: ReadonlySet<string> | undefined
   readonly foldVersion: string
-  /** State as of this sequence; the head if left out. */
+  /** State as of this sequence. Default: the head. */
   readonly to?: number
   readonly authority: Authority
-  /** All history from sequence 1 on can be read (in a fork: through its parents). Floor 0 if left out. */
+  /** All history from sequence 1 on can be read (in a fork: through its parents). Default: whether the floor is 0. */
   readonly reachesOrigin?: boolean
   readonly costs?: RecoveryCosts
 }
@@ -51,12 +51,12 @@ export interface Skipped<M> {
 }
 
 export type Attempt<M> = ({ readonly kind: 'checkpoint'; readonly manifest: M } | { readonly kind: 'origin' }) & {
-  /** Entries to apply, both ends included; null when there is nothing to replay. */
+  /** Entries to apply, both ends inclusive; null when there is nothing to replay. */
   readonly replay: { readonly from: number; readonly to: number } | null
   readonly replayEntries: number
-  /** Sequences that this attempt cannot bring back: 0 unless state is the authority. */
+  /** Sequences that this attempt cannot restore: 0 unless state is the authority. */
   readonly lost: number
-  /** Null while nothing was measured. */
+  /** Null while no costs are measured. */
   readonly expectedMs: number | null
 }
 
@@ -64,9 +64,9 @@ export interface RecoveryPlan<M> {
   readonly target: number
   readonly attempts: readonly Attempt<M>[]
   readonly skipped: readonly Skipped<M>[]
-  /** What is missing when there is nothing to try; else null. */
+  /** Describes the missing part if there is no attempt; else null. */
   readonly missing: string | null
-  /** What to tell when every attempt fails. */
+  /** The message if every attempt fails. */
   readonly ifAllFail: string
 }
 
@@ -124,7 +124,7 @@ function skipReason<M extends Candidate>(
   return null
 }
 
-/** Where state is the truth, going past a whole but unreadable newer one would lose work in silence: refuse instead. */
+/** If state is the authority, skipping an intact but unreadable newer checkpoint would silently lose work: refuse instead. */
 function skipOlderState(skipped: readonly Skipped<Candidate>[]): { why: SkipReason; detail: string } | null {
   const newer = skipped.find((skip) => skip.why === 'other fold version')
   if (newer === undefined) return null
@@ -159,7 +159,7 @@ function expectedMs(costs: RecoveryCosts | undefined, bytes: number, entries: nu
   return costs === undefined ? null : bytes / costs.restoreBytesPerMs + entries / costs.replayEntriesPerMs
 }
 
-/** The state at 0 is the initial one and needs no history at all. */
+/** The state at 0 is the initial state and needs no history. */
 function isOriginUsable(input: RecoveryInput<Candidate>, target: number): boolean {
   const reachesOrigin = input.reachesOrigin ?? input.head.floor === 0
   return target === 0 || (input.authority === 'history' && reachesOrigin)
@@ -207,7 +207,7 @@ function describeSkipped(skipped: readonly Skipped<Candidate>[]): string {
   return `; not usable: ${shown.join(', ')}${skipped.length > 5 ? ` and ${skipped.length - 5} more` : ''}`
 }
 
-/** At equal sequences a verified one goes first, then the younger; ids make the order complete. */
+/** At equal sequences, verified ones first, then younger ones; ids make the order total. */
 export function newestFirst(
   a: Pick<Candidate, 'seq' | 'verifiedAt' | 'createdAt'> & { readonly id: ManifestId },
   b: Pick<Candidate, 'seq' | 'verifiedAt' | 'createdAt'> & { readonly id: ManifestId },

@@ -1,5 +1,5 @@
-// Erasing entries of a run: others stand in their place, and everything else stays as it was, to the byte: sequences,
-// times, the entries beside them, and the digests of history after each of them (redacted.ts has the format).
+// Erases entries of a run: others replace them, and everything else stays the same to the byte: sequences, times, the other
+// entries, and the digests of history after each of them (redacted.ts defines the format).
 
 import { ByteWriter, textBytesMax } from '../bytes.ts'
 import type { Digest } from '../coordinate.ts'
@@ -7,10 +7,10 @@ import type { EntryRun, Hash } from '../store/ports.ts'
 import { chainDigest, type EntryDraft, eachEntry, readStart, type StoredEntry, writeEntry } from './entry-run.ts'
 import { digestsIn, formatRedacted, isRedacted, packRedacted } from './redacted.ts'
 
-/** What stands in the place of an erased entry, where nothing else may stay of it: its data says the type it had. */
+/** The type of an entry that replaces an erased one of which nothing else may stay: its data names the original type. */
 export const erasedType = '$erased'
 
-/** `instead` gives what stays of an entry, or null: it is not erased. */
+/** `instead` returns the replacement of an entry, or null: the entry is not erased. */
 export function redactRun(
   hash: Hash,
   run: EntryRun,
@@ -41,8 +41,8 @@ function encode(time: number, draft: EntryDraft): Uint8Array {
 }
 
 /**
- * What a run that nobody can read any more is replaced by: entries that say so, from `before` to the digest that the next run
- * follows from; null: nobody knows it.
+ * Replaces an unreadable run by entries that record the loss, from `before` to the digest that the next run follows;
+ * null: that digest is not known.
  */
 export function lostRun(
   hash: Hash,
@@ -60,8 +60,8 @@ export function lostRun(
 }
 
 /**
- * A run whose bytes are sound, and which follows from another digest now, since what lay before it is lost. Its entries stay;
- * its digests can no longer be computed from what was there, so it says them.
+ * A run whose bytes are sound but which now follows another digest, since the history before it is lost. Its entries stay;
+ * its digests can no longer be computed from that history, so the run stores them.
  */
 export function reboundRun(
   hash: Hash,

@@ -1,12 +1,12 @@
-// A run of which entries were erased. Its bytes no longer give its digest, so it says what can no longer be computed, and
-// has a check of its own in place of the chain:
+// A run with erased entries. Its bytes no longer yield its digest, so it stores the digests that can no longer be computed,
+// and has its own check instead of the chain:
 //
 //   run   = version(byte 3) first(integer) epoch(integer) time(integer, ms) count(integer)
 //           digest(32 bytes; of history after each entry but the last) check(32 bytes) entry*
 //   check = H(digest before the run ++ digest after it ++ the run's bytes with a check of zeros)
 //
-// The check finds damage, and binds the run to its place. It proves nothing about who changed the run: that is recorded
-// elsewhere (engine/history/erasures.ts), and a run whose check is not recorded there is damage.
+// The check detects damage, and binds the run to its place. It does not prove who changed the run: erasures are recorded
+// elsewhere (engine/history/erasures.ts), and a run whose check is not recorded there is damaged.
 
 import { ByteReader, integerSize, writeInteger } from '../bytes.ts'
 import { type Digest, equalBytes } from '../coordinate.ts'
@@ -20,20 +20,20 @@ export function isRedacted(bytes: Uint8Array): boolean {
   return bytes[0] === formatRedacted
 }
 
-/** The reader stands behind the time of the run. */
+/** The reader must be after the time of the run. */
 export function skipDigests(reader: ByteReader): void {
   const count = reader.integer()
   if (count < 1) throw new RepriseError('MALFORMED', 'a run without entries')
   reader.raw(count * digestBytes)
 }
 
-/** Of history after each entry but the last. */
+/** The digests of history after each entry but the last. */
 export function digestsIn(bytes: Uint8Array): Digest[] {
   const { digests } = open(bytes)
   return digests
 }
 
-/** By which its erasure is recorded. */
+/** The check under which the erasure is recorded. */
 export function checkIn(bytes: Uint8Array): Digest {
   const { checkAt } = open(bytes)
   return bytes.slice(checkAt, checkAt + digestBytes)
@@ -50,7 +50,7 @@ export function isIntact(hash: Hash, before: Digest, run: EntryRun): boolean {
   }
 }
 
-/** `start` is the first bytes up to and including the time, with the version of a redacted run. */
+/** `start` holds the first bytes up to and including the time, with the version of a redacted run. */
 export function packRedacted(
   hash: Hash,
   before: Digest,
@@ -70,7 +70,7 @@ export function packRedacted(
   return { digest, bytes }
 }
 
-/** The part up to and including `last`, whose entry ends at `end`. */
+/** The part up to and including `last`, whose entry ends at offset `end`. */
 export function sliceRedacted(hash: Hash, run: EntryRun, before: Digest, last: number, end: number): EntryRun {
   const { startEnd, digests, checkAt } = open(run.bytes)
   const count = last - run.first + 1

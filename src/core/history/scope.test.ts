@@ -1,10 +1,10 @@
-// The rule that owns every comparison of ids, against a slower way of saying it.
+// The rule for all comparisons of ids, compared with a slower definition.
 
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { archivedFrom, archiveOf, idBelow, isWithin, liveIdOf, overlaps, rangeOf, scopesOf } from './scope.ts'
 
-/** Few letters, so that ids are often beginnings of each other. */
+/** Few letters, so that ids are often prefixes of each other. */
 const segment = fc.string({
   unit: fc.constantFrom('a', 'b', '~', '1', '0', '@', '-', 'é', '🦊'),
   minLength: 1,
@@ -17,7 +17,7 @@ const scope = fc.oneof(
   id.map((text) => `${text}/`),
 )
 
-/** Segment by segment; the archives of the scope's own timeline are told by undoing rollbacks. */
+/** Compares segment by segment; archives of the scope's own timeline are recognised by undoing rollbacks. */
 function isWithinBySegments(given: string, of: string): boolean {
   if (given === '') return true
   const wanted = given.split('/')

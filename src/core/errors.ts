@@ -321,7 +321,7 @@ export class RepriseError extends Error {
    * @internal
    */
   static override [Symbol.hasInstance](value: unknown): boolean {
-    // biome-ignore lint/complexity/noThisInStatic: classes below this one inherit it, and are told apart by their prototypes
+    // biome-ignore lint/complexity/noThisInStatic: subclasses inherit it, and are distinguished by their prototypes
     if (this !== RepriseError) return super[Symbol.hasInstance](value)
     return typeof value === 'object' && value !== null && mark in value
   }

@@ -10,7 +10,7 @@ import { refuseThenable } from '../synchronous.ts'
 /** Converts data of this version to the next version. */
 export type Upcast = (data: unknown) => unknown
 
-/** From this version on, the entry has another type. Allowed at any version, including the last: the old type is then retired. */
+/** From this version on, the entry has another type. Allowed at any version, also the last: the old type is then retired. */
 export interface Renamed {
   readonly type: string
   readonly version: number

@@ -5,7 +5,7 @@
 //   record = mark(4 bytes: 255 "RP" 1) size(4 bytes, little-endian, of the content) check(8 bytes: start of H(content)) content
 //   content = 1 timeline(text) first(integer) count(integer) digest(32 bytes) bytes(rest)      a run
 //           | 2 position(text)      the feed from the last start up to this position was written before it
-//           | 3 sign(text)          from here on it is written again from the start of the feed; older records may then be removed
+//           | 3 sign(text)          from here on the feed is written again from its start; older records may then be removed
 
 import { ByteReader, ByteWriter } from '../bytes.ts'
 import { type Digest, equalBytes, type TimelineId } from '../coordinate.ts'

@@ -52,7 +52,7 @@ export class EntryPacker {
     out.length += startBytesMax
   }
 
-  /** Returns the value that decoding the data returns. `holdsType`: the data is an object with the entry's type, which is omitted. */
+  /** Returns the decoded copy of the data. `holdsType`: the data is an object with the entry's type, which is omitted. */
   add({ type, version, time, key }: PackedHead, data: unknown, holdsType: boolean): unknown {
     const { out } = this.#values
     const from = out.length - out.start

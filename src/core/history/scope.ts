@@ -1,12 +1,12 @@
-// Which timelines a text names: the only place that compares the beginning of a timeline's id with anything. Ids are
-// matched by whole segments, so that `save/a` never means `save/ab`.
+// Defines which timelines a scope names: the only place that compares prefixes of timeline ids. Ids are matched by whole
+// segments, so that `save/a` never matches `save/ab`.
 //
 //   ''        every timeline
 //   'job/'    every timeline below `job`: `job/papers`, `job/papers/3`
 //   'save/a'  the timeline `save/a`, every timeline below it (`save/a/x`), and its archives (`save/a~1`)
 //
-// An archive is what a rollback leaves behind: the id that was rolled back, a tilde and a number. It belongs wherever that
-// id belongs. A fork has an id of its own, and belongs where that id says.
+// A rollback leaves an archive: its id is the id that was rolled back, a tilde and a number. It is in every scope of that
+// id. A fork has its own id, which decides its scopes.
 
 /** @example isWithin('save/a', 'save/a/x') // true; 'save/ab' is not */
 export function isWithin(scope: string, id: string): boolean {
@@ -15,13 +15,13 @@ export function isWithin(scope: string, id: string): boolean {
   return scope.endsWith('/') || id[scope.length] === '/' || archiveTail.test(id.slice(scope.length))
 }
 
-/** What an id says below a scope, or null if it is not below it. @example idBelow('agent/guide/', 'agent/guide/ann') // 'ann' */
+/** The part of an id below a scope; null if it is not below it. @example idBelow('agent/guide/', 'agent/guide/ann') // 'ann' */
 export function idBelow(scope: string, id: string): string | null {
   const start = scope.endsWith('/') || scope === '' ? scope : `${scope}/`
   return id.startsWith(start) && id.length > start.length ? id.slice(start.length) : null
 }
 
-/** Every scope that holds this id, the narrowest first. @example [...scopesOf('a/b~1')] // 'a/b~1', 'a/b', 'a/', 'a', '' */
+/** Every scope that contains this id, narrowest first. @example [...scopesOf('a/b~1')] // 'a/b~1', 'a/b', 'a/', 'a', '' */
 export function* scopesOf(id: string): Generator<string> {
   for (let at: string | null = id; at !== null; at = archivedFrom(at)) yield at
   for (let cut = id.lastIndexOf('/'); cut > 0; cut = id.lastIndexOf('/', cut - 1)) {
@@ -31,7 +31,7 @@ export function* scopesOf(id: string): Generator<string> {
   yield ''
 }
 
-/** Do two scopes have a timeline in common? */
+/** Whether two scopes have a timeline in common. */
 export function overlaps(a: string, b: string): boolean {
   return isWithin(a, b) || isWithin(b, a)
 }
@@ -44,28 +44,28 @@ export function archiveOf(id: string, number: number): string {
   return `${id}~${number}`
 }
 
-/** The id that this archive was rolled back from, by its name alone; null if it has not the name of one. */
+/** The id that this archive was rolled back from, by its name alone; null if it is not the name of an archive. */
 export function archivedFrom(archive: string): string | null {
   return archiveName.exec(archive)?.[1] ?? null
 }
 
-/** @example archiveNumber('save/a~2') // 2; 0 if it has not the name of an archive */
+/** @example archiveNumber('save/a~2') // 2; 0 if it is not the name of an archive */
 export function archiveNumber(archive: string): number {
   const from = archivedFrom(archive)
   return from === null ? 0 : Number(archive.slice(from.length + 1))
 }
 
-/** Was this timeline archived by a rollback of that id? Told by its name. */
+/** Whether a rollback of `id` made this archive, judged by its name. */
 export function isArchiveOf(id: string, archive: string): boolean {
   return archivedFrom(archive) === id
 }
 
-/** The id as it was before any rollback. @example liveIdOf('job/papers~2') // 'job/papers' */
+/** The id before any rollback. @example liveIdOf('job/papers~2') // 'job/papers' */
 export function liveIdOf(id: string): string {
   return id.replace(/(?:~\d+)+$/, '')
 }
 
-/** In the order of ids, the archives of this one come after this text, and only those `isAmongArchives` lie between them. */
+/** In id order, the archives of this id follow this text; other ids between them satisfy `isAmongArchives` too. */
 export function archivesStart(id: string): string {
   return `${id}~`
 }
@@ -75,8 +75,8 @@ export function isAmongArchives(id: string, other: string): boolean {
 }
 
 /**
- * Where the timelines of a scope lie in the order of ids: from `from` on, and before `to` (null: to the end). Others may
- * lie in between unless the scope ends in a slash.
+ * The range of a scope in id order: from `from` (inclusive) to `to` (exclusive; null: to the end). Unless the scope ends in a
+ * slash, the range may contain other timelines too.
  */
 export function rangeOf(scope: string): { readonly from: string; readonly to: string | null } {
   if (scope === '') return { from: '', to: null }

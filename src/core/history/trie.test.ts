@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { getFrom, putInto, type Trie, valuesOf } from './trie.ts'
 
-// These pairs share their whole 32-bit hash.
+// Pairs with equal 32-bit hashes.
 const colliding = ['costarring', 'liquid', 'declinate', 'macallums', 'altarage', 'zinke']
 const key = fc.oneof(fc.string(), fc.constantFrom('__proto__', 'constructor', '', ...colliding))
 

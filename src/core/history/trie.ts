@@ -1,13 +1,13 @@
-// A persistent map from text to values: `put` gives a new map and leaves the old one as it was, sharing all but a few
+// A persistent map from text to values: `putInto` returns a new map and leaves the old one unchanged, sharing all but a few
 // small nodes. For state that a fold keeps per id, where copying a whole Map for each entry would be quadratic.
-// Plain data, so it goes into a checkpoint as it is; equal contents put in the same order have equal shape.
+// It is plain data, so a checkpoint stores it directly; equal contents inserted in the same order have equal shape.
 
-/** The empty map is undefined. Sixteen ways a level, four bits of the key's hash each. */
+/** The empty map is undefined. Each level has sixteen branches, one per four bits of the key's hash. */
 export type Trie<V> = Leaf<V> | Branch<V> | undefined
 
 interface Leaf<V> {
   readonly hash: number
-  /** More than one only where whole 32-bit hashes collide. */
+  /** More than one entry only if full 32-bit hashes collide. */
   readonly entries: readonly (readonly [key: string, value: V])[]
 }
 

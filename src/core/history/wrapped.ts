@@ -1,10 +1,10 @@
 // Wrapped bytes: a stored record (a run, a manifest, a message, a chunk) that was encrypted as a whole under a newer key
-// (engine/storage/seal/wrap.ts owns what is inside). Everything that names or vouches for the record, such as its digest, is
-// about the bytes inside. Stores keep wrapped bytes as they keep any; only a store's own check must not take them for damage.
+// (engine/storage/seal/wrap.ts owns the content). Everything that names or vouches for the record, such as its digest,
+// refers to the bytes inside. Stores treat wrapped bytes like any others; only a store's own check must not report damage.
 //
-//   wrapped = magic(4 bytes) crc32(4, of what follows) key id(text) …
+//   wrapped = magic(4 bytes) crc32(4, of the rest) key id(text) …
 //
-// No record begins like that by itself: runs and manifests begin with a version, the others with flags below 16.
+// No unwrapped record begins with the magic: runs and manifests begin with a version, the others with flags below 16.
 
 const magic = [0xe1, 0x72, 0x77, 0x01] as const
 

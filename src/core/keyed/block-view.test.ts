@@ -29,7 +29,7 @@ describe('BlockView', () => {
   it('has the entries that were written, in order, and finds each by its key and no other', () => {
     fc.assert(
       fc.property(entries, key, (all, other) => {
-        // As it comes out of a store: in the middle of other bytes.
+        // Stores return blocks in the middle of other bytes.
         const block = blockOf(all)
         const view = new BlockView(Buffer.concat([Buffer.from([9, 9]), block]).subarray(2), all.length)
         expect(view.size).toBe(all.length)

@@ -1,6 +1,6 @@
-// A block (block.ts) read where it lies: one pass finds where each entry begins, and a key is then found by
-// comparing bytes. Keys and values are taken out one by one, so who wants one row pays for one row. The pass checks what
-// readBlock checks: the version, that nothing is cut off, that keys ascend.
+// Reads a block (block.ts) in place: one pass finds the start of each entry, and lookups then compare bytes. Keys and
+// values are decoded one by one, so reading one row costs one row. The pass checks the same as readBlock: the version, that
+// nothing is cut off, that keys ascend.
 
 import { ByteReader } from '../bytes.ts'
 import { RepriseError } from '../errors.ts'
@@ -8,12 +8,12 @@ import { formatVersion, readKey } from './block.ts'
 
 export class BlockView {
   readonly #bytes: Uint8Array
-  /** Where the key of each entry begins: at its length. */
+  /** Offset of each entry's key, at its length. */
   readonly #starts: Uint32Array
 
-  /** `entries` is what is known of it; with another number of them it is MALFORMED. */
+  /** `entries` is the expected number of entries; any other number is MALFORMED. */
   constructor(bytes: Uint8Array, entries: number) {
-    // Buffers are slow to take views of.
+    // Taking views of a Buffer is slow.
     this.#bytes = new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.length)
     if (entries > bytes.length) throw new RepriseError('MALFORMED', `a block has fewer than ${entries} entries`)
     this.#starts = new Uint32Array(entries)
@@ -24,7 +24,7 @@ export class BlockView {
     return this.#starts.length
   }
 
-  /** What it takes in memory. */
+  /** Memory use in bytes. */
   get memoryBytes(): number {
     return this.#bytes.length + this.#starts.byteLength
   }
@@ -33,7 +33,7 @@ export class BlockView {
     return readKey(new ByteReader(this.#bytes, this.#starts[at]!))
   }
 
-  /** As it was encoded; null: the key is gone. */
+  /** The encoded value; null: the key was removed. */
   value(at: number): Uint8Array | null {
     const reader = new ByteReader(this.#bytes, this.#starts[at]!)
     const units = reader.integer()
@@ -42,7 +42,7 @@ export class BlockView {
     return size === 0 ? null : reader.raw(size - 1)
   }
 
-  /** Where the key is, or -1. */
+  /** The index of the key, or -1. */
   find(key: string): number {
     let low = 0
     let high = this.#starts.length
@@ -81,7 +81,7 @@ export class BlockView {
   #ascends(before: number, after: number): boolean {
     const bytes = this.#bytes
     const [units, otherUnits] = [bytes[before]!, bytes[after]!]
-    // Short keys of one byte a letter, as nearly all are: compared where they lie.
+    // Nearly all keys are short and have one byte per character: these are compared in place.
     if ((units & 0x81) === 0 && (otherUnits & 0x81) === 0) {
       const [length, otherLength] = [units >>> 1, otherUnits >>> 1]
       const both = Math.min(length, otherLength)
@@ -94,7 +94,7 @@ export class BlockView {
     return readKey(new ByteReader(bytes, before)) < readKey(new ByteReader(bytes, after))
   }
 
-  /** Below 0: the key of the entry comes first. By code units, as strings compare. */
+  /** Below 0: the key of the entry comes first. Compares by code units, as strings do. */
   #compare(at: number, key: string): number {
     const bytes = this.#bytes
     const start = this.#starts[at]!

@@ -1,12 +1,13 @@
-// A block: entries of a Keyed in key order, as the bytes of one chunk. Pages and delta layers are both made of blocks.
+// A block: entries of a Keyed in key order, as the bytes of one chunk. Pages and delta layers both consist of blocks.
 //
 //   block = version(byte 1) entry*
-//   entry = key size(integer; 0: the key is gone, else 1 + length of the value) value(bytes of the codec)
-//   key   = units(integer: 2 × number of UTF-16 code units, + 1 if wide) then one byte a unit (all below 0x80), or two,
-//           low byte first (wide). So every string is kept, lone surrogates too, and common keys take one byte a letter.
+//   entry = key size(integer; 0: the key was removed, else 1 + length of the value) value(bytes of the codec)
+//   key   = units(integer: 2 × number of UTF-16 code units, + 1 if wide) then one byte per unit (all below 0x80), or two,
+//           low byte first (wide). So every string can be stored, even lone surrogates, and common keys take one byte per
+//           character.
 //
-// Values are encoded one by one: the same value gives the same bytes in a page and in a layer, and a reader that wants
-// one key need not decode its neighbours.
+// Values are encoded one by one: a value has the same bytes in a page and in a layer, and a reader of one key need not
+// decode its neighbours.
 
 import { ByteReader, type ByteWriter } from '../bytes.ts'
 import { RepriseError } from '../errors.ts'
@@ -18,7 +19,7 @@ export function beginBlock(writer: ByteWriter): void {
   writer.byte(formatVersion)
 }
 
-/** `value` is the encoded value, or null for a key that is gone. */
+/** `value` is the encoded value, or null for a removed key. */
 export function writeEntry(writer: ByteWriter, key: string, value: Uint8Array | null): void {
   writeKey(writer, key)
   if (value === null) {
@@ -29,7 +30,7 @@ export function writeEntry(writer: ByteWriter, key: string, value: Uint8Array | 
   writer.raw(value)
 }
 
-/** Calls for each entry in order; checks that keys ascend. Throws MALFORMED on anything else. */
+/** Visits each entry in order; checks that keys ascend. Throws MALFORMED on anything else. */
 export function readBlock(bytes: Uint8Array, visit: (key: string, value: Uint8Array | null) => void): void {
   const reader = new ByteReader(bytes)
   const version = reader.byte()
@@ -69,7 +70,7 @@ export function readKey(reader: ByteReader): string {
   return fromUnits(wide, true)
 }
 
-/** In pieces: a very long key would otherwise be too many arguments. */
+/** Converts in pieces: a very long key would exceed the maximum number of arguments. */
 function fromUnits(units: Uint8Array | Uint16Array, isWide: boolean): string {
   let text = ''
   for (let at = 0; at < units.length; at += 4096) {

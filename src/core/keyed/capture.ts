@@ -1,12 +1,12 @@
-// The tie between a Keyed and the checkpoints it is in. A capture freezes the pages, takes over the names of the changed
-// keys and remembers both until it is known what became of it: the next capture either builds on it (it was published)
-// or does not (it was not, and its changes go back). So no order of failures can lose a change.
+// Connects a Keyed with its checkpoints. A capture freezes the pages, takes the names of the changed keys and keeps both
+// until its outcome is known: the next capture either builds on it (it was published) or takes its changes back (it was
+// not). So no order of failures can lose a change.
 
 import type { Segment } from '../checkpoint/manifest.ts'
 import type { Page, PageWrite } from './page.ts'
 import type { KeyedTree, TreeSnapshot } from './tree.ts'
 
-/** Stands for one capture. The next one shows it to say: this was published. */
+/** Identifies one capture. Passing it to the next capture confirms that this one was published. */
 export interface Mark {
   readonly mark: true
 }
@@ -14,9 +14,9 @@ export interface Mark {
 export class KeyedCapture<V> {
   readonly tree: KeyedTree<V>
   snapshot: TreeSnapshot<V>
-  /** Keys changed since the capture that this one builds on; null: too many to name. */
+  /** Keys changed since the capture that this one builds on; null: too many to list. */
   readonly changed: ReadonlySet<string> | null
-  /** False: nothing that is stored may be relied on, all of it is written. */
+  /** False: no stored page may be reused, everything is written. */
   readonly canBuild: boolean
   readonly mark: Mark = { mark: true }
   readonly #write: PageWrite
@@ -41,7 +41,7 @@ export class KeyedCapture<V> {
     return this.#write.isVoid
   }
 
-  /** As what the page is stored, if it was not touched since it was written in this line of checkpoints. */
+  /** The stored segments of the page, if it is unchanged since it was written in this lineage of checkpoints. */
   segmentsOf(page: Page<V>): readonly Segment[] | undefined {
     const { stored } = page
     return stored && stored.write.lineage === this.#write.lineage && !stored.write.isVoid ? stored.segments : undefined
@@ -51,12 +51,12 @@ export class KeyedCapture<V> {
     page.stored = { write: this.#write, segments }
   }
 
-  /** Lets go of the frozen pages once they are written; what to do if it fails after all is still known. */
+  /** Releases the frozen pages once they are written; `abandon` still works afterwards. */
   release(): void {
     this.snapshot = { pages: [], bounds: [], size: 0 }
   }
 
-  /** It was not published: pages written for it count as unwritten, its changes go into the next capture. */
+  /** The capture was not published: its pages count as unwritten, its changes go into the next capture. */
   abandon(): void {
     if (this.#write.isVoid) return
     this.#write.isVoid = true

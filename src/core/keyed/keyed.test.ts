@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { Keyed, type KeyedRange, keyed } from './keyed.ts'
 
-/** The plain thing that Keyed must behave like. */
+/** The reference behaviour of Keyed. */
 class Model {
   readonly map = new Map<string, number>()
 

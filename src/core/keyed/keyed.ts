@@ -1,7 +1,7 @@
-// Keyed: an ordered map from text to values, for state that is too large to write out whole at every checkpoint. Put
-// one in a state (as the state, or as a top-level property of it) and a checkpoint writes only what changed.
-// Promises: keys are ordered by UTF-16 code units, as `<` orders strings; `snapshot` and a capture cost one reference a
-// page, and the work goes on beside them. Asks: treat values as immutable. A value that is changed in place is not
+// Keyed: an ordered map from text to values, for state that is too large to write as a whole at every checkpoint. Put
+// one in a state (as the state, or as a top-level property of it) and a checkpoint writes only the changes.
+// Promises: keys are ordered by UTF-16 code units, as `<` orders strings; `snapshot` and a capture cost one reference per
+// page, and work continues meanwhile. Requirement: treat values as immutable. A value that is changed in place is not
 // noticed; set a new one instead.
 
 import { UnreadPages } from './page.ts'
@@ -12,9 +12,9 @@ export interface KeyedRange {
   readonly from?: string
   /** Exclusive. */
   readonly to?: string
-  /** Only keys that start with this. */
+  /** Only keys with this prefix. */
   readonly prefix?: string
-  /** From the last to the first. */
+  /** Descending key order. */
   readonly reverse?: boolean
   readonly limit?: number
 }
@@ -29,13 +29,13 @@ export function keyed<V>(entries: Iterable<readonly [string, V]> = []): Keyed<V>
 export class Keyed<V = unknown> {
   #tree: KeyedTree<V>
 
-  /** @internal The tree, for copies: users make an empty one. */
+  /** @internal `tree` is for copies: users create an empty map. */
   constructor(tree: KeyedTree<V> = new KeyedTree<V>()) {
     this.#tree = tree
   }
 
   /**
-   * For the engine: the pages beneath.
+   * The pages of the map, for the engine.
    * @internal
    */
   static treeOf<V>(from: Keyed<V>): KeyedTree<V> {
@@ -43,8 +43,8 @@ export class Keyed<V = unknown> {
   }
 
   /**
-   * Throws UnreadPages unless the pages of all these keys (of all keys, if left out) were read, so that they come in
-   * together, not one by one. If one is unread, up to `before` pages before it are asked for with it.
+   * Throws UnreadPages unless the pages of all these keys were read, so that missing pages are read together, not one by one.
+   * With an unread page, up to `before` preceding pages are requested too. Default of `keys`: all keys.
    * @internal
    */
   static need(map: Keyed<unknown>, keys?: Iterable<string>, before = 0): void {
@@ -79,15 +79,15 @@ export class Keyed<V = unknown> {
   }
 
   /**
-   * An independent copy that shares pages until one side writes to them. Cheap, but a stranger to past checkpoints:
-   * kept as state, it is first written whole.
+   * An independent copy that shares pages until one side writes to them. The copy is cheap, but has no link to past
+   * checkpoints: kept as state, it is first written as a whole.
    */
   snapshot(): Keyed<V> {
     return new Keyed(this.#tree.fork())
   }
 
   /**
-   * In key order. Changing the map meanwhile is allowed: each key comes at most once, and what lies ahead is seen as it then is.
+   * Iterates in key order. The map may change meanwhile: each key occurs at most once, and later keys reflect the changes.
    * @example [...map.entries({ prefix: 'user/', reverse: true, limit: 10 })]
    */
   *entries(range: KeyedRange = {}): IterableIterator<[string, V]> {
@@ -124,7 +124,7 @@ function bounds(range: KeyedRange): { readonly low: string; readonly high: strin
   return { low, high }
 }
 
-/** The first text after everything that starts with the prefix; undefined if there is none. */
+/** The first text after all texts with the prefix; undefined if there is none. */
 function prefixEnd(prefix: string): string | undefined {
   for (let last = prefix.length - 1; last >= 0; last--) {
     const unit = prefix.charCodeAt(last)
@@ -149,7 +149,7 @@ function* ascend<V>(tree: KeyedTree<V>, low: string, high: string | undefined): 
     yield [key, held.values[at]!]
     at += 1
     if (tree.version === version) continue
-    // Keys came or went: find the place again, just behind the key that was given.
+    // Keys were added or removed: find the position after the last key again.
     const next = tree.seek(key)
     page = next.page
     at = tree.page(page)?.keys[next.at] === key ? next.at + 1 : next.at

@@ -1,19 +1,19 @@
-// A page of a Keyed: neighbouring keys with their values, who may write to it, and how it is stored. A page may lie in
-// the store only; then it knows how to bring its entries in.
+// A page of a Keyed: neighbouring keys with their values, the tree that may write to it, and its stored form. A page may
+// exist in the store only; then it can read its entries.
 
 import { assert } from '../assert.ts'
 import type { Segment } from '../checkpoint/manifest.ts'
 
-/** Says who may write to a page: the tree that holds the same token. */
+/** Write permission for a page: the tree with the same token may write to it. */
 export type Owner = { readonly owner: true }
 
-/** One writing of pages, for one capture: the line of checkpoints it belongs to, and whether it came to nothing. */
+/** One write of pages for one capture: its lineage of checkpoints, and whether the capture was abandoned. */
 export interface PageWrite {
   readonly lineage: object
   isVoid: boolean
 }
 
-/** How a page was last stored. */
+/** The last stored form of a page. */
 export interface StoredPage {
   readonly write: PageWrite
   readonly segments: readonly Segment[]
@@ -23,19 +23,19 @@ export interface Page<V> {
   readonly owner: Owner
   readonly keys: string[]
   readonly values: V[]
-  /** Undefined since it was last touched. */
+  /** Undefined once the page has changed. */
   stored: StoredPage | undefined
-  /** Not null: its entries lie in the store only. */
+  /** Not null: the entries exist in the store only. */
   unread: Unread | null
 }
 
 export interface Unread {
   readonly entries: number
-  /** Brings the entries in; the page is an ordinary one when it resolves. */
+  /** Reads the entries; the page is an ordinary one when it resolves. */
   read(): Promise<void>
 }
 
-/** Pages are needed that were not read yet. Nothing was changed: read them and do it again. */
+/** An operation needs pages that were not read yet. Nothing was changed: read them and repeat the operation. */
 export class UnreadPages extends Error {
   readonly #pages: readonly Unread[]
 
@@ -49,7 +49,7 @@ export class UnreadPages extends Error {
   }
 }
 
-/** Entries of a page in order, or the page as it lies in the store. */
+/** Entries of a page in order, or a reference to the page in the store. */
 export type LoadedPage<V> =
   | { readonly keys: string[]; readonly values: V[]; readonly stored: StoredPage | undefined }
   | { readonly first: string; readonly entries: number; readonly stored: StoredPage; read(): Promise<PageEntries<V>> }

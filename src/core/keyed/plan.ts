@@ -1,15 +1,15 @@
-// How a Keyed part is written this time, decided by measured cost: a layer of the changed keys, one merged layer in
-// place of all of them, or the changed pages as a new base. Layers are bounded in number and in bytes, so a restore
-// reads at most one and a half times the base, from one manifest.
+// Decides by measured cost how a Keyed part is written: as a layer of the changed keys, as one merged layer that replaces
+// all layers, or as the changed pages of a new base. The number and the bytes of layers are bounded, so a restore reads at
+// most one and a half times the base, from one manifest.
 
 export interface KeyedPlanSettings {
-  /** Layers above the base, at most. */
+  /** Maximum number of layers above the base. */
   readonly layersMax: number
-  /** Layers together hold at most this share of the base's bytes… */
+  /** All layers together hold at most this share of the base's bytes… */
   readonly layersShare: number
-  /** …but this much is always allowed: so little is read in a moment. */
+  /** …but this many bytes are always allowed: they are read quickly. */
   readonly layersBytesFree: number
-  /** Pages are written when they cost at most this many times the layer: they make the layers go away. */
+  /** Pages are written if they cost at most this many times the layer: they remove all layers. */
   readonly pagesOverLayer: number
 }
 
@@ -20,13 +20,13 @@ export const defaultKeyedPlanSettings: KeyedPlanSettings = {
   pagesOverLayer: 2,
 }
 
-/** The numbers the decision rests on; bytes as stored, estimated from what the base measured. */
+/** The input of the decision; bytes as stored, estimated from measurements of the base. */
 export interface KeyedCosts {
-  /** False: nothing to build on, or too many changes to name. Then only pages will do. */
+  /** False: there is no base, or too many changes to list. Then only pages are possible. */
   readonly canLayer: boolean
   readonly changedKeys: number
   readonly layerBytes: number
-  /** Keys changed since the base, in all layers and now; and what one layer of them would take. */
+  /** Keys changed since the base, in all layers and now; and the size of one layer with all of them. */
   readonly mergedKeys: number
   readonly mergedBytes: number
   readonly changedPages: number

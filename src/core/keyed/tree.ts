@@ -1,27 +1,27 @@
-// The pages behind Keyed: sorted keys in sorted pages, copied when written after a snapshot. A snapshot therefore costs
-// one array of page references; the pages themselves are copied one by one, as they are next touched.
-// Also kept here: which keys changed since the last capture, and as which chunks each untouched page is stored. A page
-// is known by its place and its lower bound, never by its contents alone, so it may still lie in the store, unread: then
-// whoever needs it is told by UnreadPages, brings it in and asks again.
+// The pages of a Keyed: sorted keys in sorted pages, copied on the first write after a snapshot. A snapshot therefore costs
+// one array of page references; each page is copied only when it next changes.
+// The tree also tracks the keys that changed since the last capture, and the chunks of each unchanged page. A page is
+// identified by its position and its lower bound, never by its contents alone, so it may still be unread in the store:
+// operations that need it throw UnreadPages, and the caller reads it and repeats the operation.
 
 import { assert } from '../assert.ts'
 import { type LoadedPage, type Owner, type Page, type Unread, UnreadPages, unreadPage } from './page.ts'
 
-/** A page splits when it would hold more entries than this. */
+/** A page with more entries than this splits. */
 export const pageEntriesMax = 512
-/** A page with fewer entries joins a neighbour, if both together stay well below the maximum. */
+/** A page with fewer entries merges with a neighbour, if both together stay well below the maximum. */
 const pageEntriesMin = 64
 
-/** How a tree hangs together with its checkpoints; capture.ts keeps it. */
+/** The connection of a tree with its checkpoints; capture.ts maintains it. */
 export interface CaptureLine {
   lineage: object
-  /** Of the last capture that is known to be published. */
+  /** The mark of the last capture that is known to be published. */
   mark: object | null
-  /** The capture of which it is not known yet. */
+  /** The capture whose outcome is not known yet. */
   pending: { readonly mark: object; abandon(): void } | null
 }
 
-/** A frozen view: nothing that happens to the tree afterwards shows in it. */
+/** A frozen view: later changes of the tree do not affect it. */
 export interface TreeSnapshot<V> {
   readonly pages: readonly Page<V>[]
   readonly bounds: readonly string[]
@@ -32,7 +32,7 @@ export class KeyedTree<V> {
   readonly line: CaptureLine = { lineage: {}, mark: null, pending: null }
   #owner: Owner = { owner: true }
   #pages: Page<V>[] = []
-  /** bounds[i] is not above any key of page i and above every key of page i - 1. bounds[0] is not used. */
+  /** bounds[i] is not above any key of page i and above every key of page i - 1. bounds[0] is unused. */
   #bounds: string[] = []
   #size = 0
   #version = 0
@@ -42,12 +42,12 @@ export class KeyedTree<V> {
     return this.#size
   }
 
-  /** Grows with every change of keys, so that an iteration notices. */
+  /** Increases with every added or removed key, so that an iteration notices. */
   get version(): number {
     return this.#version
   }
 
-  /** Pages must be sorted and not empty; they become this tree's own. Nothing counts as changed afterwards. */
+  /** Pages must be sorted and not empty; the tree takes them over. Afterwards no key counts as changed. */
   static load<V>(loaded: readonly LoadedPage<V>[]): KeyedTree<V> {
     const tree = new KeyedTree<V>()
     let before: string | undefined
@@ -68,7 +68,7 @@ export class KeyedTree<V> {
     return tree
   }
 
-  /** The pages in which these keys are, or would be, as far as they were not read yet; with each, `before` more. */
+  /** The unread pages that contain or would contain these keys; with each, up to `before` preceding ones. */
   unreadOf(keys?: Iterable<string>, before = 0): Unread[] {
     if (this.#pages.length === 0) return []
     if (!keys) return this.#unreadIn(0, this.#pages.length - 1)
@@ -82,7 +82,7 @@ export class KeyedTree<V> {
     return unread ? [...unread] : []
   }
 
-  /** The page in which this key is, or would be, if it was not read yet. */
+  /** The page that contains or would contain this key, if it is unread; else null. */
   unreadAt(key: string): Unread | null {
     return this.#pages.length === 0 ? null : this.#pages[pageIndexOf(this.#bounds, key)]!.unread
   }
@@ -116,7 +116,7 @@ export class KeyedTree<V> {
     const held = this.#read(index)
     const at = lowerBound(held.keys, key)
     if (held.keys[at] === key) {
-      // The same primitive again changes nothing; the same object may have changed inside, so it counts.
+      // Setting the same primitive changes nothing; the same object may have changed inside, so it counts as a change.
       if (Object.is(held.values[at], value) && !isObject(value)) return
       this.#own(index).values[at] = value
       this.#note(key)
@@ -165,20 +165,20 @@ export class KeyedTree<V> {
     return this.#pages.length
   }
 
-  /** `ahead`: if it is unread, so many after it (before it, if below 0) are asked for with it. */
+  /** `ahead`: if the page is unread, this many following pages (preceding, if negative) are requested with it. */
   page(index: number, ahead = 0): Page<V> | undefined {
     const page = this.#pages[index]
     if (page?.unread) throw new UnreadPages(this.#unreadIn(index + Math.min(0, ahead), index + Math.max(0, ahead)))
     return page
   }
 
-  /** Takes a view that stays as it is. From here on every page is copied before it is written. */
+  /** Returns a frozen view. From here on every page is copied before it is written. */
   snapshot(): TreeSnapshot<V> {
     this.#owner = { owner: true }
     return { pages: this.#pages.slice(), bounds: this.#bounds.slice(), size: this.#size }
   }
 
-  /** Another tree with the same contents; either may change without the other noticing. */
+  /** Another tree with the same contents; changes of one do not affect the other. */
   fork(): KeyedTree<V> {
     const view = this.snapshot()
     const tree = new KeyedTree<V>()
@@ -188,14 +188,14 @@ export class KeyedTree<V> {
     return tree
   }
 
-  /** Hands over the keys changed since the last hand-over and starts anew. Null: too many to name, or never counted. */
+  /** Returns the keys changed since the last call and starts over. Null: too many to list, or not counted. */
   takeChanged(): ReadonlySet<string> | null {
     const changed = this.#changed
     this.#changed = new Set()
     return changed
   }
 
-  /** Takes back what was handed over and did not reach a checkpoint. */
+  /** Takes back keys whose capture did not reach a checkpoint. */
   returnChanged(changed: ReadonlySet<string> | null): void {
     if (changed === null || this.#changed === null) {
       this.#changed = null
@@ -236,13 +236,13 @@ export class KeyedTree<V> {
   #note(key: string): void {
     if (this.#changed === null) return
     this.#changed.add(key)
-    // Beyond half of all keys, naming them would cost more than writing the pages: stop counting.
+    // With more than half of all keys, a list would cost more than writing the pages: stop counting.
     if (this.#changed.size > 4096 && this.#changed.size > this.#size / 2) this.#changed = null
   }
 
   #split(index: number): void {
     const page = this.#pages[index]!
-    // Keys that arrive in order would leave half-empty pages behind: at the end, only the newest entry moves on.
+    // Keys that arrive in order would leave half-empty pages: at the end, only the newest entry moves to the new page.
     const isLast = index === this.#pages.length - 1
     const middle = isLast ? page.keys.length - 1 : page.keys.length >> 1
     const keys = page.keys.splice(middle)
@@ -261,7 +261,7 @@ export class KeyedTree<V> {
     }
     const left = index > 0 ? index - 1 : index
     const next = this.#pages[left + 1]
-    // One that was not read stays as it is: small pages cost little, and nobody waits here.
+    // An unread neighbour is not merged: small pages cost little, and this method cannot wait.
     if (next === undefined || next.unread || this.#pages[left]!.unread) return
     if (this.#pages[left]!.keys.length + next.keys.length > pageEntriesMax / 2) return
     const joined = this.#own(left)
@@ -277,11 +277,11 @@ export interface Position {
   readonly at: number
 }
 
-/** The page in which the key is, or would be. */
+/** The page that contains or would contain the key. */
 export function pageIndexOf(bounds: readonly string[], key: string): number {
   let low = 1
   let high = bounds.length
-  // Keys that arrive in order go to the last page: look there first.
+  // Keys that arrive in order belong to the last page: check it first.
   if (high > 1 && bounds[high - 1]! <= key) return high - 1
   while (low < high) {
     const middle = (low + high) >>> 1

@@ -1,12 +1,12 @@
-// A record of what was shipped: one object, written once and never again, under its number. Each names the digest of the one
-// before it, so a list of them is one history: what is missing, torn or of another shipper does not fit.
+// A record of shipping: one object, written once under its number and never changed. Each names the digest of its
+// predecessor, so a list of records is one history: a missing or torn record, or one of another shipper, does not fit.
 //
 //   object  = "RPSHIP1\n" previous(32 bytes: H of the object before it; zeros for the first) envelope
 //   envelope = sealed (engine/storage/seal), opens only under its number and its predecessor
 //   content = head(text: JSON) pages(integer) [number(integer)]… bytes(the pages one after another)
 //
-// A base names parts instead of holding pages: objects of their own, each of `pagesPerPart` pages, which a later base uses
-// again where they have not changed.
+// A base names parts instead of holding pages: separate objects of `pagesPerPart` pages each, which a later base reuses
+// where they have not changed.
 
 import { ByteReader, ByteWriter } from '../bytes.ts'
 import { type Digest, equalBytes } from '../coordinate.ts'
@@ -15,11 +15,11 @@ import type { LogPlace } from './pages.ts'
 
 export interface PartRow {
   readonly key: string
-  /** Of the object as it is stored. */
+  /** Digest of the stored object. */
   readonly digest: string
-  /** Of its pages, for the next base. */
+  /** Digest of its pages, for the next base. */
   readonly plain: string
-  /** The key it is sealed with. */
+  /** The key with which it is sealed. */
   readonly sealed: string | null
   readonly bytes: number
 }
@@ -27,32 +27,32 @@ export interface PartRow {
 export interface RecordHead {
   readonly kind: 'base' | 'pages'
   readonly store: string
-  /** Whoever wrote it: one life of one shipper. */
+  /** The writer: one life of one shipper. */
   readonly shipper: string
   readonly place: LogPlace
-  /** Everything that was acknowledged before this time is in it, and nothing later. By the shipper's clock. */
+  /** The record contains everything acknowledged before this time, and nothing later. By the shipper's clock. */
   readonly at: number
-  /** At least up to here the feed is in it. */
+  /** The record contains the feed at least up to this position. */
   readonly position: number
   readonly pageBytes: number
   readonly pageCount: number
-  /** False: part of a transaction; what follows makes it whole. */
+  /** False: part of a transaction; later records complete it. */
   readonly isWhole: boolean
-  /** The newest base when it was written; for a base the one before. 0: there is none. */
+  /** The newest base at the time of writing; for a base, the previous one. 0: there is none. */
   readonly base: number
-  /** Of a base. */
+  /** Only in a base. */
   readonly whole?: Whole
 }
 
-/** What only a base says. */
+/** The fields that only a base has. */
 export interface Whole {
-  /** It is the state that this record left; 0: of none. Records between that one and the base go on from it all the same. */
+  /** The record whose state the base holds; 0: none. Records between that one and the base still continue from it. */
   readonly asOf: number
   readonly asOfDigest: string
-  /** Of that state. The record itself may be later. */
+  /** Time and position of that state. The record itself may be later. */
   readonly at: number
   readonly position: number
-  /** What was shipped before does not lead here: something in between never left as pages. */
+  /** Earlier records do not lead to this state: some changes were never shipped as pages. */
   readonly isGap: boolean
   readonly pagesPerPart: number
   readonly parts: readonly PartRow[]
@@ -127,12 +127,12 @@ function headFrom(text: string): RecordHead {
 
 const digits = 16
 
-/** In the order of numbers. */
+/** Keys sort in the order of numbers. */
 export function keyOf(number: number): string {
   return `log/${String(number).padStart(digits, '0')}`
 }
 
-/** Null: it is no record. */
+/** Null: the key is not that of a record. */
 export function numberOf(key: string): number | null {
   const found = /^log\/(\d{16})$/.exec(key)?.[1]
   return found === undefined ? null : Number(found)

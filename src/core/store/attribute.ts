@@ -1,3 +1,3 @@
-// What the head of a timeline and the row of a worker say about themselves under a name, for people and for queries.
+// A named value on the head of a timeline or the row of a worker, for people and for queries.
 
 export type Attribute = string | number | boolean

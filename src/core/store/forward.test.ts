@@ -1,5 +1,5 @@
-// Every wrapper of a store, asked for every method of the port: it must reach what is wrapped, as it was asked, or be refused
-// by a store that is only read. The list of methods is held against a real store's.
+// Calls every method of the port on every wrapper of a store: the call must reach the wrapped store unchanged, or be refused
+// by a read-only store. The list of methods is compared with that of a real store.
 
 import { expect, it } from 'vitest'
 import { withRedundancy } from '../../engine/storage/redundancy/store.ts'
@@ -15,7 +15,7 @@ import { refuseWrites } from './read-only.ts'
 
 type Call = (...args: readonly unknown[]) => unknown
 
-/** Notes what it is asked, as itself: a wrapper that loses `this` is found out. */
+/** Notes the calls on itself, so that a wrapper that loses `this` is detected. */
 class Noting {
   readonly asked: string[] = []
 
@@ -41,7 +41,7 @@ const wrappers: readonly [string, (store: Store) => Store][] = [
   ['faultyStore', (store) => faultyStore(store, () => 'ok')],
   ['slowStore', (store) => slowStore(store, () => undefined)],
 ]
-/** Enough for any of them, so that a wrapper that drops the last is found out. */
+/** Enough arguments for every method, so that a wrapper that drops the last one is detected. */
 const args = [[], [], [], []]
 
 it.each(wrappers)('%s lets every method of the port through, with all it was given', async (_, wrap) => {

@@ -1,15 +1,15 @@
-// The base of every wrapper around a store or its chunks: whatever a wrapper does not have itself goes through. The lists
-// below are the one place that names the methods of the ports, and the compiler refuses them when a port has another: a
+// The base of every wrapper around a store or its chunks: methods that a wrapper does not define are forwarded. The lists
+// below are the only place that names the methods of the ports, and they fail to compile when a port has another method: a
 // wrapper cannot forget one.
 
 import type { Blobs, Store } from './ports.ts'
 
-/** The names of the methods of a port, those included that it may lack. */
+/** The names of the methods of a port, including optional ones. */
 type MethodOf<Port> = {
   [Name in keyof Port]-?: NonNullable<Port[Name]> extends (...args: never) => unknown ? Name : never
 }[keyof Port]
 
-/** Those that answer at once: a wrapper that answers with a promise would be taken for an answer. */
+/** The synchronous methods: a promise from a wrapper would be mistaken for the result. */
 export type SynchronousOf<Port> = {
   [Name in MethodOf<Port>]: NonNullable<Port[Name]> extends (...args: never) => infer Answer
     ? Extract<Answer, PromiseLike<unknown>> extends never
@@ -18,7 +18,7 @@ export type SynchronousOf<Port> = {
     : never
 }[MethodOf<Port>]
 
-/** What a method may do to what is stored. `sweepMark` writes if it is given a mark; `listen` and `close` do neither. */
+/** How a method accesses stored data. `sweepMark` writes if it is given a mark; `listen` and `close` do neither. */
 export type Access = 'reads' | 'writes' | 'neither'
 
 export const storeMethods: Readonly<Record<MethodOf<Store>, Access>> = {
@@ -78,14 +78,14 @@ export const blobMethods: Readonly<Record<MethodOf<Blobs>, Access>> = {
   of: 'neither',
 }
 
-/** What a store says of itself beside its methods. */
+/** The fields of a store beside its methods. */
 const storeFacts: Readonly<Record<Exclude<keyof Store, MethodOf<Store> | 'blobs'>, true>> = {
   lanes: true,
   guardsMail: true,
   countsCheckpoints: true,
 }
 
-// Simulations make wrappers by the thousand: names are listed once.
+// Simulations create wrappers by the thousand: the names are listed once.
 const storeMethodNames = Object.keys(storeMethods)
 const blobMethodNames = Object.keys(blobMethods)
 const storeFactNames = Object.keys(storeFacts) as (keyof typeof storeFacts)[]
@@ -106,7 +106,7 @@ export function forwardBlobs(blobs: Blobs, own: Partial<Blobs>): Blobs {
 
 type Call = (...args: readonly unknown[]) => unknown
 
-/** Looked up at each call: what is wrapped may have a method replaced. One that the port may lack stays away. */
+/** Looks up the method at each call: it may be replaced on the wrapped port. Optional methods that are absent stay absent. */
 function through<Port extends object>(
   port: Port,
   names: readonly string[],

@@ -1,5 +1,5 @@
-// What chunks and shipping need of an object store, in five promises. The S3 client keeps them over HTTP, a directory in
-// files; tests keep them in memory, with every fault that they want.
+// The operations that chunks and shipping need from an object store. The S3 client implements them over HTTP, a directory
+// in files, and tests in memory, with any fault they need.
 
 export interface ObjectRow {
   readonly key: string
@@ -8,35 +8,35 @@ export interface ObjectRow {
   readonly modifiedAt: number
 }
 
-/** A part of an object: from a place on, or the last bytes of it. */
+/** A part of an object: bytes from an offset, or its last bytes. */
 export type Range = { readonly from: number; readonly bytes: number } | { readonly last: number }
 
 export interface Objects {
-  /** For people: never with keys. */
+  /** For people; never contains credentials. */
   readonly name: string
   readonly meter: Meter
   /**
-   * Durable, and seen by every read that begins after it resolved. With `onlyNew` it is refused (false) where the key has an
-   * object already; a store that ignores that condition is found by `probeConditions`.
+   * Durable, and visible to every read that begins after it resolved. With `onlyNew` it is refused (false) if the key already
+   * has an object; `probeConditions` detects a store that ignores this condition.
    */
   put(key: string, bytes: Uint8Array, onlyNew?: boolean): Promise<boolean>
-  /** Null: there is none. Fewer bytes than asked for, only where the object ends. */
+  /** Null: there is no object. Returns fewer bytes than requested only at the end of the object. */
   get(key: string, range?: Range): Promise<Uint8Array | null>
-  /** In the order of their keys, every page of them. */
+  /** All objects with this prefix, in key order, across all pages. */
   list(prefix: string): Promise<ObjectRow[]>
-  /** Those that are not there are passed over. */
+  /** Missing keys are skipped. */
   delete(keys: readonly string[]): Promise<void>
-  /** Milliseconds since 1970, as the object store has them; of the last answer. */
+  /** The object store's time of the last answer, milliseconds since 1970. */
   now(): number
 }
 
-/** What was asked of the object store by this process: it is what it costs. */
+/** Counts the requests of this process to the object store, which determine its cost. */
 export interface Meter {
   puts: number
   gets: number
   lists: number
   deletes: number
-  /** Requests that were sent again, or a second time because the first was slow. They are in the counts above. */
+  /** Requests that were retried, or sent again because the first was slow. The counts above include them. */
   retries: number
   hedges: number
   bytesOut: number

@@ -1,4 +1,4 @@
-// A store that is only read: whatever would write says so, before anything is sent.
+// A read-only store: every write is refused before anything is sent.
 
 import { RepriseError } from '../errors.ts'
 import { type Access, blobMethods, forwardBlobs, forwardStore, storeMethods } from './forward.ts'

@@ -1,4 +1,4 @@
-// What a store keeps, as it hands it out: heads, runs of entries, the lines of a catalog, mail, positions in the feed. Part
+// The records that a store keeps and returns: heads, runs of entries, catalog records, mail, positions in the feed. Part
 // of the store's contract (ports.ts).
 
 import type { Digest, ManifestId, MessageId, OperationId, TimelineId, WorkerId } from '../coordinate.ts'
@@ -13,7 +13,7 @@ export interface EntryRun {
   readonly bytes: Uint8Array
 }
 
-/** Where a fork left its parent: history up to and including `seq` is the parent's. */
+/** Where a fork left its parent: history up to and including `seq` belongs to the parent. */
 export interface Base {
   readonly timeline: TimelineId
   readonly seq: number
@@ -22,20 +22,20 @@ export interface Base {
 
 export interface Head {
   readonly timeline: TimelineId
-  /** Last sequence; when nothing was appended base.seq, else the floor it was made with, else 0. */
+  /** Last sequence; without appended entries base.seq, else the floor at creation, else 0. */
   readonly seq: number
   /**
-   * How often a timeline was made under this id: 1 for the first, and one more each time the id is used again after it was
-   * forgotten. A rollback keeps it.
+   * How often a timeline was created under this id: 1 for the first, and one more each time the id is used again after it was
+   * forgotten. A rollback does not change it.
    */
   readonly life: number
-  /** 0 until somebody first takes it. A later life starts from the last epoch of the life before it. */
+  /** 0 until a worker first takes the timeline. A later life starts from the last epoch of the previous one. */
   readonly epoch: number
   readonly digest: Digest
   readonly owner: WorkerId | null
   /** The owner's worker has beaten within its lease (database clock) and was not retired. */
   readonly isOwnerAlive: boolean
-  /** History up to and including this sequence may be gone; `floorDigest` is the digest there. */
+  /** History up to and including this sequence may be removed; `floorDigest` is the digest there. */
   readonly floor: number
   readonly floorDigest: Digest
   readonly base: Base | null
@@ -43,26 +43,26 @@ export interface Head {
   readonly priority: number
   /** '' until set. */
   readonly status: string
-  /** Database time at which it wants to run again; null: only when mail comes. */
+  /** Database time of the next wakeup; null: only mail wakes the timeline. */
   readonly wakeup: number | null
   /** Number of messages not yet consumed. */
   readonly mail: number
   readonly attributes: Readonly<Record<string, Attribute>>
   /**
-   * The last guarded commit that was applied here: how a lost answer is asked for. A claim, a retirement and mail leave it
-   * as it is.
+   * The last guarded commit that was applied here, by which a lost answer is resolved. A claim, a retirement and mail do not
+   * change it.
    */
   readonly operation: OperationId | null
   readonly createdAt: number
   readonly updatedAt: number
 }
 
-/** One line of the catalog: a published checkpoint. */
+/** One record of the catalog: a published checkpoint. */
 export interface ManifestRecord {
   readonly id: ManifestId
   readonly seq: number
   readonly epoch: number
-  /** Digest of history at `seq`: state and coordinate are bound here. */
+  /** Digest of history at `seq`: it binds the state to its coordinate. */
   readonly digest: Digest
   /** The encoded manifest (core/checkpoint/manifest.ts) and its own digest. */
   readonly body: Uint8Array
@@ -78,27 +78,27 @@ export interface ManifestRecord {
   /** Bytes of the whole state as stored, and bytes that this checkpoint added. */
   readonly totalBytes: number
   readonly addedBytes: number
-  /** Set by marks. */
+  /** Set by `marks`. */
   readonly verifiedAt: number | null
   readonly invalid: string | null
   readonly drilledAt: number | null
   readonly drill: string | null
 }
 
-/** A checkpoint on its way into the catalog. */
+/** A checkpoint to be published. */
 export interface NewManifest extends ManifestRecord {
   /**
-   * Every chunk that it names and its base does not was put or touched at this time or later. SWEPT if the sweep mark lies
-   * above: a collector that does not know of this checkpoint may take some of them. Left out by one that adds no chunk.
+   * Every chunk that the checkpoint names and its base does not was put or touched at this time or later. SWEPT if the sweep
+   * mark is above: a collector that does not know this checkpoint may sweep some of them. Absent if it adds no chunk.
    */
   readonly chunksSince?: number
 }
 
-/** A change to the catalog's notes on one checkpoint of the guarded timeline. A mark on one that is gone is dropped. */
+/** A change to the catalog's notes on one checkpoint of the guarded timeline. A mark on a missing checkpoint is dropped. */
 export interface ManifestMark {
   readonly id: ManifestId
   readonly verifiedAt?: number
-  /** Null takes it back: a later, sound reading showed that nothing is wrong with it. */
+  /** Null clears it: a later, sound reading showed that the checkpoint is fine. */
   readonly invalid?: string | null
   readonly drilledAt?: number
   readonly drill?: string
@@ -107,10 +107,10 @@ export interface ManifestMark {
 }
 
 export interface OutgoingMessage {
-  /** Chosen by the sender. A second message to the same timeline with the same id is dropped, also after consumption. */
+  /** Chosen by the sender. A second message to the same timeline with the same id is dropped, even after consumption. */
   readonly id: MessageId
   readonly to: TimelineId
-  /** If given: only to this life of the timeline. Default: to the timeline under this id, also if it is made later. */
+  /** If set: only to this life of the timeline. Default: to the timeline under this id, even if it is created later. */
   readonly life?: number
   readonly kind: string
   /** An envelope (engine/storage/seal). */
@@ -122,8 +122,8 @@ export interface Message extends OutgoingMessage {
 }
 
 /**
- * Unread mail. Of what was durable before `now` (the store's clock) and is unread, nothing is missing but what `limit` left
- * out.
+ * Unread mail. It contains every unread message that was durable before `now` (the store's clock), except those beyond
+ * `limit`.
  */
 export interface Inbox {
   readonly messages: Message[]
@@ -131,15 +131,15 @@ export interface Inbox {
 }
 
 /**
- * Inside the store and the engine: opaque, compares as text. `feedStart` is before everything. How it leaves the store:
- * engine/feed/outside-position.ts.
+ * Opaque inside the store and the engine; compares as text. `feedStart` is before everything. engine/feed/outside-position.ts
+ * defines its form outside the store.
  */
 export type FeedPosition = string
 export const feedStart: FeedPosition = ''
 
 /**
- * The last life of an id that was forgotten. Ids are kept as the start of their digest (identity.ts, pastName), so that a store
- * does not show names that were deleted.
+ * The last forgotten life of an id. Ids are stored as the start of their digest (identity.ts, pastName), so that a store
+ * does not reveal deleted names.
  */
 export interface PastLife {
   readonly name: string

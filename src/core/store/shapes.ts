@@ -1,4 +1,4 @@
-// What a caller may hand to a store, checked the same way by every store before anything is applied. A shape that can
+// Checks the arguments of a store call, in the same way for every store, before anything is applied. A request that can
 // never apply is a bug of the caller: INVALID_ARGUMENT, never a refusal and never "everything".
 
 import { RepriseError } from '../errors.ts'
@@ -38,7 +38,7 @@ const asideFields: readonly CommitField[] = [
   ...(['publish', 'marks', 'drop', 'trim'] as const),
 ]
 
-/** Whether it may be made beside the owner (Commit.aside): applied a second time, it makes no difference. */
+/** Whether the change may be made beside the owner (Commit.aside): applying it twice makes no difference. */
 export function mayBeAside(change: Partial<Commit>): boolean {
   const isAbsent = (field: string) => change[field as CommitField] === undefined
   return Object.keys(change).every((field) => isAbsent(field) || asideFields.includes(field as CommitField))
@@ -77,7 +77,7 @@ export function checkCommit(commit: Commit): void {
   if ((guard.seq === undefined) !== (guard.digest === undefined))
     refuse('guard.seq and guard.digest must be given together')
   if (guard.digest !== undefined && !(guard.digest instanceof Uint8Array)) refuse('guard.digest must be bytes')
-  // What it looked at may have moved since: a life, an epoch and a sequence together say which timeline is meant.
+  // The timeline may have moved since it was read: life, epoch and sequence together identify the intended one.
   if (commit.forget && (guard.life === undefined || guard.seq === undefined)) {
     refuse('a commit that forgets must have guard.life, guard.seq and guard.digest')
   }
@@ -106,7 +106,7 @@ function over(limits: AttributeLimits, limit: keyof AttributeLimits, what: strin
   return new RepriseError('LIMIT_EXCEEDED', `${what}, more than ${limits[limit]}`, { limit, max: limits[limit] })
 }
 
-/** What can be searched for is short, and there is not much of it: it is kept twice, and read with every head. */
+/** Searchable attributes are few and short: they are stored twice, and read with every head. */
 export function checkAttributes(attributes: Readonly<Record<string, unknown>>, limits: AttributeLimits): void {
   const entries = Object.entries(attributes)
   const given = entries.filter(([, value]) => value !== null && value !== undefined).length
@@ -116,7 +116,7 @@ export function checkAttributes(attributes: Readonly<Record<string, unknown>>, l
     if (key.length > limits.attributeKeyLength) {
       throw over(limits, 'attributeKeyLength', `the attribute ${shown}… has a name of ${key.length} characters`)
     }
-    // What the engine notes about itself ($…) is not for searching.
+    // The engine's own attributes ($…) are not searchable.
     if (typeof value === 'string' && value.length > limits.attributeTextLength && !key.startsWith('$')) {
       throw over(limits, 'attributeTextLength', `the attribute ${shown} has a text of ${value.length} characters`)
     }

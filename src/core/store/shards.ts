@@ -1,17 +1,17 @@
-// Where a timeline lives when a store is made of several: pure arithmetic on ids, heads and positions. The map is small on
-// purpose: how many shards there are, and its version. A family (a timeline and its archives) is placed by the hash of its
-// id; what lives elsewhere (a fork beside its parent, an archive of another name) has a signpost at the place that its id says.
+// The place of a timeline in a sharded store: pure arithmetic on ids, heads and positions. The map is small on purpose: the
+// number of shards, and its version. A family (a timeline and its archives) is placed by the hash of its id; a timeline that
+// is elsewhere (a fork beside its parent, an archive of another name) has a signpost at the place that its id determines.
 
 import type { ManifestId, TimelineId, WorkerId } from '../coordinate.ts'
 import { isWithin, liveIdOf } from '../history/scope.ts'
 import type { Attribute } from './attribute.ts'
 import type { FeedPosition, Head } from './records.ts'
 
-/** What the shards keep about themselves lies below it, and nobody sees it. */
+/** The shards' own timelines are below it, hidden from users. */
 const ownScope = '$shards/'
 
 export const mapTimeline = `${ownScope}map` as TimelineId
-/** What holds for the whole store, as the engine notes it, and the copy of it that other shards have. */
+/** The engine's settings for the whole store, and the copy of them on the other shards. */
 export const storeTimeline = 'reprise/store' as TimelineId
 export const settingsTimeline = `${ownScope}store` as TimelineId
 export const holdsTimeline = `${ownScope}holds` as TimelineId
@@ -21,24 +21,24 @@ export function outboxFor(shard: number): TimelineId {
   return `${ownScope}out/${shard}` as TimelineId
 }
 
-/** Notes on a timeline that came from another shard: which of its runs were shown there. */
+/** Notes on a timeline that came from another shard: which of its runs the feed showed there. */
 export function arrivalOf(id: string): TimelineId {
   return `${ownScope}in/${id}` as TimelineId
 }
 
-/** The notes on all that came. */
+/** The notes on all arrivals. */
 export const arrivalsScope = `${ownScope}in/`
 
-/** Whoever moves families has it. */
+/** Owned by the process that moves families. */
 export const moverTimeline = `${ownScope}mover` as TimelineId
-/** A run of it says where the feed of a shard was at a moment. */
+/** A run in this timeline marks the position of a shard's feed at a moment. */
 export const momentTimeline = `${ownScope}moment` as TimelineId
 
 export function isOfShards(id: string): boolean {
   return isWithin(ownScope, id)
 }
 
-/** The queue of signposts: who has mail there must send it on. */
+/** The queue of signposts: mail to a signpost must be forwarded. */
 export const signpostQueue = '$shards'
 export const signpostStatus = '$moved'
 const ownAttributes = '$shards.'
@@ -49,15 +49,15 @@ export const countKey = `${ownAttributes}count`
 export const versionKey = `${ownAttributes}version`
 export const copiedEpochKey = `${ownAttributes}epoch`
 export const wholeKey = `${ownAttributes}whole`
-/** On the first shard: who gets the next number. */
+/** On the first shard: the database that gets the next number. */
 export const joiningKey = `${ownAttributes}joining`
 export const firstKey = `${ownAttributes}first`
-/** A copy of a timeline that lives elsewhere until its signpost names the same move. */
+/** Status of a copy whose original is valid until the signpost names the same move. */
 export const arrivingStatus = '$arriving'
 export const moveKey = `${ownAttributes}move`
-/** What it waits for, where it arrives (Standing). */
+/** The Standing of an arriving timeline. */
 export const standingKey = `${ownAttributes}standing`
-/** When it was made, before it came here. */
+/** Creation time of the timeline, before it moved here. */
 export const madeKey = `${ownAttributes}made`
 export const fromKey = `${ownAttributes}from`
 export const remnantKey = `${ownAttributes}remnant`
@@ -65,42 +65,42 @@ export const hidesKey = `${ownAttributes}hides`
 export const behindKey = `${ownAttributes}behind`
 export const seqKey = `${ownAttributes}seq`
 export const digestKey = `${ownAttributes}digest`
-/** It is being moved by its owner: nobody forks it now. */
+/** The owner is moving the timeline: it must not be forked now. */
 export const movingKey = `${ownAttributes}moving`
 
-/** What a shard knows of its set. */
+/** A shard's knowledge of its set. */
 export interface Membership {
   readonly set: string
   readonly index: number
   readonly count: number
   readonly version: number
-  /** How many there were at first. Those decide where an id is looked for, for good; later ones get theirs by signposts. */
+  /** The initial number of shards. They permanently decide where an id is looked up; later shards get theirs by signposts. */
   readonly first: number
-  /** Every shard of the set has had its number: one without is not new, but in the place of another. */
+  /** Every shard of the set has had its number: a database without one is not new, but replaces another. */
   readonly isWhole: boolean
 }
 
-/** In the info of a worker: how many shards it was given. */
+/** In the info of a worker: the number of shards it was started with. */
 export const knownShards = 'shards'
 
-/** A shard, to people. */
+/** A shard, for people. */
 export interface ShardRow {
   readonly shard: number
   /** Without credentials. */
   readonly location: string
   readonly isAway: boolean
-  /** It was added, and not every process knows it yet. */
+  /** The shard was added, and not every process knows it yet. */
   readonly isJoining: boolean
-  /** Of the map that it has; null while it is away. */
+  /** Version of the shard's map; null while it is away. */
   readonly version: number | null
   readonly timelines: number | null
 }
 
 export interface GrowRequest {
-  /** The address of a further shard; left out: what was begun goes on. */
+  /** The address of another shard. Default: resume an interrupted move. */
   readonly url?: string | undefined
   readonly worker: WorkerId
-  /** How long families that somebody has in use are waited for before they are taken. */
+  /** How long to wait for families in use before they are taken over. */
   readonly waitMs: number
   readonly signal?: AbortSignal | undefined
   readonly onProgress?: ((progress: GrowProgress) => void) | undefined
@@ -108,10 +108,10 @@ export interface GrowRequest {
 
 export interface GrowProgress {
   readonly stage: 'waiting' | 'moving'
-  /** Families so far. */
+  /** Families moved so far. */
   readonly moved: number
   readonly stays: number
-  /** Processes that were not given the new shard. */
+  /** Processes that were started without the new shard. */
   readonly waitsFor: readonly { readonly id: string; readonly name: string; readonly host: string }[]
 }
 
@@ -119,11 +119,11 @@ export interface Grown {
   readonly shards: number
   /** Families that this call moved. */
   readonly moved: number
-  /** Families that go on where they were, and why. */
+  /** Families that stay where they were, and why. */
   readonly stays: readonly { readonly timeline: string; readonly reason: string }[]
 }
 
-/** As the head of its map has it. */
+/** The membership in the head of a shard's map. */
 export function membershipIn({ attributes }: Pick<Head, 'attributes'>): Membership {
   const set = String(attributes[setKey])
   const [index, count, version] = [indexKey, countKey, versionKey].map((key) => Number(attributes[key]))
@@ -131,29 +131,29 @@ export function membershipIn({ attributes }: Pick<Head, 'attributes'>): Membersh
   return { set, index: index!, count: count!, version: version!, first, isWhole: attributes[wholeKey] === true }
 }
 
-/** The whole position of a cursor, kept with its owner; the shards have a part of it each. */
+/** The attribute of a cursor's full position, on its owner; each shard has a part of it. */
 export function cursorKey(name: string): string {
   return `${ownAttributes}cursor ${name}`
 }
 
-/** Whose a hold is (the cursor of a timeline on another shard). */
+/** The attribute that names the owner of a hold (the cursor of a timeline on another shard). */
 export function holdKey(name: string): string {
   return `${ownAttributes}hold ${name}`
 }
 
-/** The names of the cursors whose whole position these attributes have. */
+/** The names of the cursors whose full position is in these attributes. */
 export function cursorNames(attributes: Readonly<Record<string, Attribute>>): string[] {
   const start = cursorKey('')
   return Object.keys(attributes).flatMap((key) => (key.startsWith(start) ? [key.slice(start.length)] : []))
 }
 
-/** To which shard a signpost points; null: it is a timeline. */
+/** The target shard of a signpost; null: the head is a timeline. */
 export function targetOf(head: Pick<Head, 'status' | 'attributes'>): number | null {
   const target = head.attributes[targetKey]
   return head.status === signpostStatus && typeof target === 'number' ? target : null
 }
 
-/** Not a timeline to anybody: a signpost, a copy that is on its way, or what the shards keep about themselves. */
+/** Not a timeline for users: a signpost, an arriving copy, or one of the shards' own timelines. */
 export function isHidden(head: Pick<Head, 'timeline' | 'status' | 'attributes'>): boolean {
   return isOfShards(head.timeline) || isArriving(head) || targetOf(head) !== null
 }
@@ -162,13 +162,13 @@ export function isArriving(head: Pick<Head, 'status' | 'attributes'>): boolean {
   return head.status === arrivingStatus && head.attributes[moveKey] !== undefined
 }
 
-/** What a timeline that arrives waits for, as the shard that it left had it. */
+/** The fields that an arriving timeline gets once it is valid, as they were on the shard that it left. */
 export interface Standing extends Pick<Head, 'status' | 'queue' | 'wakeup' | 'operation'> {
-  /** Its checkpoints that are pinned. */
+  /** Its pinned checkpoints. */
   readonly pinned: readonly ManifestId[]
 }
 
-/** As its owner wrote it: without what the shards note. */
+/** The head as its owner wrote it, without the shards' notes. */
 export function plainHead(head: Head): Head {
   const keys = Object.keys(head.attributes)
   if (!keys.some((key) => key.startsWith(ownAttributes))) return head
@@ -180,9 +180,9 @@ export function plainHead(head: Head): Head {
 }
 
 /**
- * The shard of an id, of so many: the one whose share of the hash is highest, so that another shard takes families from all of
- * them and none change places among themselves. What belongs to the store itself is on the first, but not the answers to
- * requests over HTTP, of which there are many.
+ * The shard of an id among `count`: the one with the highest share of the hash, so that a new shard takes families from all
+ * others and no family moves between the others. The store's own timelines are on the first shard, except the numerous
+ * answers to HTTP requests.
  * @example shardOf('workflow/checkout/order-42', 4)
  */
 export function shardOf(id: string, count: number): number {
@@ -200,13 +200,13 @@ export function shardOf(id: string, count: number): number {
   return best
 }
 
-/** The shards in the order in which they are asked for something with this hash. */
+/** The shards in the order in which they are tried for this hash. */
 export function ranked(hash: number, count: number): number[] {
   const shares = Array.from({ length: count }, (_, shard) => mix(hash ^ mix(shard + 1)))
   return shares.map((_, shard) => shard).sort((a, b) => shares[b]! - shares[a]! || a - b)
 }
 
-/** FNV-1a over UTF-16 units. Stored data rests on it: it never changes. */
+/** FNV-1a over UTF-16 units. Stored data depends on it, so it must never change. */
 function hashOf(text: string): number {
   let hash = 0x811c9dc5
   for (let i = 0; i < text.length; i++) {
@@ -225,14 +225,14 @@ function mix(value: number): number {
 }
 
 /**
- * A position in the feed of several shards: one of each, with commas, those at the end left out that are at the start. A comma
- * comes before every character of a position, so that a reader who moves on in any of them has a text that is greater.
+ * A position in the feed of several shards: one position per shard, separated by commas, without trailing ones at the start
+ * of the feed. A comma sorts before every character of a position, so advancing in any shard makes the text greater.
  */
 export function joinPositions(parts: readonly FeedPosition[]): FeedPosition {
   return parts.join(',').replace(/,+$/, '')
 }
 
-/** Null: it has more parts than there are shards. */
+/** Null: the position has more parts than there are shards. */
 export function splitPosition(position: FeedPosition, count: number): FeedPosition[] | null {
   const parts = position === '' ? [] : position.split(',')
   if (parts.length > count) return null
@@ -240,12 +240,12 @@ export function splitPosition(position: FeedPosition, count: number): FeedPositi
   return parts
 }
 
-/** Whether it would go back in any shard. */
+/** Whether `to` is before `from` in any shard. */
 export function goesBack(from: readonly FeedPosition[], to: readonly FeedPosition[]): boolean {
   return to.some((part, i) => part < (from[i] ?? ''))
 }
 
-/** Whether one reader of a feed has yet to read what another has passed, in any shard. Of one store or of several. */
+/** Whether `position` is before `other` in any shard. Works for one store and for several. */
 export function isBehind(position: FeedPosition, other: FeedPosition): boolean {
   const parts = other.split(',')
   return goesBack(parts, splitPosition(position, Math.max(parts.length, position.split(',').length))!)

@@ -1,4 +1,4 @@
-// What a database says of a statement rarely names it: the statement is put behind its words.
+// Database errors rarely name their statement: it is appended to the message.
 
 const shownMax = 300
 
@@ -16,7 +16,7 @@ const row = String.raw`\( ?${placeholder}(?: ?, ?${placeholder})* ?\)`
 const manyRows = new RegExp(`(${row}) ?, ?${row}(?: ?, ?${row})*`, 'g')
 const manyPlaceholders = new RegExp(`(${placeholder})(?: ?, ?${placeholder}){9,}`, 'g')
 
-/** Rows of placeholders beyond the first, and long lists of them, say nothing about the fault: they are counted. */
+/** Rows of placeholders beyond the first, and long lists of them, do not explain the fault: only their number is shown. */
 function shortened(line: string): string {
   const counted = line.replace(manyRows, (all, first: string) => `${first}, … (${all.split('(').length - 1} rows)`)
   return counted.replace(manyPlaceholders, (all, first: string) => `${first}, … (${all.split(',').length} values)`)

@@ -1,14 +1,14 @@
-// A query of the user's own tables, on its way to a store. Values never become text: they are bound. Where the text has
-// several parts, one value stands between each two, and the store puts its own placeholder there.
+// A query of the user's own tables. Values never become text: they are bound. Between each two parts of the text there is
+// one value, and the store inserts its own placeholder there.
 
 import { RepriseError } from '../errors.ts'
 
 export interface SqlQuery {
   readonly parts: readonly string[]
   readonly values: readonly unknown[]
-  /** More rows than this are an error: LIMIT_EXCEEDED. */
+  /** A query with more rows fails with LIMIT_EXCEEDED. */
   readonly rowsMax: number
-  /** TIMEOUT beyond it. */
+  /** A longer query fails with TIMEOUT. */
   readonly timeoutMs: number
 }
 
@@ -27,13 +27,13 @@ export function tookTooLong({ timeoutMs }: SqlQuery): RepriseError {
   return new RepriseError('TIMEOUT', what, { timeoutMs })
 }
 
-/** The database did not take it: it writes, names something that is not there, or is no SQL. */
+/** The database refused the query: it writes, names something that does not exist, or is not SQL. */
 export function refusedByDatabase(error: unknown): RepriseError {
   const reason = error instanceof Error ? error.message : String(error)
   return new RepriseError('SQL_REFUSED', `the database refused the query: ${reason}`, {}, error)
 }
 
-/** A quick look, for a better message: that nothing is written is the database's own doing. */
+/** A quick check for a better message: the database itself prevents writes. */
 export function checkReads(text: string): void {
   const first = text.replace(/^(?:\s|;|\(|--[^\n]*(?:\n|$)|\/\*[\s\S]*?(?:\*\/|$))+/, '')
   if (/^(SELECT|WITH|VALUES)\b/i.test(first)) return

@@ -1,4 +1,4 @@
-// What a store says about itself: where and how it keeps things, and what its own checks found.
+// Facts about a store: where and how it keeps data, and the findings of its own checks.
 
 export interface StoreFacts {
   /** memory, sqlite, postgres, … */
@@ -6,12 +6,12 @@ export interface StoreFacts {
   /** For people; without credentials. */
   readonly location: string
   readonly schemaVersion: number
-  /** Settings that durability rests on, as read back from the store: { journal_mode: 'wal', synchronous: 'full' }. */
+  /** Settings that determine durability, as read back from the store: { journal_mode: 'wal', synchronous: 'full' }. */
   readonly durability: Readonly<Record<string, string>>
   readonly isReadOnly: boolean
   /** Bytes on disk, where known. */
   readonly sizeBytes: number | null
-  /** Where bytes that were erased may stay, beside what the store can reach; in words, known beforehand. */
+  /** Places outside the store's reach where erased bytes may remain; in words, known beforehand. */
   readonly keepsErased?: readonly string[]
   /** Damage that the store reads around, since it has a second copy; in words. `Store.renew` puts it right. */
   readonly damage?: readonly string[]
@@ -26,25 +26,25 @@ export interface ShardClock {
   readonly aheadMs: number
 }
 
-/** How far the store's own check is. */
+/** Progress of the store's own check. */
 export interface Inspected {
-  /** In a word: file, log, timelines, … */
+  /** The part being checked: file, log, timelines, … */
   readonly part: string
   readonly done: number
-  /** Null: nobody knows. */
+  /** Null: unknown. */
   readonly total: number | null
   /** Found so far. */
   readonly faults: number
-  /** For `Inspection.after`: what was gone through by now need not be gone through again. */
+  /** For `Inspection.after`: a check that starts from it skips the parts already checked. */
   readonly mark: string
 }
 
-/** What whoever asks for the store's own check may want of it. */
+/** Options of the store's own check. */
 export interface Inspection {
   readonly onProgress?: (at: Inspected) => void
-  /** Ends it with ABORTED. */
+  /** Aborts the check with ABORTED. */
   readonly signal?: AbortSignal
-  /** A mark of an earlier check of this store: it goes on there. One that nobody knows counts for nothing. */
+  /** A mark of an earlier check of this store: the check resumes there. An unknown mark is ignored. */
   readonly after?: string
 }
 
@@ -52,15 +52,15 @@ export interface Inspection {
 export interface StoreFault {
   readonly where: string
   readonly what: string
-  /** The file itself is damaged, not only what lies in it: `Store.renew` writes it anew. */
+  /** The file itself is damaged, not only data in it: `Store.renew` rewrites it. */
   readonly isOfFile?: boolean
-  /** Whose it is, where it is somebody's. */
+  /** The timeline it belongs to, if any. */
   readonly timeline?: string
-  /** It can be read again, without all that was in it: whose that was is told apart (Store.renew). */
+  /** It can be read again, but incompletely: the affected timelines are reported separately (Store.renew). */
   readonly isIncomplete?: true
 }
 
-/** What could not be had when the store's files were written anew. */
+/** Data that was lost when the store's files were rewritten. */
 export interface StoreLoss {
   readonly timeline: string | null
   readonly where: string
@@ -71,11 +71,11 @@ export interface StoreLoss {
   readonly isUntilHead?: true
 }
 
-/** Files written anew from what was sound in them (Store.renew). */
+/** Files rewritten from their sound parts (Store.renew). */
 export interface Renewal {
-  /** Where the old ones are. */
+  /** Location of the old files. */
   readonly kept: string
-  /** Was damaged, and is as it was. */
+  /** Damaged parts that were fully restored. */
   readonly rebuilt: readonly StoreFault[]
   readonly lost: readonly StoreLoss[]
 }

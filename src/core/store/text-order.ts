@@ -1,6 +1,6 @@
 // The order of ids in every store.
 
-/** By UTF-8 bytes, which is by code points: JavaScript's own order puts surrogates before U+E000. */
+/** By UTF-8 bytes, which equals the order of code points: JavaScript's own order puts surrogates before U+E000. */
 export function compareText(a: string, b: string): number {
   const length = Math.min(a.length, b.length)
   for (let i = 0; i < length; i++) {

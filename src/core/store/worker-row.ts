@@ -1,4 +1,4 @@
-// A worker as a store keeps it: one row for each process, renewed by its heartbeat. Part of the store's contract (ports.ts).
+// The record of a worker in a store: one row per process, renewed by its heartbeat. Part of the store's contract (ports.ts).
 
 import type { WorkerId } from '../coordinate.ts'
 import type { Attribute } from './attribute.ts'
@@ -6,13 +6,13 @@ import type { Attribute } from './attribute.ts'
 export interface WorkerRecord {
   readonly id: WorkerId
   readonly name: string
-  /** Identity of the process: host, process namespace, pid and its start, so that a reused pid is not taken for it. */
+  /** Identity of the process: host, process namespace, pid and start time, so that a reused pid is not mistaken for it. */
   readonly host: string
   readonly process: string
   readonly leaseMs: number
-  /** Queues and definitions it serves, and its counters: shown to people. */
+  /** Queues and definitions it serves, and its counters, for people. */
   readonly info: Readonly<Record<string, Attribute>>
-  /** Grows with recoverable progress (`progressAt` is when it last changed): alive without progress is stuck. */
+  /** Grows with recoverable progress (`progressAt` is the time of the last change): alive without progress means stuck. */
   readonly progress: number
 }
 
@@ -23,8 +23,8 @@ export interface WorkerRow extends WorkerRecord {
   readonly isAlive: boolean
   readonly isRetired: boolean
   /**
-   * The worker had a session with the store and has none now, whatever its lease says: it died, or is just coming back.
-   * A store that cannot tell says false, and of a worker whose session it could never see.
+   * The worker had a session with the store and has none now, whatever its lease: it died, or is reconnecting. False if the
+   * store cannot tell, and for a worker whose session it never saw.
    */
   readonly isGone: boolean
 }

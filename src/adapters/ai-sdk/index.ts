@@ -1,3 +1,3 @@
-// reprise/ai-sdk: model calls of the Vercel AI SDK recorded and replayed, tools as effects.
+// reprise/ai-sdk: records and replays model calls of the Vercel AI SDK, and runs tools as effects.
 
 export { type CompensateCall, type EffectTool, Recorder, type RecorderOptions, record } from './recorder.ts'

@@ -1,4 +1,4 @@
-// What tools know of recorders of the AI SDK: every one of them has the same fold and the same policy.
+// The model of AI SDK recorders for tools: all of them have the same fold and the same policy.
 
 import type { Model } from '../../engine/model/model.ts'
 

@@ -1,6 +1,6 @@
-// A recorder for the Vercel AI SDK: middleware that puts every model call on record and gives recorded answers when the
-// program runs again, streams included, and tools that are effects. Calls are recognised by what is asked, not by when:
-// the nth call with the same content is the nth on record. A reader that goes away does not stop a stream: it is
+// A recorder for the Vercel AI SDK: middleware that records every model call and returns recorded answers, including
+// streams, when the program runs again, and tools that are effects. Calls are recognised by their content, not by their
+// time: the nth call with the same content is the nth recorded one. A reader that disconnects does not stop a stream: it is
 // read to its end and recorded, so nothing is generated or paid for twice.
 
 import type { LanguageModelMiddleware, Tool, ToolExecutionOptions } from 'ai'
@@ -20,16 +20,16 @@ type GenerateResult = Awaited<ReturnType<Wrap<'wrapGenerate'>>>
 type StreamResult = Awaited<ReturnType<Wrap<'wrapStream'>>>
 type StreamPart = StreamResult['stream'] extends ReadableStream<infer Part> ? Part : never
 
-/** Undoes a call. `key` is the same however often it is tried. */
+/** Undoes a call. `key` is the same for every attempt. */
 export type CompensateCall = (
   input: never,
   output: never,
   context: { readonly key: string },
 ) => Promise<unknown> | unknown
 
-/** How a tool can be undone, and what to do when a program that runs again asks for something slightly different. */
+/** How a tool can be undone, and what happens if a crash left its outcome unknown. */
 export type EffectTool = {
-  /** When a crash left the outcome unknown; 'hold' unless read-only or idempotent. */
+  /** For an unknown outcome after a crash. Default: 'hold', and 'retry' for read-only and idempotent tools. */
   readonly inDoubt?: 'retry' | 'hold'
 } & (
   | { readonly kind: 'compensatable'; readonly compensate: CompensateCall }
@@ -38,7 +38,7 @@ export type EffectTool = {
 )
 
 export interface RecorderOptions {
-  /** A call that is almost one on record: refuse it (a person decides), or make it. 'conflict' if left out. */
+  /** A call that is similar to a recorded one: refuse it (a person decides), or make it. Default: 'conflict'. */
   readonly similarCalls?: 'conflict' | 'new'
 }
 
@@ -46,9 +46,9 @@ const known = namesOf<RecorderOptions>({ similarCalls: true })
 
 interface RunState {
   readonly calls: number
-  /** How often the run was rolled back: after it, the program asks and acts anew. */
+  /** Number of rollbacks: after each, the program calls models and tools anew. */
   readonly rollbacks?: number
-  /** A rollback was decided and is not finished. */
+  /** A rollback was started and is not finished. */
   readonly isRollingBack?: boolean
 }
 
@@ -63,7 +63,7 @@ const fold: Fold<RunState> = {
   checkpoint: { every: 200 },
 }
 
-/** A definition of recorded runs. @example const recorder = await rp.open(record('chat'), 'conversation-7') */
+/** Defines recorded runs. @example const recorder = await rp.open(record('chat'), 'conversation-7') */
 export function record(name: string, options: RecorderOptions = {}): Entity<Recorder, string> {
   const prefix = `ai-sdk/${checkName('recorder', name)}/`
   checkOptions(`recorder ${name}`, options, known)
@@ -83,7 +83,7 @@ export class Recorder {
   readonly #open: OpenTimeline<RunState>
   readonly #options: RecorderOptions
   readonly #counts = new Map<string, number>()
-  /** Done by an earlier run of the program, or left standing by a rollback, and not asked for again yet. */
+  /** Effects of an earlier run of the program, or not undone by a rollback, that were not requested again yet. */
   #unclaimed: Map<string, Effect>
   readonly #tools = new Map<string, EffectTool>()
   readonly #underWay = new Set<Promise<unknown>>()
@@ -117,7 +117,7 @@ export class Recorder {
     }
   }
 
-  /** A set of tools as effects: done once for the same input, with a key for the outside, undone by `rollback`. */
+  /** Wraps tools as effects: done once for the same input, with an idempotency key, undone by `rollback`. */
   tools<T extends Record<string, Tool>>(tools: T, kinds: { readonly [K in keyof T]: EffectTool }): T {
     const wrapped = Object.entries(tools).map(([name, tool]) => {
       const kind = kinds[name]
@@ -137,9 +137,9 @@ export class Recorder {
   }
 
   /**
-   * Undoes the tools' effects, last first; says what it undid and what it could not. After it the program runs anew: the
-   * model is asked again and tools act again, but for calls that could not be undone: those give their recorded result.
-   * If it is cut off, or a compensation fails, nothing else works until it was called again.
+   * Undoes the tools' effects, last first; returns which were undone and which could not be. Afterwards the program starts
+   * over: models and tools are called again, except for calls that could not be undone: those return their recorded result.
+   * If it is interrupted, or a compensation fails, every other call is refused until `rollback` is called again.
    */
   async rollback(): Promise<{ readonly undone: readonly string[]; readonly cannot: readonly string[] }> {
     await this.settle()
@@ -148,7 +148,7 @@ export class Recorder {
     const cannot: string[] = []
     for (const effect of [...this.#standing().values()].sort((a, b) => b.endedSeq! - a.endedSeq!)) {
       const kind = this.#tools.get(effect.name.slice(5))
-      // What its original did is the original's to undo.
+      // Effects of the fork's original are the original's to undo.
       if (kind?.kind === 'read-only' || ownerOf(this.#open.inherited, effect.intendedSeq) !== null) continue
       const undo = kind?.compensate as
         | ((input: unknown, output: unknown, context: { key: string }) => unknown)
@@ -166,7 +166,7 @@ export class Recorder {
     return { undone, cannot }
   }
 
-  /** Waits for streams whose readers went away. */
+  /** Waits for streams whose readers disconnected. */
   async settle(): Promise<void> {
     await Promise.allSettled([...this.#underWay])
   }
@@ -218,7 +218,7 @@ export class Recorder {
     return new Map(done.map((effect) => [effect.id, effect]))
   }
 
-  /** The same call, made before a rollback that could not undo it: it is not made a second time. */
+  /** The same call from before a rollback that could not undo it: it is not made a second time. */
   #claimStanding(id: string): Effect | undefined {
     for (const [key, effect] of this.#unclaimed) {
       if (isOfThisRun(key, this.#open.state) || contentOf(key) !== contentOf(id)) continue
@@ -228,7 +228,7 @@ export class Recorder {
     return undefined
   }
 
-  /** Never a second charge in silence: a call of this tool is on record, was not asked for in this run, and differs. */
+  /** Prevents a silent second charge: this tool has a recorded call with other input that this run did not request. */
   #checkSimilar(name: string, kind: EffectTool, id: string): void {
     if (kind.kind === 'read-only' || this.#options.similarCalls === 'new' || this.#open.effects.get(id)) return
     for (const effect of this.#unclaimed.values()) {
@@ -262,7 +262,7 @@ export class Recorder {
     return await first
   }
 
-  /** The nth call with this content since the last rollback. */
+  /** The id of the nth call with this content since the last rollback. */
   #identify(kind: string, content: unknown): string {
     const { isRollingBack, rollbacks = 0 } = this.#open.state
     if (isRollingBack) {
@@ -278,7 +278,7 @@ export class Recorder {
 
 const knownKind = new Set(['kind', 'compensate', 'inDoubt'])
 
-/** What the compiler refuses, for programs that it does not look at. */
+/** Repeats the compiler's checks, for programs without type checking. */
 function checkKind(name: string, given: EffectTool): void {
   checkOptions(`tool ${name}`, given, knownKind)
   const { kind }: { readonly kind: string } = given
@@ -296,7 +296,7 @@ function isOfThisRun(id: string, { rollbacks = 0 }: RunState): boolean {
   return (/^(\d+)~/.exec(id)?.[1] ?? '0') === String(rollbacks)
 }
 
-/** What is called with what: an id without the rollbacks before it and the number behind it. */
+/** The content of a call: its id without the rollbacks before it and the number after it. */
 function contentOf(id: string): string {
   return id.replace(/^\d+~/, '').replace(/ \d+$/, '')
 }
@@ -324,7 +324,7 @@ function makePipe(): Pipe {
   }
 }
 
-/** To the end, whether or not somebody still reads the pipe. An error part is a failure: it is not replayed. */
+/** Reads to the end, whether or not the pipe still has a reader. An error part is a failure: it is not replayed. */
 async function drain(stream: ReadableStream<StreamPart>, pipe: Pipe): Promise<StreamPart[]> {
   const parts: StreamPart[] = []
   let failure: unknown = null
@@ -352,13 +352,13 @@ function streamOf(parts: readonly StreamPart[]): ReadableStream<StreamPart> {
   })
 }
 
-/** What was asked, without what differs from run to run. */
+/** The parameters of a call, without those that differ from run to run. */
 function asked(params: object): unknown {
   const { abortSignal: _signal, headers: _headers, ...rest } = params as Record<string, unknown>
   return rest
 }
 
-/** Without the raw request and response: they are large, and hold what is in the content already. */
+/** Drops the raw request and response: they are large, and repeat the content. */
 function keepable(result: GenerateResult): GenerateResult {
   const { request: _request, response, ...rest } = result
   const { headers: _headers, body: _body, ...about } = response ?? {}

@@ -1,4 +1,4 @@
-// reprise/kafka: topics of Kafka as sources and transactional sinks of pipelines.
+// reprise/kafka: Kafka topics as sources and transactional sinks of pipelines.
 
 export type { PipelineKey } from '../../core/key-groups.ts'
 export type { Batch } from '../../layers/pipeline/batch.ts'

@@ -1,5 +1,5 @@
-// The port on @kafkats/client: its cluster finds leaders and coordinators, its brokers send requests. Waiting for brokers that
-// are away, leaders that move and markers that are still written is done here, once, for all of them.
+// The port on @kafkats/client: its cluster finds leaders and coordinators, its brokers send requests. This file waits, in
+// one place, for brokers that are away, leaders that move and markers that are still being written.
 
 import {
   type Broker,
@@ -17,7 +17,7 @@ import { committedOf, encode, type PartitionResponse } from './record-batches.ts
 const readCommitted = 1
 const partitionBytes = 1024 * 1024
 
-/** They pass: a leader or coordinator moves, a topic is new, or markers of the transaction before are still written. */
+/** Transient errors: a leader or coordinator moves, a topic is new, or markers of the last transaction are being written. */
 const passing = new Set<ErrorCode>([
   ErrorCode.UnknownTopicOrPartition,
   ErrorCode.LeaderNotAvailable,
@@ -61,7 +61,7 @@ export async function connectTo(options: KafkaConnecting): Promise<KafkaPort> {
   const made = await whileAway(
     { what: `connect to ${brokers.join(', ')}`, awayMs, isPassing: isUnreached },
     async () => {
-      // A client that failed to connect is not used again: it would know each broker twice.
+      // A client that failed to connect is not reused: it would list each broker twice.
       const next = new KafkaClient({ logLevel: 'silent' as never, ...client, brokers: [...brokers], clientId })
       try {
         await next.connect()
@@ -75,7 +75,7 @@ export async function connectTo(options: KafkaConnecting): Promise<KafkaPort> {
   return new KafkatsPort(made, awayMs)
 }
 
-/** How long brokers may be away before whoever waits is told. */
+/** How long brokers may be away before the caller gets an error. */
 export function awayMsOf({ awayFor = '1m' }: KafkaConnecting): number {
   const awayMs = toMs(awayFor, 'awayFor')
   if (awayMs > 0) return awayMs
@@ -86,11 +86,11 @@ interface Waiting {
   readonly what: string
   readonly awayMs: number
   readonly isPassing: (error: unknown) => boolean
-  /** Before each further attempt. */
+  /** Runs before each further attempt. */
   readonly prepare?: (() => Promise<unknown>) | undefined
 }
 
-/** Until it goes through, for as long as brokers may be away. */
+/** Retries until the work succeeds, for as long as brokers may be away. */
 async function whileAway<R>({ what, awayMs, isPassing, prepare }: Waiting, work: () => Promise<R>): Promise<R> {
   const until = Date.now() + awayMs
   for (let pauseMs = 2; ; pauseMs = Math.min(500, pauseMs * 2)) {
@@ -114,23 +114,23 @@ function awayError(what: string, awayMs: number, cause: unknown): RepriseError {
 class KafkatsPort implements KafkaPort {
   readonly #client: KafkaClient
   readonly #awayMs: number
-  /** By broker: since when fetches from it find no answer. */
+  /** By broker: since when its fetches have had no answer. */
   readonly #silentSince = new Map<number, number>()
-  /** By topic and partition: since when its leader answers that it cannot read it now. */
+  /** By topic and partition: since when its leader refuses reads. */
   readonly #refusedSince = new Map<string, number>()
   #isClosed = false
 
   constructor(client: KafkaClient, awayMs: number) {
     this.#client = client
     this.#awayMs = awayMs
-    // Told to whoever asks next.
+    // The next request reports the error.
     client.cluster.on('error', () => undefined)
   }
 
   async partitions(topic: string): Promise<readonly number[]> {
     return await this.#again(`partitions of ${topic}`, topic, async () => {
-      // Not from the client's own view of the cluster: that lacks partitions without a leader, and which partition a key
-      // belongs to depends on how many there are.
+      // Not from the client's view of the cluster: that lacks partitions without a leader, and the number of partitions decides
+      // which one a key belongs to.
       const broker = await this.#client.cluster.getAnyBroker()
       const { topics } = await broker.metadata({ topics: [{ name: topic }], allowAutoTopicCreation: false })
       const found = topics.find(({ name }) => name === topic)
@@ -151,7 +151,7 @@ class KafkatsPort implements KafkaPort {
       const { topics } = await broker.listOffsets({ ...request, isolationLevel: readCommitted })
       const { errorCode, offset } = topics[0]!.partitions[0]!
       await this.#check(`offsets of ${topic}`, errorCode, topic)
-      // No record is as young as that.
+      // No record is that recent.
       return offset < 0n ? await this.offset(topic, partition, 'newest') : Number(offset)
     })
   }
@@ -208,7 +208,7 @@ class KafkatsPort implements KafkaPort {
   }
 
   async produce(transaction: TransactionId, topic: string, batches: readonly OutBatch[]): Promise<void> {
-    // Sent again, they are the same bytes with the same sequences: what the broker has it does not take twice.
+    // A retry sends the same bytes with the same sequences: the broker does not store them twice.
     const rest = new Map(batches.map((batch) => [batch.partition, encode(batch, transaction)]))
     await this.#again(`produce to ${topic}`, topic, async () => {
       const byLeader = new Map<Broker, number[]>()
@@ -245,7 +245,7 @@ class KafkatsPort implements KafkaPort {
         return 'ended'
       })
     const outcome = await endOnce()
-    // The first answer says that it is decided, the second that its markers are written: readers see it then.
+    // The first answer means that the commit is decided, the second that its markers are written: readers see it then.
     return outcome === 'ended' && how === 'commit' ? await endOnce() : outcome
   }
 
@@ -253,7 +253,7 @@ class KafkatsPort implements KafkaPort {
     const partitions = [...offsets].map(([partitionIndex, next]) => ({ partitionIndex, committedOffset: BigInt(next) }))
     await this.#again(`offsets of the group ${group}`, null, async () => {
       const coordinator = await this.#coordinator(group, 'GROUP')
-      // As one that is no member: the broker takes it only from a group that has none.
+      // Sent without membership: the broker accepts it only for a group without members.
       const request = { groupId: group, generationId: -1, memberId: '', topics: [{ name: topic, partitions }] }
       const { topics } = await coordinator.offsetCommit(request)
       for (const { errorCode } of topics.flatMap((each) => each.partitions)) {
@@ -276,7 +276,7 @@ class KafkatsPort implements KafkaPort {
     return await this.#again(what, null, async () => {
       const coordinator = await this.#coordinator(group, 'GROUP')
       const asked = [{ name: topic, partitions: partitions.map((partitionIndex) => ({ partitionIndex })) }]
-      // Stable ones: those of a transaction that is under way may still be aborted.
+      // Stable offsets only: those of an open transaction may still be aborted.
       const answer = await coordinator.offsetFetch({ groupId: group, topics: asked, requireStable: true })
       await this.#checkCoordinator(what, answer.errorCode, group, 'GROUP')
       const committed = new Map<number, number>()
@@ -308,8 +308,8 @@ class KafkatsPort implements KafkaPort {
       answer = await leader.fetch({ ...limits, topics: [{ topic, partitions }] })
     } catch (error) {
       if (this.#isClosed) throw error
-      // It is away: its partitions have another leader soon, or it comes back. One that takes connections and never answers
-      // would be asked for ever.
+      // The broker is away: its partitions soon have another leader, or it comes back. A broker that accepts connections but
+      // never answers is not retried forever.
       const since = this.#silentSince.get(leader.nodeId) ?? Date.now()
       if (Date.now() - since > this.#awayMs) throw awayError(`fetch of ${topic}`, this.#awayMs, error)
       this.#silentSince.set(leader.nodeId, since)
@@ -331,7 +331,7 @@ class KafkatsPort implements KafkaPort {
     if (errorCode === ErrorCode.OffsetOutOfRange) return { partition, outcome: 'gone', records: [], next: from }
     if (errorCode !== ErrorCode.None) {
       await this.#check(`fetch of ${topic}`, errorCode, topic).catch((error) => {
-        // It had a leader a moment ago: a topic that is unknown by now was deleted.
+        // The topic had a leader a moment ago: if it is unknown now, it was deleted.
         if (errorCode === ErrorCode.UnknownTopicOrPartition || !isPassing(error)) throw error
         this.#refused(topic, partition, error)
       })
@@ -341,7 +341,7 @@ class KafkatsPort implements KafkaPort {
     return { partition, outcome: 'ok', ...(await committedOf(topic, response, from)) }
   }
 
-  /** A disk that is broken for good is not asked for ever. */
+  /** A permanently broken disk is not retried forever. */
   #refused(topic: string, partition: number, error: unknown): void {
     const key = `${topic}/${partition}`
     const since = this.#refusedSince.get(key) ?? Date.now()
@@ -380,8 +380,8 @@ class KafkatsPort implements KafkaPort {
   }
 
   /**
-   * Until it goes through, for as long as brokers may be away. Who leads the topic's partitions is asked again each time: the
-   * client would ask only after minutes.
+   * Retries until the work succeeds, for as long as brokers may be away. Each retry refreshes the leaders of the topic's
+   * partitions: the client itself would do so only after minutes.
    */
   #again<R>(what: string, topic: string | null, work: () => Promise<R>): Promise<R> {
     const prepare = topic === null ? undefined : () => this.#client.cluster.refreshMetadata([topic])
@@ -390,10 +390,10 @@ class KafkatsPort implements KafkaPort {
   }
 }
 
-/** The client does not export the classes of these. */
+/** The client does not export these classes. */
 const unreached = new Set(['ConnectionError', 'ConnectionTimeoutError', 'ConnectionClosedError', 'RequestTimeoutError'])
 
-/** Nobody was there. A password that is refused or an address that is none will not be right in a minute either. */
+/** No broker was reached. A refused password or an invalid address is not transient. */
 function isUnreached(error: unknown): boolean {
   const { name, cause, retriable } = error as Error & { readonly retriable?: boolean }
   return retriable === true || unreached.has(name) || (cause instanceof Error && unreached.has(cause.name))
@@ -403,8 +403,8 @@ function isPassing(error: unknown): boolean {
   if (error instanceof RepriseError) return false
   const { errorCode, retriable } = error as { readonly errorCode?: ErrorCode; readonly retriable?: boolean }
   if (error instanceof Refused) return passing.has(error.errorCode)
-  // Asked while the connection is being made: what the broker can do is not known yet.
+  // Sent while the connection is being established: the versions that the broker supports are not known yet.
   if (error instanceof UnsupportedVersionError) return error.supportedRange === undefined
-  // Connections that broke, and answers that did not come.
+  // Broken connections and missing answers.
   return retriable !== false || errorCode === undefined || passing.has(errorCode)
 }

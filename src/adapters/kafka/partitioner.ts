@@ -1,4 +1,4 @@
-// Which partition a key belongs to: as Java's producers say (murmur2), so that topics that others write are divided alike.
+// Assigns keys to partitions as Java's producers do (murmur2), so that topics are partitioned alike by all writers.
 
 /** @example partitionOf(Buffer.from('ann'), 6) */
 export function partitionOf(key: Uint8Array, partitions: number): number {

@@ -1,14 +1,14 @@
-// What pipelines ask of a Kafka client, and nothing more: partitions are assigned by us and offsets lie in checkpoints, so no
-// consumer group is needed; transactions are ended by whoever holds their three numbers, so no producer object is needed.
-// One client stands behind it (kafkats.ts); another one would be held by the same tests.
+// The operations that pipelines need from a Kafka client: partitions are assigned by the pipeline and offsets are stored in
+// checkpoints, so no consumer group is needed; any process with a TransactionId can end a transaction, so no producer object
+// is needed. kafkats.ts implements the port; another client would have to pass the same tests.
 
 import type { Duration } from '../../core/duration.ts'
 
 export interface KafkaConnecting {
-  /** Where to connect to: host:port. */
+  /** Addresses to connect to: host:port. */
   readonly brokers: readonly string[]
   readonly clientId?: string
-  /** How long brokers may be away before the run ends with BROKER_AWAY; a minute if left out. */
+  /** How long brokers may be away before the run ends with BROKER_AWAY. Default: 1 minute. */
   readonly awayFor?: Duration
   /** Further options of `KafkaClient` of @kafkats/client: tls, sasl, timeouts. */
   readonly client?: Readonly<Record<string, unknown>>
@@ -18,7 +18,7 @@ export interface KafkaRecord {
   readonly topic: string
   readonly partition: number
   readonly offset: number
-  /** In milliseconds since 1970, as the producer or the broker said. */
+  /** Milliseconds since 1970, set by the producer or the broker. */
   readonly time: number
   readonly key: Uint8Array | null
   readonly value: Uint8Array | null
@@ -26,28 +26,28 @@ export interface KafkaRecord {
 }
 
 export interface KafkaOut {
-  /** Null or left out: any partition. */
+  /** Null: any partition. Default: null. */
   readonly key?: string | Uint8Array | null
   /** Null deletes the key in a compacted topic. */
   readonly value: string | Uint8Array | null
   readonly headers?: Readonly<Record<string, string>>
-  /** Left out: as Java's producers choose it by the key. */
+  /** Default: chosen by the key, as Java's producers do. */
   readonly partition?: number
-  /** In milliseconds since 1970; now if left out. */
+  /** Milliseconds since 1970. Default: now. */
   readonly time?: number
 }
 
 export interface Fetched {
   readonly partition: number
-  /** 'gone': the broker does not have this offset. 'later': ask again, a leader is being elected or the like. */
+  /** 'gone': the broker does not have this offset. 'later': retry, for example while a leader is being elected. */
   readonly outcome: 'ok' | 'gone' | 'later'
-  /** Of committed transactions, and of none. */
+  /** Records of committed transactions, and records without a transaction. */
   readonly records: readonly KafkaRecord[]
-  /** Where to go on, also behind records that are not given. */
+  /** The next offset, after records that were filtered out too. */
   readonly next: number
 }
 
-/** What a transaction is ended with, by whoever has it. */
+/** Identifies a transaction; any process that has it can end the transaction. */
 export interface TransactionId {
   readonly id: string
   readonly producerId: bigint
@@ -64,12 +64,12 @@ export interface OutRecord {
 export interface OutBatch {
   readonly partition: number
   readonly records: readonly OutRecord[]
-  /** Of the first one, in this transaction: the broker knows a batch that is sent again. */
+  /** Sequence of the first record in this transaction: the broker recognises a batch that is sent again. */
   readonly sequence: number
 }
 
 export interface KafkaPort {
-  /** NOT_FOUND where there is no such topic. */
+  /** NOT_FOUND if the topic does not exist. */
   partitions(topic: string): Promise<readonly number[]>
   offset(topic: string, partition: number, at: 'oldest' | 'newest' | number): Promise<number>
   fetch(
@@ -78,19 +78,19 @@ export interface KafkaPort {
     waitMs: number,
   ): Promise<readonly Fetched[]>
   /**
-   * Aborts what is open under this id, and fences whoever opened it. `known`: only if nobody began one since that was the newest;
-   * TRANSACTION_EXPIRED otherwise.
+   * Aborts an open transaction under this id, and fences its producer. With `known`: only if no newer transaction was begun
+   * since; TRANSACTION_EXPIRED otherwise.
    */
   begin(id: string, timeoutMs: number, known?: TransactionId): Promise<TransactionId>
   addPartitions(transaction: TransactionId, topic: string, partitions: readonly number[]): Promise<void>
   produce(transaction: TransactionId, topic: string, batches: readonly OutBatch[]): Promise<void>
-  /** 'gone': there is no such transaction any more. Ended the same way before, it is 'ended' again. */
+  /** 'gone': the transaction no longer exists. If it ended the same way before, the result is 'ended' again. */
   end(transaction: TransactionId, how: 'commit' | 'abort'): Promise<'ended' | 'gone'>
-  /** For tools that watch how far a group is behind; nothing here reads them. */
+  /** For tools that monitor the lag of a group; nothing here reads them. */
   commitOffsets(group: string, topic: string, offsets: ReadonlyMap<number, number>): Promise<void>
   /** Since when (milliseconds since 1970) a broker that is read from has not answered; null: all of them do. */
   readonly silentSince?: number | null
-  /** By partition: the offsets that a group has committed. A partition without one is left out. */
+  /** By partition: the offsets that a group has committed. Partitions without one are absent. */
   committedOffsets(group: string, topic: string, partitions: readonly number[]): Promise<ReadonlyMap<number, number>>
   close(): Promise<void>
 }

@@ -1,4 +1,4 @@
-// Records of Kafka as bytes: what a fetch brought without aborted transactions, and what a transaction sends.
+// Decodes fetched records without aborted transactions, and encodes the records that a transaction sends.
 
 import { createRecordBatch, encodeRecordBatchSync, isControlBatch, isTransactional, responses } from '@kafkats/client'
 import type { Fetched, KafkaRecord, OutBatch, TransactionId } from './port.ts'
@@ -6,8 +6,8 @@ import type { Fetched, KafkaRecord, OutBatch, TransactionId } from './port.ts'
 export type PartitionResponse = responses.FetchPartitionResponse
 
 /**
- * Records up to the last stable offset without those of aborted transactions. A producer counts as aborted from the first offset
- * that the broker names until its abort marker; the broker names all that matter in each answer, so nothing is carried over.
+ * Records up to the last stable offset without those of aborted transactions. A producer counts as aborted from the first
+ * offset that the broker names until its abort marker; each answer names all relevant ones, so no state is kept.
  */
 export async function committedOf(
   topic: string,
@@ -25,7 +25,7 @@ export async function committedOf(
     while (aborts.length > 0 && aborts[0]!.firstOffset <= last) aborted.add(aborts.shift()!.producerId)
     next = Math.max(next, Number(last) + 1)
     if (isControlBatch(batch.attributes)) {
-      // Its key says what it is: 0 for an abort, in the second pair of bytes.
+      // The key of a control record holds its type in the second pair of bytes: 0 is an abort.
       if (batch.records[0]?.key?.readInt16BE(2) === 0) aborted.delete(batch.producerId)
       continue
     }

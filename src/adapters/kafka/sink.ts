@@ -1,10 +1,11 @@
-// Results into a topic of Kafka, exactly once for readers of committed records. They are sent as they come, in a transaction
-// that is left open at the checkpoint: what ends it lies in the checkpoint, and it is committed when that is published, by this
-// process or by the next one. That one commits what is listed before it touches anything, and aborts what is not.
+// Writes results to a Kafka topic, exactly once for readers of committed records. Results are sent as they arrive, in a
+// transaction that stays open at the checkpoint: the checkpoint stores its TransactionId, and it is committed after
+// publication, by this process or by the next one. The next process first commits the listed transactions and aborts all
+// others.
 //
-// A transaction has an epoch of its own: each begins by taking its id anew. An id that the newest checkpoint names is not taken
-// before a newer one is published, so that whoever recovers finds its transaction committed, or commits it; if it finds neither,
-// the broker gave it up in the meantime. A transaction into which nothing was sent is never ended.
+// Every transaction has its own epoch: it begins by initialising its transactional id again. An id that the newest
+// checkpoint names is not used before a newer checkpoint is published, so that recovery finds its transaction committed, or
+// commits it; if neither is possible, the broker has expired it. A transaction without records is never ended.
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Duration, toMs } from '../../core/duration.ts'
@@ -26,16 +27,16 @@ export interface KafkaSinkOptions<T> extends KafkaConnecting {
    */
   readonly message?: (value: T, key: PipelineKey | null) => KafkaOut
   /**
-   * The beginning of the transactional ids; `reprise/PIPELINE/SINK` if left out. It must be one of its own for each pipeline in
-   * each store that writes to the same brokers.
+   * Prefix of the transactional ids. It must be unique for each pipeline in each store that writes to the same brokers.
+   * Default: `reprise/PIPELINE/SINK`.
    */
   readonly transactionalId?: string
   /**
-   * How long the broker keeps a transaction open, also while nobody runs the pipeline; 15 minutes if left out, which is the most
+   * How long the broker keeps a transaction open, also while the pipeline is not running. Default: 15 minutes, the maximum
    * that brokers allow by default.
    */
   readonly transactionTimeout?: Duration
-  /** Where the broker gave up what a published checkpoint lists: an error if left out. 'skip': its results are lost. */
+  /** If the broker expired a transaction of a published checkpoint. 'skip': its results are lost. Default: 'fail'. */
   readonly expired?: 'fail' | 'skip'
 }
 
@@ -52,13 +53,13 @@ const known = new Set([
     'expired',
   ],
 ])
-/** Ids of transactions: listed, cut, under way, and those of checkpoints that failed. */
+/** Number of transactional ids: for listed, cut and current transactions, and those of failed checkpoints. */
 const slots = 8
 
-/** How long the end of a run waits for what is open to be aborted. */
+/** How long the end of a run waits for the abort of the open transaction. */
 const abortWithinMs = 2000
 
-/** As it lies in a checkpoint. */
+/** The form in a checkpoint. */
 interface Listed {
   readonly slot: number
   readonly producerId: string
@@ -94,14 +95,14 @@ class KafkaWriter<T> implements SinkWriter {
   readonly #timeoutMs: number
   readonly #prefix: string
   readonly #partitions: readonly number[]
-  /** Results that were written, into the transaction that is under way. */
+  /** The current transaction, with the results written so far. */
   #current: OpenTransaction | null = null
-  /** Of checkpoints that failed: they are listed again by the next one. */
+  /** Transactions of failed checkpoints: the next checkpoint lists them again. */
   #carried: readonly OpenTransaction[] = []
   #cut: readonly OpenTransaction[] = []
   /** Slots that the newest published checkpoint names. */
   #named: readonly number[] = []
-  /** By slot: what was begun last. Who does not know it is no longer the owner, and must not begin one. */
+  /** The last transaction of each slot. A process that does not know it is no longer the owner, and must not begin one. */
   readonly #newest = new Map<number, TransactionId>()
 
   constructor(
@@ -120,14 +121,14 @@ class KafkaWriter<T> implements SinkWriter {
 
   async recover(listed: Prepared | null): Promise<void> {
     await this.commit(listed)
-    // Whatever else is open was never published; who opened it is fenced.
+    // All other open transactions were never published; their producers are fenced.
     const others = Array.from({ length: slots }, (_, slot) => slot).filter((slot) => !this.#named.includes(slot))
     await Promise.all(
       others.map(async (slot) => this.#newest.set(slot, await this.#port.begin(this.#idOf(slot), this.#timeoutMs))),
     )
   }
 
-  /** It is with the broker, and not in memory: a checkpoint is due by time, not by how much waits. */
+  /** Results wait at the broker, not in memory: a checkpoint is due by time, not by their number. */
   get pending(): number {
     return 0
   }
@@ -161,7 +162,7 @@ class KafkaWriter<T> implements SinkWriter {
     }
     for (const each of listed) await this.#commitOne(each)
     this.#cut = []
-    // A checkpoint without results names none, and those of the one before are committed.
+    // A checkpoint without results names no slot, and the transactions of the previous one are committed.
     this.#named = listed.map(({ slot }) => slot)
   }
 
@@ -171,8 +172,8 @@ class KafkaWriter<T> implements SinkWriter {
   }
 
   async close(): Promise<void> {
-    // What was cut may be published: it is left to whoever comes next. The rest need not hold readers up.
-    // A broker that is away is not waited for: it aborts them by itself, or the next one to open does.
+    // The cut transactions may be published: the next process handles them. The current one need not block readers.
+    // A broker that is away is not awaited: it aborts the transaction by itself, or the next process does.
     const aborted = this.#current?.abort().catch(() => undefined)
     if (aborted) await Promise.race([aborted, sleep(abortWithinMs, undefined, { ref: false })])
     await this.#port.close()

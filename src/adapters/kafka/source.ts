@@ -1,6 +1,6 @@
-// A topic of Kafka as a source. Its partitions are the source's, and a position is the next offset of one: it lies in the
-// checkpoint and nowhere else, so there is no consumer group, no rebalance and no session to wait for. Only what is committed
-// is read.
+// A Kafka topic as a source. Its partitions are the source's, and a position is the next offset of a partition: only the
+// checkpoint stores it, so there is no consumer group, no rebalance and no session to wait for. Only committed records are
+// read.
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Duration, toMs } from '../../core/duration.ts'
@@ -15,17 +15,17 @@ import type { Fetched, KafkaConnecting, KafkaPort, KafkaRecord } from './port.ts
 export interface KafkaOptions extends KafkaConnecting {
   readonly topic: string
   /**
-   * Where a first run begins: at these offsets by partition, or at those that a consumer group has committed, to take its
-   * work over. Partitions without an offset, and those that appear later, are read from their beginning. Default: 'oldest'.
+   * Where a first run begins: at these offsets by partition, or at those that a consumer group has committed, to take over
+   * its work. Partitions without an offset, and those that appear later, are read from their beginning. Default: 'oldest'.
    */
   readonly start?: KafkaStart
-  /** What to do where the broker no longer has a position: an error (POSITION_GONE) if left out. */
+  /** If the broker no longer has a position. 'fail' is POSITION_GONE. Default: 'fail'. */
   readonly gone?: 'fail' | 'oldest' | 'newest'
-  /** How often to look for new partitions; every 10 seconds if left out. */
+  /** How often to check for new partitions. Default: every 10 seconds. */
   readonly discover?: Duration
   /**
-   * A group to which offsets are committed when a checkpoint with them is published, for tools that watch lag. It must be one of
-   * its own without members. Nothing reads them here: positions lie in the checkpoint. Left out: none are committed.
+   * A group to which the offsets of published checkpoints are committed, for tools that monitor lag. It must be a dedicated
+   * group without members. Nothing here reads the offsets: positions are stored in the checkpoint. Default: none.
    */
   readonly group?: string
 }
@@ -38,10 +38,10 @@ export type KafkaStart =
   | { readonly group: string }
 
 const known = new Set(['brokers', 'clientId', 'awayFor', 'client', 'topic', 'start', 'gone', 'discover', 'group'])
-/** How long a request waits on the broker where nothing is there, and where others are only held back by us. */
+/** How long a request waits at the broker if there are no records, and if all other partitions are held back. */
 const waitMs = 250
 const heldWaitMs = 20
-/** How long the end of a run waits for the last offsets of the group. */
+/** How long the end of a run waits to commit the last offsets of the group. */
 const tellWithinMs = 2000
 const goneHint =
   "Records may be missing. Give its source { gone: 'oldest' } or { gone: 'newest' } to continue with what the broker has, or from a savepoint with { from }."
@@ -107,7 +107,7 @@ class KafkaReader implements SourceReader<KafkaRecord> {
   #running: Promise<void> = Promise.resolve()
   #isClosed = false
   readonly #unwatch: () => void
-  /** Positions of the newest published checkpoint that the group was not told yet. */
+  /** Positions of the newest published checkpoint that are not committed to the group yet. */
   #untold: Positions | null = null
   #telling: Promise<void> | null = null
 
@@ -153,7 +153,7 @@ class KafkaReader implements SourceReader<KafkaRecord> {
     return this.#ready.take(max)
   }
 
-  /** Beside the pipeline, the newest ones only: a group that cannot be told holds no checkpoint up. */
+  /** Runs beside the pipeline, for the newest positions only: a failing group does not delay checkpoints. */
   async published(positions: Positions): Promise<void> {
     if (this.#options.group === undefined) return
     this.#untold = positions
@@ -220,7 +220,7 @@ class KafkaReader implements SourceReader<KafkaRecord> {
     place.next = next
     place.ahead += 1
     const positionAt = (count: number) => records[count - 1]!.offset + 1
-    // Without records it still moves the position: behind markers, and behind what was aborted.
+    // A batch without records still advances the position, past markers and aborted records.
     void this.#ready.push({ partition: place.name, values: records, positionAt, position: next }).then(() => {
       place.ahead -= 1
       this.#wake()
@@ -258,7 +258,7 @@ class KafkaReader implements SourceReader<KafkaRecord> {
     this.#names = this.#places.map(({ name }) => name)
   }
 
-  /** By partition, where the definition or a group names an offset. */
+  /** By partition, if the definition or a group names an offset. */
   async #offsetsOf(start: KafkaStart, found: readonly number[]): Promise<ReadonlyMap<number, number>> {
     const { topic } = this.#options
     if (typeof start === 'string') return noOffsets

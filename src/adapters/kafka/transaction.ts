@@ -1,9 +1,9 @@
-// A transaction under way: records are sent as they come, one request after the other, each with all that came meanwhile.
+// An open transaction: records are sent as they arrive, one request at a time, each with all records that arrived meanwhile.
 
 import { partitionOf } from './partitioner.ts'
 import type { KafkaOut, KafkaPort, OutBatch, OutRecord, TransactionId } from './port.ts'
 
-/** More than this wait to be sent: whoever writes waits. */
+/** With more unsent records than this, `add` waits. */
 const waitingMax = 20_000
 const recordsPerBatch = 5000
 const utf8 = new TextEncoder()
@@ -28,7 +28,7 @@ export class OpenTransaction {
   #sending: Promise<void> | null = null
   readonly #before: Promise<unknown>
 
-  /** `before`: the one that it follows. Records of a partition keep their order, so that one is sent first. */
+  /** `before`: the preceding transaction. Records of a partition keep their order, so it is sent first. */
   constructor(
     port: KafkaPort,
     topic: string,
@@ -62,7 +62,7 @@ export class OpenTransaction {
     if (this.#count > waitingMax) return this.#sending
   }
 
-  /** All that was added is with the broker. */
+  /** Waits until the broker has all added records. */
   async settled(): Promise<Begun> {
     await this.#sending
     return await this.begun

@@ -1,4 +1,4 @@
-// Requests to an API server over sockets that are kept, and its refusals as our errors. Answers are JSON, or lines of it.
+// Sends requests to an API server over keep-alive sockets, and maps its refusals to errors. Answers are JSON, or JSON lines.
 
 import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http'
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https'
@@ -10,7 +10,7 @@ export interface Ask {
   readonly path: string
   readonly query?: Readonly<Record<string, string | number | undefined>>
   readonly body?: unknown
-  /** For errors: what is asked for. */
+  /** The subject of the request, for errors. */
   readonly about: Readonly<Record<string, unknown>>
 }
 
@@ -50,7 +50,7 @@ export class ApiClient {
     return value
   }
 
-  /** One value for each line, for as long as there are any. Nothing for longer than `silentMs` means that nobody is there. */
+  /** Yields one value per line until the stream ends. Silence for longer than `silentMs` counts as a lost connection. */
   async *lines(ask: Ask, silentMs: number, signal: AbortSignal): AsyncGenerator<unknown> {
     const response = await this.#send(ask, signal)
     const stop = () => response.destroy()
@@ -67,7 +67,7 @@ export class ApiClient {
         text = lines.pop()!
         for (const line of lines) {
           const value = parsed(line)
-          // A line that is not whole is where the connection was cut.
+          // An incomplete line is where the connection was cut.
           if (value !== undefined) yield value
         }
       }
@@ -109,7 +109,7 @@ export class ApiClient {
       outgoing.once('error', (error) => reject(cut(ask, error)))
       outgoing.once('response', (response) => {
         outgoing.setTimeout(0)
-        // What goes wrong from here on is told by the answer.
+        // The response reports later errors.
         outgoing.on('error', () => undefined)
         resolve(response)
       })
@@ -117,7 +117,7 @@ export class ApiClient {
     })
   }
 
-  /** Sockets are kept for as long as they would be opened the same way. */
+  /** Keeps the sockets as long as their connection settings stay the same. */
   #agentFor({ server, tls, proxy }: Credentials, isTls: boolean): HttpAgent {
     const made = JSON.stringify([server.href, tls, proxy?.url])
     if (this.#agent?.made === made) return this.#agent.agent
@@ -137,7 +137,7 @@ function parsed(text: string): unknown {
   }
 }
 
-/** Whether a write was done, nobody here knows. */
+/** The outcome of a write is unknown here. */
 function cut({ method, path, about }: Ask, error: unknown): RepriseError {
   const why = (error as Error).message
   if (method === 'GET') return new RepriseError('STORE_UNREACHABLE', `${path} was not answered: ${why}`, about, error)
@@ -153,7 +153,7 @@ function refusal(ask: Ask, code: number, status: Status | undefined, text: strin
     case 403:
       return new RepriseError('FORBIDDEN', what, about)
     case 404:
-      // Without a name it is the kind that is not there, or its status has no address of its own.
+      // Without a name, the kind itself is unknown, or has no status subresource.
       return new RepriseError(status?.details?.name === undefined ? 'INVALID_ARGUMENT' : 'NOT_FOUND', what, about)
     case 409:
       return new RepriseError(status?.reason === 'AlreadyExists' ? 'EXISTS' : 'CONFLICT', what, about)

@@ -1,4 +1,4 @@
-// The objects of one kind in a cluster, as the contract of origins wants them: list, watch and writes of an API server.
+// The objects of one kind in a cluster, behind the contract of origins: list, watch and writes of an API server.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { OriginCollection, OriginEvent, OriginObject, OriginPage } from '../../layers/resource/origin.ts'
@@ -15,7 +15,7 @@ import {
 import type { Draft, ResourceObject } from '../../layers/resource/rules/object.ts'
 import type { ApiClient, Ask } from './api-client.ts'
 
-/** How long the server is asked to go on for; then it is asked again from where it was. */
+/** How long one watch lasts; then it is resumed from its last position. */
 const watchSeconds = 290
 const silentMs = (watchSeconds + 30) * 1000
 
@@ -107,7 +107,7 @@ export class KubernetesCollection implements OriginCollection {
 
   async replace({ object, raw }: OriginObject, draft: Draft): Promise<ResourceObject> {
     const { metadata, ...rest } = raw as Raw & Record<string, unknown>
-    // Of a kind without a spec, it is all that there is besides.
+    // For a kind without a spec, the draft is the rest of the object.
     const content = 'spec' in rest ? { spec: draft.spec } : (draft.spec as object)
     const own = this.#metadataOf(draft)
     const owners = equalJson(draft.owners, object.owners) && { ownerReferences: metadata.ownerReferences }
@@ -118,7 +118,7 @@ export class KubernetesCollection implements OriginCollection {
   async report({ raw }: OriginObject, draft: Draft): Promise<ResourceObject> {
     const status = encodeStatus(draft) ?? {}
     const known = (raw as Raw).status?.conditions ?? []
-    // What others say in a condition that is not ours to change stays.
+    // A condition that is already reported with the same content stays as its writer left it.
     const conditions = (status.conditions as readonly { readonly type: string }[] | undefined)?.map((condition) => {
       const before = known.find((each) => isJsonObject(each) && each.type === condition.type)
       return before && isSaid(before, condition) ? before : condition
@@ -150,7 +150,7 @@ export class KubernetesCollection implements OriginCollection {
     return { kind: api.plural, ...(namespace !== undefined && { namespace }), ...(name !== undefined && { name }) }
   }
 
-  /** Where the objects of all namespaces are meant, a name begins with its own. */
+  /** For objects of all namespaces, a name starts with its namespace. */
   #place(name: string): { readonly namespace: string | undefined; readonly name: string } {
     const { api, namespace } = this.#at
     if (!api.namespaced || namespace !== undefined) return { namespace, name }

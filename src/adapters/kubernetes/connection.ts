@@ -1,5 +1,5 @@
-// How an API server is reached: its address, whom to trust, and who asks. Given by hand, by the files that a pod finds, or by a
-// kubeconfig (kubeconfig.ts).
+// How to reach an API server: its address, its trusted certificates, and the client's identity. Configured explicitly, by the
+// files of a pod, or by a kubeconfig (kubeconfig.ts).
 
 import { RepriseError } from '../../core/errors.ts'
 import { type Connect, readSecret } from './credentials.ts'
@@ -9,9 +9,9 @@ export interface KubernetesAddress {
   /** 'https://10.0.0.1:6443' */
   readonly server: string
   readonly token?: string
-  /** Read again for each request: the token of a service account is replaced while it is used. */
+  /** Read again for each request: the token of a service account is rotated while it is in use. */
   readonly tokenFile?: string
-  /** Certificates in PEM: of whoever signs the server's, and of the client with its key. */
+  /** Certificates in PEM: of the authority that signed the server's, and of the client with its key. */
   readonly ca?: string
   readonly cert?: string
   readonly key?: string
@@ -19,16 +19,16 @@ export interface KubernetesAddress {
   readonly insecure?: boolean
 }
 
-/** Where a process finds what it was not given. */
+/** Where a process finds settings that were not passed. */
 export interface Surroundings {
   readonly env: NodeJS.ProcessEnv
-  /** What a pod has of its service account. */
+  /** The directory of a pod's service account. */
   readonly account: string
 }
 
 const here: Surroundings = { env: process.env, account: '/var/run/secrets/kubernetes.io/serviceaccount' }
 
-/** Undefined: as a pod finds it, or by the usual kubeconfig outside of one. */
+/** Undefined: the pod's service account, or the default kubeconfig outside of a pod. */
 export function connectTo(
   given: string | KubernetesAddress | Kubeconfig | undefined,
   { env, account }: Surroundings = here,

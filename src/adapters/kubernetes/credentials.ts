@@ -1,21 +1,20 @@
-// What a request to an API server is made with: where to, whom to trust, and who asks.
+// The credentials of a request to an API server: its address, its trusted certificates, and the client's identity.
 
 import { readFile } from 'node:fs/promises'
 import type { Agent } from 'node:http'
 import { RepriseError } from '../../core/errors.ts'
 
-/** What a request is made with. */
 export interface Credentials {
   readonly server: URL
   readonly headers: Readonly<Record<string, string>>
   readonly tls: Readonly<Record<string, unknown>>
-  /** Connects through a proxy. */
+  /** Set if the connection goes through a proxy. */
   readonly proxy?: { readonly url: string; readonly agent: Agent }
 }
 
 export type Connect = () => Promise<Credentials>
 
-/** A file that holds part of them. It is read when it is needed: others replace it while this process runs. */
+/** Reads a credential from a file. It is read on demand: other programs replace it while this process runs. */
 export async function readSecret(what: string, path: string): Promise<string> {
   try {
     return (await readFile(path, 'utf8')).trim()

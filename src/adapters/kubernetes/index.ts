@@ -1,4 +1,4 @@
-// reprise/kubernetes: objects of a cluster for informers and controllers, by the same code that follows our own.
+// reprise/kubernetes: objects of a cluster for informers and controllers, with the same code as for Reprise's own resources.
 
 import type { OriginKind, ResourceOrigin } from '../../layers/resource/origin.ts'
 import type { ApiNames } from '../../layers/resource/rules/api-names.ts'
@@ -22,7 +22,7 @@ export type { KubernetesAddress } from './connection.ts'
 export type { Kubeconfig } from './kubeconfig.ts'
 
 /**
- * Any API server of Kubernetes: by its address, by a kubeconfig (a file, or `{ kubeconfig, context }`), or as a pod finds it.
+ * Any Kubernetes API server: by its address, by a kubeconfig (a file, or `{ kubeconfig, context }`), or as a pod finds it.
  * Kinds that own each other's objects must share one.
  * @example const sites = resource<Site>('sites', { api: { group: 'shop.example.com' }, from: kubernetes('kubeconfig.yaml') })
  */

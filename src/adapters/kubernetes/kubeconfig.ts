@@ -1,6 +1,6 @@
-// Reads kubeconfig files as kubectl does: several files are merged and the first mention of a name wins, paths are relative to
-// their file, and a context names a cluster and a user. Kubernetes' own client library parses the files, runs the plugins of a
-// user and renews what they give. Whatever would change who asks, and is not supported, is refused instead of being ignored.
+// Reads kubeconfig files as kubectl does: several files are merged and the first mention of a name wins, paths are relative
+// to their file, and a context names a cluster and a user. Kubernetes' own client library parses the files, runs the plugins
+// of a user and renews their credentials. Unsupported fields that would change the client's identity are refused, not ignored.
 
 import { readFile } from 'node:fs/promises'
 import type { Agent } from 'node:http'
@@ -12,9 +12,9 @@ import { isJsonObject } from '../../layers/resource/rules/json.ts'
 import { type Connect, type Credentials, readSecret } from './credentials.ts'
 
 export interface Kubeconfig {
-  /** A file; KUBECONFIG or ~/.kube/config if left out. Needs the package @kubernetes/client-node. */
+  /** A file. Needs the package @kubernetes/client-node. Default: KUBECONFIG or ~/.kube/config. */
   readonly kubeconfig?: string
-  /** The file's current context if left out. */
+  /** Default: the file's current context. */
   readonly context?: string
 }
 
@@ -30,7 +30,7 @@ interface File {
   readonly current: string | undefined
 }
 
-/** What a context stands for. */
+/** The cluster and the user of a context. */
 interface Chosen {
   readonly cluster: Fields
   readonly user: Fields
@@ -42,7 +42,7 @@ interface Loaded {
 }
 
 const pathsOf = { cluster: ['certificate-authority'], user: ['client-certificate', 'client-key', 'tokenFile'] }
-/** Of a user: without them, somebody else would be asking. */
+/** Fields of a user that change the client's identity. */
 const refused = ['as-uid', 'as-groups', 'as-user-extra']
 
 export function byKubeconfig(given: Kubeconfig, env: NodeJS.ProcessEnv): Connect {
@@ -52,7 +52,7 @@ export function byKubeconfig(given: Kubeconfig, env: NodeJS.ProcessEnv): Connect
     try {
       return await credentialsOf(await loading)
     } catch (error) {
-      // Read again next time: it may have been mended.
+      // Read again next time: the file may have been fixed.
       loading = null
       throw error
     }
@@ -93,7 +93,7 @@ async function load({ kubeconfig, context }: Kubeconfig, env: NodeJS.ProcessEnv)
   const files: File[] = []
   for (const path of paths) {
     const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
-      // As kubectl does: of several files, not all need to be there.
+      // As in kubectl, some of several files may be missing.
       if (error.code === 'ENOENT' && paths.length > 1) return null
       throw invalid(`the kubeconfig ${path} cannot be read: ${error.message}`, error)
     })
@@ -112,7 +112,7 @@ function parse(path: string, text: string, loadYaml: (text: string) => unknown):
   } catch (error) {
     throw invalid(`the kubeconfig ${path} cannot be parsed: ${(error as Error).message}`, error)
   }
-  // The library makes it an object of a class of its own.
+  // The library returns an instance of its own class.
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) return { ...value }
   throw invalid(`the kubeconfig ${path} must hold clusters, users and contexts`)
 }
@@ -144,7 +144,7 @@ function located(folder: string, of: 'cluster' | 'user', fields: object): Fields
     if (typeof path === 'string' && path !== '') found[name] = resolve(folder, path)
   }
   const { exec } = found as { readonly exec?: { readonly command?: unknown } }
-  // Without a slash it is looked up in PATH.
+  // A command without a slash is looked up in PATH.
   if (typeof exec?.command === 'string' && exec.command.includes('/') && !isAbsolute(exec.command)) {
     found.exec = { ...exec, command: resolve(folder, exec.command) }
   }
@@ -172,7 +172,7 @@ function choose(files: readonly File[], context: string | undefined, where: stri
   return { cluster, user: withPlugin(user, cluster) }
 }
 
-/** A plugin is told what kubectl would tell it; nobody is there to answer its questions. */
+/** Passes the same information to a plugin as kubectl does; a plugin cannot be interactive here. */
 function withPlugin(user: Fields, cluster: Fields): Fields {
   if (!isJsonObject(user.exec)) return user
   const exec = user.exec as Fields
@@ -192,7 +192,7 @@ function withPlugin(user: Fields, cluster: Fields): Fields {
   return { ...user, exec: { ...exec, env } }
 }
 
-/** The library wants to be told that there is no TLS where there is none, and forgets whom to trust where nobody asks. */
+/** Without TLS, the library needs an explicit flag; without a user, it drops the trusted certificates. */
 function asOneFile({ cluster, user }: Chosen): Fields {
   const isPlain = String(cluster.server).startsWith('http:')
   return {

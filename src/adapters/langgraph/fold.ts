@@ -1,8 +1,8 @@
 // One thread of a graph as a timeline: how its entries fold into checkpoints, pending writes, values and leaves. An
-// entry holds only what a checkpoint changed against its parent; the folded record is whole, so reading never walks a
-// chain of parents. A list that grew is stored as what was added to the list before it. All keys ascend with time: what a
-// reader of the newest checkpoints needs lies in the last pages, and the others are not read
-// (engine/model/definition.ts). The entries: thread-entries.ts.
+// entry holds only a checkpoint's changes against its parent; the folded record is complete, so reading never walks a
+// chain of parents. A list that grew is stored as the items added to the previous list. All keys ascend with time: readers
+// of the newest checkpoints need only the last pages, and the others are not read (engine/model/definition.ts).
+// thread-entries.ts defines the entries.
 
 import { type Keyed, keyed } from '../../core/keyed/keyed.ts'
 import type { Entry } from '../../engine/history/history.ts'
@@ -12,7 +12,7 @@ import { type NamedCheckpoint, spellNames, unpackChannel } from './names.ts'
 import { define } from './portable.ts'
 import type { CheckpointData, Difference, NewValue, PrunedData, Version, WritesData } from './thread-entries.ts'
 
-/** A stored value: whole, or a list that goes on from another. */
+/** A stored value: complete, or a list that extends another. */
 export type StoredValue =
   | { readonly packed: Packed; readonly serde?: string }
   | {
@@ -20,18 +20,18 @@ export type StoredValue =
       readonly keep: number
       readonly items: readonly Uint8Array[]
       readonly depth: number
-      /** Places of the leaves that these items name. */
+      /** Places of the leaves that these items refer to. */
       readonly leaves: readonly number[]
     }
 
 export interface CheckpointRecord {
   readonly parent: string | null
   readonly v: number
-  /** As it is packed. */
+  /** In packed form. */
   readonly ts: string | number
   readonly versions: Readonly<Record<string, Version>>
   readonly seen: Readonly<Record<string, Readonly<Record<string, Version>>>>
-  /** Each value encoded on its own: a filter compares bytes. */
+  /** Each value is encoded separately: a filter compares bytes. */
   readonly metadata: Readonly<Record<string, Packed>>
   /** Channel to value id. */
   readonly channels: Readonly<Record<string, string>>
@@ -46,13 +46,13 @@ export interface WriteRecord {
 }
 
 export interface ThreadState {
-  /** By namespace and id. */
+  /** Keyed by namespace and id. */
   readonly checkpoints: Keyed<CheckpointRecord>
-  /** By namespace, id, task and index. */
+  /** Keyed by namespace, id, task and index. */
   readonly writes: Keyed<WriteRecord>
-  /** By place of the entry that brought it. */
+  /** Keyed by the place of the entry that added it. */
   readonly values: Keyed<StoredValue>
-  /** By place: the entry that brought it, and its number there. */
+  /** Keyed by place: the entry that added it, and its number there. */
   readonly leaves: Keyed<LeafRecord>
 }
 
@@ -60,7 +60,7 @@ export interface ThreadState {
 export const threadFold: Fold<ThreadState> = {
   version: 'langgraph 2',
   isOurs: true,
-  // Version 1 named leaves by digest. It was never published and cannot be brought up: it is refused, not misread.
+  // Version 1 identified leaves by digest. It was never published and has no upcaster: it is refused, not misread.
   upcasters: { checkpoint: { version: 2 }, writes: { version: 2 }, pruned: { version: 2 } },
   initial: () => ({ checkpoints: keyed(), writes: keyed(), values: keyed(), leaves: keyed() }),
   apply(state, entry) {
@@ -84,7 +84,7 @@ export function writeKey(ns: string, id: string, task: string, index: number): s
   return `${checkpointKey(ns, id)}\0${task}\0${String(index + 1000).padStart(10, '0')}`
 }
 
-/** Values are named by the entry that brought them. */
+/** A value is named after the entry that added it. */
 export function valueId(seq: number, index: number): string {
   return `${seq.toString(36).padStart(9, '0')}.${index}`
 }
@@ -102,7 +102,7 @@ export function differ<V>(
   return [set, Object.keys(before).filter((key) => !Object.hasOwn(after, key))]
 }
 
-/** What did not change is shared with the parent's record. */
+/** Shares unchanged fields with the parent's record. */
 function patch<V>(before: Readonly<Record<string, V>>, [set, gone]: Difference<V>): Readonly<Record<string, V>> {
   if (set.length === 0 && gone.length === 0) return before
   const made: Record<string, V> = {}
@@ -113,14 +113,14 @@ function patch<V>(before: Readonly<Record<string, V>>, [set, gone]: Difference<V
 
 const uuidForm = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
-/** A UUID in its usual spelling takes 16 bytes; any other id stays text. */
+/** A UUID in canonical form takes 16 bytes; any other id stays text. */
 export function packId(id: string): string | Uint8Array {
   return uuidForm.test(id) ? new Uint8Array(Buffer.from(id.replaceAll('-', ''), 'hex')) : id
 }
 
 const hexOf = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
 
-/** A thread of 200 turns has a thousand of them, and each is read at the first look. */
+/** Written for speed: a thread of 200 turns has a thousand ids, and the first read decodes each. */
 export function unpackId(id: string | Uint8Array): string {
   if (typeof id === 'string') return id
   let text = ''
@@ -131,7 +131,7 @@ export function unpackId(id: string | Uint8Array): string {
   return text
 }
 
-/** An ISO time in its usual spelling is stored as its number. */
+/** An ISO time in canonical form is stored as a number. */
 export function packTime(ts: string): string | number {
   const ms = Date.parse(ts)
   return Number.isFinite(ms) && new Date(ms).toISOString() === ts ? ms : ts
@@ -152,7 +152,7 @@ const nothing: CheckpointRecord = {
   extra: null,
 }
 
-/** What a checkpoint's differences are taken against. */
+/** The record against which a checkpoint's differences are computed. */
 export function parentOf(state: ThreadState, ns: string, parent: string | null): CheckpointRecord {
   return (parent === null ? undefined : state.checkpoints.get(checkpointKey(ns, parent))) ?? nothing
 }
@@ -205,7 +205,7 @@ function applyWrites(state: ThreadState, { seq }: Entry, data: WritesData): void
     const packed = settlePacked(seq, unsettled)
     const channel = unpackChannel(packedChannel)
     const key = writeKey(ns, unpackId(id), task, index)
-    // The first of a task counts; special writes are replaced.
+    // The first write of a task counts; special writes are replaced.
     if (index >= 0 && state.writes.has(key)) continue
     state.writes.set(key, serde === undefined ? { task, channel, packed } : { task, channel, packed, serde })
   }
@@ -227,7 +227,7 @@ function* touches({ type, seq, data }: Entry): Generator<readonly [part: keyof T
     for (const place of leaves) yield ['leaves', placeKey(place)]
     return
   }
-  // What an entry brings goes to the end, wherever that is.
+  // New values and leaves are added at the end, wherever that is.
   yield ['values', valueId(seq, 0)]
   yield ['leaves', placeKey(placeOf(seq, 0))]
   if (type === 'checkpoint') {

@@ -1,4 +1,4 @@
-// reprise/langgraph: checkpoints of LangGraph.js graphs as timelines, one a thread, and their long-term memory beside them.
+// reprise/langgraph: checkpoints of LangGraph.js graphs as timelines, one per thread, and their long-term memory.
 
 export type { PruneOptions } from './prune.ts'
 export type { Config } from './saver.ts'

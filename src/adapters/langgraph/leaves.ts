@@ -1,6 +1,6 @@
-// Leaves: long texts, large binaries and messages, which encoded values name by digest. A leaf lies where the entry that
-// brought it is, its place; beside each encoded value stand the places of the leaves it names. So a reader finds them
-// without an index of digests, close to what names them, and a writer need not store again what it knows the place of.
+// Leaves: long texts, large binaries and messages, to which encoded values refer by digest. The place of a leaf is the entry
+// that added it; each encoded value is stored with the places of its leaves. So a reader finds them without an index of
+// digests, close to the values that refer to them, and a writer does not store a leaf again whose place it knows.
 //
 //   place = seq × 2^20 + number of the leaf in its entry
 //   ref   = a place, or -1 - n: leaf n of the same entry, whose place is not known before it is written
@@ -9,14 +9,14 @@ import { assert } from '../../core/assert.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
 import type { Encoded, LeafValue } from './portable.ts'
 
-/** Bytes, or bytes and the places (in an entry: refs) of the leaves that they name. */
+/** Bytes, or bytes and the places (in an entry: refs) of the leaves they refer to. */
 export type Packed = Uint8Array | readonly [bytes: Uint8Array, leaves: readonly number[]]
 export type LeafRecord = readonly [digest: Uint8Array, value: LeafValue]
 export type NewLeaves = readonly LeafRecord[]
 type LeavesByPlace = Keyed<LeafRecord>
 
 const entryLeavesMax = 2 ** 20
-/** Leaves whose places a writer remembers; of those before its time, the newest are looked up. */
+/** Number of leaf places that a writer remembers, and number of older leaves that it looks up. */
 const rememberedMax = 4096
 const lookedUpMax = 256
 
@@ -47,13 +47,13 @@ export function settlePacked(seq: number, packed: Packed): Packed {
 }
 
 export class Leaves {
-  /** The least recently used first. */
+  /** Least recently used first. */
   readonly #places = new Map<string, number>()
   #hasLookedUp = false
   #read = new Map<string, LeafValue>()
   readonly #readPlaces = new Set<number>()
 
-  /** Of what is read from now on, nothing may be assumed. */
+  /** Drops all cached places and leaves. */
   forget(): void {
     this.#places.clear()
     this.#hasLookedUp = false
@@ -61,7 +61,7 @@ export class Leaves {
     this.#readPlaces.clear()
   }
 
-  /** What an entry names and brings. May ask for the last pages of leaves. */
+  /** Starts the leaves of a new entry. May require the last pages of leaves. */
   draft(leaves: LeavesByPlace): LeafDraft {
     if (!this.#hasLookedUp) {
       const newest = [...leaves.entries({ reverse: true, limit: lookedUpMax })].reverse()
@@ -71,14 +71,14 @@ export class Leaves {
     return new LeafDraft((digest) => this.#placeOf(digest, leaves))
   }
 
-  /** The entry of a draft was written. */
+  /** Records the places of a draft whose entry was written. */
   written(draft: LeafDraft, seq: number): void {
     draft.digests.forEach((digest, n) => {
       this.#remember(digest, placeOf(seq, n))
     })
   }
 
-  /** The leaves at these places, by digest, and whatever was read before. May ask for their pages. */
+  /** The leaves at these places, by digest, including those read before. May require their pages. */
   read(leaves: LeavesByPlace, places: readonly number[]): ReadonlyMap<string, LeafValue> {
     const missing = places.filter((place) => !this.#readPlaces.has(place))
     if (missing.length === 0) return this.#read
@@ -95,7 +95,7 @@ export class Leaves {
 
   #placeOf(digest: string, leaves: LeavesByPlace): number | undefined {
     const place = this.#places.get(digest)
-    // A prune may have taken it.
+    // A prune may have removed it.
     if (place === undefined || !leaves.has(placeKey(place))) return undefined
     this.#remember(digest, place)
     return place
@@ -108,7 +108,7 @@ export class Leaves {
   }
 }
 
-/** The leaves of one entry in the making. */
+/** The leaves of an entry that is being built. */
 export class LeafDraft {
   readonly #placeOf: (digest: string) => number | undefined
   readonly #brought = new Map<string, LeafRecord>()

@@ -14,7 +14,7 @@ test('a window that moves on names the leaves that it holds, not all that passed
   const state: ThreadState = threadFold.initial()
   const text = (n: number) => `${n} ${'text '.repeat(40)}`
   for (let turn = 1; turn <= 100; turn++) {
-    // What stays at the beginning keeps each list resting on the one before it.
+    // The unchanged first element makes each list extend the previous one.
     const messages = ['the beginning', ...Array.from({ length: 20 }, (_, i) => text(turn * 20 + i))]
     const checkpoint = {
       ...{ v: 4, id: String(turn), ts: '', channel_values: { messages } },

@@ -1,6 +1,6 @@
-// Lists that grow: finds how much of a channel's new array is the stored array of its parent, so that only the rest is
+// Lists that grow: finds how much of a channel's new array equals the stored array of its parent, so that only the rest is
 // written. Elements that this process read or wrote before are recognised by identity; among those the newest, and in
-// rotation some of the older ones, are compared by their bytes too, so that a change made in place is found.
+// rotation some of the older ones, are also compared by their bytes, so that a change made in place is detected.
 
 import { equalBytes } from '../../core/coordinate.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
@@ -11,26 +11,26 @@ import type { NewValue } from './thread-entries.ts'
 
 interface KnownList {
   readonly items: readonly Uint8Array[]
-  /** Places of the leaves that they name. */
+  /** Places of the leaves that the items refer to. */
   readonly leaves: readonly number[]
-  /** Lists that this one goes on from and holds whole at its beginning, with their lengths. */
+  /** Lists that this one extends and contains completely at its start, with their lengths. */
   readonly beginnings: ReadonlyMap<string, number>
-  /** The elements as the graph holds them; null if it does not hold them from us. */
+  /** The elements as the graph holds them; null if the graph did not get them from this process. */
   live: readonly unknown[] | null
 }
 
-/** `same`: the parent's own value is this list already. Of the leaves of what was added there are only refs until then. */
+/** `same`: the parent's value already is this list. `refs` are the leaves of added items, whose places are not known yet. */
 export type PreparedList =
   | { readonly same: string; readonly list: ListItems; readonly refs: readonly number[] }
   | { readonly same: null; readonly value: NewValue; readonly list: ListItems; readonly refs: readonly number[] }
 
-/** The encoded elements of a stored list, and the places of at least the leaves that they name. */
+/** The encoded elements of a stored list, and the places of at least the leaves that they refer to. */
 export type ListItems = Pick<KnownList, 'items' | 'leaves'>
 
 const nothing: ListItems = { items: [], leaves: [] }
 const noLists: ReadonlyMap<string, KnownList> = new Map()
 const knownMax = 16
-/** About as many values as a page holds. */
+/** About the number of values in a page. */
 const stepsPerPage = 256
 const newestCompared = 32
 const olderCompared = 32
@@ -47,7 +47,7 @@ export class Lists {
   items(state: ThreadState, id: string): ListItems {
     const known = this.#known.get(id)
     if (known) return known
-    // A list of checkpoints goes from the newest back: each needs the beginning of one that was just read.
+    // Listing goes from the newest checkpoint back: each needs the start of a list that was just read.
     for (const { items, leaves, beginnings } of this.#known.values()) {
       const length = beginnings.get(id)
       if (length !== undefined) return { items: items.slice(0, length), leaves }
@@ -57,7 +57,7 @@ export class Lists {
     return collected
   }
 
-  /** The graph holds these objects for the elements of this list from now on. */
+  /** From now on the graph holds these objects as the elements of the list. */
   hold(id: string, { items, leaves }: ListItems, live: readonly unknown[]): void {
     const beginnings = this.#known.get(id)?.beginnings ?? new Map<string, number>()
     this.#remember(id, { items, leaves, beginnings, live: [...live] })
@@ -75,21 +75,21 @@ export class Lists {
     const { keep, encoded } = this.#compare(before.items, live, next)
     if (base && keep === before.items.length && keep === next.length) return { same: baseId!, list: before, refs: [] }
     const depth = (base?.depth ?? 0) + 1
-    // A list that shrinks and grows again and again would rest on ever more others: then it starts anew.
+    // A list that repeatedly shrinks and grows would depend on ever more others: it is then stored from scratch.
     const from = depth > 2 * next.length + 64 ? 0 : keep
     const added = next.slice(from).map((item, i) => encoded.get(from + i) ?? this.#portable.encode(item))
     const items = added.map(({ bytes }) => bytes)
     const refs = [...new Set(added.flatMap(({ leaves }) => draft.refs(leaves)))]
     if (!base || from === 0)
       return { same: null, value: [1, null, 0, items, 1, refs], list: { items, leaves: [] }, refs }
-    // Of a list that is cut, the leaves of what was cut stay on the list in memory, until they are far more than it needs.
+    // After a cut, the list in memory keeps the leaves of removed items until they are far more than it needs.
     const known = before.leaves.length > 4 * from + 256 ? noLists : this.#known
     const kept = from === before.items.length ? before : collect(state, baseId!, known, from)
     const list = { items: [...kept.items, ...items], leaves: kept.leaves }
     return { same: null, value: [1, baseId!, from, items, depth, refs], list, refs }
   }
 
-  /** How many leading elements are those that are stored, and what was encoded to find out. */
+  /** The number of leading elements that equal the stored ones, and the elements encoded for the comparison. */
   #compare(
     before: readonly Uint8Array[],
     live: readonly unknown[] | null,
@@ -143,7 +143,7 @@ function collect(
       }
       break
     }
-    // A long list goes far back: the more of it was walked, the more is brought in at once.
+    // A long list goes far back: the more of it was walked, the more pages are requested at once.
     Keyed.need(state.values, [at], Math.floor(steps++ / stepsPerPage))
     const stored = state.values.get(at)
     if (!stored || !('items' in stored)) break

@@ -1,8 +1,8 @@
-// What tools know of threads of LangGraph and of its memory: all of a kind have the same fold and the same policy.
+// The models of LangGraph threads and of its memory, for tools: all of a kind have the same fold and the same policy.
 
 import type { Model } from '../../engine/model/model.ts'
 
-/** Namespaces of the long-term memory beside them. */
+/** Namespaces of the long-term memory. */
 export const memoryKind: Model = {
   kind: 'memory',
   name: null,

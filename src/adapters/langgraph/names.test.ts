@@ -27,7 +27,7 @@ describe('names of an entry', () => {
         (...[versionsOf, seenOf, metadata, channels]) => {
           const data: CheckpointData = ['', 'id', null, 4, 1, versionsOf, seenOf, metadata, channels, [], [], null]
           expect(spellNames(numberNames(data))).toEqual(data)
-          // Entries that were written before names had numbers.
+          // Entries written before names had numbers.
           expect(spellNames(data)).toBe(data)
         },
       ),

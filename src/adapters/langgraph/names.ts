@@ -1,5 +1,5 @@
-// Names of channels, nodes and metadata in an entry, written once each: a step names the same few again and again. An
-// entry's names are numbered: first those that LangGraph itself uses, then the entry's own.
+// Stores each name of a channel, node or metadata field once per entry: a step uses the same few names again and again. The
+// names of an entry are numbered: first those that LangGraph itself uses, then the entry's own.
 //
 //   names = [text …]                          the entry's own, in the order of their first use
 //   versions, metadata, channels              [[name, value, …], [name …]]
@@ -10,7 +10,7 @@ import type { Packed } from './leaves.ts'
 import { define } from './portable.ts'
 import type { CheckpointData, Difference, Version } from './thread-entries.ts'
 
-/** Append only: their numbers are stored. */
+/** Append only: the numbers are stored. */
 const commonNames = [
   ...['__start__', '__end__', '__input__', '__root__', '__error__', '__interrupt__', '__resume__', '__pregel_tasks'],
   ...['source', 'step', 'parents', 'writes', 'messages', 'agent', 'tools', 'branch:to:agent', 'branch:to:tools'],
@@ -20,7 +20,7 @@ const commonNumbers: ReadonlyMap<string, number> = new Map(commonNames.map((name
 type NumberedDifference<V> = readonly [set: readonly (number | V)[], gone: readonly number[]]
 type NumberedSeen = readonly [set: readonly (number | readonly Version[])[], gone: readonly number[]]
 
-/** A checkpoint's entry with its names by number. */
+/** The entry of a checkpoint, with its names as numbers. */
 export type NamedCheckpoint = readonly [
   ...head: readonly [string, string | Uint8Array, string | Uint8Array | null, number, string | number],
   versions: NumberedDifference<Version>,
@@ -66,7 +66,7 @@ export function numberNames(data: CheckpointData): NamedCheckpoint {
   ]
 }
 
-/** Entries that were written before names had numbers are given back as they are. */
+/** Returns entries from before names had numbers unchanged. */
 export function spellNames(data: CheckpointData | NamedCheckpoint): CheckpointData {
   if (!isNumbered(data)) return data
   const [ns, id, parent, v, ts, versions, seen, metadata, channels, values, leaves, extra, own] = data
@@ -102,7 +102,7 @@ function isNumbered(data: CheckpointData | NamedCheckpoint): data is NamedCheckp
   return data.length === 13
 }
 
-/** A channel that a write goes to: by its number, if LangGraph itself uses it. */
+/** The channel of a write: its number, if LangGraph itself uses the channel, else its name. */
 export function packChannel(channel: string): string | number {
   return commonNumbers.get(channel) ?? channel
 }

@@ -1,6 +1,6 @@
 // Values of a graph's state as portable data: LangChain objects by their class id, long texts and large binaries as
-// leaves that are stored once a thread, everything else as the codec has it, so Date, BigInt, NaN, Map and bytes survive.
-// What JSON would drop (functions, symbols) is dropped; other class instances become plain data, as in LangGraph itself.
+// leaves that are stored once per thread, everything else with the codec, so Date, BigInt, NaN, Map and bytes survive.
+// Values that JSON would drop (functions, symbols) are dropped; other class instances become plain data, as in LangGraph.
 
 import * as messageClasses from '@langchain/core/messages'
 import { DeltaSnapshot } from '@langchain/langgraph-checkpoint'
@@ -12,14 +12,14 @@ import type { Hash } from '../../core/store/ports.ts'
 /** A text, a binary, or (in a list of one) an encoded message. */
 export type LeafValue = string | Uint8Array | readonly [Uint8Array]
 
-/** Texts and binaries from this length on are leaves. */
+/** Minimum length of texts and binaries that are stored as leaves. */
 export const leafLengthMin = 128
-/** Messages are, from this size on: they come as a write, as a step's input and as part of the list. */
+/** Minimum size of messages that are stored as leaves: a message occurs as a write, as a step's input and in the list. */
 const messageBytesMin = 48
-/** Enough that nobody can make two texts of one digest. */
+/** Enough to prevent collisions, even deliberate ones. */
 const leafDigestBytes = 16
 
-/** In the place of a message, a long text or a large binary: the digest under which it is stored. */
+/** Replaces a message, a long text or a large binary: the digest under which it is stored. */
 export class Leaf {
   readonly digest: string
 
@@ -32,7 +32,7 @@ export class Leaf {
 export class LangChainObject {
   readonly id: readonly string[]
   readonly kwargs: unknown
-  /** Arguments as the class's own toJSON gives them, to be revived by LangChain's loader; else those of a message class. */
+  /** True: `kwargs` come from the class's toJSON, and LangChain's loader revives them; false: those of a message class. */
   readonly isForLoader: boolean
 
   constructor(id: readonly string[], kwargs: unknown, isForLoader: boolean) {
@@ -50,10 +50,10 @@ class Snapshot {
   }
 }
 
-/** A value on its way into the store. */
+/** An encoded value to be stored. */
 export interface Encoded {
   readonly bytes: Uint8Array
-  /** Its long texts and binaries, by digest. */
+  /** Its leaves, by digest. */
   readonly leaves: ReadonlyMap<string, LeafValue>
 }
 
@@ -79,12 +79,12 @@ export class Portable {
     return { bytes: this.#codec.encode(tree), leaves }
   }
 
-  /** The tree with leaves and LangChain objects still in their portable form; see revive.ts. Not to be changed. */
+  /** The tree with leaves and LangChain objects still in portable form; see revive.ts. It must not be changed. */
   decode(bytes: Uint8Array): unknown {
     return this.#codec.decode(bytes)
   }
 
-  /** Decoded once for as long as its bytes are held: lists of checkpoints show the same elements again and again. */
+  /** Decodes once per byte array: lists of checkpoints show the same elements again and again. */
   decodeShared(bytes: Uint8Array): unknown {
     const known = this.#shared.get(bytes)
     if (known !== undefined) return known.tree
@@ -107,13 +107,13 @@ export class Portable {
 
 const encoder = new TextEncoder()
 
-/** UTF-8 would make all lone surrogates the same: texts that hold one are hashed by their code units. */
+/** UTF-8 maps all lone surrogates to the same bytes, so texts that contain one are hashed by their code units too. */
 function utf16Safe(text: string): Uint8Array {
   const bytes = encoder.encode(text)
   return /\p{Surrogate}/u.test(text) ? new Uint8Array([...bytes, 0, ...Buffer.from(text, 'utf16le')]) : bytes
 }
 
-/** Names that messages are made of, by number. Append only: numbers are stored. */
+/** Names of message classes and fields, by number. Append only: the numbers are stored. */
 const messageNames = ['HumanMessage', 'AIMessage', 'ToolMessage', 'SystemMessage', 'RemoveMessage', 'ChatMessage']
 const messageFields = [
   ...['content', 'id', 'additional_kwargs', 'response_metadata', 'tool_calls', 'invalid_tool_calls', 'name'],
@@ -165,14 +165,14 @@ export { Snapshot }
 
 export type MessageClass = new (kwargs: Record<string, unknown>) => object
 
-/** The class of a LangChain message by its last name; undefined for any other name. */
+/** The message class of LangChain with this name; undefined for any other name. */
 export function messageClass(name: string): MessageClass | undefined {
   return classesByName.get(name)
 }
 
 const classesByName: ReadonlyMap<string, MessageClass> = new Map(
   Object.entries(messageClasses).flatMap(([name, found]: [string, unknown]): [string, MessageClass][] => {
-    // Not by instanceof, which LangChain redefines for its classes.
+    // Without instanceof, which LangChain redefines for its classes.
     const isClass =
       typeof found === 'function' &&
       Object.prototype.isPrototypeOf.call(messageClasses.BaseMessage.prototype, found.prototype)
@@ -217,7 +217,7 @@ class Flattening {
   }
 
   #binary(value: Uint8Array): unknown {
-    // A plain view over the same bytes: a Buffer is stored as what it is.
+    // A plain view over the same bytes: a Buffer is stored as a Uint8Array.
     const plain = new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
     return plain.length < leafLengthMin ? plain : this.#leaf(plain)
   }
@@ -287,7 +287,7 @@ function isDropped(value: unknown): boolean {
   return typeof value === 'function' || typeof value === 'symbol'
 }
 
-/** Also for a key called __proto__. */
+/** Supports the key __proto__ too. */
 export function define(target: object, key: string, value: unknown): void {
   if (key === '__proto__') {
     Object.defineProperty(target, key, { value, writable: true, enumerable: true, configurable: true })

@@ -1,4 +1,4 @@
-// What a prune removes: checkpoints beyond those kept, their writes, and the values and leaves that nothing else needs.
+// Plans a prune: removes the checkpoints beyond those kept, their writes, and the values and leaves that nothing else needs.
 
 import { RepriseError } from '../../core/errors.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
@@ -7,7 +7,7 @@ import { placeFrom, placesOf } from './leaves.ts'
 import type { PrunedData } from './thread-entries.ts'
 
 export interface PruneOptions {
-  /** Of each namespace, the newest of these; 1 if left out. */
+  /** Number of newest checkpoints to keep in each namespace. Default: 1. */
   readonly keepLast?: number
 }
 
@@ -16,7 +16,7 @@ export function planPrune(state: ThreadState, options: PruneOptions): PrunedData
   if (!Number.isSafeInteger(keepLast) || keepLast < 1) {
     throw new RepriseError('INVALID_ARGUMENT', 'keepLast must be a whole number of at least 1', { keepLast })
   }
-  // All of it is looked at: so all of it comes in at once.
+  // A prune reads the whole state: all pages are requested at once.
   for (const part of Object.values(state) as Keyed<unknown>[]) Keyed.need(part)
   const kept = newest(state, keepLast)
   const isKeptWrite = (key: string) => kept.has(key.slice(0, key.lastIndexOf('\0', key.lastIndexOf('\0') - 1)))
@@ -56,7 +56,7 @@ function neededValues(state: ThreadState, kept: ReadonlySet<string>): Set<string
   return needed
 }
 
-/** Places. */
+/** The places of all needed leaves. */
 function neededLeaves(
   state: ThreadState,
   kept: ReadonlySet<string>,

@@ -1,5 +1,5 @@
-// What a put writes: the differences of a checkpoint from its parent. Which channels changed is LangGraph's word
-// (newVersions); a channel it does not name is the parent's if the versions agree, and is left out if there is no parent.
+// Plans the entry of a put: the differences of a checkpoint from its parent. LangGraph names the changed channels
+// (newVersions); any other channel keeps the parent's value if the versions agree, and is omitted if there is no parent.
 
 import type { ChannelVersions, Checkpoint, CheckpointMetadata } from '@langchain/langgraph-checkpoint'
 import { equalBytes } from '../../core/coordinate.ts'
@@ -19,7 +19,7 @@ export interface Put {
   readonly checkpoint: Checkpoint
   readonly metadata: CheckpointMetadata
   readonly newVersions: ChannelVersions
-  /** By channel, if the user has a serializer of their own. */
+  /** By channel, if the user has a custom serializer. */
   readonly serialized: ReadonlyMap<string, readonly [string, Uint8Array]> | null
 }
 
@@ -28,7 +28,7 @@ interface Draft {
   readonly leaves: LeafDraft
   readonly set: (string | number)[]
   readonly present: Set<string>
-  /** To be told once the place of the entry is known. */
+  /** Lists to remember once the place of the entry is known. */
   readonly held: {
     readonly index: number | string
     readonly list: ListItems
@@ -81,7 +81,7 @@ export function prepareCheckpoint(
   }
 }
 
-/** Unchanged by LangGraph's own word, and the parent has it. */
+/** LangGraph reports the channel as unchanged, and the parent has it. */
 function isCarried(put: Put, before: CheckpointRecord, channel: string): boolean {
   return (
     !Object.hasOwn(put.newVersions, channel) &&
@@ -134,14 +134,14 @@ function differMetadata(
   const encoded = new Map(Object.entries(metadata).map(([key, value]) => [key, portable.encode(value)]))
   const fields = Object.fromEntries([...encoded].map(([key, { bytes }]): [string, Packed] => [key, bytes]))
   const [set, gone] = differ(before.metadata, fields, (a, b) => equalBytes(bytesOf(a), bytesOf(b)))
-  // Only now their leaves: those of a field that did not change are not brought again.
+  // Leaves are added only now: those of an unchanged field are not stored again.
   const packed = set.map((item, i) => (i % 2 === 0 ? item : draft.leaves.pack(encoded.get(set[i - 1] as string)!)))
   return [packed, gone]
 }
 
 const ownFields = ['v', 'id', 'ts', 'channel_values', 'channel_versions', 'versions_seen']
 
-/** Fields of a later or earlier format are kept as they are. */
+/** Keeps fields of later or earlier formats unchanged. */
 function extraOf(checkpoint: Checkpoint, portable: Portable, draft: Draft): Packed | null {
   const others = Object.entries(checkpoint).filter(([key]) => !ownFields.includes(key))
   if (others.length === 0) return null

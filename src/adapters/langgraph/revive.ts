@@ -1,6 +1,6 @@
-// From the portable tree back to values: leaves become the texts and binaries they stand for, LangChain messages are
-// made by their classes, other LangChain objects by LangChain's own loader, which works on data only and runs no code
-// named in it. Each call gives fresh objects: what a graph does to its state never reaches what is stored.
+// Converts the portable tree back to values: leaves become their texts and binaries, LangChain messages are made by their
+// classes, other LangChain objects by LangChain's own loader, which works on data only and runs no code named in it. Each
+// call returns fresh objects: changes that a graph makes to its state never reach the stored data.
 
 import { load } from '@langchain/core/load'
 import { DeltaSnapshot } from '@langchain/langgraph-checkpoint'
@@ -23,7 +23,7 @@ export async function revive(tree: unknown, leaves: LeafReader): Promise<unknown
   return root.value
 }
 
-/** Stands for a LangChain object that the loader is still making. */
+/** A placeholder for a LangChain object that the loader is still making. */
 class Later {
   readonly made: Promise<unknown>
 
@@ -57,7 +57,7 @@ class Reviving {
     if (value instanceof Set) return this.#set(value)
     const prototype: unknown = Object.getPrototypeOf(value)
     if (prototype === Object.prototype || prototype === null) return this.#plain(value)
-    // Dates, binaries and the like: the tree is shared, and they can be changed in place.
+    // Dates, binaries and the like are copied: the tree is shared, and they can be changed in place.
     const made: unknown = structuredClone(value)
     this.#seen.set(value, made)
     return made
@@ -83,7 +83,7 @@ class Reviving {
     }
     if (typeof value === 'string') return value
     if (value instanceof Uint8Array) return value.slice()
-    // Fresh each time, though the decoded tree is shared: two places of one message are two objects.
+    // Fresh objects each time, although the decoded tree is shared: two occurrences of one message are two objects.
     return new Reviving(this.#leaves).of(this.#leaves.decodeShared(value[0]))
   }
 
@@ -136,7 +136,7 @@ class Reviving {
     this.#seen.set(value, made)
     for (const key of Object.keys(value)) {
       const revived = this.of((value as Record<string, unknown>)[key])
-      // The key keeps its place while its value is being made.
+      // The key keeps its position while its value is being made.
       define(made, key, revived instanceof Later ? undefined : revived)
       if (revived instanceof Later) this.later(revived, (late) => define(made, key, late))
     }

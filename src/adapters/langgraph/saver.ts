@@ -1,6 +1,6 @@
-// RepriseSaver: a checkpoint saver for LangGraph.js. One timeline a thread; a put writes only the channels that changed,
-// of a list that grew only what was added, of a text that is there already nothing. Works on every store, also with
-// several processes on one thread.
+// RepriseSaver: a checkpoint saver for LangGraph.js. Each thread is one timeline; a put writes only the changed channels,
+// of a list that grew only the added items, and of a text that is already stored nothing. It works on every store, also
+// with several processes on one thread.
 
 import {
   BaseCheckpointSaver,
@@ -29,25 +29,25 @@ import { exact, type Found, newest, type Query, select } from './select.ts'
 import { Threads } from './threads.ts'
 import { type Taken, TupleMaker, takeTuples } from './tuple.ts'
 
-/** What identifies a checkpoint; the part of LangChain's RunnableConfig that a saver looks at. */
+/** Identifies a checkpoint; the part of LangChain's RunnableConfig that a saver reads. */
 export interface Config {
   readonly configurable?: Readonly<Record<string, unknown>>
 }
 
 export interface RepriseSaverOptions {
-  /** First part of the timelines' ids; 'langgraph' if left out. */
+  /** First segment of the timelines' ids. Default: 'langgraph'. */
   readonly name?: string
-  /** Another serializer for values. The default one keeps Date, BigInt, NaN, Map, Set and bytes, and stores less. */
+  /** A custom serializer for values. The default one keeps Date, BigInt, NaN, Map, Set and bytes, and stores less. */
   readonly serde?: SerializerProtocol
-  /** Threads that nobody wrote to for this long are gone for readers, and `expire` removes them. */
+  /** Threads that were not written for this long are hidden from readers, and `expire` removes them. */
   readonly ttl?: Duration
-  /** Threads that this process keeps open at once; 100 if left out. */
+  /** Number of threads that this process keeps open. Default: 100. */
   readonly openThreadsMax?: number
 }
 
 const known = namesOf<RepriseSaverOptions>({ name: true, serde: true, ttl: true, openThreadsMax: true })
 
-/** Tuples of a list that are taken from the state at once. */
+/** Number of tuples that a list reads from the state at once. */
 const pageSize = 32
 
 /** @example const graph = builder.compile({ checkpointer: new RepriseSaver(await open()) }) */
@@ -83,7 +83,7 @@ export class RepriseSaver extends BaseCheckpointSaver {
         const found = id === undefined ? newest(state, ns) : exact(state, ns, id)
         return found ? takeTuples(thread, state, [found], this.#portable) : []
       })
-      // Whoever asks for one tuple goes on from it: the next put recognises these very objects.
+      // A caller that reads one tuple continues from it: the next put recognises these objects.
       return taken?.[0] && (await this.#tuples.make(threadId, taken[0], thread.lists))
     })
   }
@@ -159,7 +159,7 @@ export class RepriseSaver extends BaseCheckpointSaver {
     await this.#threads.use(threadId, (thread) => thread.remove())
   }
 
-  /** Keeps the newest checkpoints of each namespace of a thread and whatever they need; the space of the rest is given back. */
+  /** Keeps the newest checkpoints of each namespace of a thread and everything they need; frees the space of the rest. */
   async prune(threadId: string, options: PruneOptions = {}): Promise<{ readonly checkpoints: number }> {
     checkId(threadId, 'thread_id')
     return await this.#threads.use(threadId, async (thread) => {
@@ -174,7 +174,7 @@ export class RepriseSaver extends BaseCheckpointSaver {
     })
   }
 
-  /** Removes the threads that outlived the `ttl`; says how many. */
+  /** Removes the threads that outlived the `ttl`; returns their number. */
   async expire(): Promise<number> {
     if (this.#ttlMs === null) return 0
     let removed = 0
@@ -185,7 +185,7 @@ export class RepriseSaver extends BaseCheckpointSaver {
     return removed
   }
 
-  /** Lets go of the threads that this saver holds open. The engine stays open. */
+  /** Closes the threads that this saver holds open. The engine stays open. */
   async end(): Promise<void> {
     await this.#threads.close()
   }
@@ -202,7 +202,7 @@ export class RepriseSaver extends BaseCheckpointSaver {
     return new Map(await Promise.all(values.map(async ([key, value]) => [key, await serde.dumpsTyped(value)] as const)))
   }
 
-  /** In pages: what a page needs is taken from the state in one go, and only its tuples are made. */
+  /** Lists in pages: a page is read from the state at once, and only its tuples are made. */
   async *#listThread(threadId: string, query: Query, limit: number): AsyncGenerator<CheckpointTuple> {
     let below: Found | null = null
     for (let left = limit; left > 0; ) {

@@ -1,5 +1,5 @@
-// Which checkpoints of a thread a reader means: the newest, one by its id, or those that match a query, newest first.
-// Only records are looked at: no value is decoded for a checkpoint that is not given.
+// Selects checkpoints of a thread: the newest, one by its id, or those that match a query, newest first. It reads only
+// records: no value of a skipped checkpoint is decoded.
 
 import { type CheckpointRecord, checkpointKey, type ThreadState } from './fold.ts'
 import { bytesOf } from './leaves.ts'
@@ -8,7 +8,7 @@ export interface Query {
   readonly ns: string | undefined
   readonly id: string | undefined
   readonly before: string | undefined
-  /** Metadata that has to be the same, encoded. */
+  /** Metadata that must be equal, encoded. */
   readonly filter: readonly (readonly [string, Uint8Array])[]
 }
 
@@ -30,7 +30,7 @@ export function exact(state: ThreadState, ns: string, id: string): Found | null 
   return record ? { ns, id, record } : null
 }
 
-/** Up to `limit` of those that match; a further page starts below the last one given. */
+/** Up to `limit` matches; the next page starts below the last returned one. */
 export function select(state: ThreadState, query: Query, limit: number, below: Found | null): Found[] {
   const { ns, id, before, filter } = query
   const found: Found[] = []

@@ -1,4 +1,4 @@
-// Filters of a search: a field equals a value, or stands in a relation to it ($eq, $ne, $gt, $gte, $lt, $lte, $in, $nin).
+// Filters of a search: a field equals a value, or has a relation to it ($eq, $ne, $gt, $gte, $lt, $lte, $in, $nin).
 
 import { isEqual } from '../../lib/differences.ts'
 

@@ -1,6 +1,6 @@
-// RepriseStore: the long-term memory of LangGraph.js graphs (BaseStore), shared by all threads. One timeline for each
-// namespace, so that users do not get in each other's way; puts of a batch to one namespace are one commit. Works on
-// every store, also with several processes on one namespace. There is no vector index: a search goes by prefix and filter.
+// RepriseStore: the long-term memory of LangGraph.js graphs (BaseStore), shared by all threads. Each namespace is one
+// timeline, so that users do not block each other; the puts of a batch to one namespace are one commit. It works on every
+// store, also with several processes on one namespace. There is no vector index: a search uses a prefix and a filter.
 
 import {
   BaseStore,
@@ -28,9 +28,9 @@ import { memoryKind } from './model.ts'
 import { matchesFilter } from './store-filter.ts'
 
 export interface RepriseStoreOptions {
-  /** First part of the timelines' ids; 'langgraph-store' if left out. */
+  /** First segment of the timelines' ids. Default: 'langgraph-store'. */
   readonly name?: string
-  /** Namespaces that this process keeps open at once; 100 if left out. */
+  /** Number of namespaces that this process keeps open. Default: 100. */
   readonly openNamespacesMax?: number
 }
 
@@ -68,7 +68,7 @@ export class RepriseStore extends BaseStore {
   readonly #engine: Host
   readonly #prefix: string
   readonly #openMax: number
-  /** The least recently used first. */
+  /** Least recently used first. */
   readonly #open = new Map<string, { readonly timeline: SharedTimeline<NamespaceState>; users: number }>()
 
   constructor(rp: Engine, options: RepriseStoreOptions = {}) {
@@ -82,7 +82,7 @@ export class RepriseStore extends BaseStore {
     engine.declare({ ...memoryKind, name, scope: this.#prefix, fold: fold as Fold<unknown> })
   }
 
-  /** Reads see what was there before the puts of the same batch; of several puts to one key, the last counts. */
+  /** Reads see the state before the puts of the same batch; among several puts to one key, the last counts. */
   override async batch<Op extends Operation[]>(operations: Op): Promise<OperationResults<Op>> {
     const results: unknown[] = []
     const puts = new Map<
@@ -105,7 +105,7 @@ export class RepriseStore extends BaseStore {
     return results as OperationResults<Op>
   }
 
-  /** Lets go of the namespaces that this store holds open. The engine stays open. */
+  /** Closes the namespaces that this store holds open. The engine stays open. */
   override async stop(): Promise<void> {
     const open = [...this.#open.values()]
     this.#open.clear()
@@ -123,12 +123,12 @@ export class RepriseStore extends BaseStore {
   }
 
   async #put(namespace: readonly string[], puts: Puts): Promise<void> {
-    // The same for every attempt: a put whose answer got lost is not made twice.
+    // The same key for every attempt: a put whose answer was lost is not made twice.
     const key = newId(this.#engine.kernel.random)
     const data = structuredClone(puts)
     const isDeletion = data.every(([, value]) => value === null)
     await this.#use(namespace, async (timeline) => {
-      // To delete what is not there does not make a namespace.
+      // Deleting a missing item does not create a namespace.
       if (isDeletion && (await timeline.read()) === null) return
       await timeline.write(({ items }) => {
         const isNothing = data.every(([name, value]) => value === null && !items.has(name))
@@ -159,7 +159,7 @@ export class RepriseStore extends BaseStore {
     return found.slice(offset, offset + limit)
   }
 
-  /** A namespace stays on the list when its last item was deleted. */
+  /** A namespace stays listed after its last item was deleted. */
   async #listNamespaces(operation: ListNamespacesOperation): Promise<string[][]> {
     const { matchConditions = [], maxDepth, limit = Number.POSITIVE_INFINITY, offset = 0 } = operation
     const found = new Map<string, string[]>()
@@ -181,7 +181,7 @@ export class RepriseStore extends BaseStore {
     for (let after: TimelineId | undefined; ; ) {
       const page = await this.#engine.list({ prefix: below, limit: pageSize, ...(after !== undefined && { after }) })
       for (const { timeline } of page) {
-        // A label has no "~" of its own: what has one is the archive of a rollback.
+        // Labels contain no "~": an id with one is the archive of a rollback.
         if (!timeline.includes('~')) yield timeline.slice(this.#prefix.length).split('/').map(decodeURIComponent)
       }
       if (page.length < pageSize) return
@@ -224,7 +224,7 @@ function itemOf(namespace: readonly string[], key: string, { value, createdAt, u
   return {
     namespace: [...namespace],
     key,
-    // The caller's own: what it does to it does not reach what is stored.
+    // A copy for the caller: its changes do not reach the stored value.
     value: structuredClone(value),
     createdAt: new Date(createdAt),
     updatedAt: new Date(updatedAt),

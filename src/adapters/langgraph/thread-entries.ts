@@ -1,18 +1,18 @@
 // The entries of a thread (fold.ts):
 //
 //   checkpoint  [ns, id, parent, v, ts, versions, seen, metadata, channels, values, leaves, extra]
-//               versions, seen, metadata and channels are differences from the parent: [key, value, …] set and keys gone;
+//               versions, seen, metadata and channels are differences from the parent: [key, value, …] set and keys removed;
 //               a channel's value is the number of one of the entry's values; names are numbered (names.ts)
 //   writes      [ns, id, task, [[index, channel, packed] …], leaves]
 //   pruned      [checkpoint keys, write keys, value ids, leaf places]
-//   packed      bytes, or [bytes, refs] where they name leaves (leaves.ts)
+//   packed      bytes, or [bytes, refs] if they refer to leaves (leaves.ts)
 
 import type { NewLeaves, Packed } from './leaves.ts'
 
 export type Version = string | number
 
 export type Difference<V> = readonly [set: readonly (string | V)[], gone: readonly string[]]
-/** [0, packed, serde?] whole; [1, base, keep, items, depth, refs] a list. */
+/** [0, packed, serde?]: complete; [1, base, keep, items, depth, refs]: a list. */
 export type NewValue =
   | readonly [0, Packed, string?]
   | readonly [1, string | null, number, readonly Uint8Array[], number, readonly number[]]

@@ -1,4 +1,4 @@
-// One thread: its timeline, shared with whatever other processes use it, and what is known of its lists and leaves.
+// One thread: its timeline, shared with other processes that use it, and the cache of its lists and leaves.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { Host } from '../../engine/host/host.ts'
@@ -23,7 +23,7 @@ export class Thread extends SharedTimeline<ThreadState> {
     this.leaves = leaves
   }
 
-  /** Captures the state twice, at two sequences: then nobody needs the history before them, and retention trims it. */
+  /** Captures the state at two sequences: then the history before them is no longer needed, and retention trims it. */
   async settle(): Promise<void> {
     await this.checkpoint('pruned')
     await this.write(() => ({ entry: { type: 'pruned', data: [[], [], [], []] }, done: () => undefined }))

@@ -1,4 +1,4 @@
-// The threads of one saver: which timeline each is, and the few that this process keeps open at a time.
+// The threads of one saver: the timeline of each, and the few that this process keeps open at a time.
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -15,7 +15,7 @@ export class Threads {
   readonly #prefix: string
   readonly #portable: Portable
   readonly #openMax: number
-  /** The least recently used first. */
+  /** Least recently used first. */
   readonly #open = new Map<string, { readonly thread: Thread; users: number }>()
 
   constructor(engine: Host, prefix: string, portable: Portable, openMax: number) {
@@ -25,7 +25,7 @@ export class Threads {
     this.#openMax = openMax
   }
 
-  /** The thread stays open at least until the work is done. */
+  /** Keeps the thread open at least until the work is done. */
   async use<T>(threadId: string, work: (thread: Thread) => Promise<T>): Promise<T> {
     const held = this.#open.get(threadId) ?? {
       thread: new Thread(this.#engine, this.#timelineOf(threadId), this.#portable),
@@ -55,7 +55,7 @@ export class Threads {
         ...(after !== undefined && { after }),
       })
       for (const head of page) {
-        // A thread's own id holds no "~": what has one is the archive of a rollback.
+        // Thread ids contain no "~": an id with one is the archive of a rollback.
         const name = head.timeline.slice(this.#prefix.length)
         if (!name.includes('~') && head.updatedAt < writtenBefore) yield decodeURIComponent(name)
       }
@@ -94,7 +94,7 @@ export class Threads {
   }
 }
 
-/** Null for text with half a character in it. */
+/** Null for text with a lone surrogate. */
 function encode(threadId: string): string | null {
   try {
     return encodeURIComponent(threadId).replaceAll('~', '%7E').replaceAll('.', '%2E')

@@ -1,5 +1,5 @@
-// From records to the tuples that LangGraph asks for: channel values, metadata and pending writes, made afresh for each
-// reader. Pending sends of checkpoints before format 4 are moved into their channel, as the official savers do.
+// Converts records to LangGraph's tuples: channel values, metadata and pending writes, made afresh for each reader. Pending
+// sends of checkpoints before format 4 are moved into their channel, as the official savers do.
 
 import {
   type ChannelVersions,
@@ -20,7 +20,7 @@ import { type LeafReader, revive } from './revive.ts'
 import type { Found } from './select.ts'
 import type { Thread } from './thread.ts'
 
-/** What is stored of a tuple: taken from the state in one go, before anything is awaited. */
+/** The stored parts of a tuple, read from the state at once, before anything is awaited. */
 export interface Taken {
   readonly found: Found
   readonly channels: readonly (readonly [string, TakenValue])[]
@@ -51,7 +51,7 @@ export class TupleMaker {
     this.#nextVersion = nextVersion
   }
 
-  /** With `lists`, the values of lists are remembered as those that a graph holds from now on. */
+  /** With `lists`, the values of lists are remembered as those that the graph holds from now on. */
   async make(threadId: string, taken: Taken, lists: Lists | null): Promise<CheckpointTuple> {
     const { ns, id, record } = taken.found
     const channel_values: Record<string, unknown> = {}
@@ -101,7 +101,7 @@ export class TupleMaker {
   async #whole(value: Whole, leaf: LeafReader): Promise<unknown> {
     const bytes = bytesOf(value.packed)
     if (value.serde === undefined) return await this.#revive(bytes, leaf)
-    // Written with a serializer of the user's own; without one of the same kind it cannot be read.
+    // Written with the user's own serializer; only the same kind of serializer can read it.
     if (!this.#serde)
       throw new Error(`this value was written with another serializer (${value.serde}): pass it as serde`)
     return await this.#serde.loadsTyped(value.serde, bytes)
@@ -131,7 +131,7 @@ export function takeTuples(
   portable: Portable,
 ): readonly Taken[] {
   const found = places.map((each) => take(thread, state, each))
-  // Leaves never change: what was read of them serves later, whatever a prune does meanwhile.
+  // Leaves never change: leaves in this map stay valid, even if a prune removes them from the state meanwhile.
   const leaves = thread.leaves.read(state.leaves, [...new Set(found.flatMap(leavesOf))])
   const leaf: LeafReader = {
     get: (digest) => leaves.get(digest),

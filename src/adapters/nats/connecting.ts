@@ -1,4 +1,4 @@
-// A connection to NATS: that of the user, which stays theirs, or one of our own, which is closed with whoever asked for it.
+// A connection to NATS: the user's, which stays open, or an own one, which is closed with the source or sink that opened it.
 
 import {
   type ConsumerMessages,
@@ -13,7 +13,7 @@ import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
 
 export interface NatsPatience {
-  /** How long a server may be away before the run ends with BROKER_AWAY; a minute if left out. */
+  /** How long a server may be away before the run ends with BROKER_AWAY. Default: 1 minute. */
   readonly awayFor?: Duration
 }
 
@@ -21,13 +21,13 @@ export type NatsConnecting = NatsPatience & NatsServers
 
 export type NatsServers =
   | {
-      /** Where to connect to, or with which options of the client: a connection of our own. */
+      /** Addresses or client options for a connection of its own. */
       readonly servers: string | readonly string[] | NodeConnectionOptions
       readonly connection?: never
     }
   | {
       readonly servers?: never
-      /** The user's own, which stays open. */
+      /** The user's connection, which stays open. */
       readonly connection: NatsConnection
     }
 
@@ -54,7 +54,7 @@ export function awayMsOf({ awayFor = '1m' }: NatsPatience): number {
 
 const pauseMs = 100
 
-/** Until it goes through, for as long as a server may be away. `isOver`: nobody waits for it any more. */
+/** Retries until the work succeeds, for as long as a server may be away. `isOver`: the result is no longer needed. */
 export async function whileAway<R>(
   options: NatsPatience,
   what: string,
@@ -88,10 +88,10 @@ const awayNames = new Set([
   'RequestError',
   'TimeoutError',
 ])
-/** JetStream is there, and not ready yet. */
+/** JetStream is running, but not ready yet. */
 const unavailable = 10_008
 
-/** Nobody is there, or nobody answers. What the server refuses, and what is wrong in our own words, does not pass by waiting. */
+/** No server is reached, or none answers. Refusals of the server and invalid requests are not transient. */
 export function isAway(error: unknown): boolean {
   if (error instanceof RepriseError || !(error instanceof Error)) return false
   if (error instanceof JetStreamApiError) return error.code === unavailable
@@ -99,12 +99,12 @@ export function isAway(error: unknown): boolean {
   return awayNames.has(error.name) || (typeof code === 'string' && /^E[A-Z]+$/.test(code))
 }
 
-/** How much longer than the server's own limit a request for messages is waited for. */
+/** How much longer than the server's own limit to wait for a request for messages. */
 const lateMs = 2000
 
 /**
- * While it is not connected, the client does not end a request for messages by itself: this does, `lateMs` after the server
- * should have. The returned function ends the watch, and throws if it was too late: what is missing may still be there.
+ * While it is disconnected, the client does not end a request for messages by itself: this function ends it, `lateMs` after
+ * the server should have. The returned function ends the watch, and throws if the limit passed: messages may be missing.
  */
 export function watchFetch(fetched: ConsumerMessages, expiresMs: number): () => void {
   let isLate = false
@@ -119,7 +119,7 @@ export function watchFetch(fetched: ConsumerMessages, expiresMs: number): () => 
   }
 }
 
-/** A server that is away at the beginning is waited for as one that goes away later. */
+/** A server that is away at the start is awaited like one that goes away later. */
 export async function accessTo(options: NatsConnecting): Promise<NatsAccess> {
   return await whileAway(options, 'connect', () => access(options))
 }
@@ -142,7 +142,7 @@ async function access({ servers, connection }: NatsConnecting): Promise<NatsAcce
 }
 
 function optionsOf(servers: NonNullable<NatsConnecting['servers']>): NodeConnectionOptions {
-  // The broker may be away for a while: whoever waits is told by its own time limit.
+  // The broker may be away for a while: each caller has its own time limit.
   const usual = { maxReconnectAttempts: -1, reconnectTimeWait: 250 }
   if (typeof servers === 'string') return { ...usual, servers }
   return Array.isArray(servers)
@@ -150,7 +150,7 @@ function optionsOf(servers: NonNullable<NatsConnecting['servers']>): NodeConnect
     : { ...usual, ...(servers as NodeConnectionOptions) }
 }
 
-/** The code of an answer of JetStream's; null: it was something else. */
+/** The error code of a JetStream answer; null: another error. */
 export function codeOf(error: unknown): number | null {
   return error instanceof JetStreamApiError ? error.code : null
 }

@@ -1,4 +1,4 @@
-// reprise/nats: streams of NATS JetStream as sources and sinks of pipelines.
+// reprise/nats: NATS JetStream streams as sources and sinks of pipelines.
 
 export type { PipelineKey } from '../../core/key-groups.ts'
 export type { Batch } from '../../layers/pipeline/batch.ts'

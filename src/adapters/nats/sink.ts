@@ -1,6 +1,6 @@
-// Results into a stream of JetStream, exactly once. They are kept in the checkpoint and published after it in atomic batches,
-// each of which begins with a header that names it. Whoever publishes looks first whether the stream has the batch already,
-// and publishes on the condition that nothing was added since it looked: of two who try, one wins and the other finds it.
+// Writes results to a JetStream stream, exactly once. They are stored in the checkpoint and published after it in atomic
+// batches, each of which starts with a header that names it. A publisher first checks whether the stream already has the
+// batch, and publishes on the condition that nothing was added since: of two publishers, one wins and the other finds it.
 
 import { DeliverPolicy, RetentionPolicy } from '@nats-io/jetstream'
 import type { MsgHdrs } from '@nats-io/transport-node'
@@ -37,33 +37,33 @@ export interface NatsOut {
 
 export type NatsSinkOptions<T> = NatsConnecting & NatsWriting<T>
 
-/** What is written, and where. */
+/** The messages and their stream. */
 export interface NatsWriting<T> {
-  /** It must have `allow_atomic` (a server of version 2.12 or later) and keep messages by limits. */
+  /** It must have `allow_atomic` (server version 2.12 or later) and keep messages by limits. */
   readonly stream: string
-  /** The message of a result; JSON to that subject if it is a text. */
+  /** The message of a result. A text is the subject of a message with the JSON of the result. */
   readonly message: string | ((value: T) => NatsOut)
   /**
-   * False: without atomic batches, each message with an id. Then a result is there once as long as a crash is over within the
-   * stream's `duplicate_window`, and after that perhaps twice.
+   * False: without atomic batches, each message with an id. Then a result is stored once if a crash ends within the stream's
+   * `duplicate_window`, and possibly twice after that. Default: true.
    */
   readonly atomic?: boolean
-  /** Where the stream no longer tells whether results of the last checkpoint are in it: an error if left out. */
+  /** If the stream no longer shows whether it had the results of the last checkpoint. Default: 'fail'. */
   readonly unknown?: 'fail' | 'publish' | 'skip'
 }
 
 const known = new Set([...connectingNames, 'stream', 'message', 'atomic', 'unknown'])
 const partHeader = 'Reprise-Part'
-/** How long one request for messages waits on the server. */
+/** How long one request for messages waits at the server. */
 const lookMs = 1000
-/** The server takes 1,000. */
+/** The server's limit is 1,000. */
 const batchMessages = 900
-/** How often a batch is tried while others add messages between a look and the publish. */
+/** Number of attempts to publish a batch while others add messages between the check and the publish. */
 const attemptsMax = 1000
 
 interface Kept {
   readonly checkpoint: number
-  /** The last sequence of the stream when they were prepared: they lie behind it. */
+  /** The last sequence of the stream when the messages were prepared: they are stored after it. */
   readonly after: number
   readonly messages: readonly NatsOut[]
 }
@@ -138,7 +138,7 @@ class NatsWriter<T> implements SinkWriter {
     if (!Array.isArray(kept.messages)) {
       throw new RepriseError('INVALID_ARGUMENT', 'what the checkpoint lists was prepared by another kind of sink')
     }
-    // Whatever of it is there already is found, or known by its id: it can be begun again.
+    // Messages that are already stored are found, or recognised by their id: the publication can be repeated.
     await this.#whileAway(() => (this.#options.atomic === false ? this.#publishWithIds(kept) : this.#publishOnce(kept)))
   }
 
@@ -196,7 +196,7 @@ class NatsWriter<T> implements SinkWriter {
     }
   }
 
-  /** Which parts lie behind this sequence, and how far it looked. Null: it cannot be told, and they are to be left out. */
+  /** Collects the parts after this sequence, and returns the last sequence checked. Null: unknown, and parts are skipped. */
   async #look(after: number, there: Set<string>): Promise<number | null> {
     const { stream, unknown = 'fail' } = this.#options
     const { state } = await this.#access.manager.streams.info(stream)
@@ -225,14 +225,14 @@ class NatsWriter<T> implements SinkWriter {
         if (seen >= state.last_seq) break
       }
       endWatch()
-      // Whatever else lay before the last one is gone.
+      // All other messages before the last one are gone.
       if (seen === before) break
     }
     await consumer.delete().catch(() => undefined)
     return state.last_seq
   }
 
-  /** The sequence of its last message; null: somebody was faster. */
+  /** The sequence of the batch's last message; null: another writer was faster. */
   async #tryBatch(messages: readonly NatsOut[], part: string, lastSequence: number): Promise<number | null> {
     const { js } = this.#access
     const [first, ...rest] = messages

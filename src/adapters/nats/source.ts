@@ -1,6 +1,6 @@
-// A stream of JetStream as a source. A position is the sequence of the last message that was handed on, in the stream and not
-// of a consumer: nothing is acknowledged, and nothing is left behind on the server. JetStream has no partitions; subjects that
-// are named as such are read beside each other, each with a position of its own.
+// A JetStream stream as a source. A position is the sequence, in the stream, of the last message that was handed on: nothing
+// is acknowledged, and no consumer is left on the server. JetStream has no partitions; subjects that are declared as
+// partitions are read side by side, each with its own position.
 
 import { type Consumer, type ConsumerMessages, DeliverPolicy, type JsMsg } from '@nats-io/jetstream'
 import { RepriseError } from '../../core/errors.ts'
@@ -24,9 +24,9 @@ import {
 export interface NatsRecord {
   readonly subject: string
   readonly value: Uint8Array
-  /** In the stream. */
+  /** Sequence in the stream. */
   readonly seq: number
-  /** When the server stored it, in milliseconds since 1970. */
+  /** When the server stored the message, in milliseconds since 1970. */
   readonly time: number
   readonly headers: Readonly<Record<string, readonly string[]>>
 }
@@ -35,33 +35,33 @@ export type NatsOptions = NatsConnecting &
   NatsReading &
   (
     | {
-        /** Subjects to read, wildcards allowed; all of the stream's if left out. */
+        /** Subjects to read, wildcards allowed. Default: all subjects of the stream. */
         readonly filter?: string | readonly string[]
         readonly partitions?: never
       }
     | {
         readonly filter?: never
         /**
-         * Subjects that are read beside each other, each with a position of its own, and shared by several processes. They
-         * must not overlap.
+         * Subjects that are read side by side, each with its own position, and shared by several processes. They must not
+         * overlap.
          */
         readonly partitions: readonly string[]
       }
   )
 
-/** What is read, and from where on. */
+/** The stream to read, and where to start. */
 export interface NatsReading {
   readonly stream: string
-  /** Where a first run begins; at the oldest message if left out. */
+  /** Where a first run begins. Default: 'oldest'. */
   readonly start?: 'oldest' | 'newest' | { readonly seq: number } | { readonly time: number }
-  /** What to do where the stream no longer has what follows the position: an error (POSITION_GONE) if left out. */
+  /** If the stream no longer has the messages after the position. 'fail' is POSITION_GONE. Default: 'fail'. */
   readonly gone?: 'fail' | 'oldest' | 'newest'
 }
 
 const known = new Set([...connectingNames, 'stream', 'filter', 'partitions', 'start', 'gone'])
 const goneHint =
   "Messages may be missing. Give its source { gone: 'oldest' } or { gone: 'newest' } to continue with what the stream has, or from a savepoint with { from }."
-/** How long one request for messages waits on the server. */
+/** How long one request for messages waits at the server. */
 const fetchMs = 1000
 const fetchMessages = 512
 
@@ -166,7 +166,7 @@ class NatsReader implements SourceReader<NatsRecord> {
       } catch (error) {
         if (this.#isOver) return
         failingSince ??= Date.now()
-        // A server that was away does not know the consumer any more: another one goes on behind the last message.
+        // A server that was away has lost the consumer: a new one continues after the last message.
         if (error instanceof RepriseError) throw error
         if (Date.now() - failingSince > awayMs) throw awayError(`read ${this.#options.stream}`, awayMs, error)
         consumer = null
@@ -185,11 +185,11 @@ class NatsReader implements SourceReader<NatsRecord> {
     } finally {
       this.#fetches.delete(fetched)
     }
-    // Silence, or nobody there: it throws where there is no such consumer.
+    // No message, or no consumer: `info` throws if the consumer does not exist.
     if (place.last === before && !this.#isOver) await consumer.info()
   }
 
-  /** What came in the same turn goes on together; more is asked for when all of it was taken. */
+  /** Hands on the messages of one turn together; the next request follows when all of them were taken. */
   async #handOn(
     fetched: ConsumerMessages,
     place: { readonly partition: string; last: number },
@@ -205,7 +205,7 @@ class NatsReader implements SourceReader<NatsRecord> {
     }
     if (this.#isOver) fetched.stop()
     for await (const message of fetched) {
-      // Seen again after a reconnect.
+      // A duplicate after a reconnect.
       if (message.seq <= place.last) continue
       if (this.#isWhole && message.seq !== place.last + 1) await this.#checkGone(place.partition, place.last)
       place.last = message.seq
@@ -213,7 +213,7 @@ class NatsReader implements SourceReader<NatsRecord> {
       if (came.length === 1) setImmediate(give)
     }
     give()
-    // Before waiting for whoever takes them, which takes as long as it does.
+    // Before waiting for the pipeline to take them, which may take any time.
     ended()
     await taken
   }
@@ -223,7 +223,7 @@ class NatsReader implements SourceReader<NatsRecord> {
     return this.#ready.push({ partition, values: messages.map(recordOf), positionAt, position: messages.at(-1)!.seq })
   }
 
-  /** Every message of the stream is wanted: a gap is one that is gone. */
+  /** All messages of the stream are wanted: a gap means that a message is gone. */
   get #isWhole(): boolean {
     return this.#options.filter === undefined && this.#options.partitions === undefined
   }
@@ -241,7 +241,7 @@ class NatsReader implements SourceReader<NatsRecord> {
     return { consumer, last: typeof last === 'number' ? last : 0 }
   }
 
-  /** The last sequence that is not wanted any more, or what the server says of a time. */
+  /** The last sequence to skip, or the server's start option for a time. */
   async #begin(partition: string, position: unknown) {
     const { start = 'oldest' } = this.#options
     if (position !== undefined) {
@@ -258,7 +258,7 @@ class NatsReader implements SourceReader<NatsRecord> {
     return { deliver_policy: DeliverPolicy.StartTime, opt_start_time: new Date(start.time).toISOString() }
   }
 
-  /** Where to go on. */
+  /** The sequence to continue from. */
   async #checkGone(partition: string, position: number): Promise<number> {
     const { stream, gone = 'fail' } = this.#options
     const { state } = await this.#info()

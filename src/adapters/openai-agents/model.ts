@@ -1,4 +1,4 @@
-// What tools know of sessions of OpenAI agents: every one of them has the same fold and the same policy.
+// The model of OpenAI agent sessions for tools: all of them have the same fold and the same policy.
 
 import type { Model } from '../../engine/model/model.ts'
 

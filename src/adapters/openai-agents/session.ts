@@ -1,5 +1,5 @@
-// RepriseSession: the conversation of an OpenAI agent as a timeline. Items are appended in one commit, changes come once
-// even if the answer to one got lost, and the transactions of newer SDKs are atomic and remembered by their id.
+// RepriseSession: the conversation of an OpenAI agent as a timeline. Items are appended in one commit, a change is applied
+// once even if its answer was lost, and the transactions of newer SDKs are atomic and remembered by their id.
 
 import type { AgentInputItem, Session } from '@openai/agents'
 import { timelineId, toHex } from '../../core/coordinate.ts'
@@ -14,7 +14,7 @@ import { newId } from '../../engine/storage/kernel.ts'
 import { sessionKind } from './model.ts'
 
 export interface RepriseSessionOptions {
-  /** First part of the timeline's id; 'openai-agents' if left out. */
+  /** First segment of the timeline's id. Default: 'openai-agents'. */
   readonly name?: string
 }
 
@@ -22,12 +22,12 @@ const known = namesOf<RepriseSessionOptions>({ name: true })
 
 interface State {
   readonly items: Keyed<AgentInputItem>
-  /** Digest of each transaction that was applied, by its id. */
+  /** Digest of each applied transaction, by its id. */
   readonly operations: Keyed<string>
   next: number
 }
 
-/** The transactions and rewrites of the SDK, as far as they matter here. */
+/** The fields of the SDK's transactions and rewrites that are used here. */
 export interface TransactionArgs {
   readonly operationId: string
   readonly transaction:
@@ -46,7 +46,7 @@ export interface RewriteArgs {
   }[]
 }
 
-/** What changed: items cut from the end, items put at the end, items put in the place of others. */
+/** A change: items cut from the end, items added at the end, items replaced. */
 interface Change {
   readonly cut?: number
   readonly add?: readonly AgentInputItem[]
@@ -100,7 +100,7 @@ export class RepriseSession implements Session {
     const state = await this.#timeline.read()
     if (!state) return []
     const items = [...state.items.values({ reverse: true, ...(limit !== undefined && { limit }) })].reverse()
-    // The caller's own: what it does to them does not reach what is stored.
+    // Copies for the caller: its changes do not reach the stored items.
     return items.map((item) => structuredClone(item))
   }
 
@@ -118,8 +118,8 @@ export class RepriseSession implements Session {
   }
 
   /**
-   * Removes the items for good, with the history that brought them: nothing can read them any more. If a fork or a
-   * savepoint still holds them, the session is empty all the same, and PINNED says what is left.
+   * Removes the items for good, with their history: they can no longer be read. If a fork or a savepoint still holds them, the
+   * session is empty all the same, and PINNED names the holder.
    */
   async clearSession(): Promise<void> {
     try {
@@ -176,14 +176,14 @@ export class RepriseSession implements Session {
     })
   }
 
-  /** Lets go of the timeline; it opens again when it is used. */
+  /** Closes the timeline; the next use opens it again. */
   async close(): Promise<void> {
     await this.#timeline.close()
   }
 
-  /** Changes are made one after another, each on what the one before left. */
+  /** Applies changes one after another, each to the result of the previous one. */
   async #change(make: (state: State) => Change | null): Promise<void> {
-    // The same for every attempt: a change whose answer got lost is not made twice.
+    // The same key for every attempt: a change whose answer was lost is not made twice.
     const key = newId(this.#engine.kernel.random)
     await this.#timeline.writeAlone((state) => {
       const data = make(state)

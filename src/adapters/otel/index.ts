@@ -1,4 +1,4 @@
-// reprise/otel: traces and figures through the API of OpenTelemetry, which the user has and configures. See
+// reprise/otel: traces and metrics through the OpenTelemetry API, which the user installs and configures. See
 // docs/guides/server.md.
 
 import {
@@ -23,13 +23,13 @@ import type { Engine } from '../../engine/model/definition.ts'
 import { measure } from './measure.ts'
 
 export interface InstrumentOptions {
-  /** The global ones if left out. */
+  /** Default: the global tracer and meter. */
   readonly tracer?: Tracer
   readonly meter?: Meter
 }
 
 /**
- * Runs, steps and attempts become spans, and what the engine does becomes figures, until the returned function is called.
+ * Emits runs, steps and attempts as spans, and the engine's events as metrics, until the returned function is called.
  * @example const off = instrument(rp)
  */
 export function instrument(rp: Engine, options: InstrumentOptions = {}): () => void {
@@ -61,7 +61,7 @@ class SpanTracing implements Tracing {
   run(of: TracedRun): RunTrace {
     const from = of.trace === undefined ? null : read(of.trace)
     const attributes = { ...attributesOf(of), 'reprise.resumed': of.isResumed }
-    // A fork goes its own way: it is only linked to what it was made of. Where links are given, `trace` is its own.
+    // A fork has its own trace: it is only linked to its original. If links are given, `trace` is the fork's own.
     const isOwn = of.links !== undefined || !of.isFork
     const parent = from && isOwn ? trace.setSpanContext(context.active(), from) : withoutSpan()
     const links = (of.links ?? usualLinks(of)).flatMap((link) => linkOf(link) ?? [])
@@ -82,7 +82,7 @@ class SpanTracing implements Tracing {
     return from ? context.with(trace.setSpanContext(context.active(), from), call) : call()
   }
 
-  /** Nobody traces any more: what is open ends here. */
+  /** Tracing ends: all open spans end here. */
   end(): void {
     for (const stay of [...this.#stays.values()]) stay.left('no longer traced')
   }
@@ -113,7 +113,7 @@ class SpanRun implements RunTrace {
     call: (traceparent: string | undefined) => T,
   ): T {
     const facts = { 'reprise.step': of.step, 'reprise.attempt': of.attempt, 'reprise.key': of.key }
-    // A step that is begun once the run has left would have nobody to end it.
+    // A step that begins after the run has left would never be ended.
     const below = this.#isOver ? this.#context : this.#step(of.step).context
     const span = this.#begin(`attempt ${of.step}`, facts, true, below)
     try {
@@ -178,7 +178,7 @@ class SpanRun implements RunTrace {
     const kind = isCall ? SpanKind.CLIENT : SpanKind.INTERNAL
     const span = this.#tracer.startSpan(name, { kind, attributes }, parent)
     const below = new SpanBelow(span, parent, this.#open)
-    // Too late: a call that is under way may still begin one when the run has left.
+    // A pending call may still begin a span after the run has left.
     if (this.#isOver) below.end({ 'reprise.left': 'too late' })
     return below
   }
@@ -251,18 +251,18 @@ function fail(span: Span, error: unknown): void {
   span.setStatus({ code: SpanStatusCode.ERROR, message })
 }
 
-/** Undefined: nobody collects it. */
+/** Undefined: no tracer records the span. */
 function traceparentOf(span: Span): string | undefined {
   const made = span.spanContext()
   return isSpanContextValid(made) ? written(made) : undefined
 }
 
-/** As W3C Trace Context writes it. */
+/** In the format of W3C Trace Context. */
 function written({ traceId, spanId, traceFlags }: SpanContext): string {
   return `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`
 }
 
-/** Null: it is none. */
+/** Null: the text is not a valid traceparent. */
 function read(text: string): SpanContext | null {
   const [, traceId, spanId, flags] = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})/.exec(text) ?? []
   if (traceId === undefined || spanId === undefined) return null

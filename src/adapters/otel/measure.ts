@@ -1,4 +1,4 @@
-// What the engine tells of itself, as figures of a meter: the same that /metrics shows.
+// The engine's events as metrics of a meter: the same that /metrics shows.
 
 import type { Meter } from '@opentelemetry/api'
 import type { Events } from '../../engine/base/events.ts'

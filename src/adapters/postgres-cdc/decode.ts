@@ -1,31 +1,31 @@
-// Messages of PostgreSQL's logical decoding (pgoutput, version 1), as bytes into changes. A transaction comes as Begin, changes,
-// Commit; a Relation comes before the first change of its table, and again when the table was altered.
+// Decodes messages of PostgreSQL's logical decoding (pgoutput, version 1) into changes. A transaction is sent as Begin,
+// changes, Commit; a Relation precedes the first change of its table, and is sent again after the table was altered.
 
 import { RepriseError } from '../../core/errors.ts'
 
 export type ChangedRow = Readonly<Record<string, unknown>>
 
 export interface PostgresChange {
-  /** 'snapshot': a row that was there when the source began. */
+  /** 'snapshot': a row that existed when the source began. */
   readonly kind: 'snapshot' | 'insert' | 'update' | 'delete' | 'truncate'
   readonly schema: string
   readonly table: string
-  /** The row as it is now; null for a delete or truncate. Large values that an update left alone are missing. */
+  /** The current row; null for a delete or truncate. Large values that an update did not change are missing. */
   readonly row: ChangedRow | null
-  /** What the table's REPLICA IDENTITY tells of the row as it was: its key, all of it, or null. */
+  /** The previous row, as far as the table's REPLICA IDENTITY provides it: its key, the whole row, or null. */
   readonly before: ChangedRow | null
-  /** When its transaction was committed, in milliseconds since 1970. */
+  /** Commit time of the transaction, in milliseconds since 1970. */
   readonly time: number
 }
 
 export type Decoded =
   | { readonly is: 'begin'; readonly time: number }
   | { readonly is: 'changes'; readonly changes: readonly Omit<PostgresChange, 'time'>[] }
-  /** `end`: the position behind the transaction. */
+  /** `end`: the position after the transaction. */
   | { readonly is: 'commit'; readonly end: bigint }
   | { readonly is: 'other' }
 
-/** How the text of a type becomes a value. */
+/** Returns the parser that converts the text of a type to a value. */
 export type TypeParser = (typeId: number) => (text: string) => unknown
 
 interface Column {
@@ -40,7 +40,7 @@ interface Relation {
   readonly columns: readonly Column[]
 }
 
-/** Microseconds since 2000 into milliseconds since 1970. */
+/** Converts microseconds since 2000 to milliseconds since 1970. */
 export function timeOf(microseconds: bigint): number {
   return Number(microseconds / 1000n) + 946_684_800_000
 }
@@ -81,7 +81,7 @@ export class PgoutputDecoder {
       case 'T':
         return this.#truncate(input)
       default:
-        // Origins, types and messages of applications say nothing about rows.
+        // Origins, types and application messages carry no rows.
         return { is: 'other' }
     }
   }
@@ -110,7 +110,7 @@ export class PgoutputDecoder {
       what = input.letter()
     }
     const row = tupleOf(input, relation, false)
-    // Large values that did not change are not sent; the whole old row has them.
+    // Large values that did not change are not sent; the full old row has them.
     if (isWhole) for (const [name, value] of Object.entries(before!)) if (!(name in row)) row[name] = value
     return changed(relation, 'update', row, before)
   }
@@ -146,7 +146,7 @@ function changed(
   return { is: 'changes', changes: [{ kind, schema, table, row, before }] }
 }
 
-/** `isKey`: only the columns of the key mean something. */
+/** `isKey`: only the key columns are set. */
 function tupleOf(input: Input, { columns }: Relation, isKey: boolean): Record<string, unknown> {
   const row: Record<string, unknown> = {}
   const count = input.int16()
@@ -190,7 +190,7 @@ class Input {
     return this.#bytes.readBigInt64BE(this.#at - 8)
   }
 
-  /** Up to a zero byte. */
+  /** Reads up to a zero byte. */
   text(): string {
     const end = this.#bytes.indexOf(0, this.#at)
     const text = this.#bytes.toString('utf8', this.#at, end)

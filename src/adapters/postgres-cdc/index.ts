@@ -1,4 +1,4 @@
-// reprise/postgres-cdc: changes of PostgreSQL tables as a source of pipelines, beginning with the rows that are there.
+// reprise/postgres-cdc: changes of PostgreSQL tables as a source of pipelines, starting with the existing rows.
 
 export type {
   PartitionsContext,

@@ -1,13 +1,13 @@
-// The slot and the publication that a source reads through: made, looked at, and measured.
+// Creates, inspects and measures the slot and the publication that a source reads through.
 
 import type { Client } from 'pg'
 import { RepriseError } from '../../core/errors.ts'
 
 export interface Slot {
-  /** The server has what follows this. Null: it was never read. */
+  /** The server has all changes after this position. Null: the slot was never read. */
   readonly confirmed: bigint | null
   readonly activePid: number | null
-  /** The server threw away what it still needed. */
+  /** The server removed log that the slot still needed. */
   readonly isLost: boolean
 }
 
@@ -17,14 +17,14 @@ export interface SlotLagOptions {
 }
 
 export interface SlotLag {
-  /** How much of the log the server keeps for it: it grows while the pipeline does not run. */
+  /** Size of the log that the server keeps for the slot: it grows while the pipeline does not run. */
   readonly bytes: number
   readonly isActive: boolean
-  /** As PostgreSQL tells: reserved, extended, unreserved, lost. */
+  /** PostgreSQL's own status: reserved, extended, unreserved, lost. */
   readonly walStatus: string | null
 }
 
-/** A position in the log, as PostgreSQL writes it. @example lsnOf('16/B374D848') */
+/** Parses a log position in PostgreSQL's format. @example lsnOf('16/B374D848') */
 export function lsnOf(text: string): bigint {
   const [high, low] = text.split('/')
   return (BigInt(`0x${high}`) << 32n) + BigInt(`0x${low}`)
@@ -57,7 +57,7 @@ export async function findSlot(client: Client, slot: string): Promise<Slot | nul
   }
 }
 
-/** Ends whoever still reads it: an owner that was replaced. */
+/** Terminates the current reader of the slot: an owner that was replaced. */
 export async function freeSlot(client: Client, slot: string): Promise<void> {
   for (let attempt = 0; attempt < 500; attempt++) {
     const found = await findSlot(client, slot)
@@ -68,7 +68,7 @@ export async function freeSlot(client: Client, slot: string): Promise<void> {
   throw new RepriseError('OWNED', `the replication slot ${slot} is in use, and its reader does not end`, { slot })
 }
 
-/** Makes it if there is none and tables are named; NOT_FOUND otherwise. */
+/** Creates the publication if it does not exist and tables are named; NOT_FOUND otherwise. */
 export async function ensurePublication(
   client: Client,
   publication: string,
@@ -89,7 +89,7 @@ export async function tablesOf(client: Client, publication: string): Promise<{ s
   return (await client.query(text, [publication])).rows
 }
 
-/** How far behind a slot is. @example await slotLag({ url, slot: 'reprise_orders_in' }) */
+/** Measures how far a slot is behind. @example await slotLag({ url, slot: 'reprise_orders_in' }) */
 export async function slotLag({ url, slot }: SlotLagOptions): Promise<SlotLag> {
   const { Client } = await loadPg()
   const client = new Client({ connectionString: url })

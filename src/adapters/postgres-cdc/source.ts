@@ -1,6 +1,6 @@
-// Changes of PostgreSQL tables as a source, by logical decoding. It begins with the rows that are there, as of the moment at
-// which the slot begins, so that nothing is missing and nothing comes twice. A position is the end of a transaction, which is
-// handed on whole, as the rows of the beginning are; the server may forget what came before it once its checkpoint is published.
+// Changes of PostgreSQL tables as a source, by logical decoding. It starts with the existing rows, as of the moment at which
+// the slot begins, so that no change is missing or repeated. A position is the end of a transaction; a transaction is handed
+// on as a whole, and so are the initial rows. The server may discard earlier changes once their checkpoint is published.
 
 import type { Client } from 'pg'
 import { RepriseError } from '../../core/errors.ts'
@@ -12,17 +12,17 @@ import { ensurePublication, findSlot, freeSlot, loadPg, lsnOf, lsnText, quoted, 
 import { ReplicationStream } from './stream.ts'
 
 export interface PostgresCdcOptions {
-  /** Of the database; its user needs the right to replicate, and the server wal_level = logical. */
+  /** URL of the database; its user needs the REPLICATION right, and the server wal_level = logical. */
   readonly url: string
-  /** `reprise_PIPELINE_SOURCE` if left out. Made if it is not there and `tables` are named. */
+  /** Created if it does not exist and `tables` are named. Default: `reprise_PIPELINE_SOURCE`. */
   readonly publication?: string
-  /** As `orders` or `shop.orders`: for a publication that is made by us. */
+  /** Such as `orders` or `shop.orders`: for a publication that the source creates. */
   readonly tables?: readonly string[]
-  /** `reprise_PIPELINE_SOURCE` if left out. It belongs to this source: one that no checkpoint knows is made anew. */
+  /** The slot belongs to this source: one without a checkpoint is recreated. Default: `reprise_PIPELINE_SOURCE`. */
   readonly slot?: string
-  /** Begin with the rows that are there; true if left out. All of them are one batch. */
+  /** Start with the existing rows, as one batch. Default: true. */
   readonly snapshot?: boolean
-  /** More rows than this in the beginning, or changes in one transaction, are refused (LIMIT_EXCEEDED); 1,000,000 if left out. */
+  /** More initial rows, or more changes in one transaction, are refused (LIMIT_EXCEEDED). Default: 1,000,000. */
   readonly rowsMax?: number
 }
 
@@ -111,7 +111,7 @@ class CdcReader implements SourceReader<PostgresChange> {
     return this.#ready.take(max)
   }
 
-  /** The server may forget what came before. */
+  /** The server may discard earlier changes. */
   async published(positions: Positions): Promise<void> {
     const position = positions.get('')
     if (isPosition(position)) this.#stream.acknowledge(lsnOf(position.lsn))
@@ -157,7 +157,7 @@ async function checkThere(client: Client, slot: string, lsn: bigint): Promise<vo
   }
 }
 
-/** The rows of all tables as of one moment: that at which the slot begins. */
+/** The rows of all tables at the moment at which the slot begins. */
 async function readRows(
   client: Client,
   publication: string,

@@ -1,5 +1,5 @@
-// The stream of changes from the server: a connection in replication mode, transactions put together, and answers that say how
-// far everything is safe. The server is not read while a transaction waits to be taken.
+// The stream of changes from the server: a connection in replication mode, which assembles transactions and acknowledges
+// the position up to which everything is safe. The server is not read while too many changes wait to be taken.
 
 import type { Client } from 'pg'
 import { RepriseError } from '../../core/errors.ts'
@@ -14,7 +14,7 @@ export interface StreamOptions {
   readonly rowsMax: number
 }
 
-/** What the driver has beside its documented interface, in replication mode. */
+/** The driver's undocumented interface in replication mode. */
 interface Wire {
   on(event: 'copyData', call: (message: { readonly chunk: Buffer }) => void): void
   once(event: 'replicationStart', call: () => void): void
@@ -22,11 +22,11 @@ interface Wire {
   readonly stream: { pause(): void; resume(): void }
 }
 
-/** The server ends a connection that says nothing for a minute. */
+/** The server ends a connection that is silent for a minute. */
 const statusMs = 10_000
-/** So much of the log without a change of ours, and the position moves all the same: the server keeps what lies behind it. */
+/** After this much log without own changes the position advances anyway: the server keeps the log after it. */
 const silentBytes = 1024n * 1024n
-/** Changes that wait to be taken before the server is no longer read. */
+/** Changes that may wait to be taken before the server is no longer read. */
 const waitingMax = 10_000
 
 export class ReplicationStream {
@@ -69,7 +69,7 @@ export class ReplicationStream {
     return stream
   }
 
-  /** And the snapshot of that moment, which lives until the stream starts. One that is there is of a run without a checkpoint. */
+  /** Returns the snapshot of that moment too, valid until the stream starts. Drops a slot left by a run without a checkpoint. */
   async createSlot(existing: Slot | null): Promise<{ readonly lsn: bigint; readonly snapshot: string }> {
     const { slot } = this.#options
     if (existing) await this.#client.query(`DROP_REPLICATION_SLOT ${quoted(slot)}`)
@@ -106,7 +106,7 @@ export class ReplicationStream {
     this.#timer.unref()
   }
 
-  /** What lies before it is in a published checkpoint. It never goes back. */
+  /** All changes before this position are in a published checkpoint. It never moves back. */
   acknowledge(lsn: bigint): void {
     if (lsn <= this.#acknowledged) return
     this.#acknowledged = lsn
@@ -118,7 +118,7 @@ export class ReplicationStream {
     this.#isClosed = true
     if (this.#timer) clearInterval(this.#timer)
     this.#wire.stream.resume()
-    // It waits for the server's farewell, which a server that is gone does not send.
+    // `end` waits for an answer that a dead server does not send.
     const late = new Promise<void>((resolve) => setTimeout(resolve, 2000).unref())
     await Promise.race([this.#client.end().catch(() => undefined), late])
   }
@@ -127,12 +127,12 @@ export class ReplicationStream {
     if (this.#isClosed) return
     try {
       const kind = String.fromCharCode(chunk[0]!)
-      // A keepalive: how far the server has read its log, and whether it wants an answer.
+      // A keepalive: how far the server has read its log, and whether it requests an answer.
       if (kind === 'k') {
         this.#passSilence(chunk.readBigInt64BE(1))
         if (chunk[17] === 1) this.#tellStatus()
       }
-      // The payload lies behind two positions and a time.
+      // The payload follows two positions and a time.
       if (kind === 'w') this.#take(chunk.subarray(25))
     } catch (error) {
       this.#fail(error)
@@ -167,7 +167,7 @@ export class ReplicationStream {
     })
   }
 
-  /** Up to here the log has nothing for us but what was sent: changes of other tables lie there. */
+  /** Up to this position the log holds no further changes for this source, only changes of other tables. */
   #passSilence(end: bigint): void {
     if (this.#isInTransaction || end - this.#position < silentBytes) return
     this.#position = end
@@ -178,7 +178,7 @@ export class ReplicationStream {
     if (this.#isClosed) return
     const bytes = Buffer.alloc(34)
     bytes.write('r')
-    // Written, flushed, applied: all that counts is what a checkpoint has.
+    // Written, flushed, applied: all are the position of the published checkpoint.
     for (const at of [1, 9, 17]) bytes.writeBigInt64BE(this.#acknowledged, at)
     bytes.writeBigInt64BE((BigInt(Date.now()) - 946_684_800_000n) * 1000n, 25)
     this.#wire.sendCopyFromChunk(bytes)

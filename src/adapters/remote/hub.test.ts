@@ -1,4 +1,4 @@
-// What waits for workers outside, piece by piece: lent, taken back, settled once, and aborted while it is somewhere.
+// Tasks for outside workers: lent, taken back, settled once, and aborted while a worker has them.
 
 import { describe, expect, it, vi } from 'vitest'
 import { isGiveUp } from '../../core/calls/retry.ts'
@@ -64,7 +64,7 @@ describe('a hub', () => {
         expect(task).toMatchObject({ key: 'a', lost })
         seen.push(task!.id)
         await vi.advanceTimersByTimeAsync(10)
-        // What it sends now is refused: another has it.
+        // A late result of this worker is refused: another has the task.
         expect(hub.find('q', task!.id)).toBe(null)
       }
       expect(new Set(seen).size).toBe(5)

@@ -1,15 +1,15 @@
-// What waits in this process for workers outside: offered by calls of steps and items, handed out for a time, and taken back
-// when no sign of life comes. It is kept in memory: what was asked for is in the history of its run or job, which asks for it
-// again under the same key, and what a worker sent is kept by the server before it comes here.
+// Tasks in this process that wait for outside workers: steps and items offer them, workers hold them for a time, and the hub
+// takes them back without a sign of life. They are kept in memory: the history of the run or job records the request and
+// repeats it under the same key, and the server stores a worker's result before it is settled here.
 
 import { randomBytes } from 'node:crypto'
 import { assert } from '../../core/assert.ts'
 import { GiveUp } from '../../core/calls/retry.ts'
 import { RepriseError } from '../../core/errors.ts'
 
-/** After so many workers that took it and were not heard of again, the attempt has failed: the task may be what kills them. */
+/** After this many workers took a task and disappeared, the attempt fails: the task may be what kills them. */
 const lostMax = 5
-/** So many that were settled are remembered, for workers that did not get the answer. */
+/** Number of settled tasks that are remembered, for workers that did not get the answer. */
 const settledMax = 10_000
 
 export interface Offer {
@@ -28,13 +28,13 @@ export type Outcome =
 
 export interface Task extends Pick<Offer, 'queue' | 'key' | 'attempt' | 'traceparent' | 'input'> {
   readonly id: string
-  /** How many workers had it before. */
+  /** Number of workers that had it before. */
   readonly lost: number
 }
 
 interface Held {
   readonly offer: Offer
-  /** Another one for each worker that has it: what an earlier one sends is refused. */
+  /** A new id for each worker that has the task: results of earlier ones are refused. */
   id: string
   lost: number
   timer: NodeJS.Timeout | null
@@ -58,7 +58,7 @@ export class Hub {
   readonly #queues = new Map<string, Queue>()
   readonly #settled = new Set<string>()
 
-  /** Resolves with what a worker sends; rejects with its failure, or when the signal fires. */
+  /** Resolves with a worker's result; rejects with its failure, or when the signal fires. */
   offer(offer: Offer): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const queue = this.#queue(offer.queue)
@@ -86,7 +86,7 @@ export class Hub {
     })
   }
 
-  /** Up to `max` that wait; waits for the first one. Without a sign of life within `ttlMs` another worker gets it. */
+  /** Up to `max` waiting tasks; waits for the first one. Without a sign of life within `ttlMs` another worker gets the task. */
   async claim(name: string, { max, ttlMs, waitMs, signal }: ClaimOptions): Promise<Task[]> {
     const queue = this.#queue(name)
     if (queue.waiting.size === 0 && waitMs > 0) await this.#news(queue, waitMs, signal)
@@ -104,12 +104,12 @@ export class Hub {
     return tasks
   }
 
-  /** A sign of life of those that are still this worker's; the others it need not finish. */
+  /** Renews the tasks that this worker still has and returns their ids; it need not finish the others. */
   async beat(name: string, ids: readonly string[], ttlMs: number, details?: unknown): Promise<readonly string[]> {
     const queue = this.#queue(name)
     const alive: string[] = []
     for (const id of ids) {
-      // Looked up one by one: while one beats, another may be settled, or nobody waits for it any longer.
+      // Looked up one by one: during the beat of one task, another may be settled or aborted.
       const held = queue.claimed.get(id)
       if (!held) continue
       alive.push(id)
@@ -120,7 +120,7 @@ export class Hub {
     return alive
   }
 
-  /** One that a worker has, or null: it was taken back, ended, or is of another process. */
+  /** A task that a worker has, or null: it was taken back, ended, or belongs to another process. */
   find(name: string, id: string): Task | null {
     const held = this.#queues.get(name)?.claimed.get(id)
     return held ? shown(held) : null
@@ -149,7 +149,7 @@ export class Hub {
     return queue
   }
 
-  /** What is empty is not kept: names come from outside. */
+  /** Removes empty queues: their names come from outside. */
   #forget(name: string): void {
     const queue = this.#queues.get(name)
     if (queue && queue.waiting.size + queue.claimed.size + queue.polls.size === 0) this.#queues.delete(name)
@@ -193,5 +193,5 @@ function shown({ id, lost, offer: { queue, key, attempt, traceparent, input } }:
   return { id, queue, key, attempt, traceparent, input, lost }
 }
 
-/** Of this process: definitions know no server. */
+/** One per process: definitions do not know a server. */
 export const hub = new Hub()

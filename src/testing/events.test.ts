@@ -1,4 +1,4 @@
-// The kit itself: it passes what is right and, above all, fails what is wrong.
+// Tests of the kit itself: it passes correct expectations and, above all, fails wrong ones.
 
 import { describe, expect, it } from 'vitest'
 import { aggregate, checked, Refused, type StandardSchema } from '../layers/events/index.ts'

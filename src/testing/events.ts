@@ -1,5 +1,5 @@
-// Given, when, then: aggregates tested as the pure functions they are, without a store. The state is folded from the given
-// events by the aggregate's own `evolve`; the command is decided; what comes out is compared, or the refusal is.
+// Given, when, then: tests aggregates as the pure functions they are, without a store. The aggregate's own `evolve` folds the
+// given events into the state and its `decide` handles the command; the resulting events, or the refusal, are compared.
 
 import { isDeepStrictEqual } from 'node:util'
 import { timelineId } from '../core/coordinate.ts'
@@ -10,7 +10,7 @@ import { validate } from '../layers/events/schema.ts'
 import type { EventOf, InputOf, Metadata } from '../layers/events/types.ts'
 
 export interface Given<State, Evolve, Decide> {
-  /** The state that the given events lead to. */
+  /** The state after the given events. */
   readonly state: State
   and(...events: readonly EventOf<Evolve>[]): Given<State, Evolve, Decide>
   when<Name extends keyof Decide & string>(
@@ -22,7 +22,7 @@ export interface Given<State, Evolve, Decide> {
 }
 
 export interface WhenOptions {
-  /** Milliseconds since 1970; 0 if left out. */
+  /** Milliseconds since 1970. Default: 0. */
   readonly now?: number
   readonly id?: string
   readonly meta?: Metadata
@@ -33,7 +33,7 @@ export interface When<State, Evolve> {
   thenEvents(...events: readonly EventOf<Evolve>[]): When<State, Evolve>
   thenNothing(): When<State, Evolve>
   thenState(state: State | ((state: State) => boolean)): When<State, Evolve>
-  /** Refused, for a reason that contains the text or matches. */
+  /** The command was refused, for a reason that contains the text or matches. */
   thenRefused(reason?: string | RegExp): void
   readonly events: readonly EventOf<Evolve>[]
 }

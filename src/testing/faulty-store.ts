@@ -1,11 +1,11 @@
-// A store that fails where it is told to: before doing the work, or after it, when the answer is lost. Every method of the
-// port goes through here, the blobs' too, so that a test can break any call of any program and ask what became of it (G4).
+// A store with injected failures: before the work is done, or after it, when the answer is lost. Every method of the port
+// passes through it, including those of blobs, so that a test can fail any call of a program and check the result (G4).
 
 import { RepriseError } from '../core/errors.ts'
 import { blobMethods, forwardBlobs, forwardStore, storeMethods } from '../core/store/forward.ts'
 import type { Store } from '../core/store/ports.ts'
 
-/** `fail-after`: the work is done, and the caller does not learn of it. */
+/** `fail-after`: the work is done, but the caller gets an error. */
 export type Fate = 'ok' | 'fail-before' | 'fail-after'
 
 /** `method` is the name in the port ('commit', 'blobs.put', …); `callNumber` counts all calls, from 1. */
@@ -38,7 +38,7 @@ export function faultyStore(store: Store, decide: Decide): Store {
     blobs: forwardBlobs(store.blobs, each(store.blobs, Object.keys(blobMethods), 'blobs.')),
     listen: (wake) => store.listen(wake),
   })
-  // Without lanes: with several batches at once, the number of a call would say nothing.
+  // Without lanes: with concurrent batches, the number of a call would be arbitrary.
   return whole
 }
 

@@ -1,4 +1,4 @@
-// reprise/testing: what others need to test a store of their own, or their code against a store that fails.
+// reprise/testing: for testing a custom store, or code against a store that fails.
 
 export type { OpenStore } from './conformance/kit.ts'
 export { type Capabilities, conformance, type Harness, type Runner } from './conformance/suite.ts'

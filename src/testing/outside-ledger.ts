@@ -1,12 +1,12 @@
-// The outside, as a service that honours idempotency keys: a key that it knows is answered with the first result and does
-// nothing. It remembers what each call intended, so that a test can ask whether keys and intents agree.
+// A model of an outside service that honours idempotency keys: a repeated key returns the first result and has no effect.
+// It remembers the intent of each call, so that a test can check whether keys and intents agree.
 
 import { inspect, isDeepStrictEqual } from 'node:util'
 
 export interface LedgerCall {
   readonly key: string
   readonly intent: unknown
-  /** False: the key was known, and the call was answered with the first result. */
+  /** False: the key was known, and the call returned the first result. */
   readonly isDone: boolean
 }
 
@@ -18,7 +18,7 @@ export class OutsideLedger {
   readonly #first = new Map<string, { readonly intent: unknown; readonly answer: unknown }>()
   readonly #calls: LedgerCall[] = []
 
-  /** Does what is intended, once per key. Default: the answer is the intent. */
+  /** Executes the intent once per key. Default of `answer`: the intent. */
   receive<Intent>(key: string, intent: Intent): Intent
   receive<Answer>(key: string, intent: unknown, answer: Answer): Answer
   receive(key: string, intent: unknown, answer: unknown = intent): unknown {
@@ -33,17 +33,17 @@ export class OutsideLedger {
     return this.#calls
   }
 
-  /** The intents that were done, in their order. */
+  /** The executed intents, in order. */
   get done(): readonly unknown[] {
     return this.#calls.filter(({ isDone }) => isDone).map(({ intent }) => intent)
   }
 
-  /** Calls that were answered with the result of another intent. Must be empty: equal keys imply equal intents. */
+  /** Calls that returned the result of another intent. Must be empty: equal keys imply equal intents. */
   get confused(): readonly LedgerCall[] {
     return this.#calls.filter(({ key, intent }) => !isDeepStrictEqual(this.#first.get(key)!.intent, intent))
   }
 
-  /** Intents that were done under several keys. Must be empty where each intent is meant to be done once. */
+  /** Intents that were executed under several keys. Must be empty if each intent is meant to be executed once. */
   get repeated(): readonly unknown[] {
     const alike = new Map<string, unknown[]>()
     return this.done.filter((intent) => {

@@ -1,10 +1,10 @@
-// A store that takes its time where it is told to: before it looks, or before it answers. What others do meanwhile is
-// what a program must not depend on (docs/decisions/order-of-facts.md).
+// A store with injected delays: before a call reaches it, or before its answer returns. A program must not depend on the
+// changes that others make meanwhile (docs/decisions/order-of-facts.md).
 
 import { storeMethods } from '../core/store/forward.ts'
 import type { Store } from '../core/store/ports.ts'
 
-/** `before`: the question is on its way; `after`: the answer is. Nothing to wait for is undefined. */
+/** `before`: delays the request; `after`: delays the answer. Undefined: no delay. */
 export type Slowness = (method: string, when: 'before' | 'after') => Promise<unknown> | undefined
 
 /** @example slowStore(store, (method) => (method === 'inbox' ? setTimeout(200) : undefined)) */

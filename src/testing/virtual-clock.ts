@@ -1,5 +1,5 @@
-// Virtual time: a clock that stands still until it is told to go on. Each engine gets a view of its own, which a crash
-// silences: what a dead process had scheduled never happens.
+// Virtual time: a clock that moves only on request. Each engine gets its own view, which a crash silences: timers of a dead
+// process never fire.
 
 import type { Clock } from '../core/store/ports.ts'
 
@@ -13,7 +13,7 @@ export class VirtualClock {
   #now: number
   #order = 0
   #timers = new Set<Timer>()
-  /** Grows with everything that happens: who waits for quiet looks at it. */
+  /** Increases with every event: code that waits for quiet watches it. */
   activity = 0
 
   constructor(startAt: number) {
@@ -24,14 +24,14 @@ export class VirtualClock {
     return this.#now
   }
 
-  /** When the next timer is due; null if there is none. */
+  /** Time of the next timer; null if there is none. */
   nextAt(): number | null {
     let next = Number.POSITIVE_INFINITY
     for (const { at } of this.#timers) if (at < next) next = at
     return next === Number.POSITIVE_INFINITY ? null : next
   }
 
-  /** Goes to that time and calls what is due by then, once. */
+  /** Moves to that time and fires the due timers, once. */
   leap(to: number): void {
     this.#now = Math.max(this.#now, to)
     const due = [...this.#timers].filter(({ at }) => at <= this.#now).sort((a, b) => a.at - b.at || a.order - b.order)
@@ -42,7 +42,7 @@ export class VirtualClock {
     }
   }
 
-  /** The clock of one process, alive as long as `isAlive` says so; while it is paused its timers wait. */
+  /** The clock of one process, alive as long as `isAlive` returns true; while it is paused its timers wait. */
   view(isAlive: () => boolean, paused: () => Promise<void> | null = () => null): Clock {
     const guarded = (call: () => void) => () => {
       const pause = paused()

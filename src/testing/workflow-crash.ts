@@ -1,5 +1,5 @@
-// Crashing everywhere: a program is run once undisturbed, then once for each place where its process can die, and each
-// time it must come to the same end. What "the same" means is the program's to say: it returns what is to be compared.
+// Crash tests: runs a program once undisturbed, then once for each point at which its process can die; each time it must end
+// the same way. The program decides what is compared: it returns the value.
 
 import { type CrashPoint, type KitOptions, WorkflowKit } from './workflow.ts'
 
@@ -17,9 +17,9 @@ export interface CrashSweep<Outcome> {
 export async function crashEverywhere<Outcome>(
   program: (kit: WorkflowKit) => Promise<Outcome>,
   options: Omit<KitOptions, 'crashAt'> & {
-    /** Only every nth place, for programs with many. */
+    /** Only every nth crash point, for programs with many. */
     readonly every?: number
-    /** Only these kinds of places. */
+    /** Only these kinds of crash points. */
     readonly at?: readonly ('commit' | 'effect')[]
   } = {},
 ): Promise<CrashSweep<Outcome>> {

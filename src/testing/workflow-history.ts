@@ -1,4 +1,4 @@
-// Recorded histories against today's code, for any test runner: throws with the run and the step at which they part.
+// Replays recorded histories with the current code, for any test runner: throws with the run and the step that diverge.
 
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'

@@ -1,18 +1,18 @@
-// Given, when, then: a workflow told as a story. Steps answer as the story says, everything else is real: the engine, its
-// compensations, its timers in virtual time. What happened is a list that a test compares.
+// Given, when, then: a workflow as a story. Steps answer as the story defines, everything else is real: the engine, its
+// compensations, its timers in virtual time. A test compares the list of events.
 
 import type { Duration } from '../core/duration.ts'
 import type { Branch, LoopContext, StepCall, StepOptions, WorkflowContext } from '../layers/workflow/context.ts'
 import { type WorkflowDefinition, workflow } from '../layers/workflow/definition.ts'
 import { type KitOptions, WorkflowKit } from './workflow.ts'
 
-/** What a step answers: a value, an error to throw, or a function that decides. Steps that are not named do what they do. */
+/** The answer of a step: a value, an error to throw, or a function that decides. Other steps run as usual. */
 export type Answers = Readonly<Record<string, unknown>>
 
 export interface Told<Output> {
   readonly result: Output | undefined
   readonly error: Error | null
-  /** Each call in its order: 'charge', 'charge failed', 'undo charge'. */
+  /** Each call in order: 'charge', 'charge failed', 'undo charge'. */
   readonly happened: readonly string[]
   readonly status: string
 }
@@ -43,13 +43,13 @@ export class Story<Input, Output> {
     this.#input = input
   }
 
-  /** Steps answer like this. */
+  /** Sets the answers of steps. */
   when(answers: Answers): this {
     this.#answers = { ...this.#answers, ...answers }
     return this
   }
 
-  /** A signal comes, after that much time. */
+  /** Sends a signal, after that much time. */
   signal(name: string, value?: unknown, after: Duration = 0): this {
     this.#events.push({ after, act: 'signal', name, value })
     return this
@@ -60,7 +60,7 @@ export class Story<Input, Output> {
     return this
   }
 
-  /** Tells the story to its end; with crashes, if asked for. */
+  /** Runs the story to its end; the options may add crashes. */
   async outcome(options: KitOptions = {}): Promise<Told<Output>> {
     const happened: string[] = []
     const kit = new WorkflowKit(options)
@@ -85,7 +85,7 @@ export class Story<Input, Output> {
   }
 }
 
-/** The context of the run, with steps that answer from the story and write down what happens. */
+/** The context of the run, with steps that answer from the story and record what happens. */
 function tell(ctx: WorkflowContext, answers: Answers, happened: string[]): WorkflowContext {
   const wrap =
     (branch: Branch<unknown>): Branch<unknown> =>

@@ -1,5 +1,5 @@
-// The testing kit for workflows: virtual time, so that a year of sleep takes milliseconds, and processes that can be made
-// to crash at any point and come back. It needs no test runner; everything real but time and the store.
+// The testing kit for workflows: virtual time, so that a year of sleep takes milliseconds, and processes that crash at any
+// chosen point and restart. It needs no test runner; everything is real except time and the store.
 
 import { type Duration, toMs } from '../core/duration.ts'
 import { checkOptions, namesOf } from '../core/options.ts'
@@ -17,27 +17,27 @@ import { createWorld, openMemory } from '../stores/memory/index.ts'
 import { slowStore } from './slow-store.ts'
 import { VirtualClock } from './virtual-clock.ts'
 
-/** Where a process may be made to die. */
+/** A point at which a process dies. */
 export type CrashPoint =
-  /** Before or after the nth commit of all (from 1). */
+  /** Before or after the nth commit overall (from 1). */
   | { readonly commit: number; readonly when: 'before' | 'after' }
   /** Before or after the nth effect that the test reports with `kit.effect` (from 1). */
   | { readonly effect: number; readonly when: 'before' | 'after' }
 
-/** A crash, or a pause: the process stands still for that long, others take over, and then it goes on as if nothing were. */
+/** A crash, or a pause: the process stops for that long, others take over, and then it continues as if nothing had happened. */
 export type Disturbance = CrashPoint & { readonly pause?: Duration }
 
 export interface KitOptions {
-  /** What the processes execute; a run adds its own definition by itself. */
+  /** Definitions that the processes execute; a run adds its own definition. */
   readonly work?: readonly Workable[]
-  /** When virtual time starts; 2026-01-01 if left out. */
+  /** Start of virtual time. Default: 2026-01-01. */
   readonly startAt?: Date | number
   readonly crashAt?: readonly Disturbance[]
-  /** How long the store takes, in virtual time, to hear a question and to answer it; at once if left out. */
+  /** How long a request to the store and its answer take, in virtual time. Default: no time. */
   readonly slowness?: (method: string, when: 'before' | 'after') => Duration
-  /** Bugs that are planted on purpose, to see that a test finds them. */
+  /** Bugs that are planted on purpose, to prove that a test finds them. */
   readonly planted?: ReadonlySet<string>
-  /** Told of every commit, before it is made. */
+  /** Called before every commit. */
   readonly onCommit?: (n: number) => void
 }
 
@@ -66,14 +66,14 @@ export class WorkflowKit {
   readonly #definitions = new Set<Workable>()
   #process = 0
   #engine!: Reprise
-  /** As it is, without crashes and slowness: for the kit's own looks. */
+  /** The store without crashes and slowness, for the kit's own reads. */
   #store!: Store
   #inFlight = 0
   #commits = 0
   #effects = 0
   #crashes = 0
   readonly #onCrash = new Set<() => void>()
-  /** Calls in flight that were given real time, and did nothing with it. */
+  /** Calls in flight that were given real time and made no progress. */
   #waitedFor = -1
 
   constructor(options: KitOptions = {}) {
@@ -84,7 +84,7 @@ export class WorkflowKit {
     this.#boot()
   }
 
-  /** The engine of the process that is alive now; after a crash, another one. */
+  /** The engine of the live process; after a crash, another one. */
   get rp(): Reprise {
     return this.#engine
   }
@@ -105,7 +105,7 @@ export class WorkflowKit {
     return this.clock.now()
   }
 
-  /** Starts a run and goes on until it is durably started, through crashes if need be. */
+  /** Starts a run and waits until it is durably started, through crashes if necessary. */
   async run<Input, Output>(
     definition: WorkflowDefinition<Input, Output>,
     input: Input,
@@ -121,7 +121,7 @@ export class WorkflowKit {
     this.#engine.work([definition])
   }
 
-  /** The process dies, and the next one has this code in place of what had its name: a deployment. */
+  /** A deployment: the process dies, and the next one has this code in place of the definition of the same name. */
   deploy(...definitions: readonly (Workable & { readonly kind: string; readonly name: string })[]): void {
     for (const next of definitions) {
       for (const each of this.#definitions) {
@@ -133,7 +133,7 @@ export class WorkflowKit {
     this.crash()
   }
 
-  /** Lets virtual time pass as fast as nothing happens, until the promise settles. */
+  /** Advances virtual time whenever nothing happens, until the promise settles. */
   async until<T>(promise: Promise<T>): Promise<T> {
     let isSettled = false
     const settled = () => {
@@ -149,7 +149,7 @@ export class WorkflowKit {
     return await promise
   }
 
-  /** The same, for a call that is made again by the next process if this one dies. */
+  /** Like `until`, for a call that the next process repeats if this one dies. */
   async survive<T>(call: (rp: Reprise) => Promise<T>): Promise<T> {
     for (;;) {
       let isDead = () => {}
@@ -169,17 +169,17 @@ export class WorkflowKit {
     }
   }
 
-  /** The result of a run, whatever crashes on the way. */
+  /** The result of a run, despite crashes on the way. */
   async result<Output>(run: WorkflowRun<Output>): Promise<Output> {
     return await this.survive((rp) => this.handle(run, rp).result())
   }
 
-  /** The same run, through the process that is alive now. */
+  /** The same run, through the live process. */
   handle<Output>(run: WorkflowRun<Output>, rp: Reprise = this.#engine): WorkflowRun<Output> {
     return workflowHostOf(hostOf(rp)).handle<Output>(run.definition, run.id)
   }
 
-  /** Lets that much virtual time pass. */
+  /** Advances virtual time by this duration. */
   async advance(duration: Duration): Promise<void> {
     const until = this.clock.now() + toMs(duration, 'duration')
     for (;;) {
@@ -192,12 +192,12 @@ export class WorkflowKit {
     await this.#quiet(() => false)
   }
 
-  /** Lets everything happen that can happen without time passing. */
+  /** Runs everything that can happen without time passing. */
   async settle(): Promise<void> {
     await this.#quiet(() => false)
   }
 
-  /** An effect of the code under test: counted, and a place to crash at. Call it inside a step. */
+  /** An effect of the code under test: it is counted, and is a crash point. Call it inside a step. */
   async effect<T>(call: () => T): Promise<T> {
     this.#effects += 1
     const n = this.#effects
@@ -207,16 +207,16 @@ export class WorkflowKit {
     return value
   }
 
-  /** The process dies without a word, and another one starts. */
+  /** The process dies without warning, and another one starts. */
   crash(): void {
     this.#crashed()
-    // Those that only stood still go down with it.
+    // Paused processes die with it.
     for (let n = 1; n <= this.#process; n++) this.#dead.add(this.#nameOf(n))
     hostOf(this.#engine).kernel.worker.abandon()
     this.#boot()
   }
 
-  /** The process stands still, another one starts, and after that long the first goes on: a zombie. */
+  /** The process stops, another one starts, and after this duration the first continues: a zombie. */
   pause(duration: Duration): Promise<void> {
     const name = this.#nameOf(this.#process)
     const thawed = new Promise<void>((resolve) => {
@@ -300,7 +300,7 @@ export class WorkflowKit {
     return `process-${process}`
   }
 
-  /** A dead process gets no answers, and its commits count for crash points. */
+  /** A dead process gets no answers. Its commits count for crash points. */
   #mortal(store: Store, isAlive: () => boolean, process: string): Store {
     const never = new Promise<never>(() => undefined)
     return new Proxy(store, {
@@ -340,7 +340,7 @@ export class WorkflowKit {
     if (!point) return
     if (point.pause !== undefined) return await this.pause(point.pause)
     this.crash()
-    // The code that got here belongs to the dead process: it never goes on.
+    // This code belongs to the dead process: it never continues.
     await new Promise<never>(() => undefined)
   }
 
@@ -352,7 +352,7 @@ export class WorkflowKit {
     return next > before || this.clock.activity > 0
   }
 
-  /** With runs in memory, timer by timer; when all of them sleep, straight to the first that wakes. */
+  /** With runs in memory, the next timer; if all of them sleep, directly the first wakeup. */
   async #nextAt(onlyWork = false): Promise<number | null> {
     const { live } = workflowHostOf(hostOf(this.#engine))
     if (live > 0 || this.#inFlight > 0) return this.clock.nextAt()
@@ -367,11 +367,11 @@ export class WorkflowKit {
     }
     if (isOwned) return this.clock.nextAt()
     if (next === Number.POSITIVE_INFINITY) return onlyWork ? null : this.clock.nextAt()
-    // Due and not claimed yet: the next look of the dispatcher is a timer.
+    // Due and not claimed yet: the next poll of the dispatcher is a timer.
     return next > this.clock.now() ? next : this.clock.nextAt()
   }
 
-  /** Until nothing happens any more. Steps that do something real are given real time. */
+  /** Waits until nothing happens any more. Steps that do real work are given real time. */
   async #quiet(isDone: () => boolean): Promise<void> {
     for (let turns = 0, waitedMs = 0; turns < quietTurns && !isDone(); ) {
       const before = this.clock.activity

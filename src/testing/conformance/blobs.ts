@@ -85,7 +85,7 @@ export function blobTests(test: Test): void {
       assert.ok(row.touchedAt >= later, `touched at ${row.touchedAt}, at least ${later} was asked for`)
     assert.equal(await blobs.delete([put.digest, touched.digest], later), 0)
     assert.equal(await blobs.delete([put.digest, touched.digest], later + 10_000), 2)
-    // A time that is long past makes nothing older than it is.
+    // A time in the past does not make a chunk older.
     const before = Date.now()
     await blobs.put([put], 1)
     await blobs.touch([put.digest], 1)

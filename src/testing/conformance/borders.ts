@@ -1,4 +1,4 @@
-// Borders: namespaces know nothing of each other (G14), and a closed store does nothing.
+// Borders: namespaces are isolated from each other (G14), and a closed store does nothing.
 
 import assert from 'node:assert/strict'
 import { feedStart, type Store } from '../../core/store/ports.ts'

@@ -1,4 +1,4 @@
-// The catalog of checkpoints, and trimming: nothing goes that somebody may still need (G10).
+// The catalog of checkpoints, and trimming: nothing is removed that may still be needed (G10).
 
 import assert from 'node:assert/strict'
 import type { ManifestRecord } from '../../core/store/ports.ts'
@@ -305,7 +305,7 @@ function trimming(test: Test): void {
   })
 }
 
-/** Sequences 1, 2 and 3 in a run each; digests by sequence. */
+/** Sequences 1, 2 and 3, each in its own run; digests by sequence. */
 async function threeRuns(kit: Kit, id: string) {
   const writer: Writer = await kit.create(id)
   const digests = [writer.digest]
@@ -318,7 +318,7 @@ async function threeRuns(kit: Kit, id: string) {
   return { writer, digests, runs }
 }
 
-/** Another timeline in the same catalog: a family stays together, and with it the ids of its checkpoints. */
+/** Another timeline in the same catalog: a family is on one shard, and so are the ids of its checkpoints. */
 function sibling(kit: Kit, id: string): string {
   return kit.capabilities.isSharded ? 'a~1' : id
 }

@@ -1,4 +1,4 @@
-// Commits: atomic each, independent in a batch, guarded by epoch and sequence.
+// Commits: each is atomic, independent in a batch, guarded by epoch and sequence.
 
 import assert from 'node:assert/strict'
 import type { Commit } from '../../core/store/ports.ts'

@@ -1,5 +1,5 @@
-// The digest in the guard: a commit made for another history than the one that is there is refused, whatever it would do.
-// A store that went back to an older copy can be at the same epoch and sequence; only the digest tells.
+// The digest in the guard: a commit for another history than the stored one is refused, whatever its parts. A store that was
+// restored from an older copy can be at the same epoch and sequence; only the digest differs.
 
 import assert from 'node:assert/strict'
 import { packEntries } from '../../core/history/entry-run.ts'
@@ -27,7 +27,7 @@ export function digestTests(test: Test): void {
     await kit.send('a', 'm1')
     const lost = writer.twin()
     await writer.append('two')
-    // As the owner of a copy that was left: the same epoch and sequence, another history.
+    // Like the owner of an abandoned copy: the same epoch and sequence, another history.
     lost.accept(lost.plan({ run: lost.run('other two') }))
     const before = await everything(kit, 'a', 'b', 'x')
     const attempts: Parameters<typeof lost.plan>[0][] = [

@@ -1,4 +1,4 @@
-// The feed and its cursors: one order for all timelines, nothing missed, nothing twice, however commits interleave.
+// The feed and its cursors: one order for all timelines, no entry missed or repeated, however commits interleave.
 
 import assert from 'node:assert/strict'
 import { isReprise } from '../../core/errors.ts'
@@ -240,7 +240,7 @@ function cursors(test: Test): void {
   })
 }
 
-/** A timeline's own order stays. */
+/** Sorts by timeline, and keeps the order within each. */
 function byTimeline(items: readonly FeedItem[]): FeedItem[] {
   return [...items].sort((a, b) => (a.timeline < b.timeline ? -1 : a.timeline > b.timeline ? 1 : 0))
 }

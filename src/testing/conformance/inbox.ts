@@ -1,4 +1,4 @@
-// Mail, wakeups and claims: a message is part of history once, and a timeline that is due finds exactly one worker.
+// Mail, wakeups and claims: a message becomes part of history once, and exactly one worker claims a due timeline.
 
 import assert from 'node:assert/strict'
 import type { Commit } from '../../core/store/ports.ts'

@@ -1,5 +1,5 @@
-// What the conformance tests are written with: a fresh world for each test, writers that keep a timeline's head, and
-// builders for the records a store is handed. Nothing here knows which store is under test, nor which test runner.
+// The building blocks of the conformance tests: a fresh world for each test, writers that track a timeline's head, and
+// builders for the records of a store. Nothing here knows which store is under test, nor which test runner.
 
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
@@ -25,28 +25,28 @@ import {
 } from '../../core/store/ports.ts'
 
 export interface Capabilities {
-  /** Riders can run SQL. Without it they are still called. */
+  /** User SQL can run. Without it `userSql` is still called. */
   readonly sql?: boolean
-  /** listen() calls when something was committed. Default true. */
+  /** listen() calls after commits. Default: true. */
   readonly listen?: boolean
   /**
-   * It is made of several stores: the feed and the claims have one order in each, the ids of checkpoints are known in each, and
-   * a chunk may be there more than once. Default false.
+   * A sharded store: each shard has its own order of the feed and of claims and knows its own checkpoint ids, and a chunk may
+   * exist more than once. Default: false.
    */
   readonly isSharded?: boolean
-  /** workers() tells when a worker's process has ended without retiring (isGone). Default false. */
+  /** workers() reports when a worker's process ended without retiring (isGone). Default: false. */
   readonly presence?: boolean
 }
 
-/** With `readOnly`: one that writes nothing. */
+/** With `readOnly`: a store that writes nothing. */
 export type OpenStore = (namespace?: string, options?: { readonly readOnly?: boolean }) => Promise<Store>
 
-/** A fresh, empty world a test. open() may be called several times; each call is like another process on that world. */
+/** A fresh, empty world per test. open() may be called several times; each call acts like another process on that world. */
 export interface Harness {
   readonly name: string
   create(): Promise<{ open: OpenStore; destroy(): Promise<void> }>
   readonly capabilities?: Capabilities
-  /** Seeds of the random histories; a fixed few unless told, of none no history. */
+  /** Seeds of the random histories; an empty list skips them. Default: a fixed few. */
   readonly seeds?: readonly number[]
 }
 
@@ -81,13 +81,13 @@ export class Kit {
     this.capabilities = capabilities
   }
 
-  /** An operation id of its own for every attempt. */
+  /** A new operation id for every attempt. */
   operation(): OperationId {
     this.#operations += 1
     return asOperation(`operation-${this.#operations}`)
   }
 
-  /** Makes the timeline and takes it. */
+  /** Creates the timeline and takes it. */
   async create(id: string, options: { worker?: string; store?: Store; create?: Take['create'] } = {}): Promise<Writer> {
     const writer = new Writer(this, options.store ?? this.store, id, options.worker ?? 'worker-1')
     if (options.create?.base) {
@@ -101,7 +101,7 @@ export class Kit {
     return writer
   }
 
-  /** One that has made and taken nothing yet. */
+  /** A writer that has not created or taken anything yet. */
   writerOf(id: string): Writer {
     return new Writer(this, this.store, id, 'worker-1')
   }
@@ -117,7 +117,7 @@ export class Kit {
     return head !== null
   }
 
-  /** A live worker. */
+  /** Beats as a live worker. */
   async beat(id: string, changes: Partial<WorkerRecord> = {}, store: Store = this.store): Promise<boolean> {
     return (await store.beat(worker(id, changes))).ok
   }
@@ -146,8 +146,8 @@ export class Kit {
 }
 
 /**
- * To its end: a transaction that somebody else has open on the same server hides the last of it for a moment. Whoever looks
- * at single pages reads the whole first: what was seen once stays.
+ * Reads the feed to its end: an open transaction on the same server can hide its last items for a moment. Tests of single
+ * pages read the whole feed first: items that were visible once stay visible.
  */
 export async function wholeFeed(store: Store, prefixes?: readonly string[], limit = 1000): Promise<FeedItem[]> {
   const items: FeedItem[] = []
@@ -160,7 +160,7 @@ export async function wholeFeed(store: Store, prefixes?: readonly string[], limi
   }
 }
 
-/** One who writes to a timeline and believes what it was told last. */
+/** Writes to a timeline and trusts the last outcome it received. */
 export class Writer {
   readonly kit: Kit
   readonly store: Store
@@ -179,7 +179,7 @@ export class Writer {
     this.digest = originDigest(hash, this.id)
   }
 
-  /** The same beliefs, in another process: what a zombie is. */
+  /** A writer with the same beliefs in another process: a zombie. */
   twin(store: Store = this.store): Writer {
     const twin = new Writer(this.kit, store, this.id, this.worker)
     twin.life = this.life
@@ -204,7 +204,7 @@ export class Writer {
     return run
   }
 
-  /** What this writer believes to be there. */
+  /** The head as this writer believes it to be. */
   get guard(): Guard & { readonly seq: number; readonly digest: Digest } {
     return { timeline: this.id, epoch: this.epoch, seq: this.seq, digest: this.digest }
   }
@@ -223,7 +223,7 @@ export class Writer {
     return outcome
   }
 
-  /** Moves on as if the commit had been acknowledged. */
+  /** Updates the beliefs as if the commit had been acknowledged. */
   accept(commit: Commit): void {
     if (commit.take || commit.branch) this.epoch += 1
     if (commit.branch) {
@@ -305,7 +305,7 @@ export async function expectRejection(work: () => unknown, code: ErrorCode): Pro
   )
 }
 
-/** Waits for something that takes a lease or a notification to come true; how long is never asserted. */
+/** Waits for a condition that depends on a lease or a notification; the duration is never asserted. */
 export async function until(holds: () => Promise<boolean>, what: string): Promise<void> {
   const deadline = Date.now() + patienceMs
   while (!(await holds())) {
@@ -314,7 +314,7 @@ export async function until(holds: () => Promise<boolean>, what: string): Promis
   }
 }
 
-/** Records compare by value whatever kind of byte array a driver returns. */
+/** Makes records comparable by value, whatever kind of byte array a driver returns. */
 export function plain(value: unknown): unknown {
   if (value instanceof Uint8Array) return `bytes ${toHex(value)}`
   if (Array.isArray(value)) return value.map(plain)

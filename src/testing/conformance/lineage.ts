@@ -1,4 +1,4 @@
-// Lineage: how timelines are made, fork, are rolled back and are forgotten.
+// Lineage: how timelines are created, forked, rolled back and forgotten.
 
 import assert from 'node:assert/strict'
 import { guardOf } from '../../core/store/guard.ts'
@@ -279,10 +279,10 @@ function branching(test: Test): void {
     await writer.publish('c2', { verifiedAt: 2, isPinned: true })
     const fork = { timeline: asTimeline('a'), seq: 1, digest: atOne.digest }
     await kit.create('fork', { create: { digest: atOne.digest, base: fork } })
-    // A pinned checkpoint, and one that is all there is, are the archive's by then: there is nothing to drop, nor to refuse.
+    // The pinned checkpoint and the only one belong to the archive by then: there is nothing to drop, nor to refuse.
     const branch = rollBack(atOne, 'old', 1)
     const drop = [asManifest('c1'), asManifest('c2')]
-    // A fork and a cursor need this history: of the archive, whose it is by then.
+    // A fork and a cursor need this history, but it belongs to the archive by then.
     expectOk(await (await kit.create('reader')).commit({ cursors: { slow: '' } }))
     const trim = { seq: 1, digest: atOne.digest, restsOn: [] }
     expectOk(await writer.commit({ branch, drop, trim }))
@@ -290,7 +290,7 @@ function branching(test: Test): void {
     assert.deepEqual(await kit.checkpointIds('a'), [])
     assert.deepEqual([(await kit.head('a')).floor, (await kit.head('old')).floor], [1, 0])
     assert.equal((await kit.store.read(asTimeline('old'), 0, 1e6)).length, 2)
-    // Neither may it rest on a checkpoint of the archive.
+    // A trim must not rest on a checkpoint of the archive either.
     const again = await kit.create('b')
     await again.append('one')
     await again.publish('d1', { verifiedAt: 1 })
@@ -384,7 +384,7 @@ function forgetting(test: Test): void {
   })
 }
 
-/** Sequences 1, 2 and 3 in a run each, trimmed up to 2. */
+/** Sequences 1, 2 and 3, each in its own run, trimmed up to 2. */
 async function trimmed(kit: Kit, id: string): Promise<Writer> {
   const writer = await kit.create(id)
   await writer.append('one')

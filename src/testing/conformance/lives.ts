@@ -1,4 +1,4 @@
-// Lives: an id that is used again is another timeline, and nothing that was meant for the one before reaches it.
+// Lives: an id that is used again is another timeline, and nothing that was meant for the previous one reaches it.
 
 import assert from 'node:assert/strict'
 import { pastName } from '../../core/history/identity.ts'
@@ -109,7 +109,7 @@ export function lifeTests(test: Test): void {
     expectRefused((await kit.store.commit([mail(1, 'm3')]))[0]!, 'NOT_FOUND')
     await kit.create('a')
     expectRefused((await kit.store.commit([mail(1, 'm4')]))[0]!, 'NOT_FOUND')
-    // A sender with a timeline of its own goes on: nobody is there to read it.
+    // A commit of a sender with its own timeline succeeds: the message without a reader is dropped.
     expectOk(await sender.commit({ send: [to(1, 'm5'), to(2, 'm6')] }))
     assert.deepEqual(await kit.inboxIds('a'), ['m6'])
   })

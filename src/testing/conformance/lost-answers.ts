@@ -1,5 +1,5 @@
-// Lost answers (G4): a call fails before it reaches the store or after the work was done, the caller asks again with the
-// same operation id, and the world looks as if nothing had happened.
+// Lost answers (G4): a call fails before it reaches the store or after the work was done, the caller retries with the same
+// operation id, and the result is the same as without the failure.
 
 import assert from 'node:assert/strict'
 import { isReprise } from '../../core/errors.ts'
@@ -84,7 +84,7 @@ export function lostAnswerTests(test: Test): void {
   })
 }
 
-/** A little of everything through the faulty store, each call asked again until it is answered. */
+/** A little of everything through the faulty store; each call is retried until it is answered. */
 async function playHistory(kit: Kit, store: Store, faulty: Store): Promise<unknown> {
   const commit = async (commits: readonly Commit[]) => {
     for (const outcome of await insist(() => faulty.commit(commits))) expectOk(outcome)
@@ -135,7 +135,7 @@ async function insist<Result>(work: () => Result | Promise<Result>): Promise<Res
   }
 }
 
-/** Times and feed positions differ from world to world; everything else must not. */
+/** Removes times and feed positions, which differ between worlds; everything else must be equal. */
 function stripTimes(value: unknown): unknown {
   if (value instanceof Uint8Array || value === null || typeof value !== 'object') return value
   if (Array.isArray(value)) return value.map(stripTimes)

@@ -1,4 +1,4 @@
-// Operations: one commit of every kind, and what its operation id is for: asked again, it is applied once and says so.
+// Operations: one commit of every kind, repeated under its operation id: it is applied once and reported as a duplicate.
 
 import assert from 'node:assert/strict'
 import type { Commit, Store } from '../../core/store/ports.ts'
@@ -19,7 +19,7 @@ import {
   type Writer,
 } from './kit.ts'
 
-/** Every kind of guarded commit, for a writer that prepareForKinds has made. */
+/** Every kind of guarded commit, for a writer made by prepareForKinds. */
 export const commitKinds: Record<string, (writer: Writer) => Partial<Commit>> = {
   append: (writer) => ({ run: writer.run('again') }),
   take: (writer) => ({ take: { worker: writer.worker, from: 'free' } }),
@@ -141,7 +141,7 @@ export function operationTests(test: Test): void {
   })
 }
 
-/** All that can be seen of some timelines, without the times of reading. */
+/** The complete visible state of some timelines, without the times of reading. */
 export function everything(kit: Kit, ...ids: string[]): Promise<unknown> {
   return everythingIn(kit, kit.store, ...ids)
 }

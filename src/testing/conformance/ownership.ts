@@ -1,4 +1,4 @@
-// Ownership: who may take a timeline, and from whom; each take is a new epoch.
+// Ownership: which worker may take a timeline, and from which owner; each take is a new epoch.
 
 import assert from 'node:assert/strict'
 import { asWorker, expectOk, expectRefused, type Test, until, Writer } from './kit.ts'

@@ -1,4 +1,4 @@
-// Finding timelines: every filter is literal, unknown fields are errors, pages are in the order of UTF-8 bytes.
+// Queries of timelines: every filter is literal, unknown fields are errors, pages are in the order of UTF-8 bytes.
 
 import assert from 'node:assert/strict'
 import { isWithin } from '../../core/history/scope.ts'

@@ -1,5 +1,5 @@
 // Random histories, model against store: the same seeded commits go to the memory store and to the store under test, and
-// everything that can be seen is equal after each. A failure names the seed and the step.
+// the visible state of both is compared regularly. A failure names the seed and the step.
 
 import assert from 'node:assert/strict'
 import { originDigest, packEntries } from '../../core/history/entry-run.ts'
@@ -34,7 +34,7 @@ import {
 } from './kit.ts'
 
 const stepsPerSeed = 150
-/** Looking at everything costs many reads; a difference shows a few steps later just as well. */
+/** Comparing everything costs many reads; a difference is still visible a few steps later. */
 const stepsPerLook = 5
 const timelines = ['a', 'b', 'b/c', "d'%_", '🦊'].map(asTimeline)
 const archives = Array.from({ length: 12 }, (_, i) => asTimeline(`old-${i}`))
@@ -76,7 +76,7 @@ async function play(kit: Kit, model: Store, seed: number): Promise<void> {
         ? random.pick(made.slice(-4))
         : await randomCommit(random, model, `${seed}-${made.length}`, kit.capabilities.isSharded ?? false)
       const isGuarded = kit.store.guardsMail && !isRepeat && fresh.guard && !fresh.forget && random.chance(0.2)
-      // By the number of the step, so that a seed draws what it always drew.
+      // Decided by the step number, so that the random draws of a seed stay the same.
       const aside = !isRepeat && fresh.guard && mayBeAside(fresh) && step % 2 === 0
       const commit = { ...fresh, ...(isGuarded ? { unlessMail: true } : aside && { aside }) }
       made.push(commit)
@@ -91,13 +91,13 @@ async function play(kit: Kit, model: Store, seed: number): Promise<void> {
   }
 }
 
-/** A commit that would often be accepted: its guard is what the model says, mostly. */
+/** A commit that is often accepted: its guard mostly agrees with the model. */
 async function randomCommit(random: Dice, model: Store, name: string, isSharded: boolean): Promise<Commit> {
   const operation = asOperation(`operation ${name}`)
   if (random.chance(0.08)) return { operation, guard: null, send: randomMail(random) }
   const timeline = random.pick(random.chance(0.9) ? timelines : archives)
   const [head] = await model.head([timeline])
-  // Where a store is made of several, an archive lives with its family; made anew it may live elsewhere, in another order.
+  // In a sharded store an archive is with its family; created anew it may be on another shard, in another order.
   if (!head && isSharded && archives.includes(timeline)) return { operation, guard: null, send: randomMail(random) }
   if (!head) return { operation, ...(await creation(random, model, timeline)) }
   const epoch = Math.max(0, head.epoch + (random.chance(0.06) ? random.below(3) - 1 : 0))
@@ -110,7 +110,7 @@ async function randomCommit(random: Dice, model: Store, name: string, isSharded:
   return { operation, guard, ...parts(random, head, guard, catalog, runs) }
 }
 
-/** A new timeline, or a fork of one that is there. */
+/** A new timeline, or a fork of an existing one. */
 async function creation(
   random: Dice,
   model: Store,
@@ -183,7 +183,7 @@ function fields(random: Dice): Partial<Commit> {
   if (random.chance(0.1)) commit.status = random.pick(['', 'open', 'done'])
   if (random.chance(0.2))
     commit.attributes = { [random.pick(['x', 'y', "z'"])]: random.pick([null, 1, '1', true, '🦊']) }
-  // Positions differ between stores: the number of an item stands for its position until localize() puts it in.
+  // Positions differ between stores: an item number represents its position until localize() replaces it.
   if (random.chance(0.15)) commit.cursors = { [random.pick(['k', 'l'])]: random.pick([null, '0', '1', '3', '8']) }
   return commit
 }
@@ -231,8 +231,8 @@ function randomManifest(random: Dice, seqMax: number, epoch: number, head: Head)
 }
 
 /**
- * The same commits with this store's own feed positions. Items that were committed together may share one: a cursor is put
- * behind all of them, in every store.
+ * The same commits with this store's own feed positions. Items that were committed together may share a position: a cursor
+ * is put after all of them, in every store.
  */
 function localize(batch: readonly Commit[], feeds: readonly FeedItem[][], own: number): readonly Commit[] {
   const items = feeds[own]
@@ -252,8 +252,8 @@ function localize(batch: readonly Commit[], feeds: readonly FeedItem[][], own: n
 }
 
 /**
- * A refusal is worded the same on every store. Where several things stand in the way, a store may name any of them, and
- * positions in the feed are each store's own.
+ * A refusal has the same wording on every store. With several reasons for a refusal, a store may name any of them, and
+ * feed positions are specific to each store.
  */
 function seen(outcome: Outcome): unknown {
   if (!outcome.ok) {
@@ -295,7 +295,7 @@ function byText(a: unknown, b: unknown): number {
   return JSON.stringify(a) < JSON.stringify(b) ? -1 : 1
 }
 
-/** Chance from a seed (mulberry32). */
+/** Random numbers from a seed (mulberry32). */
 class Dice {
   #state: number
 

@@ -1,4 +1,4 @@
-// A store that is opened for reading only: it shows everything and writes nothing, on every store alike.
+// A read-only store: it shows everything and writes nothing, in the same way for every store.
 
 import assert from 'node:assert/strict'
 import { feedStart } from '../../core/store/ports.ts'

@@ -1,4 +1,4 @@
-// Other bytes in place of stored ones: nothing but the bytes changes, of this namespace only, beside writers at work.
+// Replacing stored bytes: only the bytes change, only in this namespace, while writers are at work.
 
 import assert from 'node:assert/strict'
 import type { Change, FeedItem, Rewritable, Store } from '../../core/store/ports.ts'
@@ -23,7 +23,7 @@ export function rewriteTests(test: Test): void {
     const heads = await kit.store.head([a.id, b.id])
     assert.equal(await all(kit.store, 'runs', markAll), runs.length)
     assert.equal(await all(kit.store, 'runs', markAll), 0, 'done is done')
-    // Whoever was at work goes on, and so does another process.
+    // A writer that was at work continues, and so does another process.
     runs.push(await a.append('after'))
     const again = await kit.open()
     for (const store of [kit.store, again]) {
@@ -39,7 +39,7 @@ export function rewriteTests(test: Test): void {
       }
     }
     const now = await kit.readFeed()
-    // A position of several stores says also how far the others were.
+    // A position in a sharded store also holds the positions of the other shards.
     const place = ({ position, timeline, run }: FeedItem) => {
       return [kit.capabilities.isSharded ? '' : position, timeline, run.first, run.digest]
     }
@@ -152,7 +152,7 @@ export function rewriteTests(test: Test): void {
   })
 }
 
-/** Pages of a few, passes until nothing waits: how many changed. */
+/** Rewrites in small pages until nothing is left; returns the number of changes. */
 async function all(store: Store, kind: Rewritable, change: Change): Promise<number> {
   let count = 0
   for (let waiting = 1; waiting > 0; ) {

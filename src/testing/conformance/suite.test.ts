@@ -1,4 +1,4 @@
-// The memory store is the reference: it passes what it defines.
+// The memory store is the reference: it must pass the suite.
 
 import { describe, it } from 'vitest'
 import { createWorld, openMemory } from '../../stores/memory/index.ts'

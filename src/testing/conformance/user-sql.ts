@@ -1,5 +1,5 @@
-// Riders: the user's function inside the commit's transaction. It is called when everything else stands, and what it
-// throws undoes everything else.
+// User SQL: the user's function inside the commit's transaction. It is called after everything else was accepted, and an
+// error that it throws undoes everything else.
 
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'

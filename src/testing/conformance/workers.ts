@@ -1,4 +1,4 @@
-// Workers: one heartbeat each, alive by their lease on the store's clock, gone for good once retired.
+// Workers: one heartbeat each, alive by their lease on the store's clock, and never again once retired.
 
 import assert from 'node:assert/strict'
 import {
@@ -92,7 +92,7 @@ export function workerTests(test: Test): void {
   test('a worker whose process ended without a word is gone long before its lease, where the store can tell', async (kit) => {
     if (!kit.capabilities.presence) return
     await kit.beat('here')
-    // A process needs a moment until the store can see it; before that only its lease speaks for it.
+    // The store needs a moment to see a process; before that only its lease shows that it is alive.
     for (let pauseMs = 50; (await goneIds(kit)).length === 0; pauseMs *= 2) {
       assert.ok(pauseMs < patienceMs, 'the store notices that a process ended')
       const other = await kit.open()

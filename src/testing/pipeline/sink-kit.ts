@@ -1,6 +1,6 @@
-// The contract of a pipeline's sink with two phases as tests: a process is killed at each step, checkpoints fail, commits are
-// asked for twice, and an owner that was replaced goes on. Whatever happens, what outsiders see is what checkpoints that were
-// published say: nothing is lost, and into a sink that claims it, nothing is doubled. Needs no particular test runner.
+// The contract of a two-phase pipeline sink as tests: a process is killed at each step, checkpoints fail, commits are
+// repeated, and a replaced owner keeps writing. In every case outsiders see exactly the records of published checkpoints:
+// none is lost, and in a sink that is exactly-once, none is doubled. It needs no particular test runner.
 
 import assert from 'node:assert/strict'
 import { open as openEngine } from '../../engine/api/open.ts'
@@ -8,17 +8,17 @@ import type { Engine } from '../../engine/model/definition.ts'
 import type { Prepared, Sink, SinkWriter } from '../../layers/pipeline/index.ts'
 import type { Runner } from '../conformance/suite.ts'
 
-/** What one test has: a place outside, and the sink that writes to it. */
+/** The world of one test: an outside system, and the sink that writes to it. */
 export interface SinkWorld<T> {
-  /** A new one each time, as another process would make it. */
+  /** A new sink each time, as another process would create it. */
   sink(): Sink<T>
   /** The nth record. */
   value(n: number): T
-  /** The numbers of the records that an outsider sees now, in the order in which they are there. */
+  /** The numbers of the records that an outsider sees now, in their order. */
   visible(): Promise<readonly number[]>
-  /** False: at least once. What is published must be there; more may be, and twice. */
+  /** False: at least once. Published records must be visible; others may be too, and records may be doubled. */
   readonly isExactlyOnce: boolean
-  /** The engine it is opened with; one in memory if left out. */
+  /** The engine with which the sink is opened. Default: an engine in memory. */
   readonly engine?: Engine
   destroy(): Promise<void>
 }
@@ -26,7 +26,7 @@ export interface SinkWorld<T> {
 export interface SinkHarness<T> {
   readonly name: string
   create(): Promise<SinkWorld<T>>
-  /** Seeds of the random histories; three unless told. */
+  /** Seeds of the random histories. Default: three seeds. */
   readonly seeds?: readonly number[]
 }
 
@@ -63,7 +63,7 @@ export function sinkConformance<T>(runner: Runner, harness: SinkHarness<T>): voi
 interface Process {
   readonly writer: SinkWriter
   readonly epoch: number
-  /** Not in a cut yet. */
+  /** Records that are not in a cut yet. */
   written: number[]
 }
 
@@ -79,9 +79,9 @@ class SinkKit<T> {
   #epoch = 0
   #checkpoint = 0
   #number = 0
-  /** Of the newest checkpoint that was published. */
+  /** The `Prepared` of the newest published checkpoint. */
   #listed: Prepared | null = null
-  /** Whatever a published checkpoint has. */
+  /** All records of published checkpoints. */
   readonly #published: number[] = []
 
   constructor(world: SinkWorld<T>, engine: Engine) {
@@ -157,7 +157,7 @@ class SinkKit<T> {
     await this.#write(first, this.#new(2))
     const cut = this.#cut(first)
     await cut.prepare()
-    // Killed before it was published: the records are read again.
+    // Killed before the publication: the records are read again.
     const next = await this.#start()
     await this.#assertVisible('after a kill between prepare and publish')
     await this.#write(next, cut.numbers)
@@ -190,7 +190,7 @@ class SinkKit<T> {
     await this.#write(old, this.#new(2))
     const lost = old.written
     const owner = await this.#start()
-    // The old owner wakes up: it commits what was published, and goes on until its next checkpoint is refused.
+    // The old owner wakes up: it commits the published results, and continues until its next checkpoint is refused.
     await old.writer.commit(prepared).catch(() => undefined)
     await this.#zombie(old)
     await this.#write(owner, lost)
@@ -234,7 +234,7 @@ class SinkKit<T> {
     for (const { writer } of this.#processes) await writer.close().catch(() => undefined)
   }
 
-  /** Takes over: whatever ran before is dead, or does not know yet that it was replaced. */
+  /** Takes over: every earlier process is dead, or does not know yet that it was replaced. */
   async #start(): Promise<Process> {
     const context = { engine: this.#engine, pipeline: 'pipeline/kit', name: 'out' }
     const sink = this.#world.sink()
@@ -284,7 +284,7 @@ class SinkKit<T> {
     return prepared
   }
 
-  /** Before it cuts, before it publishes, before it commits, or after: what the next one has to write again. */
+  /** Kills the process before it cuts, publishes or commits, or after; returns the records to write again. */
   async #kill(process: Process, when: number): Promise<readonly number[]> {
     if (when < 0.7) return process.written
     const cut = this.#cut(process)
@@ -298,14 +298,14 @@ class SinkKit<T> {
     return process.written
   }
 
-  /** An owner that was replaced goes on until its checkpoint is refused. It may be told that it is fenced at any step. */
+  /** A replaced owner continues until its checkpoint is refused. Any step may refuse it as fenced. */
   async #zombie({ writer, epoch }: Process): Promise<void> {
     try {
       await writer.write({ values: [this.#world.value(999_999)], times: null, keys: null })
       await writer.cut({ checkpoint: this.#checkpoint + 1, epoch })()
       writer.rejoin()
     } catch {
-      // Refused: all the better.
+      // Refused, which is even better.
     }
   }
 
@@ -325,7 +325,7 @@ function byNumber(a: number, b: number): number {
   return a - b
 }
 
-/** The same numbers for the same seed. */
+/** Returns the same numbers for the same seed. */
 function randomOf(seed: number): () => number {
   let state = seed >>> 0
   return () => {

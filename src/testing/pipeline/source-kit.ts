@@ -1,5 +1,5 @@
-// The contract of a pipeline's source as tests: what anybody's source must do so that a pipeline that reads it is exactly
-// once. It needs no particular test runner: give it describe and it.
+// The contract of a pipeline source as tests: the behaviour that a pipeline needs from any source to be exactly-once. It
+// needs no particular test runner: pass it describe and it.
 
 import assert from 'node:assert/strict'
 import { isReprise } from '../../core/errors.ts'
@@ -8,21 +8,21 @@ import type { Engine } from '../../engine/model/definition.ts'
 import type { Source, SourceContext, SourceReader } from '../../layers/pipeline/index.ts'
 import type { Runner } from '../conformance/suite.ts'
 
-/** What one test has: a source with records in it, and the ways to change what lies behind it. */
+/** The world of one test: a source with records, and operations to change the system behind it. */
 export interface SourceWorld<T> {
-  /** A new one each time, as another process would make it. */
+  /** A new source each time, as another process would create it. */
   source(): Source<T>
-  /** What it must give, by partition, as values after `decode`; the name of an only partition is ''. At least four records. */
+  /** The expected values after `decode`, by partition; the name of an only partition is ''. At least four records. */
   expected(): ReadonlyMap<string, readonly T[]>
-  /** Whether it ends behind the last record; otherwise it waits for more. */
+  /** Whether the source ends after the last record; otherwise it waits for more. */
   readonly ends: boolean
-  /** The engine it is opened with; one in memory if left out. */
+  /** The engine with which the source is opened. Default: an engine in memory. */
   readonly engine?: Engine
-  /** Adds records while it is read: `expected` has them then. */
+  /** Adds records during reading: `expected` then includes them. */
   add?(): Promise<void>
-  /** Adds a partition with records while it is read: `expected` has it then. */
+  /** Adds a partition with records during reading: `expected` then includes it. */
   addPartition?(): Promise<void>
-  /** Makes the system behind it forget what lies before its newest record. */
+  /** Makes the system behind the source forget all records before its newest one. */
   forget?(): Promise<void>
   destroy(): Promise<void>
 }
@@ -42,9 +42,9 @@ interface Opened<T> {
   readonly abort: AbortController
 }
 
-/** How long a test waits for what must come. */
+/** How long a test waits for an expected event. */
 const patienceMs = 30_000
-/** From how many places a source is opened again. */
+/** Number of positions from which a source is opened again. */
 const placesMax = 12
 
 /** @example sourceConformance({ describe, it }, { name: 'my queue', create: async () => ({ … }) }) */
@@ -141,7 +141,7 @@ class SourceKit<T> {
     }
     const settled = within(Promise.resolve(opened.reader.read(100)), 'a read must settle when the signal fires')
     opened.abort.abort(new Error('the test is over'))
-    // Null, nothing, or an error: what matters is that nobody waits for ever.
+    // Null, an empty batch or an error are all fine: the read must not wait forever.
     await settled.then(
       () => undefined,
       (error) => assert.ok(!(error instanceof assert.AssertionError), String(error)),
@@ -177,7 +177,7 @@ class SourceKit<T> {
     await this.#close(again)
   }
 
-  /** Where several tasks share the source: each reads its own partitions and names no other. */
+  /** For a source that several tasks share: each reads only its own partitions and names no other. */
   async shares(): Promise<void> {
     const source = this.#world.source()
     if (!source.partitions) return
@@ -252,7 +252,7 @@ class SourceKit<T> {
     await within(opened.reader.close(), 'close must settle')
   }
 
-  /** Reads until all that is expected was given. */
+  /** Reads until all expected records arrived. */
   async #readAll(
     opened: Opened<T>,
     max: number,
@@ -291,7 +291,7 @@ class SourceKit<T> {
   }
 }
 
-/** None: it is a dead letter. */
+/** Empty: the record is a dead letter. */
 function decoded<T>(value: unknown, decode: ((value: never) => T) | undefined): T[] {
   if (!decode) return [value as T]
   try {
@@ -309,7 +309,7 @@ function copy<T>(given: Given<T>): Given<T> {
   return new Map([...given].map(([name, values]) => [name, [...values]]))
 }
 
-/** It is stored: no functions, no classes, nothing that changes under the store's hands. */
+/** Positions are stored: no functions, no classes, nothing that can change after it was handed over. */
 function assertPlain(value: unknown): void {
   if (value === null || typeof value !== 'object') {
     assert.ok(['string', 'number', 'bigint', 'boolean', 'undefined', 'object'].includes(typeof value), 'plain data')

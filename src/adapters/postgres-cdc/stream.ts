@@ -69,7 +69,7 @@ export class ReplicationStream {
     return stream
   }
 
-  /** Returns the snapshot of that moment too, valid until the stream starts. Drops a slot left by a run without a checkpoint. */
+  /** Also returns the snapshot of that moment, valid until the stream starts. Replaces a slot of a run without a checkpoint. */
   async createSlot(existing: Slot | null): Promise<{ readonly lsn: bigint; readonly snapshot: string }> {
     const { slot } = this.#options
     if (existing) await this.#client.query(`DROP_REPLICATION_SLOT ${quoted(slot)}`)

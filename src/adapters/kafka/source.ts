@@ -38,7 +38,7 @@ export type KafkaStart =
   | { readonly group: string }
 
 const known = new Set(['brokers', 'clientId', 'awayFor', 'client', 'topic', 'start', 'gone', 'discover', 'group'])
-/** How long a request waits at the broker if there are no records, and if all other partitions are held back. */
+/** How long a request waits at the broker without records: `heldWaitMs` while other partitions have read ahead enough. */
 const waitMs = 250
 const heldWaitMs = 20
 /** How long the end of a run waits to commit the last offsets of the group. */

@@ -1,4 +1,4 @@
-// Decides what a timeline may forget of the small data that it keeps in memory and in every checkpoint: dedupe keys and
+// Decides how much a timeline may forget of the small data that it keeps in memory and in every checkpoint: dedupe keys and
 // settled effects. Forgetting is an entry in history, so that every fold forgets at the same place; this file chooses the
 // sequence. Some slack is allowed, so that one entry forgets many at once.
 

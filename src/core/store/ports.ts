@@ -1,4 +1,4 @@
-// The ports: what the engine needs from the outside, in as few promises as possible. Stores and simulators implement
+// The ports: the engine's needs from the outside, in as few promises as possible. Stores and simulators implement
 // these; nothing here knows SQL, files or sockets. records.ts defines the stored records, commit-request.ts the content of
 // one atomic change. src/testing/conformance/suite.ts is the executable form of every comment.
 

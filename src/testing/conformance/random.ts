@@ -1,5 +1,5 @@
-// Random histories, model against store: the same seeded commits go to the memory store and to the store under test, and
-// the visible state of both is compared regularly. A failure names the seed and the step.
+// Random histories, model against store: the same seeded commits go to the memory store and to the store under test. All
+// outcomes, and regularly the whole visible state, must be equal. A failure names the seed and the step.
 
 import assert from 'node:assert/strict'
 import { originDigest, packEntries } from '../../core/history/entry-run.ts'

@@ -1,6 +1,6 @@
-// A controller: makes what is desired true. `reconcile` is called for an object whenever something happened to it or to what it
-// owns, when it asks for it, and every now and then to find what drifted; with the object as it is, never with what changed. One
-// process at a time does it: the owner of controller/<name>. Its reports are refused once another process has taken that.
+// A controller drives objects from their actual to their desired state. `reconcile` is called for an object after each change
+// to it or to an object it owns, after a requeue, and at every resync (`every`). It always receives the current object, never
+// the change. One process at a time does the work: the owner of controller/<name>. Reports of an earlier owner are refused.
 
 import { type RatePolicy, resolveRate } from '../../core/calls/rate.ts'
 import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
@@ -21,18 +21,18 @@ import { Reconciling } from './reconciling.ts'
 import type { ResourceDefinition } from './resource.ts'
 
 export interface ControllerOptions<Spec = unknown, Status = unknown> {
-  /** First the kind that is reconciled, then those whose changes concern it. */
+  /** The reconciled kind first, then the kinds whose changes concern it. */
   readonly watch: readonly [
     ResourceDefinition<Spec, Status> | Watched<Spec, Status>,
     ...(ResourceDefinition | Watched | ResourceDefinition<never, never> | Watched<never, never>)[],
   ]
   readonly reconcile: Reconcile<Spec, Status>
-  /** Objects at once; 1 if left out. Never the same one twice. */
+  /** Maximum number of objects reconciled concurrently; a single object is never reconciled twice at once. Default: 1. */
   readonly concurrency?: number
   readonly rate?: RatePolicy
-  /** Default: again and again, after 1 second at first and 5 minutes at most. */
+  /** Default: unlimited retries, with pauses growing from 1 second to 5 minutes. */
   readonly retry?: RetryPolicy
-  /** Every object is looked at again after this time, to find what has drifted; never if left out. */
+  /** Resync interval: every object is reconciled again after this time to detect drift. Default: never. */
   readonly every?: Duration
 }
 
@@ -86,7 +86,7 @@ export function controller<Spec = unknown, Status = unknown>(
       engine.declare(model)
       const handles = await Promise.all(watched.map(({ of, id }) => of[opens](engine, id, {})))
       const begin = async (held: OpenTimeline<FollowerState>, lost: (error: unknown) => void) => {
-        // From here on whatever an earlier owner of this controller reports is refused.
+        // From here on, reports of an earlier owner of this controller are refused.
         const owned = { by: held.id as string, epoch: held.epoch }
         const raised = []
         for (const handle of handles) raised.push(await handle.shared.raiseFence(owned))
@@ -107,7 +107,7 @@ export class ControllerHandle extends FollowerHandle {
     this.#leading = leading
   }
 
-  /** The newest events that were reported, of one object or of all; the newest last. Known where the work is done. */
+  /** The newest reported events of one object or of all objects, oldest first. Only the process that does the work has them. */
   events(name?: string): ResourceEvent[] {
     const events = [...(this.#leading.open?.state.events.values() ?? [])]
     return name === undefined ? events : events.filter((each) => each.name === name)

@@ -1,5 +1,4 @@
-// What informers and controllers have in common for whoever holds one: who does the work, what was given up, and how to send it
-// back.
+// The part that handles of informers and controllers share: who does the work, the dead letters, and how to redrive them.
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -13,7 +12,7 @@ import { askFor, chosen, readLetters } from './letters.ts'
 
 export interface SettledOptions {
   readonly signal?: AbortSignal
-  /** TIMEOUT after this; without it, it waits as long as it takes. */
+  /** Rejects with TIMEOUT after this time. Default: no limit. */
   readonly timeout?: Duration
 }
 
@@ -42,23 +41,23 @@ export abstract class FollowerHandle {
     this.#leading = leading
   }
 
-  /** Whether this process does the work; others wait until it ends. */
+  /** True while this process does the work; other processes wait until it ends. */
   get isLeading(): boolean {
     return this.#leading?.open != null
   }
 
-  /** Resolves when this process does the work. */
+  /** Resolves once this process does the work. */
   async led(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     if (this.#leading) await whileAwaited(this.#leading.led(options.signal))
   }
 
-  /** Resolves when all that had happened before this call was worked on, here, or given up. */
+  /** Resolves when this process has handled, or given up, every change made before this call. */
   settled(options: SettledOptions = {}): Promise<void> {
     checkOptions('settled', options, knownSettled)
     return whileAwaited(this.#settled(options))
   }
 
-  /** What was given up, with the last failure. */
+  /** The dead letters: objects that were given up, each with its last failure. */
   async letters(): Promise<readonly FollowerLetter[]> {
     const { open } = this.#leading ?? {}
     if (open) return [...open.state.letters.values()]
@@ -67,8 +66,8 @@ export abstract class FollowerHandle {
   }
 
   /**
-   * Sends objects back to be worked on with a fresh set of attempts; all of them without names. How many there were. NOT_FOUND
-   * if none of the names was given up.
+   * Returns dead letters to the queue with a fresh set of attempts, and returns their number. Default for `names`: all dead
+   * letters. NOT_FOUND if none of the names is a dead letter.
    */
   async redrive(names?: readonly string[]): Promise<number> {
     const { found } = chosen(await this.letters(), names, this.timeline)
@@ -76,7 +75,7 @@ export abstract class FollowerHandle {
     return found.length
   }
 
-  /** Stops the work, finishes what is under way, and lets another process have it. */
+  /** Stops the work, finishes the calls under way, and releases the work to another process. */
   async close(): Promise<void> {
     if (this.#isClosed) return
     this.#isClosed = true

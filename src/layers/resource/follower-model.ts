@@ -1,4 +1,4 @@
-// What tools know of informers and controllers.
+// Models of informers and controllers, for tools.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Fold } from '../../engine/model/definition.ts'

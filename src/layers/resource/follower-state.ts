@@ -1,12 +1,12 @@
-// What informers and controllers keep: which revision of each object was handled (informers only), what was given up on, and
-// what was reported as an event. informer/<name> and controller/<name>, each owned by one process at a time.
+// State of informers and controllers: the handled revision of each object (informers only), dead letters, and reported
+// events. Stored in informer/<name> and controller/<name>, each owned by one process at a time.
 //
-//   began    { n, u }           the handler is called for object n for the first time: from here on its end is handled, too
-//   handled  { n, r, u }        the handler is through with this revision of object n; r null: with its end
-//   gaveUp   { letter }         the object is a dead letter, until it changes or is sent back
-//   redriven { keys }           back to be handled again
-//   discarded { keys }          counts as handled
-//   event    { name, … }        something that people may want to know of an object
+//   began    { n, u }           the handler is called for object n for the first time: its deletion will be handled, too
+//   handled  { n, r, u }        the handler finished this revision of object n; r null: its deletion
+//   gaveUp   { letter }         the object is a dead letter until it changes or is redriven
+//   redriven { keys }           dead letters that are handled again
+//   discarded { keys }          dead letters that count as handled
+//   event    { name, … }        an event of an object, for people
 
 import { Keyed } from '../../core/keyed/keyed.ts'
 import type { Fold } from '../../engine/model/definition.ts'
@@ -14,13 +14,13 @@ import type { Entry } from '../../engine/model/entry.ts'
 import type { ModelLetter } from '../../engine/model/model.ts'
 
 export interface HandledObject {
-  /** 0: the handler was called, and nobody knows whether it came through. */
+  /** 0: the handler was called, and its outcome is unknown. */
   readonly revision: number
   readonly uid: string
 }
 
 export interface FollowerLetter extends ModelLetter {
-  /** The revision at which it was given up on; 0: the object was gone by then. */
+  /** The revision at which the object was given up; 0: the object was already deleted. */
   readonly revision: number
   readonly uid: string
 }

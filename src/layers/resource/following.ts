@@ -1,6 +1,6 @@
-// Follows the objects of a kind for whoever works on them: first all that there are, then every change, and all again if it
-// fell too far behind. Nothing is lost in between: what is told is which objects to look at, and they are looked at as they
-// are then.
+// Follows the objects of a kind for an informer or a controller: first every existing object, then every change, and every
+// object again if the watch fell too far behind. The callback receives only names; its owner reads the current object, so no
+// change is lost in between.
 
 import { growingPause } from '../../core/calls/pause.ts'
 import { isReprise } from '../../core/errors.ts'
@@ -11,9 +11,9 @@ import type { Watch, WatchEvent } from './watch.ts'
 
 export interface Told {
   event(event: Exclude<WatchEvent, { type: 'bookmark' }>, isInitial: boolean): void
-  /** All that there was at the start has been told. */
+  /** Every object that existed at the start has been passed on. */
   listed(): void
-  /** The objects cannot be followed at the moment; it is tried again. */
+  /** The objects cannot be followed at the moment; the watch is retried. */
   failed(error: unknown): void
 }
 
@@ -24,7 +24,7 @@ export class Following {
   readonly #stopping = new AbortController()
   readonly #loop: Promise<void>
   readonly #handle: ResourceHandle
-  /** Null while what there was at the start is told. */
+  /** Null during the initial list. */
   #watch: Watch | null = null
 
   constructor(kernel: Kernel, handle: ResourceHandle, told: Told) {
@@ -33,7 +33,7 @@ export class Following {
     this.#loop = this.#run(told)
   }
 
-  /** Everything up to this revision was told; -1: somebody is at it. */
+  /** Every change up to this revision has been passed on; -1: the initial list or an event is still in progress. */
   get seen(): number {
     return this.#watch?.resting ?? -1
   }

@@ -1,5 +1,6 @@
-// What an object owns goes with it, in the background: an object whose owners are all gone is deleted. Who is an owner is told
-// by uid, so a new object of the same name is none. Every process may run one: a deletion names the uid it is meant for.
+// Deletes dependents in the background: an object whose owners are all gone is deleted. Owners are matched by uid, so a new
+// object of the same name is not an owner. Several processes may run a collector at once: each deletion carries the uid it is
+// meant for.
 
 import { growingPause } from '../../core/calls/pause.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -9,7 +10,7 @@ import type { OwnerReference } from './rules/object.ts'
 import type { Watch } from './watch.ts'
 
 export interface GarbageOptions {
-  /** Told what could not be deleted; it is tried again. */
+  /** Called for each failed deletion; the deletion is retried. */
   readonly onProblem?: (error: unknown) => void
   readonly signal?: AbortSignal
 }
@@ -17,7 +18,7 @@ export interface GarbageOptions {
 const known = namesOf<GarbageOptions>({ onProblem: true, signal: true })
 
 export interface GarbageCollector {
-  /** Resolves when it has come to rest. */
+  /** Stops the collector; resolves when it is idle. */
   close(): Promise<void>
   [Symbol.asyncDispose](): Promise<void>
 }
@@ -32,8 +33,9 @@ interface Dependent {
 const longestPauseMs = 5000
 
 /**
- * Follows these kinds. Owners of other kinds are not looked after: what they own stays.
+ * Follows these kinds. Dependents of owners of other kinds are kept.
  * @example const garbage = garbageCollector([deployments, pods])
+ * /
  */
 export function garbageCollector(
   kinds: readonly Pick<ResourceHandle, 'kind'>[],
@@ -60,9 +62,9 @@ class Collection {
   readonly #handles: ReadonlyMap<string, ResourceHandle>
   readonly #signal: AbortSignal
   readonly #onProblem: (error: unknown) => void
-  /** By uid of an owner, then by kind and name of what it owns. */
+  /** By the owner's uid, then by the dependent's kind and name. */
   readonly #owned = new Map<string, Map<string, Dependent>>()
-  /** What is owned, by kind and name. */
+  /** Dependents, by kind and name. */
   readonly #dependents = new Map<string, Dependent>()
 
   constructor(handles: ReadonlyMap<string, ResourceHandle>, signal: AbortSignal, onProblem: (error: unknown) => void) {
@@ -78,7 +80,7 @@ class Collection {
         return
       } catch (error) {
         if (this.#signal.aborted || isReprise(error, 'CLOSED')) return
-        // Fallen behind: what there is now says it all.
+        // The watch fell behind: the current objects replace the missed events.
         if (isReprise(error, 'REVISION_GONE')) continue
         this.#onProblem(error)
         failures += 1
@@ -116,18 +118,18 @@ class Collection {
     this.#dependents.delete(id)
   }
 
-  /** An owner is there before what it owns: read now, it is there or gone for good. */
+  /** An owner is created before its dependents, so an owner that cannot be read now is gone for good. */
   async #consider({ handle, name, uid, owners }: Dependent): Promise<void> {
     for (const owner of owners) {
       const kind = this.#handles.get(owner.kind)
-      // What was there a moment ago is not garbage yet: its end is an event of its own.
+      // An owner that this process still has is not gone yet: its deletion arrives as an event of its own.
       if (!kind || kind.peek(owner.name)?.uid === owner.uid) return
       if ((await kind.get(owner.name))?.uid === owner.uid) return
     }
     try {
       await handle.delete(name, { uid })
     } catch (error) {
-      // Gone already, or another one of its name.
+      // The object is already gone, or is another one of the same name.
       if (!isReprise(error, 'NOT_FOUND', 'CONFLICT')) throw error
     }
   }

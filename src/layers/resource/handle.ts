@@ -1,5 +1,5 @@
-// What a user holds of an open kind of resource. Reads are of what is committed anywhere when they are called; writes
-// resolve when they are durable. Handles of one kind in one process share it.
+// The user's handle of an open kind of resource. Reads return the newest committed state, including commits of other
+// processes; writes resolve when they are durable. Handles of one kind in one process share the open resource.
 
 import type { Coordinate } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -92,7 +92,7 @@ const knownStatus = namesOf<Reporting<unknown>>({
 export class ResourceHandle<Spec = unknown, Status = unknown> {
   readonly id: string
   readonly timeline: string
-  /** As owner references name it. */
+  /** The kind, as owner references name it. */
   readonly kind: string
   readonly #resource: SharedResource
   readonly #schemas: ResourceSchemas
@@ -116,7 +116,7 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
     this.#leave = leave
   }
 
-  /** @internal What all handles of this kind in this process share. */
+  /** @internal The open resource that all handles of this kind in this process share. */
   get shared(): SharedResource {
     return this.#resource
   }
@@ -130,20 +130,20 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
     return this.#resource.revisions.outside(this.#resource.revision)
   }
 
-  /** @internal REVISION_GONE if it is of another history. */
+  /** @internal REVISION_GONE if the revision belongs to another history. */
   async checkRevision(revision: number): Promise<void> {
     await this.#resource.refresh()
     await insideOf(this.#resource, revision)
   }
 
-  /** EXISTS if there is one of this name. */
+  /** EXISTS if an object of this name already exists. */
   async create(object: NewObject<Spec>): Promise<ResourceObject<Spec, Status>> {
     this.#check()
     checkOptions('create', object, knownNew)
     return await this.#create(object)
   }
 
-  /** Replaces what is given, if the object is still at this revision; CONFLICT otherwise. What is left out stays. */
+  /** Replaces the given fields if the object is still at this revision; CONFLICT otherwise. Other fields keep their values. */
   async update(change: Updating<Spec>): Promise<ResourceObject<Spec, Status>> {
     this.#check()
     const { name, revision, uid, ...rest } = pick(change)
@@ -155,8 +155,9 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
   }
 
   /**
-   * Reads the object, asks what to change and writes it; again from the start if somebody else wrote meanwhile.
+   * Reads the object, calls `by` for the change and writes it; starts over if another writer changed the object meanwhile.
    * @example await handle.change('web', ({ spec }) => ({ spec: { ...spec, replicas: spec.replicas + 1 } }))
+   * /
    */
   async change(
     name: string,
@@ -198,9 +199,10 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
   }
 
   /**
-   * Makes the fields that are named here so, and makes the object if there is none. CONFLICT names the owner of a field that
-   * another party has applied with another value. A field that was applied under this name before and is left out now goes.
+   * Sets the named fields, and creates the object if it does not exist. CONFLICT names the owner of a field that another
+   * party applied with another value. A field applied earlier under this owner and missing now is removed.
    * @example await handle.apply({ name: 'web', by: 'scaler', spec: { replicas: 3 } })
+   * /
    */
   async apply(applying: Applying<Spec>): Promise<ResourceObject<Spec, Status>> {
     checkOptions('apply', applying, knownApply)
@@ -214,18 +216,21 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
         if (object) return await this.#update(name, change, { revision: object.revision }, owners)
         return await this.#create({ ...change, name, spec: change.spec! }, owners)
       } catch (error) {
-        // Somebody was faster: what is there now counts.
+        // Another writer was faster: decide again on the current object.
         if (!isReprise(error, 'CONFLICT', 'EXISTS', 'NOT_FOUND')) throw error
       }
     }
   }
 
-  /** What is, with the generation that it is about, in one commit. CONFLICT if a newer generation was reported on already. */
+  /**
+   * Writes the status and the generation it was observed for in one commit. CONFLICT if a newer generation was already
+   * reported on.
+   */
   async report(status: Reporting<Status>): Promise<ResourceObject<Spec, Status>> {
     return await this.reportAs(undefined, status)
   }
 
-  /** @internal As the owner of a controller: FENCED once it has a newer one. */
+  /** @internal Reports as the owner of a controller: FENCED once the controller has a newer owner. */
   async reportAs(fence: Fence | undefined, status: Reporting<Status>): Promise<ResourceObject<Spec, Status>> {
     this.#check()
     checkOptions('report', status, knownStatus)
@@ -247,10 +252,7 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
     return change ? this.#given(change) : this.#unchanged(name)
   }
 
-  /**
-   * @internal Status and conditions in place of those that there are, as clients of Kubernetes write them. Without a
-   * generation it is about the one that was reported on last.
-   */
+  /** @internal Replaces status and conditions, as clients of Kubernetes do. Default generation: the one last reported on. */
   async replaceStatus(change: GivenStatus & Precondition & { readonly name: string }) {
     this.#check()
     const { name, revision, uid, conditions } = change
@@ -271,8 +273,8 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
   }
 
   /**
-   * It is gone when its finalizers are: at once if it has none. What it owns follows (garbageCollector). Gives the object as it
-   * was, or as it waits.
+   * Deletes the object: at once if it has no finalizers, otherwise when the last finalizer is removed. Its dependents follow
+   * (`garbageCollector`). Returns the object as it last was, or as it waits for its finalizers.
    */
   async delete(name: string, at: Precondition = {}): Promise<ResourceObject<Spec, Status>> {
     this.#check()
@@ -287,20 +289,20 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
     return change ? this.#given(change) : this.#unchanged(name)
   }
 
-  /** As it is now; undefined if there is none. */
+  /** The current object; undefined if it does not exist. */
   async get(name: string): Promise<ResourceObject<Spec, Status> | undefined> {
     this.#check()
     return this.#resource.revisions.shown(await this.#resource.read(name)) as ResourceObject<Spec, Status> | undefined
   }
 
-  /** @internal As far as this process has read: perhaps an older one. */
+  /** @internal The object as this process last read it; other processes may have a newer one. */
   peek(name: string): ResourceObject<Spec, Status> | undefined {
     return this.#resource.revisions.shown(this.#resource.state.objects.get(name)) as
       | ResourceObject<Spec, Status>
       | undefined
   }
 
-  /** In order of names, all of one revision, which a watch can go on from. */
+  /** Objects ordered by name, all at one revision, from which a watch can continue. */
   async list(options: ListOptions = {}): Promise<ResourceList<Spec, Status>> {
     this.#check()
     checkOptions('list', options, knownList)
@@ -308,8 +310,9 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
   }
 
   /**
-   * Every change after a revision, in order; end it with `close`, `break` or a signal.
+   * Every change after a revision, in order; ends with `close`, `break` or a signal.
    * @example for await (const event of handle.watch({ from: list.revision })) { … }
+   * /
    */
   watch(options: WatchOptions = {}): Watch<Spec, Status> {
     this.#check()
@@ -317,7 +320,7 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
     return new Watch(this.#resource, options)
   }
 
-  /** Publishes the state as of now. Takes nothing from whoever writes. */
+  /** Publishes a checkpoint of the current state. Takes over no ownership from the current writer. */
   async checkpoint(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
     this.#check()
     return await this.#resource.checkpoint(request)
@@ -360,7 +363,7 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
     return made ? this.#given(made) : this.#unchanged(name)
   }
 
-  /** Nothing had to be written: it is as the caller wants it. */
+  /** No write was necessary: the object already has the requested value. */
   #unchanged(name: string): ResourceObject<Spec, Status> {
     const object = this.#resource.state.objects.get(name)
     if (object) return this.#resource.revisions.shown(object) as ResourceObject<Spec, Status>
@@ -376,7 +379,7 @@ export class ResourceHandle<Spec = unknown, Status = unknown> {
     })
   }
 
-  /** As the objects inside have it; a revision of another history equals none. */
+  /** Converts the revision of a precondition to an internal one; a revision of another history matches none. */
   #inside<At extends Precondition>(at: At): At {
     if (at.revision === undefined) return at
     return { ...at, revision: this.#resource.revisions.inside(at.revision) ?? otherHistory }

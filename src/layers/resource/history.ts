@@ -1,4 +1,4 @@
-// Changes of a kind as history tells them, from a revision on, in pages: for whoever is too far behind for the window in memory.
+// Changes of a kind, read from history in pages from a revision on: for readers too far behind for the window in memory.
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -11,17 +11,22 @@ import { type Change, changeOf } from './rules/state.ts'
 
 export interface ChangePage {
   readonly changes: readonly Change[]
-  /** Everything up to here is in the page, or was before. */
+  /** Every change up to here is in this page or an earlier one. */
   readonly at: Point
 }
 
-/** A revision, and the digest of history there if the reader has seen it: then another history of that length is found out. */
+/**
+ * A revision, with the digest of history there if the reader has it: a different history of the same length is then detected.
+ */
 export interface ReadPoint {
   readonly seq: number
   readonly digest?: Point['digest'] | undefined
 }
 
-/** Changes after a point, about `limit` of them (whole runs), up to revision `to` or the end. REVISION_GONE: no longer there. */
+/**
+ * Changes after a point, about `limit` of them (whole entry runs), up to revision `to` or the end. REVISION_GONE: that part
+ * of history was removed.
+ */
 export async function changesAfter(
   kernel: Kernel,
   timeline: TimelineId,
@@ -61,7 +66,7 @@ export async function changesAfter(
   })
 }
 
-/** Whether this point is part of the history of now; where that was trimmed, nobody can tell, and it counts as there. */
+/** Whether this point is part of the current history. A point in trimmed history cannot be checked and counts as part of it. */
 export async function isInHistory(kernel: Kernel, timeline: TimelineId, point: Point): Promise<boolean> {
   if (point.seq === 0) return true
   try {
@@ -74,15 +79,15 @@ export async function isInHistory(kernel: Kernel, timeline: TimelineId, point: P
   }
 }
 
-/** `isOther`: the revision is of another history, not merely too old. */
+/** `isOther`: the revision belongs to another history, as opposed to being too old. */
 export function revisionGone(timeline: TimelineId, revision: number, why: string, isOther = false): RepriseError {
   const what = `${timeline} cannot be read from revision ${revision} on: ${why}`
   return new RepriseError('REVISION_GONE', what, { timeline, revision, ...(isOther && { isOther }) })
 }
 
-/** The sequence of a revision that comes from outside. REVISION_GONE: of another history. */
+/** The sequence of an external revision. REVISION_GONE: the revision belongs to another history. */
 export async function insideOf({ engine, timeline, revisions }: Known, revision: number): Promise<number> {
-  // A look at the store: it may have gone back without this process having noticed.
+  // Reads the store's identity: the store may have been restored to an older state since the last read.
   await engine.kernel.identity.current()
   const seq = revisions.inside(revision)
   if (seq !== null) return seq

@@ -1,5 +1,5 @@
-// Objects of a kind by what an index says of them. It follows the changes that its process has read, and is made anew where they
-// are no longer in memory.
+// Objects of a kind by the values of user-defined indexes. The indexes follow the changes that this process has read, and are
+// rebuilt when those changes are no longer in memory.
 
 import { RepriseError } from '../../core/errors.ts'
 import { refuseThenable } from '../../core/synchronous.ts'
@@ -13,7 +13,7 @@ export type ResourceIndex<Spec = unknown, Status = unknown> = (
 export class ResourceIndexes {
   readonly #resource: SharedResource
   readonly #indexes: Readonly<Record<string, ResourceIndex>>
-  /** By index and value: names. */
+  /** Names, by index and value. */
   #names = new Map<string, Map<string, Set<string>>>()
   #revision = -1
   #branch = 0

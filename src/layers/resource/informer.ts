@@ -1,7 +1,7 @@
-// An informer: a local cache of a kind with indexes, and a handler that is called for what happens to its objects. Which revision
-// of each object was handled is kept, so that after a restart the handler is called for what has changed since, and for nothing
-// else. A handler that throws is called again as its policy says; then its object is a dead letter. No event is lost: an
-// object counts as handled only once that is durable.
+// An informer: a local cache of a kind with indexes, and a handler that is called for each change of an object. The handled
+// revision of each object is stored, so a restarted informer calls the handler only for objects that changed since. A handler
+// that throws is retried under its policy; then its object becomes a dead letter. No event is lost: an object counts as
+// handled only once that is durable.
 
 import { growingPause } from '../../core/calls/pause.ts'
 import { type RatePolicy, resolveRate } from '../../core/calls/rate.ts'
@@ -28,7 +28,7 @@ export interface InformerEvent<Spec = unknown, Status = unknown> {
   readonly type: 'added' | 'modified' | 'deleted'
   readonly name: string
   readonly uid: string
-  /** As it is now; of one that is gone as it last was, undefined if it went while nobody looked. */
+  /** The current object. For a deleted object, its last state; undefined if it was deleted while no process was watching. */
   readonly object: ResourceObject<Spec, Status> | undefined
   /** 1 for the first attempt. */
   readonly attempt: number
@@ -37,14 +37,14 @@ export interface InformerEvent<Spec = unknown, Status = unknown> {
 
 export interface InformerOptions<Spec = unknown, Status = unknown> {
   readonly of: ResourceDefinition<Spec, Status>
-  /** The id that the resource is opened with, if it has one. */
+  /** The id the resource is opened with, if any. */
   readonly id?: string
   readonly indexes?: Readonly<Record<string, ResourceIndex<Spec, Status>>>
-  /** Called for every object that has changed since it was last handled, as it is by then. */
+  /** Called with the current object for every object that changed since it was last handled. */
   readonly handle?: (event: InformerEvent<Spec, Status>) => unknown
-  /** Default: three attempts. Then its object is a dead letter until it changes or is sent back. */
+  /** Default: three attempts; then the object is a dead letter until it changes or is redriven. */
   readonly retry?: RetryPolicy
-  /** Objects at once; 1 if left out. Never the same one twice. */
+  /** Maximum number of objects handled concurrently; a single object is never handled twice at once. Default: 1. */
   readonly concurrency?: number
   readonly rate?: RatePolicy
 }
@@ -115,12 +115,12 @@ export class InformerHandle<Spec = unknown, Status = unknown> extends FollowerHa
     this.#unfollow = resource.shared.follow()
   }
 
-  /** From the cache: as far as this process has read. */
+  /** Reads from the cache: the object as this process last read it. */
   get(name: string): ResourceObject<Spec, Status> | undefined {
     return this.#resource.peek(name)
   }
 
-  /** From the cache, in order of names. */
+  /** Reads from the cache, ordered by name. */
   list(selector: SelectorText = {}): ResourceObject<Spec, Status>[] {
     const wanted = selectorOf(selector)
     const found: ResourceObject[] = []
@@ -130,7 +130,7 @@ export class InformerHandle<Spec = unknown, Status = unknown> extends FollowerHa
     return found as ResourceObject<Spec, Status>[]
   }
 
-  /** From the cache: the objects that an index has under this value. */
+  /** Reads from the cache: the objects that an index holds under this value. */
   by(index: string, value: string): ResourceObject<Spec, Status>[] {
     const { revisions } = this.#resource.shared
     return this.#indexes.by(index, value).map((object) => revisions.shown(object)) as ResourceObject<Spec, Status>[]
@@ -144,7 +144,7 @@ export class InformerHandle<Spec = unknown, Status = unknown> extends FollowerHa
 
 const longestPauseMs = 5000
 
-/** Something about it could not be noted: another process goes on from here. */
+/** An entry about the object could not be stored: another process continues from here. */
 class Unnoted extends Error {
   override readonly name: string = 'Unnoted'
 
@@ -160,14 +160,14 @@ interface Settings {
   readonly everyMs: number | null
 }
 
-/** The work of an informer while this process has it. */
+/** The work of an informer while this process owns it. */
 class Informing implements Session {
   readonly #resource: ResourceHandle
   readonly #options: InformerOptions
   readonly #open: OpenTimeline<FollowerState>
   readonly #runner: Runner
   readonly #following: Following
-  /** As they last were, until their end was handled. */
+  /** Last states of deleted objects, until their deletion is handled. */
   readonly #gone = new Map<string, ResourceObject>()
   readonly #planted: Host['kernel']['planted']
   readonly #clock: Host['kernel']['clock']
@@ -208,7 +208,7 @@ class Informing implements Session {
         else this.#gone.delete(object.name)
         this.#consider(object.name)
       },
-      // What was handled and is not there any more has gone while nobody looked.
+      // A handled object that is missing from the list was deleted while no process was watching.
       listed: () => {
         if (kernel.planted.has('relist-misses-deletions')) return
         const { handled, letters } = open.state
@@ -243,7 +243,7 @@ class Informing implements Session {
     const last = handled.get(name)
     const letter = letters.get(name)
     if (letter && letter.revision === (object?.revision ?? 0)) return false
-    // A letter alone says that the handler was called: informers did not always note that before.
+    // A letter alone proves that the handler was called: older informers wrote no `began` entry.
     return object ? last?.revision !== object.revision : last !== undefined || letter !== undefined
   }
 
@@ -251,11 +251,11 @@ class Informing implements Session {
     while (this.#isDue(name)) {
       const last = this.#open.state.handled.get(name)
       const object = this.#resource.peek(name)
-      // Another one of its name has come: the end of the one before is handled first.
+      // The object was deleted and created again: the deletion is handled first.
       const isEnd = !object || (last !== undefined && last.uid !== object.uid)
       const uid = isEnd ? (last ?? this.#open.state.letters.get(name))!.uid : object.uid
       const type = isEnd ? 'deleted' : last && last.revision > 0 ? 'modified' : 'added'
-      // If this process dies in the handler and the object goes meanwhile, its end must be handled all the same.
+      // If this process dies in the handler and the object is deleted meanwhile, that deletion must still be handled.
       if (!last && !this.#planted.has('begins-unnoted'))
         await this.#note({ type: 'began', data: { n: name, u: uid } }, name, signal)
       const gone = this.#gone.get(name)
@@ -271,8 +271,8 @@ class Informing implements Session {
   }
 
   /**
-   * What was handled is noted before anything else is: while the store cannot be reached, the handler is not called for
-   * another object in this place, so that at most as many as work at once are handled again after a crash.
+   * The outcome is stored before the next handler call in this slot: while the store is unreachable, at most `concurrency`
+   * objects are handled again after a crash.
    */
   async #record(n: string, r: number | null, u: string, signal: AbortSignal): Promise<void> {
     const { letters } = this.#open.state

@@ -1,7 +1,7 @@
-// JSON patches (RFC 6902): a list of operations that are all done or none. The library rfc6902 carries them out, on a copy. What
-// it would take is checked before: it follows inherited properties (`/toString/x`), takes `__proto__`, `constructor` and
-// `prototype` for nothing, accepts places that a list does not have, and compares lists in quadratic time. Patches come from
-// clients, so their cost is bounded as well.
+// JSON patches (RFC 6902): a list of operations, applied all or none. The library rfc6902 applies them to a copy. Each
+// operation is checked first, because the library follows inherited properties (`/toString/x`), ignores `__proto__`,
+// `constructor` and `prototype`, accepts indexes that an array does not have, and compares arrays in quadratic time. Patches
+// come from clients, so their cost is bounded as well.
 
 import { applyPatch, type Operation } from 'rfc6902'
 import { RepriseError } from '../../core/errors.ts'
@@ -16,21 +16,22 @@ export type JsonPatchOperation =
 
 const operationsMax = 10_000
 const segmentsMax = 100
-/** What all `copy` of a patch add; each could double the value. */
+/** Bound for the bytes that all `copy` operations of a patch add; each one could double the value. */
 const copiedBytesMax = 4 * 1024 * 1024
-/** Names that the library passes over. */
+/** Property names that the library ignores. */
 const unnamed = new Set(['__proto__', 'constructor', 'prototype'])
 
-/** The library cannot replace a whole document, so the document is a property of this. */
+/** The library cannot replace a whole document, so the document is a property of this box. */
 interface Box {
   document?: Json
   copiedBytes: number
 }
 
 /**
- * INVALID_ARGUMENT: it is not a patch, or too large. CONFLICT: it does not apply to this value (a path that is not there, a
- * test that fails).
+ * INVALID_ARGUMENT: not a patch, or too large. CONFLICT: the patch does not apply to this value (a missing path, a failed
+ * test).
  * @example jsonPatch({ a: [1] }, [{ op: 'add', path: '/a/-', value: 2 }]) // { a: [1, 2] }
+ * /
  */
 export function jsonPatch(target: unknown, patch: JsonPatch): Json {
   if (!Array.isArray(patch)) throw malformed('a JSON patch must be a list of operations')
@@ -45,7 +46,7 @@ export function jsonPatch(target: unknown, patch: JsonPatch): Json {
   return copyJson(box.document ?? null, 'the patched value')
 }
 
-/** Checks an operation, and says what is left for the library; null: nothing. */
+/** Checks an operation and returns the part that the library applies; null: none. */
 function checked(box: Box, operation: JsonPatchOperation, where: string): Operation | null {
   const { op, path } = (operation ?? {}) as JsonPatchOperation
   const to = segmentsOf(path, where)
@@ -75,7 +76,7 @@ function checked(box: Box, operation: JsonPatchOperation, where: string): Operat
       const moved = read(box, segmentsOf(from, where), where)
       if (path === from) return null
       if (path.startsWith(`${from}/`)) throw malformed(`${where} moves ${from} into itself`)
-      // Its place is the one in the value without it.
+      // The target path refers to the value after the removal.
       run(box, { op: 'remove', path: boxed(from) }, where)
       checkPlace(box, to, where)
       return { op: 'add', path: boxed(path), value: moved }
@@ -116,7 +117,7 @@ function segmentsOf(pointer: unknown, where: string): readonly string[] {
   return segments
 }
 
-/** The value at a path, by own properties and places that are there. */
+/** The value at a path; follows only own properties and existing indexes. */
 function read(box: Box, path: readonly string[], where: string): Json {
   if (box.document === undefined) throw nowhere(path, where)
   let at: Json = box.document
@@ -128,7 +129,7 @@ function read(box: Box, path: readonly string[], where: string): Json {
   return at
 }
 
-/** Something can be put there. */
+/** Checks that a value can be added at the path. */
 function checkPlace(box: Box, path: readonly string[], where: string): void {
   if (path.length === 0) return
   const parent = read(box, path.slice(0, -1), where)
@@ -144,7 +145,7 @@ function placeIn(list: readonly Json[], part: string, most: number, where: strin
   throw new RepriseError('CONFLICT', `${where}: a list of ${list.length} has no place ${part}`, { part })
 }
 
-/** The library would lose such a property when it copies. */
+/** The library would drop such a property when it copies. */
 function refuseUnnamed(value: unknown, what: string): void {
   if (typeof value !== 'object' || value === null) return
   if (Object.hasOwn(value, '__proto__')) throw malformed(`${what} has a property __proto__: use a merge patch`)

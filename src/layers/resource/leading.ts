@@ -1,5 +1,6 @@
-// One process at a time does the work of an informer or a controller: the owner of its timeline. The others wait, and go on
-// when it ends or dies. Whoever has lost it stops, and waits like the others; what it still tries to write is refused.
+// One process at a time does the work of an informer or a controller: the owner of its timeline. Other processes wait and
+// take over when the owner ends or dies. A process that loses ownership stops and waits like the others; its remaining writes
+// are refused.
 
 import { growingPause } from '../../core/calls/pause.ts'
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
@@ -12,11 +13,11 @@ import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import { type FollowerState, followerFold } from './follower-state.ts'
 import { applyMail } from './letters.ts'
 
-/** The work, as long as this process has it. */
+/** The work, while this process owns it. */
 export interface Session {
-  /** Everything that had happened by these revisions (one per kind) was worked on, or given up. */
+  /** True when all changes up to these revisions (one per kind) were handled or given up. */
   hasDone(revisions: readonly number[]): boolean
-  /** What was sent back is handled again. */
+  /** Dead letters with these keys are handled again. */
   redriven(keys: readonly string[]): void
   stop(): Promise<void>
 }
@@ -59,7 +60,7 @@ export class Leading {
     return this.open ? this.#session : null
   }
 
-  /** Resolves when this process does the work. */
+  /** Resolves once this process does the work. */
   async led(signal?: AbortSignal): Promise<void> {
     while (!this.open) {
       if (this.#stopping.signal.aborted) throw new RepriseError('CLOSED', `${this.timeline} was closed`)
@@ -96,7 +97,7 @@ export class Leading {
           this.#open = null
           await open.close().catch(() => undefined)
         }
-        // Lost: whoever has it now goes first.
+        // Ownership was lost: pause, so that the new owner goes first.
         failures = 1
       } catch (error) {
         if (this.#stopping.signal.aborted || isReprise(error, 'CLOSED')) return
@@ -115,7 +116,7 @@ export class Leading {
     const over = new Promise<unknown>((resolve) => {
       lose = resolve
     })
-    // It may have been stopped while the timeline was taken.
+    // The follower may have been stopped while the timeline was being opened.
     if (this.#stopping.signal.aborted) return
     const stop = () => lose(null)
     this.#stopping.signal.addEventListener('abort', stop, { once: true })
@@ -124,7 +125,7 @@ export class Leading {
     this.#open = open
     this.#session = session
     this.#tell()
-    // Whoever asked may have applied it here already: what counts is what history says.
+    // A redrive may already be applied by its sender in this process: the entries of the history count, not the mail.
     const unwatch = open.watch((entries) => {
       for (const { type, data } of entries) if (type === 'redriven') session.redriven((data as { keys: string[] }).keys)
     })
@@ -148,7 +149,7 @@ export class Leading {
   }
 }
 
-/** Another process does the work. */
+/** True if the error means that another process does the work. */
 export function isLoss(error: unknown): boolean {
   return isReprise(error, 'FENCED', 'CLOSED', 'WORKER_RETIRED')
 }

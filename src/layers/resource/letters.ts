@@ -1,5 +1,5 @@
-// Dead letters of informers and controllers: objects whose handler failed as often as its policy allows. Wishes to send them back
-// or to discard them travel as mail, so that they reach a process that is at work as well as one that starts later.
+// Dead letters of informers and controllers: objects whose handler failed as often as its policy allows. Requests to redrive
+// or discard them travel as mail, so that they reach both a running process and one that starts later.
 
 import { timelineId } from '../../core/coordinate.ts'
 import type { Shapes } from '../../core/data-shape.ts'
@@ -19,7 +19,7 @@ export async function readLetters({ engine, head }: Target): Promise<FollowerLet
   return [...state.value.letters.values()]
 }
 
-/** Those that were given up, of these keys; all of them without keys. NOT_FOUND if none of the keys is one. */
+/** The dead letters with these keys. Default: all of them. NOT_FOUND if none of the keys is a dead letter. */
 export function chosen(letters: readonly FollowerLetter[], keys: readonly string[] | undefined, timeline: string) {
   const held = letters.map(({ key }) => key)
   const missing = (keys ?? []).filter((key) => !held.includes(key))
@@ -30,7 +30,7 @@ export function chosen(letters: readonly FollowerLetter[], keys: readonly string
   return { found, missing }
 }
 
-/** All of them without keys. */
+/** `keys` null: all dead letters. */
 export async function askFor(
   rp: Engine,
   timeline: string,
@@ -40,7 +40,7 @@ export async function askFor(
 ): Promise<void> {
   const engine = hostOf(rp)
   await engine.send(timeline, kinds[what], { keys }, key === undefined ? {} : { id: `${kinds[what]}:${key}` })
-  // Nobody may be at work: then it is done here.
+  // No process may be doing the work: then the request is applied here.
   try {
     const open = await engine.openTimeline(timelineId(timeline), followerFold, { mustExist: true })
     try {
@@ -49,14 +49,14 @@ export async function askFor(
       await open.close()
     }
   } catch (error) {
-    // Who has it reads its mail, too: if both did, one of them has it in history.
+    // The owner reads its mail as well: if both applied it, history contains it once.
     if (!isReprise(error, 'OWNED', 'FENCED', 'CONFLICT')) throw error
   }
 }
 
 const mailShapes: Shapes = { [kinds.redrive]: { keys: 'list?' }, [kinds.discard]: { keys: 'list?' } }
 
-/** Moves wishes into history, in the commit that takes them out of the inbox. */
+/** Moves requests into history, in the commit that removes them from the inbox. */
 export async function applyMail(engine: Host, open: OpenTimeline<FollowerState>): Promise<void> {
   for (;;) {
     const messages = await open.inbox()
@@ -75,7 +75,10 @@ export async function applyMail(engine: Host, open: OpenTimeline<FollowerState>)
   }
 }
 
-/** Of what was given up when it was gone, its end counts as handled: otherwise whoever starts next is told of it again. */
+/**
+ * The deletion of an object that was given up after it was deleted counts as handled: otherwise the next owner would handle
+ * it again.
+ */
 function endsOf(keys: readonly string[], { letters }: FollowerState): NewEntry[] {
   return keys.flatMap((n) => {
     const { revision, uid: u } = letters.get(n)!

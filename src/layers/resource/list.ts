@@ -1,6 +1,6 @@
-// Lists of one consistent revision, in pages. The first page is of now; the others are of the revision of the first, whatever
-// is written meanwhile: from a snapshot that shares its pages with the state, or, where this process has none (it was
-// dropped, or another process made the first page), from the state of now with the changes since then undone.
+// Lists of one consistent revision, in pages. The first page shows the current revision; later pages show the same revision
+// regardless of writes in between. They are read from a snapshot that shares its pages with the state, or, if this process
+// has no snapshot (it was dropped, or another process made the first page), from the current state with later changes undone.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Keyed } from '../../core/keyed/keyed.ts'
@@ -10,21 +10,21 @@ import type { ResourceObject } from './rules/object.ts'
 import { type SelectorText, selectorOf } from './rules/selector.ts'
 
 export interface ListOptions extends SelectorText {
-  /** How many at most; the rest by `continue`. */
+  /** Maximum number of items; `continue` reads the rest. */
   readonly limit?: number
-  /** The `continue` of the page before: the next page, of the same revision. */
+  /** The `continue` of the previous page: returns the next page, at the same revision. */
   readonly continue?: string
-  /** As of this revision; left out: of now. REVISION_GONE if it is no longer to be had. */
+  /** Lists the objects as of this revision. REVISION_GONE if it is no longer available. Default: the current revision. */
   readonly revision?: number
 }
 
 export interface ResourceList<Spec = unknown, Status = unknown> {
-  /** All items are as of this revision: watch from here, and nothing is missed. */
+  /** All items are as of this revision; a watch from here misses nothing. */
   readonly revision: number
   readonly items: readonly ResourceObject<Spec, Status>[]
-  /** For the next page; null: this is the last one. */
+  /** Token for the next page; null: this is the last page. */
   readonly continue: string | null
-  /** How many are left after this page; null where a selector would have to look at them all. */
+  /** Number of items after this page; null if counting them would require testing every object against a selector. */
   readonly remaining: number | null
 }
 
@@ -34,7 +34,7 @@ const snapshotsMax = 8
 
 export class Lists {
   readonly #resource: OpenResource
-  /** By revision, the one that was asked for last at the end. */
+  /** By revision, the most recently used last. */
   readonly #snapshots = new Map<number, Keyed<ResourceObject>>()
   #branch = 0
 
@@ -83,7 +83,7 @@ export class Lists {
     return { revision: at, items, continue: next, remaining }
   }
 
-  /** The objects as of a revision. Of the newest, those of the state itself: use them before the next await. */
+  /** The objects as of a revision. For the newest revision these are the state's own: use them before the next await. */
   async #at(revision: number): Promise<Objects> {
     const resource = this.#resource
     if (this.#branch !== resource.branch) this.#snapshots.clear()
@@ -104,7 +104,7 @@ export class Lists {
     return past
   }
 
-  /** Whatever changed since then, as it was before its first change. */
+  /** Restores each object changed since then to its value before the first of those changes. */
   async #undone(revision: number): Promise<Keyed<ResourceObject>> {
     const { state, revision: now, engine, timeline } = this.#resource
     const past = state.objects.snapshot()
@@ -139,19 +139,19 @@ export class Lists {
 
 interface Token {
   readonly revision: number
-  /** Of the history when the page was given (revisions.ts). */
+  /** The era of the history when the page was returned (revisions.ts). */
   readonly era: number
-  /** The last name that was given, and how many were. */
+  /** The last name returned, and the number of names returned so far. */
   readonly after: string
   readonly given: number
 }
 
-/** Not a revision: the names after a token, of now. */
+/** Marks a token that is bound to no revision: it continues with the current names after `after`. */
 const laterRevision = -1
 
 /**
- * @internal Where to go on after REVISION_GONE without beginning anew: what was changed between the pages before and those that
- * follow may be missing.
+ * @internal A token to continue a list after REVISION_GONE without starting over: changes made between the earlier and the
+ * later pages may be missing.
  */
 export function laterToken(text: string): string {
   return tokenOf({ ...readToken(text), revision: laterRevision })
@@ -168,7 +168,7 @@ function readToken(text: string): Token {
       return { revision: r as number, era: e as number, after: a, given: n as number }
     }
   } catch {
-    // Told below.
+    // Reported below.
   }
   throw new RepriseError('INVALID_ARGUMENT', 'list: continue must be what the page before gave', {
     continue: text.slice(0, 80),

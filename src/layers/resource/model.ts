@@ -1,4 +1,4 @@
-// What tools know of resources: objects of one kind in one timeline, resource/<name>, or resource/<name>/<id>.
+// Model of resources, for tools: objects of one kind in one timeline, resource/<name> or resource/<name>/<id>.
 
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Entry } from '../../engine/model/entry.ts'
@@ -13,7 +13,7 @@ export const usualPolicy: NonNullable<Model['usual']> = {
   retain: { checkpoints: 2, history: { for: '1h' }, keys: { last: 1000 } },
 }
 
-/** The same for all kinds: what an object is about is data to it. */
+/** One fold for all kinds: the contents of an object are opaque to it. */
 export function resourceFold(policy: Pick<Fold<unknown>, 'checkpoint' | 'retain'> = usualPolicy): Fold<ResourceState> {
   return {
     version: 'resource/1',
@@ -34,7 +34,6 @@ const alone: Instead = {
   instead: 'a copy would have the same uids and revisions as the original: export it, and import it into another store',
 }
 
-/** Resources as a kind. */
 export const resourceKind: Model = {
   kind: 'resource',
   name: null,

@@ -1,6 +1,6 @@
-// One kind of resource that is open in this process, shared by all its handles, watchers and controllers. Changes that are
-// asked for in the same moment are decided one after another and written as one commit, which applies only if nobody else
-// wrote since the state was read; else all are decided again on what is there. Each object changes at most once per commit.
+// One kind of resource that is open in this process, shared by all its handles, watchers and controllers. Changes requested
+// in the same tick are decided one after another and written as one commit, which applies only if no other writer wrote since
+// the state was read; otherwise all are decided again on the new state. Each object changes at most once per commit.
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
@@ -22,13 +22,13 @@ import { ChangeWindow } from './rules/window.ts'
 import type { Asked, Fence, SharedResource } from './shared-resource.ts'
 
 interface Request extends Partial<Asked> {
-  /** Instead of a change of an object. */
+  /** Written instead of a change of an object. */
   readonly entry?: NewEntry
   resolve(change: Change | null): void
   reject(error: unknown): void
 }
 
-/** What was decided on one state. Nobody is told before it is known that this was the state of now. */
+/** Decisions made on one state. Callers receive their results only after the state turned out to be the current one. */
 interface Round {
   readonly entries: readonly NewEntry[]
   readonly written: readonly { readonly request: Request; readonly index: number }[]
@@ -52,10 +52,10 @@ export class OpenResource implements SharedResource {
   #queue: Request[] = []
   #isWriting = false
   #window: ChangeWindow
-  /** The last point of history that was seen, and one that has to be confirmed since the state was read anew. */
+  /** The last point of history that was read, and a point that must be confirmed because the state was read anew. */
   #seen: Point
   #suspect: Point | null = null
-  /** Grows when history turned out to be another one. */
+  /** Incremented when history turned out to be a different one. */
   #branch = 0
   #look: Promise<void> | null = null
   #nextLook: Promise<void> | null = null
@@ -82,7 +82,7 @@ export class OpenResource implements SharedResource {
     return this.#turns.open
   }
 
-  /** As far as this process has read. */
+  /** The state as this process last read it. */
   get state(): ResourceState {
     return this.#turns.open.state
   }
@@ -103,14 +103,14 @@ export class OpenResource implements SharedResource {
     return this.#isClosed
   }
 
-  /** Durable when it resolves; with the object as it became, or null if nothing changed. */
+  /** Resolves when the change is durable, with the changed object, or null if nothing changed. */
   change(asked: Asked): Promise<Change | null> {
     return this.#submit(asked)
   }
 
   /**
-   * From here on, whatever an earlier owner of the controller writes is refused. Objects that came from another store bring
-   * the fences of that place along, perhaps higher ones: then the owner of here is given the next one.
+   * From here on, writes of an earlier owner of the controller are refused. Objects imported from another store bring that
+   * store's fences along, which may be higher: then this owner receives the next one.
    */
   async raiseFence({ by, epoch: owned }: Fence): Promise<Fence> {
     for (let epoch = owned; ; ) {
@@ -126,9 +126,10 @@ export class OpenResource implements SharedResource {
     }
   }
 
-  /** Sees what others have written by now; takes nothing from them. */
+  /** Reads the commits of other processes; takes over no ownership. */
   refresh(): Promise<void> {
-    // What is under way may have looked before this call: then one more look, for all who came meanwhile.
+    // A read under way may have started before those commits: then one more read, shared by all callers that arrive
+    // meanwhile.
     if (this.#look) {
       this.#nextLook ??= this.#look.catch(() => undefined).then(() => this.#startLook())
       return this.#nextLook
@@ -145,7 +146,7 @@ export class OpenResource implements SharedResource {
     return changesAfter(this.engine.kernel, this.timeline, after, limit)
   }
 
-  /** Publishes the state as of now. */
+  /** Publishes a checkpoint of the current state. */
   checkpoint(request: Parameters<TurnTimeline<ResourceState>['open']['checkpoint']>[0]) {
     return this.#writer.inTurn(async () => {
       await this.#turns.refresh()
@@ -154,7 +155,7 @@ export class OpenResource implements SharedResource {
     })
   }
 
-  /** Until the returned function is called, changes of other processes are noticed as they come. */
+  /** Until the returned function is called, changes of other processes are noticed as they happen. */
   follow(): () => void {
     this.#followers += 1
     this.#stopFollowing ??= this.#startFollowing()
@@ -169,12 +170,12 @@ export class OpenResource implements SharedResource {
     }
   }
 
-  /** False: history has to be looked at again before anything is taken for new. */
+  /** False: history must be read again before any change counts as new. */
   get isSettled(): boolean {
     return this.#suspect === null
   }
 
-  /** Resolves at the next change, or when it is closed. The returned function gives up the wait. */
+  /** Calls `call` at the next change or on close. The returned function cancels the wait. */
   onNews(call: () => void): () => void {
     this.#waiters.add(call)
     return () => this.#waiters.delete(call)
@@ -193,7 +194,7 @@ export class OpenResource implements SharedResource {
       this.#queue.push({ ...asked, resolve, reject })
       if (this.#isWriting) return
       this.#isWriting = true
-      // Not at once: whatever is asked for in this moment belongs to one batch.
+      // Deferred: all changes requested in this tick belong to one batch.
       queueMicrotask(() => void this.#work())
     })
   }
@@ -209,7 +210,7 @@ export class OpenResource implements SharedResource {
       const decided: { round: Round | null } = { round: null }
       try {
         const written = await this.#writer.write((state) => {
-          // The answer to an earlier attempt was lost, and history has it.
+          // The reply to an earlier attempt was lost, but its commit is in history.
           if (decided.round !== null && this.#turns.open.hasKey(key)) return []
           decided.round = this.#decide(waiting, state, key)
           return decided.round.entries
@@ -222,7 +223,7 @@ export class OpenResource implements SharedResource {
           for (const { reject } of waiting) reject(error)
           return
         }
-        // One of them is at fault, perhaps for a value that is too large: each for itself then.
+        // One request is at fault, for example with a value that is too large: write each one separately.
         for (const request of waiting) await this.#settle([request])
         return
       }
@@ -238,7 +239,7 @@ export class OpenResource implements SharedResource {
     const touched = new Set<string>()
     for (const request of batch) {
       const { name, decide, fence, entry } = request
-      // The second change of an object is decided on what the first has left, revision and all.
+      // The second change of an object is decided on the result of the first, including its revision.
       if (name !== undefined && touched.has(name)) {
         rest.push(request)
         continue
@@ -304,12 +305,12 @@ export class OpenResource implements SharedResource {
   #mustLookAgain = false
   #trouble: unknown = null
 
-  /** Waiting does not mend it: it was moved, or cannot be read. Null: nothing of the kind. */
+  /** An error that waiting does not resolve: the timeline was moved or cannot be read. Null: no such error. */
   get trouble(): unknown {
     return this.#trouble
   }
 
-  /** Asks for the head beside the writes, and reads only if there is anything new. Trouble is waited out. */
+  /** Reads the head without blocking writes, and reads history only if it has new entries. Errors are retried. */
   async #lookForNews(): Promise<void> {
     this.#mustLookAgain = true
     if (this.#isLooking) return
@@ -337,7 +338,8 @@ export class OpenResource implements SharedResource {
 
   #told(entries: readonly Entry[]): void {
     if (entries.length === 0) {
-      // Read anew: perhaps only trimmed past this process, perhaps another history.
+      // The state was read anew: history may only have been trimmed beyond this process's position, or may be a different
+      // one.
       this.#suspect ??= this.#seen
       this.#window = this.#newWindow()
     }
@@ -348,7 +350,7 @@ export class OpenResource implements SharedResource {
         this.#window.add(entry.seq, null)
         continue
       }
-      // One value for the state and for all who watch.
+      // The state and all watchers share one value.
       const held = objects.get(change.object.name)
       const object = held?.revision === change.revision ? held : change.object
       this.#window.add(entry.seq, { ...change, object })

@@ -1,6 +1,6 @@
-// Objects that another API server holds, as if they were here: a cache that is a list and every change since, and writes that
-// apply only to what was decided on. When its place in the changes is gone it lists again, and what is different is told as
-// changes in the order of revisions: whoever watches the cache has no gap and nothing twice.
+// Objects that another API server holds, presented like local ones: a cache built from a list and every change since, and
+// writes that apply only to the object they were decided on. When its position in the changes is gone, it lists again and
+// reports the differences as changes in order of revisions, so watchers of the cache see no gap and no duplicate.
 
 import { assert } from '../../core/assert.ts'
 import { growingPause } from '../../core/calls/pause.ts'
@@ -32,7 +32,7 @@ export class OriginResource implements SharedResource {
   readonly #closing = new AbortController()
   #state: ResourceState = initialResources()
   #window: ChangeWindow
-  /** Revisions are those of the other server. */
+  /** Revisions are the other server's own. */
   readonly revisions = new Revisions(() => ({ era: 0, life: 1 }))
   #revision = 0
   #branch = 0
@@ -40,7 +40,7 @@ export class OriginResource implements SharedResource {
   #look: Promise<void> | null = null
   #nextLook: Promise<void> | null = null
   #followers = 0
-  /** The changes that are being read. */
+  /** The watch under way. */
   #stream: { readonly stop: AbortController; readonly over: Promise<void> } | null = null
 
   constructor(engine: Host, kind: string, origin: OriginCollection) {
@@ -83,7 +83,7 @@ export class OriginResource implements SharedResource {
     return null
   }
 
-  /** Decided on the object as it is there now, and again if somebody else was faster. */
+  /** Decides on the object as the other server has it now, and again if another writer was faster. */
   async change({ name, decide, fence }: Asked): Promise<Change> {
     const { clock } = this.engine.kernel
     for (let conflicts = 0; ; conflicts++) {
@@ -91,7 +91,7 @@ export class OriginResource implements SharedResource {
       const read = await this.#origin.read(name)
       const before = read?.object ?? null
       const after = decide(before ?? undefined, clock.now())
-      // Nothing to write: it is as the caller wants it.
+      // No write is necessary: the object already has the requested value.
       if (after === null) return { type: 'modified', revision: before!.revision, object: before!, before }
       if (after !== 'gone' && Object.keys(after.fieldOwners ?? {}).length > 0) {
         const what = `who owns which field is not kept for objects in ${this.#origin.where}: use update or patch`
@@ -108,7 +108,7 @@ export class OriginResource implements SharedResource {
     }
   }
 
-  /** Whose turn it is, is known in our own store: the status itself is guarded by the revision that was read. */
+  /** Our own store decides which process is the owner; the status itself is guarded by the revision that was read. */
   async raiseFence(fence: Fence): Promise<Fence> {
     return fence
   }
@@ -157,7 +157,7 @@ export class OriginResource implements SharedResource {
     await this.#look?.catch(() => undefined)
   }
 
-  /** Fields and names are told apart here, labels there. */
+  /** Selectors of fields and names are evaluated here, those of labels by the server. */
   async page(options: ListOptions): Promise<ResourceList> {
     const { labels, limit } = options
     if (options.revision !== undefined) {
@@ -176,7 +176,7 @@ export class OriginResource implements SharedResource {
     const before = read?.object
     if (!before) return await this.#origin.create(after as Draft)
     if (after === 'gone') {
-      // Its last finalizer goes, and with it the object; or nobody holds it.
+      // Removing its last finalizer deletes the object; without finalizers it is deleted at once.
       if (before.deletingAt === undefined || before.finalizers.length === 0) return await this.#origin.delete(read)
       return await this.#origin.replace(read, { ...before, finalizers: [] })
     }
@@ -206,7 +206,7 @@ export class OriginResource implements SharedResource {
     return look
   }
 
-  /** Everything that is there, in pages of one revision; from the start if that is gone before the last of them. */
+  /** Lists all objects in pages of one revision; starts over if that revision is gone before the last page. */
   async #relist(): Promise<void> {
     await this.#stopStream()
     for (;;) {
@@ -244,8 +244,8 @@ export class OriginResource implements SharedResource {
   }
 
   /**
-   * What has happened since, in the order of revisions. When an object went is not known, but each of these had a revision of its
-   * own after the last one that was seen, so there are enough left for them. Null: it is another history.
+   * The changes since the last list, in order of revisions. The time of a deletion is unknown, but each deletion had its own
+   * revision after the last one seen, so enough revisions are free for them. Null: this is a different history.
    */
   #differences(items: readonly ResourceObject[], to: number): Change[] | null {
     const from = this.#revision
@@ -266,7 +266,7 @@ export class OriginResource implements SharedResource {
     let free = to
     for (const before of gone.values()) {
       while (taken.has(free)) free -= 1
-      // One that was made again under its name goes before that.
+      // The deletion of an object that was created again precedes its creation.
       const again = changes.find(({ object }) => object.name === before.name)
       const at = again ? freeBefore(again.revision, taken) : free
       if (at <= from) return null
@@ -303,7 +303,7 @@ export class OriginResource implements SharedResource {
         if (signal.aborted) return
         failures += 1
         if (isReprise(error, 'REVISION_GONE')) {
-          // Not awaited: it waits for this to end.
+          // Not awaited: the new list waits for this stream to end.
           this.#stream = null
           this.#listAgain(failures)
           return

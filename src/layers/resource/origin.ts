@@ -1,19 +1,19 @@
-// Where the objects of a kind are if not in the store: another API server. The narrow contract of what is asked of it; how it is
-// asked is an adapter's (src/adapters/kubernetes), and what is done with the answers is that of every kind (origin-resource.ts).
+// The contract of another API server that holds the objects of a kind in place of the store. An adapter implements the
+// requests (src/adapters/kubernetes); origin-resource.ts handles the responses the same way for every origin.
 
 import type { ApiNames } from './rules/api-names.ts'
 import type { Draft, ResourceObject } from './rules/object.ts'
 
 export interface OriginKind {
-  /** Of the resource. */
+  /** The name of the resource. */
   readonly name: string
   readonly api: ApiNames
 }
 
 export interface ResourceOrigin {
-  /** Told once for each kind, so that owners of it are known by its name. */
+  /** Called once for each kind, so that owner references to it can use its name. */
   declare(kind: OriginKind): void
-  /** The objects of a namespace, or of all of them where the kind has namespaces and none is named. */
+  /** The objects of a namespace. Default: of all namespaces, if the kind has them. */
   collection(kind: OriginKind, namespace: string | undefined): OriginCollection
 }
 
@@ -26,37 +26,37 @@ export interface OriginPage {
 
 export type OriginEvent =
   | { readonly type: 'put' | 'gone'; readonly object: ResourceObject }
-  /** Nothing up to here is missing. */
+  /** No change up to this revision is missing. */
   | { readonly type: 'bookmark'; readonly revision: number }
 
-/** An object, and all that the origin says of it: what is not known here must not be lost when it is written back. */
+/** An object, with the origin's raw representation: fields unknown here must not be lost when it is written back. */
 export interface OriginObject {
   readonly object: ResourceObject
   readonly raw: unknown
 }
 
 /**
- * Revisions are numbers that only grow. What is written applies only to the object that was read: CONFLICT if it has changed
- * since, NOT_FOUND if it is gone, EXISTS if one of its name is there already. An answer that never came is OUTCOME_UNKNOWN for a
- * write, and STORE_UNREACHABLE for everything else.
+ * Revisions are increasing numbers. A write applies only to the object that was read: CONFLICT if it has changed since,
+ * NOT_FOUND if it is gone, EXISTS if an object of its name already exists. A lost response is OUTCOME_UNKNOWN for a write,
+ * and STORE_UNREACHABLE for every other request.
  */
 export interface OriginCollection {
-  /** For people: where it is. */
+  /** The location, for messages to people. */
   readonly where: string
-  /** All pages that follow each other are of one revision; REVISION_GONE if that is no longer to be had. */
+  /** Consecutive pages are of one revision; REVISION_GONE if that revision is no longer available. */
   list(options: {
     limit?: number | undefined
     continue?: string | undefined
     labels?: string | undefined
   }): Promise<OriginPage>
-  /** Every change after a revision, in order. It may end at any time; REVISION_GONE: it cannot begin there. */
+  /** Every change after a revision, in order. The stream may end at any time; REVISION_GONE: it cannot start there. */
   watch(from: number, signal: AbortSignal): AsyncIterable<OriginEvent>
   read(name: string): Promise<OriginObject | undefined>
   create(draft: Draft): Promise<ResourceObject>
-  /** All but its status. */
+  /** Replaces everything except the status. */
   replace(read: OriginObject, draft: Draft): Promise<ResourceObject>
-  /** Its status, and nothing else. */
+  /** Replaces the status only. */
   report(read: OriginObject, draft: Draft): Promise<ResourceObject>
-  /** As it waits for its finalizers; null: it is gone. */
+  /** Returns the object waiting for its finalizers; null: it is gone. */
   delete(read: OriginObject): Promise<ResourceObject | null>
 }

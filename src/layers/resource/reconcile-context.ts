@@ -1,4 +1,4 @@
-// What a reconcile is given, and what a controller is told about the kinds it watches.
+// The context a reconcile receives, and the options of the kinds a controller watches.
 
 import type { RateSettings } from '../../core/calls/rate.ts'
 import type { ResolvedRetry } from '../../core/calls/retry.ts'
@@ -11,34 +11,34 @@ import type { ResourceObject, StatusChange } from './rules/object.ts'
 /** A further kind whose changes concern objects of the first. */
 export interface Watched<Spec = unknown, Status = unknown> {
   readonly of: ResourceDefinition<Spec, Status>
-  /** The id that it is opened with, if it has one. */
+  /** The id the resource is opened with, if any. */
   readonly id?: string
-  /** The names of the objects that a change of this one concerns; its owners of the first kind if left out. */
+  /** The names of the objects that a change of this one concerns. Default: its owners of the first kind. */
   readonly concerns?: (object: ResourceObject<Spec, Status>) => readonly string[]
 }
 
 export interface ReconcileContext<Spec = unknown, Status = unknown> {
   readonly name: string
-  /** As it is now; undefined: it is gone. */
+  /** The current object; undefined: it is gone. */
   readonly object: ResourceObject<Spec, Status> | undefined
   /** 1 for the first attempt. */
   readonly attempt: number
   /** Fires when this process stops working. */
   readonly signal: AbortSignal
-  /** Status and conditions with the generation of `object`, in one commit. FENCED once another process does the work. */
+  /** Writes status and conditions with the generation of `object`, in one commit. FENCED once another process does the work. */
   report(status: Omit<StatusChange<Status>, 'observedGeneration'>): Promise<ResourceObject<Spec, Status>>
   /**
-   * Calls the outside: the intent is durable before, the outcome after. Once per object, generation and name (or `id`), with
-   * a key that stays the same over crashes.
+   * Runs an effect: the intent is durable before the call, the outcome after it. Runs once per object, generation and name
+   * (or `id`), with a key that is stable across crashes.
    */
   effect<T>(name: string, call: (effect: EffectCall) => Promise<T> | T, options?: EffectOptions<T>): Promise<T>
-  /** Something that people may want to know of the object. */
+  /** Stores an event about the object, for people. */
   event(reason: string, message: string, type?: 'Normal' | 'Warning'): Promise<void>
-  /** The handle of a kind that is watched, to read and write what the object owns. */
+  /** The handle of a watched kind, to read and write the object's dependents. */
   of<S, T>(definition: ResourceDefinition<S, T>): ResourceHandle<S, T>
 }
 
-/** Look at it again after this time, whatever happens. */
+/** Reconcile the object again after this time, regardless of changes. */
 export interface Requeue {
   readonly requeueAfter: Duration
 }

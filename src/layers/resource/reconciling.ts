@@ -1,4 +1,4 @@
-// The work of a controller while this process has it: which objects are looked at when, and what a reconcile is given.
+// The work of a controller while this process owns it: when each object is reconciled, and the context it receives.
 
 import { toMs } from '../../core/duration.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -93,11 +93,14 @@ export class Reconciling implements Session {
     const before = this.#generations.get(name)
     if (type === 'deleted') this.#generations.delete(name)
     else this.#generations.set(name, generation)
-    // What is desired has changed: that may be what mends it, so it does not wait for the end of a pause.
+    // The desired state has changed, which may fix the failure, so the object does not wait for its retry pause.
     this.#runner.add(name, !isInitial && (type !== 'modified' || before !== generation))
   }
 
-  /** Of what has gone while nobody looked, only its letter is left: this is where it goes, too. */
+  /**
+   * An object that was deleted while no process was watching has only its letter left: reconcile it so that the letter is
+   * removed.
+   */
   #lookAtLetters(): void {
     for (const name of this.#options.open.state.letters.keys()) if (!this.#primary.peek(name)) this.#runner.add(name)
   }
@@ -120,7 +123,7 @@ export class Reconciling implements Session {
       await open.write([{ type: 'redriven', data: { keys: [name] } }], { attributes: { dead: letters.size - 1 } })
     }
     if (answer) return toMs(answer.requeueAfter, 'requeueAfter')
-    // What is gone does not drift.
+    // A deleted object does not drift.
     return object ? null : Number.NaN
   }
 
@@ -139,12 +142,12 @@ export class Reconciling implements Session {
         const isPlanted = this.#engine.kernel.planted.has('status-of-now')
         const { generation } = isPlanted ? ((await primary.get(name)) ?? object) : object
         const change = { ...status, name, uid, observedGeneration: generation }
-        // Its own change comes back as an event: one more look, which finds nothing to do. To tell it from a change that
-        // somebody else made in the same moment would take more than it saves.
+        // The report returns as an event: one more reconcile, which finds nothing to do. Telling it apart from a concurrent
+        // change of another writer would cost more than it saves.
         return await primary.reportAs(fence, change)
       },
       effect: <T>(what: string, call: (effect: EffectCall) => Promise<T> | T, options: EffectOptions<T> = {}) =>
-        // An object has another uid when it is made again, and another generation when it changes.
+        // A recreated object has another uid, a changed one another generation.
         open.effects.run(what, call, { signal, ...options, id: `${place}/${options.id ?? what}` }, object && 'id'),
       event: async (reason, message, type = 'Normal') => {
         await open.write([{ type: 'event', data: { name, type, reason, message } }])
@@ -176,7 +179,7 @@ export class Reconciling implements Session {
   }
 }
 
-/** By the fence of this controller, not of something that the reconcile has written to besides. */
+/** True if this controller's own fence refused the write, not the fence of another resource the reconcile wrote to. */
 function isFencedOut(error: unknown, { by }: Fence): boolean {
   return isReprise(error, 'FENCED') && (error.data as { readonly by?: string }).by === by
 }

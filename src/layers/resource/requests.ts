@@ -1,35 +1,35 @@
-// What callers may ask of objects, and how what they ask becomes a change: the shapes of updates, patches, applies and reports.
+// The requests that callers make of objects, and their conversion into changes: updates, patches, applies and reports.
 
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions } from '../../core/options.ts'
 import type { JsonPatch } from './json-patch.ts'
 import type { ObjectChange, Precondition, ResourceObject, StatusChange } from './rules/object.ts'
 
-/** The revision that was read, so that nobody's change in between is lost; 'any': whatever is there. */
+/** `revision` is the one that was read, so that no concurrent change is overwritten; 'any' skips the check. */
 export interface Updating<Spec> extends ObjectChange<Spec> {
   readonly name: string
   readonly revision: number | 'any'
   readonly uid?: string
 }
 
-/** Lists are one value; of objects, any part. */
+/** A list is one value; of an object, any part. */
 export type PartOf<V> = V extends readonly unknown[]
   ? V
   : V extends object
     ? { readonly [K in keyof V]?: PartOf<V[K]> }
     : V
 
-/** What one party wants of an object, and nothing that it has no opinion on. */
+/** The fields that one party wants to set on an object, and no others. */
 export interface Applying<Spec> extends Omit<ObjectChange, 'spec'> {
   readonly name: string
-  /** Who applies: the owner of the fields that are named here, the same name every time. */
+  /** The party that applies: owner of the fields named here. It uses the same name every time. */
   readonly by: string
   readonly spec?: PartOf<Spec>
-  /** Takes fields over that another owner wants otherwise. */
+  /** Takes over fields that another owner has set to a different value. */
   readonly force?: boolean
 }
 
-/** By a merge patch (RFC 7386) of labels, annotations, owners, finalizers and spec, or by a JSON patch (RFC 6902) of them. */
+/** A merge patch (RFC 7386) or a JSON patch (RFC 6902) of labels, annotations, owners, finalizers and spec. */
 export type Patch = { readonly merge: object } | { readonly json: JsonPatch }
 
 export interface Reporting<Status> extends StatusChange<Status>, Precondition {
@@ -39,7 +39,7 @@ export interface Reporting<Status> extends StatusChange<Status>, Precondition {
 const knownPatch = new Set(['merge', 'json'])
 const knownPatched = new Set(['labels', 'annotations', 'owners', 'finalizers', 'spec'])
 
-/** What a user sets. */
+/** The fields that a user sets. */
 export function fieldsIn({ labels, annotations, owners, finalizers, spec }: ResourceObject): object {
   return { labels, annotations, owners, finalizers, spec }
 }
@@ -51,7 +51,7 @@ export function checkPatch(patch: Patch): { readonly merge?: object; readonly js
   throw new RepriseError('INVALID_ARGUMENT', 'a patch must be { merge } or { json }, one of them', {})
 }
 
-/** What a patch takes away is empty from then on. There is no object without its spec. */
+/** A field removed by a patch becomes empty. An object always has a spec. */
 export function patchedFrom<Spec>(name: string, patched: unknown): Updating<Spec> {
   const given = patched as Partial<Updating<Spec>> | null
   if (typeof given !== 'object' || Array.isArray(given) || given?.spec === undefined || given.spec === null) {
@@ -69,7 +69,7 @@ export function patchedFrom<Spec>(name: string, patched: unknown): Updating<Spec
   } as Updating<Spec>)
 }
 
-/** An object that was read can be given as a change: what nobody can set is left out. */
+/** An object that was read can be passed as a change: fields that callers cannot set are dropped. */
 export function pick<Spec>(change: Updating<Spec>): Updating<Spec> {
   const { name, revision, uid, labels, annotations, owners, finalizers, spec } = change
   return {

@@ -1,6 +1,6 @@
-// Resources: objects that say what is desired and what is, with list and watch, so that programs can follow them and make
-// the one into the other. One timeline per kind: resource/<name>, or resource/<name>/<id>
-// (docs/decisions/resources.md says why not one per object).
+// Resources: objects with a desired and an actual state, with list and watch, so that programs can follow them and drive the
+// actual state towards the desired one. One timeline per kind: resource/<name>, or resource/<name>/<id>
+// (docs/decisions/resources.md explains why not one per object).
 
 import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/checkpoint/retention.ts'
@@ -29,18 +29,18 @@ import type { ResourceState } from './rules/state.ts'
 import type { SharedResource } from './shared-resource.ts'
 
 export interface ResourceOptions<Spec = unknown, Status = unknown> {
-  /** What a spec must look like: any library that speaks Standard Schema. */
+  /** Validates a spec; any library that implements Standard Schema. */
   readonly schema?: StandardSchema<unknown, Spec>
   readonly status?: StandardSchema<unknown, Status>
   /** Default: after 10,000 changes, or when recovery would take longer than two seconds. */
   readonly checkpoint?: CheckpointPolicy
-  /** Default: two checkpoints, and an hour of history, from which watchers can go on. */
+  /** Default: two checkpoints, and an hour of history, from which watchers can resume. */
   readonly retain?: RetentionPolicy
-  /** What it is called where clients of Kubernetes talk to it; by its name if left out. */
+  /** Names of the kind for clients of Kubernetes. Default: derived from the resource's name. */
   readonly api?: ApiOptions
   /**
-   * Where the objects are, if not in the store: `kubernetes(…)` of `reprise/kubernetes`. Informers and controllers follow them
-   * there, and keep what they have done in the store.
+   * Another API server that holds the objects in place of the store: `kubernetes(…)` of `reprise/kubernetes`. Informers and
+   * controllers follow the objects there, and keep their own progress in the store.
    */
   readonly from?: ResourceOrigin
 }
@@ -57,7 +57,7 @@ export interface ResourceDefinition<Spec = unknown, Status = unknown>
   readonly prefix: string
   readonly fold: Fold<ResourceState>
   readonly api: ApiNames
-  /** Where the objects are, if not in the store. */
+  /** Another API server that holds the objects in place of the store. */
   readonly from?: ResourceOrigin | undefined
 }
 
@@ -118,7 +118,7 @@ interface Shared {
 
 const registry = {}
 
-/** One for each kind that is open in this process, whoever opened it: they share its state and the reading of its history. */
+/** One open resource per kind and process, shared by all its handles: they share its state and read its history once. */
 async function opened(engine: Host, id: string, start: () => Promise<Opened>) {
   const all = engine.once(registry, () => new Map<string, Shared>())
   let shared = all.get(id)

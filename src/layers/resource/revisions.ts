@@ -1,6 +1,6 @@
-// Revisions as they leave a kind. Inside, a revision is a sequence of its timeline; outside, it also says of which era of the
-// store and of which life of the kind it is, so that a revision of another history is refused and never read as a place in
-// this one. In a store that never went back both are the same number.
+// External revisions of a kind. Internally, a revision is a sequence of the timeline; an external revision also carries the
+// era of the store and the life of the kind, so that a revision of another history is refused and never read as a position in
+// this one. In a store that was never restored both are the same number.
 
 import { type Era, revisionAt, seqOfRevision } from '../../core/history/identity.ts'
 import { freezeJson } from './rules/json.ts'
@@ -11,12 +11,12 @@ export class Revisions {
   #era: Era = { era: 0, life: 1 }
   #shown = new WeakMap<ResourceObject, ResourceObject>()
 
-  /** `now`: of the store and the kind, as far as this process knows. */
+  /** `now`: the current era of the store and life of the kind, as this process knows them. */
   constructor(now: () => Era) {
     this.#now = now
   }
 
-  /** Changes when the history becomes another one. */
+  /** Changes when the history becomes a different one. */
   get number(): number {
     return this.outside(0)
   }
@@ -25,12 +25,12 @@ export class Revisions {
     return revisionAt(this.#now(), seq)
   }
 
-  /** Null: the revision is of another history. 0 is the start of each. */
+  /** Null: the revision belongs to another history. 0 is the start of every history. */
   inside(revision: number): number | null {
     return revision === 0 ? 0 : seqOfRevision(this.#now(), revision)
   }
 
-  /** The object as people outside see it. One value for all of them. */
+  /** The object with its external revision. All callers share one value. */
   shown<Shown extends ResourceObject | undefined>(object: Shown): Shown {
     const { era, life } = this.#now()
     if (object === undefined || (era === 0 && life === 1)) return freezeJson(object) as Shown
@@ -46,5 +46,5 @@ export class Revisions {
   }
 }
 
-/** Equal to no sequence: what a revision of another history is compared as. */
+/** Equal to no sequence: represents a revision of another history in comparisons. */
 export const otherHistory = -1

@@ -1,6 +1,5 @@
-// Works through a queue of keys (layers/resource/rules/work-queue.ts): so many at once, so many per time, each again after a
-// failure as the retry policy says. What it is told of while it is stopped is not lost: whoever starts it again lists what
-// there is.
+// Works through a queue of keys (layers/resource/rules/work-queue.ts), with bounds on concurrency and rate, and retries after
+// failures under the retry policy. Keys added while it is stopped need not be kept: the next start lists all objects.
 
 import { RateLimiter, type RateSettings } from '../../core/calls/rate.ts'
 import { decideRetry, type ResolvedRetry } from '../../core/calls/retry.ts'
@@ -8,15 +7,18 @@ import type { Kernel } from '../../engine/storage/kernel.ts'
 import { WorkQueue } from './rules/work-queue.ts'
 
 export interface Work {
-  /** Works on a key; it comes again after so many ms if it says so. NaN: not even to look for drift. */
+  /**
+   * Works on a key; resolves with the ms after which the key is worked on again, or null. NaN: the key is not resynced
+   * either.
+   */
   call(key: string, attempt: number, signal: AbortSignal): Promise<number | null>
-  /** None of the keys that were worked on is failing. */
+  /** None of the keys worked on is failing. */
   allWell(): void
-  /** It failed, and is tried again after a pause. */
+  /** The key failed and is retried after a pause. */
   failed(key: string, attempt: number, error: unknown): void
-  /** It failed as often as the policy allows. Rejects: it is tried again. */
+  /** The key failed as often as the policy allows. If this rejects, the key is retried. */
   giveUp(key: string, attempts: number, error: unknown): Promise<void>
-  /** Nobody may work here any more: another process does. */
+  /** True if this process may no longer do the work because another process owns it. */
   isOver(error: unknown): boolean
 }
 
@@ -24,7 +26,7 @@ export interface RunnerOptions {
   readonly concurrency: number
   readonly rate: RateSettings | null
   readonly retry: ResolvedRetry
-  /** After this time everything that was done is looked at again; null: never. */
+  /** Resync interval for finished keys; null: never. */
   readonly everyMs: number | null
 }
 
@@ -51,7 +53,7 @@ export class Runner {
     this.#rate?.allow(options.rate!.max, null)
   }
 
-  /** Keys that are ready, being worked on, or to be tried again. */
+  /** Keys that are ready, being worked on, or waiting for a retry. */
   get pending(): number {
     return this.#queue.pending
   }
@@ -61,7 +63,7 @@ export class Runner {
     this.#pump()
   }
 
-  /** Starts nothing more; resolves when what is under way has ended. */
+  /** Starts no more work; resolves when the work under way has ended. */
   async stop(): Promise<void> {
     this.#isOver = true
     this.#cancel()
@@ -113,7 +115,7 @@ export class Runner {
     this.#pump()
   }
 
-  /** Null: it was given up, and comes again only when something happens to it. */
+  /** Null: the key was given up, and is worked on again only after a change. */
   async #pauseAfter(key: string, attempt: number, error: unknown): Promise<number | null> {
     const { random, worker } = this.#kernel
     const given = { chance: () => random.number(), now: worker.now() }
@@ -129,7 +131,7 @@ export class Runner {
       if (this.#failures.size === 0) this.#work.allWell()
       return null
     } catch {
-      // It could not be noted: then it is not given up yet.
+      // The dead letter could not be stored: the key is not given up yet.
       return this.#options.retry.backoffMs || shortestPauseMs
     }
   }

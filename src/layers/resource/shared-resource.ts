@@ -1,5 +1,5 @@
-// What handles, watches, informers and controllers need of a kind that is open in this process, wherever its objects are: in a
-// timeline of the store (open-resource.ts), or with another API server (origin-resource.ts).
+// The interface that handles, watches, informers and controllers use for a kind that is open in this process, whether its
+// objects are in a timeline of the store (open-resource.ts) or with another API server (origin-resource.ts).
 
 import type { Coordinate, TimelineId } from '../../core/coordinate.ts'
 import type { CheckpointRequest, PublishedCheckpoint } from '../../engine/checkpoint/checkpointer.ts'
@@ -10,7 +10,7 @@ import type { Draft, ResourceObject } from './rules/object.ts'
 import type { Change, ResourceState } from './rules/state.ts'
 import type { ChangeWindow } from './rules/window.ts'
 
-/** The owner of a controller, as a writer: refused once a newer one has made itself known. */
+/** The owner of a controller, as a writer: refused once a newer owner is registered. */
 export interface Fence {
   readonly by: string
   readonly epoch: number
@@ -18,7 +18,7 @@ export interface Fence {
 
 export interface Asked {
   readonly name: string
-  /** What becomes of the object. Null: nothing changes. Called again on newer state; throws to refuse. */
+  /** Returns the next object; null: nothing changes. Called again on newer state; throws to refuse. */
   decide(before: ResourceObject | undefined, now: number): Draft | 'gone' | null
   readonly fence?: Fence | undefined
 }
@@ -26,36 +26,36 @@ export interface Asked {
 export interface SharedResource {
   readonly engine: Host
   readonly timeline: TimelineId
-  /** As owner references name it. */
+  /** The kind, as owner references name it. */
   readonly kind: string
   readonly open: { readonly coordinate: Coordinate }
-  /** As far as this process has read. */
+  /** The state as this process last read it. */
   readonly state: ResourceState
   readonly revision: number
-  /** How revisions look outside. */
+  /** Converts between internal and external revisions. */
   readonly revisions: Revisions
   readonly window: ChangeWindow
-  /** Grows when history turned out to be another one. */
+  /** Incremented when history turned out to be a different one. */
   readonly branch: number
   readonly isClosed: boolean
-  /** False: history has to be looked at again before anything is taken for new. */
+  /** False: history must be read again before any change counts as new. */
   readonly isSettled: boolean
-  /** Waiting does not mend it. Null: nothing of the kind. */
+  /** An error that waiting does not resolve. Null: no such error. */
   readonly trouble: unknown
-  /** Durable when it resolves; with the object as it became, or null if nothing changed. */
+  /** Resolves when the change is durable, with the changed object, or null if nothing changed. */
   change(asked: Asked): Promise<Change | null>
-  /** What its owner writes with from now on. */
+  /** Returns the fence that the owner writes with from now on. */
   raiseFence(fence: Fence): Promise<Fence>
-  /** Sees what others have written by now. */
+  /** Reads the commits of other processes. */
   refresh(): Promise<void>
-  /** As it is now. */
+  /** The current object. */
   read(name: string): Promise<ResourceObject | undefined>
-  /** What the window no longer has. REVISION_GONE: nobody has it. */
+  /** Changes that the window no longer has. REVISION_GONE: they are no longer stored either. */
   changesAfter(after: ReadPoint, limit: number): Promise<ChangePage>
   checkpoint(request: CheckpointRequest): Promise<PublishedCheckpoint>
-  /** Until the returned function is called, changes of others are noticed as they come. */
+  /** Until the returned function is called, changes of other writers are noticed as they happen. */
   follow(): () => void
-  /** Called at the next change, or when it is closed, until the returned function is called. */
+  /** Calls `call` at the next change or on close, until the returned function is called. */
   onNews(call: () => void): () => void
   close(): Promise<void>
 }

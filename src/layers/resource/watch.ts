@@ -1,6 +1,6 @@
-// A watch: every change after a revision, in order, none missed and none twice. It pulls: what is new is taken from the window
-// that all watchers of a kind share, and from history by whoever is too far behind for that. So a slow reader holds up
-// nobody and costs no memory; it only comes later. A revision whose history is gone is told, never passed over.
+// A watch: every change after a revision, in order, none missed and none duplicated. It pulls: new changes come from the
+// window that all watchers of a kind share, or from history for a watcher that is too far behind. A slow reader therefore
+// delays no other reader and costs no memory. A revision whose history is gone is reported, never skipped.
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -15,11 +15,11 @@ import type { SharedResource } from './shared-resource.ts'
 
 export interface WatchOptions extends SelectorText {
   /**
-   * Every change after this revision; REVISION_GONE if it is no longer to be had. Left out: first every object that there is,
-   * as added, then a bookmark with `isInitialEnd`, then every change.
+   * Every change after this revision; REVISION_GONE if that history is no longer available. Default: first every existing
+   * object as `added`, then a bookmark with `isInitialEnd`, then every change.
    */
   readonly from?: number
-  /** Tell now and then how far it is although nothing matched: every 10 seconds, or after this time. */
+  /** Reports progress even when no object matched: every 10 seconds, or at this interval. */
   readonly bookmarks?: boolean | Duration
   readonly signal?: AbortSignal
 }
@@ -28,12 +28,12 @@ export type WatchEvent<Spec = unknown, Status = unknown> =
   | {
       readonly type: 'added' | 'modified' | 'deleted'
       readonly revision: number
-      /** As it became; of one that is gone (or matches no more), as it last was. */
+      /** The object after the change; for one that is gone (or no longer matches), its last state. */
       readonly object: ResourceObject<Spec, Status>
     }
   | { readonly type: 'bookmark'; readonly revision: number; readonly isInitialEnd?: true }
 
-/** Events in memory at a time. */
+/** Number of events in memory at a time. */
 const pageChanges = 256
 const bookmarkMs = 10_000
 
@@ -49,13 +49,13 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
   #initialRevision = 0
   #events: WatchEvent<Spec, Status>[] = []
   #taken = 0
-  /** Everything up to here was read. */
+  /** Every change up to here was read. */
   #at: { readonly seq: number; readonly digest?: Point['digest'] | undefined } | null = null
-  /** As it came from outside, until it was looked at. */
+  /** The external start revision, until it is checked. */
   #from: number | null
-  /** Of the history that was begun in. */
+  /** The history in which the watch began. */
   #history: number | null = null
-  /** As people outside see it. */
+  /** The external revision of the last event returned. */
   #given: number
   #branch = 0
   #toldAt: number
@@ -80,12 +80,12 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
     else signal?.addEventListener('abort', this.#close, { once: true })
   }
 
-  /** Everything up to this revision was given: where another watch goes on. */
+  /** Every change up to this revision was returned; another watch can continue from here. */
   get revision(): number {
     return this.#given
   }
 
-  /** The next event; null once it was closed or aborted. */
+  /** The next event; null after close or abort. */
   async next(): Promise<WatchEvent<Spec, Status> | null> {
     for (;;) {
       if (this.#isClosed || this.#resource.isClosed) return null
@@ -121,7 +121,10 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
   #wakeUp: (() => void) | null = null
   #rests = false
 
-  /** @internal Everything up to here was given and taken, and it waits for more; null: somebody has an event in hand. */
+  /**
+   * @internal Every change up to here was returned and processed, and the watch waits for more; null: an event is being
+   * processed.
+   */
   get resting(): number | null {
     return this.#rests ? this.#outside(this.#at!.seq) : null
   }
@@ -143,7 +146,7 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
   }
 
   #give(event: WatchEvent<Spec, Status>): WatchEvent<Spec, Status> {
-    // Until the last of the objects that were there, there is no place to go on from.
+    // Before the last of the initial objects there is no revision to continue from.
     if (!this.#initial) this.#given = event.revision
     this.#toldAt = this.#kernel.clock.elapsed()
     return event
@@ -159,7 +162,7 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
     return { ...event, revision: this.#outside(event.revision), object: revisions.shown(event.object) }
   }
 
-  /** Reads what comes next, if there is anything: at most one page. */
+  /** Reads at most one page of new changes. */
   async #fill(): Promise<void> {
     const resource = this.#resource
     if (resource.trouble) throw resource.trouble
@@ -210,7 +213,7 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
       const event = seenBy(this.#selector, change)
       if (event) this.#events.push(this.#shown(event as WatchEvent<Spec, Status>))
     }
-    // Nothing of it is for this reader: it has had it all the same.
+    // None of these changes matches this reader, but its position advances past them.
     if (this.#events.length === 0 && !this.#initial) this.#given = this.#outside(this.#at!.seq)
   }
 
@@ -219,7 +222,7 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
     return this.#kernel.clock.elapsed() - this.#toldAt >= this.#bookmarkMs
   }
 
-  /** Until something is new, the watch is closed, or a bookmark is due. */
+  /** Waits until there are new changes, the watch is closed, or a bookmark is due. */
   async #news(): Promise<void> {
     const { clock } = this.#kernel
     const seen = this.#resource.revision
@@ -243,7 +246,7 @@ export class Watch<Spec = unknown, Status = unknown> implements AsyncIterable<Wa
   }
 }
 
-/** How a change looks to whoever asked for these objects only; null: it is none of theirs. */
+/** The event that a change causes for a selector; null: the change concerns none of the selected objects. */
 export function seenBy(selector: Selector, change: Change): WatchEvent | null {
   const { revision, object, before } = change
   const was = before !== null && selector.matches(before)

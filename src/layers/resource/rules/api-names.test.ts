@@ -1,4 +1,4 @@
-// Names of kinds in an API, from the names of their resources.
+// Names of kinds in an API, derived from the names of their resources.
 
 import { expect, it } from 'vitest'
 import { apiNames } from './api-names.ts'

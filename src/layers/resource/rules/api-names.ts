@@ -1,23 +1,26 @@
-// What a kind of resource is called in an API that follows Kubernetes' conventions: its group, version, kind and plural. They
-// follow from the name of the resource unless the user says otherwise.
+// The names of a kind of resource in an API that follows the conventions of Kubernetes: group, version, kind and plural. They
+// are derived from the name of the resource unless the user sets them.
 
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions, namesOf } from '../../../core/options.ts'
 
 export interface ApiOptions {
-  /** A name like a domain; `resources.reprise` if left out. '' is the core group of a cluster: v1. */
+  /** A name like a domain; '' is the core group of a cluster (v1). Default: `resources.reprise`. */
   readonly group?: string
-  /** `v1` if left out. */
+  /** Default: `v1`. */
   readonly version?: string
-  /** `Site` of a resource that is called `sites`. */
+  /** Default: derived from the plural, for example `Site` for `sites`. */
   readonly kind?: string
-  /** In addresses; the name of the resource if left out, in small letters. */
+  /** Used in addresses. Default: the name of the resource in lower case. */
   readonly plural?: string
-  /** The kind in small letters if left out. */
+  /** Default: the kind in lower case. */
   readonly singular?: string
-  /** What people may type in place of the plural. */
+  /** Aliases of the plural that people may type. */
   readonly shortNames?: readonly string[]
-  /** A namespace is the id that the resource is opened with. Left out: there is one collection, without a namespace. */
+  /**
+   * Whether the kind has namespaces; a namespace is the id the resource is opened with. Default: one collection without a
+   * namespace.
+   */
   readonly namespaced?: boolean
 }
 
@@ -32,10 +35,10 @@ const label = /^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$/
 const domain = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+$/
 const pascal = /^[A-Z][A-Za-z0-9]{0,62}$/
 
-/** A namespace, which is also the id of a timeline. */
+/** A namespace; it is also the id of a timeline. */
 export const namespaceForm = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/
 
-/** Names that are words of the addresses themselves. */
+/** Reserved: these names are parts of the addresses themselves. */
 const taken = new Set(['namespaces', 'status'])
 
 /** @example apiNames('sites').kind // 'Site' */
@@ -60,17 +63,17 @@ export function apiNames(name: string, given: ApiOptions = {}): ApiNames {
   throw new RepriseError('INVALID_ARGUMENT', what, { name, group, version, kind, plural })
 }
 
-/** As objects name it. @example apiVersionOf({ group: '', version: 'v1' }) // 'v1' */
+/** The API version, as objects name it. @example apiVersionOf({ group: '', version: 'v1' }) // 'v1' */
 export function apiVersionOf({ group, version }: Pick<ApiNames, 'group' | 'version'>): string {
   return group === '' ? version : `${group}/${version}`
 }
 
-/** As errors name it. @example qualifiedName({ plural: 'sites', group: 'a.b' }) // 'sites.a.b' */
+/** The name used in errors. @example qualifiedName({ plural: 'sites', group: 'a.b' }) // 'sites.a.b' */
 export function qualifiedName({ plural, group }: Pick<ApiNames, 'plural' | 'group'>): string {
   return group === '' ? plural : `${plural}.${group}`
 }
 
-/** Whatever a resource is called, there is a plural for it. */
+/** Derives a valid plural from any resource name. */
 function labelOf(name: string): string {
   const text = name
     .replaceAll(/([a-z0-9])([A-Z])/g, '$1-$2')

@@ -14,7 +14,10 @@ function fieldsAt(value: Json, fields: readonly string[]) {
   return fields.map((field) => all.get(field))
 }
 
-/** Plays applies, and says what is wrong; null: nothing. The reference: each owner's last wish, and what was there before. */
+/**
+ * Runs a sequence of applies and returns the first violation; null: none. The reference model: each owner's last applied
+ * fields, and the value before.
+ */
 function play(base: Json, steps: readonly { by: string; wanted: Json; force: boolean }[]): string | null {
   let value = base
   let owners: FieldOwners = {}
@@ -37,7 +40,7 @@ function play(base: Json, steps: readonly { by: string; wanted: Json; force: boo
       const held = fieldsAt(value, fields)
       for (const [i, field] of fields.entries()) {
         const wish = wishes.get(owner)!.get(field)
-        // A map that was wished for may have content by now.
+        // A map applied as empty may have content by now.
         const isMap = equalJson(wish, {}) && [...fieldsOf(value).keys()].some((each) => each.startsWith(`${field}/`))
         const isThere = isMap || equalJson(held[i], wish)
         if (!isThere) return `${owner} wants ${field} to be ${JSON.stringify(wish)}: ${JSON.stringify(value)}`
@@ -79,7 +82,7 @@ it('tells a conflict with the owner and the field, and takes the field over when
     value: { spec: { replicas: 5, image: 'a' } },
     owners: { deployer: ['/spec/image'], scaler: ['/spec/replicas'] },
   })
-  // It is not the deployer's any more: to leave it out takes nothing away.
+  // The deployer no longer owns the field, so leaving it out removes nothing.
   const left = applyFields(forced.value, forced.owners, { spec: { image: 'a' } }, 'deployer', false)
   expect(left.value).toEqual({ spec: { replicas: 5, image: 'a' } })
 })

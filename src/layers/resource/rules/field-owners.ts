@@ -1,12 +1,12 @@
-// Apply: whoever says what they want of an object owns the fields that they named, and no others. Kept with the object is, per
-// owner, a list of fields: pointers (RFC 6901) to values that are not objects with content. A list is one field: to look into
-// it would take a schema that says what its items are known by.
+// Field ownership: a party that applies fields to an object owns the fields it names, and no others. The object stores, per
+// owner, a list of fields: pointers (RFC 6901) to values that are not non-empty objects. A list is one field: merging its
+// items would require a schema with their keys.
 //
-//   a field that another owner has with another value      a conflict, unless forced; then it changes hands
+//   a field that another owner has with another value      a conflict, unless forced; then ownership moves
 //   ...with the same value                                 both own it
-//   a field that this owner had and does not name now      goes, unless somebody else owns it
-//   a field that nobody applied                            stays, and belongs to whoever names it
-//   a field that is changed in another way than by apply   belongs to nobody from then on
+//   a field that this owner had and does not name now      is removed, unless another party owns it
+//   a field that nobody applied                            stays, and belongs to the party that names it
+//   a field that is changed in another way than by apply   has no owner from then on
 
 import { RepriseError } from '../../../core/errors.ts'
 import { copyJson, define, equalJson, isJsonObject, type Json } from './json.ts'
@@ -24,7 +24,7 @@ const ownerLengthMax = 253
 
 type Fields = ReadonlyMap<string, Json>
 
-/** CONFLICT: another owner wants it otherwise; the owners and fields are in its data. Neither value is changed. */
+/** CONFLICT: another owner has set another value; the owners and fields are in its data. Neither argument is changed. */
 export function applyFields(
   target: unknown,
   owners: FieldOwners,
@@ -52,7 +52,7 @@ export function applyFields(
   return { value, owners: ownersFrom(next) }
 }
 
-/** After a change that was not applied: what has another value now belongs to nobody. */
+/** Ownership after a change made without apply: a field with a new value has no owner. */
 export function stillOwned(owners: FieldOwners, before: unknown, after: unknown): FieldOwners {
   const held = Object.entries(owners).map(([owner, fields]) => {
     const same = fields.filter((field) => isSame(at(before, partsOf(field)), at(after, partsOf(field))))
@@ -61,7 +61,7 @@ export function stillOwned(owners: FieldOwners, before: unknown, after: unknown)
   return ownersFrom(held.filter(([, fields]) => fields.length > 0))
 }
 
-/** Pointers to all values that are not objects with content. The whole is not a field. */
+/** Pointers to all values that are not non-empty objects. The whole value is not a field. */
 export function fieldsOf(value: Json, prefix = ''): Fields {
   if (!isJsonObject(value)) return new Map([[prefix, value]])
   const fields = new Map<string, Json>()
@@ -85,7 +85,7 @@ function conflictsOf(
     held
       .filter((field) => {
         if (fields.has(field)) return !isSame(at(value, partsOf(field)), fields.get(field))
-        // Something within it is wanted: that leaves a map what it is.
+        // A wanted field inside a map leaves the map unchanged.
         if (wanted.has(field)) return !isMap(field)
         const above = aboveOf(field).find((each) => fields.has(each))
         return above !== undefined && !isJsonObject(fields.get(above))
@@ -94,7 +94,7 @@ function conflictsOf(
   )
 }
 
-/** The fields and all that they lie in. */
+/** The fields and all their ancestors. */
 function placesOf(fields: Iterable<string>): Set<string> {
   const places = new Set<string>()
   for (const field of fields) {
@@ -123,12 +123,12 @@ function at(value: unknown, parts: readonly string[]): unknown {
   return found
 }
 
-/** Two maps are the same field, whatever is in them. */
+/** Two maps count as the same field, regardless of their content. */
 function isSame(a: unknown, b: unknown): boolean {
   return (isJsonObject(a) && isJsonObject(b)) || equalJson(a, b)
 }
 
-/** Maps that it leaves empty go with it, but for the outermost and those that somebody owns. */
+/** Maps left empty are removed as well, except the outermost and those with an owner. */
 function remove(value: Json, field: string, stays: ReadonlySet<string>): void {
   for (const place of [field, ...aboveOf(field).filter((above) => above.lastIndexOf('/') > 0)]) {
     if (stays.has(place)) return

@@ -1,5 +1,5 @@
-// Values of resources are JSON: what a client of any language can send, and what two patches can be applied to. They are
-// copied where they come in, so that what the caller changes afterwards is not changed behind the history's back.
+// Values of resources are JSON: values that a client of any language can send, and to which both kinds of patches apply. They
+// are copied on input, so that later changes by the caller do not affect stored state.
 
 import { RepriseError } from '../../../core/errors.ts'
 
@@ -7,7 +7,7 @@ export type Json = null | boolean | number | string | readonly Json[] | { readon
 
 const depthMax = 100
 
-/** A copy without undefined properties. INVALID_ARGUMENT where something is not JSON. */
+/** A copy without undefined properties. INVALID_ARGUMENT for a value that is not JSON. */
 export function copyJson(value: unknown, what: string, depth = 0): Json {
   if (value === null || typeof value === 'string' || typeof value === 'boolean') return value
   if (typeof value === 'number' && Number.isFinite(value)) return Object.is(value, -0) ? 0 : value
@@ -30,12 +30,12 @@ export function isJsonObject(value: unknown): value is Record<string, unknown> {
   return prototype === Object.prototype || prototype === null
 }
 
-/** Also where the name is `__proto__`: it is data like any other. */
+/** Sets a property; a property named `__proto__` is data like any other. */
 export function define<V>(target: Record<string, V>, name: string, value: V): void {
   Object.defineProperty(target, name, { value, writable: true, enumerable: true, configurable: true })
 }
 
-/** The order of properties does not matter. */
+/** Compares two values; the order of properties does not matter. */
 export function equalJson(a: unknown, b: unknown): boolean {
   if (Object.is(a, b)) return true
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return false
@@ -48,7 +48,7 @@ export function equalJson(a: unknown, b: unknown): boolean {
   return names.every((name) => Object.hasOwn(b, name) && equalJson(Reflect.get(a, name), Reflect.get(b, name)))
 }
 
-/** Nothing in it can be changed from here on. What is frozen already is whole. */
+/** Freezes the value deeply. A frozen value is already frozen throughout. */
 export function freezeJson<V>(value: V): V {
   if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return value
   Object.freeze(value)
@@ -56,7 +56,7 @@ export function freezeJson<V>(value: V): V {
   return value
 }
 
-/** About what it takes in memory. */
+/** Approximate size in memory. */
 export function roughBytes(value: unknown): number {
   if (typeof value === 'string') return 16 + 2 * value.length
   if (typeof value !== 'object' || value === null) return 8

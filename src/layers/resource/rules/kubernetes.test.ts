@@ -1,4 +1,4 @@
-// Objects go over to the form of Kubernetes and come back as they were.
+// Objects converted to the form of Kubernetes and back are unchanged.
 
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
@@ -8,7 +8,7 @@ import type { ResourceObject } from './object.ts'
 
 const word = fc.stringMatching(/^[a-z][a-z0-9]{0,8}$/)
 const texts = fc.dictionary(word, fc.string({ maxLength: 8 }), { maxKeys: 3 })
-/** Times have no parts of a second there. */
+/** Times there have a resolution of one second. */
 const time = fc.integer({ min: 0, max: 4_000_000_000 }).map((seconds) => seconds * 1000)
 const owner = fc.record(
   {

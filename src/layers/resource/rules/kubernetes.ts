@@ -1,5 +1,5 @@
 // Objects as Kubernetes' clients and servers write them, and back: resourceVersion is the revision, observedGeneration and
-// conditions stand inside the status, and an owner is named by apiVersion and kind.
+// conditions are inside the status, and an owner is named by apiVersion and kind.
 
 import { RepriseError } from '../../../core/errors.ts'
 import { type ApiNames, apiVersionOf, usualGroup } from './api-names.ts'
@@ -14,24 +14,24 @@ export interface KubernetesObject {
   readonly status?: unknown
 }
 
-/** Kinds that owners may be of, by the names of their resources. */
+/** Kinds that owner references may name, by the names of their resources. */
 export type KnownKinds = ReadonlyMap<string, ApiNames>
 
-/** Where the objects of a collection are. */
+/** The collection that objects belong to. */
 export interface Collection {
   readonly api: ApiNames
-  /** Undefined: the kind has none, or the objects of all of them are meant. */
+  /** Undefined: the kind has no namespaces, or the collection spans all of them. */
   readonly namespace: string | undefined
   readonly kinds: KnownKinds
 }
 
-/** What a client may set of an object. */
+/** The fields of an object that a client may set. */
 export interface GivenObject {
   readonly name: string | undefined
   readonly generateName: string | undefined
   readonly namespace: string | undefined
   readonly uid: string | undefined
-  /** Undefined: whatever is there. */
+  /** Undefined: any revision. */
   readonly revision: number | undefined
   readonly labels: Readonly<Record<string, string>>
   readonly annotations: Readonly<Record<string, string>>
@@ -41,13 +41,13 @@ export interface GivenObject {
 }
 
 export interface GivenStatus {
-  /** Undefined: there is nothing besides conditions. */
+  /** Undefined: the status has conditions only. */
   readonly status: unknown
   readonly observedGeneration: number | undefined
   readonly conditions: readonly Condition[]
 }
 
-/** Where objects of all namespaces are meant, the name is `namespace/name`. */
+/** In a collection that spans all namespaces, the object's name is `namespace/name`. */
 export function encodeObject(object: ResourceObject, collection: Collection): KubernetesObject {
   const { api, namespace, kinds } = collection
   const { name, uid, revision, generation, labels, annotations, owners, finalizers } = object
@@ -76,7 +76,7 @@ export function encodeObject(object: ResourceObject, collection: Collection): Ku
   }
 }
 
-/** A status that is no object stands as `value`. */
+/** A status that is not an object is encoded as `value`. */
 export function encodeStatus(
   object: Pick<ResourceObject, 'status' | 'observedGeneration' | 'conditions'>,
 ): Record<string, unknown> | null {
@@ -89,7 +89,7 @@ export function encodeStatus(
   }
 }
 
-/** What a client sends. INVALID_ARGUMENT where it is none. */
+/** Decodes an object sent by a client. INVALID_ARGUMENT if it is not an object. */
 export function decodeGiven(value: unknown, collection: Collection): GivenObject {
   const { api } = collection
   if (!isJsonObject(value)) throw refuse('an object must be sent')
@@ -107,7 +107,7 @@ export function decodeGiven(value: unknown, collection: Collection): GivenObject
   return { ...decodeMetadata(metadata, collection), spec: spec ?? {} }
 }
 
-/** What a server sends. INVALID_ARGUMENT where it is none. */
+/** Decodes an object sent by a server. INVALID_ARGUMENT if it is not an object. */
 export function decodeObject(value: unknown, collection: Collection): ResourceObject {
   const { metadata, spec = null, status } = (isJsonObject(value) ? value : {}) as Partial<KubernetesObject>
   if (!isJsonObject(metadata)) throw refuse('the server sent something that is no object')
@@ -124,11 +124,11 @@ export function decodeObject(value: unknown, collection: Collection): ResourceOb
   return {
     name: isAcross ? `${namespace}/${name}` : name,
     ...{ uid, revision, labels, annotations, owners, finalizers },
-    // Some kinds of a cluster have none.
+    // Some kinds of a cluster have no generation.
     generation: typeof generation === 'number' ? generation : 1,
     createdAt: timeOf(creationTimestamp) ?? 0,
     ...(deletionTimestamp != null && { deletingAt: timeOf(deletionTimestamp) ?? 0 }),
-    // Kinds without a spec (a ConfigMap) are shown as they are, without what is not theirs.
+    // For kinds without a spec (a ConfigMap), the spec is the object's content without the common fields.
     spec: spec ?? contentOf(value as Record<string, unknown>),
     ...(given?.status !== undefined && { status: given.status }),
     ...(given?.observedGeneration !== undefined && { observedGeneration: given.observedGeneration }),
@@ -149,12 +149,12 @@ export function decodeStatus(value: unknown): GivenStatus {
   }
 }
 
-/** A list says `items`; a watch, one line each. */
+/** A time in the format of Kubernetes: UTC, in whole seconds. */
 export function timeText(ms: number): string {
   return new Date(ms).toISOString().replace(/\.\d{3}Z$/, 'Z')
 }
 
-/** Revisions are numbers of a sequence here, as they are in every cluster on etcd. */
+/** Revisions are numbers of a sequence here, as in every cluster on etcd. */
 export function revisionOf(text: unknown): number {
   const revision = typeof text === 'string' && /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN
   if (Number.isSafeInteger(revision)) return revision
@@ -208,7 +208,7 @@ function timeOf(text: unknown): number | null {
   return Number.isNaN(ms) ? null : ms
 }
 
-/** Of a kind that nobody here knows: written so that it can be read back. */
+/** The kind of an owner that is unknown here, written so that it can be decoded again. */
 const foreign = /^(\S+):([A-Z]\w*)$/
 
 export function encodeOwner(owner: OwnerReference, kinds: KnownKinds): Record<string, unknown> {
@@ -218,7 +218,7 @@ export function encodeOwner(owner: OwnerReference, kinds: KnownKinds): Record<st
   return {
     apiVersion: api ? apiVersionOf(api) : (apiVersion ?? `${usualGroup}/v1`),
     kind: api?.kind ?? foreignKind ?? kind,
-    // Owners are of the same namespace.
+    // Owners are in the same namespace.
     name: name.slice(name.indexOf('/') + 1),
     uid,
     ...(controller && { controller, blockOwnerDeletion: true }),

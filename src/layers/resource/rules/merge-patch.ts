@@ -1,5 +1,5 @@
-// A merge patch (RFC 7386): a value whose properties replace those of the target and whose nulls delete. It does not change what
-// it is given.
+// A merge patch (RFC 7386): a value whose properties replace those of the target and whose nulls delete. The target is not
+// modified.
 
 import { copyJson, define, isJsonObject, type Json } from './json.ts'
 

@@ -1,21 +1,21 @@
-// The objects of a kind and the rules of changing one: what is desired (spec), what is (status, with the generation it was
-// written for), and who must let go of it before it goes (finalizers). Values in, values out: a rule is given the object as
-// it is and answers with what it becomes, or refuses.
+// The objects of a kind and the rules for changing one: the desired state (spec), the actual state (status, with the
+// generation it was written for), and the parties that must release it before it is deleted (finalizers). Values in, values
+// out: a rule takes the current object and returns the next one, or refuses.
 //
-// The generation counts changes of what is desired: of the spec, and the wish to have it gone. The revision is where in the
-// history of its kind it last changed (state.ts).
+// The generation counts changes of the desired state: of the spec, and the request to delete. The revision is the position of
+// the object's last change in the history of its kind (state.ts).
 
 import { RepriseError } from '../../../core/errors.ts'
 import { type FieldOwners, stillOwned } from './field-owners.ts'
 import { copyJson, equalJson, isJsonObject, type Json } from './json.ts'
 
 export interface OwnerReference {
-  /** The kind of the owner: the name of its resource, and its id if it has one: `deployments`, `deployments/tenant-1`. */
+  /** The kind of the owner: the name of its resource, with its id if it has one: `deployments`, `deployments/tenant-1`. */
   readonly kind: string
   readonly name: string
-  /** Another object of the same name is not the owner. */
+  /** Identifies the owner; another object of the same name has another uid. */
   readonly uid: string
-  /** The one owner that looks after the object, as clients of Kubernetes mark it. Nothing here goes by it. */
+  /** Marks the one managing owner, as clients of Kubernetes do. Not evaluated here. */
   readonly controller?: boolean
 }
 
@@ -24,7 +24,7 @@ export interface Condition {
   readonly status: 'True' | 'False' | 'Unknown'
   readonly reason?: string
   readonly message?: string
-  /** The generation that it is about. */
+  /** The generation that the condition was observed for. */
   readonly observedGeneration: number
   /** When `status` last changed; ms since 1970. */
   readonly changedAt: number
@@ -32,26 +32,26 @@ export interface Condition {
 
 export interface ResourceObject<Spec = unknown, Status = unknown> {
   readonly name: string
-  /** Of this object only: one that is made again under its name has another. */
+  /** Unique to this object: an object created again under the same name has another uid. */
   readonly uid: string
-  /** Where in the history of its kind it last changed. */
+  /** The position of the object's last change in the history of its kind. */
   readonly revision: number
-  /** How often what is desired has changed, from 1 on. */
+  /** Number of changes of the desired state, starting at 1. */
   readonly generation: number
   readonly labels: Readonly<Record<string, string>>
   readonly annotations: Readonly<Record<string, string>>
   readonly owners: readonly OwnerReference[]
-  /** Whoever is listed here must take itself off the list before a deleted object goes. */
+  /** Each party listed here must remove itself before a deleted object is gone. */
   readonly finalizers: readonly string[]
   readonly createdAt: number
-  /** Somebody deleted it, and it waits for its finalizers. */
+  /** Time of deletion; the object waits for its finalizers. */
   readonly deletingAt?: number
   readonly spec: Spec
   readonly status?: Status
-  /** The generation that `status` is about; below `generation`: it is of an older one. */
+  /** The generation that `status` was observed for; lower than `generation` if the status is outdated. */
   readonly observedGeneration?: number
   readonly conditions: readonly Condition[]
-  /** Who applied which fields, as pointers (`/spec/replicas`); left out where nobody did. */
+  /** The applied fields per owner, as pointers (`/spec/replicas`); undefined if no fields were applied. */
   readonly fieldOwners?: FieldOwners
 }
 
@@ -64,29 +64,29 @@ export interface NewObject<Spec = unknown> {
   readonly spec: Spec
 }
 
-/** What is left out stays as it is. */
+/** Omitted fields keep their values. */
 export type ObjectChange<Spec = unknown> = Partial<Omit<NewObject<Spec>, 'name'>>
 
 export interface StatusChange<Status = unknown> {
-  /** Left out: it stays, and is said to hold for `observedGeneration` as well. */
+  /** Default: the existing status, which then holds for `observedGeneration` as well. */
   readonly status?: Status
-  /** Each replaces the one of its type; the others stay. */
+  /** Each replaces the condition of the same type; the others are kept. */
   readonly conditions?: readonly NewCondition[]
-  /** The generation that was looked at. CONFLICT if a newer one was reported on already. */
+  /** The generation that was observed. CONFLICT if a newer one was already reported on. */
   readonly observedGeneration: number
 }
 
 export type NewCondition = Pick<Condition, 'type' | 'status' | 'reason' | 'message'>
 
-/** The object that the caller has in mind; another one is a CONFLICT. */
+/** The object that the caller expects; CONFLICT if it is a different one. */
 export interface Precondition {
-  /** It has not changed since. */
+  /** The object has not changed since this revision. */
   readonly revision?: number | undefined
-  /** It is not another one of the same name. */
+  /** The object has this uid; another one of the same name does not match. */
   readonly uid?: string | undefined
 }
 
-/** Before it is written it has no revision, and a new one no uid. */
+/** An object before it is written: it has no revision, and a new one has no uid. */
 export type Draft = Omit<ResourceObject, 'revision' | 'uid'> & { readonly uid?: string }
 
 const nameMax = 253
@@ -124,7 +124,7 @@ export function created(
   }
 }
 
-/** Null: nothing changes. 'gone': its last finalizer is off the list. */
+/** Null: nothing changes. 'gone': the last finalizer was removed. */
 export function updated(
   kind: string,
   before: ResourceObject | undefined,
@@ -151,7 +151,7 @@ export function updated(
   return equalJson(after, draftOf(object)) ? null : after
 }
 
-/** The status with the generation that it is about, in one change. Null: nothing changes. */
+/** Sets the status and the generation it was observed for in one change. Null: nothing changes. */
 export function reported(
   kind: string,
   before: ResourceObject | undefined,
@@ -179,7 +179,7 @@ export function reported(
   return equalJson(after, draftOf(object)) ? null : after
 }
 
-/** 'gone': nobody holds it. A draft: its finalizers do. Null: it is being deleted already. */
+/** 'gone': it has no finalizers. A draft: it waits for its finalizers. Null: it is already being deleted. */
 export function deleted(
   kind: string,
   before: ResourceObject | undefined,

@@ -1,5 +1,5 @@
-// Which objects are meant: by labels (`app=web,tier in (a,b),!old`), by fields (`metadata.name=x`, `spec.node!=b`), by a prefix
-// of the name. The grammar is that of Kubernetes, so that a selector that is written for it means the same here.
+// Selects objects by labels (`app=web,tier in (a,b),!old`), by fields (`metadata.name=x`, `spec.node!=b`), or by a prefix of
+// the name. The grammar is that of Kubernetes, so a selector means the same here as there.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { ResourceObject } from './object.ts'
@@ -15,14 +15,14 @@ export interface SelectorText {
 
 export interface Selector {
   readonly prefix: string
-  /** Everything below the prefix. */
+  /** True if every object below the prefix matches. */
   readonly isAll: boolean
   matches(object: ResourceObject): boolean
 }
 
 type Test = (object: ResourceObject) => boolean
 
-/** INVALID_ARGUMENT: it cannot be read. */
+/** INVALID_ARGUMENT: the selector cannot be parsed. */
 export function selectorOf({ labels, fields, prefix = '' }: SelectorText): Selector {
   const tests = [...labelTests(labels), ...fieldTests(fields)]
   return {
@@ -83,7 +83,7 @@ function equalityOf(term: string) {
   return name === undefined ? null : { name, value: value!, isNot: sign === '!=' }
 }
 
-/** Commas inside parentheses divide nothing. */
+/** Splits at commas outside parentheses. */
 function termsOf(text: string): string[] {
   if (text.trim() === '') return []
   return text.split(/,(?![^()]*\))/).map((term) => term.trim())
@@ -95,7 +95,7 @@ function labelOf({ labels }: ResourceObject, name: string): string | undefined {
 
 const metadata = new Set(['name', 'uid', 'generation', 'revision'])
 
-/** Text of a plain value at a path; of one that is not there, ''. `metadata.name` is `name`, as clients of Kubernetes say. */
+/** The plain value at a path as text; '' for a missing value. `metadata.name` is `name`, as for clients of Kubernetes. */
 export function fieldOf(object: ResourceObject, path: string): string {
   const parts = path.split('.')
   if (parts[0] === 'metadata' && parts.length === 2 && metadata.has(parts[1]!)) parts.shift()

@@ -1,10 +1,10 @@
 // The state of one kind of resource, and the entries that make it. All objects of a kind share one history, so that a
-// revision, which is the sequence of an entry, orders every change of every object, and a list is of one revision.
+// revision (the sequence of an entry) orders all changes of all objects, and a list has one revision.
 //
-//   put   { o, u? }     o: the object as it became, without its revision; a new one has no uid. u: what undoes it (undo.ts)
-//                       with the revision before it; left out where it is new.
-//   gone  { o }         o: the object as it last was, with that revision.
-//   fence { by, epoch } a controller has a new owner: what an earlier one still writes is refused.
+//   put   { o, u? }     o: the new object, without its revision; a created one has no uid. u: the undo (undo.ts)
+//                       with the revision before it; absent for a created object.
+//   gone  { o }         o: the last state of the object, with that revision.
+//   fence { by, epoch } a controller has a new owner: writes of an earlier one are refused.
 
 import { RepriseError } from '../../../core/errors.ts'
 import { Keyed } from '../../../core/keyed/keyed.ts'
@@ -13,11 +13,11 @@ import { type Undo, undone, undoOf } from './undo.ts'
 
 export interface ResourceState {
   readonly objects: Keyed<ResourceObject>
-  /** By controller: the epoch of its newest owner. */
+  /** The epoch of the newest owner, by controller. */
   readonly fences: Keyed<number>
 }
 
-/** What of an entry matters here. */
+/** The fields of an entry that matter here. */
 export interface ChangeEntry {
   readonly timeline: string
   readonly seq: number
@@ -33,9 +33,9 @@ export interface NewChange {
 export interface Change {
   readonly revision: number
   readonly type: 'added' | 'modified' | 'deleted'
-  /** As it became; of one that is gone, as it last was, at the revision of its end. */
+  /** The object after the change; for a deleted one its last state, at the revision of the deletion. */
   readonly object: ResourceObject
-  /** As it was; null: it is new. */
+  /** The object before the change; null: it was created. */
   readonly before: ResourceObject | null
 }
 
@@ -69,7 +69,7 @@ export function applyResource(state: ResourceState, entry: ChangeEntry): void {
   }
 }
 
-/** The entry that makes `after` of `before`. */
+/** The entry that turns `before` into `after`. */
 export function entryFor(before: ResourceObject | null, after: Draft | 'gone'): NewChange {
   if (after === 'gone') return { type: 'gone', data: { o: before } }
   if (!before) return { type: 'put', data: { o: after } satisfies Put }
@@ -77,7 +77,7 @@ export function entryFor(before: ResourceObject | null, after: Draft | 'gone'): 
   return { type: 'put', data: { o: after, u } satisfies Put }
 }
 
-/** What an entry says of an object; null: it is about none. */
+/** The change that an entry describes; null: it concerns no object. */
 export function changeOf(entry: ChangeEntry): Change | null {
   const { seq, type, data } = entry
   if (type === 'put') {
@@ -92,7 +92,7 @@ export function changeOf(entry: ChangeEntry): Change | null {
   return { revision: seq, type: 'deleted', object: { ...o, revision: seq }, before: o }
 }
 
-/** No two objects of a store have the same: a sequence is used once. */
+/** Unique in a store: a sequence is used once. */
 export function uidOf({ timeline, seq }: Pick<ChangeEntry, 'timeline' | 'seq'>): string {
   return `${timeline.slice(timeline.indexOf('/') + 1)}@${seq}`
 }
@@ -101,7 +101,7 @@ function objectOf(entry: ChangeEntry, draft: Draft): ResourceObject {
   return { ...draft, uid: draft.uid ?? uidOf(entry), revision: entry.seq }
 }
 
-/** FENCED if a newer owner of the controller has made itself known here. */
+/** FENCED if the controller has registered a newer owner here. */
 export function checkFence(
   state: Pick<ResourceState, 'fences'>,
   fence: { readonly by: string; readonly epoch: number },
@@ -110,7 +110,7 @@ export function checkFence(
   if (fence.epoch < newest) throw fencedOut(fence, newest)
 }
 
-/** The same for a new fence: no two owners have the same. */
+/** The same check for a new fence: no two owners share an epoch. */
 export function checkRaised(
   state: Pick<ResourceState, 'fences'>,
   fence: { readonly by: string; readonly epoch: number },

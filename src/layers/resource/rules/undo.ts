@@ -1,8 +1,8 @@
-// What turns a JSON value back into the one before it. An entry holds an object as it became, and this beside it, so that
-// whoever reads history knows both without any state: a watcher whether the object matched before, a list what it was.
+// Turns a JSON value back into its predecessor. An entry holds the changed object and its undo, so that a reader of history
+// has both without any state: a watcher checks whether the object matched before, a list restores its earlier value.
 //
-//   { v }              another value altogether
-//   { s?, d?, n? }     of an object: properties to set, to delete, and those that are undone in turn
+//   { v }              a completely different value
+//   { s?, d?, n? }     of an object: properties to set, to delete, and nested undos
 
 import { define, equalJson, isJsonObject } from './json.ts'
 
@@ -14,7 +14,7 @@ export type Undo =
       readonly n?: Readonly<Record<string, Undo>>
     }
 
-/** Null: they are equal. */
+/** Null: the values are equal. */
 export function undoOf(after: unknown, before: unknown): Undo | null {
   if (equalJson(after, before)) return null
   if (!isJsonObject(after) || !isJsonObject(before)) return { v: before }

@@ -27,7 +27,7 @@ it('gives what a list of all changes would give, or says that it does not know',
         const should = all.filter((one) => one.revision > revision)
         const isRight = known
           ? known.length === Math.min(limit, should.length) && known.every((one, i) => one === should[i])
-          : // Only what fell out is not known.
+          : // Only dropped changes are unknown.
             revision < 10 || should.length > changes
         if (!isRight) expect({ revision, known }).toEqual({ revision, known: should.slice(0, limit) })
       }

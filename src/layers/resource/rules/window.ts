@@ -1,5 +1,5 @@
-// The newest changes of a kind, in memory, bounded in number and size: what watchers that keep up read, all of them the same
-// values. Who falls behind reads history instead, at its own pace.
+// The newest changes of a kind, in memory, bounded in number and size. Watchers that keep up read them here and share the
+// values. A watcher that falls behind reads history instead, at its own pace.
 
 import { assert } from '../../../core/assert.ts'
 import { roughBytes } from './json.ts'
@@ -15,7 +15,7 @@ export class ChangeWindow {
   #changes: ({ readonly change: Change; readonly bytes: number } | null)[] = []
   #first = 0
   #bytes = 0
-  /** Everything after this revision is here. */
+  /** Every change after this revision is here. */
   #from: number
   #to: number
 
@@ -25,7 +25,7 @@ export class ChangeWindow {
     this.#to = at
   }
 
-  /** Everything up to here was seen. */
+  /** Every change up to this revision was added. */
   get revision(): number {
     return this.#to
   }
@@ -34,7 +34,7 @@ export class ChangeWindow {
     return this.#changes.length - this.#first
   }
 
-  /** History has gone on to `revision`; of that, this concerned an object. */
+  /** History has advanced to `revision`; `change` is null if the entry concerned no object. */
   add(revision: number, change: Change | null): void {
     assert(revision > this.#to, 'a window moves forward')
     this.#to = revision
@@ -45,7 +45,7 @@ export class ChangeWindow {
     while (this.size > this.#bounds.changes || (this.#bytes > this.#bounds.bytes && this.size > 0)) this.#dropOldest()
   }
 
-  /** Changes after a revision, at most so many; null: some of them are no longer here. */
+  /** At most `limit` changes after a revision; null: some of them are no longer here. */
   after(revision: number, limit: number): readonly Change[] | null {
     if (revision < this.#from) return null
     let low = this.#first

@@ -23,11 +23,11 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   fc.record({ do: fc.constant('wait' as const), ms: fc.integer({ min: 1, max: 15 }) }),
 )
 
-/** Plays a history and says what is wrong with it; null: nothing. */
+/** Runs a sequence of steps and returns the first violation; null: none. */
 function play(steps: readonly Step[], concurrency: number, bug?: PlantedQueueBug): string | null {
   const queue = new WorkQueue(concurrency, new Set(bug ? [bug] : []))
   const running: string[] = []
-  /** What each key is owed: worked on after this moment, at the latest when it is due. */
+  /** The keys that must still be worked on, and the time by which they are due. */
   const owed = new Map<string, { readonly dueAt: number }>()
   const restsUntil = new Map<string, number>()
   let now = 0
@@ -61,7 +61,7 @@ function play(steps: readonly Step[], concurrency: number, bug?: PlantedQueueBug
     } else if (each.do === 'add') {
       queue.add(each.key, each.isUrgent)
       if (each.isUrgent) restsUntil.delete(each.key)
-      // Urgent while it is worked on: a failure gives it no rest.
+      // An urgent change during the work: a failure then starts no pause.
       if (each.isUrgent && running.includes(each.key)) owed.set(`!${each.key}`, { dueAt: Number.POSITIVE_INFINITY })
       owe(each.key, Math.max(now, restsUntil.get(each.key) ?? 0))
     } else if (each.do === 'start') {
@@ -70,7 +70,7 @@ function play(steps: readonly Step[], concurrency: number, bug?: PlantedQueueBug
     } else if (running.length > 0) {
       finish(running[each.pick % running.length]!, each.fails, each.ms)
     }
-    // Whoever sleeps until the queue says so is not too late for anything that is not worked on.
+    // While nothing runs, a caller that sleeps until `dueAt` is late for no key.
     if (running.length === 0) {
       for (const [key, { dueAt }] of owed) {
         if (key.startsWith('!') || dueAt <= now) continue
@@ -78,7 +78,7 @@ function play(steps: readonly Step[], concurrency: number, bug?: PlantedQueueBug
       }
     }
   }
-  // All of it is worked on in the end.
+  // Every key is worked on eventually.
   for (let rounds = 0; rounds < 1000; rounds++) {
     for (const key of [...running]) finish(key, false, null)
     const wrong = start()

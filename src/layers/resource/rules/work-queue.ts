@@ -1,26 +1,26 @@
-// Which object is worked on next. Keys that wait are there once, however often they are added; a key is never worked on twice at
-// the same time; one that is added while it is worked on comes again afterwards. After a failure a key rests until its pause is
-// over, unless something urgent has happened to it. Pure: it is told the time, and says when to ask again.
+// Decides which key is worked on next. A waiting key is queued once, however often it is added; a key is never worked on
+// twice at the same time; a key added during its work is queued again afterwards. After a failure a key rests until its pause
+// is over, unless an urgent change arrives. Pure: the caller passes the time and reads `dueAt` to schedule the next call.
 
 import { assert } from '../../../core/assert.ts'
 import { TimeQueue } from '../../../core/time-queue.ts'
 
-/** Bugs that a test plants to see that its alarms ring. Never set elsewhere. */
+/** Bugs that a test plants to check that it detects them. Never set elsewhere. */
 export type PlantedQueueBug = 'forget-added-while-running' | 'run-twice-at-once' | 'ignore-pause' | 'later-wins'
 
 interface Waiting {
   readonly at: number
-  /** After a failure: what is not urgent waits as well. */
+  /** The wait follows a failure: changes that are not urgent wait as well. */
   readonly isPause: boolean
 }
 
 export class WorkQueue {
   readonly #concurrency: number
   readonly #planted: ReadonlySet<string>
-  /** In the order in which they came. */
+  /** In order of arrival. */
   readonly #ready = new Set<string>()
   readonly #waiting = new Map<string, Waiting>()
-  /** Of those that wait; entries that no longer hold are passed over. */
+  /** Times of the waiting keys; outdated entries are skipped. */
   readonly #times = new TimeQueue<string>()
   readonly #running = new Map<string, 'clean' | 'added' | 'urgent'>()
 
@@ -34,19 +34,19 @@ export class WorkQueue {
     return this.#running.size
   }
 
-  /** Ready, waiting for a time, or being worked on. */
+  /** Number of keys that are ready, waiting for a time, or being worked on. */
   get size(): number {
     return this.#ready.size + this.#waiting.size + this.#running.size
   }
 
-  /** The same without what only waits for its time: what failed counts. */
+  /** The same without keys that wait only for a scheduled time; keys paused after a failure count. */
   get pending(): number {
     let pauses = 0
     for (const { isPause } of this.#waiting.values()) if (isPause) pauses += 1
     return this.#ready.size + this.#running.size + pauses
   }
 
-  /** Something happened to it. Urgent: also if it rests after a failure. */
+  /** The key has changed. Urgent: it is ready even during a pause after a failure. */
   add(key: string, isUrgent = false): void {
     const running = this.#running.get(key)
     if (running !== undefined && !this.#planted.has('run-twice-at-once')) {
@@ -61,7 +61,7 @@ export class WorkQueue {
     this.#ready.add(key)
   }
 
-  /** To be worked on at this time at the latest. */
+  /** The key is worked on at this time at the latest. */
   addAt(key: string, at: number): void {
     if (this.#running.has(key) || this.#ready.has(key)) return
     const waiting = this.#waiting.get(key)
@@ -69,7 +69,7 @@ export class WorkQueue {
     this.#wait(key, { at, isPause: false })
   }
 
-  /** What to work on now; null: nothing, or enough is being worked on. */
+  /** The next key to work on; null: none is ready, or `concurrency` keys are being worked on. */
   next(now: number): string | null {
     this.#wake(now)
     if (this.#running.size >= this.#concurrency) return null
@@ -81,7 +81,7 @@ export class WorkQueue {
     return null
   }
 
-  /** It could not be started after all. */
+  /** The key could not be started after all. */
   putBack(key: string): void {
     const was = this.#running.get(key)
     assert(was !== undefined, 'only what was given out is put back')
@@ -89,7 +89,7 @@ export class WorkQueue {
     this.#ready.add(key)
   }
 
-  /** It was worked on. `againAt`: it is to come again then; `isPause`: because it failed. */
+  /** The work on a key has ended. `againAt`: the time to work on it again; `isPause`: because it failed. */
   done(key: string, againAt: number | null, isPause = false): void {
     const was = this.#running.get(key)
     assert(was !== undefined, 'only what was given out is done')
@@ -99,7 +99,7 @@ export class WorkQueue {
     else if (was === 'added') this.#ready.add(key)
   }
 
-  /** When something that waits is ready; Infinity: nothing waits. */
+  /** The time at which the next waiting key is ready; Infinity: no key waits. */
   get dueAt(): number {
     for (;;) {
       const at = this.#times.next

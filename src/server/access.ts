@@ -1,5 +1,5 @@
-// Who may do what: tokens with a role and scopes, the cookie that a browser has in place of a token, and the one-time links
-// that set it. Secrets are compared in constant time, and never appear in an error or an event.
+// Authentication and authorization: tokens with a role and scopes, the browser's session cookie, and the one-time links that
+// set it. Secrets are compared in constant time, and never appear in an error or an event.
 
 import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { RepriseError } from '../core/errors.ts'
@@ -8,39 +8,39 @@ import { checkOptions, namesOf } from '../core/options.ts'
 import { checkScope } from '../layers/artifact/index.ts'
 import type { Asked } from './asked.ts'
 
-/** read looks; operate also asks runs for something and runs the tools; write also appends, forks and rolls back. */
+/** `read` reads; `operate` also sends requests to runs and runs the tools; `write` also appends, forks and rolls back. */
 export type Role = 'read' | 'operate' | 'write'
 
 export interface AccessToken {
-  /** Shown to people, and part of what an Idempotency-Key belongs to. */
+  /** Shown to people. An Idempotency-Key is bound to this name. */
   readonly name: string
   /** At least 32 characters. */
   readonly token: string
   readonly role: Role
-  /** Timelines that it reaches, by whole segments of their ids (core/history/scope.ts); all of them if left out. */
+  /** Timelines it reaches, by whole segments of their ids (core/history/scope.ts). Default: all. */
   readonly scopes?: readonly string[]
-  /** Namespaces that it reaches, in place of the one that the server was given first. */
+  /** Namespaces it reaches. Default: the server's first namespace only. */
   readonly namespaces?: readonly string[]
   /**
-   * What it reaches of the build caches. Left out: the scope `main` for a token that reaches the whole store, and nothing for
-   * one with scopes. A token with a cache and without scopes reaches no timelines: it is for build tools only.
+   * Access to the build caches. Default: the scope `main` for a token that reaches the whole store, none for a token with
+   * scopes. A token with a cache and without scopes reaches no timelines: it is for build tools only.
    */
   readonly cache?: CacheAccess
 }
 
 export interface CacheAccess {
-  /** Where its artifacts go, and where it looks first: 'pull-7'. */
+  /** The scope its artifacts are stored in and first read from: 'pull-7'. */
   readonly scope: string
-  /** Where else it looks, in this order; `main` if left out. Tokens of `main` read nothing but `main`. */
+  /** Further scopes it reads from, in this order; tokens of `main` read only `main`. Default: `main`. */
   readonly reads?: readonly string[]
 }
 
 export interface Principal {
   readonly name: string
   readonly role: Role
-  /** Null: every timeline, and what belongs to the store as a whole. */
+  /** Null: every timeline, and information about the store as a whole. */
   readonly scopes: readonly string[] | null
-  /** Left out: the namespace that the server was given first. */
+  /** Default: the server's first namespace. */
   readonly namespaces?: readonly string[]
   readonly cache?: CacheAccess
 }
@@ -61,15 +61,15 @@ export function mayDo(principal: Principal, role: Role): boolean {
   return ranks[principal.role] >= ranks[role]
 }
 
-/** Whether this id is there for this principal at all. */
+/** True if the principal reaches this timeline. */
 export function mayReach({ scopes }: Principal, id: string): boolean {
   return scopes === null || scopes.some((scope) => isWithin(scope, id))
 }
 
-/** Whose artifacts everybody may read. */
+/** The scope whose artifacts every cache token may read. */
 const mainScope = 'main'
 
-/** Where its artifacts go, and where it looks for them, in this order; null: it reaches no cache. */
+/** The scope its artifacts are stored in, and the scopes it reads from, in this order; null: it reaches no cache. */
 export function cacheScopes({
   scopes,
   cache,
@@ -101,7 +101,7 @@ export class Access {
     if (new Set(tokens.map(({ token }) => token)).size < tokens.length) throw refuse('two names have the same token')
   }
 
-  /** By a token in the header, or by the cookie of a browser. Null: nobody that we know. */
+  /** Identifies the caller by the token in the header or by the browser's cookie. Null: unknown caller. */
   identify(asked: Asked): { readonly principal: Principal; readonly isBrowser: boolean } | null {
     const given = tokenOf(asked.header('authorization') ?? '')
     if (given !== null) {
@@ -113,7 +113,7 @@ export class Access {
     return principal && { principal, isBrowser: true }
   }
 
-  /** A code that can be exchanged for a cookie once, within ten minutes. */
+  /** A one-time code for a cookie, valid for ten minutes. */
   link(name: string): { readonly code: string; readonly until: number } {
     const until = this.#now() + linkMs
     for (const [known, link] of this.#links) if (link.until < this.#now()) this.#links.delete(known)
@@ -123,9 +123,9 @@ export class Access {
     return { code, until }
   }
 
-  /** The cookie for a code that was not used yet; null: there is no such code any more. */
+  /** The cookie for an unused code; null: the code is used or expired. */
   redeem(code: string): { readonly cookie: string; readonly maxAgeSeconds: number } | null {
-    // Found by its digest: how long the search takes says nothing about the code.
+    // Looked up by its digest, so the duration of the search reveals nothing about the code.
     const id = digest(code).toString('hex')
     const link = this.#links.get(id)
     this.#links.delete(id)
@@ -138,7 +138,7 @@ export class Access {
   #byToken(given: string): Principal | null {
     const bytes = Buffer.from(given)
     let found: Principal | null = null
-    // All of this length are compared, whichever fits: how long a token is, is no secret.
+    // All tokens of this length are compared, even after a match. The length of a token is not secret.
     for (const each of this.#tokens) {
       if (each.bytes.length === bytes.length && timingSafeEqual(each.bytes, bytes)) found = each.principal
     }
@@ -158,7 +158,7 @@ export function newToken(): string {
   return randomBytes(32).toString('base64url')
 }
 
-/** Of Bearer, or the password of Basic, which some build tools know alone; null: there is none. */
+/** The Bearer token, or the password of Basic, which is all that some build tools support; null: neither. */
 function tokenOf(header: string): string | null {
   const [, scheme, given] = /^(Bearer|Basic) (.+)$/i.exec(header) ?? []
   if (given === undefined) return null
@@ -171,7 +171,7 @@ function digest(text: string): Buffer {
   return createHash('sha256').update(text).digest()
 }
 
-/** The token itself is the key: a new token ends all sessions of the old one. */
+/** The token itself is the key, so replacing a token ends all its sessions. */
 function sign(token: string, body: string): string {
   return createHmac('sha256', token).update(`reprise-session\n${body}`).digest('base64url')
 }
@@ -206,7 +206,7 @@ function check(given: AccessToken): void {
   if (typeof token !== 'string' || token.length < tokenLengthMin || !/^[\x21-\x7e]+$/.test(token)) {
     throw refuse(`the token ${name} must have at least ${tokenLengthMin} printable characters without spaces`)
   }
-  // A misspelt limit would be no limit.
+  // A misspelt limit would have no effect.
   checkOptions(`the token ${name}`, given, knownOfToken)
   if (!Object.hasOwn(ranks, role)) throw refuse(`the role of ${name} must be read, operate or write`)
   if (scopes !== undefined && !isTexts(scopes)) {

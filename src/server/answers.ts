@@ -1,6 +1,6 @@
-// The answers to requests that carried an Idempotency-Key, each in a small timeline of its own under `reprise/requests/`: asked
-// again, also after a crash or of another server on the same store, the client gets the same answer. The engine's dedupe keys
-// see to it that nothing is done twice in between; this only remembers what was said.
+// Stored responses of requests with an Idempotency-Key, each in a small timeline of its own under `reprise/requests/`: a
+// repeated request receives the same response, also after a crash or from another server on the same store. The engine's
+// dedupe keys prevent a second execution; this class only stores the response.
 
 import { createHash } from 'node:crypto'
 import { assert } from '../core/assert.ts'
@@ -19,18 +19,18 @@ const sweepEveryMs = 3_600_000
 const sweptMax = 500
 
 interface Kept {
-  /** What was asked for, as a digest. */
+  /** Digest of the request. */
   readonly print: string
   readonly json: string
 }
 
-/** Read entry by entry: it has no state. */
+/** Read entry by entry; the fold has no state. */
 const fold: Fold<null> = { version: 'requests/1', initial: () => null, apply: () => null }
 
 export interface Asked {
   readonly principal: string
   readonly key: string
-  /** Method, path and body: another request with the same key is refused. */
+  /** Method, path and body: a different request with the same key is refused. */
   readonly what: string
 }
 
@@ -45,7 +45,7 @@ export class Answers {
     this.#keepMs = keepMs
   }
 
-  /** What `act` gives as JSON, or what it gave the first time. */
+  /** Returns the result of `act` as JSON, or the stored one of the first call. */
   async once(
     { principal, key, what }: Asked,
     act: () => Promise<unknown>,
@@ -68,7 +68,7 @@ export class Answers {
     }
   }
 
-  /** Keeps a value under a key for good, as far as a day goes: the first one stays, and is given. */
+  /** Stores a value under a key for about a day. The first value wins and is returned. */
   async keep(key: string, value: unknown): Promise<unknown> {
     const json = JSON.stringify(value ?? null, plain)
     const id = timelineId(`${scope}${digest(key)}`)
@@ -78,7 +78,7 @@ export class Answers {
     return made === null ? await this.kept(key) : JSON.parse(json)
   }
 
-  /** Undefined: nothing was kept under this key. */
+  /** Undefined: no value is stored under this key. */
   async kept(key: string): Promise<unknown> {
     const kept = await this.#read(timelineId(`${scope}${digest(key)}`))
     return kept ? JSON.parse(kept.json) : undefined
@@ -87,7 +87,7 @@ export class Answers {
   async #act(id: TimelineId, print: string, act: () => Promise<unknown>): Promise<string> {
     const json = JSON.stringify((await act()) ?? null, plain)
     const entry = { type: 'answered', data: { print, json } satisfies Kept }
-    // Null: another server was faster, with the same answer as far as the engine's key goes.
+    // Null: another server stored its response first; it is the same one, because the engine deduplicates by the key.
     await hostOf(this.#engine).create(id, fold, [entry], { release: true, status: 'ended' })
     void this.sweep().catch(() => undefined)
     return json
@@ -100,7 +100,7 @@ export class Answers {
     return null
   }
 
-  /** Forgets what is older than a day, at most once an hour. */
+  /** Removes responses older than a day, at most once an hour. */
   async sweep(isNow = false): Promise<number> {
     const { kernel } = hostOf(this.#engine)
     const elapsed = kernel.clock.elapsed()

@@ -1,24 +1,23 @@
-// A request as the server looks at it: the least of it that is needed, so that one that comes over a socket of ours (node.ts)
-// costs no object of the Fetch standard that nobody reads.
+// The parts of a request that the server reads. A request from our own socket (node.ts) therefore needs no Fetch objects.
 
 import { RepriseError } from '../core/errors.ts'
 
 export interface Asked {
   readonly method: string
-  /** Absolute, as the URL standard writes it. */
+  /** Absolute and normalized by the URL standard. */
   readonly url: string
   readonly path: string
-  /** What stands behind the question mark. */
+  /** The query, without the question mark. */
   readonly search: string
-  /** By its name in small letters; several of one name are joined with commas. */
+  /** By lower-case name; several headers of one name are joined with commas. */
   header(name: string): string | null
-  /** All headers together. */
+  /** Size of all headers together. */
   readonly headerBytes: number
-  /** The whole body, or LIMIT_EXCEEDED as soon as it is too long, whatever its header says. */
+  /** The whole body, or LIMIT_EXCEEDED as soon as it is too long, regardless of its content-length. */
   body(bytesMax: number): Promise<Uint8Array>
-  /** Fired when the client is gone. */
+  /** Aborted when the client disconnects. */
   readonly signal: AbortSignal
-  /** The same as the Fetch standard has it. Its body may have been read. */
+  /** The same request as a Fetch object. Its body may have been read. */
   readonly request: Request
 }
 
@@ -40,7 +39,7 @@ export function askedBy(request: Request): Asked {
   }
 }
 
-/** Without an URL object: the address was written by one. */
+/** Splits the address without a URL object: it is already normalized. */
 export function addressOf(url: string): { readonly path: string; readonly search: string } {
   const start = url.indexOf('/', url.indexOf('//') + 2)
   const fragment = url.indexOf('#')

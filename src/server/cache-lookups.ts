@@ -1,11 +1,10 @@
-// How often build tools, and the memos of this process, found what they asked for, since this server started: for the figures
-// and for people.
+// Hit and miss counts of build tools and of this process's memos since the server started, for metrics and people.
 
 import type { EngineEvents, Events } from '../engine/base/events.ts'
 import type { Metrics } from './metrics.ts'
 
 export interface Lookups {
-  /** turbo, nx, or plain: the cache of Bazel, ccache and the like. */
+  /** turbo, nx, or plain (Bazel, ccache and similar tools). */
   readonly door: string
   readonly hits: number
   readonly misses: number
@@ -15,20 +14,20 @@ export interface MemoLookups {
   readonly memo: string
   readonly hits: number
   readonly misses: number
-  /** The last of the misses, the newest first. */
+  /** The most recent misses, newest first. */
   readonly missed: readonly MemoMiss[]
 }
 
 export interface MemoMiss {
   readonly at: number
-  /** In words, as `explain` says it. */
+  /** The reason as text, as `explain` reports it. */
   readonly why: string
 }
 
 interface Miss {
   readonly at: number
   readonly ask: () => Promise<string>
-  /** Asked once, and only when somebody looks. */
+  /** Computed once, on the first read. */
   why: Promise<string> | null
 }
 
@@ -45,7 +44,7 @@ export class CacheLookups {
   readonly #byMemo = new Map<string, Counted>()
   readonly #missed = new Map<string, Miss[]>()
   readonly #now: () => number
-  /** Hears no more of memos. */
+  /** Stops listening to the memos. */
   readonly close: () => void
 
   constructor(metrics: Metrics, events: Events, now: () => number) {

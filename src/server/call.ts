@@ -1,5 +1,4 @@
-// One request on its way to its route: checked before the route sees it, and made so that most of it costs nothing where nobody
-// looks at it.
+// One request on its way to its route, checked before the route sees it. Most fields are computed only when read.
 
 import type { Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
@@ -19,7 +18,7 @@ export class CheckedCall implements Call {
   readonly body: Readonly<Record<string, unknown>>
   readonly bytes: Uint8Array | null
   readonly key: string | undefined
-  /** The body as it came. */
+  /** The raw body. */
   readonly raw: Uint8Array
   #signal: AbortSignal | null = null
 
@@ -36,7 +35,7 @@ export class CheckedCall implements Call {
     this.raw = raw
   }
 
-  /** Holds query, key and body against what the route says of them. */
+  /** Checks query, key and body against the route. */
   static of(route: Route, from: Unchecked): CheckedCall | Promise<CheckedCall> {
     const query = queryOf(route, from.asked.search)
     const key = keyOf(route, from.asked)
@@ -49,7 +48,7 @@ export class CheckedCall implements Call {
     return this.#signal ?? this.asked.signal
   }
 
-  /** The signal fires when the server closes, too. */
+  /** The signal also fires when the server closes. */
   endsWith(closing: AbortSignal): this {
     this.#signal = AbortSignal.any([this.asked.signal, closing])
     return this
@@ -60,5 +59,5 @@ export class CheckedCall implements Call {
   }
 }
 
-/** Who asks for what, of a principal that may. */
+/** A request of an authorized principal, before its query, key and body are checked. */
 export type Unchecked = Pick<Call, 'engine' | 'server' | 'principal' | 'asked' | 'params'>

@@ -1,5 +1,5 @@
-// What is looked at before a request means anything: its size, the name it was sent to (a page of another site whose name
-// resolves to this machine must get nothing), and where it comes from.
+// Checks made before a request is interpreted: its size, its host (a page of another site whose name resolves to this machine
+// must receive nothing), and its origin.
 
 import { RepriseError } from '../core/errors.ts'
 import { type Asked, tooLarge } from './asked.ts'
@@ -9,7 +9,7 @@ import { jsonHeaders, Reply } from './reply.ts'
 const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i
 const safeMethods = new Set(['GET', 'HEAD', 'OPTIONS'])
 
-/** Hosts and origins that this server answers to; loopback names always. */
+/** The hosts and origins this server accepts; loopback names are always accepted. */
 export class Doors {
   readonly #origins: ReadonlySet<string>
   readonly #hosts: ReadonlySet<string>
@@ -25,7 +25,7 @@ export class Doors {
     this.#hosts = new Set(parsed.map((url) => url.host))
   }
 
-  /** Refuses a name that is not ours, and whatever another site sent. */
+  /** Refuses an unknown host, and requests sent by another site. */
   check(asked: Asked): void {
     const host = hostOf(asked)
     if (!this.#isOurs(host)) {
@@ -42,7 +42,7 @@ export class Doors {
     }
   }
 
-  /** With a cookie a browser sends requests that its user did not ask for: it must say where they come from. */
+  /** With a cookie, a browser can send requests its user did not intend: a write must therefore carry its origin. */
   checkBrowser(asked: Asked): void {
     if (safeMethods.has(asked.method) || asked.header('origin') !== null) return
     if (asked.header('sec-fetch-site') === 'same-origin') return
@@ -91,7 +91,7 @@ const pageAllowed = { ...base, 'content-security-policy': page }
 
 const securedJson = { ...plainHeaders, ...jsonHeaders, ...nothingAllowed }
 
-/** Every answer has them; only our own pages may load anything, and only from here. */
+/** Security headers for every response; only our own pages may load resources, and only from this server. */
 export function secured({ status, headers, body }: Reply): Reply {
   if (headers === jsonHeaders) return new Reply(body, securedJson, status)
   const isPage = headers['content-type']?.startsWith('text/html') ?? false

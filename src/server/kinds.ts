@@ -1,5 +1,5 @@
-// The kinds of resources that the server has the definitions of, and their open collections: one for each namespace that is
-// asked for. How many are open has a bound; of those that nobody uses, the one that was used longest ago is let go.
+// The kinds of resources that the server has definitions for, and their open collections, one per requested namespace. The
+// number of open collections is bounded; the least recently used idle one is closed.
 
 import { RepriseError } from '../core/errors.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
@@ -11,7 +11,7 @@ import type { ResourceObject } from '../layers/resource/rules/object.ts'
 
 export interface OpenCollection extends Collection {
   readonly handle: ResourceHandle
-  /** The object as JSON: written once for all who watch. */
+  /** The object as JSON, encoded once for all watchers. */
   json(object: ResourceObject): string
 }
 
@@ -25,13 +25,13 @@ export class Kinds {
   readonly #openMax: number
   readonly #definitions: readonly ResourceDefinition[]
   readonly #kinds: ReadonlyMap<string, ApiNames>
-  /** By timeline, in the order of their last use. */
+  /** By timeline, in order of last use. */
   readonly #held = new Map<string, Held>()
 
   constructor(engine: Reprise, definitions: readonly unknown[], openMax: number) {
     this.#engine = engine
     this.#openMax = openMax
-    // The core group is that of a cluster's own kinds; what another API server holds is asked for there.
+    // The core group belongs to a cluster's own kinds; objects of another API server are served by that server.
     this.#definitions = definitions.filter(isResource).filter(({ api, from }) => api.group !== '' && !from)
     this.#kinds = new Map(this.#definitions.map(({ name, api }) => [name, api]))
     const names = this.#definitions.map(({ api }) => `${qualifiedName(api)}/${api.version}`)
@@ -40,7 +40,7 @@ export class Kinds {
     throw new RepriseError('INVALID_ARGUMENT', `two resources are called ${twice}: give one of them another api`, {})
   }
 
-  /** Those that objects are served of. */
+  /** The kinds served here. */
   get all(): readonly ResourceDefinition[] {
     return this.#definitions
   }
@@ -51,7 +51,7 @@ export class Kinds {
     })
   }
 
-  /** Calls with the open collection, which stays open until `release` is called. */
+  /** Returns the open collection, which stays open until `release` is called. */
   async hold(definition: ResourceDefinition, namespace: string | undefined) {
     const id = namespace === undefined ? definition.name : `${definition.name}/${namespace}`
     const held = this.#held.get(id) ?? { opening: this.#open(definition, namespace), users: 0 }

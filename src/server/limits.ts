@@ -1,37 +1,37 @@
-// The bounds of the server: whatever a client can make large, many or slow has one here, and a test on each side of it.
+// Bounds of the server: every size, number and duration that a client controls has one here, and a test on each side of it.
 
 export interface ServerLimits {
   /** Largest body of a request, in bytes. */
   readonly bodyBytes: number
-  /** Largest checkpoint that a sidecar puts, in bytes. */
+  /** Largest checkpoint a sidecar may store, in bytes. */
   readonly checkpointBytes: number
-  /** Largest file that is imported, in bytes. */
+  /** Largest imported file, in bytes. */
   readonly importBytes: number
-  /** Largest artifact of a build tool, in bytes. It is streamed: memory stays bounded. */
+  /** Largest artifact of a build tool, in bytes. Artifacts are streamed, so memory stays bounded. */
   readonly artifactBytes: number
-  /** All headers of a request together, in bytes. */
+  /** Total size of a request's headers, in bytes. */
   readonly headerBytes: number
-  /** Longest address of a request, its query included, in characters. */
+  /** Longest address of a request including its query, in characters. */
   readonly urlLength: number
-  /** Requests at work in the same moment; further ones are refused with OVERLOADED. */
+  /** Concurrent requests; further ones are refused with OVERLOADED. */
   readonly concurrency: number
-  /** Clients that follow the feed in the same moment. */
+  /** Concurrent clients of the feed. */
   readonly streams: number
-  /** How long a request may take, in milliseconds; verify, drill and collect have ten times as long. */
+  /** Longest duration of a request, in milliseconds; verify, drill and collect may take ten times as long. */
   readonly requestMs: number
-  /** How long a client waits for a store whose commits fail, in milliseconds; then it is told OUTCOME_UNKNOWN. */
+  /** How long a client waits for a store whose commits fail, in milliseconds; then it receives OUTCOME_UNKNOWN. */
   readonly storeMs: number
-  /** How long `close` waits for what is at work, in milliseconds. */
+  /** How long `close` waits for requests under way, in milliseconds. */
   readonly closeMs: number
   /** Entries or timelines on one page. */
   readonly pageItems: number
-  /** Longest lease that a sidecar may ask for, in milliseconds. */
+  /** Longest lease a sidecar may request, in milliseconds. */
   readonly leaseMs: number
-  /** Leases and open timelines of sidecars in the same moment. */
+  /** Concurrent leases and open timelines of sidecars. */
   readonly openTimelines: number
-  /** Timelines that can be searched; of a store that has more, the first ones by id. */
+  /** Number of searchable timelines; in a larger store, the first ones by id. */
   readonly indexedTimelines: number
-  /** How long the answer to a request with an Idempotency-Key is kept, in milliseconds. */
+  /** How long the response to a request with an Idempotency-Key is stored, in milliseconds. */
   readonly answersMs: number
 }
 

@@ -1,4 +1,4 @@
-// The handler behind a socket of this machine. TLS, names and addresses of the outside are a proxy's work.
+// Listens on a socket of this machine. TLS and public names are left to a proxy.
 
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -12,16 +12,16 @@ import { answererOf, type Server } from './serve.ts'
 import { answerUnread } from './unread.ts'
 
 export interface ListenOptions {
-  /** 127.0.0.1 if left out. */
+  /** Default: 127.0.0.1. */
   readonly host?: string
-  /** 0: any that is free. */
+  /** 0: any free port. */
   readonly port: number
   readonly limits: Pick<ServerLimits, 'headerBytes' | 'requestMs' | 'closeMs'>
 }
 
 export interface Listening {
   readonly url: string
-  /** Takes no new connection, and ends those that are open once their answer is out. */
+  /** Accepts no new connections, and closes open ones after their response. */
   close(): Promise<void>
 }
 
@@ -42,7 +42,7 @@ export async function listen(server: Server, { host = '127.0.0.1', port, limits 
   const options = {
     maxHeaderSize: limits.headerBytes,
     headersTimeout: 10_000,
-    // A body may come as slowly as its route may take; each route ends its own requests.
+    // A body may arrive as slowly as the longest route may take; each route ends its own requests.
     requestTimeout: limits.requestMs * longTimes,
     keepAliveTimeout: 5000,
   }
@@ -50,7 +50,7 @@ export async function listen(server: Server, { host = '127.0.0.1', port, limits 
     if (!isSimple(incoming)) return void adapted(incoming, outgoing)
     answer(new NodeAsked(null, incoming, outgoing)).then(
       (reply) => send(reply, outgoing),
-      // Every refusal is an answer: this is a fault of ours, of which the connection tells.
+      // Every refusal is a response, so this is a bug of ours: the connection is closed.
       () => outgoing.destroy(),
     )
   })
@@ -73,7 +73,7 @@ export async function listen(server: Server, { host = '127.0.0.1', port, limits 
     url: `http://${shown}:${actual}`,
     close: () =>
       new Promise<void>((resolve) => {
-        // A connection is idle only after its answer: those that were not are looked at again.
+        // A connection becomes idle only after its response, so busy ones are checked repeatedly.
         const idle = setInterval(() => node.closeIdleConnections(), 20)
         const all = setTimeout(() => node.closeAllConnections(), limits.closeMs)
         node.close(() => {

@@ -1,9 +1,9 @@
-// What a person sees who opens a one-time link that lets nobody in any more.
+// The page shown for a one-time link that is used or expired.
 
 import type { Asked } from './asked.ts'
 import { Reply } from './reply.ts'
 
-/** A browser that was sent there, and no program. */
+/** True for a browser's navigation, as opposed to a program. */
 export function asksForPage(asked: Asked): boolean {
   return /\btext\/html\b/i.test(asked.header('accept') ?? '')
 }
@@ -12,7 +12,7 @@ export function usedLinkPage(): Reply {
   return new Reply(text, { 'content-type': 'text/html; charset=utf-8' }, 401)
 }
 
-// Nothing of the request is in it, and it loads nothing.
+// Contains no part of the request, and loads nothing.
 const text = `<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Reprise: link used</title></head>

@@ -1,12 +1,12 @@
-// Tools for language models, by the Model Context Protocol: each is a route of the API, asked as its caller, so that roles,
-// scopes and limits are those of every other request. What changes something is offered only where that was asked for.
+// Tools for language models (Model Context Protocol). Each tool is a route of the API, called as the client, so the same
+// roles, scopes and limits apply. Tools that change something are offered only if enabled.
 
 import { RepriseError } from '../core/errors.ts'
 import { packageVersion } from '../operations/package.ts'
 import type { McpMode, Route } from './route.ts'
 import { published } from './schema.ts'
 
-/** The tools, by the routes that they are. */
+/** The tools, by operation id of their routes. */
 const reading = [
   ...['listRuns', 'listTimelines', 'showTimeline', 'readHistory', 'stateAt', 'diffStates', 'recoveryCard'],
   ...['listDeadLetters', 'listWorkers', 'listQueues', 'explainError'],
@@ -55,7 +55,7 @@ function toolOf(route: Route): Tool {
   }
 }
 
-/** The request that a tool is, below this address. Unknown arguments are left to the route, which refuses them. */
+/** The request that calls a tool's route, below this address. Unknown arguments are passed on, and the route refuses them. */
 export function requestFor(
   { route }: Tool,
   given: Readonly<Record<string, unknown>>,
@@ -84,14 +84,14 @@ export function requestFor(
 export interface McpOptions {
   readonly routes: readonly Route[]
   readonly mode: McpMode
-  /** Where the routes are, without a slash at the end. */
+  /** Base address of the routes, without a trailing slash. */
   readonly base: string
-  /** As whom they are asked. */
+  /** Headers that identify the caller. */
   readonly headers: Headers
   readonly ask: (request: Request) => Promise<Response>
 }
 
-/** A server of the official SDK with these tools, not connected yet. DRIVER_MISSING: the SDK is not there. */
+/** A server of the official SDK with these tools, not connected yet. DRIVER_MISSING: the SDK is not installed. */
 export async function mcpServer({ routes, mode, base, headers, ask }: McpOptions) {
   const [{ Server }, { CallToolRequestSchema, ListToolsRequestSchema }] = await loadSdk()
   const tools = toolsOf(routes, mode)
@@ -119,7 +119,7 @@ function told(text: string, isError: boolean) {
   return { content: [{ type: 'text' as const, text }], ...(isError && { isError }) }
 }
 
-/** One request of a client over HTTP; nothing is kept between two. */
+/** Answers one request of a client over HTTP; no state is kept between requests. */
 export async function answerMcp(request: Request, parsedBody: unknown, options: McpOptions): Promise<Response> {
   const server = await mcpServer(options)
   const { WebStandardStreamableHTTPServerTransport: Transport } = await import(
@@ -130,7 +130,7 @@ export async function answerMcp(request: Request, parsedBody: unknown, options: 
   return await transport.handleRequest(request, { parsedBody })
 }
 
-/** Over stdin and stdout, until the client is gone. */
+/** Serves over stdin and stdout until the client disconnects. */
 export async function serveMcpOnStdio(options: McpOptions): Promise<void> {
   const server = await mcpServer(options)
   const { StdioServerTransport } = await import('@modelcontextprotocol/sdk/server/stdio.js')

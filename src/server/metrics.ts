@@ -1,5 +1,5 @@
-// Figures in the text format of Prometheus: what this process saw of the engine and of its own requests since it started, and
-// what the store says when it is asked. What goes through the whole store is asked at most every ten seconds.
+// Metrics in the text format of Prometheus: counters of the engine and of this server's requests since the process started,
+// and values read from the store. Values that require a scan of the store are read at most every ten seconds.
 
 import type { Reprise } from '../engine/api/reprise.ts'
 import type { Events } from '../engine/base/events.ts'
@@ -71,13 +71,13 @@ const families = {
 
 type Name = keyof typeof families
 
-/** Every figure that there is, for the files that ask for them. */
+/** The names of all metrics, for files that refer to them. */
 export const metricNames = Object.keys(families) as readonly Name[]
 
 export class Metrics {
   readonly #values = new Map<Name, Map<string, number>>()
   readonly #histograms = new Map<Name, Histogram>()
-  /** Of requests, by route and status: written once. */
+  /** Labels of requests by route and status, formatted once. */
   readonly #labels = new Map<string, string>()
   readonly #now: () => number
   readonly #offs: (() => void)[]
@@ -108,7 +108,7 @@ export class Metrics {
     histogram.observe(value)
   }
 
-  /** A request was answered; null: how long a stream was open says nothing. */
+  /** Records a response; `seconds` null: a stream, whose duration is not recorded. */
   answered(id: string, status: number, seconds: number | null): void {
     const which = `${id} ${status}`
     let labels = this.#labels.get(which)
@@ -195,7 +195,7 @@ export class Metrics {
     const stuck = workers.filter(({ isStuck }) => isStuck).length
     this.set('reprise_workers', workers.length - stuck, { state: 'alive' })
     this.set('reprise_workers', stuck, { state: 'stuck' })
-    // A queue that is gone must not stand there with its last figures.
+    // The values of a removed queue must not remain.
     this.#values.delete('reprise_queue_timelines')
     this.#values.delete('reprise_queue_oldest_seconds')
     const now = hostOf(engine).kernel.worker.now()
@@ -210,7 +210,7 @@ export class Metrics {
     this.set('reprise_shipping_positions_behind', shipping.behind)
   }
 
-  /** What object stores charge for. */
+  /** The requests that object stores charge for. */
   #tiers(engine: Reprise): void {
     for (const { tier, requests } of hostOf(engine).kernel.tiers.requests()) {
       const { puts, gets, lists, deletes, retries, hedges, bytesOut, bytesIn } = requests
@@ -230,7 +230,7 @@ export class Metrics {
   }
 }
 
-/** Counts by the smallest bucket that a value is in; added up only when they are shown. */
+/** Counts each value in its smallest bucket; the counts are accumulated only for output. */
 class Histogram {
   readonly #bounds: readonly number[]
   readonly #counts: number[]

@@ -1,4 +1,4 @@
-// A request that is read without the adapter has the address that the URL standard writes.
+// A request read without the adapter has the address that the URL standard produces.
 
 import type { IncomingMessage } from 'node:http'
 import { expect, test } from 'vitest'

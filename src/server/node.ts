@@ -1,4 +1,4 @@
-// Requests and answers of node:http, as they are: what is not looked at is not made.
+// Requests and responses of node:http, used directly: Fetch objects are created only when read.
 
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { RepriseError } from '../core/errors.ts'
@@ -15,7 +15,7 @@ export class NodeAsked implements Asked {
   #request: Request | null
   #gone: AbortController | null = null
 
-  /** `request` is the same, made by the adapter, which has checked its address; null: it `isSimple`. */
+  /** `request` is the same request, created by the adapter, which has checked its address; null: the request `isSimple`. */
   constructor(request: Request | null, incoming: IncomingMessage, outgoing: ServerResponse) {
     this.#request = request
     this.#incoming = incoming
@@ -57,7 +57,7 @@ export class NodeAsked implements Asked {
         bytes += piece.length
         pieces.push(piece)
         if (bytes <= bytesMax) return
-        // What still comes is drained by the adapter, for as long as it likes.
+        // The adapter drains the rest of the body, for a time of its own choosing.
         settle(() => incoming.pause())
         reject(tooLarge('the body', bytesMax, 'bytes'))
       }
@@ -78,12 +78,12 @@ export class NodeAsked implements Asked {
   }
 }
 
-/** What the URL standard writes as it came; an apostrophe and what is not ASCII it writes in another way. */
+/** Characters that the URL standard leaves unchanged; it escapes an apostrophe and non-ASCII characters. */
 const simpleTarget = /^\/[\w!$&()*+,;=:@%~/?.-]*$/
 const dotSegment = /\/(?:\.|%2e){1,2}(?:[/?]|$)/i
 const simpleHost = /^[a-z0-9._-]+(?::[1-9]\d{3,4})?$/
 
-/** A question without a body whose address needs no second look: no adapter is needed to read it. */
+/** A request without a body whose address needs no normalization: it can be read without the adapter. */
 export function isSimple({ method, url = '', headers }: IncomingMessage): boolean {
   if (method !== 'GET' && method !== 'HEAD') return false
   if (headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined) return false
@@ -94,7 +94,7 @@ function listed(raw: readonly string[]): [string, string][] {
   return Array.from({ length: raw.length / 2 }, (_, i) => [raw[2 * i]!, raw[2 * i + 1]!])
 }
 
-/** Resolves when all of it was handed to the socket; undefined: it was. */
+/** Resolves when the whole response was passed to the socket; undefined: already done. */
 export function send({ status, headers, body }: Reply, outgoing: ServerResponse): Promise<void> | undefined {
   if (isSource(body)) {
     outgoing.writeHead(status, headers)
@@ -110,7 +110,7 @@ export function send({ status, headers, body }: Reply, outgoing: ServerResponse)
   return undefined
 }
 
-/** A client that reads slowly is given slowly, and nothing piles up. */
+/** Sends at the client's pace, so nothing accumulates. */
 async function pump(source: ByteSource, outgoing: ServerResponse): Promise<void> {
   const gone = () => source.close()
   outgoing.once('close', gone)
@@ -121,7 +121,7 @@ async function pump(source: ByteSource, outgoing: ServerResponse): Promise<void>
     }
     outgoing.end()
   } catch {
-    // The answer has begun: that it is not whole is told by the connection.
+    // The response has begun: closing the connection signals that it is incomplete.
     outgoing.destroy()
   } finally {
     outgoing.off('close', gone)

@@ -1,14 +1,14 @@
-// The OpenAPI 3.1 document, made of the same values that the router and the checks read.
+// The OpenAPI 3.1 document, generated from the same values that the router and the checks read.
 
 import type { Route } from './route.ts'
 import { published, type Schema } from './schema.ts'
 import { problem } from './shapes.ts'
 
 const statusesOfProblems = ['400', '401', '403', '404', '409', '410', '413', '415', '422', '500', '503', '504', '507']
-/** Told by whoever reads the connection (unread.ts), before anything is known of the request. */
+/** Sent by the reader of the connection (unread.ts), before the request is known. */
 const statusesUnread = ['408', '431']
 
-/** What OpenAPI has a word for. */
+/** The methods that OpenAPI defines. */
 const known = new Set(['get', 'post', 'put', 'patch', 'delete', 'options'])
 
 export function documentOf(routes: readonly Route[], version: string, basePath: string): Record<string, unknown> {
@@ -72,7 +72,7 @@ function operationOf(route: Route): Record<string, unknown> {
   }
 }
 
-/** What is refused before it is looked at as a request of this route (its host, its size, its namespace) is always a problem. */
+/** A refusal made before the request is matched to this route (by host, size or namespace) is always a problem. */
 function problemAnswer({ refusal }: Pick<Route, 'refusal'>): Record<string, unknown> {
   return {
     description: refusal ? 'refused, as its clients want it told, or a problem' : 'a problem, with its code',

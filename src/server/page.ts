@@ -1,5 +1,5 @@
-// The dashboard: one page, its scripts and its style, made by scripts/dashboard.mjs. They hold no data: what the page shows
-// it asks the API for, as the person whose cookie it has. So anybody who reaches the server may have the files.
+// The dashboard: one page, its scripts and its style, built by scripts/dashboard.mjs. The files contain no data: the page
+// requests all data from the API with the person's cookie. The files are therefore public.
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -8,7 +8,7 @@ import { gzipSync } from 'node:zlib'
 import type { Asked } from './asked.ts'
 import { Reply } from './reply.ts'
 
-/** Beside the built server, or, when the sources themselves run, where the build puts it. */
+/** Beside the built server, or, when running from source, where the build writes it. */
 const folders = ['../dashboard/', '../../dist/dashboard/'].map((path) => fileURLToPath(new URL(path, import.meta.url)))
 
 const types: Readonly<Record<string, string>> = {
@@ -32,7 +32,7 @@ export class Page {
     this.#basePath = basePath
   }
 
-  /** Null: there is no such file. */
+  /** Null: no such file. */
   answer(asked: Asked): Reply | null {
     const path = asked.path.slice(this.#basePath.length)
     this.#files ??= readAll()
@@ -47,7 +47,7 @@ export class Page {
     return new Reply(isPacked ? file.packed : file.bytes, {
       'content-type': file.type,
       vary: 'accept-encoding',
-      // The name of an asset is its content.
+      // The name of an asset contains the digest of its content.
       'cache-control': name === 'index.html' ? 'no-cache' : 'public, max-age=31536000, immutable',
       ...(isPacked && { 'content-encoding': 'gzip' }),
     })

@@ -1,5 +1,6 @@
-// How many requests are at work and how long each may take. A place is given back when the work is over, also if its client was
-// told earlier that it takes too long. Whoever waits for a store that does not answer is told so long before the time is up.
+// Limits the number of concurrent requests and the duration of each. A slot is released when the work ends, even if its
+// client already received TIMEOUT. Clients that wait for an unavailable store receive OUTCOME_UNKNOWN well before the time
+// limit.
 
 import { RepriseError } from '../core/errors.ts'
 import type { Clock } from '../core/store/ports.ts'
@@ -7,10 +8,10 @@ import type { Events } from '../engine/base/events.ts'
 import type { ServerLimits } from './limits.ts'
 import type { Route } from './route.ts'
 
-/** A commit that failed was tried again within this time, or it got through without anybody saying so. */
+/** A failed commit is retried within this time; without another retry by then, it has succeeded. */
 const troubleMs = 15_000
 
-/** Routes that are long may take so many times as long as others. */
+/** Factor by which a long route may exceed the time limit of other routes. */
 export const longTimes = 10
 
 interface Waiting {
@@ -26,7 +27,7 @@ export class Places {
   readonly #offs: (() => void)[]
   readonly #waiting = new Set<Waiting>()
   readonly #ends = new Set<() => void>()
-  /** By the monotonic clock: since when commits fail, and when one last did. */
+  /** On the monotonic clock: the time of the first and of the last failed commit. */
   #trouble: { readonly since: number; last: number } | null = null
   #cancelLook: (() => void) | null = null
   #watched: { readonly until: number; readonly cancel: () => void } | null = null
@@ -46,13 +47,13 @@ export class Places {
     ]
   }
 
-  /** Takes a place for the time of the work; its answer, or the reason why nobody waits for it any longer. */
+  /** Holds a slot during the work; resolves with its result, or rejects when the client should no longer wait. */
   work<T>(route: Route, act: () => Promise<T>): Promise<T> {
     if (this.#isClosing && !route.isProbe) throw closing()
     if (route.isProbe) return act()
     const { concurrency, requestMs } = this.#limits
     if (this.#busy >= concurrency) throw new RepriseError('OVERLOADED', `${concurrency} requests are at work already`)
-    // How long an upload takes is its client's to say: half of the places are for everybody else.
+    // The duration of an upload depends on its client: half of the slots are reserved for other requests.
     const uploadsMax = Math.max(1, concurrency >> 1)
     if (route.takesStream && this.#uploads >= uploadsMax) {
       throw new RepriseError('OVERLOADED', `${uploadsMax} uploads are at work already`)
@@ -62,7 +63,7 @@ export class Places {
     return this.#inTime(route, act(), requestMs * (route.isLong ? longTimes : 1))
   }
 
-  /** Takes a place for as long as a stream is open. `end` is called when the server closes; the result gives the place back. */
+  /** Holds a slot while a stream is open. `end` is called when the server closes; the returned function releases the slot. */
   stream(end: () => void): () => void {
     if (this.#isClosing) throw closing()
     const { streams } = this.#limits
@@ -80,7 +81,7 @@ export class Places {
     return this.#isClosing
   }
 
-  /** Takes nothing new, ends the streams, and waits for what is at work, as long as a request may take. */
+  /** Accepts no new work, ends the streams, and waits up to `closeMs` for the work under way. */
   async close(): Promise<void> {
     this.#isClosing = true
     for (const end of [...this.#ends]) end()
@@ -103,7 +104,7 @@ export class Places {
       const waiting: Waiting = { since, allowedMs, route, give: reject }
       this.#waiting.add(waiting)
       this.#watch(since + allowedMs)
-      // Whatever becomes of work that nobody waits for any longer, its place is given back.
+      // The slot is released when the work ends, even if its client stopped waiting.
       const over = () => {
         this.#waiting.delete(waiting)
         this.#busy -= 1
@@ -123,7 +124,7 @@ export class Places {
     })
   }
 
-  /** One timer for all that wait, set for the first of them: most are answered long before. */
+  /** One timer for all waiting requests, set for the earliest deadline: most are answered long before. */
   #watch(until: number): void {
     if (this.#watched && this.#watched.until <= until) return
     this.#watched?.cancel()
@@ -155,7 +156,7 @@ export class Places {
     this.#cancelLook ??= this.#clock.after(this.#limits.storeMs, () => this.#look())
   }
 
-  /** Whoever has waited for a store in trouble for long enough is told. */
+  /** Rejects the requests that have waited longer than `storeMs` for an unavailable store. */
   #look(): void {
     this.#cancelLook = null
     const now = this.#clock.elapsed()

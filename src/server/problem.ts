@@ -1,4 +1,4 @@
-// Errors as the API tells them: problem+json (RFC 9457) with our codes. What is no expected error says nothing of its inside.
+// Errors as problem+json (RFC 9457) with our codes. An unexpected error reveals no internals.
 
 import { type ErrorCode, RepriseError } from '../core/errors.ts'
 import { plain } from '../operations/json.ts'
@@ -67,7 +67,7 @@ export interface Problem {
   readonly data: Readonly<Record<string, unknown>>
 }
 
-/** `isScoped`: the data may name what the caller may not reach, and stays here. */
+/** `isScoped`: the data may name timelines that the caller does not reach, so it is omitted. */
 export function problemOf(error: unknown, base: string, isScoped: boolean): Problem {
   const known = error instanceof RepriseError && error.code !== 'BUG' ? error : null
   const told = known ?? new RepriseError('BUG', 'something unexpected happened', {})

@@ -1,4 +1,4 @@
-// Which timelines a principal reaches: lists are narrowed to its scopes, and what lies outside is not there.
+// Restricts a principal to its timelines: lists are narrowed to its scopes, and timelines outside count as nonexistent.
 
 import { type TimelineId, timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
@@ -7,7 +7,7 @@ import type { Head, TimelineQuery } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { mayReach, type Principal } from './access.ts'
 
-/** The same error as for one that does not exist: not even that may be learned. */
+/** The same error as for a nonexistent timeline: existence must not be revealed. */
 export function missing(timeline: string): RepriseError {
   return new RepriseError('NOT_FOUND', `there is no timeline ${timeline}`, { timeline })
 }
@@ -19,20 +19,20 @@ export async function reached(engine: Reprise, principal: Principal, id: string)
   return head
 }
 
-/** The id of a timeline that need not be there yet. */
+/** The id of a timeline that may not exist yet. */
 export function reachedId(principal: Principal, id: string): TimelineId {
   const known = timelineId(id)
   if (!mayReach(principal, known)) throw missing(known)
   return known
 }
 
-/** The scopes that a wish comes to: itself where the principal reaches all of it, else the parts that it reaches. */
+/** Restricts a requested scope: the scope itself if the principal reaches all of it, otherwise the parts that it reaches. */
 export function scopesFor({ scopes }: Principal, wanted: string): readonly string[] {
   if (scopes === null || scopes.some((scope) => isWithin(scope, wanted))) return [wanted]
   return scopes.filter((scope) => isWithin(wanted, scope))
 }
 
-/** One page in the order of ids, of several queries together. `next` is where to go on; null: this was the last one. */
+/** One page of several queries, ordered by id. `next` is the position of the next page; null: this is the last one. */
 export async function listPage(
   engine: Reprise,
   queries: readonly Omit<TimelineQuery, 'limit' | 'after'>[],
@@ -51,7 +51,7 @@ export async function listPage(
   return { heads: page, next: heads.length > limit ? page[page.length - 1]!.timeline : null }
 }
 
-/** Relatives that the principal does not reach are left out. */
+/** Hides a relative that the principal does not reach. */
 export function hideRelatives<Shown extends { readonly base: { readonly timeline: string } | null }>(
   principal: Principal,
   shown: Shown,
@@ -60,7 +60,7 @@ export function hideRelatives<Shown extends { readonly base: { readonly timeline
   return { ...shown, base: null }
 }
 
-/** Effects of an original that the principal does not reach are shown as inherited, without its id and its keys. */
+/** Effects of an original that the principal does not reach are shown as inherited, without its id and keys. */
 export function withoutUnreached<Shown extends { readonly inheritedFrom?: string; readonly key: string | null }>(
   principal: Principal,
   effects: readonly Shown[],

@@ -1,5 +1,5 @@
-// Jobs whose items are entries that clients appended, and whose work is done by workers outside. They run here for as long as
-// the server does; whoever wants one asks for it at its own start, and what was finished is in the history of the job.
+// Jobs whose items are entries appended by clients, and whose work is done by external workers. They run while the server
+// runs; a client requests its job again at each start, and finished items are in the history of the job.
 
 import { remote } from '../adapters/remote/index.ts'
 import { RepriseError } from '../core/errors.ts'
@@ -7,11 +7,11 @@ import type { Reprise } from '../engine/api/reprise.ts'
 import { consumer, type JobRun } from '../layers/job/index.ts'
 
 export interface RemoteJobOptions {
-  /** Timelines whose entries are the items. */
+  /** The timelines whose entries are the items. */
   readonly from: readonly string[]
-  /** How many are offered at once: at most so many are repeated after a crash. */
+  /** Number of items offered at once: at most this many are repeated after a crash. */
   readonly concurrency: number
-  /** Before an item becomes a dead letter. */
+  /** Attempts before an item becomes a dead letter. */
   readonly attempts: number
 }
 
@@ -30,7 +30,7 @@ export class RemoteJobs {
     this.#max = max
   }
 
-  /** Asked again, it is the one that runs; with other options it is refused. */
+  /** A repeated request returns the running job; different options are refused. */
   async start(name: string, options: RemoteJobOptions): Promise<{ readonly isNew: boolean }> {
     const print = JSON.stringify(options)
     const known = this.#running.get(name)

@@ -1,18 +1,18 @@
-// An answer before it is sent: as a Response of the Fetch standard, or straight to a socket of ours (node.ts).
+// A response before it is sent: as a Fetch Response, or directly to our own socket (node.ts).
 
 import type { Readable } from 'node:stream'
 
-/** Bytes that are asked for piece by piece, as fast as the client takes them. */
+/** Bytes that are pulled piece by piece, at the client's pace. */
 export interface ByteSource {
-  /** Null: that was all. */
+  /** Null: the end. */
   next(): Promise<Uint8Array | null>
-  /** Nobody asks any more; called once or several times, also after the last piece. */
+  /** Ends the source; may be called several times, also after the last piece. */
   close(): void
 }
 
 export type ReplyBody = string | Uint8Array | ByteSource | null
 
-/** Of most answers: the same object each time, so that what is added to it (guard.ts) is added once. */
+/** The headers of most responses: always the same object, so that guard.ts extends it only once. */
 export const jsonHeaders: Readonly<Record<string, string>> = { 'content-type': 'application/json' }
 
 export class Reply {
@@ -26,7 +26,7 @@ export class Reply {
     this.status = status
   }
 
-  /** What is sent where only the head of the answer was asked for. */
+  /** The response to a HEAD request. */
   withoutBody(): Reply {
     if (isSource(this.body)) this.body.close()
     return new Reply(null, this.headers, this.status)
@@ -44,7 +44,7 @@ export function responseOf({ status, headers, body }: Reply): Response {
   })
 }
 
-/** An answer that another library made. */
+/** Converts a response created by another library. */
 export async function replyOf(response: Response): Promise<Reply> {
   const body = response.body === null ? null : new Uint8Array(await response.arrayBuffer())
   return new Reply(body, Object.fromEntries(response.headers), response.status)
@@ -61,7 +61,7 @@ export function sourceOf(readable: Readable): ByteSource {
   }
 }
 
-/** The same bytes, and a word when it is over, whoever ended it. */
+/** Passes the bytes through, and calls `over` once at the end, regardless of which side ended it. */
 export function watched(source: ByteSource, over: () => void): ByteSource {
   let isOver = false
   return {

@@ -1,4 +1,4 @@
-// From a request to a call: parameters, query, body and key, each held against the schema that the document shows.
+// Turns a request into a call: parameters, query, body and key, each checked against the schema of the document.
 
 import { isWellFormed } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
@@ -14,23 +14,23 @@ export function refuse(what: string): RepriseError {
 }
 
 interface Segment {
-  /** Null: it stands for itself. */
+  /** Null: a literal segment. */
   readonly name: string | null
   readonly text: string
 }
 
-/** A path whose segments in braces stand for a name. @example new PathPattern('/v1/timelines/{timeline}') */
+/** A path with named segments in braces. @example new PathPattern('/v1/timelines/{timeline}') */
 export class PathPattern {
   readonly #segments: readonly Segment[]
   readonly #isDeep: boolean
 
-  /** `isDeep`: the last name takes the rest of the path, with its slashes. */
+  /** `isDeep`: the last name takes the rest of the path, including slashes. */
   constructor(pattern: string, isDeep = false) {
     this.#isDeep = isDeep
     this.#segments = pattern.split('/').map((text) => ({ text, name: /^\{(\w+)\}$/.exec(text)?.[1] ?? null }))
   }
 
-  /** What the names stand for; a slash inside one is written as %2F. Null: not this path. */
+  /** The values of the names; a slash inside a value is written as %2F. Null: the path does not match. */
   match(path: string): Readonly<Record<string, string>> | null {
     const parts = path.split('/')
     const last = this.#segments.length - 1
@@ -56,17 +56,17 @@ function decode(text: string): string {
     const decoded = decodeURIComponent(text)
     if (isWellFormed(decoded) && !decoded.includes('\0')) return decoded
   } catch {
-    // Told below.
+    // Reported below.
   }
   throw refuse('the path is not well-formed')
 }
 
 const namespaceParameter = 'namespace'
 
-/** In a header, or in the address: a stream of events and a link have no headers of their own. */
+/** From the header or the address: an event stream and a link cannot set headers. */
 export function namespaceOf(asked: Asked): string | null {
   const named = asked.header('reprise-namespace')
-  // Most addresses are seen to have none without being taken apart.
+  // Most addresses are ruled out without parsing them.
   if (named !== null || !/namespace|%/.test(asked.search)) return named
   return new URLSearchParams(asked.search).get(namespaceParameter)
 }
@@ -119,7 +119,7 @@ export function queryOf(route: Route, search: string): QueryValues {
   return new Query(values)
 }
 
-/** As URLSearchParams has them, which is asked only where something is written in another way. */
+/** The pairs as URLSearchParams parses them; it is used only if the query contains escapes. */
 function pairsOf(search: string): Iterable<readonly [string, string]> {
   if (search === '') return []
   if (!/^[\w.,~=&-]+$/.test(search)) return new URLSearchParams(search)
@@ -129,7 +129,7 @@ function pairsOf(search: string): Iterable<readonly [string, string]> {
   }) as [string, string][]
 }
 
-/** What is no number or truth value stays text, and is refused by the schema. */
+/** Text that is not a number or a boolean stays text, and the schema refuses it. */
 function typed(type: string | undefined, text: string): string | number | boolean {
   if (type === 'integer' && /^-?\d{1,16}$/.test(text)) return Number(text)
   if (type === 'number' && /^\d{1,16}(\.\d{1,16})?$/.test(text)) return Number(text)
@@ -141,13 +141,13 @@ function typed(type: string | undefined, text: string): string | number | boolea
 export interface Body {
   readonly body: Readonly<Record<string, unknown>>
   readonly bytes: Uint8Array | null
-  /** As it came, for the print of an Idempotency-Key. */
+  /** The raw body, for the digest of a request with an Idempotency-Key. */
   readonly raw: Uint8Array
 }
 
 const noBody: Body = { body: {}, bytes: null, raw: new Uint8Array() }
 
-/** At once where the route takes none. */
+/** Synchronous if the route takes no body. */
 export function bodyOf(route: Route, asked: Asked, limits: ServerLimits): Body | Promise<Body> {
   return route.body || route.takesBytes ? readBody(route, asked, limits) : noBody
 }
@@ -179,7 +179,7 @@ export function parseJson(raw: Uint8Array): unknown {
   return value
 }
 
-/** A number that would be stored as another one is refused: 64-bit ids of other languages lose their last digits. */
+/** Refuses a number that would be stored as a different one: 64-bit ids of other languages lose their last digits. */
 function checkNumbers(text: string): void {
   if (!/\d{16}|\d[eE]\+?\d{3}/.test(text)) return
   for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g)) {

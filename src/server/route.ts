@@ -1,5 +1,4 @@
-// What a route is: one value that the router, the OpenAPI document and the checks all read, so that none of them can say
-// something else than the others.
+// A route is one value that the router, the OpenAPI document and the checks all read, so that they cannot disagree.
 
 import type { Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
@@ -19,69 +18,72 @@ import type { SharedFeed } from './shared-feed.ts'
 import type { Sidecars } from './sidecar/sidecars.ts'
 import type { TimelineIndex } from './timeline-index.ts'
 
-/** 'read': tools that look. 'act': also fork, retry and signal, as far as the caller's role goes. */
+/** 'read': tools that read. 'act': also fork, retry and signal, if the caller's role permits. */
 export type McpMode = 'read' | 'act'
 
-/** HEAD is what GET is, without the body. The last two are WebDAV's, and stand in the document as extensions. */
+/** HEAD is GET without the body. The last two are WebDAV's, and appear in the document as extensions. */
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS' | 'PROPFIND' | 'MKCOL'
 
-/** A parameter of the query; `isList`: it may be given several times. */
+/** A parameter of the query; `isList`: it may be repeated. */
 export type QuerySchema = Schema & { readonly isList?: true; readonly isRequired?: true }
 
 export interface Route {
   readonly method: Method
-  /** As the document writes it: /v1/timelines/{timeline} */
+  /** The path as in the document: /v1/timelines/{timeline} */
   readonly path: string
-  /** The last parameter takes the rest of the path, with its slashes. */
+  /** The last parameter takes the rest of the path, including slashes. */
   readonly isDeep?: true
-  /** The operationId of the document. */
+  /** The operationId in the document. */
   readonly id: string
   readonly summary: string
   readonly tag: string
-  /** The least role; null: anybody, also without a token. */
+  /** The minimum role; null: no token is needed. */
   readonly role: Role | null
-  /** It tells of the store as a whole: not for tokens that reach a part of it. */
+  /** Concerns the store as a whole: refused for tokens that reach a part of it. */
   readonly isWhole?: true
   readonly query?: Readonly<Record<string, QuerySchema>>
-  /** Of a JSON body. */
+  /** Schema of a JSON body. */
   readonly body?: Schema
   /** The body is bytes, up to this limit; a checkpoint may be JSON instead. */
   readonly takesBytes?: 'checkpointBytes' | 'importBytes' | 'bodyBytes'
-  /** The types of such a body where the route goes by them, each of them JSON. */
+  /** The accepted types of such a body, each of them JSON, if the route depends on the type. */
   readonly bodyTypes?: readonly string[]
-  /** The body is bytes that the route reads from the request as they come, up to this limit; of tus, to that of its upload. */
+  /**
+   * The body is bytes that the route reads from the request as they arrive, up to this limit; for tus, up to the upload's own
+   * limit.
+   */
   readonly takesStream?: 'artifactBytes' | 'tus'
-  /** How a refusal of this route is told where clients want it in a form of their own; problem+json if left out. */
+  /** The form of refusals for clients that expect their own. Default: problem+json. */
   readonly refusal?: Refusal
   readonly status?: number
   readonly answer: Schema
-  /** The type of the answer if it is no JSON. */
+  /** Content type of the response, if it is not JSON. */
   readonly answerType?: string
-  /** It may take ten times as long. */
+  /** The route may take ten times as long. */
   readonly isLong?: true
-  /** It is answered however many requests are at work. */
+  /** Answered regardless of the number of concurrent requests. */
   readonly isProbe?: true
-  /** It stays open: it has a bound of its own, and no time. */
+  /** The response stays open: it has a limit of its own on number, and none on time. */
   readonly isStream?: true
-  /** So does a request with such a query. */
+  /** True if a request with this query stays open as well. */
   readonly mayStream?: (search: string) => boolean
   /**
-   * What an Idempotency-Key does. 'answer': the answer is kept and given again, and the key is passed to the engine;
-   * 'engine': the engine's own dedupe key is all that is needed. Left out: it changes nothing, or the same again is no change.
+   * Effect of an Idempotency-Key. 'answer': the response is stored and returned again, and the key is passed to the engine;
+   * 'engine': the engine's own dedupe key is sufficient. Default: none, for routes that change nothing or are idempotent.
    */
   readonly once?: 'answer' | 'engine'
-  /** What is answered, as JSON unless it is a Reply. */
+  /** Returns the response: a Reply, or a value that is sent as JSON. */
   call(call: Call): Promise<unknown> | unknown
 }
 
 export interface Refusal {
   readonly type: string
   readonly schema: Schema
-  /** The body, of that type. */
+  /** The body, in that type. */
   tell(problem: Problem): string
 }
 
-/** One request, checked: of a principal that may do it, with parameters and body of the right form. */
+/** One checked request: of an authorized principal, with valid parameters and body. */
 export interface Call {
   readonly engine: Reprise
   readonly server: ServerParts
@@ -89,15 +91,15 @@ export interface Call {
   readonly asked: Asked
   readonly params: Readonly<Record<string, string>>
   readonly query: QueryValues
-  /** The body as its schema says; an empty object if there was none. */
+  /** The body, valid against its schema; an empty object if the request had none. */
   readonly body: Readonly<Record<string, unknown>>
-  /** Of a body that is not JSON. */
+  /** The body, if it is not JSON. */
   readonly bytes: Uint8Array | null
-  /** The Idempotency-Key. */
+  /** Value of the Idempotency-Key header. */
   readonly key: string | undefined
-  /** Fired when the client is gone. */
+  /** Aborted when the client disconnects. */
   readonly signal: AbortSignal
-  /** The timeline of the path: NOT_FOUND if there is none, or none that the principal may reach. */
+  /** Head of the timeline in the path: NOT_FOUND if it does not exist, or the principal does not reach it. */
   head(): Promise<Head>
 }
 
@@ -108,7 +110,7 @@ export interface QueryValues {
   list(name: string): readonly string[]
 }
 
-/** What the routes of one server share. */
+/** The parts that the routes of one server share. */
 export interface ServerParts {
   readonly limits: ServerLimits
   readonly access: Access | null
@@ -117,24 +119,24 @@ export interface ServerParts {
   readonly feed: SharedFeed
   readonly index: TimelineIndex
   readonly answers: Answers
-  /** Jobs that run here for workers outside, by their queue. */
+  /** Jobs that run here for external workers, by queue. */
   readonly remoteJobs: RemoteJobs
   readonly kinds: Kinds
-  /** Of build tools. */
+  /** Artifacts of build tools. */
   readonly artifacts: Artifacts
   readonly lookups: CacheLookups
-  /** The user's definitions: for queries, which replay code. */
+  /** The user's definitions: queries replay their code. */
   readonly definitions: readonly unknown[]
   readonly basePath: string
   readonly readOnly: boolean
-  /** The settings of `serve`, and what the program around it says of them. */
+  /** The settings of `serve`, and those reported by the surrounding program. */
   readonly given: readonly ServerSetting[]
   readonly ofHost: readonly ServerSetting[]
-  /** All of them, for those that are made of others. */
+  /** All routes, for routes that are built from others. */
   readonly routes: readonly Route[]
-  /** Null: there are no tools for language models. */
+  /** Null: no tools for language models. */
   readonly mcp: McpMode | null
-  /** Asks the server itself, as whoever the headers name. */
+  /** Sends a request to the server itself, as the caller that its headers identify. */
   ask(request: Request): Promise<Response>
   document(): unknown
 }

@@ -1,12 +1,12 @@
-// The part of JSON Schema that the API describes itself with, and the check that holds a value against it: what the OpenAPI
-// document says of a body or a parameter is what is enforced.
+// The subset of JSON Schema that describes the API, and the check of a value against it: the server enforces exactly the
+// constraints that the OpenAPI document states.
 
 export interface Schema {
   readonly type?: 'object' | 'array' | 'string' | 'integer' | 'number' | 'boolean'
   readonly description?: string
   readonly properties?: Readonly<Record<string, Schema>>
   readonly required?: readonly string[]
-  /** False: no others. Left out: any. */
+  /** False: no other properties. Default: any. */
   readonly additionalProperties?: false | Schema
   readonly items?: Schema
   readonly enum?: readonly (string | number | boolean)[]
@@ -21,7 +21,7 @@ export interface Schema {
   readonly default?: unknown
 }
 
-/** In the words of the document; nullable is `type: [t, 'null']` since OpenAPI 3.1. */
+/** The form of the document; nullable is `type: [t, 'null']` since OpenAPI 3.1. */
 export function published({ nullable, ...schema }: Schema): Record<string, unknown> {
   return {
     ...schema,
@@ -37,8 +37,9 @@ function mapped(properties: Readonly<Record<string, Schema>>): Record<string, un
 }
 
 /**
- * Why the value does not fit, in words; null if it does.
+ * The reason why the value does not match, as text; null if it does.
  * @example mismatch({ type: 'integer' }, 'x', 'limit') // 'limit must be an integer'
+ * /
  */
 export function mismatch(schema: Schema, value: unknown, where: string): string | null {
   if (value === null && schema.nullable) return null

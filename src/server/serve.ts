@@ -1,5 +1,5 @@
-// serve: a handler from Request to Response, for any server that speaks these. It looks at size, host and origin first, then at
-// who asks, then at what is asked, and only then does anything.
+// serve: a handler from Request to Response, for any server with this interface. It checks size, host and origin first, then
+// the caller, then the request, and only then acts.
 
 import { RegExpRouter } from 'hono/router/reg-exp-router'
 import { SmartRouter } from 'hono/router/smart-router'
@@ -39,54 +39,53 @@ import { SharedFeed } from './shared-feed.ts'
 import { Sidecars } from './sidecar/sidecars.ts'
 import { TimelineIndex } from './timeline-index.ts'
 
-/** Who asks, or null for nobody. */
+/** Identifies the caller; null: unknown. */
 export type Authorize = (request: Request) => Principal | null | Promise<Principal | null>
 
 export type ServeOptions = ServeSettings &
   (
     | {
-        /** Who may do what. */
         readonly tokens: readonly AccessToken[]
         readonly authorize?: never
       }
     | {
         readonly tokens?: never
-        /** In place of tokens, for a handler inside an application that knows its users. */
+        /** Replaces tokens, for a handler inside an application that knows its users. */
         readonly authorize: Authorize
       }
   )
 
-/** Whoever may ask. */
+/** The settings that do not depend on the kind of authentication. */
 export interface ServeSettings {
-  /** Every caller may only look, whatever its role. */
+  /** Restricts every caller to reading, whatever its role. */
   readonly readOnly?: boolean
   /**
-   * Further namespaces, each with an engine of its own. A token reaches those that it names; a request says which with the header
-   * Reprise-Namespace or the parameter `namespace`, or means the first of them.
+   * Further namespaces, each with an engine of its own. A token reaches the namespaces it names; a request selects one with
+   * the header Reprise-Namespace or the parameter `namespace`. Default: the token's first one.
    */
   readonly namespaces?: Readonly<Record<string, Reprise>>
-  /** Where a proxy shows it: 'https://reprise.example.com'. Loopback names are always answered. */
+  /** Origins under which a proxy exposes the server: 'https://reprise.example.com'. Loopback names are always accepted. */
   readonly origins?: readonly string[]
-  /** Where the handler is mounted: '/reprise'. */
+  /** Path under which the handler is mounted: '/reprise'. */
   readonly basePath?: string
-  /** Definitions whose state and handlers are to be asked: workflows, timelines, aggregates, … */
+  /** Definitions whose state is read or whose handlers are called: workflows, timelines, aggregates, … */
   readonly definitions?: readonly unknown[]
   readonly limits?: Partial<ServerLimits>
-  /** Tools for language models at /mcp: 'read' looks, 'act' also forks, retries and signals. None if left out. */
+  /** Tools for language models at /mcp: 'read' reads, 'act' also forks, retries and signals. Default: none. */
   readonly mcp?: McpMode
-  /** What is forgotten of build caches by itself: unused for so long, or beyond so many bytes. Nothing if left out. */
+  /** Automatic removal of build artifacts: unused for this long, or beyond this size. Default: none. */
   readonly cacheKeep?: CacheKeep
-  /** For people: where the program around it has its settings from, in place of "an option of serve()". Never a secret. */
+  /** For people: the sources of the surrounding program's settings, in place of "an option of serve()". Never a secret. */
   readonly settings?: readonly ServerSetting[]
 }
 
 export interface Server {
   (request: Request): Promise<Response>
-  /** A path that lets one browser in, once, within ten minutes, as the token of this name. */
+  /** A one-time path that logs one browser in within ten minutes, as the token of this name. */
   link(name: string): string
   /**
-   * Takes nothing new, ends the streams, waits for what is at work (at most `closeMs`), and lets go of what clients had open. The
-   * engine stays open: it is its owner's.
+   * Accepts no new requests, ends the streams, waits for the work under way (at most `closeMs`), and closes the timelines
+   * opened for clients. The engine stays open: its owner closes it.
    */
   close(): Promise<void>
 }
@@ -116,7 +115,7 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
     return responseOf(request.method === 'HEAD' ? reply.withoutBody() : reply)
   }
   const serverOf = (of: Reprise) => {
-    // Whoever takes uploads also completes them, from the first moment: some may be waiting.
+    // A server that accepts uploads also completes them, from its start: some may be pending.
     if (!readOnly) for (const each of options.definitions ?? []) if (isUploadDefinition(each)) each[works](hostOf(of))
     return new RunningServer(of, partsOf(of), doors, authorize ?? null)
   }
@@ -157,10 +156,10 @@ export function serve(engine: Reprise, options: ServeOptions): Server {
   })
 }
 
-/** For a socket of ours, which needs no objects of the Fetch standard. */
+/** Key of the method for our own socket, which needs no Fetch objects. */
 const answers = Symbol('answers')
 
-/** What answers a request in place of the handler itself. */
+/** The method that answers a request without Fetch objects. */
 export function answererOf(server: Server): (asked: Asked) => Promise<Reply> {
   return (server as unknown as { readonly [answers]: (asked: Asked) => Promise<Reply> })[answers]
 }
@@ -170,20 +169,20 @@ interface Caller {
   readonly isBrowser: boolean
 }
 
-/** Before anybody is known: for routes that anybody may ask. */
+/** The principal of unauthenticated requests, for routes without a role. */
 const nobody: Principal = { name: 'nobody', role: 'read', scopes: [] }
 
-/** As proxies count a request whose client left before its answer: no fault of the server, and nobody reads what it is told. */
+/** The status by which proxies record a request whose client disconnected before the response: not a fault of the server. */
 const clientGone = 499
 
-/** The answer is the one that was given the first time. */
+/** Marks a stored response of an earlier request. */
 const again = { 'idempotency-replayed': 'true' }
 
-/** Of paths whose handlers are kept. */
+/** Maximum number of cached handlers. */
 const handlersMax = 1000
 const handlerLengthMax = 256
 
-/** What a path leads to, before it is known who asks. */
+/** The handler of a path, before the caller is known. */
 type Handler = (asked: Asked, caller: Caller | null, isScoped: boolean) => Promise<Reply> | Reply
 
 class RunningServer {
@@ -195,7 +194,7 @@ class RunningServer {
   readonly #handlers = new Map<string, Handler>()
   readonly #places: Places
   readonly #page: Page
-  /** Of further namespaces, by their names. */
+  /** Servers of further namespaces, by name. */
   readonly #others = new Map<string, RunningServer>()
   readonly #healthz: string
   readonly #readyz: string
@@ -219,7 +218,7 @@ class RunningServer {
     try {
       checkSize(asked, this.#parts.limits)
       const { method, path } = asked
-      // A probe knows no name of ours, and learns nothing.
+      // A probe sends no host of ours, and its response reveals nothing.
       const isProbe = path === this.#healthz || path === this.#readyz
       if (!isProbe) this.#doors.check(asked)
       if (!this.#isKnown) await this.#know()
@@ -237,7 +236,7 @@ class RunningServer {
     }
   }
 
-  /** Serves this namespace as well. */
+  /** Also serves this namespace. */
   beside(name: string, other: RunningServer): void {
     this.#others.set(name, other)
   }
@@ -253,7 +252,7 @@ class RunningServer {
     await this.#parts.artifacts.close()
   }
 
-  /** The server of the namespace that is meant. What a token does not name is refused, whether it is there or not. */
+  /** The server of the requested namespace. A namespace that the token does not name is refused, whether it exists or not. */
   #of({ namespaces }: Principal, asked: Asked): RunningServer {
     const wanted = namespaceOf(asked) ?? namespaces?.[0]
     if (wanted === undefined) return this
@@ -262,7 +261,7 @@ class RunningServer {
     return other
   }
 
-  /** Once: what kinds of timelines there are, and the definitions that were given. */
+  /** Declares the kinds of timelines and the given definitions, once. */
   async #know(): Promise<void> {
     this.#knowing ??= this.#declare()
     await this.#knowing
@@ -282,7 +281,7 @@ class RunningServer {
     const principal = await authorize(asked.request)
     if (!principal) return null
     const role = this.#parts.readOnly ? 'read' : principal.role
-    // Whether it was a cookie, only its host knows: then it counts as a browser.
+    // Only the host knows whether a cookie was used, so a request without an authorization header counts as a browser's.
     return { principal: { ...principal, role }, isBrowser: asked.header('authorization') === null }
   }
 
@@ -305,7 +304,7 @@ class RunningServer {
     return router
   }
 
-  /** Found once for each path that is asked for again and again. */
+  /** Cached per method and path. */
   #handlerOf(method: string, path: string): Handler | undefined {
     const which = `${method} ${path}`
     const known = this.#handlers.get(which)
@@ -354,7 +353,7 @@ class RunningServer {
     if (route.isWhole && principal.scopes !== null) {
       throw new RepriseError('FORBIDDEN', `${route.id} needs a token that reaches the whole store`, {})
     }
-    // Read from the address itself: a router may have decoded a slash that is part of an id.
+    // Parsed from the address itself: a router may have decoded a slash that is part of an id.
     const params = pattern.match(asked.path)
     if (!params) throw new RepriseError('NOT_FOUND', 'there is no such route; /v1/openapi.json lists them', {})
     const from = { engine: this.#engine, server: this.#parts, principal, asked, params }
@@ -381,7 +380,7 @@ class RunningServer {
     return jsonReply(jsonOf(answer ?? null), status, isAgain ? again : null)
   }
 
-  /** What a request starts belongs to the trace that it names. */
+  /** Work that a request starts belongs to the trace it names. */
   #traced(route: Route, call: CheckedCall): Promise<unknown> | unknown {
     const { tracing } = hostOf(this.#engine).kernel
     const traceparent = tracing ? call.asked.header('traceparent') : null
@@ -434,7 +433,7 @@ function jsonReply(json: string, status: number, more: Readonly<Record<string, s
   return new Reply(json, more ? { ...jsonHeaders, ...more } : jsonHeaders, status)
 }
 
-/** Which of them it is, is known to whoever asked; nothing is told of the tokens that there are. */
+/** The message names the kind of credentials the caller sent, and reveals nothing about existing tokens. */
 function unauthenticated(asked: Asked): RepriseError {
   const given = asked.header('authorization') !== null
   const hasCookie = asked.header('cookie')?.includes(`${cookieName}=`) ?? false

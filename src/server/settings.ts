@@ -1,5 +1,5 @@
-// What this server goes by, and where each setting came from. Never a secret: of tokens, keys and addresses only what tells
-// them apart.
+// The settings of this server, and the source of each. Never a secret: tokens, keys and addresses are shown only by the parts
+// that identify them.
 
 import { defaultLimits } from '../core/limits.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
@@ -13,20 +13,20 @@ import { defaultServerLimits, type ServerLimits } from './limits.ts'
 
 export interface ServerSetting {
   readonly name: string
-  /** Null: none. */
+  /** Null: not set. */
   readonly value: unknown
   /**
-   * 'program': the code that opened the store, which may have it from anywhere. 'stored' with the store. Of policies:
-   * 'declared' by a definition, the same for all of its 'kind', or the 'usual' one of its kind.
+   * 'program': the code that opened the store. 'stored': stored with the store. For policies: 'declared' by a definition, the
+   * same for all of its 'kind', or the 'usual' one of its kind.
    */
   readonly from:
     | ('default' | 'option' | 'environment' | 'command line' | 'program')
     | ('stored' | 'declared' | 'kind' | 'usual')
-  /** The option or the variable, by its name. */
+  /** The name of the option or variable. */
   readonly by?: string
 }
 
-/** What is shown of the options of `serve`. */
+/** The options of `serve` that are shown. */
 interface Given {
   readonly tokens?: unknown
   readonly readOnly?: boolean
@@ -38,7 +38,7 @@ interface Given {
   readonly limits?: Partial<ServerLimits>
 }
 
-/** Of `serve`. */
+/** Settings of `serve`. */
 export function givenSettings(options: Given): ServerSetting[] {
   const row = (name: keyof Given, usual: unknown, value: unknown = options[name]): ServerSetting =>
     options[name] === undefined
@@ -60,7 +60,7 @@ export function givenSettings(options: Given): ServerSetting[] {
   ]
 }
 
-/** All of them, each name once: what the host says of one goes before what is known here. */
+/** All settings, each name once: the host's own rows take precedence. */
 export async function settingsOf(
   engine: Reprise,
   given: readonly ServerSetting[],
@@ -106,7 +106,7 @@ async function storeSettings(engine: Reprise, kernel: Kernel): Promise<ServerSet
 
 const defaultGraceMs = 3_600_000
 
-/** One that was given as it would be anyway cannot be told from one that was not. */
+/** A limit explicitly set to its default cannot be distinguished from an unset one. */
 function engineLimits({ limits }: Kernel): ServerSetting[] {
   return Object.entries(limits).map(([name, value]) => {
     const isUsual = value === defaultLimits[name as keyof typeof defaultLimits]
@@ -114,14 +114,14 @@ function engineLimits({ limits }: Kernel): ServerSetting[] {
   })
 }
 
-/** Of the definitions that are known here. */
+/** Policies of the definitions known here. */
 function policies(model: Model): ServerSetting[] {
   const { kind, name, fold } = model
   if (name === null || !fold) return []
   return (['retain', 'checkpoint'] as const).flatMap((what) => {
     const value = fold[what] ?? null
     const isUsual = JSON.stringify(value) === JSON.stringify(model.usual?.[what] ?? null)
-    // What no definition says and no kind has is no setting.
+    // A policy that neither the definition nor its kind sets is not listed.
     if (value === null && isUsual) return []
     const from = model.policy === 'fixed' ? 'kind' : isUsual ? 'usual' : 'declared'
     return [{ name: `${what} of ${kind} ${name}`, value, from } as const]

@@ -1,4 +1,4 @@
-// The shapes that several routes answer with or take, for the document and the checks.
+// Shapes shared by several routes, for the document and the checks.
 
 import type { QuerySchema } from './route.ts'
 import type { Schema } from './schema.ts'
@@ -18,7 +18,7 @@ export function object(properties: Readonly<Record<string, Schema>>, required: r
   return { type: 'object', properties, required, additionalProperties: false }
 }
 
-/** An answer: it has these, and may have more in a later version. */
+/** A response with these properties; later versions may add more. */
 export function answer(properties: Readonly<Record<string, Schema>>): Schema {
   return { type: 'object', properties, required: Object.keys(properties) }
 }

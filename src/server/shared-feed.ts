@@ -1,5 +1,5 @@
-// The feed for many clients at once: those that stand at the same position and ask for the same timelines wait for one reader,
-// and get the same bytes, encoded once. A client that is behind reads its pages alone until it has caught up.
+// The feed for many clients at once: clients at the same position with the same timelines share one reader, and receive the
+// same bytes, encoded once. A client that is behind reads its own pages until it has caught up.
 
 import { RepriseError } from '../core/errors.ts'
 import type { FeedPosition } from '../core/store/ports.ts'
@@ -12,20 +12,20 @@ import { plain } from '../operations/json.ts'
 import type { ByteSource } from './reply.ts'
 
 const heartbeatMs = 15_000
-/** Pages that were read stay for clients that are a little slower than the others. */
+/** Pages that are kept for clients slightly slower than the others. */
 const pagesKept = 4
 
 export interface FollowOptions {
-  /** Undefined: every timeline. None: there is nothing to wait for but the end. */
+  /** Undefined: every timeline. Empty: no entries, only the end. */
   readonly scopes: readonly string[] | undefined
   readonly positions: OutsidePositions
   readonly after: FeedPosition
-  /** Of each timeline only the last entry of a page, without its data. */
+  /** Only the last entry of each timeline in a page, without its data. */
   readonly isBrief: boolean
   readonly signal: AbortSignal
 }
 
-/** What comes after a position. */
+/** The page after a position. */
 interface Place {
   readonly key: string
   readonly stream: FeedStream
@@ -54,7 +54,7 @@ export class SharedFeed {
     return place
   }
 
-  /** Nobody reads on for clients that are gone. */
+  /** Stops reading when the last waiting client is gone. */
   leave(place: Place): void {
     place.waiting -= 1
     if (place.waiting > 0 || place.isRead) return
@@ -70,7 +70,7 @@ export class SharedFeed {
         if (page) await positions.confirm(this.#kernel.identity)
         return page && new Page(page, positions)
       } catch (error) {
-        // Not kept: whoever asks next is told anew.
+        // Not kept: the next client reads again.
         this.#places.delete(key)
         throw error
       } finally {
@@ -85,7 +85,7 @@ export class SharedFeed {
     return place
   }
 
-  /** This one was read last. */
+  /** Moves this page to the newest position, and drops the oldest pages beyond `pagesKept`. */
   #trim(key: string): void {
     const place = this.#places.get(key)
     if (!place?.isRead) return
@@ -119,7 +119,7 @@ class Follower implements ByteSource {
   async next(): Promise<Uint8Array | null> {
     if (!this.#hasBegun) {
       this.#hasBegun = true
-      // Where it begins: a client that loses the connection before the first event knows where to go on.
+      // The start position: a client that loses the connection before the first event can resume from it.
       const at = this.#position
       return Buffer.from(
         `retry: 1000\n${at === '' ? ': start\n\n' : eventOf('position', this.#options.positions.seal(at), {})}`,
@@ -130,7 +130,7 @@ class Follower implements ByteSource {
     if (!this.#page && this.#error === undefined) await this.#news()
     if (this.#page) return this.#take(this.#page)
     if (this.#error === undefined) return this.#isOver ? null : Buffer.from(': still here\n\n')
-    // Told in the stream: the answer has begun, and a client must not come back with a position that is gone.
+    // Reported in the stream: the response has begun, and a client must not reconnect with a position that is gone.
     const code = this.#error instanceof RepriseError ? this.#error.code : 'BUG'
     this.close()
     return Buffer.from(`event: problem\ndata: ${JSON.stringify({ code })}\n\n`)
@@ -174,7 +174,7 @@ class Follower implements ByteSource {
     )
   }
 
-  /** Until there is a page, or it is over, or it was silent for long. */
+  /** Waits for a page, for the end, or for the next heartbeat. */
   async #news(): Promise<void> {
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, heartbeatMs)
@@ -187,7 +187,7 @@ class Follower implements ByteSource {
   }
 }
 
-/** One page of the feed, as events, encoded when it is first asked for. */
+/** One page of the feed as events, encoded on first use. */
 class Page {
   readonly next: FeedPosition
   readonly #entries: FeedEntries
@@ -231,12 +231,15 @@ function briefOf(page: FeedEntries, positions: OutsidePositions): string {
   return eventOf('entries', end, told)
 }
 
-/** The last run of a page that was for the reader. */
+/** The last entry run of a page that the reader received. */
 export function lastSeen({ runs }: FeedEntries): SeenRun | undefined {
   return runs.findLast(({ seen }) => seen !== undefined)?.seen
 }
 
-/** Runs of one commit may share a position: they are one event, or a client that stops between them would miss the second. */
+/**
+ * Entry runs of one commit may share a position: they form one event, because a client that stops between them would miss the
+ * second.
+ */
 export function together({ runs }: FeedEntries): FeedRun[] {
   const merged: FeedRun[] = []
   for (const run of runs) {

@@ -1,7 +1,7 @@
-// Every timeline by what people look for: kind, status, attributes, text and time, the most recently changed first. A store
-// lists by id alone; this is a copy of its heads in memory, made when somebody first asks and brought up to date from the feed
-// at each question. A change without an entry (a lease, a wakeup) is seen when its row is shown, or at the next whole reading;
-// those of kinds that begin without one (pipelines) are read at each question, as far as that takes little time.
+// Searches all timelines by kind, status, attributes, text and time, most recently changed first. A store lists by id only;
+// this is a copy of its heads in memory, built on the first search and updated from the feed before each search. A change
+// without an entry (a lease, a wakeup) is noticed when its row is shown, or at the next full read; timelines of kinds that
+// begin without an entry (pipelines) are read before each search, within a time budget.
 
 import { assert } from '../core/assert.ts'
 import type { TimelineId } from '../core/coordinate.ts'
@@ -19,7 +19,7 @@ import { mayReach, type Principal } from './access.ts'
 const pageHeads = 1000
 const pageRuns = 1000
 const wholeEveryMs = 5 * 60_000
-/** Reading what begins without an entry takes at most one part in so many of the time. */
+/** Reading timelines that begin without an entry takes at most this fraction (1/n) of the time. */
 const unwrittenShare = 20
 
 export interface Indexed {
@@ -32,7 +32,7 @@ export interface Indexed {
   readonly attributes: Readonly<Record<string, Attribute>>
   readonly createdAt: number
   readonly updatedAt: number
-  /** What words are looked for in. */
+  /** The text that words are searched in. */
   readonly text: string
 }
 
@@ -50,15 +50,15 @@ export interface Wanted {
 
 export interface Found {
   readonly rows: readonly Indexed[]
-  /** How many match everything that was asked for. */
+  /** Number of timelines that match all criteria. */
   readonly total: number
-  /** Of those that match everything but the status: how many have which. */
+  /** Counts by status, of the timelines that match all criteria except the status. */
   readonly statuses: Readonly<Record<string, number>>
-  /** Of all that the caller reaches. */
+  /** Counts by kind, of all timelines that the caller reaches. */
   readonly kinds: Readonly<Record<string, number>>
   readonly attention: number
   readonly next: string | null
-  /** There are more timelines than the index holds. */
+  /** The store has more timelines than the index holds. */
   readonly isPartial: boolean
 }
 
@@ -66,7 +66,7 @@ export class TimelineIndex {
   readonly #engine: Reprise
   readonly #rowsMax: number
   #rows = new Map<TimelineId, Indexed>()
-  /** In order, but for those that changed since. */
+  /** Sorted, except for timelines that changed since. */
   #sorted: readonly Indexed[] = []
   readonly #changed = new Set<TimelineId>()
   #position: FeedPosition = feedStart
@@ -80,7 +80,7 @@ export class TimelineIndex {
     this.#rowsMax = rowsMax
   }
 
-  /** `after`: what `next` was. */
+  /** `after`: the `next` of the previous page. */
   async find(principal: Principal, wanted: Wanted, limit: number, after?: string): Promise<Found> {
     await this.#refresh()
     const matches = matcherOf(wanted)
@@ -105,7 +105,7 @@ export class TimelineIndex {
     return { rows, total, statuses, kinds, attention, next, isPartial: this.#isPartial }
   }
 
-  /** What was read of these anew counts from now on. */
+  /** Updates the rows of these timelines from newly read heads. */
   note(heads: readonly (Head | null)[], asked: readonly TimelineId[]): void {
     for (const [i, head] of heads.entries()) this.#put(asked[i]!, head)
   }
@@ -114,7 +114,7 @@ export class TimelineIndex {
     if (this.#changed.size === 0) return this.#sorted
     const changed = [...this.#changed].flatMap((id) => this.#rows.get(id) ?? [])
     const same = this.#sorted.filter(({ timeline }) => !this.#changed.has(timeline))
-    // Few that changed and many in order: sorting them together costs about what reading them does.
+    // Few rows have changed and most are in order, so sorting them together costs about as much as reading them.
     this.#sorted = [...changed, ...same].sort((a, b) => b.updatedAt - a.updatedAt || compare(a, b))
     this.#changed.clear()
     return this.#sorted
@@ -159,7 +159,7 @@ export class TimelineIndex {
   }
 
   async #readAll(): Promise<void> {
-    // The end first: what happens meanwhile is read again, not missed.
+    // Reads the end of the feed first: concurrent changes are read again rather than missed.
     const position = await feedEnd(this.#engine, this.#position)
     const before = this.#rows
     this.#rows = new Map()
@@ -214,7 +214,7 @@ export function indexed(head: Head, model: Model | null): Indexed {
   }
 }
 
-/** All but the status: of that, each one is counted. */
+/** Matches all criteria except the status, which is counted per value. */
 function matcherOf({ kinds, attributes, text = '', since, until, runs, attention }: Wanted): (row: Indexed) => boolean {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean)
   const pairs = Object.entries(attributes ?? {})

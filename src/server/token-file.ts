@@ -1,5 +1,5 @@
-// The file with the tokens of a server: made at the first start with one token that may do everything, readable by its owner
-// only. People add tokens with other roles and scopes by hand.
+// The file with the tokens of a server: created at the first start with one token for everything, readable by its owner only.
+// People add tokens with other roles and scopes by hand.
 //
 // { "tokens": [{ "name": "me", "token": "…", "role": "write", "scopes": ["workflow/", "job/"] }] }
 
@@ -14,7 +14,7 @@ export interface TokenFile {
   readonly isNew: boolean
 }
 
-/** Two servers that start in the same moment have the same tokens: the file appears whole, and the first one stays. */
+/** Two servers that start at the same moment share the tokens: the file appears atomically, and the first one stays. */
 export function readOrMakeTokens(path: string): TokenFile {
   const found = readTokens(path)
   if (found) return { tokens: found, isNew: false }
@@ -37,7 +37,7 @@ function readTokens(path: string): AccessToken[] | null {
   let text: string
   try {
     const { mode } = statSync(path)
-    // Windows keeps no such bits.
+    // Windows has no such bits.
     if (process.platform !== 'win32' && (mode & 0o077) !== 0) {
       const what = `${path} can be read by others: chmod 600 ${path}, and replace the tokens in it`
       throw new RepriseError('INVALID_ARGUMENT', what, { file: path })
@@ -51,7 +51,7 @@ function readTokens(path: string): AccessToken[] | null {
     const { tokens } = JSON.parse(text) as { tokens?: unknown }
     if (Array.isArray(tokens) && tokens.length > 0) return tokens as AccessToken[]
   } catch {
-    // Told below, without a word of what is in the file.
+    // Reported below, without any content of the file.
   }
   const what = `${path} does not hold tokens: it must be JSON, { "tokens": [{ "name", "token", "role", "scopes" }] }`
   throw new RepriseError('INVALID_ARGUMENT', what, { file: path })

@@ -1,5 +1,5 @@
-// Answers to what never became a request: headers that are too large, bytes that are no HTTP, a head that takes too long. The
-// rest of what its client sends is read for a moment, so that the answer is not lost with the connection.
+// Responses to input that never became a request: headers that are too large, bytes that are not HTTP, a head that takes too
+// long. The rest of the input is read for a moment, so that the response is not lost with the connection.
 
 import { STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'

@@ -1,4 +1,4 @@
-// The result of work, or this error if it takes longer.
+// Resolves with the result of the work, or rejects with this error if it takes longer.
 
 import type { RepriseError } from '../core/errors.ts'
 

@@ -1,5 +1,5 @@
-// Doing something to one timeline, through its model as the command line does: what a model does not have is refused with the
-// words that lead to the right verb.
+// Actions on one timeline, through its model, as on the command line. A verb that a model does not have is refused with a
+// pointer to the right one.
 
 import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -34,7 +34,7 @@ const consumed: Schema = {
 }
 const keys: Schema = { type: 'array', items: shapes.text, maxItems: 10_000 }
 
-/** A verb of the descriptor, with what it is told. */
+/** A route for a verb of the model, with its arguments. */
 function verb(name: PlainVerb, summary: string, body: Schema, args: (call: Call) => Record<string, unknown>): Route {
   return {
     method: 'POST',
@@ -185,7 +185,7 @@ export const actionRoutes: readonly Route[] = [
       const head = await call.head()
       const { name, arguments: values = [] } = call.body as { name: string; arguments?: readonly unknown[] }
       const timeline = head.timeline
-      // Its own status needs none of its code.
+      // The built-in status needs none of the workflow's code.
       if (name === 'status' && values.length === 0) {
         return { timeline, query: name, answer: (await runOf(call.engine, head, 'query').status()).status }
       }
@@ -225,7 +225,7 @@ export const actionRoutes: readonly Route[] = [
       }
       const known = (await effectsOf(call.engine, head)).find(({ id }) => id === effect)
       if (!known) throw new RepriseError('NOT_FOUND', `${timeline} has no effect ${effect}`, { effect })
-      // A call of the model itself is settled as the model does.
+      // An effect of the model itself is settled by the model.
       if (!('intendedSeq' in known)) {
         const said = { step: effect, outcome, by, ...(result !== undefined && { result }) }
         await act(call.engine, head, 'settle', said, keyFor(call, 'settle'))
@@ -387,12 +387,12 @@ export const actionRoutes: readonly Route[] = [
   },
 ]
 
-/** The engine's key of this request: of this caller, and of this verb. */
+/** The engine's dedupe key for this request, unique to the caller and the verb. */
 function keyFor({ key, principal }: Call, name: string): string | undefined {
   return key === undefined ? undefined : `http:${principal.name}:${name}:${key}`
 }
 
-/** The timelines that are one thing with this one; as if there were none if one of them is out of reach. */
+/** The timelines that belong together with this one; NOT_FOUND if one of them is out of the caller's reach. */
 async function checkFamily({ engine, principal }: Call, head: Head): Promise<Head[]> {
   const family = await familyOf(engine, head)
   if (family.some(({ timeline }) => !mayReach(principal, timeline))) throw missing(head.timeline)
@@ -416,7 +416,7 @@ function reachedPlan(call: Call, plan: CompensationPlan): CompensationPlan {
   return { ...plan, inherited: withoutUnreached(call.principal, plan.inherited) }
 }
 
-/** Those that the caller may not reach are told by their kind alone. */
+/** Consumers that the caller does not reach are shown by kind only. */
 function reachedConsumers(call: Call, consumers: readonly Consumer[]): Partial<Consumer>[] {
   return consumers.map((one) => (mayReach(call.principal, one.timeline) ? one : { kind: one.kind }))
 }

@@ -1,4 +1,4 @@
-// An attribute as a query names it.
+// An attribute in the form of a query parameter.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Attribute } from '../../core/store/ports.ts'

@@ -1,5 +1,6 @@
-// Pushed configuration over HTTP: versions are set, and each client gets its offers as server-sent events or by a long poll, and
-// answers with the nonce. A stream belongs to no server: whichever gets the next request goes on with it.
+// Pushed configuration over HTTP: versions are set, and each client receives its offers as server-sent events or by long
+// polling, and replies with the nonce. A stream is not bound to a server: the server that receives the next request continues
+// it.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { type ConfigDefinition, isConfig } from '../../layers/config/definition.ts'
@@ -145,7 +146,7 @@ export const configRoutes: readonly Route[] = [
     role: 'operate',
     body: shapes.object({ nonce: { ...shapes.text, minLength: 1 }, nack: shapes.reason }, ['nonce']),
     answer: shapes.answer({ isTaken: { type: 'boolean' }, why: { type: 'string', nullable: true } }),
-    // The nonce says which offer it is about: the same answer twice is taken once.
+    // The nonce identifies the offer: a repeated reply is applied once.
     once: 'engine',
     async call(call) {
       const { nonce, nack } = call.body as { nonce: string; nack?: string }
@@ -201,7 +202,7 @@ async function follow(call: Call): Promise<Reply> {
   return new Reply(new OfferSource(opening, call.signal), headers)
 }
 
-/** The offers of one stream as events. Their id is the stream's: whoever comes back with it goes on where it was. */
+/** The offers of one stream as events. The event id is the stream's: a client that reconnects with it resumes where it was. */
 class OfferSource implements ByteSource {
   readonly #stream: ClientStream
   readonly #onAbort = () => this.close()
@@ -228,7 +229,7 @@ class OfferSource implements ByteSource {
       if (offer) return event('offer', offer, `id: ${id}\n`)
       return this.#isOver || this.#stream.isClosed ? null : Buffer.from(': still here\n\n')
     } catch (error) {
-      // Told in the stream, for the answer has begun.
+      // Reported in the stream, because the response has begun.
       this.close()
       return event('problem', { code: error instanceof RepriseError ? error.code : 'BUG' })
     }
@@ -237,7 +238,7 @@ class OfferSource implements ByteSource {
   close(): void {
     this.#isOver = true
     this.#signal.removeEventListener('abort', this.#onAbort)
-    // The client may come back, here or elsewhere: it has not left.
+    // The client may reconnect, here or to another server, so it does not count as gone.
     this.#stream.detach()
   }
 }
@@ -260,13 +261,13 @@ function idOf(config: string): string {
   return `config/${config}`
 }
 
-/** A token for one client reaches config/<name>/clients/<client>, and one for the configuration reaches all of them. */
+/** A token for one client reaches config/<name>/clients/<client>; a token for the configuration reaches all clients. */
 async function clientOf(call: Call): Promise<{ readonly push: ConfigHandle; readonly client: string }> {
   const { config, client } = call.params as { config: string; client: string }
   return { push: await opened(call, `${idOf(config)}/clients/${client}`), client }
 }
 
-/** NOT_FOUND if the server has no such definition, or the principal does not reach it: the same words for both. */
+/** NOT_FOUND if the server has no such definition, or the principal does not reach it: the same message for both. */
 async function opened({ engine, server, principal, params }: Call, id: string): Promise<ConfigHandle> {
   const name = params.config!
   const definition = server.definitions.find((each): each is ConfigDefinition => isConfig(each) && each.name === name)

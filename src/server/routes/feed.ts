@@ -1,5 +1,5 @@
-// The feed: entries of many timelines in one order without gaps, as pages, or live as server-sent events. The id of an event is
-// a position: whoever comes back with it in Last-Event-ID misses nothing and sees nothing twice.
+// The feed: entries of many timelines in one order without gaps, as pages, or live as server-sent events. The id of an event
+// is a position: a client that reconnects with it in Last-Event-ID misses nothing and receives nothing twice.
 
 import { feedStart } from '../../core/store/ports.ts'
 import { OutsidePositions } from '../../engine/feed/outside-position.ts'
@@ -93,7 +93,7 @@ async function follow(call: Call): Promise<Reply> {
   return new Reply(source, { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' })
 }
 
-/** Undefined: every timeline. None: the principal reaches nothing of it. */
+/** Undefined: every timeline. Empty: the principal reaches none of the requested timelines. */
 function scopesOf({ principal, query }: Call): readonly string[] | undefined {
   const wanted = query.list('prefix')
   if (wanted.length === 0 && principal.scopes === null) return undefined
@@ -101,7 +101,7 @@ function scopesOf({ principal, query }: Call): readonly string[] | undefined {
   return [...new Set(scopes)]
 }
 
-/** Positions are good for those who may see the same timelines. */
+/** Positions are valid only for callers that reach the same timelines. */
 async function positionsFor({ engine, principal }: Call, token: string) {
   return await OutsidePositions.opened(hostOf(engine).kernel, principal.scopes ?? undefined, token)
 }

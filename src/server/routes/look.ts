@@ -1,4 +1,4 @@
-// What a person looks at beyond one answer of the store: the branches of a timeline, what lies where, and what the doctor finds.
+// Views for people: the branches of a timeline, the storage, and the findings of the doctor.
 
 import { hostOf } from '../../engine/host/host.ts'
 import { checkStore } from '../../operations/doctor.ts'

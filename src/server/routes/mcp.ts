@@ -1,11 +1,11 @@
-// The Model Context Protocol over HTTP: one request, one answer, as the caller.
+// The Model Context Protocol over HTTP: one request, one response, as the caller.
 
 import { RepriseError } from '../../core/errors.ts'
 import { answerMcp } from '../mcp.ts'
 import { Reply, replyOf } from '../reply.ts'
 import type { Call, Route } from '../route.ts'
 
-/** Of this request itself: everything else says who asks, and from where, and is passed on. */
+/** Headers of this request itself; all others identify the caller and the origin, and are passed on. */
 const own = /^(?:content-|mcp-|accept|transfer-encoding|connection|idempotency-key|expect)/
 
 export const mcpRoutes: readonly Route[] = [

@@ -1,6 +1,6 @@
-// Work for programs in any language: steps of workflows and items of jobs that wait in a queue, handed out for a time. What a
-// worker sends is kept before it is answered: if this process dies then, whoever asked for the work gets that result, and no
-// worker does it again.
+// Work for programs in any language: steps of workflows and items of jobs that wait in a queue, leased to workers. A worker's
+// result is stored before its request is answered: if this process then dies, the run receives that result, and no worker
+// repeats the work.
 
 import { hub, type Outcome, type Task } from '../../adapters/remote/hub.ts'
 import { hostOf } from '../../engine/host/host.ts'
@@ -143,14 +143,14 @@ async function claim(call: Call) {
     const claimed = await hub.claim(queue, { max, ttlMs: ttl, waitMs: Math.max(0, until - clock.elapsed()), signal })
     const open: Task[] = []
     for (const task of claimed) if (!(await isKnown(server, task))) open.push(task)
-    // What was settled before a crash is no work: whoever waits for some waits on.
+    // Tasks settled before a crash are skipped; the worker keeps waiting for others.
     if (open.length > 0 || claimed.length === 0) {
       return { tasks: open.map(({ id: task, ...rest }) => taskOf(task, rest)) }
     }
   }
 }
 
-/** There where the run is traced. */
+/** Present if the run is traced. */
 function withTrace(task: Schema): Schema {
   const traceparent = { ...shapes.text, description: 'of the attempt, as W3C Trace Context writes it' }
   return { ...task, properties: { ...task.properties, traceparent } }
@@ -182,7 +182,7 @@ async function settle({ server, principal, params, body }: Call) {
   return { settled, lost }
 }
 
-/** A result that was sent before this process, or another, died: it is what the work comes to. */
+/** Settles a task whose result was stored before this process, or another, died. */
 async function isKnown(server: Call['server'], task: Task): Promise<boolean> {
   for (const kind of ['done', 'failed'] as const) {
     const kept = (await server.answers.kept(keyOf(task, kind))) as Outcome | undefined
@@ -193,7 +193,7 @@ async function isKnown(server: Call['server'], task: Task): Promise<boolean> {
   return false
 }
 
-/** A result is that of every attempt, a failure of its own. */
+/** A result is valid for every attempt, a failure only for its own. */
 function keyOf({ queue, key, attempt }: Task, kind: Outcome['kind']): string {
   return `remote\n${queue}\n${key}${kind === 'done' ? '' : `\n${attempt}`}`
 }

@@ -1,4 +1,4 @@
-// Starting what the server has the definition of, and waiting for the end of whatever ends.
+// Starts runs of the server's definitions, and waits for runs to end.
 
 import { createHash } from 'node:crypto'
 import { RepriseError } from '../../core/errors.ts'
@@ -72,7 +72,7 @@ async function start(call: Call) {
     }
     const timeline = reachedId(principal, scope.replace(/\/$/, ''))
     const run = await definition[runs](hostOf(engine), asked.input, attributes === undefined ? {} : { attributes })
-    // What becomes of it is in its history.
+    // Its outcome is in its history.
     ;(run as { result(): Promise<unknown> }).result().catch(() => undefined)
     return { timeline, kind, name: asked.name }
   }
@@ -88,7 +88,7 @@ async function start(call: Call) {
   return { timeline, kind, name: asked.name, id }
 }
 
-/** Asked again under the same key, it is the same run. */
+/** A repeated request with the same key returns the same run. */
 function idFor({ key, principal }: Call): string {
   if (key === undefined) return crypto.randomUUID()
   return createHash('sha256').update(`run\n${principal.name}\n${key}`).digest('hex').slice(0, 32)
@@ -131,7 +131,7 @@ async function awaitResult(call: Call) {
   }
 }
 
-/** What a run of a workflow gave, or threw. */
+/** The result of a workflow run, or its error. */
 async function resultOf(engine: Reprise, head: Head): Promise<object> {
   if (hostOf(engine).models.find(head.timeline)?.kind !== 'workflow') return {}
   try {

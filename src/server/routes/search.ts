@@ -1,4 +1,4 @@
-// Finding timelines by what people know of them, the most recently changed first, each with where it stands.
+// Searches timelines, most recently changed first, each with its status line.
 
 import type { Head } from '../../core/store/ports.ts'
 import { hostOf } from '../../engine/host/host.ts'
@@ -98,14 +98,14 @@ async function search({ engine, server, principal, query }: Call) {
 
 const keptBy = new WeakMap<Call['server'], Map<string, { readonly key: string; readonly stands: StatusLine | null }>>()
 
-/** Kept while its history and its owner stay as they are: a page is asked for every second. */
+/** Cached while its history and owner are unchanged: dashboards request a page every second. */
 async function standing(server: Call['server'], engine: Call['engine'], head: Head): Promise<StatusLine | null> {
   const kept = keptBy.get(server) ?? new Map()
   keptBy.set(server, kept)
   const key = `${Buffer.from(head.digest).toString('hex')}:${head.isOwnerAlive}:${head.status}:${head.mail}`
   const before = kept.get(head.timeline)
   if (before?.key === key) return before.stands
-  // A state that cannot be read is told where the timeline is looked at, not by an empty list.
+  // An unreadable state is reported on the timeline's own page, not by an empty list.
   const stands = await standsAt(engine, head).catch(() => null)
   if (kept.size >= standsKept) kept.delete(kept.keys().next().value!)
   kept.set(head.timeline, { key, stands })

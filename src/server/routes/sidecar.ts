@@ -1,4 +1,4 @@
-// Durable progress for a program in any language: append, lease, checkpoint. Reading is `history` and the feed.
+// Durable progress for a program in any language: append, lease, checkpoint. It reads with `history` and the feed.
 
 import { checkpointId } from '../checkpoint-id.ts'
 import { reached, reachedId } from '../reach.ts'
@@ -163,7 +163,7 @@ export const sidecarRoutes: readonly Route[] = [
       const { id, coordinate, createdAt, put: found } = await getCheckpoint(engine, timeline, query.number('seq'))
       if (found.kind === 'json') return { id, coordinate, createdAt, value: found.value }
       return new Reply(found.bytes, {
-        // Never shown by a browser, whatever type it was put with.
+        // A browser never displays it, whatever type it was stored with.
         'content-type': 'application/octet-stream',
         'content-disposition': 'attachment',
         'reprise-type': found.type,

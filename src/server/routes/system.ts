@@ -1,4 +1,4 @@
-// The store as a whole: who works, what waits, what is scheduled, whether it is sound, and who the caller is.
+// The store as a whole: workers, queues, schedules, health, and the caller's own identity.
 
 import { timelineId } from '../../core/coordinate.ts'
 import { type ErrorCode, errorCodes, explain, RepriseError } from '../../core/errors.ts'
@@ -256,7 +256,7 @@ export const systemRoutes: readonly Route[] = [
       ),
     }),
     async call({ engine, principal, server }) {
-      // What the process was started with is not for a tenant.
+      // The process's settings are hidden from tenants.
       const ofHost = principal.namespaces ? [] : server.ofHost
       return { settings: await settingsOf(engine, server.given, ofHost) }
     },
@@ -321,7 +321,7 @@ export const systemRoutes: readonly Route[] = [
     async call(call) {
       const asked = await named(call)
       const { resume } = call.body as { readonly resume?: boolean }
-      // Those who reach a part of the store only verify that part, at once.
+      // A caller that reaches a part of the store verifies only that part, without resuming.
       return await call.engine.verify({ ...asked, ...(resume && !asked.timelines && { resume }) })
     },
   },
@@ -363,7 +363,7 @@ export const systemRoutes: readonly Route[] = [
   },
 ]
 
-/** The timelines that were named; of the whole store only for those who reach it. */
+/** The named timelines. Default: the whole store, if the caller reaches it. */
 async function named({ engine, principal, body }: Call): Promise<{ readonly timelines?: readonly string[] }> {
   const ids = body.timelines as readonly string[] | undefined
   if (ids === undefined) {
@@ -375,7 +375,7 @@ async function named({ engine, principal, body }: Call): Promise<{ readonly time
 
 async function checkReady(engine: Call['engine']): Promise<void> {
   const { kernel } = hostOf(engine)
-  // A file that was moved away can still be read: what the store says of itself tells.
+  // A file that was moved away can still be read: the store's own facts reveal it.
   await kernel.store.facts()
   const own = kernel.worker.registered
   if (own === null) return

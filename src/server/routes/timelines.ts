@@ -1,4 +1,4 @@
-// Looking at timelines: lists, one of them, its state, history, checkpoints, effects and recovery card.
+// Reads timelines: lists, one of them, its state, history, checkpoints, effects and recovery card.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { TimelineQuery } from '../../core/store/ports.ts'
@@ -87,7 +87,7 @@ export const timelineRoutes: readonly Route[] = [
     },
     async call(call) {
       const known = await call.head()
-      // Of a process that died here that is known at once; its status line says so, too.
+      // A process that died on this machine is detected at once, and the status line reflects it.
       const head = { ...known, isOwnerAlive: (await ownersAlive(call.engine, [known]))(known) }
       const { shown } = await describeTimeline(call.engine, head)
       const isReached = (id: string) => mayReach(call.principal, id)
@@ -106,7 +106,7 @@ export const timelineRoutes: readonly Route[] = [
     async call(call) {
       const card = await call.engine.card((await call.head()).timeline)
       if (call.principal.scopes === null) return card
-      // What holds its history may be somebody else's fork or consumer.
+      // The consumer or fork that holds its history may be outside the caller's reach.
       const floor = { seq: card.floor.seq, because: 'held by others, or by its policy', heldBy: [] }
       return { ...card, floor, lineage: card.lineage.filter((id) => mayReach(call.principal, id)) }
     },
@@ -218,12 +218,12 @@ async function listTimelines({ engine, principal, query }: Call) {
     ...(parent !== undefined && { parent: parent as NonNullable<TimelineQuery['parent']> }),
     ...common(query),
   }
-  // Whose forks they are is not told either.
+  // The forks of an unreachable timeline are hidden as well.
   if (parent !== undefined && !mayReach(principal, parent)) return { timelines: [], next: null }
   const scopes = scopesFor(principal, prefix ?? '')
   const queries = scopes.map((scope) => ({ ...asked, ...(scope !== '' && { prefix: scope }) }))
   const { heads, next } = await listPage(engine, queries, query.text('after'), query.number('limit') ?? 100)
-  // What the store notes about itself is shown to those who ask for it.
+  // The store's own timelines are listed only if requested by prefix.
   const shown = prefix === undefined ? heads.filter(({ timeline }) => !isOfStore(timeline)) : heads
   return { timelines: shown.map((head) => hideRelatives(principal, shownHead(engine, head))), next }
 }
@@ -254,7 +254,7 @@ async function listRuns({ engine, principal, query }: Call) {
   return { runs, next }
 }
 
-/** Null: whatever its status is. */
+/** Null: any status. */
 function statusesOf(kind: Model, query: Call['query']): readonly (string | null)[] {
   const named = query.list('status')
   if (!query.flag('unfinished')) return named.length > 0 ? named : [null]
@@ -281,7 +281,7 @@ async function readHistory(call: Call) {
     throw new RepriseError('INVALID_ARGUMENT', 'after and before do not go together', {})
   }
   const coordinate = { timeline, seq, epoch, digest: Buffer.from(digest).toString('hex') }
-  // Of a fork, also what it has from its parent is its own history.
+  // The history of a fork includes the entries inherited from its parent.
   const model = hostOf(engine).models.find(timeline)
   const isJournal = query.flag('journal')
   const shown = (entry: Entry) => {

@@ -1,4 +1,5 @@
-// Timelines as files, out and in, and the progress of jobs as JSON Lines: what `reprise export` and `reprise import` do.
+// Timelines as files, exported and imported, and the progress of jobs as JSON Lines: `reprise export` and `reprise import`
+// over HTTP.
 
 import { createReadStream } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
@@ -111,7 +112,7 @@ async function exportFile(call: Call): Promise<Reply> {
   }
 }
 
-/** What is wrong with the file is the client's to mend, not a fault of the store. */
+/** A defective file is the client's error, not a fault of the store. */
 const faultsOfFile = [
   ...([
     'NOT_A_SAVEPOINT',

@@ -1,5 +1,5 @@
-// Uploads and downloads of files: the tus protocol for the definitions that the server was given, with the same tokens, roles
-// and scopes as every other route.
+// Uploads and downloads of files: the tus protocol for the server's definitions, with the same tokens, roles and scopes as
+// every other route.
 
 import { RepriseError } from '../../core/errors.ts'
 import { hostOf } from '../../engine/host/host.ts'
@@ -77,7 +77,7 @@ async function answer({ engine, server, principal, asked, params }: Call): Promi
   const { name = '', upload = null } = params
   const definition = server.definitions.filter(isUploadDefinition).find((each) => each.name === name)
   if (!definition) throw new RepriseError('NOT_FOUND', 'there is no such upload', {})
-  // A token that reaches one upload may not make another.
+  // A token that reaches one upload may not create another.
   if (asked.method !== 'OPTIONS') reachedId(principal, `upload/${name}/${upload ?? 'new'}`)
   const told = await definition[answersTus](hostOf(engine), {
     method: asked.method,

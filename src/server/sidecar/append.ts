@@ -1,6 +1,6 @@
-// One append as a client asks for it: checked, and made into entries with one dedupe key. Asked again with the same key, also
-// with an expected sequence that has passed since, it gives the same answer. Other entries under a key that was used, more or
-// fewer included, are refused, as far as history still has what was written.
+// One append of a client: checked, and converted into entries with one dedupe key. A repeated request with the same key
+// returns the same response, even if its expected sequence has passed since. Different entries under a used key, more or
+// fewer included, are refused, as long as history still has the original ones.
 
 import { isDeepStrictEqual } from 'node:util'
 import type { TimelineId } from '../../core/coordinate.ts'
@@ -14,22 +14,22 @@ import { plain } from '../../operations/json.ts'
 
 export interface AppendRequest {
   readonly entries: readonly { readonly type: string; readonly data?: Readonly<Record<string, unknown>> }[]
-  /** Only if this is still the last sequence, else CONFLICT. */
+  /** Appends only if this is still the last sequence; otherwise CONFLICT. */
   readonly expect?: number
   readonly key?: string
   readonly signal?: AbortSignal
 }
 
 export interface Appended {
-  /** Of the first and of the last entry. */
+  /** Sequences of the first and the last entry. */
   readonly first: number
   readonly seq: number
   readonly isDuplicate: boolean
 }
 
 /**
- * The first entry has the key, the others belong to it. The last of several says with a key of its own that they end there:
- * what comes behind it in history was not asked for with them. No header can have this key, for it has a space.
+ * The first entry has the key, the others belong to it. The last of several entries has a key of its own that marks their
+ * end: later entries in history are not part of the request. No header can contain this key, because it has a space.
  */
 export function entriesOf({ entries, key }: AppendRequest): NewEntry[] {
   const last = entries.length - 1
@@ -48,7 +48,7 @@ export function entriesOf({ entries, key }: AppendRequest): NewEntry[] {
   })
 }
 
-/** Writes, and tells a repetition from a conflict. `refresh` reads what others wrote meanwhile. */
+/** Writes, and distinguishes a repetition from a conflict. `refresh` reads the commits of other writers. */
 export async function appendOnce(
   { engine, id }: { readonly engine: Reprise; readonly id: TimelineId },
   request: AppendRequest,
@@ -85,8 +85,8 @@ function toAppended({ first, count, isDuplicate }: Written): Appended {
 }
 
 /**
- * Whether history has these entries from there on. What was trimmed away cannot be compared, and is taken for the same.
- * Entries that were written in TypeScript say not where they end: those that came together have one time, and one key.
+ * Whether history has these entries from `first` on. Trimmed entries cannot be compared, and count as equal. Entries written
+ * in TypeScript do not mark their end: entries of one commit share one time, and only the first has a key.
  */
 async function hasEntries(
   engine: Reprise,

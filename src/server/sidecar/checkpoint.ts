@@ -1,5 +1,5 @@
-// Checkpoints of programs in other languages: what a program captured, put with the sequence that it reflects and given back
-// with it. The dedupe keys up to there go along, so that opening the timeline again reads only what came after.
+// Checkpoints of programs in other languages: the program's state, stored with the sequence it reflects and returned with it.
+// The dedupe keys up to there are included, so that opening the timeline again reads only later entries.
 
 import { isDeepStrictEqual } from 'node:util'
 import { type Coordinate, type TimelineId, toHex } from '../../core/coordinate.ts'
@@ -19,12 +19,12 @@ const attemptsMax = 10
 
 export interface PutRequest {
   readonly seq: number
-  /** Of history up to there: another branch is refused with NOT_ON_BRANCH. */
+  /** Digest of history up to there: another branch is refused with NOT_ON_BRANCH. */
   readonly digest?: string
   readonly epoch?: number
-  /** How many of these stay; older ones go. */
+  /** Number of these checkpoints to keep; older ones are removed. */
   readonly keep: number
-  /** Asked again with the same one, it is put once. */
+  /** A repeated request with the same id stores the checkpoint once. */
   readonly id?: string
 }
 
@@ -32,7 +32,7 @@ export interface PutCheckpoint {
   readonly id: string
   readonly coordinate: Coordinate
   readonly bytes: number
-  /** It was put before, under the same key. */
+  /** The checkpoint was stored before, under the same key. */
   readonly isDuplicate: boolean
 }
 
@@ -54,13 +54,13 @@ export async function putCheckpoint(
       await dropOlder(hostOf(engine), timeline, request.keep)
       return made
     } catch (error) {
-      // Without a lease others may write in between, under an epoch of theirs: what was captured is still so.
+      // Without a lease, other writers may commit in between under their own epoch; the captured state is still valid.
       if (!isReprise(error, 'FENCED') || request.epoch !== undefined || attempt >= attemptsMax) throw error
     }
   }
 }
 
-/** KEY_REUSED: under this key something else was put. */
+/** KEY_REUSED: a different checkpoint was stored under this key. */
 async function repeated(
   engine: Reprise,
   timeline: TimelineId,
@@ -70,7 +70,8 @@ async function repeated(
 ): Promise<PutCheckpoint> {
   const { id, coordinate } = known
   const found = await getCheckpoint(engine, timeline, coordinate.seq).catch(() => null)
-  // Another of the same sequence may be the newest one, or this one is damaged: then the sequence has to do.
+  // Another checkpoint of the same sequence may be the newest one, or this one is damaged: then only the sequence is
+  // compared.
   const isSame = coordinate.seq === seq && (found?.id !== id || isDeepStrictEqual(plainPut(found.put), plainPut(put)))
   if (isSame) return known
   throw new RepriseError('KEY_REUSED', 'this Idempotency-Key was used for another checkpoint', { timeline })
@@ -116,7 +117,7 @@ export interface GotCheckpoint {
   readonly put: Put
 }
 
-/** The newest at or below a sequence that is whole: a damaged one is passed over. NOT_FOUND if there is none. */
+/** The newest intact checkpoint at or below a sequence: a damaged one is skipped. NOT_FOUND if there is none. */
 export async function getCheckpoint(engine: Reprise, timeline: TimelineId, seq?: number): Promise<GotCheckpoint> {
   const { kernel } = hostOf(engine)
   return await retryWithFreshHead(async () => {
@@ -149,6 +150,6 @@ async function dropOlder({ kernel }: Host, timeline: TimelineId, keep: number): 
   if (drop.length === 0) return
   const commit = { operation: newOperation(kernel.random), guard: { timeline, epoch }, drop }
   const outcome = await kernel.committer.submit(commit)
-  // Somebody else wrote, or needs one of them: the next put drops it.
+  // Another writer committed, or a checkpoint is pinned: the next put removes it.
   if (!outcome.ok && outcome.code !== 'FENCED' && outcome.code !== 'PINNED') throw refusalError(timeline, outcome)
 }

@@ -1,5 +1,5 @@
-// Timelines of programs in other languages: the server keeps their history and their checkpoints and understands neither. The
-// program folds its entries itself; the state here is what it last put, bound to the coordinate that it named.
+// Timelines of programs in other languages: the server stores their history and checkpoints, and interprets neither. The
+// program folds its entries itself; the state here is the last stored one, bound to the coordinate that the program named.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Reprise } from '../../engine/api/reprise.ts'
@@ -7,12 +7,12 @@ import { hostOf } from '../../engine/host/host.ts'
 import type { Fold } from '../../engine/model/definition.ts'
 import { isReserved } from '../../engine/model/kinds.ts'
 
-/** What a program put: JSON, or bytes of its own format. */
+/** The state that a program stored: JSON, or bytes in its own format. */
 export type Put =
   | { readonly kind: 'json'; readonly value: unknown }
   | { readonly kind: 'bytes'; readonly bytes: Uint8Array; readonly type: string }
 
-/** No model declares it, so that tools that compare a state with its history leave these timelines alone. */
+/** No model declares this fold, so tools that compare a state with its history skip these timelines. */
 export const sidecarFold: Fold<Put | null> = {
   version: '$sidecar/1',
   initial: () => null,
@@ -20,7 +20,7 @@ export const sidecarFold: Fold<Put | null> = {
   immutable: true,
 }
 
-/** How entries of this timeline are taken: by its definition if it is a raw timeline that is known here, else as they are. */
+/** The fold for this timeline's entries: of its definition if it is a raw timeline known here, otherwise the sidecar's. */
 export function foldOf(engine: Reprise, timeline: string): Fold<unknown> {
   const model = hostOf(engine).models.find(timeline)
   const isForeign = isReserved(timeline) || (model !== null && model.kind !== 'timeline')

@@ -1,5 +1,5 @@
-// A lease: this process owns a timeline on behalf of one client, for as long as that client comes back. The epoch is the
-// fencing token: whoever writes names it, and one that is no longer current is refused, here and in the store.
+// A lease: this process owns a timeline on behalf of one client, while that client renews it. The epoch is the fencing token:
+// every write names it, and an outdated one is refused, here and in the store.
 
 import { assert } from '../../core/assert.ts'
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
@@ -17,16 +17,16 @@ export interface LeaseView {
   readonly seq: number
   readonly digest: string
   readonly holder: string
-  /** By this server's clock: without a sign of life until then, others may have it. */
+  /** By this server's clock: without a renewal by then, other clients may take the lease. */
   readonly until: number
 }
 
 export interface LeaseRequest {
   readonly holder: string
   readonly ttlMs: number
-  /** Also from a live holder, whose further writes are refused. */
+  /** Also takes the lease from a live holder, whose further writes are refused. */
   readonly takeover: boolean
-  /** How long to wait for a live owner elsewhere to let go. */
+  /** How long to wait for a live owner in another process to release the timeline. */
   readonly waitMs: number
 }
 
@@ -58,7 +58,7 @@ export class Lease {
   static async take(engine: Reprise, id: TimelineId, request: LeaseRequest, onOver: () => void): Promise<Lease> {
     const { takeover, waitMs } = request
     const open = await hostOf(engine).openTimeline(id, foldOf(engine, id), { takeover, wait: waitMs })
-    // Those who write it in turns, here or in another process, must not take it for one that is free between two writes.
+    // Processes that write the timeline in turns must not treat it as free between two writes.
     await open.write([], { attributes: leaseMark(open.epoch, request.holder) }).catch(async (error) => {
       await open.shut().catch(() => undefined)
       throw error
@@ -71,12 +71,12 @@ export class Lease {
     return { timeline, epoch, seq, digest, holder: this.holder, until: this.#until }
   }
 
-  /** Another took it over, or this process was declared dead. */
+  /** Another owner took over, or this process was declared dead. */
   get isLost(): boolean {
     return this.#open.broken !== null || this.#open.closing !== null
   }
 
-  /** Refuses an epoch that is not the one of this lease. */
+  /** Refuses an epoch other than this lease's. */
   check(epoch: number): void {
     const { timeline } = this.#open.coordinate
     if (epoch === this.epoch && !this.isLost) return
@@ -107,7 +107,7 @@ export class Lease {
     )
   }
 
-  /** After what is under way. Free for others at once. */
+  /** Ends the lease after the writes under way; the timeline is free at once. */
   async end(): Promise<void> {
     clearTimeout(this.#timer)
     this.#onOver()

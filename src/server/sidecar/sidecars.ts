@@ -1,5 +1,5 @@
-// The timelines that clients write through this server: leased to one client, or written in turns with whoever else writes
-// them. How many are open has a bound; the one that was used longest ago is let go.
+// The timelines that clients write through this server: leased to one client, or written in turns with other writers. The
+// number of open timelines is bounded; the least recently used one is closed.
 
 import { assert } from '../../core/assert.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
@@ -23,9 +23,9 @@ export class Sidecars {
   readonly #engine: Reprise
   readonly #openMax: number
   readonly #leases = new Map<string, Lease>()
-  /** In the order of their last use. */
+  /** In order of last use. */
   readonly #shared = new Map<string, Shared>()
-  /** Who takes or lets go of a timeline does it alone. */
+  /** Acquiring and releasing a timeline are serialized per timeline. */
   readonly #turns = new Map<string, Promise<unknown>>()
 
   constructor(engine: Reprise, openMax: number) {
@@ -33,7 +33,7 @@ export class Sidecars {
     this.#openMax = openMax
   }
 
-  /** With the epoch of a lease, or without where nobody has one. */
+  /** Appends under the epoch of a lease, or without an epoch if the timeline is not leased. */
   async append(id: TimelineId, request: AppendRequest, epoch: number | undefined): Promise<Appended> {
     const lease = this.#lease(id)
     if (epoch !== undefined) {
@@ -43,7 +43,7 @@ export class Sidecars {
       return await lease.append(request)
     }
     if (lease) throw owned(id, lease)
-    // What cannot be written is refused before anything is opened.
+    // Invalid entries are refused before the timeline is opened.
     const entries = entriesOf(request)
     return await this.#inTurns(id, async ({ turns, writer }) => {
       const { expect, signal } = request
@@ -90,7 +90,7 @@ export class Sidecars {
     })
   }
 
-  /** For a write beside the entries: FENCED with a stale epoch, OWNED without one where there is a lease. */
+  /** Checks a write other than an append: FENCED with a stale epoch, OWNED without one if there is a lease. */
   check(id: TimelineId, epoch: number | undefined): void {
     const lease = this.#lease(id)
     if (epoch === undefined) {

@@ -1,5 +1,5 @@
-// What the doors of the build caches share: which scopes a caller reads and writes, an artifact as an answer, and a body as
-// an artifact. Each door only says where its artifacts lie and how its clients want to be answered.
+// Shared by the protocols of the build caches: the scopes a caller reads and writes, an artifact as a response, and a body as
+// an artifact. Each protocol only defines where its artifacts are stored and how it responds.
 
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import type { Artifact, ArtifactMeta, Upload } from '../../../layers/artifact/index.ts'
@@ -8,13 +8,16 @@ import { type ByteSource, Reply } from '../../reply.ts'
 import type { Call } from '../../route.ts'
 import { within } from '../../within.ts'
 
-/** Where an artifact lies, but for its scope: that is the token's to say. */
+/** The location of an artifact without its scope, which the token determines. */
 export interface Spot {
   readonly space: string
   readonly key: string
 }
 
-/** In its own scope first. NOT_FOUND: in none that it reads; what lies elsewhere is not there. */
+/**
+ * Reads the caller's own scope first. NOT_FOUND: it is in none of the caller's scopes; artifacts of other scopes count as
+ * nonexistent.
+ */
 export async function found(call: Call, spot: Spot): Promise<Artifact & { readonly scope: string }> {
   for (const scope of scopesOf(call).all) {
     const artifact = await call.server.artifacts.get({ ...spot, scope })
@@ -23,7 +26,7 @@ export async function found(call: Call, spot: Spot): Promise<Artifact & { readon
   throw nothing()
 }
 
-/** The same, without a look at its bytes. */
+/** The same, without reading the bytes. */
 export async function foundAbout(call: Call, spot: Spot): Promise<ArtifactMeta | null> {
   for (const scope of scopesOf(call).all) {
     const meta = await call.server.artifacts.about({ ...spot, scope })
@@ -36,7 +39,7 @@ export function nothing(): RepriseError {
   return new RepriseError('NOT_FOUND', 'there is no such artifact', {})
 }
 
-/** To GET its bytes; to HEAD what is known of it. */
+/** Answers GET with the bytes, and HEAD with the metadata. */
 export async function give(
   call: Call,
   spot: Spot,
@@ -51,7 +54,7 @@ export async function give(
   return new Reply(bodyOf(read()), { ...headersOf(meta), 'reprise-scope': scope, ...more(meta) })
 }
 
-/** The same as `found`, and counted. */
+/** The same as `found`, and counts the lookup. */
 async function looked(call: Call, spot: Spot): ReturnType<typeof found> {
   const door = spot.space.startsWith('.turbo') ? 'turbo' : spot.space === '.nx' ? 'nx' : 'plain'
   try {
@@ -64,7 +67,7 @@ async function looked(call: Call, spot: Spot): ReturnType<typeof found> {
   }
 }
 
-/** Takes the body into the caller's own scope. */
+/** Stores the body in the caller's own scope. */
 export async function take(
   call: Call,
   spot: Spot,
@@ -87,7 +90,7 @@ export async function take(
   return await server.artifacts.put({ ...spot, scope }, piecesOf(asked.request, server.limits.requestMs), whole)
 }
 
-/** From the caller's own scope. */
+/** Removes the artifact from the caller's own scope. */
 export async function drop(call: Call, spot: Spot): Promise<void> {
   if (!(await call.server.artifacts.remove({ ...spot, scope: scopesOf(call).own }))) throw nothing()
 }
@@ -100,7 +103,7 @@ export function scopesOf({ principal }: Call): { readonly own: string; readonly 
 
 function headersOf(meta: ArtifactMeta): Record<string, string> {
   return {
-    // Never shown by a browser, whatever type it was put with.
+    // A browser never displays it, whatever type it was stored with.
     'content-type': 'application/octet-stream',
     'content-disposition': 'attachment',
     'content-length': String(meta.size),
@@ -110,12 +113,12 @@ function headersOf(meta: ArtifactMeta): Record<string, string> {
   }
 }
 
-/** Reads a body that nobody wants to its end, so that its client reads the answer. */
+/** Reads an unwanted body to its end, so that its client reads the response. */
 export async function discardBody({ asked, server }: Call): Promise<void> {
   for await (const piece of piecesOf(asked.request, server.limits.requestMs)) void piece
 }
 
-/** However long it is, a body must move: one that stands still for as long as a request may take is let go. */
+/** A body of any length must make progress: one that stalls for the duration of a request is aborted. */
 export async function* piecesOf(request: Request, stillMs: number): AsyncGenerator<Uint8Array> {
   const reader = request.body?.getReader()
   if (!reader) return
@@ -126,7 +129,7 @@ export async function* piecesOf(request: Request, stillMs: number): AsyncGenerat
   try {
     for (let step = await next(); !step.done; step = await next()) yield step.value
   } finally {
-    // A body that nobody reads to its end is let go.
+    // A body that is not read to its end is cancelled.
     void reader.cancel().catch(() => undefined)
   }
 }

@@ -1,4 +1,4 @@
-// Nx's self-hosted remote cache: two verbs, refusals as plain text, and a record that is there is never overwritten.
+// Nx's self-hosted remote cache: two verbs, refusals as plain text, and existing records are never overwritten.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Refusal, Route } from '../../route.ts'
@@ -38,7 +38,7 @@ export const nxRoutes: readonly Route[] = [
     answerType: 'text/plain',
     async call(call) {
       const spot = { space, key: call.params.hash! }
-      // Also one of main: what everybody reads is not put again below another scope.
+      // Also checks `main`: an artifact that every token reads is not stored again in another scope.
       const there = await foundAbout(call, spot)
       if (there) {
         await discardBody(call)

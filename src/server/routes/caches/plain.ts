@@ -1,5 +1,5 @@
-// The plain HTTP cache that Bazel, moon, ccache, Gradle and sccache speak: GET, HEAD, PUT and DELETE below /cache/<space>/.
-// A path that ends in cas/<sha256> promises that digest: a body that does not keep the promise is refused.
+// The plain HTTP cache protocol of Bazel, moon, ccache, Gradle and sccache: GET, HEAD, PUT and DELETE below /cache/<space>/.
+// A path that ends in cas/<sha256> declares that digest: a body with another digest is refused.
 
 import { mayDo } from '../../access.ts'
 import { Reply } from '../../reply.ts'
@@ -78,7 +78,7 @@ export const plainRoutes: readonly Route[] = [
 
 export function spotOf({ params }: Call): Spot {
   const { space = '', key = '' } = params
-  // A dot in front is for the doors that have a path of their own.
+  // A leading dot is reserved for protocols with a path of their own.
   if (space.startsWith('.')) throw refuse('a space must begin with a letter or a digit')
   return { space, key }
 }

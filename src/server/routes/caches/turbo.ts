@@ -1,5 +1,5 @@
-// Turborepo's remote cache. A team is a space of its own, named by its id or its slug; which of them a token may read is the
-// scope's matter, not the client's. Signatures are made and checked by the clients: the tag goes out as it came in.
+// Turborepo's remote cache. A team is a space of its own, named by its id or slug; the token's scope, not the client, decides
+// which teams it reads. Clients create and check signatures: the tag is returned unchanged.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { ArtifactMeta } from '../../../layers/artifact/index.ts'
@@ -14,7 +14,7 @@ const hashesMax = 1000
 const headerMax = 600
 const events: Schema = { type: 'array', maxItems: 10_000, items: { type: 'object' } }
 
-/** The client shows the message, and goes on without the cache. */
+/** The client shows the message, and continues without the cache. */
 const refusal: Refusal = {
   type: 'application/json',
   schema: shapes.answer({

@@ -1,4 +1,5 @@
-// The two further verbs of sccache's WebDAV. Folders are names only: every one is there, and making one changes nothing.
+// The two additional verbs of sccache's WebDAV. Folders are only names: every folder exists, and creating one changes
+// nothing.
 
 import type { Call, Route } from '../../route.ts'
 import { foundAbout, nothing, scopesOf } from './door.ts'

@@ -1,5 +1,5 @@
-// What there is, as Kubernetes' clients ask for it before anything else: groups, versions and kinds. A token sees the kinds of
-// which it reaches something.
+// Discovery for clients of Kubernetes: groups, versions and kinds. A token sees the kinds in which it reaches at least one
+// collection.
 
 import type { ResourceDefinition } from '../../../layers/resource/resource.ts'
 import { apiVersionOf } from '../../../layers/resource/rules/api-names.ts'
@@ -12,12 +12,12 @@ import { asStatus, Refused, statusReply } from './status.ts'
 const verbs = ['create', 'delete', 'deletecollection', 'get', 'list', 'patch', 'update', 'watch']
 const statusVerbs = ['get', 'patch', 'update']
 
-/** Of all answers here. */
+/** Shape of all responses here. */
 const kindAnswer = shapes.answer({ kind: shapes.text })
 const shared = { tag: 'kubernetes', role: 'read', refusal: asStatus, answer: kindAnswer } as const
-/** What they ask for has an @ in it, which no type may have. */
+/** The type without the @ of the request's, which no content type may contain. */
 const binary = 'application/com.github.proto-openapi.spec.v2.v1.0+protobuf'
-/** kubectl asks so. */
+/** Sent by kubectl. */
 const query = { timeout: shapes.text }
 
 export const discoveryRoutes: readonly Route[] = [
@@ -83,7 +83,7 @@ export const discoveryRoutes: readonly Route[] = [
   },
 ]
 
-/** Before anybody knows whether there is such a kind, and for whoever does not reach it: the same words. */
+/** The same message for a nonexistent kind and for one that the caller does not reach. */
 export function noSuchKind(): Refused {
   return new Refused(404, 'NotFound', 'the server could not find the requested resource', { details: {} })
 }

@@ -1,4 +1,4 @@
-// Resources over HTTP by Kubernetes' conventions, so that its clients work: kubectl, client libraries, informers of others.
+// Resources over HTTP by the conventions of Kubernetes, so that its clients work: kubectl, client libraries, informers.
 
 import type { QuerySchema, Route } from '../../route.ts'
 import * as shapes from '../../shapes.ts'
@@ -20,7 +20,7 @@ import { asStatus } from './status.ts'
 
 const truth: QuerySchema = { type: 'string', enum: ['true', 'false'] }
 
-/** Of a write. Those that mean nothing here are known, so that a client that sends them is not refused. */
+/** Parameters of a write. Parameters without effect here are declared, so that clients that send them are not refused. */
 const writing: Readonly<Record<string, QuerySchema>> = {
   dryRun: { ...shapes.text, isList: true, description: 'refused: nothing is done' },
   fieldManager: shapes.text,
@@ -39,7 +39,7 @@ const reading = { pretty: shapes.text, resourceVersion: shapes.text, timeout: sh
 
 const json = ['application/json']
 
-/** Its id, and what follows the address of a collection. */
+/** The id of a verb, and the path after the address of a collection. */
 type Verb = Omit<Route, 'path' | 'id' | 'tag' | 'refusal' | 'answer'> & { readonly verb: string; readonly tail: string }
 
 const verbs: readonly Verb[] = [
@@ -112,7 +112,7 @@ function routesAt(path: string, suffix: string): Route[] {
 
 export const kubernetesRoutes: readonly Route[] = [
   ...discoveryRoutes,
-  // Before those without a namespace, which would take `namespaces` for the plural of a kind.
+  // Before the routes without a namespace, which would match `namespaces` as the plural of a kind.
   ...routesAt('/apis/{group}/{version}/namespaces/{namespace}/{plural}', 'InNamespace'),
   ...routesAt('/apis/{group}/{version}/{plural}', ''),
 ]

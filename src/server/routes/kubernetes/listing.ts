@@ -1,4 +1,4 @@
-// List and watch, by one address: pages of one revision, and from there every change, one line of JSON each.
+// List and watch under one address: pages of one revision, then every change after it as one line of JSON.
 
 import { isReprise } from '../../../core/errors.ts'
 import type { Clock } from '../../../core/store/ports.ts'
@@ -34,14 +34,14 @@ export const listQuery: Readonly<Record<string, QuerySchema>> = {
   timeout: shapes.text,
 }
 
-/** Whether a request asks for a stream, seen before it is taken apart. */
+/** Whether a request is for a stream, detected before it is parsed. */
 export function isWatch(search: string): boolean {
   return /(?:^|&)watch=(?:true|1)(?:&|$)/.test(search)
 }
 
 const isTrue = (query: QueryValues, name: string) => ['true', '1'].includes(query.text(name) ?? '')
 
-/** A wait that is left out ends after an hour: who follows comes back. */
+/** Default duration of a watch: one hour; clients reconnect. */
 const longestMs = 3_600_000
 const bookmarkMs = 10_000
 
@@ -92,14 +92,17 @@ async function listOptions({ query }: Call, collection: OpenCollection): Promise
   return wanted
 }
 
-/** Throws REVISION_GONE before an answer begins: it is of a history that was restored away, or of a kind that was deleted. */
+/**
+ * Throws REVISION_GONE before the response begins: the revision belongs to a history that a restore discarded, or to a
+ * deleted kind.
+ */
 async function revisionFrom(text: string, { handle }: OpenCollection): Promise<number> {
   const revision = revisionOf(text)
   if (revision > 0) await handle.checkRevision(revision)
   return revision
 }
 
-/** A revision that is not there yet may be one of another history: the client is told to come again, or to begin anew. */
+/** A revision beyond the current one may belong to another history: the client is instructed to retry or to start over. */
 async function reach(handle: OpenCollection['handle'], revision: number): Promise<void> {
   await handle.shared.refresh()
   if (revision <= handle.revision) return
@@ -146,7 +149,7 @@ async function followed(call: Call, collection: OpenCollection, release: () => v
 interface Following {
   readonly collection: OpenCollection
   readonly events: Watch
-  /** The client waits for the word that it has all that there was. */
+  /** The client waits for the bookmark that ends the initial list. */
   readonly isInitial: boolean
   readonly bookmarks: boolean
   readonly waitMs: number
@@ -154,7 +157,7 @@ interface Following {
   release(): void
 }
 
-/** Lines of a watch, made as they are asked for: a client that reads slowly is told slowly, and holds up nobody. */
+/** Lines of a watch, created on demand: a slow client receives them slowly, and delays no other client. */
 class EventLines implements ByteSource {
   readonly #following: Following
   readonly #cancel: () => void
@@ -180,7 +183,7 @@ class EventLines implements ByteSource {
         if (line) return Buffer.from(line)
         if (event) continue
         this.#isOver = true
-        // Its time is over: it is told where to go on.
+        // Its time is over: a bookmark marks where to resume.
         return this.#isLate && bookmarks && events.revision > 0 ? this.#bookmark(events.revision) : null
       }
     } catch (error) {
@@ -220,7 +223,7 @@ class EventLines implements ByteSource {
   }
 }
 
-/** The namespace is in the address: a selector that names another one means nothing that is here. */
+/** The namespace is in the address: a selector for another namespace matches nothing. */
 export function selectorOf(query: QueryValues, { namespace }: OpenCollection): SelectorText {
   const [labels, fields = ''] = [query.text('labelSelector'), query.text('fieldSelector')]
   const kept: string[] = []

@@ -1,5 +1,5 @@
-// Objects over HTTP as Kubernetes' clients read and write them. An update names the resourceVersion that was read; a patch is
-// carried out on the object as it is, again if somebody else was faster.
+// Objects over HTTP as clients of Kubernetes read and write them. An update names the resourceVersion that was read; a patch
+// is applied to the current object, and retried if another writer was faster.
 
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import { hostOf } from '../../../engine/host/host.ts'
@@ -21,7 +21,7 @@ import { answering, refuseDryRun, sent, typeOf } from './target.ts'
 
 const jsonPatchType = 'application/json-patch+json'
 const mergePatchType = 'application/merge-patch+json'
-/** Its clients send JSON, which is YAML; other YAML is refused. */
+/** Clients send JSON, which is valid YAML; other YAML is refused. */
 const applyType = 'application/apply-patch+yaml'
 export const statusPatchTypes = [jsonPatchType, mergePatchType]
 export const patchTypes = [...statusPatchTypes, applyType]
@@ -69,7 +69,10 @@ export function patch(call: Call): Promise<unknown> {
   })
 }
 
-/** What one party wants of an object, which is made if it is not there. Fields that others have applied are theirs. */
+/**
+ * Applies the fields of one party, and creates the object if it does not exist. Fields applied by other parties remain
+ * theirs.
+ */
 function applying(call: Call): Promise<unknown> {
   return answering(
     call,
@@ -88,7 +91,7 @@ function applying(call: Call): Promise<unknown> {
         finalizers: 'finalizers',
         owners: 'ownerReferences',
       }
-      // Only what is named is wanted: a party has no opinion on the rest.
+      // Only the fields that the body names are applied.
       const named = Object.entries(fields).filter(([field]) => names[field as keyof typeof names] in metadata)
       const { handle } = collection
       const name = call.params.name!
@@ -114,7 +117,10 @@ export function remove(call: Call): Promise<unknown> {
   })
 }
 
-/** One after another, each only if it is still the one that was listed: those that others delete meanwhile are passed over. */
+/**
+ * Deletes one object after another, each only if it is still the listed one; objects that others delete meanwhile are
+ * skipped.
+ */
 export function removeAll(call: Call): Promise<unknown> {
   return answering(call, async (collection) => {
     preconditionsOf(call)
@@ -155,7 +161,7 @@ export function patchStatus(call: Call): Promise<unknown> {
   })
 }
 
-/** What it would be, written if nobody changed it meanwhile; a patch that names a resourceVersion is tried once. */
+/** Writes the patched object if it has not changed meanwhile; a patch that names a resourceVersion is tried once. */
 function patching(
   call: Call,
   write: (collection: OpenCollection, patched: unknown) => Promise<ResourceObject>,
@@ -184,7 +190,7 @@ function patchedBy(type: string, before: KubernetesObject, patch: unknown): unkn
   try {
     return type === jsonPatchType ? jsonPatch(before, patch as JsonPatch) : mergePatch(before, patch)
   } catch (error) {
-    // A path that is not there, or a test that fails.
+    // A missing path, or a failed test.
     if (!isReprise(error, 'CONFLICT')) throw error
     throw new Refused(
       422,
@@ -226,7 +232,7 @@ function answer(object: ResourceObject, collection: OpenCollection, status = 200
   return jsonReply(JSON.stringify(encodeObject(object, collection)), status)
 }
 
-/** What cannot be read as an object of this kind, or is meant for another place, is no value to be checked. */
+/** A body that is not an object of this kind, or is meant for another location, is refused before validation. */
 function decoded(value: unknown, collection: OpenCollection, call: Call): GivenObject {
   try {
     const given = decodeGiven(value, collection)
@@ -282,7 +288,7 @@ function generated({ engine }: Call, start: string | undefined): string {
   return start + tail.join('')
 }
 
-/** Which object is meant, of the options of a deletion. What it owns goes in the background, and in no other way. */
+/** The preconditions in the options of a deletion. Dependents are always deleted in the background. */
 function preconditionsOf(call: Call): { readonly uid?: string; readonly revision?: number } {
   refuseDryRun(call)
   const { value } = sent(call, undefined, true)

@@ -1,4 +1,4 @@
-// Refusals as Kubernetes' clients want them told: an object of kind Status with a reason that they go by.
+// Refusals in the form of Kubernetes: an object of kind Status, whose reason clients evaluate.
 
 import { RepriseError } from '../../../core/errors.ts'
 import { type ApiNames, qualifiedName } from '../../../layers/resource/rules/api-names.ts'
@@ -18,7 +18,7 @@ export interface Status {
   readonly code?: number
 }
 
-/** What is refused as Kubernetes would, and has no code of ours. */
+/** A refusal in the form of Kubernetes that has no code of ours. */
 export class Refused extends Error {
   override readonly name: string = 'Refused'
   readonly status: Status
@@ -67,7 +67,7 @@ export const schemaOfStatus = shapes.answer({
   status: { type: 'string', enum: ['Failure', 'Success'] },
 })
 
-/** For what is refused before anybody has looked at which object is meant. */
+/** For refusals made before the object is known. */
 export const asStatus: Refusal = {
   type: 'application/json',
   schema: schemaOfStatus,
@@ -77,15 +77,17 @@ export const asStatus: Refusal = {
   },
 }
 
-/** What the error is about: the kind, and the object if there is one. */
+/** The subject of the error: the kind, and the object if known. */
 export interface About {
   readonly api: ApiNames
   readonly name?: string | undefined
-  /** The refusal of a value, not of how it was asked for. */
+  /** The value itself is refused, not the form of the request. */
   readonly isValue?: boolean
 }
 
-/** In the words of an API server where clients show or read them. Undefined: it is none of these. */
+/**
+ * The Status of an error, with the messages of an API server where clients show or parse them. Undefined: not such an error.
+ */
 export function statusOf(error: unknown, { api, name = '', isValue = false }: About): Status | undefined {
   if (error instanceof Refused) return error.status
   if (!(error instanceof RepriseError)) return undefined

@@ -1,4 +1,4 @@
-// Which objects a request is about, for whoever may reach them, and its refusals in the words of an API server.
+// The objects that a request is about, restricted to the caller's reach, and refusals in the form of an API server.
 
 import type { ResourceDefinition } from '../../../layers/resource/resource.ts'
 import { namespaceForm } from '../../../layers/resource/rules/api-names.ts'
@@ -9,7 +9,7 @@ import type { Call } from '../../route.ts'
 import { noSuchKind } from './discovery.ts'
 import { Refused, statusOf, statusReply } from './status.ts'
 
-/** 404 for what is not there and for what the principal does not reach: the same words. */
+/** 404 for a nonexistent kind and for one that the principal does not reach: the same message. */
 function definitionOf({ server, principal, params }: Call): ResourceDefinition {
   const { group, version, plural, namespace } = params
   const definition = server.kinds.find(group!, version!, plural!)
@@ -24,7 +24,7 @@ function definitionOf({ server, principal, params }: Call): ResourceDefinition {
   return definition
 }
 
-/** Answers with what is given, or with the Status that says why not. `isValue`: it is the object that is refused. */
+/** Responds with the result, or with the Status of the refusal. `isValue`: the object itself is refused. */
 export async function answering(
   call: Call,
   act: (collection: OpenCollection) => Promise<unknown>,
@@ -43,7 +43,7 @@ export async function answering(
   )
 }
 
-/** The same, where the collection is needed until `release` is called. */
+/** The same, for a collection that stays open until `release` is called. */
 export async function holding(
   call: Call,
   act: (collection: OpenCollection, release: () => void) => Promise<unknown>,
@@ -66,7 +66,7 @@ export async function holding(
 
 const jsonType = 'application/json'
 
-/** The body as JSON, and its type. 415 for another type than these. */
+/** The body as JSON, and its type. 415 for any other type. */
 export function sent(call: Call, types: readonly string[] = [jsonType], isOptional = false) {
   const { bytes } = call
   const type = typeOf(call)
@@ -82,7 +82,7 @@ export function typeOf({ asked }: Call): string {
   return (asked.header('content-type') ?? '').split(';')[0]!.trim().toLowerCase()
 }
 
-/** A request that must change nothing is not carried out as one that does. */
+/** A dry run is refused rather than executed. */
 export function refuseDryRun({ query }: Call): void {
   if (query.list('dryRun').length === 0) return
   throw new Refused(400, 'BadRequest', 'dryRun is not supported: nothing was done')

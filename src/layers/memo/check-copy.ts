@@ -1,6 +1,6 @@
-// What a command reads beside its inputs, where nobody can watch it: it runs in a copy of its directory that holds what it
-// declares and nothing else. If that gives something else, it runs with fewer and fewer of the other files until those are found
-// that it needs. A file that changes nothing is not found; nor is one that it reaches by an absolute path.
+// Finds undeclared inputs where tracing is not available: the command runs in a copy of its directory that contains only its
+// declared files. If its result differs, it runs with fewer and fewer of the other files until the needed ones are found. A
+// file that does not affect the result is not found; nor is one that the command reaches by an absolute path.
 
 import { constants, lstatSync, readlinkSync } from 'node:fs'
 import { copyFile, mkdir, mkdtemp, rm, symlink } from 'node:fs/promises'
@@ -13,11 +13,11 @@ import { anchoredAll } from './patterns.ts'
 import { guiltyOnes } from './search.ts'
 import { matching } from './walk.ts'
 
-/** Null: it gives something else in a copy, whatever files that has. */
+/** Null: the result differs in any copy, regardless of its files. */
 export async function readsInCopy(
   options: CommandOptions,
   directory: string,
-  /** Runs it in this directory, and says whether what it gives is what it gave. */
+  /** Runs the command in this directory, and returns whether its result is the same. */
   isSame: (directory: string) => Promise<boolean>,
 ): Promise<string[] | null> {
   const filesOf = async (patterns: readonly string[], of: 'inputs' | 'outputs') => {
@@ -37,7 +37,7 @@ export async function readsInCopy(
     })
     for await (const path of found) above.push(up + path)
   }
-  // As many folders above the copy as patterns go up.
+  // Recreates as many parent folders above the copy as the patterns go up.
   const names = directory.split(sep).filter((name) => name !== '')
   const highest = Math.max(...[...groups.keys()].map((up) => up.length / '../'.length))
   const known = new Set([...declared, ...(await filesOf(options.outputs ?? [], 'outputs'))])
@@ -57,7 +57,7 @@ export async function readsInCopy(
   return await guiltyOnes(others, (without) => isSameWith(others.filter((path) => !without.has(path))))
 }
 
-/** Installed packages are linked: they are many, and whoever reads them declares the lock file. */
+/** Installed packages are linked: they are many, and a command that reads them declares the lock file. */
 async function copyInto(from: string, to: string, paths: readonly string[]): Promise<void> {
   for (const path of paths) {
     const [source, target] = [join(from, path), join(to, path)]

@@ -1,6 +1,6 @@
-// Whether a command is what it declares: it runs twice, and once more without the variables it does not declare. What
-// it read beside its inputs is told by strace, else by what it needs in a copy of its directory (check-copy.ts). Outputs that
-// differ, and variables that make them differ, are named.
+// Checks a command against its declaration: it runs twice, and once more without its undeclared variables. Undeclared inputs
+// are found with strace, or, without it, by running in a copy of the directory (check-copy.ts). Outputs that differ, and
+// variables that make them differ, are named.
 
 import { spawnSync } from 'node:child_process'
 import { realpathSync } from 'node:fs'
@@ -22,32 +22,32 @@ import { matching } from './walk.ts'
 export interface CommandCheck {
   readonly isHermetic: boolean
   /**
-   * Files below the directory that it read and does not declare. Without strace: those that it needs, found by leaving files out
-   * in a copy of the directory; null: nobody could tell, for in a copy, or the second time, it gives something else.
+   * Undeclared files below the directory that the command read. Without strace: the files it needs, found by leaving files
+   * out in a copy of the directory; null: unknown, because the command's result differs in a copy or in a second run.
    */
   readonly undeclaredInputs: readonly string[] | null
   /**
-   * What it read outside of its directory and does not declare: packages by their folders, single files, programs. Folders of the
-   * operating system and caches of tools are left out. Known with strace alone.
+   * Undeclared reads outside the directory: packages by their folders, single files, programs. Folders of the operating
+   * system and caches of tools are omitted. Known only with strace.
    */
   readonly outside: readonly string[]
-  /** Variables that change what it writes, and are not declared. */
+  /** Undeclared variables that change the outputs. */
   readonly undeclaredEnv: readonly string[]
   /** Outputs that two runs wrote differently. */
   readonly unstableOutputs: readonly string[]
-  /** Of the first run. Nothing else was looked at if it failed. */
+  /** Exit code of the first run. If it failed, nothing else was checked. */
   readonly exitCode: number
-  /** What to add to the definition. */
+  /** Additions to the definition. */
   readonly declare: {
     readonly inputs: readonly string[]
     readonly tools: readonly string[]
     readonly env: readonly string[]
   }
-  /** The same in words, and what else to do. */
+  /** The same as text, with further advice. */
   readonly advice: readonly string[]
 }
 
-/** What every program may see. */
+/** Variables that every command may read. */
 const usualEnv = new Set([
   'PATH',
   'HOME',
@@ -65,7 +65,7 @@ const usualEnv = new Set([
 ])
 const shownMax = 200
 
-/** Runs the command in its directory, several times. */
+/** Runs the command in its directory several times. */
 export async function checkHermetic(options: CommandOptions, signal?: AbortSignal): Promise<CommandCheck> {
   const directory = followed(resolve(options.directory ?? '.'))
   const outputs = options.outputs ?? []
@@ -98,7 +98,7 @@ export async function checkHermetic(options: CommandOptions, signal?: AbortSigna
   const found = traced
     ? undeclared(traced, directory, options)
     : {
-        // Of outputs that differ anyway nothing can be told.
+        // Outputs that differ in any case allow no conclusion.
         inside: isStable
           ? await readsInCopy(options, directory, async (copy) => isSame(await run(process.env, copy)))
           : null,
@@ -133,7 +133,7 @@ function canTrace(): boolean {
   return process.platform === 'linux' && spawnSync('strace', ['-V'], { stdio: 'ignore' }).status === 0
 }
 
-/** Files that were executed, or opened to be read and not written before. */
+/** Files that were executed, or opened for reading without being written before. */
 async function readsOf(options: CommandOptions, directory: string, signal?: AbortSignal): Promise<Traced> {
   const folder = await mkdtemp(join(tmpdir(), 'reprise-check-'))
   try {
@@ -215,7 +215,7 @@ function adviceFor(found: Pick<CommandCheck, 'unstableOutputs' | 'undeclaredInpu
   return advice
 }
 
-/** Installed packages are named by their lock file. */
+/** Installed packages are declared by their lock file. */
 function additionsFor(
   inside: readonly string[],
   outside: readonly OutsideRead[],

@@ -1,4 +1,4 @@
-// What is declared of a command, and checked when it is.
+// The declaration of a command, and its validation.
 
 import { RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
@@ -7,27 +7,27 @@ import { anchoredAll } from './patterns.ts'
 import { checkRemembrance, type Remembrance } from './remembering.ts'
 
 export interface CommandOptions extends Remembrance {
-  /** A line for the shell, or a program and its arguments. */
+  /** A shell command line, or a program with its arguments. */
   readonly cmd: string | readonly string[]
   /**
-   * Files that it reads, as patterns below `directory`: ['src/**', 'package.json']. One that begins with `../` is below a folder
-   * above it: '../package-lock.json', '../neighbour/src/**'.
+   * Input files, as patterns below `directory`: ['src/**', 'package.json']. A pattern that begins with `../` refers to a
+   * parent folder: '../package-lock.json', '../neighbour/src/**'.
    */
   readonly inputs: readonly string[]
-  /** Files that it writes: ['dist/**']. Empty: it is remembered for its result alone. */
+  /** Output files: ['dist/**']. Empty: only the result of the command is stored. */
   readonly outputs?: readonly string[]
   /**
-   * Files that match the outputs are set aside while it runs, so that it makes all of them. If it does not write one of them
-   * again, that one is put back, and nothing is kept.
+   * Moves existing outputs aside while the command runs, so that it must write all of them. An output that it does not write
+   * again is restored, and nothing is stored.
    */
   readonly clean?: boolean
-  /** Environment variables that it reads. */
+  /** Environment variables that the command reads. */
   readonly env?: readonly string[]
   /** Programs on the PATH whose versions are part of the key: ['node', 'tsc']. */
   readonly tools?: readonly string[]
-  /** Where it runs, and where inputs and outputs lie; the working directory if left out. */
+  /** Working directory of the command, and root of inputs and outputs. Default: the current working directory. */
   readonly directory?: string
-  /** Raise it to make earlier results count no more. */
+  /** Change it to invalidate earlier results. */
   readonly version?: string | number
 }
 

@@ -1,5 +1,5 @@
-// Commands, remembered: what they wrote and said, by a digest of the command, its declared files and variables. A hit
-// puts the outputs in place and says again what was said; the command itself does not run.
+// Caches commands: their output files and printed output, keyed by a digest of the command, its declared files and variables.
+// A hit restores the outputs and prints the output again; the command itself does not run.
 
 import { resolve } from 'node:path'
 import type { TimelineId } from '../../core/coordinate.ts'
@@ -66,35 +66,35 @@ export function command(name: string, options: CommandOptions): CommandDefinitio
 
 export interface CommandResult {
   readonly exitCode: number
-  /** `remote`: another level of the cache had it. */
+  /** `remote`: found in another level of the cache. */
   readonly from: 'store' | 'remote' | 'computed'
   readonly said: readonly Said[]
   readonly outputs: readonly string[]
-  /** They were there already, and are the same. */
+  /** The outputs were already in place and identical. */
   readonly isInPlace: boolean
-  /** Why nothing was kept, if so. */
+  /** The reason why nothing was stored; null if the result was stored. */
   readonly notKept: string | null
-  /** Patterns of inputs that no file matches. */
+  /** Input patterns that no file matches. */
   readonly unmatched: readonly string[]
   readonly provenance: Provenance
 }
 
 export interface CommandRunOptions {
   readonly signal?: AbortSignal
-  /** Run it whatever is there. */
+  /** Runs the command even if a result is stored. */
   readonly refresh?: boolean
-  /** Called as it says something, also when that is said again. */
+  /** Called for each piece of output, also when a hit prints it again. */
   readonly onSaid?: (said: Said) => void
 }
 
 const knownRun = namesOf<CommandRunOptions>({ signal: true, refresh: true, onSaid: true })
 
-/** A result that may still have to be put in place. */
+/** A result whose outputs may still have to be restored. */
 interface Obtained {
   readonly remembered: Remembered
   readonly from: CommandResult['from']
   readonly notKept: string | null
-  /** Why it was not there. */
+  /** The reason for the miss. */
   readonly why?: ReturnType<Remembering['whyMissed']>
 }
 
@@ -120,7 +120,7 @@ export class CommandHandle {
     this.#remembering = new Remembering(host, `command ${name}`, name, options, isFailure, isFit)
   }
 
-  /** Its result: put in place, or made now and remembered. A failure is a result as well, with its exit code. */
+  /** Returns the result: restored, or computed now and stored. A failure is a result as well, with its exit code. */
   async run(options: CommandRunOptions = {}): Promise<CommandResult> {
     this.#remembering.check()
     checkOptions(`command ${this.name}`, options, knownRun)
@@ -132,7 +132,7 @@ export class CommandHandle {
     }
   }
 
-  /** Hit or miss, and which part of the key is another than last time. Runs nothing. */
+  /** Reports hit or miss, and the part of the key that changed since last time. Runs nothing. */
   async explain(): Promise<Explanation> {
     this.#remembering.check()
     const digests = await this.#look()
@@ -141,19 +141,19 @@ export class CommandHandle {
     return await this.#remembering.explain(key)
   }
 
-  /** Runs it several times, and says what it reads and does not declare. */
+  /** Runs the command several times, and reports undeclared inputs. */
   check(options: { readonly signal?: AbortSignal } = {}): Promise<CommandCheck> {
     this.#remembering.check()
     return checkHermetic(this.#options, options.signal)
   }
 
-  /** True: there was one. */
+  /** Removes the stored result. True: there was one. */
   async forget(): Promise<boolean> {
     this.#remembering.check()
     return await this.#remembering.forget(await this.#key(await this.#look()))
   }
 
-  /** Waits for what is running. */
+  /** Waits for commands under way. */
   close(): Promise<void> {
     return this.#remembering.close()
   }
@@ -166,7 +166,7 @@ export class CommandHandle {
     return this.#remembering.isClosed
   }
 
-  /** The name of its definition. */
+  /** The name of the definition. */
   get id(): string {
     return this.name
   }
@@ -175,7 +175,7 @@ export class CommandHandle {
     return this.#remembering.host.kernel
   }
 
-  /** What turns out to be damaged while it is put in place is a miss: nothing of it was put anywhere. */
+  /** An entry found to be damaged during the restore is a miss: none of its files was put in place. */
   async #run(key: Key, digests: InputFiles, options: CommandRunOptions): Promise<CommandResult> {
     for (const how of ['found', 'joined', 'anew'] as const) {
       try {
@@ -189,7 +189,7 @@ export class CommandHandle {
     throw new RepriseError('CHECKPOINT_DAMAGED', `command ${this.name}: its result cannot be put in place`)
   }
 
-  /** `joined`: by whoever computes it now, unless there is a sound one. `anew`: whatever is there. */
+  /** `joined`: waits for a computation under way unless there is an intact entry. `anew`: ignores stored entries. */
   async #obtain(
     how: 'found' | 'joined' | 'anew',
     key: Key,
@@ -223,7 +223,7 @@ export class CommandHandle {
   ): Promise<CommandResult> {
     const { outcome, ...provenance } = remembered.envelope
     const { exitCode, said, files } = (outcome as { readonly value: CommandValue }).value
-    // A failure has no outputs; and what nobody could keep lies where the one who made it left it.
+    // A failure has no outputs; the outputs of a result that could not be stored are still where the command wrote them.
     const isPut = from !== 'computed' && exitCode === 0 && remembered.record !== null
     const isInPlace = isPut
       ? await inDirectory(this.#remembering.host, this.#directory, options.signal, () => {
@@ -238,7 +238,7 @@ export class CommandHandle {
     return { exitCode, from, said, outputs, isInPlace, notKept, unmatched: digests.unmatched, provenance }
   }
 
-  /** True: everything was there already. */
+  /** True: all outputs were already in place. */
   async #restore(
     files: readonly OutputFile[],
     from: Pick<Remembered, 'stream' | 'envelope'>,
@@ -246,7 +246,8 @@ export class CommandHandle {
   ): Promise<boolean> {
     const { outputs = [] } = this.#options
     const read = () => readStream(this.#kernel, from.stream)
-    // What was captured here was hashed then, and its chunks are checked now; of what came from elsewhere nobody here knows.
+    // Entries captured here were hashed then, and their chunks are checked on read; an entry from another store is not
+    // trusted.
     const isHashed = from.envelope.origin !== undefined
     const artifact = { files, read, isHashed }
     return (await restoreOutputs(this.#directory, outputs, artifact, digests.here, this.#kernel.limits)).isInPlace
@@ -262,7 +263,7 @@ export class CommandHandle {
     return keyOf(this.#kernel, {
       name: this.name,
       version: String(version),
-      // What was built for one platform is no result for another.
+      // A result built on one platform is not valid on another.
       args: { cmd, outputs, platform: process.platform, arch: process.arch },
       files: look,
       look: look.signature,
@@ -345,7 +346,7 @@ export class CommandHandle {
     return { remembered, notKept: problem }
   }
 
-  /** Outputs that were set aside and were not written again are put back: what made them may not make them a second time. */
+  /** Outputs that were moved aside and not written again are restored: the program that made them may not make them again. */
   async #executeBeside(aside: SetAside | null, options: Parameters<typeof execute>[2]) {
     const { cmd, outputs = [] } = this.#options
     try {
@@ -361,7 +362,7 @@ export class CommandHandle {
   }
 }
 
-/** Another machine says so: every file must be one that the command declares, and the bytes must be theirs. */
+/** The frame comes from another machine: every file must be a declared output, and the sizes must match the stream. */
 function isResultOf({ outputs = [] }: CommandOptions, { envelope: { outcome }, streamBytes }: Frame): boolean {
   if (outcome.kind !== 'value') return false
   const { exitCode, said, files } = (outcome.value ?? {}) as Partial<CommandValue>

@@ -1,5 +1,5 @@
-// One run or restore at a time in a directory, between processes: two that write the same outputs would remember each other's. A
-// command whose process was killed goes on by itself; whoever comes next waits until it has ended.
+// Allows one run or restore at a time in a directory, across processes: two that write the same outputs would store each
+// other's files. A command whose process was killed continues to run; the next process waits until it has ended.
 
 import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
@@ -14,9 +14,9 @@ const groupAttribute = 'group'
 const key = {}
 
 export interface HeldDirectory {
-  /** What runs there, so that it is found if this process dies. */
+  /** Stores the process group, so that it can be found if this process dies. */
   note(group: number): Promise<void>
-  /** Rejects if another process has the directory by now: this one was away for too long. */
+  /** Rejects if another process has taken over the directory because this one was suspended for too long. */
   confirm(): Promise<void>
 }
 
@@ -66,7 +66,7 @@ async function take(host: Host, directory: string, signal: AbortSignal | undefin
       throw error
     })
     if (taken && !isRunning((await host.head(id))?.attributes[groupAttribute])) return taken
-    // What an earlier process started still writes there.
+    // A command started by an earlier process still writes there.
     await taken?.release()
     await new Promise<void>((done) => kernel.clock.after(growingPause(attempt, 10, 500), done, true))
   }
@@ -76,7 +76,7 @@ function isRunning(noted: unknown): boolean {
   const [host, group, start] = typeof noted === 'string' ? noted.split(' ') : []
   if (host !== hostname() || group === undefined || process.platform === 'win32') return false
   const startNow = startOf(Number(group))
-  // Another process has got its number.
+  // Another process has reused the process id.
   if (startNow !== '' && start !== '' && startNow !== start) return false
   try {
     process.kill(-Number(group), 0)
@@ -86,7 +86,7 @@ function isRunning(noted: unknown): boolean {
   }
 }
 
-/** When a process began, as Linux counts; '' elsewhere, or if it is gone. */
+/** Start time of a process, as Linux reports it; '' on other systems, or if the process is gone. */
 function startOf(pid: number): string {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')

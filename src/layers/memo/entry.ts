@@ -1,5 +1,5 @@
-// One remembered result: a timeline of its own, whose checkpoint is the truth. It is visible when all of it is written
-// and read back, so nobody ever gets half of one; what is damaged is a miss. memo/<name>/<scope>/<key>, one entry
+// One stored result: a timeline of its own, whose checkpoint holds the result. It becomes visible once all of it is written
+// and read back, so no reader gets a partial result; a damaged entry is a miss. memo/<name>/<scope>/<key>, one entry
 // "computed" per result.
 
 import type { Content } from '../../core/checkpoint/manifest.ts'
@@ -14,29 +14,29 @@ import { readValue } from '../../engine/writing/stored-value.ts'
 import type { KeyParts } from './key.ts'
 
 export const foldVersion = 'memo/1'
-/** Whose entries everybody may read. */
+/** The scope whose entries every other scope may read. */
 export const mainScope = 'main'
 
-/** Who computed it, from what, and when. */
+/** The worker that computed a result, its inputs, and the time. */
 export interface Provenance {
   readonly parts: KeyParts
   readonly computedAt: number
   readonly tookMs: number
   /** The worker that computed it. */
   readonly by: string
-  /** Where it was asked for: the coordinate of the run, if it was asked for in one. */
+  /** The coordinate of the run that requested the result, if any. */
   readonly for: string | null
-  /** The same with every part, if a run of a workflow or an item of a job asked (ctx.memo). */
+  /** The same in full, if a workflow run or a job item requested it (ctx.memo). */
   readonly asker?: Asker
-  /** The level of the cache that it came from; left out: it was computed with this very store. */
+  /** The level of the cache it was fetched from; undefined: it was computed with this store. */
   readonly origin?: Origin
 }
 
-/** Where an entry was fetched. */
+/** The source of a fetched entry. */
 export interface Origin {
   /** The address of the server. */
   readonly cache: string
-  /** Its scope there. */
+  /** Its scope on that server. */
   readonly scope: string
   readonly at: number
 }
@@ -52,7 +52,7 @@ export interface Envelope extends Provenance {
 
 export interface Remembered {
   readonly timeline: TimelineId
-  /** Null: it was computed and could not be kept. */
+  /** Null: the result was computed but could not be stored. */
   readonly record: ManifestRecord | null
   readonly envelope: Envelope
   readonly stream: Content | null
@@ -62,7 +62,7 @@ export function entryId(name: string, scope: string, key: string): TimelineId {
   return timelineId(`memo/${name}/${scope}/${key}`)
 }
 
-/** Without those that only help to look at files: their names begin with a dot. */
+/** Excludes the internal timelines with file digests: their names begin with a dot. */
 export const memoCache: CacheKind = {
   within: (name) => (name === undefined ? 'memo/' : `memo/${name}/`),
   place(id) {
@@ -71,10 +71,10 @@ export const memoCache: CacheKind = {
   },
 }
 
-/** What a damaged entry is refused with: it is a miss. */
+/** Error codes of a damaged entry, which is a miss. */
 export const damage = ['CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED', 'UNRECOVERABLE'] as const
 
-/** Null: nothing usable is there. `unverified`: what its stream holds is checked as it is read. */
+/** Null: no usable entry. `unverified`: the stream is checked as it is read. */
 export async function readEntry(
   kernel: Kernel,
   timeline: TimelineId,

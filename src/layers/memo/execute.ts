@@ -1,34 +1,34 @@
-// Runs a command and listens to what it says.
+// Runs a command and captures its output.
 
 import { spawn } from 'node:child_process'
 import { RepriseError } from '../../core/errors.ts'
 
-/** What it said, in the order in which it was said. */
+/** A piece of output, in the order of arrival. */
 export interface Said {
   readonly to: 'stdout' | 'stderr'
   readonly bytes: Uint8Array
 }
 
-/** Whoever says more than this cannot be remembered. */
+/** The result of a command with more output than this is not stored. */
 const saidBytesMax = 16 * 1024 * 1024
 
 export interface ExecuteOptions {
   readonly signal?: AbortSignal
   readonly onSaid?: (said: Said) => void
-  /** That of this process if left out. */
+  /** Default: the environment of this process. */
   readonly env?: NodeJS.ProcessEnv
-  /** Told the group of processes that it runs in, where the system has such. */
+  /** Called with the process group of the command, on systems that have process groups. */
   readonly onStarted?: (group: number) => void
 }
 
 export interface Executed {
   readonly exitCode: number
   readonly said: readonly Said[]
-  /** It said more than can be kept. */
+  /** The command printed more than can be stored. */
   readonly isTooLong: boolean
 }
 
-/** How it ended, and what it said. */
+/** Returns the exit code and the output. */
 export async function execute(
   cmd: string | readonly string[],
   directory: string,
@@ -36,9 +36,9 @@ export async function execute(
 ): Promise<Executed> {
   const options = {
     cwd: directory,
-    // Nobody's input: it would be part of the result, and not of the key.
+    // No input: it would affect the result without being part of the key.
     stdio: ['ignore', 'pipe', 'pipe'] as ['ignore', 'pipe', 'pipe'],
-    // A group of its own, so that all of it can be ended, and be found again if this process dies.
+    // A process group of its own, so that all its processes can be killed, and found again if this process dies.
     detached: process.platform !== 'win32',
     ...(env && { env }),
   }
@@ -76,7 +76,7 @@ function endGroup(child: { readonly pid?: number | undefined; kill(): boolean })
     if (process.platform !== 'win32' && child.pid !== undefined) process.kill(-child.pid, 'SIGTERM')
     else child.kill()
   } catch {
-    // It had ended.
+    // The group had already ended.
   }
 }
 

@@ -1,5 +1,5 @@
-// Why there is a hit or a miss: what is there under this key, and otherwise how the key differs from that of the result
-// used last, of the same arguments if there is one.
+// Explains a hit or a miss: the entry under this key, or the difference between the key and that of the most recently used
+// result, preferably one with the same arguments.
 
 import type { Head } from '../../core/store/ports.ts'
 import type { Host } from '../../engine/host/host.ts'
@@ -10,26 +10,26 @@ import { type Change, changesBetween, type Key, type KeyParts } from './key.ts'
 export interface Explanation {
   readonly isHit: boolean
   readonly key: string
-  /** In words. */
+  /** The explanation as text. */
   readonly why: string
-  /** Against `comparedWith`. */
+  /** Changes relative to `comparedWith`. */
   readonly changes: readonly Change[]
-  /** The entry that is given, or the one used last that the key was compared with; null: there is none. */
+  /** The entry that is a hit, or the most recently used one that the key was compared with; null: there is none. */
   readonly comparedWith: {
     readonly timeline: string
     readonly computedAt: Date
     readonly tookMs: number
     readonly by: string
-    /** Whom it was computed for: the run and its step, if it was asked for in one. */
+    /** The run and the step that requested the result, if any. */
     readonly for: string | null
-    /** When it was last a hit, or was computed; null: not known. */
+    /** Time of the last hit or of the computation; null: unknown. */
     readonly usedAt: Date | null
   } | null
 }
 
-/** So many of those used last are tried: one may be damaged. */
+/** Number of most recently used entries to try: one may be damaged. */
 const triedMax = 3
-/** Of those that may have come after the miss. */
+/** Number of entries to try that may be newer than the miss. */
 const missedTriedMax = 20
 const shownMax = 5
 const nothingYet = 'nothing is remembered yet'
@@ -53,14 +53,14 @@ export async function explain(
     return { isHit: judged !== 'over', key: key.hex, why: words[judged], changes: [], comparedWith: told(found) }
   }
   const attributes = { args: key.args().slice(0, 16) }
-  // Of the same arguments if there is one.
+  // Prefers an entry with the same arguments.
   const before = (await lastUsed(host, name, scopes, { attributes })) ?? (await lastUsed(host, name, scopes))
   if (!before) return { isHit: false, key: key.hex, why: nothingYet, changes: [], comparedWith: null }
   const changes = changesBetween(before.envelope.parts, await key.parts())
   return { isHit: false, key: key.hex, why: inWords(changes), changes, comparedWith: told(before) }
 }
 
-/** What `explain` says, of one that was not there at that time: it may be now. Keeps nothing but digests in memory. */
+/** Data for explaining an earlier miss, whose entry may exist by now. Keeps only digests in memory. */
 export interface Missed {
   readonly key: string
   readonly args: string
@@ -78,7 +78,7 @@ export async function explainMissed(
   const wasThere = ({ envelope }: Seen) => envelope.computedAt <= at
   const same = await lastUsed(host, name, scopes, { attributes: { args: args.slice(0, 16) }, other, wasThere })
   if (same) return inWords(changesBetween(same.envelope.parts, parts))
-  // What else has changed says little where the arguments are new: no need to look at all that is remembered.
+  // With new arguments, other changes are of little interest: a few entries are enough.
   let tried = 0
   for (const scope of scopes) {
     for await (const head of host.each({ prefix: `memo/${name}/${scope}/` })) {
@@ -122,7 +122,7 @@ function howWords(how: Change['how']): string {
 }
 
 function inWords(changes: readonly Change[]): string {
-  // Only what is damaged or was forgotten has the same parts and no entry.
+  // Only a damaged or removed entry has equal parts.
   if (changes.length === 0) return 'it was remembered, and is damaged or was forgotten'
   const words = changes.slice(0, shownMax).map(({ part, name, how }) => {
     if (part === 'args') return 'other arguments'
@@ -133,7 +133,7 @@ function inWords(changes: readonly Change[]): string {
   return words.join(', ') + (rest > 0 ? ` and ${rest} more` : '')
 }
 
-/** All that match are looked at, and those used last are read. */
+/** Scans the heads of all matching entries, and reads the most recently used ones. */
 async function lastUsed(
   host: Host,
   name: string,

@@ -1,6 +1,7 @@
-// Digests of declared files, for keys. A file that looks as it did at the last look (size, times, inode, mode) is not read again;
-// one that was changed just before that look is, for its times may be too coarse to show a second change. A link counts with what
-// it leads to, and one that leads to a directory is refused. Others have their turn in between: a large tree holds nobody up.
+// Digests of declared files, for keys. A file with the same size, times, inode and mode as at the last scan is not read
+// again, unless it changed just before that scan, because its times may be too coarse to show a second change. A link counts
+// with the content of its target; a link to a directory is refused. Long scans yield regularly, so that a large tree does not
+// block the process.
 
 import { createHash } from 'node:crypto'
 import { type BigIntStats, lstatSync, readFileSync, readlinkSync, statSync } from 'node:fs'
@@ -21,30 +22,28 @@ import {
   TimeSlices,
 } from './walk.ts'
 
-/** Times of a file are at worst this coarse (two seconds, on FAT). */
+/** The coarsest resolution of file times (two seconds, on FAT). */
 const coarseNs = 2_000_000_000n
 /** Larger files are read piece by piece. */
 const wholeBytes = 1024 * 1024
-/** The clock is asked once for so many files. */
+/** The clock is read once per this many files. */
 const filesBetween = 64
 const quietly = { bigint: true, throwIfNoEntry: false } as const
 
-/** What files match. */
+/** The result of a scan. */
 export interface Look {
-  /** Of what they hold, for the key. */
+  /** Digest of the files' contents, for the key. */
   readonly digest: string
-  /**
-   * Of what they and their folders looked like: another look is another one, though what they hold may be the same.
-   */
+  /** Digest of the metadata of files and folders: it may change while the contents stay the same. */
   readonly signature: string
-  /** By path below the root, with '/': the digest of each. Ask before anything is looked at again. */
+  /** The digest of each file, by path below the root, with '/'. Call it before the next scan. */
   files(): Promise<Record<string, string>>
 }
 
 interface FolderLook {
   readonly folder: string
   readonly names: readonly string[]
-  /** Of the files in their order; null: as they are known. */
+  /** Digests of the files in order; null: as known. */
   readonly digests: readonly string[] | null
 }
 
@@ -54,7 +53,7 @@ export class FileDigests {
   readonly #limits: FileLimits
   readonly #now: () => number
   read = 0
-  /** Patterns of the last look that no file matched: most likely a slip of the pen. */
+  /** Patterns of the last scan that no file matched: most likely a typo. */
   unmatched: readonly string[] = []
 
   constructor(root: string, limits: FileLimits, seen = new SeenFolders(), now: () => number = Date.now) {
@@ -68,7 +67,7 @@ export class FileDigests {
     return await (await this.look(patterns)).files()
   }
 
-  /** A pattern without wildcards that leads to nothing is there with '', so that a file which appears changes the key. */
+  /** A pattern without wildcards that matches nothing is recorded as '', so that a new file changes the key. */
   async look(given: readonly string[]): Promise<Look> {
     const patterns = anchoredAll(given)
     const unmatched = new Unmatched(given)
@@ -88,7 +87,7 @@ export class FileDigests {
       unmatched.saw(found)
       if (absent.size > 0) for (const name of names) absent.delete(pathOf(folder, name))
     }
-    // A folder and a path that leads nowhere have different names, except for one that matched itself as a folder.
+    // The paths of folders and of missing files differ, except for a path that itself matched as a folder.
     for (const path of absent) if (!digests.has(path)) digests.set(path, '')
     this.unmatched = unmatched.left
     return {
@@ -98,7 +97,7 @@ export class FileDigests {
     }
   }
 
-  /** Of one file or link; '' if it is not there. */
+  /** Digest of one file or link; '' if it does not exist. */
   async digestOf(path: string): Promise<string> {
     const now = this.#now()
     const whole = this.#whole(path)
@@ -115,7 +114,7 @@ export class FileDigests {
     return `${this.root}/${path}`
   }
 
-  /** One call for each file, and no promise, as long as the folder looks as it did. */
+  /** One system call per file, and no promise, while the folder's metadata is unchanged. */
   async #lookInto({ folder, names }: FolderFiles, slices: TimeSlices) {
     if (names.length === 0) return { look: '', digest: '', digests: [] }
     const start = this.#whole(folder === '' ? '' : `${folder}/`)
@@ -150,7 +149,7 @@ export class FileDigests {
     return digest
   }
 
-  /** A link to a file counts with what that holds. */
+  /** A link to a file counts with the content of its target. */
   async #digestAnew(path: string, { stats, target }: Found): Promise<string> {
     const whole = this.#whole(path)
     if (stats.isFile()) return `${isExecutable(stats) ? 'x' : 'f'}:${await this.#readDigest(whole, stats)}`
@@ -169,11 +168,11 @@ export class FileDigests {
         found.push([pathOf(folder, name), digest])
       }
     }
-    // A file may be called __proto__: fromEntries defines, and does not assign.
+    // A file may be named __proto__: fromEntries defines properties and does not assign them.
     return Object.fromEntries(found.sort(([a], [b]) => (a < b ? -1 : 1)))
   }
 
-  /** Of a file that looked as it did, and whose digest cannot be had any more. */
+  /** Recomputes the digest of a file whose metadata is unchanged but whose digest is no longer known. */
   async #again(folder: string, name: string): Promise<string> {
     const found = this.#foundAt(this.#whole(pathOf(folder, name)))
     return found ? await this.#digest(folder, name, found) : ''
@@ -189,7 +188,7 @@ export class FileDigests {
     this.read += 1
     const hash = createHash('sha256')
     if (stats.size <= wholeBytes) return hash.update(readFileSync(path)).digest('hex')
-    // Not as a stream of Node's: on Node 20 its handle may be collected while it is read, and the process dies of it.
+    // Not a Node stream: on Node 20 its handle may be garbage-collected during the read, which crashes the process.
     const file = await open(path)
     try {
       const piece = Buffer.allocUnsafe(wholeBytes)
@@ -205,16 +204,16 @@ export class FileDigests {
   }
 }
 
-/** What has a name. */
+/** The metadata of an existing path. */
 interface Found {
   readonly stats: BigIntStats
-  /** What a link leads to. */
+  /** Metadata of a link's target. */
   readonly target: BigIntStats | undefined
-  /** Taken before it was looked at. */
+  /** The time before the metadata was read. */
   readonly now: number
 }
 
-/** What a path leads to, links followed; a link that leads in a circle leads nowhere. */
+/** Metadata of a path with links followed; a circular link has none. */
 function targetOf(path: string): BigIntStats | undefined {
   try {
     return statSync(path, quietly)
@@ -224,7 +223,7 @@ function targetOf(path: string): BigIntStats | undefined {
   }
 }
 
-/** How a file or folder looks, links followed; null if it is not there. */
+/** Metadata of a file or folder as text, with links followed; null if it does not exist. */
 export function signatureOf(path: string): string | null {
   const stats = targetOf(path)
   return stats ? looks(stats) : null
@@ -234,12 +233,12 @@ function lookOf({ stats, target }: Found): string {
   return target ? `${looks(stats)} > ${looks(target)}` : looks(stats)
 }
 
-/** Most were never touched since they were written: then both times are the same. */
+/** Most files have not changed since they were written: then both times are equal. */
 function looks({ size, mtimeNs, ctimeNs, ino, mode }: BigIntStats): string {
   return `${size} ${mtimeNs} ${ctimeNs === mtimeNs ? '' : ctimeNs} ${ino} ${mode}`
 }
 
-/** It was changed so shortly before it was looked at that it could have changed again and look the same. */
+/** The file changed so shortly before the scan that another change might leave the same times. */
 function isCoarse({ stats, target, now }: Found): boolean {
   const since = BigInt(now) * 1_000_000n - coarseNs
   return stats.ctimeNs > since || (target !== undefined && target.ctimeNs > since)

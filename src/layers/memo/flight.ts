@@ -1,6 +1,6 @@
-// One computes, others wait: in this process by sharing the promise, between processes by the ownership of the entry's
-// timeline. Whoever waits takes over when the owner dies; an owner that was only paused is refused when it wants to
-// publish, and keeps its result to itself.
+// One computation per key: within a process callers share the promise, across processes the owner of the entry's timeline
+// computes. A waiting process takes over when the owner dies; an owner that was only suspended is refused when it publishes,
+// and does not store its result.
 
 import { growingPause } from '../../core/calls/pause.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
@@ -22,9 +22,8 @@ export class Flights<T> {
   }
 
   /**
-   * `look` says whether there is one by now; `compute` is called by one process at a time, as the owner of the
-   * timeline. A caller that
-   * gives up leaves the computation to the others.
+   * `look` returns the entry if it exists by now; `compute` is called by one process at a time, as the owner of the timeline.
+   * A caller that gives up leaves the computation to the others.
    */
   join(
     id: TimelineId,
@@ -36,14 +35,14 @@ export class Flights<T> {
     if (!flight) {
       flight = whileAwaited(this.#fly(id, look, compute), this.#kernel.clock).finally(() => this.#under.delete(id))
       this.#under.set(id, flight)
-      // Every caller has its own promise; nobody may be left.
+      // Each caller has its own promise; all of them may have given up.
       flight.catch(() => undefined)
     }
     throwIfAborted(signal, id)
     return unlessAborted(flight, signal, `waiting for ${id}`)
   }
 
-  /** Resolves when what is under way has come to its end. */
+  /** Resolves when all computations under way have ended. */
   async settled(): Promise<void> {
     while (this.#under.size > 0) await Promise.allSettled(this.#under.values())
   }

@@ -1,9 +1,9 @@
-// An entry on its way between two stores, as one stream of bytes that vouches for itself:
+// An entry in transit between two stores, as one self-verifying stream of bytes:
 //
 //     "RPMEMO" 1 | length of the head, 4 bytes | head | bytes of the stream, if there is one | sha256 of all before
 //
-// The head is canonically encoded: { name, key, streamBytes, envelope }. What is cut off, changed, of another key, or goes on
-// behind its end is refused before anything of it is visible.
+// The head is canonically encoded: { name, key, streamBytes, envelope }. A frame that is truncated, changed, of another key,
+// or too long is refused before any of it becomes visible.
 
 import { createHash } from 'node:crypto'
 import { RepriseError } from '../../core/errors.ts'
@@ -16,7 +16,7 @@ type Coding = Pick<Kernel, 'codec' | 'limits'>
 export interface Frame {
   readonly envelope: Envelope
   readonly streamBytes: number | null
-  /** Throws at its end unless all of it is as it was sent. Null: there is none, and all was checked already. */
+  /** Throws at its end unless the whole frame is intact. Null: the frame has no stream, and is already checked. */
   readonly stream: AsyncIterable<Uint8Array> | null
 }
 
@@ -49,7 +49,7 @@ export async function* writeFrame(
   yield hash.digest()
 }
 
-/** MALFORMED unless it is the frame of this name and key, and of the same parts. */
+/** MALFORMED unless the frame has this name, key and parts. */
 export async function readFrame(
   coding: Coding,
   body: AsyncIterable<Uint8Array>,
@@ -89,7 +89,7 @@ function checked(
   if (typeof head !== 'object' || head === null) throw malformed('its head is no record')
   const { envelope, streamBytes } = head
   if (head.name !== name || head.key !== key || !isEnvelope(envelope)) throw malformed('it is another entry')
-  // The key alone cannot tell: whoever put it chose where.
+  // The key alone is not sufficient: the sender chose the location.
   if (Buffer.compare(codec.encode(envelope.parts), codec.encode(parts)) !== 0) throw malformed('its parts are others')
   if (streamBytes !== null && !(Number.isSafeInteger(streamBytes) && (streamBytes as number) >= 0)) {
     throw malformed('its length is no number')
@@ -108,7 +108,7 @@ function isEnvelope(value: unknown): value is Envelope {
     Number.isFinite(tookMs) &&
     typeof by === 'string' &&
     (asker === null || typeof asker === 'string') &&
-    // Errors stay where they happened.
+    // Errors are not sent to other stores.
     (kind === 'value' || kind === 'bytes')
   )
 }
@@ -117,7 +117,7 @@ function malformed(why: string): RepriseError {
   return new RepriseError('MALFORMED', `what came from the cache is not used: ${why}`, {})
 }
 
-/** Exact lengths of a stream of pieces, hashed as they pass. */
+/** Reads exact lengths from a stream of pieces, and hashes them. */
 class FrameBytes {
   readonly #pieces: AsyncIterator<Uint8Array>
   readonly #hash = createHash('sha256')

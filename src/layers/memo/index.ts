@@ -1,4 +1,4 @@
-// reprise/memo: results of functions, remembered by what they were computed from, with the reason for every hit and miss.
+// reprise/memo: caches results of functions and commands, keyed by their inputs, and explains every hit and miss.
 
 export { type CacheLevel, type LevelAccess, type LevelEntry, LevelError } from '../../engine/tools/cache/level.ts'
 export type { CacheKeep, Forgotten } from '../../engine/tools/cache/retention.ts'

@@ -1,5 +1,6 @@
-// The declared inputs of a command: files below its directory, and, for patterns that begin with `../`, files of folders above
-// it, such as the lock file of a workspace or a neighbour package. Each folder is looked at by itself, with its own memory.
+// The declared inputs of a command: files below its directory, and, for patterns that begin with `../`, files of parent
+// folders, such as the lock file of a workspace or a neighbour package. Each folder is scanned separately, with its own
+// record of known digests.
 
 import { resolve } from 'node:path'
 import type { Kernel } from '../../engine/storage/kernel.ts'
@@ -8,8 +9,9 @@ import type { FileDigests, Look } from './files.ts'
 import { SeenFilesStore } from './seen-files.ts'
 
 /**
- * By the way up: '' for the directory itself, '../' for the folder above it.
+ * Patterns by their leading `../`: '' for the directory itself, '../' for its parent.
  * @example byFolder(['src/**', '!../x/**']) // Map { '' => ['src/**'], '../' => ['!x/**'] }
+ * /
  */
 export function byFolder(patterns: readonly string[]): Map<string, string[]> {
   const groups = new Map<string, string[]>([['', []]])
@@ -27,7 +29,7 @@ interface InputFolder {
 }
 
 export class InputFiles {
-  /** Of the directory itself, where the outputs are too. */
+  /** Digests of the directory itself, which also contains the outputs. */
   readonly here: FileDigests
   readonly #folders: readonly InputFolder[]
 
@@ -48,7 +50,7 @@ export class InputFiles {
     this.here = folders[0]!.digests
   }
 
-  /** Patterns of the last look that no file matched. */
+  /** Patterns of the last scan that no file matched. */
   get unmatched(): readonly string[] {
     return this.#folders.flatMap(({ up, digests }) => digests.unmatched.map((pattern) => up + pattern))
   }

@@ -1,18 +1,18 @@
-// The key of a result: a digest of everything that it was computed from, as declared. Its parts are kept with the
-// entry, each as a digest of its own, so that a miss can name the part that changed. They go into the key in the
-// canonical encoding, with their lengths: no choice of names or values makes two different sets of parts one key.
+// The key of a result: a digest of all its declared inputs. The entry stores each part as a digest of its own, so that a miss
+// can name the part that changed. The parts are encoded canonically, with their lengths: two different sets of parts never
+// produce the same encoding.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
 import type { Look } from './files.ts'
 
-/** What the key was made of. Texts are digests; '' stands for what was not there. */
+/** The parts of the key. Values are digests; '' represents a missing value. */
 export interface KeyParts {
   readonly version: string
   readonly args: string
-  /** By path, as declared: of content, kind and whether it can be executed. */
+  /** By path, as declared: digest of content, type and executable bit. */
   readonly files: Readonly<Record<string, string>>
-  /** By name. Short on purpose: a value must not be found out by trying. */
+  /** By name. The digests are short on purpose: a value must not be found by brute force. */
   readonly env: Readonly<Record<string, string>>
 }
 
@@ -20,16 +20,13 @@ export interface Key {
   readonly hex: string
   /** The digest of the arguments. */
   args(): string
-  /** A hit asks for none of them. Ask before files are looked at again. */
+  /** Not needed for a hit. Call it before the next scan of the files. */
   parts(): Promise<KeyParts>
-  /**
-   * What the files looked like: not part of the key, but while it is another one, something may have changed and
-   * changed back.
-   */
+  /** Metadata of the files: not part of the key, but a difference means that a file may have changed and changed back. */
   readonly look: string
 }
 
-/** Changes when keys are made in another way: then nothing that was stored before is a hit. */
+/** Changes with the encoding of keys: entries stored before are then misses. */
 const format = 'memo/1'
 const shortLength = 8
 
@@ -39,7 +36,7 @@ export interface KeyInput {
   readonly name: string
   readonly version: string
   readonly args: unknown
-  /** Null: it declares none. */
+  /** Null: no files are declared. */
   readonly files: Pick<Look, 'digest' | 'files'> | null
   readonly look?: string
   readonly env: Readonly<Record<string, string | undefined>>
@@ -76,7 +73,7 @@ function hexOf({ buffer, byteOffset, length }: Uint8Array): string {
   return Buffer.from(buffer, byteOffset, length).toString('hex')
 }
 
-/** Short, for the name of a step: the same for equal arguments. */
+/** A short digest for the name of a step: equal for equal arguments. */
 export function argsPrint(coding: Coding, name: string, args: unknown): string {
   return hexOf(coding.hash(encodedArgs(coding, name, args))).slice(0, shortLength)
 }
@@ -96,7 +93,7 @@ function encodedArgs({ codec }: Coding, name: string, args: unknown): Uint8Array
   }
 }
 
-/** A list with properties of its own would be the same key as the list without. */
+/** A list with properties of its own would have the same key as the list without them. */
 function checkLists(value: unknown, above: Set<unknown> = new Set()): void {
   if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value) || above.has(value)) return
   const isList = Array.isArray(value)
@@ -111,7 +108,7 @@ function checkLists(value: unknown, above: Set<unknown> = new Set()): void {
 
 function hasProperties(list: readonly unknown[]): boolean {
   const keys = Object.keys(list)
-  // Items come before properties: behind the last item there is none.
+  // Items come before properties: a list whose last key is its last index has no properties.
   return keys.at(-1) !== String(list.length - 1) && keys.some((key) => !/^\d+$/.test(key))
 }
 
@@ -119,18 +116,18 @@ function byName([a]: readonly [string, unknown], [b]: readonly [string, unknown]
   return a < b ? -1 : a > b ? 1 : 0
 }
 
-/** Tools are variables with this before their names: no variable is called so. */
+/** Prefix for tools among the variables: no variable has such a name. */
 export const toolPart = 'tool:'
 
 export interface Change {
   readonly part: 'version' | 'args' | 'file' | 'env' | 'tool'
-  /** Of the file, the variable or the tool. */
+  /** Name of the file, the variable or the tool. */
   readonly name: string | null
-  /** 'declared' and 'undeclared': it is not there, then and now, and counts only on one side. */
+  /** 'declared' and 'undeclared': the part is missing both times, and declared only on one side. */
   readonly how: 'changed' | 'added' | 'removed' | 'declared' | 'undeclared'
 }
 
-/** What differs between two sets of parts, the most telling first. */
+/** The differences between two sets of parts, the most relevant first. */
 export function changesBetween(before: KeyParts, now: KeyParts): Change[] {
   const changes: Change[] = []
   if (before.version !== now.version) changes.push({ part: 'version', name: null, how: 'changed' })
@@ -155,7 +152,7 @@ function namedChanges(
   })
 }
 
-/** Whether nothing that the key is made of changed in between, not even for a moment. */
+/** True if none of the key's inputs changed in between, not even temporarily. */
 export function isSteady(before: Key, now: Key): boolean {
   return before.hex === now.hex && before.look === now.look
 }

@@ -1,6 +1,6 @@
-// The levels behind the local store, asked in their order. What one of them has fills the local store, and those before it;
-// what is computed here goes to all of them, in the background. Scopes hold on the way: what main reads comes from main, and a
-// scope's results are sent only with credentials of that scope.
+// The cache levels behind the local store, in order. An entry found in one level is stored locally and in the levels before
+// it; a computed entry is sent to all levels in the background. Scopes apply throughout: `main` reads only entries of `main`,
+// and entries of a scope are sent only with credentials of that scope.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
@@ -19,20 +19,23 @@ import type { Key } from './key.ts'
 
 /** A server of Reprise, or a bucket, as the next level of the cache. */
 export interface RemoteCache {
-  /** Of the server, https://cache.example.com, or of the bucket: s3://bucket/prefix. */
+  /** Address of the server, https://cache.example.com, or of the bucket: s3://bucket/prefix. */
   readonly url: string
-  /** Of a server: its scopes say what is read and where results go. The keys of a bucket are in the environment. */
+  /**
+   * Token of a server: its scopes determine what is read and where results are stored. The keys of a bucket are in the
+   * environment.
+   */
   readonly token?: string
-  /** How long it may keep somebody waiting before it is left alone for a while; 10 seconds if left out. */
+  /** Time limit per request; a level that exceeds it is skipped for a while. Default: 10 seconds. */
   readonly timeout?: Duration
 }
 
-/** An address alone stands for a `RemoteCache` without more. */
+/** An address alone is a `RemoteCache` without options. */
 export type Remote = string | RemoteCache | CacheLevel
 
 const known = namesOf<RemoteCache>({ url: true, token: true, timeout: true })
 const usualTimeout = '10s'
-/** The space below /cache in which entries lie. */
+/** The space below /cache that holds the entries. */
 const space = 'memo'
 
 export function checkRemote(what: string, remote: Remote | readonly Remote[]): void {
@@ -65,10 +68,10 @@ export function checkRemote(what: string, remote: Remote | readonly Remote[]): v
   }
 }
 
-/** A frame from a level, whose stream may still turn out to be damaged. */
+/** A frame from a level; its stream may still turn out to be damaged. */
 export interface FromLevel extends Frame {
   readonly origin: Origin
-  /** Says whether all of it was good; then those before it get it as well. */
+  /** Reports whether the whole frame was intact; if so, the levels before it receive it as well. */
   settle(error: unknown): void
 }
 
@@ -89,7 +92,7 @@ export class Levels {
     return this.#levels.length === 0
   }
 
-  /** Those that have it, nearest first; whoever takes one settles it before the next. */
+  /** Frames of the levels that have the entry, nearest first; the caller settles each before the next. */
   async *find(key: Key, accepts: (frame: Frame) => boolean): AsyncGenerator<FromLevel> {
     for (const level of this.#levels) {
       const fetched = await level.fetch(keyAt(this.#name, key.hex))
@@ -117,7 +120,7 @@ export class Levels {
     }
   }
 
-  /** To every level, or to those before the one that it came from. */
+  /** Sends the entry to every level, or to the levels before the one it came from. */
   send(key: Key, timeline: TimelineId, from?: string): void {
     for (const level of this.#levels) {
       if (level.name === from) return
@@ -135,7 +138,7 @@ export class Levels {
     await Promise.all(this.#levels.map((level) => level.settled()))
   }
 
-  /** Null: it was forgotten meanwhile. */
+  /** Null: the entry was removed meanwhile. */
   async #open(key: Key, timeline: TimelineId): Promise<AsyncIterable<Uint8Array> | null> {
     const { kernel } = this.#host
     const entry = await readEntry(kernel, timeline, { unverified: true })
@@ -147,7 +150,7 @@ export class Levels {
   }
 }
 
-/** The name last: a name can be anything, and no promise of the server is made of it. */
+/** The name comes last: it is arbitrary, and must not be interpreted by the server as a digest. */
 function keyAt(name: string, hex: string): string {
   return `${hex}/${name}`
 }
@@ -167,7 +170,10 @@ function isLevel(remote: RemoteCache | CacheLevel): remote is CacheLevel {
 
 const shared = {}
 
-/** One per engine for each address and its credentials: what one handle learns of it, all know. A bucket has one per scope. */
+/**
+ * One level per engine for each address and its credentials, so that all handles share its health. A bucket has one per
+ * scope.
+ */
 function levelOf(host: Host, remote: RemoteCache | CacheLevel, scope: string): GuardedLevel {
   const levels = host.once(shared, () => new Map<unknown, GuardedLevel>())
   const { kernel } = host
@@ -189,7 +195,7 @@ function identityOf({ url, token }: RemoteCache, scope: string, timeoutMs: numbe
 
 function newLevel({ url, token }: RemoteCache, scope: string, timeoutMs: number): CacheLevel {
   if (!isObjectStore(url)) return new HttpLevel({ url, token, space })
-  // The time limit above it comes first, and says what it was.
+  // The time limit above it ends first, and reports the cause.
   const open = (address: string) => openObjectEntries(address, Math.min(timeoutMs * 2, 1e9))
   return new ObjectLevel({ url, scope, mainScope, space, open })
 }

@@ -1,5 +1,5 @@
-// Results of functions, remembered by a digest of what they were computed from: name, version, arguments, declared files and
-// environment. Equal keys are computed once, by one process at a time, and every entry says who computed it, when and from what.
+// Caches results of functions, keyed by a digest of their inputs: name, version, arguments, declared files and environment. A
+// key is computed by one process at a time, and every entry records the worker, the time and the inputs.
 
 import { callOnce, type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
@@ -23,7 +23,7 @@ import { memoModel } from './model.ts'
 import { Recent } from './recent.ts'
 import { checkRemembrance, type Judged, Remembering, type Remembrance } from './remembering.ts'
 
-/** Streams of bytes are kept in chunks, and come back as a stream. */
+/** Byte streams are stored in chunks, and returned as a stream. */
 export type MemoResult<Result> = Result extends ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>
   ? AsyncIterable<Uint8Array>
   : Result
@@ -32,7 +32,7 @@ export type MemoOptions<Args extends readonly unknown[], Result> = MemoSettings<
   (
     | {
         readonly ttl: Duration
-        /** For so long after `ttl` the old result is given at once, while it is computed again. */
+        /** For this long after `ttl`, the old result is returned at once while it is recomputed. */
         readonly stale?: Duration
       }
     | { readonly stale?: never }
@@ -40,19 +40,19 @@ export type MemoOptions<Args extends readonly unknown[], Result> = MemoSettings<
 
 export interface MemoSettings<Args extends readonly unknown[], Result> extends Remembrance {
   readonly run: (...args: Args) => Result | Promise<Result>
-  /** Raise it when `run` changes what it gives: earlier results are no hits any more. */
+  /** Change it when the results of `run` change: earlier results are then misses. */
   readonly version: string | number
-  /** What identifies the arguments, where they themselves cannot: { id, updatedAt } of a large object. */
+  /** Identifies the arguments if they are unsuitable as a key: { id, updatedAt } of a large object. */
   readonly key?: (...args: Args) => unknown
-  /** Files that it reads, as patterns below `directory`: ['src/**', 'package.json']. */
+  /** Input files, as patterns below `directory`: ['src/**', 'package.json']. */
   readonly inputs?: readonly string[] | ((...args: Args) => readonly string[])
-  /** Where the inputs lie; the working directory if left out. */
+  /** Root of the inputs. Default: the current working directory. */
   readonly directory?: string
-  /** Environment variables that it reads. */
+  /** Environment variables that `run` reads. */
   readonly env?: readonly string[]
-  /** When `run` is called again after a failure; once if left out. A `RetryLater` is heeded either way. */
+  /** Retries of `run` after a failure; `RetryLater` is always honoured. Default: none. */
   readonly retry?: RetryPolicy
-  /** What this process holds in memory; 16 MiB if left out. */
+  /** Memory for results in this process. Default: 16 MiB. */
   readonly cacheBytes?: number
 }
 
@@ -123,7 +123,7 @@ export function memo<Args extends readonly unknown[], Result>(
   return definition
 }
 
-/** What the result is remembered by. */
+/** The part of the key that represents the arguments. */
 function keyedBy<Args extends readonly unknown[]>(
   options: Pick<MemoOptions<Args, unknown>, 'key'>,
   args: Args,
@@ -149,29 +149,29 @@ function checkMemo(name: string, options: MemoOptions<never, unknown>): void {
     refuse('stale needs a ttl: without one nothing grows old')
 }
 
-/** How a result was come by. */
+/** A result and its source. */
 export interface Recalled<Result> {
   readonly result: Result
-  /** `stale`: it had grown old and is computed again meanwhile. `remote`: another level of the cache had it. */
+  /** `stale`: expired, and being recomputed. `remote`: found in another level of the cache. */
   readonly from: 'memory' | 'store' | 'stale' | 'remote' | 'computed'
-  /** The timeline in which it is remembered, or would be. */
+  /** The timeline that stores the result, or would store it. */
   readonly entry: TimelineId
   readonly provenance: Provenance
 }
 
 export interface CallOptions {
   readonly signal?: AbortSignal
-  /** Compute it again, whatever is there. */
+  /** Recomputes the result even if one is stored. */
   readonly refresh?: boolean
-  /** Who asks, for the provenance: the coordinate of a run. */
+  /** The caller, for the provenance: the coordinate of a run. */
   readonly for?: string
-  /** The same as ctx.memo tells it: where its run stood, and the step. */
+  /** The same as passed by ctx.memo: the position of the run, and the step. */
   readonly asker?: Asker
 }
 
 const knownCall = namesOf<CallOptions>({ signal: true, refresh: true, for: true, asker: true })
 
-/** A result in memory. The parts are encoded by themselves: who asks for the result alone decodes no more than that. */
+/** A result in memory. Outcome and provenance are encoded separately, so a caller of `call` decodes only the outcome. */
 interface Held {
   readonly timeline: TimelineId
   readonly outcome: Uint8Array
@@ -200,7 +200,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     this.#recent = new Recent(options.cacheBytes ?? defaultCacheBytes, freshInMemoryMs)
   }
 
-  /** The result for these arguments: remembered, or computed now and remembered. */
+  /** The result for these arguments: stored, or computed now and stored. */
   async call(...args: Args): Promise<MemoResult<Result>> {
     this.#remembering.check()
     const made = this.#key(args)
@@ -210,7 +210,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     return (await this.#beyondMemory(key, args, {})).result
   }
 
-  /** The same, with where it came from. */
+  /** The same, with the source of the result. */
   async recall(args: Args, options: CallOptions = {}): Promise<Recalled<MemoResult<Result>>> {
     this.#remembering.check()
     checkOptions(`memo ${this.name}`, options, knownCall)
@@ -231,7 +231,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     return this.#beyondMemory(key, args, options)
   }
 
-  /** What memory has for it, and noted as used; null if it has nothing that counts. */
+  /** The result in memory, recorded as used; null if there is no valid one. */
   #held(key: Key, options: CallOptions): Held | null {
     const held = this.#recent.get(key.hex, this.#kernel.clock.elapsed())
     if (!held || this.#remembering.judgeAge(held.computedAt, held.isFailure) !== 'fresh') return null
@@ -256,7 +256,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     return this.#given(computed, from)
   }
 
-  /** What is remembered for these arguments, without computing; null if nothing is. */
+  /** The stored result for these arguments, without computing; null if there is none. */
   async peek(...args: Args): Promise<Recalled<MemoResult<Result>> | null> {
     this.#remembering.check()
     const found = await this.#remembering.find(await this.#key(args))
@@ -264,13 +264,13 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     return found && this.#given(found.remembered, from)
   }
 
-  /** Hit or miss, and which part of the key is another than in the result that was last used. Computes nothing. */
+  /** Reports hit or miss, and the part of the key that differs from the most recently used result. Computes nothing. */
   async explain(...args: Args): Promise<Explanation> {
     this.#remembering.check()
     return await this.#remembering.explain(await this.#key(args))
   }
 
-  /** True: there was one. */
+  /** Removes the stored result. True: there was one. */
   async forget(...args: Args): Promise<boolean> {
     this.#remembering.check()
     const key = await this.#key(args)
@@ -278,7 +278,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     return await this.#remembering.forget(key)
   }
 
-  /** Waits for what is being computed. */
+  /** Waits for computations under way. */
   close(): Promise<void> {
     return this.#remembering.close()
   }
@@ -291,7 +291,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     return this.#remembering.isClosed
   }
 
-  /** The name of its definition. */
+  /** The name of the definition. */
   get id(): string {
     return this.name
   }
@@ -307,12 +307,12 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
       this.#keep(key, remembered)
       return this.#given(remembered, 'store')
     }
-    // Nobody waits for it; whoever closes does.
+    // No caller waits for it; `close` does.
     this.#compute(key, args, options).catch((error) => this.#remembering.problem(error))
     return this.#given(remembered, 'stale')
   }
 
-  /** At once if there are no files to look at. */
+  /** Synchronous if there are no files to scan. */
   #key(args: Args): Key | Promise<Key> {
     const { inputs } = this.#options
     const patterns = typeof inputs === 'function' ? inputs(...args) : inputs
@@ -343,7 +343,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
     })
   }
 
-  /** Once each: a pattern that matches nothing is most likely a slip of the pen. */
+  /** Reports each pattern once: a pattern that matches nothing is most likely a typo. */
   #tellUnmatched(patterns: readonly string[]): void {
     for (const pattern of patterns) {
       if (this.#told.has(pattern) || this.#told.size >= toldMax) continue
@@ -368,7 +368,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
       source = isStream(result) ? result : null
       outcome = source ? { kind: 'bytes' } : { kind: 'value', value: result }
     } catch (error) {
-      // One that was only on its way to be tried again says nothing about these arguments.
+      // An attempt that was aborted before its retry is not a failure of these arguments.
       if (this.#options.errors === undefined || this.#remembering.ending.aborted) throw error
       const { name, message } = error instanceof Error ? error : new Error(String(error))
       outcome = { kind: 'error', name, message }

@@ -1,4 +1,4 @@
-// What tools know of remembered results. Each is whole in its newest checkpoint.
+// Model of cached results, for tools. The newest checkpoint holds the whole result.
 
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Entry } from '../../engine/model/entry.ts'

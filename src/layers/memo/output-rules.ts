@@ -1,6 +1,5 @@
-// When outputs may be remembered: each pattern led to a file, every file was written by this very run, and none is an
-// input. Whatever else lies there would be taken for what the command makes, and be put back over what somebody wrote
-// since.
+// Conditions for storing outputs: each pattern matched a file, this run wrote every file, and none is an input. Any other
+// file would be mistaken for an output, and a later restore would overwrite changes made to it since.
 
 import { join } from 'node:path'
 import { isMatchedBy, parsePatterns } from '../../engine/base/tree/patterns.ts'
@@ -8,7 +7,7 @@ import { signatureOf } from './files.ts'
 import { anchoredAll } from './patterns.ts'
 import { type FileLimits, matching } from './walk.ts'
 
-/** What lies where outputs belong, and what it looks like. */
+/** The existing outputs, with their metadata. */
 export type OutputsBefore = ReadonlyMap<string, string>
 
 export async function outputsNow(
@@ -24,7 +23,7 @@ export async function outputsNow(
   return found
 }
 
-/** Whether a command that declares these outputs can have written it: what a walk would find. */
+/** True if a command that declares these outputs can have written the file, that is, if a walk would find it. */
 export function isOutput(given: readonly string[], path: string): boolean {
   const rules = parsePatterns(anchoredAll(given).join('\n'))
   const names = path.split('/')
@@ -37,15 +36,15 @@ export function isOutput(given: readonly string[], path: string): boolean {
 }
 
 export interface OutputRules {
-  /** When the command was started. */
+  /** The outputs when the command started. */
   readonly before: OutputsBefore
-  /** Those that were there before and were not written again. */
+  /** Outputs that existed before and were not written again. */
   readonly lacking: readonly string[]
   /** Digests by path. */
   readonly inputs: Readonly<Record<string, string>>
 }
 
-/** Null: they may. */
+/** Null: the outputs may be stored. */
 export async function whyNotKept(
   directory: string,
   patterns: readonly string[],

@@ -1,6 +1,6 @@
-// What a command wrote: files with modes and links, kept as one stream of bytes behind a list. They come back together
-// or not at all: everything is written aside first. A folder that is an output as a whole changes places with the one
-// that was there; single files are renamed one by one.
+// The outputs of a command: files with modes and links, stored as a list and one stream of bytes. They are restored together
+// or not at all: all files are staged first. A folder that is an output as a whole is swapped with the existing one; single
+// files are renamed one by one.
 
 import { createHash, randomBytes } from 'node:crypto'
 import { type Dirent, lstatSync, readdirSync, readlinkSync, rmSync } from 'node:fs'
@@ -18,20 +18,20 @@ import { type FileLimits, matching } from './walk.ts'
 export interface OutputFile {
   readonly path: string
   readonly mode: number
-  /** Of a link; null for a file. */
+  /** Target of a link; null for a file. */
   readonly link: string | null
   readonly bytes: number
-  /** As FileDigests tells it. */
+  /** The digest in the form of FileDigests. */
   readonly digest: string
 }
 
-/** With the machine and the process that it belongs to: what a dead one left can be told from what is in use. */
+/** Names the machine and the process, so that leftovers of a dead process can be distinguished from files in use. */
 const stagingPrefix = `.reprise-restore-${createHash('sha256').update(hostname()).digest('hex').slice(0, 8)}-`
 
-/** Takes away what processes of this machine left when they were killed. Whoever owns the directory calls it. */
+/** Removes leftovers of killed processes of this machine. Only the owner of the directory lock calls it. */
 export function clearLeftovers(directory: string): void {
   for (const name of readdirSync(directory)) {
-    // No id of a timeline: a name in the directory.
+    // A file name in the directory, not the id of a timeline.
     const [, own, pid] = /^(\.reprise-restore-[0-9a-f]{8}-)(\d+)-/.exec(name) ?? []
     if (own === stagingPrefix && !isRunning(Number(pid)))
       rmSync(join(directory, name), { recursive: true, force: true })
@@ -47,7 +47,7 @@ function isRunning(pid: number): boolean {
   }
 }
 
-/** The list, and the contents of the files one behind the other. The list is whole once the stream was read. */
+/** The list of files, and their concatenated contents. The list is complete once the stream was read. */
 export class CapturedOutputs {
   readonly files: OutputFile[] = []
   readonly #root: string
@@ -103,20 +103,20 @@ export class CapturedOutputs {
 export interface RestoredOutputs {
   readonly written: number
   readonly removed: number
-  /** Nothing was written or removed: everything was there already. */
+  /** Nothing was written or removed: all outputs were already in place. */
   readonly isInPlace: boolean
 }
 
-/** What was captured. */
+/** The captured outputs. */
 export interface Artifact {
   readonly files: readonly OutputFile[]
-  /** The contents of the files one behind the other. */
+  /** The concatenated contents of the files. */
   readonly read: () => AsyncIterable<Uint8Array>
-  /** Each file is checked against its own digest as well. */
+  /** Each file is also checked against its own digest. */
   readonly isHashed: boolean
 }
 
-/** Makes the outputs of a directory what was captured, and removes others that match the patterns. */
+/** Restores the captured outputs in a directory, and removes other files that match the patterns. */
 export async function restoreOutputs(
   directory: string,
   given: readonly string[],
@@ -167,12 +167,12 @@ export async function restoreOutputs(
   }
 }
 
-/** Outputs that were set aside while a command runs. */
+/** Outputs that were moved aside while a command runs. */
 export interface SetAside {
   readonly paths: readonly string[]
-  /** Those of them that the command did not write again are put back. */
+  /** Restores the outputs that the command did not write again. */
   putBack(paths: readonly string[]): Promise<void>
-  /** What was not put back goes. */
+  /** Removes outputs that were not restored. */
   end(): Promise<void>
 }
 
@@ -206,7 +206,7 @@ function stagingName(): string {
   return `${stagingPrefix}${process.pid}-${randomBytes(8).toString('hex')}`
 }
 
-/** Folders that are outputs with all that is in them: these alone can change places. */
+/** Folders that are outputs with all their content: only these can be swapped. */
 function wholeFolders(patterns: readonly string[]): string[] {
   if (patterns.some((pattern) => pattern.startsWith('!'))) return []
   const folders = patterns.flatMap((pattern) => {
@@ -216,7 +216,7 @@ function wholeFolders(patterns: readonly string[]): string[] {
   return folders.filter((folder) => !folders.some((other) => other !== folder && isBelow(folder, other)))
 }
 
-/** Nothing lies in it that is never an output: that would go with the folder. */
+/** True if the folder contains only outputs: anything else would be removed with it. */
 function isOurs(folder: string): boolean {
   let entries: Dirent[]
   try {
@@ -277,7 +277,7 @@ async function* hashed(pieces: AsyncIterable<Uint8Array>, hash: { update(bytes: 
   }
 }
 
-/** The old folder goes into the staging folder, and with it. In between there is none: never half of one. */
+/** The old folder is moved into the staging folder and removed with it. In between the folder is missing, but never partial. */
 async function swapFolder(root: Folder, staging: Folder, folder: string, limits: FileLimits): Promise<void> {
   const names = namesOf(folder, limits)
   const [above, staged] = [new Way(root), new Way(staging)]
@@ -321,7 +321,7 @@ async function removeFiles(root: Folder, paths: readonly string[]): Promise<void
   }
 }
 
-/** The staging folder goes, with whatever is in it: it is ours. */
+/** Removes the staging folder with its content. */
 async function clear(root: Folder, staging: Folder): Promise<void> {
   const name = staging.path.split(/[/\\]/).at(-1)!
   await removeTree(staging)
@@ -344,7 +344,7 @@ async function removeTree(folder: Folder): Promise<void> {
   }
 }
 
-/** Takes exact lengths from a stream of pieces. */
+/** Reads exact lengths from a stream of pieces. */
 class ByteReader {
   readonly #pieces: AsyncIterator<Uint8Array>
   #rest: Uint8Array = new Uint8Array(0)

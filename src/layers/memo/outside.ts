@@ -1,6 +1,6 @@
-// Files outside of a command's directory that it read and does not declare, put together by package, each with what to declare:
-// the lock file that names an installed package, the files of a neighbour package, or the program as a tool. Folders of the
-// operating system are left out, and caches of tools, which decide nothing.
+// Undeclared reads outside a command's directory, grouped by package, each with a suggested declaration: the lock file of an
+// installed package, the files of a neighbour package, or the program as a tool. Folders of the operating system and caches
+// of tools are omitted; they do not affect results.
 
 import { existsSync } from 'node:fs'
 import { homedir } from 'node:os'
@@ -28,16 +28,16 @@ const cacheFolders = ['.cache', '.npm'].map((name) => join(homedir(), name))
 const lockFiles = ['package-lock.json', 'npm-shrinkwrap.json', 'yarn.lock', 'pnpm-lock.yaml', 'bun.lock', 'bun.lockb']
 
 export interface OutsideRead {
-  /** The folder of the package, or the file where it belongs to none. */
+  /** The folder of the package, or the file if it belongs to no package. */
   readonly path: string
-  /** What to add to the definition. */
+  /** The suggested addition to the definition. */
   readonly add: { readonly input: string } | { readonly tool: string }
 }
 
 export interface Traced {
   /** Absolute paths. */
   readonly read: ReadonlySet<string>
-  /** Those of `read` that were executed. */
+  /** The files of `read` that were executed. */
   readonly executed: ReadonlySet<string>
 }
 
@@ -48,7 +48,7 @@ export function readsOutside(
 ): OutsideRead[] {
   const known = [...tools].flatMap((name) => findTool(name) ?? []).map(unitOf)
   const found = new Map<string, OutsideRead>()
-  // Programs first: the rest of a program's package is then its own.
+  // Programs first: other files of a program's package then belong to the program.
   for (const path of [...read].sort((a, b) => Number(executed.has(b)) - Number(executed.has(a)))) {
     if (isBelow(path, directory) || isIgnored(path) || isDeclared(path, directory, inputs)) continue
     const package_ = packageOutside(path, directory)
@@ -78,14 +78,14 @@ function additionFor(
   return { input: folder === null ? fromHere(directory, path) : `${fromHere(directory, folder)}/**` }
 }
 
-/** The package of a file, unless the command's directory is in it as well. */
+/** The package of a file; null if it also contains the command's directory. */
 function packageOutside(path: string, directory: string): string | null {
   const installed = /^(.*[/\\]node_modules[/\\](?:@[^/\\]+[/\\])?[^/\\]+)[/\\]/.exec(path)?.[1]
   const folder = installed ?? packageFolder(path)
   return folder === null || directory === folder || isBelow(directory, folder) ? null : folder
 }
 
-/** The folders in whose node_modules a file lies, the outermost first. */
+/** The folders whose node_modules contain a file, outermost first. */
 function nodeModulesAround(path: string): string[] {
   return [...path.matchAll(/[/\\]node_modules[/\\]/g)].map(({ index }) => path.slice(0, index))
 }
@@ -105,7 +105,7 @@ function isDeclared(path: string, directory: string, inputs: readonly string[]):
   return false
 }
 
-/** It matches, or a folder that it lies in does. */
+/** True if the path or one of its parent folders matches. */
 export function isCovered(rules: ReturnType<typeof parsePatterns>, path: string): boolean {
   const names = path.split('/')
   let isIn = false

@@ -1,6 +1,6 @@
-// Patterns of inputs and outputs as people write them, in the form of engine/base/tree/patterns.ts: anchored at the directory,
-// with braces written out. What other tools would read in another way is refused, with the way to write it: a pattern that
-// matches nothing in silence would leave a file out of the key.
+// Converts patterns of inputs and outputs to the form of engine/base/tree/patterns.ts: anchored at the directory, with braces
+// expanded. A pattern that other tools interpret differently is refused with a suggestion: a pattern that silently matches
+// nothing would omit a file from the key.
 
 import { isAbsolute } from 'node:path'
 import { RepriseError } from '../../core/errors.ts'
@@ -10,8 +10,9 @@ import { isMatchedBy, parsePatterns } from '../../engine/base/tree/patterns.ts'
 const expandedMax = 256
 
 /**
- * Anchored at the root, unlike those of .gitignore: `package.json` is that of the root; `**\/package.json` all of them.
+ * Anchored at the root, unlike .gitignore: `package.json` matches only in the root, `**\/package.json` everywhere.
  * @example anchoredAll(['src/*.{ts,js}']) // ['/src/*.ts', '/src/*.js']
+ * /
  */
 export function anchoredAll(patterns: readonly string[]): string[] {
   return patterns.flatMap((given) => {
@@ -38,7 +39,7 @@ function anchored(pattern: string): string {
   return `${isNegated ? '!' : ''}/${path}`
 }
 
-/** The first pair of braces with a comma, then what comes of it. */
+/** Expands the first pair of braces with a comma, then the results. */
 function expanded(pattern: string, given: string): string[] {
   const start = pattern.search(/(?<!\\)\{/)
   if (start < 0) return [pattern]
@@ -59,13 +60,13 @@ function expanded(pattern: string, given: string): string[] {
   throw refuse(given, 'has braces without a choice: write {a,b}, or \\{ for a brace in a name')
 }
 
-/** `[id].ts` is a set of characters, and the name of a route in some frameworks: both are meant. */
+/** `[id].ts` is a set of characters, and also the name of a route in some frameworks: both are matched. */
 function withLiteral(pattern: string): string[] {
   if (!/(?<!\\)\[/.test(pattern)) return [pattern]
   return [pattern, pattern.replaceAll(/(?<!\\)[[\]]/g, '\\$&')]
 }
 
-/** The patterns as given that no file matched so far. Negated ones need not. */
+/** The given patterns that no file has matched so far. Negated patterns are exempt. */
 export class Unmatched {
   #left: { readonly pattern: string; readonly rules: ReturnType<typeof parsePatterns> }[]
 
@@ -79,7 +80,7 @@ export class Unmatched {
     return this.#left.map(({ pattern }) => pattern)
   }
 
-  /** Files of one folder. */
+  /** Records the files of one folder. */
   saw({ folder, names }: { readonly folder: string; readonly names: readonly string[] }): void {
     this.#left = this.#left.filter(({ rules }) => {
       if (folder !== '' && (isMatchedBy(rules, folder, true) || isBelowMatch(rules, folder))) return false

@@ -1,6 +1,5 @@
-// A computed result becomes an entry: written in chunks, read back, and visible in one commit that also lets go of the
-// timeline. What cannot be kept is given to the caller all the same: a cache that fails is no reason for the work to
-// fail.
+// Publishes a computed result as an entry: written in chunks, read back, and made visible in one commit that also releases
+// the timeline. A result that cannot be stored is still returned to the caller: a failing cache must not fail the work.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -15,13 +14,13 @@ import { type Envelope, foldVersion, type Remembered } from './entry.ts'
 export interface Computed {
   readonly id: TimelineId
   readonly envelope: () => Envelope
-  /** What it gives is in the store afterwards. */
+  /** The stream of the result; its bytes are in the store afterwards. */
   readonly source: ByteSource | null
-  /** It gives its bytes only once. */
+  /** The source can be read only once. */
   readonly isReadOnce: boolean
-  /** Whether everything it was computed from is still what the key says. */
+  /** True if all inputs still match the key. */
   readonly isSteady: () => Promise<boolean>
-  /** Told of what was not kept, and why. */
+  /** Called with the reason if the result was not stored. */
   readonly problem: (error: unknown) => void
 }
 
@@ -37,7 +36,7 @@ export async function publishEntry(kernel: Kernel, taken: StateTimeline, compute
     try {
       return await publishOnce(kernel, taken, computed)
     } catch (error) {
-      // A stream was read already: there is nothing to give, and nothing to try again with.
+      // A stream that was already read cannot be returned or retried.
       if (isReadOnce) throw error
       if (isReprise(error, 'SWEPT', 'CHUNK_DAMAGED', 'CHUNK_MISSING') && attempt < attemptsMax) {
         await removeRotten(kernel, error)
@@ -63,7 +62,7 @@ async function publishOnce(kernel: Kernel, taken: StateTimeline, computed: Compu
       const what = `${id}: its inputs changed while it was computed, so nothing is kept`
       problem(new RepriseError('CONFLICT', what, { timeline: id }))
       const stream = written.parts.find(({ kind }) => kind === 'stream')
-      // Its chunks are there until they are collected, and the hold protects them no longer than this process reads.
+      // The chunks exist until they are collected; the hold protects them only while this process reads.
       return {
         timeline: id,
         record: null,

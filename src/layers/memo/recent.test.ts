@@ -1,4 +1,5 @@
-// What a process holds in memory: bounded by bytes, the least used gone first, nothing given that is older than a moment.
+// Results in memory: bounded by bytes, evicted least recently used first, and never returned once they are older than a
+// moment.
 
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
@@ -20,7 +21,7 @@ it('holds no more bytes than it may, and lets go of what was used longest ago', 
   expect(recent.get('a', 0)).toBe('a')
   recent.put('e', 'e', 25, 0)
   expect(['a', 'b', 'c', 'd', 'e'].map((key) => recent.get(key, 0))).toEqual(['a', null, 'c', 'd', 'e'])
-  // One that would push out most of the others is not held at all.
+  // A result that would evict most of the others is not kept.
   recent.put('large', 'large', 26, 0)
   expect([recent.get('large', 0), recent.get('e', 0)]).toEqual([null, 'e'])
 })

@@ -1,5 +1,5 @@
-// Results that this process had in its hands last, encoded: a hit is decoded anew, so that nobody changes what another
-// one got. Bounded by bytes; what is older than a moment is looked up again, since others may have forgotten it.
+// The most recently used results of this process, encoded: each hit is decoded again, so that callers share no objects.
+// Bounded by bytes; a result older than a moment is read from the store again, because another process may have removed it.
 
 import { assert } from '../../core/assert.ts'
 
@@ -28,7 +28,7 @@ export class Recent<T> {
       this.#bytes -= kept.bytes
       return null
     }
-    // The one used last goes to the end.
+    // The most recently used is last.
     this.#kept.set(key, kept)
     return kept.what
   }

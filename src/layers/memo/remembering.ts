@@ -1,5 +1,5 @@
-// What functions and commands share: where their entries lie, which of them count, one computation at a time, notes of
-// use, forgetting.
+// Shared by memos of functions and commands: location and validity of entries, one computation at a time, usage records, and
+// removal.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
@@ -18,17 +18,20 @@ import type { Key } from './key.ts'
 import { checkRemote, type FromLevel, Levels, type Remote } from './levels.ts'
 import { type Computed, type Published, publishEntry } from './publish.ts'
 
-/** What the definitions of functions and commands have in common. */
+/** Options that the definitions of functions and commands share. */
 export interface Remembrance {
-  /** How long a result counts; forever if left out. */
+  /** How long a result is valid. Default: forever. */
   readonly ttl?: Duration
-  /** Failures are kept for so long, and given again; not at all if left out. */
+  /** How long failures are stored and returned again. Default: failures are not stored. */
   readonly errors?: Duration
-  /** Entries are written to this scope, and read from it and from `main`: what a pull request computes, main never reads. */
+  /**
+   * Entries are written to this scope, and read from it and from `main`: `main` never reads the results of a pull request.
+   * Default: `main`.
+   */
   readonly scope?: string
-  /** What is forgotten by itself: unused for so long, or beyond so many bytes. */
+  /** Automatic removal: entries unused for this long, or beyond this size. */
   readonly keep?: CacheKeep
-  /** Asked when there is nothing here, and sent what is computed here: a server, or several levels in their order. */
+  /** Further levels of the cache, in order, such as a server: read on a miss, and sent the results computed here. */
   readonly remote?: Remote | readonly Remote[]
 }
 
@@ -40,7 +43,10 @@ export interface Judged {
 type Why = (() => Promise<string>) | null
 
 const scopeForm = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/
-/** Clocks of two machines may differ by so much; a result from further ahead was made before the clock was set back. */
+/**
+ * Tolerated difference between the clocks of two machines; a result from further ahead was stored before the clock was set
+ * back.
+ */
 const clockSkewMs = 60_000
 
 export function checkRemembrance(what: string, { ttl, errors, scope, keep, remote }: Remembrance): void {
@@ -66,7 +72,7 @@ export class Remembering {
   readonly #levels: Levels
   readonly #isFit: (frame: Frame) => boolean
   readonly #leave: () => void
-  /** Why what is there is no hit. */
+  /** The reason why an existing entry is not a hit. */
   readonly #unfit = new WeakMap<Key, string>()
   readonly #ending = new AbortController()
   #isClosed = false
@@ -77,7 +83,7 @@ export class Remembering {
     name: string,
     options: Remembrance & { readonly stale?: Duration },
     isFailure: (envelope: Envelope) => boolean,
-    /** Whether what came from elsewhere can be a result of this definition. */
+    /** True if a frame from another level can be a result of this definition. */
     isFit: (frame: Frame) => boolean = () => true,
   ) {
     this.host = host
@@ -93,7 +99,7 @@ export class Remembering {
     this.#leave = host.onClose(() => this.close())
   }
 
-  /** Fires when it is closed: pauses between attempts end then. */
+  /** Aborted on close: pauses between attempts then end. */
   get ending(): AbortSignal {
     return this.#ending.signal
   }
@@ -107,12 +113,12 @@ export class Remembering {
     if (this.#isClosed) throw new RepriseError('CLOSED', `${this.#what} was closed`, { name: this.#name })
   }
 
-  /** For those who count. Whoever asks to compute it anew looks nothing up. */
+  /** Emits an event for metrics. A call with `refresh` is not a lookup. */
   recalled(from: EngineEvents['recalled']['from'], { refresh }: { readonly refresh?: boolean }, why: Why = null): void {
     if (!refresh) this.host.kernel.events.emit('recalled', { memo: this.#name, from, ...(why && { why }) })
   }
 
-  /** Before it is computed: why it had to be, for who asks later. Null: nobody listens. */
+  /** Called before the computation: returns a function that later explains the miss. Null: there is no listener. */
   whyMissed(key: Key): Why {
     const { events, clock } = this.host.kernel
     if (!events.has('recalled')) return null
@@ -125,12 +131,12 @@ export class Remembering {
       await explainMissed(this.host, this.#name, this.#scopes, { key: hex, args, at, parts: await parts })
   }
 
-  /** What is there for the key is no hit. */
+  /** Records why the entry for the key is not a hit. */
   unfit(key: Key, why: string): void {
     this.#unfit.set(key, why)
   }
 
-  /** In its own scope first. `unverified`: its stream is checked as it is read, by who can still go back. */
+  /** Reads the own scope first. `unverified`: the stream is checked as it is read, by a caller that can still recover. */
   async find(key: Key, options: { readonly unverified?: boolean } = {}): Promise<Judged | null> {
     for (const scope of this.#scopes) {
       const onDamage = () => this.unfit(key, 'what was remembered is damaged')
@@ -157,9 +163,7 @@ export class Remembering {
     return !isFailure && stale !== undefined && age < toMs(allowed) + toMs(stale) ? 'stale' : 'over'
   }
 
-  /**
-   * `run` is called by one process at a time, if no further level has it. With `refresh` it is called whatever is there.
-   */
+  /** `run` is called by one process at a time, if no further level has the entry. With `refresh` it is always called. */
   compute(
     key: Key,
     { refresh = false, signal }: { readonly refresh?: boolean; readonly signal?: AbortSignal },
@@ -177,7 +181,7 @@ export class Remembering {
     return this.#flights.join(id, look, make, signal)
   }
 
-  /** From the next level that has it: checked as it comes, and visible here when all of it was good. */
+  /** Fetches the entry from the nearest level that has it: checked as it arrives, and visible here only if it is intact. */
   async #fill(key: Key, id: TimelineId, taken: StateTimeline): Promise<Remembered | null> {
     for await (const found of this.#levels.find(key, (frame) => this.#accepts(frame))) {
       try {
@@ -193,7 +197,7 @@ export class Remembering {
         }
         return filled
       } catch (error) {
-        // What this store refuses says nothing about the level.
+        // An error of this store is not a fault of the level.
         const isItsFault = error instanceof LevelError || isReprise(error, 'MALFORMED')
         found.settle(isItsFault ? error : null)
         if (!isItsFault) this.problem(error)
@@ -211,7 +215,7 @@ export class Remembering {
     const published = await publishEntry(this.host.kernel, taken, computed)
     if (!published.isStored) return published
     this.#pruner.stored()
-    // A failure is often of the machine: it stays where it happened.
+    // A failure is often specific to the machine, so it is not sent to other levels.
     if (!this.#isFailure(published.envelope)) this.#levels.send(key, computed.id)
     return published
   }
@@ -228,7 +232,7 @@ export class Remembering {
     return here
   }
 
-  /** True: there was one. Only its own scope is touched. */
+  /** Removes the entry of its own scope only. True: there was one. */
   forget(key: Key): Promise<boolean> {
     return forgetEntry(this.host, this.#own(key))
   }
@@ -241,7 +245,7 @@ export class Remembering {
     this.host.kernel.events.emit('problem', { where: this.#what, error })
   }
 
-  /** Waits for what is being computed, and for what is on its way to other levels. */
+  /** Waits for computations under way, and for entries being sent to other levels. */
   async close(): Promise<void> {
     if (this.#isClosed) return
     this.#isClosed = true
@@ -251,7 +255,7 @@ export class Remembering {
     await Promise.all([this.#uses.flush(), this.#pruner.settled(), this.#levels.settled()])
   }
 
-  /** Where it is written. */
+  /** The timeline that the entry is written to. */
   #own(key: Key): TimelineId {
     return entryId(this.#name, this.#options.scope ?? mainScope, key.hex)
   }
@@ -269,7 +273,7 @@ function computedElsewhere(id: TimelineId, found: FromLevel, problem: (error: un
     envelope: () => ({ ...envelope, origin }),
     source: stream,
     isReadOnce: stream !== null,
-    // It was computed from what the key says; what changed here since then is another key.
+    // The entry matches its key by construction; files changed here since then have another key.
     isSteady: async () => true,
     problem,
   }

@@ -1,10 +1,10 @@
-// Which of many things matter, found by leaving some of them out.
+// Finds the elements that affect an outcome, by leaving some of them out.
 
 const runsMax = 40
 
 /**
- * One after another: the fewest of the sorted ones whose absence changes the outcome end with a guilty one. Ends early after some
- * tries; then those that were found by then are given.
+ * Finds one element after another: the last of the shortest sorted prefix whose absence changes the outcome is relevant.
+ * Stops after a number of runs, and returns the elements found by then.
  */
 export async function guiltyOnes(
   names: readonly string[],

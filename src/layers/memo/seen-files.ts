@@ -1,5 +1,5 @@
-// What the files of a directory looked like at the last look, between processes: a second `reprise cache run` reads
-// only what changed. It is a cache of a cache: whatever is wrong with it, files are read again.
+// Metadata and digests of a directory's files, shared between processes: a second `reprise cache run` reads only changed
+// files. If this cache is unusable, the files are read again.
 
 import { timelineId, toHex } from '../../core/coordinate.ts'
 import { ChunkHold } from '../../engine/storage/chunk-hold.ts'
@@ -13,7 +13,7 @@ import { SeenFolders, type StoredBriefs, type StoredDetails } from './seen-folde
 /** No memo can have this name. */
 const folder = 'memo/.files'
 
-/** The value; the details are the stream that goes with it. */
+/** The value; the details are stored as its stream. */
 interface Stored {
   readonly directory: string
   readonly folders: StoredBriefs
@@ -33,7 +33,7 @@ export class SeenFilesStore {
     return new FileDigests(this.#directory, this.#kernel.limits, seen)
   }
 
-  /** Only if there is something new; never fails. */
+  /** Saves only new information; never fails. */
   async save({ seen }: FileDigests): Promise<void> {
     if (!seen.hasNew) return
     await this.#write(seen).catch(() => undefined)
@@ -47,7 +47,7 @@ export class SeenFilesStore {
   async #read(): Promise<SeenFolders> {
     const [newest] = await this.#kernel.store.checkpoints(this.#id)
     if (!newest || newest.invalid !== null || newest.foldVersion !== foldVersion) return new SeenFolders()
-    // The details are checked when they are read, which is seldom.
+    // The details are checked when they are read, which is rare.
     const { value, stream } = await readValue(this.#kernel, newest, { unverified: true })
     const { directory, folders } = value as Partial<Stored>
     if (directory !== this.#directory || !folders) return new SeenFolders()

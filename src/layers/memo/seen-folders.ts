@@ -1,6 +1,6 @@
-// What is known of the files of a tree, by folder. In brief: a digest of how all its files looked, and the digest of what they
-// held then; this is all that a second look needs. In detail: each file by itself, which is asked for only when a folder looks
-// otherwise, and is then fetched once. A folder has several briefs, for commands look at different files of it.
+// The known files of a tree, by folder. A brief has a digest of the metadata of all its files, and the digest of their
+// contents at that time; a second scan needs no more. The details have each file by itself; they are loaded once, when the
+// metadata of a folder has changed. A folder can have several briefs, because commands read different files of it.
 //
 //   detail of a folder: (name NUL look NUL digest NUL)*
 
@@ -17,7 +17,7 @@ interface Brief {
   readonly digest: string
 }
 
-/** As it is stored. */
+/** The stored form. */
 export interface StoredBriefs {
   readonly briefs: readonly (readonly [folder: string, ...looksAndDigests: string[]])[]
 }
@@ -29,11 +29,11 @@ export class SeenFolders {
   readonly #briefs = new Map<string, readonly Brief[]>()
   readonly #load: () => Promise<StoredDetails>
   #packed: Promise<Map<string, string>> | null = null
-  /** Those whose details were asked for. */
+  /** Folders whose details were loaded. */
   readonly #details = new Map<string, Map<string, SeenFile>>()
   #hasNew = false
 
-  /** `load` gives the details that belong to the briefs; what it fails to give is read again. */
+  /** `load` returns the details of the briefs; files without details are read again. */
   constructor({ briefs }: StoredBriefs = { briefs: [] }, load: () => Promise<StoredDetails> = async () => []) {
     this.#load = load
     for (const [folder, ...texts] of briefs) {
@@ -45,12 +45,12 @@ export class SeenFolders {
     }
   }
 
-  /** Whether there is something that was not stored before. */
+  /** True if there is information that is not stored yet. */
   get hasNew(): boolean {
     return this.#hasNew
   }
 
-  /** The digest of the folder's files, if they look as they did once. */
+  /** The digest of the folder's files for this metadata, if known. */
   digestOf(folder: string, look: string): string | null {
     return this.#briefs.get(folder)?.find((brief) => brief.look === look)?.digest ?? null
   }
@@ -61,7 +61,7 @@ export class SeenFolders {
     this.#hasNew = true
   }
 
-  /** Its files by name. What is kept there is kept; each is told by `keepFile`. */
+  /** The known files by name. Changes are made through `keepFile`. */
   async filesOf(folder: string): Promise<ReadonlyMap<string, SeenFile>> {
     const known = this.#details.get(folder)
     if (known) return known
@@ -71,7 +71,7 @@ export class SeenFolders {
     return files
   }
 
-  /** Null: it must be read again. The folder's files were asked for before. */
+  /** Null: the file must be read again. `filesOf` was called for the folder before. */
   keepFile(folder: string, name: string, file: SeenFile | null): void {
     const files = this.#details.get(folder)!
     if (file) files.set(name, file)
@@ -79,7 +79,7 @@ export class SeenFolders {
     this.#hasNew = true
   }
 
-  /** Without files and folders that are not there any more. */
+  /** Excludes files and folders that no longer exist. */
   async stored(root: string): Promise<{ readonly briefs: StoredBriefs; readonly details: StoredDetails }> {
     const texts = new Map(await this.#texts())
     for (const [folder, files] of this.#details) texts.set(folder, packed(root, folder, files))

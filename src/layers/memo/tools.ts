@@ -1,5 +1,5 @@
-// Programs on the PATH as parts of a key: the file behind the name, with its links followed, and the manifest of the package that
-// it belongs to. Both change with the version of a tool. The tool itself is not run.
+// Programs on the PATH as parts of a key: the file behind the name, with links followed, and the manifest of its package.
+// Both change with the version of a tool. The tool itself is not run.
 
 import { createHash } from 'node:crypto'
 import { accessSync, constants, existsSync, readFileSync, realpathSync, statSync } from 'node:fs'
@@ -7,7 +7,7 @@ import { delimiter, dirname, join } from 'node:path'
 
 const manifests = ['package.json', 'pyproject.toml', 'Cargo.toml', 'go.mod']
 
-/** The file that a name on the PATH leads to; null if there is none. */
+/** The file of a program on the PATH; null if there is none. */
 export function findTool(name: string): string | null {
   for (const folder of (process.env.PATH ?? '').split(delimiter)) {
     const path = join(folder || '.', name)
@@ -21,7 +21,7 @@ export function findTool(name: string): string | null {
   return null
 }
 
-/** Undefined if there is none. */
+/** Undefined if there is no such program. */
 export function toolDigest(name: string): string | undefined {
   const path = findTool(name)
   if (path === null) return undefined

@@ -1,5 +1,5 @@
-// The files below a directory that patterns match, folder by folder: the names of a folder come together and in order, so that
-// what is known of a folder can be compared at once. Folders that cannot hold a match are not entered.
+// The files below a directory that match patterns, folder by folder: the names of a folder are returned together and sorted,
+// so that they can be compared with the known folder at once. Folders that cannot contain a match are skipped.
 
 import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
@@ -10,29 +10,29 @@ import { isMatchedBy, parsePatterns } from '../../engine/base/tree/patterns.ts'
 
 export type FileLimits = Pick<Limits, 'treeDepth' | 'treeNames'>
 
-/** Never looked at, unless a pattern names them by themselves. */
+/** Skipped, unless a pattern names them explicitly. */
 const leftOut = { inputs: parsePatterns('.git/\n.reprise/\nnode_modules/'), outputs: parsePatterns('.git/\n.reprise/') }
 const sliceMs = 8
-/** The clock is asked once for so many names. */
+/** The clock is read once per this many names. */
 const namesBetween = 64
 
 export interface MatchingOptions {
   readonly of: 'inputs' | 'outputs'
-  /** Links to directories are passed over: whoever puts files there replaces them. */
+  /** Skips links to directories: a restore replaces them. */
   readonly passesLinks?: boolean
 }
 
-/** What matches in one folder and is no folder itself. */
+/** The matches in one folder that are not folders themselves. */
 export interface FolderFiles {
-  /** Below the root, with '/'; '' is the root. */
+  /** Path below the root, with '/'; '' is the root. */
   readonly folder: string
-  /** In order. */
+  /** Sorted. */
   readonly names: readonly string[]
-  /** The folder itself matches, or `folder/**` is a pattern. */
+  /** True if the folder itself matches, or `folder/**` is a pattern. */
   readonly isWhole: boolean
 }
 
-/** Says when others should have their turn: a large tree must not hold up the process. */
+/** Determines when to yield: a large tree must not block the process. */
 export class TimeSlices {
   #end = performance.now() + sliceMs
 
@@ -46,7 +46,7 @@ export class TimeSlices {
   }
 }
 
-/** By path: whatever matches the anchored patterns and is no folder. */
+/** The paths that match the anchored patterns and are not folders. */
 export async function* matching(
   root: string,
   patterns: readonly string[],
@@ -58,7 +58,7 @@ export async function* matching(
   }
 }
 
-/** The same by folder: those that hold a match, and those that match as a whole. */
+/** The same by folder: folders with a match, and folders that match as a whole. */
 export async function* foldersMatching(
   root: string,
   patterns: readonly string[],
@@ -76,7 +76,7 @@ export function pathOf(folder: string, name: string): string {
   return folder === '' ? name : `${folder}/${name}`
 }
 
-/** With null where others should have their turn. */
+/** Yields null when the caller should yield to other work. */
 function* walked(
   root: string,
   patterns: readonly string[],
@@ -101,7 +101,7 @@ function* walked(
       if (count % namesBetween === 0 && slices.isDue) yield null
       const { name } = entry
       const isFolder = entry.isDirectory()
-      // Below a folder that matches all does, unless a pattern takes something back.
+      // Everything below a matching folder matches, unless a negated pattern excludes it.
       const isSure = isIn && !takesBack
       if (isSure && !isFolder) {
         names.push(readable(folder, name))
@@ -144,7 +144,7 @@ function leadsToFolder(path: string): boolean {
   try {
     return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false
   } catch {
-    // In a circle, or where nobody may look.
+    // A circular link, or no permission.
     return false
   }
 }
@@ -159,12 +159,12 @@ function listed(folder: string) {
   }
 }
 
-/** A folder that does not match may hold what does: unless every pattern begins elsewhere. */
+/** False only if no pattern can match below the folder. */
 function mayHold(patterns: readonly string[], folder: string): boolean {
   return patterns.some((pattern) => {
     if (pattern.startsWith('!')) return false
     const wildcard = pattern.search(/[*?[\\]/)
-    // Without wildcards only the folders on the way to it lead there.
+    // A pattern without wildcards matches only along its own path.
     const own = `/${folder}/`
     if (wildcard < 0) return pattern.startsWith(own)
     const fixed = pattern.slice(0, wildcard)
@@ -173,7 +173,7 @@ function mayHold(patterns: readonly string[], folder: string): boolean {
   })
 }
 
-/** The part of a pattern before its first wildcard leads through this. */
+/** True if the fixed part of a pattern, before its first wildcard, leads through this path. */
 function isOnTheWay(patterns: readonly string[], path: string): boolean {
   return patterns.some((pattern) => !pattern.startsWith('!') && `${fixedPart(pattern)}/`.startsWith(`${path}/`))
 }
@@ -184,7 +184,7 @@ function fixedPart(pattern: string): string {
   return wildcard < 0 ? pattern.slice(1) : pattern.slice(1, pattern.lastIndexOf('/', wildcard))
 }
 
-/** Those without wildcards. */
+/** The patterns without wildcards. */
 export function plainPaths(patterns: readonly string[]): string[] {
   const plain = patterns.filter((pattern) => !pattern.startsWith('!') && !/[*?[\\]/.test(pattern))
   return plain.map((pattern) => pattern.slice(1).replace(/\/$/, ''))

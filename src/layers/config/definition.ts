@@ -1,4 +1,4 @@
-// Configuration that is pushed to clients, each of which accepts or refuses every version: `config(name)` is the definition.
+// Configuration that is pushed to clients, each of which accepts or refuses every version. `config(name)` is the definition.
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -13,9 +13,9 @@ import { OpenConfig } from './open-config.ts'
 import { RolloutRunner } from './runner.ts'
 
 export interface ConfigOptions<Value = unknown> {
-  /** Every value must fit it before it becomes a version. */
+  /** Validates every value before it becomes a version. */
   readonly schema?: StandardSchema<unknown, Value>
-  /** A client that has not been seen for this long is forgotten and no longer counts; an hour if left out. */
+  /** A client not seen for this long is removed and no longer counts. Default: an hour. */
   readonly forgetAfter?: Duration
 }
 
@@ -24,7 +24,7 @@ export interface ConfigDefinition<Value = unknown> extends Entity<ConfigHandle<V
   readonly name: string
 }
 
-/** @internal For tools that are given all definitions of a program. */
+/** @internal For tools that receive all definitions of a program. */
 export function isConfig(value: unknown): value is ConfigDefinition {
   return typeof value === 'object' && value !== null && describes in value && Reflect.get(value, 'kind') === 'config'
 }
@@ -42,7 +42,7 @@ export function config<Value = unknown>(name: string, options: ConfigOptions<Val
   if (forgetAfterMs < forgetAfterMsMin) {
     throw new RepriseError('INVALID_ARGUMENT', `forgetAfter must be at least ${forgetAfterMsMin} ms`, { forgetAfterMs })
   }
-  // One per engine, for all handles and for the rollouts.
+  // One per engine, shared by all handles and the rollouts.
   const opened = new WeakMap<Host, Promise<OpenConfig>>()
   const openOf = (engine: Host) => {
     const opening = opened.get(engine) ?? OpenConfig.open(engine, name, forgetAfterMs)

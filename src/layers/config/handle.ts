@@ -1,5 +1,5 @@
-// What users hold of a pushed configuration: versions are set, or rolled out in stages; clients have streams; who has accepted
-// what can be asked and waited for.
+// The user's handle of a pushed configuration: sets versions or rolls them out in stages, opens client streams, and reports
+// or awaits acceptance.
 
 import { toHex } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
@@ -19,14 +19,16 @@ import { type ClientView, type ConfigStatus, statusOf, viewOf } from './status.t
 import { type AnswerReceipt, answer, type ClientOptions, ClientStream } from './stream.ts'
 
 export interface SetOptions {
-  /** Set once under this key: asked again, it gives the version that it made before; with another value, KEY_REUSED. */
+  /**
+   * Sets the value once under this key: a repeated call returns the version it made before; a different value is KEY_REUSED.
+   */
   readonly key?: string
 }
 
 export interface ReachedOptions {
-  /** The share of clients that must have accepted the version or a later one; 1 if left out. */
+  /** The share of clients that must have accepted the version or a later one. Default: 1. */
   readonly share?: number
-  /** TIMEOUT after this time; never, if left out. */
+  /** Rejects with TIMEOUT after this time. Default: no limit. */
   readonly timeout?: Duration
   readonly signal?: AbortSignal
 }
@@ -53,31 +55,34 @@ export class ConfigHandle<Value = unknown> {
     this.#schema = schema
   }
 
-  /** A new version, for every client at once. A rollout that is under way is superseded. */
+  /** Sets a new version for every client at once. A rollout under way is superseded. */
   async set(value: Value, options: SetOptions = {}): Promise<number> {
     checkOptions('set', options, knownSet)
     return await this.#set(value, null, options)
   }
 
-  /** A new version, for one share of the clients after another. A process that works for this configuration runs it. */
+  /**
+   * Sets a new version for one share of the clients after another. A process that works for this configuration runs the
+   * rollout.
+   */
   async rollout(value: Value, options: RolloutOptions & SetOptions = {}): Promise<number> {
     const { key, ...plan } = options
     return await this.#set(value, planOf(plan), key === undefined ? {} : { key })
   }
 
-  /** The newest version that was set; null: none. */
+  /** The newest version; null: none was set. */
   async latest(): Promise<{ readonly version: number; readonly value: Value } | null> {
     await this.#config.refresh()
     return given<Value>(this.#config.versions.latest)
   }
 
-  /** What this client should have now, whether it does or not; null: nothing yet. */
+  /** The version this client should have now, whether it has it or not; null: none yet. */
   async target(client: string): Promise<{ readonly version: number; readonly value: Value } | null> {
     await this.#config.refresh()
     return given<Value>(this.#config.targetOf(checkClient(client)))
   }
 
-  /** The stream of one client. The one that it had before is over. */
+  /** Opens the stream of one client. Its previous stream ends. */
   async client(client: string, options: ClientOptions = {}): Promise<ClientStream<Value>> {
     this.#config.check()
     checkOptions('client', options, knownClient)
@@ -91,20 +96,20 @@ export class ConfigHandle<Value = unknown> {
     return opened
   }
 
-  /** An ACK that came on another way than its stream; false: it was ignored. */
+  /** An ACK received outside its stream; `isTaken` is false if it was ignored. */
   ack(client: string, nonce: string): Promise<AnswerReceipt> {
     return answer(this.#config, checkClient(client), nonce, null)
   }
 
-  /** A NACK that came on another way than its stream. */
+  /** A NACK received outside its stream. */
   nack(client: string, nonce: string, reason: string): Promise<AnswerReceipt> {
     return answer(this.#config, checkClient(client), nonce, String(reason))
   }
 
   /**
-   * Waits until this share of the clients has accepted the version or a later one. Clients that were away for longer than
-   * `forgetAfter` do not count; while there are none, nothing is reached. WITHDRAWN if it was taken back, NOT_FOUND if it was
-   * never set.
+   * Waits until this share of the clients has accepted the version or a later one. Clients away for longer than `forgetAfter`
+   * do not count; a fleet without clients reaches nothing. WITHDRAWN if the version was withdrawn, NOT_FOUND if it was never
+   * set.
    */
   async reached(version: number, options: ReachedOptions = {}): Promise<Tally> {
     checkOptions('reached', options, knownReached)
@@ -124,8 +129,8 @@ export class ConfigHandle<Value = unknown> {
   }
 
   /**
-   * Waits until the rollout of this version is over, and says how it ended. NOT_FOUND if the version was never set, or so long
-   * ago that only history knows of it; CONFLICT if it was set for every client at once.
+   * Waits for the rollout of this version to end, and returns its end. NOT_FOUND if the version was never set, or so long ago
+   * that only history has it; CONFLICT if it was set for every client at once.
    */
   async ended(version: number, options: EndedOptions = {}): Promise<RolloutEnd> {
     checkOptions('ended', options, knownEnded)
@@ -142,13 +147,13 @@ export class ConfigHandle<Value = unknown> {
     )
   }
 
-  /** Who has which version, who refused which and why, and how far a rollout is. */
+  /** The versions of the clients, refusals with their reasons, and the progress of a rollout. */
   async status(): Promise<ConfigStatus> {
     await this.#config.refresh()
     return statusOf(this.#config)
   }
 
-  /** Every client that counts. */
+  /** All clients that count. */
   async clients(): Promise<readonly ClientView[]> {
     await this.#config.refresh()
     const { clients, now, forgetAfterMs, history } = this.#config
@@ -160,22 +165,22 @@ export class ConfigHandle<Value = unknown> {
     return views
   }
 
-  /** Stops a rollout where it is: clients that have the version keep it. */
+  /** Pauses a rollout: clients that have the version keep it. */
   pause(version: number): Promise<void> {
     return this.#ask('pause', version)
   }
 
-  /** Goes on with a rollout that was paused. Refusals until now are accepted. */
+  /** Resumes a paused rollout. Refusals so far are tolerated. */
   resume(version: number): Promise<void> {
     return this.#ask('resume', version)
   }
 
-  /** Ends a rollout: every client goes back to the last good version. */
+  /** Withdraws a rollout: every client returns to the last good version. */
   withdraw(version: number): Promise<void> {
     return this.#ask('withdraw', version)
   }
 
-  /** Leaves the streams that were opened with it to whoever goes on with them. */
+  /** Detaches the streams opened with this handle; another process can resume them. */
   async close(): Promise<void> {
     for (const stream of [...this.#streams]) stream.detach()
   }
@@ -225,7 +230,7 @@ export class ConfigHandle<Value = unknown> {
     return this.#config.ended.find((end) => end.version === version) ?? null
   }
 
-  /** Nobody can have accepted it: whoever waits would wait for ever. */
+  /** No client can have accepted this version, so a wait would never end. */
   #mustBeSet(version: number): void {
     if (!Number.isSafeInteger(version) || version < 1) {
       throw new RepriseError('INVALID_ARGUMENT', `a version must be a whole number of at least 1 (got ${version})`, {})
@@ -247,7 +252,7 @@ export class ConfigHandle<Value = unknown> {
     throw new RepriseError('NOT_FOUND', what, { version })
   }
 
-  /** By mail to whoever runs it, now or later. */
+  /** Sends a request by mail to the process that runs the rollout, now or later. */
   async #ask(request: RequestMail['request'], version: number): Promise<void> {
     await this.#config.refresh()
     const { engine, versions, rollout, ended } = this.#config
@@ -259,7 +264,7 @@ export class ConfigHandle<Value = unknown> {
     await engine.send(idsOf(this.name).rollout, requestKind, { request, version } satisfies RequestMail)
   }
 
-  /** `check` throws where there is nothing to wait for, as the store has it when the wait begins. */
+  /** `check` throws if there is nothing to wait for, on the state in the store when the wait begins. */
   async #wait<T>(
     check: () => void,
     look: () => T | null,

@@ -1,5 +1,5 @@
-// What tools know of pushed configuration: the versions in config/<name>, what clients answered in config/<name>/clients, and
-// the rollouts in config/<name>/rollout.
+// Models of pushed configuration, for tools: versions in config/<name>, replies of clients in config/<name>/clients, and
+// rollouts in config/<name>/rollout.
 
 import { timelineId } from '../../core/coordinate.ts'
 import type { Fold } from '../../engine/model/definition.ts'
@@ -11,7 +11,7 @@ import { applyConfig, type ConfigState, initialConfig, type TimedEntry } from '.
 
 type Policy = Pick<Fold<ConfigState>, 'checkpoint' | 'retain'>
 
-/** Answers come again and again, from every client: what a checkpoint holds need not stay in history. */
+/** Clients reply continually: entries that a checkpoint covers need not stay in history. */
 const clientsPolicy: Policy = {
   checkpoint: { every: 5000, recoverWithin: '2s' },
   retain: { checkpoints: 2, history: 'needed', keys: { last: 1000 } },
@@ -29,7 +29,7 @@ function foldOf(policy: Policy): Fold<ConfigState> {
   }
 }
 
-/** Versions and stages are few, and all of them stay. */
+/** Versions and stages are few, and all of them are kept. */
 export const keptFold = foldOf({ checkpoint: { every: 500 } })
 export const clientsFold = foldOf(clientsPolicy)
 
@@ -48,7 +48,6 @@ const forward: Instead = {
 }
 const alone: Instead = { instead: 'its clients know one: declare a configuration of another name, and set its value' }
 
-/** Pushed configuration as a kind. */
 export const configKind: Model = {
   kind: 'config',
   name: null,
@@ -66,7 +65,7 @@ export function configModels(name: string): readonly Model[] {
   const kept = { ...configKind, name, fold: keptFold as Fold<unknown>, usual: { checkpoint: { every: 500 } } }
   return [
     { ...kept, scope: versions },
-    // Always stored with it: a tool that has no definition must know that its history may be trimmed.
+    // Always stored with the timeline: a tool without the definition must know that its history may be trimmed.
     { ...configKind, name, scope: clients, fold: clientsFold as Fold<unknown> },
     { ...kept, scope: rollout },
   ]

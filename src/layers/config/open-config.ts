@@ -1,7 +1,6 @@
-// One pushed configuration that is open in this process, shared by its handles, streams and rollouts: the three timelines as far
-// as they were read, one look at the store for all who wait, and one queue of changes to the records of clients. Changes that
-// are asked for in the same moment are decided on the state of now and written as one commit; if another process wrote first,
-// they are decided again.
+// One pushed configuration that is open in this process, shared by its handles, streams and rollouts: the three timelines as
+// last read, one poll of the store for all waiters, and one queue of changes to client records. Changes requested in the same
+// tick are decided on the current state and written as one commit; if another process wrote first, they are decided again.
 
 import { equalBytes } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -18,7 +17,7 @@ import { clientsFold, configModels, idsOf, keptFold } from './model.ts'
 import { isCounted, targetOf } from './rules/rollout.ts'
 import type { ClientRecord, ConfigEntry, ConfigState, ConfigVersion, History, Rollout } from './rules/state.ts'
 
-/** What is asked of the record of one client. Called again on newer state; throws to refuse. */
+/** A change to the record of one client. Called again on newer state; throws to refuse. */
 export interface Change<T> {
   /** Two changes of one client are not decided on the same state. */
   readonly client: string
@@ -37,7 +36,7 @@ interface Part {
 }
 
 const pollMs = 500
-/** Calls of the store are heeded this often. */
+/** Notifications of the store are processed at this interval. */
 const heedMs = 10
 const batchMax = 500
 const namesPerEntry = 1000
@@ -54,7 +53,7 @@ export class OpenConfig {
   #followers = 0
   #wake: WakeUp | null = null
   #isClosed = false
-  /** Told of every change and at every look: those who wait for many clients, or for time to pass. */
+  /** Called at every change and every poll: waiters for many clients, or for time to pass. */
   readonly #waiters = new Set<() => void>()
   /** Streams of this process, by client. */
   readonly #streams = new Map<string, Set<() => void>>()
@@ -73,7 +72,7 @@ export class OpenConfig {
     engine.onClose(async () => this.#close())
   }
 
-  /** Reads what is there; makes and takes nothing. */
+  /** Reads the existing timelines; creates nothing and takes no ownership. */
   static async open(engine: Host, name: string, forgetAfterMs: number): Promise<OpenConfig> {
     for (const model of configModels(name)) engine.declare(model)
     const ids = idsOf(name)
@@ -105,7 +104,7 @@ export class OpenConfig {
     return this.engine.kernel.worker.now(this.#rollout.turns.open.id)
   }
 
-  /** The history that streams and versions belong to, as far as this process knows. */
+  /** The history that streams and versions belong to, as this process knows it. */
   get history(): History {
     const { hash, identity } = this.engine.kernel
     const known = identity.known
@@ -116,7 +115,7 @@ export class OpenConfig {
     }
   }
 
-  /** Null: so long ago that only history knows. */
+  /** Undefined: so long ago that only history has it. */
   digestOf(version: number): string | undefined {
     return this.versions.recent.find((note) => note.version === version)?.digest
   }
@@ -134,7 +133,7 @@ export class OpenConfig {
     if (this.#isClosed) throw new RepriseError('CLOSED', 'the engine was closed')
   }
 
-  /** Written to the versions, decided on the state of now. `make` may be called several times. */
+  /** Writes an entry about versions, decided on the current state. `make` may be called several times. */
   async writeVersion(make: (state: ConfigState) => ConfigEntry | null, key: string): Promise<void> {
     await this.#versions.writer.write((state) => {
       const entry = make(state)
@@ -142,7 +141,7 @@ export class OpenConfig {
     })
   }
 
-  /** Durable when it resolves. */
+  /** Resolves when the change is durable. */
   change<T>(change: Change<T>): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       this.#queue.push({ change, resolve, reject })
@@ -150,10 +149,10 @@ export class OpenConfig {
     })
   }
 
-  /** Sees what others have written by now, and takes nothing. */
+  /** Reads the commits of other processes; takes over no ownership. */
   async refresh(): Promise<void> {
     const parts = [this.#versions, this.#clients, this.#rollout]
-    // Before the heads: what is read below is of this incarnation, or of a later one that the next look finds.
+    // Before the heads: the entries read below belong to this incarnation, or to a later one that the next read detects.
     await this.engine.kernel.identity.current()
     const heads = await this.engine.kernel.store.head(parts.map(({ turns }) => turns.id))
     await Promise.all(
@@ -168,7 +167,7 @@ export class OpenConfig {
     )
   }
 
-  /** Looks at the store until the returned function is called; `call` is told of every change, and of every look. */
+  /** Polls the store until the returned function is called; calls `call` at every change and every poll. */
   watch(call: () => void): () => void {
     this.#waiters.add(call)
     const unfollow = this.#follow()
@@ -178,7 +177,7 @@ export class OpenConfig {
     }
   }
 
-  /** The same for a stream of one client: told when its record, its target or its right to be there may have changed. */
+  /** The same for a stream of one client: called when its record, its target or its validity may have changed. */
   attend(client: string, call: () => void): () => void {
     const calls = this.#streams.get(client) ?? new Set()
     this.#streams.set(client, calls.add(call))
@@ -190,7 +189,7 @@ export class OpenConfig {
     }
   }
 
-  /** Clients that were away for too long are removed; those that have a stream here count as seen. */
+  /** Removes clients that were away for too long; clients with a stream in this process count as seen. */
   async sweep(): Promise<void> {
     const { now, forgetAfterMs } = this
     if (now - this.#sweptAt < forgetAfterMs / 4) return
@@ -240,7 +239,7 @@ export class OpenConfig {
     } finally {
       this.#wake = null
       wake.close()
-      // Somebody came while it was ending.
+      // A new follower arrived during the end of the loop.
       if (this.#followers > 0 && !this.#isClosed) void this.#look()
     }
   }
@@ -251,7 +250,7 @@ export class OpenConfig {
     this.#isWriting = false
   }
 
-  /** All that wait, each client once. */
+  /** All queued changes, at most one per client. */
   #takeBatch(): Asked[] {
     const batch: Asked[] = []
     const later: Asked[] = []
@@ -268,7 +267,7 @@ export class OpenConfig {
 
   async #writeBatch(batch: readonly Asked[]): Promise<void> {
     let verdicts: (() => void)[] = []
-    // Known by its key, a batch whose answer got lost is not written twice.
+    // The key prevents a batch whose reply was lost from being written twice.
     const key = newId(this.engine.kernel.random)
     try {
       await this.#clients.writer.write((state) => {
@@ -299,7 +298,7 @@ export class OpenConfig {
     for (const call of [...this.#waiters]) call()
   }
 
-  /** None: the state was read anew, and anything may have changed. */
+  /** Without entries the state was read anew, and any client may have changed. */
   #ringClients(entries: readonly Entry[]): void {
     if (entries.length === 0) {
       this.#ringAll()

@@ -1,6 +1,6 @@
-// Runs the rollouts of one configuration in one of the processes that work for it: the one that owns config/<name>/rollout. Each
-// look decides from what clients have answered; each decision is an entry. If the process dies, the next owner goes on from
-// the entries, and what the dead one would still write is refused.
+// Runs the rollouts of one configuration in one of the processes that work for it: the owner of config/<name>/rollout. Each
+// poll decides from the replies of clients; each decision is an entry. If the process dies, the next owner continues from the
+// entries, and late writes of the dead one are refused.
 
 import { isReprise } from '../../core/errors.ts'
 import type { Message } from '../../core/store/ports.ts'
@@ -26,7 +26,7 @@ export class RolloutRunner {
   #looksAgain = false
   #open: OpenTimeline<ConfigState> | null = null
   #last: Promise<void> = Promise.resolve()
-  /** Another process runs it: asked again after a while. */
+  /** Another process runs the rollout: the next attempt is not before this time. */
   #notBefore = 0
 
   constructor(config: OpenConfig) {
@@ -42,7 +42,7 @@ export class RolloutRunner {
     await this.#letGo()
   }
 
-  /** Called at every change and every look: one after another, and once more if something came meanwhile. */
+  /** Called at every change and every poll: steps run one after another, and once more if a call arrived meanwhile. */
   #wake(): void {
     if (this.#isOver) return
     this.#looksAgain = this.#isLooking
@@ -51,7 +51,7 @@ export class RolloutRunner {
     this.#last = this.#look()
       .catch(async (error) => {
         await this.#letGo()
-        // Another process runs it, or has taken it: then there is nothing to do here.
+        // Another process runs the rollout or has taken it over: nothing to do here.
         this.#notBefore = this.#config.engine.kernel.clock.elapsed() + againMs
         if (isReprise(error, 'OWNED', 'FENCED') || this.#isOver) return
         this.#config.engine.events.emit('problem', { where: `config/${this.#config.name}/rollout`, error })
@@ -70,25 +70,25 @@ export class RolloutRunner {
     await this.#step(this.#open)
     if (this.#isWanted(this.#open.state)) return
     await this.#letGo()
-    // Else it would look as if the rollout were still under way, and be taken once more.
+    // Otherwise the rollout would still appear to be under way, and the timeline would be opened once more.
     await this.#config.refresh()
   }
 
-  /** A version is to be rolled out, or one that was is over and nobody has noted it yet. */
+  /** True if a version must be rolled out, or the end of a superseded rollout is not recorded yet. */
   #isWanted({ rollout }: Pick<ConfigState, 'rollout'> = this.#config): boolean {
     const { latest } = this.#config.versions
     if (rollout && !isOver(rollout)) return true
     return latest !== null && latest.plan !== null && rollout?.version !== latest.version
   }
 
-  /** Everything that can be decided now, and the mail. */
+  /** Processes the mail, then makes every decision that is possible now. */
   async #step(open: OpenTimeline<ConfigState>): Promise<void> {
     const mail = await open.inbox()
     for (const message of mail) await this.#decide(open, message)
     while (await this.#decide(open, null));
   }
 
-  /** True: something was written, and more may follow from it. */
+  /** True: an entry was written, and further decisions may follow. */
   async #decide(open: OpenTimeline<ConfigState>, message: Message | null): Promise<boolean> {
     const { engine, name, versions, clients, now, forgetAfterMs, history } = this.#config
     const { latest } = versions
@@ -99,7 +99,7 @@ export class RolloutRunner {
     const tally = tallyOf(clients, latest?.version ?? 0, now, forgetAfterMs, isStaged, history)
     const entry = decideRollout({ latest, rollout }, tally, now, request)
     if (!entry && !message) return false
-    // What was asked for before the rollout had begun is decided once more when it has.
+    // A request sent before the rollout began is decided again once it has.
     const isEarly = request !== null && (entry?.type === 'began' || entry?.type === 'superseded')
     const consume = message && !isEarly ? { consume: [message.id] } : {}
     await open.write(entry ? [{ ...entry, time: now }] : [], consume)
@@ -114,7 +114,7 @@ export class RolloutRunner {
   }
 }
 
-/** Null: it asks nothing of the version of now. */
+/** Null: the message contains no request about the current version. */
 function requestOf(data: unknown, version: number | undefined): RolloutRequest | null {
   const mail = data as Partial<RequestMail> | null
   const isKnown = mail?.request === 'pause' || mail?.request === 'resume' || mail?.request === 'withdraw'

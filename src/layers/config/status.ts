@@ -1,4 +1,4 @@
-// Who has which version, for people and for programs: the fleet in numbers, and each client.
+// The versions of the clients, for people and programs: totals of the fleet, and each client.
 
 import type { OpenConfig } from './open-config.ts'
 import { isCounted } from './rules/rollout.ts'
@@ -13,28 +13,28 @@ import {
 
 export interface ClientView {
   readonly client: string
-  /** The last version that it accepted, or said to have; null: none, or it has not come back since the store was restored. */
+  /** The last version the client accepted or reported; null: none, or it has not rejoined since the store was restored. */
   readonly inForce: number | null
-  /** The version that it should have; null: none yet. */
+  /** The version the client should have; null: none yet. */
   readonly target: number | null
-  /** Offered, and not answered yet. */
+  /** The offered version without a reply yet. */
   readonly offered: number | null
-  /** What it refused since its last ACK, and why. */
+  /** The version refused since its last ACK, and the reason. */
   readonly refused: { readonly version: number; readonly reason: string; readonly at: number } | null
-  /** It has not left; its connection may be gone all the same. */
+  /** The client has not left; its connection may still be gone. */
   readonly isOpen: boolean
   readonly seenAt: number
 }
 
 export interface ConfigStatus {
   readonly latest: number | null
-  /** What clients go back to if the latest is withdrawn; null: nothing. */
+  /** The version clients return to if the latest is withdrawn; null: none. */
   readonly lastGood: number | null
   readonly rollout: Rollout | null
   /** Clients that count. */
   readonly clients: number
   readonly inForce: readonly { readonly version: number | null; readonly clients: number }[]
-  /** Some of those that refused a version and have accepted none since. */
+  /** Some of the clients that refused a version and have accepted none since. */
   readonly refused: readonly ClientView[]
 }
 

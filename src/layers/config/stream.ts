@@ -1,6 +1,6 @@
-// The stream of one client: offers of the version that it should have, one after another, each under a nonce, and its answers.
-// An offer is in history before it is told, so any process can take the answer. What has not been answered is told again to
-// whoever goes on with the stream.
+// The stream of one client: offers of its target version, one after another, each under a nonce, and its replies. An offer is
+// in history before it is sent, so any process can accept the reply. An offer without a reply is sent again when the stream
+// is resumed.
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -17,36 +17,37 @@ import { decideAnswer, decideOffer, heldText, heldVersion, joinEntry } from './r
 /** One version for one client. */
 export interface Offer<Value> {
   readonly version: number
-  /** Answer with it. */
+  /** The reply must carry it. */
   readonly nonce: string
-  /** A client that has this version in force gives it back as `has` when it joins again. */
+  /** A client that has this version in force sends it as `has` when it rejoins. */
   readonly held: string
   readonly value: Value
 }
 
 export interface AnswerReceipt {
-  /** False: it was not an answer to the offer that waits for one, and changed nothing. */
+  /** False: it was not a reply to the pending offer, and changed nothing. */
   readonly isTaken: boolean
-  /** Why it was ignored. */
+  /** The reason why it was ignored. */
   readonly why: string | null
 }
 
 export interface ClientOptions {
   /**
-   * What the client has: `held` of the offer, or the number of its version. Left out, it has none, and is offered one in any
-   * case; so is one whose version is of another history. A number is believed only where the store never went back.
+   * The client's version: `held` of the offer, or the version number. A client whose version belongs to another history is
+   * offered one in any case. A number counts only if the store was never restored. Default: none, so the client is offered
+   * one.
    */
   readonly has?: number | string
   /**
-   * Goes on with this stream instead of a new one, in this process or another. STREAM_REPLACED if it is over; POSITION_GONE if
-   * it is of another history: join anew.
+   * Resumes this stream instead of opening a new one, in this process or another. STREAM_REPLACED if it has ended;
+   * POSITION_GONE if it belongs to another history: join again.
    */
   readonly stream?: string
 }
 
 export interface NextOptions {
   readonly signal?: AbortSignal
-  /** Null after this time if there is nothing to offer; without it, an offer is waited for as long as it takes. */
+  /** Resolves with null after this time if there is no offer. Default: no limit. */
   readonly wait?: Duration
 }
 
@@ -54,14 +55,14 @@ const knownNext = namesOf<NextOptions>({ signal: true, wait: true })
 
 export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>> {
   readonly client: string
-  /** Nonces are made from it; another process can go on with it. Another one after the store went back. */
+  /** Part of each nonce; another process can resume the stream by it. Changes when the store was restored. */
   get stream(): string {
     return this.#stream
   }
 
   #stream: string
   readonly #config: OpenConfig
-  /** The last nonce that was told here. */
+  /** The last nonce returned here. */
   #told: string | null = null
   #isClosed = false
   #wake: (() => void) | null = null
@@ -69,7 +70,7 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
   /** @internal */
   onClosed: (() => void) | null = null
 
-  /** Nothing more is told here: it was closed, or the engine was. */
+  /** True if the stream or the engine was closed: no more offers are returned here. */
   get isClosed(): boolean {
     return this.#isClosed || this.#config.isClosed
   }
@@ -82,7 +83,7 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
     this.#unattend = config.attend(client, () => this.#wake?.())
   }
 
-  /** @internal A new stream; the one that the client had before is over. */
+  /** @internal Opens a new stream; the client's previous one ends. */
   static async join<Value>(
     config: OpenConfig,
     client: string,
@@ -94,12 +95,12 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
     return new ClientStream<Value>(config, client, stream)
   }
 
-  /** @internal Goes on with a stream, and shows that the client is there. */
+  /** @internal Resumes a stream, and marks the client as seen. */
   static async resume<Value>(config: OpenConfig, client: string, stream: string): Promise<ClientStream<Value>> {
     await config.refresh()
     if (!isOfHistory(stream, config.history)) throw goneStream(client, stream)
     const record = config.clients.get(client)
-    // One that was away for too long is as good as forgotten, whether anybody has noted it yet or not.
+    // A client that was away for too long counts as removed, even before its removal is recorded.
     const isThere = record?.stream === stream && record.isOpen && isCounted(record, config.now, config.forgetAfterMs)
     if (!isThere) throw replaced(client, stream)
     if (config.now - record.seenAt > config.forgetAfterMs / 4) {
@@ -111,7 +112,10 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
     return new ClientStream<Value>(config, client, stream)
   }
 
-  /** The next offer, when there is one. Null: it was closed, or the engine was. STREAM_REPLACED: the client is elsewhere. */
+  /**
+   * Resolves with the next offer. Null: the stream or the engine was closed. STREAM_REPLACED: the client has joined
+   * elsewhere.
+   */
   async next(options: NextOptions = {}): Promise<Offer<Value> | null> {
     checkOptions('next', options, knownNext)
     const { signal, wait } = options
@@ -121,12 +125,12 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
     return await whileAwaited(unlessAborted(offer, signal, `stream of ${this.client}`), clock)
   }
 
-  /** The client has this version in force. Durable when it resolves. */
+  /** The client has this version in force. Resolves when that is durable. */
   ack(nonce: string): Promise<AnswerReceipt> {
     return this.#answer(nonce, null)
   }
 
-  /** The client refuses the version; the one that it had stays in force. It is not offered again on this stream. */
+  /** The client refuses the version; its previous one stays in force. The version is not offered again on this stream. */
   nack(nonce: string, reason: string): Promise<AnswerReceipt> {
     return this.#answer(nonce, String(reason))
   }
@@ -146,7 +150,7 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
     })
   }
 
-  /** Ends it here only: another process may go on with it. */
+  /** Ends the stream in this process only: another one may resume it. */
   detach(): void {
     this.#isClosed = true
     this.#unattend()
@@ -182,7 +186,7 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
       if (due === 'replaced') throw replaced(client, stream)
       const offered = config.clients.get(client)?.offered
       if (offered && target && offered.version === target.version && offered.nonce !== this.#told) {
-        // The entries of this offer were read after the last look at the identity, so the store may have gone back in between.
+        // This offer was read after the last check of the identity, so the store may have been restored in between.
         await config.engine.kernel.identity.current()
         if (!isOfHistory(stream, config.history)) continue
         this.#told = offered.nonce
@@ -204,7 +208,7 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
     return null
   }
 
-  /** Decided again on the state of now: another process may have gone on with this stream, or ended it. */
+  /** Decided again on the current state: another process may have resumed or ended this stream. */
   async #offer(version: number): Promise<void> {
     const { client, stream } = this
     const digest = this.#config.digestOf(version)
@@ -222,7 +226,7 @@ export class ClientStream<Value = unknown> implements AsyncIterable<Offer<Value>
   }
 }
 
-/** An answer, wherever the stream is served. */
+/** Applies a reply, regardless of the process that serves the stream. */
 export async function answer(
   config: OpenConfig,
   client: string,
@@ -244,7 +248,7 @@ export async function answer(
   })
 }
 
-/** A new stream, under the mark of the history of now; the one that the client had before is over. */
+/** Opens a new stream under the mark of the current history; the client's previous one ends. */
 async function begin(config: OpenConfig, client: string, has: number | undefined, isOther: boolean): Promise<string> {
   const { kernel } = config.engine
   const stream = `${newId(kernel.random)}.${config.history.mark}`

@@ -1,5 +1,6 @@
-// Captures of a folder, and putting one back. A capture is of one moment: the folder looks the same before its files are read
-// and after, with enough time in front that a write in between would show. Whatever changed is not taken.
+// Captures of a folder, and restoring one. A capture reflects one moment: the folder is unchanged before and after its files
+// are read, and had been unchanged for long enough that a write in between would show. If anything changed, nothing is
+// captured.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { ManifestRecord } from '../../core/store/ports.ts'
@@ -17,14 +18,14 @@ import { entry, type Trigger } from './entries.ts'
 import { type CapturedTree, ChangedWhileRead, isDamage, type KnownFiles, wantedFiles, writeTree } from './file-set.ts'
 import { foldVersion } from './model.ts'
 
-/** A capture that is in the store. */
+/** A capture in the store. */
 export interface Capture {
   readonly id: string
   readonly seq: number
   readonly trigger: Trigger
   readonly files: number
   readonly bytes: number
-  /** Stored bytes that no capture before it had. */
+  /** Stored bytes that no earlier capture had. */
   readonly addedBytes: number
   readonly tookMs: number
   readonly label: string | null
@@ -33,14 +34,14 @@ export interface Capture {
 export interface Restored {
   readonly id: string
   readonly seq: number
-  /** When it was captured, by the clock of the machine that did. */
+  /** Time of the capture, by the clock of the capturing machine. */
   readonly at: number
   readonly files: number
   readonly bytes: number
   readonly written: number
   readonly removed: number
   readonly tookMs: number
-  /** Newer ones that could not be used, and why. */
+  /** Newer captures that could not be used, with reasons. */
   readonly skipped: readonly { readonly seq: number; readonly why: string }[]
 }
 
@@ -50,19 +51,19 @@ export interface CaptureRequest {
   readonly label?: string | undefined
   readonly pin?: boolean | undefined
   /**
-   * What was found to be complete, and had not changed for long enough that the next write would show. Left out: what is
-   * there now, if nothing changes for that long.
+   * A survey that is complete and has been unchanged for long enough that the next write would show. Default: the current
+   * one, if it stays unchanged for that long.
    */
   readonly expected?: Survey
 }
 
-/** Never captured: what version control and stores keep, and what programs write before they rename it. */
+/** Never captured: folders of version control and stores, and temporary files that programs rename later. */
 const leftAloneAlways = ['.git/', '.reprise/']
 export const leftAloneUsually: readonly string[] = ['*.tmp', '*.tmp.*', '.tmp*', '*.part', '*.partial', '*.swp', '*~']
 
 const damageAttempts = 3
 
-/** What a capture can build on. */
+/** The earlier capture that a new one can reuse. */
 interface Base {
   readonly held: ReadonlySet<string>
   readonly known: KnownFiles | null
@@ -101,12 +102,12 @@ export class Captures {
     await root.close()
   }
 
-  /** Null: there is no folder at this moment. Opened anew each time: a program may put another in its place. */
+  /** Null: the folder does not exist at this moment. It is opened each time: a program may replace it. */
   async survey(): Promise<Survey | null> {
     return await this.#inFolder((root) => surveyTree(root, this.#choice, this.#kernel.limits))
   }
 
-  /** Where the folder really is. */
+  /** The real path of the folder. */
   async where(): Promise<string> {
     return (await this.#inFolder(async ({ path }) => path)) ?? this.#directory
   }
@@ -125,8 +126,8 @@ export class Captures {
   }
 
   /**
-   * Null: the folder changed while it was read, so nothing was captured. Resolves with what it looked like, too: what is seen
-   * later is compared with that.
+   * Null: the folder changed during the read, so nothing was captured. Also resolves with the survey, for comparison with
+   * later ones.
    */
   async take(request: CaptureRequest): Promise<{ readonly capture: Capture; readonly survey: Survey } | null> {
     const survey = await this.#settled(request.expected)
@@ -139,7 +140,7 @@ export class Captures {
       } catch (error) {
         if (error instanceof ChangedWhileRead) return null
         if (!isReprise(error, 'BASE_GONE', 'SWEPT', 'CHUNK_DAMAGED', 'CHUNK_MISSING')) throw error
-        // What it was built on is gone or rotten: the next attempt builds on nothing.
+        // The base is gone or damaged: the next attempt uses none.
         this.#known = null
         await removeRotten(this.#kernel, error)
         if (attempt >= damageAttempts) throw error
@@ -149,14 +150,14 @@ export class Captures {
     }
   }
 
-  /** The sequence of the newest, sound or not. */
+  /** The sequence of the newest capture, intact or not. */
   async newest(): Promise<number | null> {
     return (await this.#taken.records())[0]?.seq ?? null
   }
 
   /**
-   * Null: nothing was ever captured. Damaged ones are passed over, and marked. `isOurs`: the folder belongs to this program,
-   * and what is in it may be replaced; otherwise files that were not captured are a CONFLICT, and nothing is touched.
+   * Null: there is no capture. Damaged captures are skipped and marked. `isOurs`: the folder belongs to this program, and its
+   * content may be replaced; otherwise files that were not captured are a CONFLICT, and nothing is changed.
    */
   async restore(isOurs: boolean): Promise<Restored | null> {
     const skipped: { seq: number; why: string }[] = []
@@ -167,7 +168,7 @@ export class Captures {
         continue
       }
       try {
-        // All of it is read and checked before the first file is touched.
+        // The whole capture is read and checked before the first file is changed.
         const { value, stream } = await readValue(this.#kernel, record)
         const tree = value as CapturedTree
         const wanted = await wantedFiles(this.#kernel, tree, stream)
@@ -218,7 +219,7 @@ export class Captures {
     }
   }
 
-  /** Twice the same, far enough apart that the next write is sure to show. */
+  /** Two equal surveys, far enough apart that the next write is certain to show. */
   async #settled(expected?: Survey): Promise<Survey | null> {
     const first = expected ?? (await this.survey())
     if (!first) return null
@@ -256,7 +257,7 @@ export class Captures {
     await this.#taken.retain({ checkpoints: this.#keep, history: 'all' }, foldVersion)
   }
 
-  /** The newest sound capture: what it holds is named, not stored again. */
+  /** The newest intact capture: its content is referenced, not stored again. */
   async #base(): Promise<Base> {
     for (const record of await this.#taken.records()) {
       if (record.invalid !== null) continue

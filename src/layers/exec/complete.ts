@@ -1,5 +1,5 @@
-// When the files in a folder belong together: a pure decision from what was seen of them. It names what was seen; whoever
-// reads the files looks again before and after, and takes nothing that no longer looks like it.
+// Decides when the files in a folder form a complete set: a pure decision from surveys. It returns the survey; the capture
+// compares the folder with it before and after reading, and takes nothing that changed.
 
 import { isSameStamp, isSameSurvey, type Survey, settleMsOf } from '../../engine/base/tree/survey.ts'
 import type { Trigger, When } from './entries.ts'
@@ -17,9 +17,9 @@ export type Decision =
   /** `why` is for people. */
   | { readonly take: false; readonly why: string }
 
-/** What the program's end says about its files. */
+/** The end of the program. */
 export interface End {
-  /** It ended by itself, with 0. */
+  /** It exited by itself, with code 0. */
   readonly isClean: boolean
   readonly at: number
 }
@@ -30,12 +30,12 @@ const unchanged = { take: false, why: 'nothing has changed since the last captur
 export class Completion {
   readonly #rule: CompleteRule
   #seen: Survey | null = null
-  /** Since when it looks as it does. */
+  /** The time since which the folder is unchanged. */
   #since = 0
   #captured: Survey | null = null
   #capturedAt: number
 
-  /** Times are of a clock that only grows, in milliseconds. */
+  /** Times are in milliseconds of a monotonic clock. */
   constructor(rule: CompleteRule, startedAt: number) {
     this.#rule = rule
     this.#capturedAt = startedAt
@@ -51,28 +51,28 @@ export class Completion {
     this.#since = at
   }
 
-  /** What was captured, and since when it had been complete. */
+  /** Records a capture, and the time since which it had been complete. */
   captured(at: number, survey: Survey): void {
     this.#captured = survey
     this.#capturedAt = at
   }
 
-  /** Files that changed since the last capture, beside those that are gone. */
+  /** True if files have changed or disappeared since the last capture. */
   get isChanged(): boolean {
     return this.#seen !== null && (this.#captured === null || !isSameSurvey(this.#seen, this.#captured))
   }
 
-  /** Since when nothing has changed. */
+  /** The time since which nothing has changed. */
   get since(): number {
     return this.#since
   }
 
-  /** Whether it is among the files that are captured. */
+  /** True if the path is among the captured files. */
   has(path: string): boolean {
     return this.#seen?.files.has(path) ?? false
   }
 
-  /** How long until it is worth another look: at most `pollMs`, and less where something is about to be settled. */
+  /** Time until the next survey is useful: at most `pollMs`, and less if the folder is about to settle. */
   lookWithin(at: number, pollMs: number): number {
     if (!this.#seen || !this.isChanged) return pollMs
     const settledMs = this.#since + settleMsOf(this.#seen) - at
@@ -90,7 +90,7 @@ export class Completion {
     return { take: true, trigger: 'every', survey: seen }
   }
 
-  /** Nobody writes any more. What was being written when the end came may be cut off. */
+  /** The program has ended. A file being written at the end may be truncated. */
   decideAtEnd(at: number, { isClean, at: endedAt }: End): Decision {
     const seen = this.#seen
     if (!seen || !this.isChanged) return unchanged
@@ -117,7 +117,7 @@ export class Completion {
     }
   }
 
-  /** A name has another file than when it was captured: whoever writes aside gives it the name when it is whole. */
+  /** A path has a different file than in the last capture: programs that write aside rename a file once it is complete. */
   #isRenamed(seen: Survey): boolean {
     for (const [path, { inode, bornNs, target }] of seen.files) {
       const before = this.#captured?.files.get(path)
@@ -126,7 +126,7 @@ export class Completion {
     return false
   }
 
-  /** It is newer than when it was captured, and no file is newer than it: the next set has not been begun. */
+  /** The marker is newer than in the last capture, and no file is newer than it: the next set has not been begun. */
   #isMarked(seen: Survey): Decision {
     const { marker } = this.#rule
     const mark = seen.files.get(marker ?? '')

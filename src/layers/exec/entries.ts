@@ -1,21 +1,21 @@
-// What the history of a program holds: starts, captures and ends. The files themselves lie in the checkpoints, each of which
-// stands at its entry `captured`.
+// Entries in the history of a program: starts, captures and ends. The files themselves are in checkpoints, each at its
+// `captured` entry.
 
 export interface ExecEntries {
   /** A process was started. */
   readonly started: {
     readonly run: number
-    /** Starts since the last one that was asked for; the first is 1. */
+    /** Number of starts since the last requested one; the first is 1. */
     readonly attempt: number
     readonly command: readonly string[]
     readonly directory: string
-    /** As it was given, and where it led. */
+    /** The folder as configured, and its real path. */
     readonly state: string
     readonly stateAt: string
     readonly host: string
-    /** Of the first process: namespace, pid and start, so that a reused pid is not taken for it. */
+    /** Identity of the first process: namespace, pid and start time, so that a reused pid is not mistaken for it. */
     readonly process: string
-    /** The sequence of the capture that was put back; null: the folder was left as it was. */
+    /** The sequence of the restored capture; null: the folder was left unchanged. */
     readonly restored: number | null
     readonly settings: Settings
   }
@@ -28,24 +28,24 @@ export interface ExecEntries {
   }
   readonly ended: {
     readonly run: number
-    /** Null: it died of a signal, or nobody saw how it ended. */
+    /** Null: it died from a signal, or its end was not observed. */
     readonly exitCode: number | null
     readonly signal: string | null
     readonly why: EndReason
-    /** How long it had worked since the last capture: what this end cost. */
+    /** Time worked since the last capture, lost by this end. */
     readonly lostMs: number
-    /** `lostMs` is a bound: nobody saw the end. */
+    /** `lostMs` is an upper bound: the end was not observed. */
     readonly isAtMost: boolean
   }
 }
 
-/** The sequence of the last `started`, in the head. */
+/** The sequence of the last `started`, stored in the head. */
 export const startedAttribute = '$started'
 
-/** The folders that its last starts used, in the head: a list in JSON, the newest first. */
+/** The folders of its last starts, stored in the head: a list in JSON, newest first. */
 export const foldersAttribute = '$folders'
 
-/** What a later start without a command line takes over. */
+/** The settings that a later start without a command line takes over. */
 export interface Settings {
   readonly when: When
   readonly quietMs: number
@@ -57,14 +57,14 @@ export interface Settings {
   readonly retries: number
 }
 
-/** What says that the files belong together: nothing changes, a file gets its name, a marker file, the program itself. */
+/** The condition under which the files form a complete set: no change, a rename, a marker file, or a word from the program. */
 export type When = 'quiet' | 'rename' | 'marker' | 'word'
 
 export type Trigger = 'begin' | When | 'every' | 'end' | 'asked'
 
 /**
- * `exit`: by itself. `stopped`: it was asked to. `killed`: it was asked to and did not. `lost`: whoever watched it died.
- * `fenced`: another process took the timeline over.
+ * `exit`: by itself. `stopped`: on request. `killed`: it did not stop on request. `lost`: its supervisor died. `fenced`:
+ * another process took over the timeline.
  */
 export type EndReason = 'exit' | 'stopped' | 'killed' | 'lost' | 'fenced'
 

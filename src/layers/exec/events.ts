@@ -1,4 +1,4 @@
-// What whoever watches a program is told.
+// Events for the caller that watches a program.
 
 import type { Capture, Restored } from './captures.ts'
 import type { EndReason } from './entries.ts'
@@ -7,33 +7,33 @@ export type ExecEvent =
   | ({ readonly kind: 'restored' } & Restored)
   | { readonly kind: 'started'; readonly run: number; readonly attempt: number; readonly pid: number }
   | ({ readonly kind: 'captured' } & Capture)
-  /** It could not be taken this time, or will not be: `why` is for people. */
+  /** The capture was not possible this time, or will not be made: `why` is for people. */
   | { readonly kind: 'not-captured'; readonly why: string }
   | { readonly kind: 'stopping'; readonly signal: string; readonly graceMs: number }
   | { readonly kind: 'progress'; readonly done: number; readonly total: number | null; readonly text: string }
   | ({ readonly kind: 'ended' } & RunEnd)
   | { readonly kind: 'retrying'; readonly attempt: number; readonly inMs: number }
-  /** Something that whoever runs it may want to change. */
+  /** A hint about something the caller may want to change. */
   | { readonly kind: 'note'; readonly text: string }
 
-/** How one process of the program ended. */
+/** The end of one process of the program. */
 export interface RunEnd {
   readonly run: number
   readonly exitCode: number | null
   readonly signal: string | null
   readonly why: EndReason
-  /** How long it had worked since the last capture. */
+  /** Time worked since the last capture. */
   readonly lostMs: number
-  /** `lostMs` is a bound: nobody saw the end. */
+  /** `lostMs` is an upper bound: the end was not observed. */
   readonly isAtMost: boolean
 }
 
 export interface ExecResult {
   readonly timeline: string
-  /** As a shell would say it: 128 and the signal, for one that died of a signal. */
+  /** As a shell reports it: 128 plus the signal for a process that died from a signal. */
   readonly exitCode: number
   readonly status: 'done' | 'failed' | 'interrupted'
-  /** Every process that was started, and one that an earlier start left without a record of its end. */
+  /** Every started process, and one that an earlier start left without a record of its end. */
   readonly runs: readonly RunEnd[]
   readonly captures: number
   readonly restored: Restored | null

@@ -1,4 +1,4 @@
-// A program in any language, as a definition: `rp.run(exec(…))` starts it with its files as they were last captured.
+// A program in any language, as a definition: `rp.run(exec(…))` starts it with the files of its last capture.
 
 import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Host } from '../../engine/host/host.ts'
@@ -47,7 +47,7 @@ export function exec(name: string, options: ExecOptions): ExecDefinition {
   }
 }
 
-/** A program that runs. */
+/** A running program. */
 export class ExecRun {
   /** Its timeline. */
   readonly id: string
@@ -66,34 +66,34 @@ export class ExecRun {
     this.#ended.then(forget, forget)
   }
 
-  /** Settles when its files are restored and its process runs; rejects if it failed before. */
+  /** Resolves when its files are restored and its process runs; rejects if it failed before. */
   async started(options: { readonly signal?: AbortSignal } = {}): Promise<this> {
     await this.#execution.beginning.wait(this.#ended, options.signal, this.id)
     return this
   }
 
-  /** When it has ended, and what is complete was captured. */
+  /** Resolves when the program has ended and its complete files are captured. */
   result(): Promise<ExecResult> {
     return this.#ended
   }
 
-  /** Passes the signal on: the program has its grace time. Asked again, it is killed. Resolves as `result` does. */
+  /** Forwards the signal and starts the grace time. A second call kills the program. Resolves like `result`. */
   async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<ExecResult> {
     this.#execution.stop(signal)
     return await this.#ended
   }
 
-  /** Passes a signal on that does not ask it to stop. */
+  /** Forwards a signal that does not stop the program. */
   signal(signal: NodeJS.Signals): void {
     this.#execution.signal(signal)
   }
 
-  /** Captures what is there now, if nothing changes meanwhile: "captured SEQ", or "refused" and why. */
+  /** Captures the current files if they do not change meanwhile. Resolves with "captured SEQ", or "refused" and the reason. */
   async capture(label = ''): Promise<string> {
     return await this.#execution.capture(label, false)
   }
 
-  /** The same, and it stays until it is released. */
+  /** The same, and keeps the capture until it is released. */
   async savepoint(label = ''): Promise<string> {
     return await this.#execution.capture(label, true)
   }

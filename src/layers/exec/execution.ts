@@ -1,5 +1,5 @@
-// One call of a program, from taking its timeline to letting it go: what an earlier start left is put on record, the newest
-// sound capture is put back, the program runs, and where it fails it is started again from there.
+// One execution of a program, from taking ownership of its timeline to releasing it: an earlier unrecorded end is recorded,
+// the newest intact capture is restored, the program runs, and after a failure it is started again from there.
 
 import { decideRetry } from '../../core/calls/retry.ts'
 import { timelineId } from '../../core/coordinate.ts'
@@ -21,18 +21,18 @@ import { forgetUncaptured, noteUncaptured, setAside, uncapturedIn } from './unca
 import { Words } from './words.ts'
 
 export interface ExecRunOptions extends Pick<OpenOptions, 'takeover' | 'wait'> {
-  /** Starts with the folder as it is: nothing is put back. */
+  /** Starts with the folder as it is: nothing is restored. */
   readonly fresh?: boolean
   /** Restores into a folder that this program has not used before, even if that deletes files in it. */
   readonly replace?: boolean
-  /** `stderr`: what the program says on stdout goes there too. */
+  /** `stderr`: the program's stdout is redirected there too. */
   readonly output?: 'inherit' | 'stderr'
   readonly onEvent?: (event: ExecEvent) => void
 }
 
 const beginAttempts = 50
 const orphanWaitMs = 10_000
-/** So many folders are remembered as the program's own. */
+/** Number of folders recorded as the program's own. */
 const foldersMax = 16
 
 export class Execution {
@@ -54,7 +54,7 @@ export class Execution {
     this.#options = options
   }
 
-  /** Passed on to the program, which has its grace time; asked again, it is killed. */
+  /** Forwards the signal and starts the grace time; a second call kills the program. */
   stop(signal: NodeJS.Signals): void {
     if (this.#stopSignal !== null) this.#supervisor?.kill()
     this.#stopSignal ??= signal
@@ -62,12 +62,12 @@ export class Execution {
     this.#wakeRetry()
   }
 
-  /** To the program, as it is. */
+  /** Forwards the signal as it is. */
   signal(signal: NodeJS.Signals): void {
     this.#supervisor?.pass(signal)
   }
 
-  /** As if the program had said it. Resolves to what it would have been answered. */
+  /** Acts as if the program had sent the word. Resolves with the reply to it. */
   async capture(label: string, isSavepoint: boolean): Promise<string> {
     const supervisor = this.#supervisor
     if (!supervisor) throw new RepriseError('CONFLICT', `${this.#id} is not running at this moment`, {})
@@ -137,7 +137,10 @@ export class Execution {
     }
   }
 
-  /** The first time what is there is captured, so that there is always something to go back to; later the newest is put back. */
+  /**
+   * The first start captures the existing files, so that there is always a state to restore; later starts restore the newest
+   * capture.
+   */
   async #prepare(owned: Owned, captures: Captures, run: number, attempt: number): Promise<void> {
     const { stateAt } = this.#spec
     const isFresh = this.#options.fresh === true && attempt === 1
@@ -164,7 +167,7 @@ export class Execution {
     }
   }
 
-  /** Those that it has been started with. Older releases noted the last one only. */
+  /** The folders it was started with. Older releases recorded only the last one. */
   async #folders(owned: Owned): Promise<readonly string[]> {
     const { attributes, timeline } = await owned.head()
     const [folders, started] = [attributes[foldersAttribute], attributes[startedAttribute]]
@@ -173,7 +176,10 @@ export class Execution {
     return last?.type === 'started' ? [(last.data as ExecEntries['started']).stateAt] : []
   }
 
-  /** What an earlier run finished and could not capture is captured now, or set aside if the program has gone on elsewhere. */
+  /**
+   * Files that an earlier run completed and could not capture are captured now, or moved aside if the program has continued
+   * elsewhere.
+   */
   async #takeUp(captures: Captures): Promise<void> {
     const { stateAt } = this.#spec
     const note = await uncapturedIn(stateAt, this.#id)
@@ -195,7 +201,7 @@ export class Execution {
     this.#report({ kind: 'note', text })
   }
 
-  /** The folder has what no capture has: whoever starts it next must know. */
+  /** The folder has files that no capture has: the next start must know. */
   async #noteUncaptured(captures: Captures, run: number): Promise<void> {
     const { stateAt } = this.#spec
     try {
@@ -252,7 +258,7 @@ export class Execution {
       try {
         await owned.taken.append(entry('started', started), { status: 'running', attributes })
       } catch (error) {
-        // Nobody would know of it.
+        // The process would not be on record.
         supervisor.kill()
         await program.sweep(0)
         throw error
@@ -270,7 +276,7 @@ export class Execution {
     }
   }
 
-  /** How the program knows where it is, whether files were put back, and how to say that they are complete. */
+  /** Environment of the program: its location, whether files were restored, and how to signal that files are complete. */
   #env(words: Words, run: number, attempt: number): NodeJS.ProcessEnv {
     return {
       ...process.env,
@@ -310,7 +316,7 @@ export class Execution {
     await owned.taken.append(entry('ended', end), { status, attributes: { exit: String(exit), lostMs } })
   }
 
-  /** Whoever watched the last run died with it, or before it: what that cost is put on record, and nothing of it goes on. */
+  /** The supervisor of the last run died with it or before it: the loss is recorded, and remaining processes are killed. */
   async #settleLost(owned: Owned, before: Head): Promise<void> {
     if (before.status !== 'running') return
     const { kernel } = this.#host
@@ -331,7 +337,7 @@ export class Execution {
   }
 }
 
-/** The timeline as this process owns it; taken anew after a commit whose outcome nobody knows. */
+/** The timeline owned by this process; opened again after a commit with an unknown outcome. */
 class Owned {
   readonly #host: Host
   taken: StateTimeline
@@ -347,7 +353,7 @@ class Owned {
     return head
   }
 
-  /** FENCED: another process took it over. */
+  /** FENCED: another process took over. */
   async check(): Promise<void> {
     const { epoch } = await this.head()
     if (epoch === this.taken.head.epoch) return
@@ -358,13 +364,13 @@ class Owned {
   async recover(error: unknown): Promise<void> {
     await this.check()
     if (this.taken.broken === null) return
-    // Ours still, and it is not known what became of the last commit: under a new epoch that is so no longer.
+    // This process still owns the timeline, and the outcome of the last commit is unknown: a new epoch resolves it.
     if (this.taken.broken.code !== 'OUTCOME_UNKNOWN' && this.taken.broken.code !== 'CONFLICT') throw error
     this.taken = await StateTimeline.take(this.#host.kernel, this.taken.id, { mustExist: true })
   }
 }
 
-/** Only where it is certain that it is the process which was started: same machine, same start. */
+/** Only if it is certainly the process that was started: same machine, same start time. */
 async function endOrphans(started: ExecEntries['started'], report: (event: ExecEvent) => void): Promise<void> {
   const own = identifyProcess()
   const [space, pid, start] = started.process.split(':')

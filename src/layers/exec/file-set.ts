@@ -1,6 +1,6 @@
-// A tree of files as the parts of one checkpoint. The value is the index: { at, bytes, files, segments }. The stream holds the
-// bytes, in segments that are cut for themselves: one for each large file, one for each handful of small ones. A segment
-// whose files have not changed is named by its chunks and not read again.
+// A tree of files as the parts of one checkpoint. The value is the index: { at, bytes, files, segments }. The stream holds
+// the bytes in segments that are chunked separately: one for each large file, one for each group of small ones. A segment of
+// unchanged files is referenced by its chunks and not read again.
 
 import { createHash } from 'node:crypto'
 import type { ChunkRef, Content, Manifest } from '../../core/checkpoint/manifest.ts'
@@ -24,24 +24,24 @@ export interface CapturedFile {
   readonly mode: number
   readonly bytes: number
   readonly modifiedMs: number
-  /** Of all of its bytes, in hexadecimal; '' for a link. */
+  /** Digest of all its bytes, in hexadecimal; '' for a link. */
   readonly sha256: string
-  /** Of a link. */
+  /** Target of a link. */
   readonly target?: string
-  /** Where its bytes are; left out where it has none. */
+  /** Location of its bytes; undefined if it has none. */
   readonly segment?: number
   readonly offset?: number
 }
 
 export interface CapturedTree {
-  /** When nothing more was written, by the clock of this machine. */
+  /** The time since which nothing was written, by the clock of this machine. */
   readonly at: number
   readonly bytes: number
   readonly files: readonly CapturedFile[]
   readonly segments: readonly { readonly bytes: number; readonly chunks: number }[]
 }
 
-/** What one capture knows, for the next: which bytes need not be read again. */
+/** Information of one capture for the next: bytes that need not be read again. */
 export interface KnownFiles {
   readonly stamps: ReadonlyMap<string, Stamp>
   readonly files: ReadonlyMap<string, CapturedFile>
@@ -54,7 +54,7 @@ export interface WrittenTree extends StoredParts {
   readonly known: KnownFiles
 }
 
-/** A file changed while it was read: nothing of the capture is used. */
+/** A file changed during the read: the capture is discarded. */
 export class ChangedWhileRead extends Error {
   readonly path: string
 
@@ -126,7 +126,7 @@ export async function writeTree(
 
 const emptySha256 = createHash('sha256').digest('hex')
 
-/** Which files share a segment: small ones in the order of paths, as many as fit; each large one has its own. */
+/** Groups files into segments: small ones in order of paths, as many as fit; each large one has its own. */
 function planOf({ files }: Survey): string[][] {
   const plan: string[][] = []
   let pack: string[] = []
@@ -148,7 +148,7 @@ function planOf({ files }: Survey): string[][] {
   return plan
 }
 
-/** The segment of the last capture that holds just these files, none of which has changed. */
+/** The segment of the last capture that has exactly these files, all unchanged. */
 function keptSegment(paths: readonly string[], survey: Survey, known: KnownFiles | null): number | null {
   const index = known?.files.get(paths[0]!)?.segment
   const before = index === undefined ? undefined : known?.paths[index]
@@ -159,7 +159,7 @@ function keptSegment(paths: readonly string[], survey: Survey, known: KnownFiles
   return isSame ? index! : null
 }
 
-/** The bytes of these files, one after another, each with its stamp checked before and after. */
+/** The bytes of these files, one after another, with each stamp checked before and after. */
 async function* readAll(
   way: Way,
   paths: readonly string[],
@@ -199,7 +199,7 @@ async function* readAll(
   }
 }
 
-/** The files of a capture as a restore wants them. They may come from an import: nothing of them is believed. */
+/** The files of a capture, for a restore. They may come from an import, so all of it is validated. */
 export async function wantedFiles(
   kernel: Kernel,
   tree: CapturedTree,
@@ -219,7 +219,7 @@ export async function wantedFiles(
   return wanted
 }
 
-/** Reads files back by their place in the stream. Segments of small files are read whole, the last one is kept in memory. */
+/** Reads files by their position in the stream. Segments of small files are read whole; the last one is kept in memory. */
 class SegmentReader {
   readonly #input: ChunkInput
   readonly #segments: readonly { readonly bytes: number; readonly refs: readonly ChunkRef[] }[]
@@ -279,7 +279,7 @@ class SegmentReader {
   }
 }
 
-/** For verify and drills: every file is read as a restore would read it. */
+/** For verify and drills: reads every file as a restore would. */
 export async function checkCapture(
   _record: ManifestRecord,
   { parts }: Pick<Manifest, 'parts'>,

@@ -1,4 +1,4 @@
-// reprise/exec: a program in any language, with verified checkpoints of the files that it writes.
+// reprise/exec: a program in any language, with verified checkpoints of the files it writes.
 
 export type { Capture, Restored } from './captures.ts'
 export type { EndReason, Trigger, When } from './entries.ts'

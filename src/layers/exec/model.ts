@@ -1,5 +1,5 @@
-// What tools know of programs. The newest sound capture is the truth: a rollback makes an older one the newest, a fork starts
-// another program from one, and a savepoint keeps one.
+// Model of programs, for tools. The newest intact capture is the state: a rollback makes an older one the newest, a fork
+// starts another program from one, and a savepoint keeps one.
 
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Entry } from '../../engine/model/entry.ts'
@@ -23,7 +23,7 @@ export const execKind: Model = {
   attention: ['failed'],
   redoes: 'work of the program is done again',
   statusNow: ({ status, isOwnerAlive }) => (status === 'running' && !isOwnerAlive ? 'interrupted' : status),
-  // How the last run ended is in its history, which is not read for this: whoever starts it again finds out.
+  // The end of the last run is in its history, which is not read for this: the next start reads it.
   headOf: () => ({ status: 'interrupted' }),
   stands(state, { status, attributes }) {
     const { files } = state as CapturedTree

@@ -1,11 +1,11 @@
-// Which files the program holds open for writing: they are not complete, however long nothing has come. Known on Linux only;
-// elsewhere nothing is known, and null is the answer.
+// The files the program holds open for writing: they are not complete, however long they have been unchanged. Known on Linux
+// only; null on other systems.
 
 import { readdir, readFile, readlink } from 'node:fs/promises'
 import { sep } from 'node:path'
 import { processes } from './processes.ts'
 
-/** Paths below `folder`, which is where it really is. `session`: the pid of the program's first process. */
+/** Paths below `folder`, which must be a real path. `session`: the pid of the program's first process. */
 export async function writtenNow(session: number, folder: string): Promise<readonly string[] | null> {
   const rows = await processes()
   if (!rows) return null
@@ -21,7 +21,7 @@ async function addOpen(pid: number, below: string, open: Set<string>): Promise<v
     if (!path?.startsWith(below)) continue
     const info = await readFile(`/proc/${pid}/fdinfo/${fd}`, 'utf8').catch(() => '')
     const flags = Number.parseInt(/^flags:\s*(\d+)/m.exec(info)?.[1] ?? '0', 8)
-    // The two lowest bits: 1 is write only, 2 is both.
+    // The two lowest bits: 1 is write only, 2 is read and write.
     if ((flags & 3) !== 0) open.add(path.slice(below.length))
   }
 }

@@ -1,4 +1,4 @@
-// What a program is told to be run with, checked once and with its defaults.
+// The options of a program, validated and with defaults applied.
 
 import { resolve, sep } from 'node:path'
 import { type ResolvedRetry, resolveRetry } from '../../core/calls/retry.ts'
@@ -11,32 +11,35 @@ import { keepUsually } from './model.ts'
 export interface ExecOptions {
   /** The program and its arguments, without a shell. */
   readonly command: readonly string[]
-  /** The folder in which it writes what it needs to go on. It belongs to the program: a restore makes it what was captured. */
+  /**
+   * The folder that holds the program's state. It belongs to the program: a restore replaces its content with the captured
+   * files.
+   */
   readonly state: string
-  /** Where it runs; this process's own directory if left out. */
+  /** Working directory of the program. Default: that of this process. */
   readonly directory?: string
-  /** Beside those of this process. */
+  /** Added to the environment of this process. */
   readonly env?: Readonly<Record<string, string>>
-  /** The last N captures stay, at least 2; 3 if left out. Savepoints stay besides. */
+  /** Number of captures to keep, at least 2; savepoints are kept in addition. Default: 3. */
   readonly keep?: number
   /**
-   * What says that its files belong together: nothing has changed for `quiet` (the default), a file got its name, the file
-   * `marker` is newer than all others, or only the program itself, by a word. Words count in every case.
+   * The condition under which its files form a complete set: unchanged for `quiet`, a rename, the file `marker` newer than
+   * all others, or only a word from the program. Words are accepted in every case. Default: `quiet`.
    */
   readonly when?: When
-  /** 1 second if left out. */
+  /** Default: 1 second. */
   readonly quiet?: Duration
-  /** After this long without a capture, take one as soon as no file is being written. For `quiet` and `rename`. */
+  /** After this long without a capture, captures as soon as no file is being written. For `quiet` and `rename`. */
   readonly every?: Duration
   /** The path of the marker file in the folder; sets `when`. */
   readonly marker?: string
-  /** Further files that are left alone, as in .gitignore: logs, caches. */
+  /** Further files to exclude, as in .gitignore: logs, caches. */
   readonly ignore?: readonly string[]
-  /** From the notice that it must stop until it is killed; 25 seconds if left out. */
+  /** Time between the request to stop and the kill. Default: 25 seconds. */
   readonly grace?: Duration
-  /** How many failures in a row, without a capture in between, are followed by another start; 0 if left out. */
+  /** Number of consecutive failures, without a capture in between, that are followed by another start. Default: 0. */
   readonly retries?: number
-  /** Pause after the first failure, doubled each time up to a minute; 1 second if left out. */
+  /** Pause after the first failure, doubled each time up to a minute. Default: 1 second. */
   readonly backoff?: Duration
 }
 
@@ -105,13 +108,13 @@ export function specOf(name: string, options: ExecOptions): ExecSpec {
   }
 }
 
-/** What a later start takes over without being told. */
+/** The settings that a later start takes over. */
 export function settingsOf(spec: ExecSpec): Settings {
   const { when, quietMs, everyMs, marker, ignore, graceMs, keep, retries } = spec
   return { when, quietMs, everyMs, marker, ignore, graceMs, keep, retries }
 }
 
-/** A restore deletes what was not captured: it is not let loose on the folder that the program itself lies in. */
+/** A restore deletes files that were not captured, so it must not run on a folder that contains the program's directory. */
 function refuseAround(stateAt: string, directory: string): void {
   const below = stateAt.endsWith(sep) ? stateAt : stateAt + sep
   if (directory !== stateAt && !directory.startsWith(below)) return

@@ -1,4 +1,4 @@
-// Which processes of a group or a session there are, from /proc: on Linux only, elsewhere null.
+// The processes of a group or a session, from /proc: on Linux only, null elsewhere.
 
 import { readdir, readFile } from 'node:fs/promises'
 
@@ -6,7 +6,7 @@ export interface ProcessRow {
   readonly pid: number
   readonly group: number
   readonly session: number
-  /** It has ended, and its parent has not asked for it yet. */
+  /** It has ended, and its parent has not reaped it yet. */
   readonly isZombie: boolean
 }
 
@@ -18,7 +18,7 @@ export async function processes(): Promise<readonly ProcessRow[] | null> {
   for (const name of names) {
     const stat = /^\d+$/.test(name) ? await readFile(`/proc/${name}/stat`, 'utf8').catch(() => null) : null
     if (stat === null) continue
-    // The name of the command is in parentheses and may hold spaces: fields are counted after it.
+    // The command name is in parentheses and may contain spaces: fields are counted after it.
     const [state, , group, session] = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
     const isZombie = state === 'Z' || state === 'X'
     rows.push({ pid: Number(name), group: Number(group), session: Number(session), isZombie })

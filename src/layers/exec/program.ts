@@ -1,6 +1,6 @@
-// One process of the program, with whatever it starts: a group of its own, so that signals reach all of it and nothing of it
-// is left behind. A guardian outlives this process for a moment if it is killed, and ends the group: nobody would capture
-// what an orphan writes, and the next start would find it at work in the same folder.
+// One process of the program, with its descendants: a group of its own, so that signals reach all of them and none is left
+// behind. A guardian briefly outlives this process if it is killed, and ends the group: an orphan's files would not be
+// captured, and the next start would find it at work in the same folder.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { constants } from 'node:os'
@@ -12,7 +12,7 @@ export interface ProgramOptions {
   readonly command: readonly string[]
   readonly directory: string
   readonly env: NodeJS.ProcessEnv
-  /** Where what it says goes: to the same places as what this process says, or all of it to stderr. */
+  /** Destination of its output: the same as this process's, or all of it to stderr. */
   readonly output: 'inherit' | 'stderr'
 }
 
@@ -23,7 +23,7 @@ export interface Exit {
 
 const hasGroups = process.platform !== 'win32'
 
-/** Waits for a word; the end of its input without one means that whoever watched the group is dead. */
+/** Waits for a word; the end of input without one means that the supervisor of the group is dead. */
 const guardian = 'read -r word && [ "$word" = over ] && exit 0; kill -s KILL -- "-$0" 2>/dev/null'
 
 export class Program {
@@ -64,7 +64,7 @@ export class Program {
     return new Program(child, exited)
   }
 
-  /** Namespace, pid and start. */
+  /** Namespace, pid and start time. */
   get identity(): string {
     return identifyPid(this.pid)
   }
@@ -73,7 +73,7 @@ export class Program {
     return this.#isOver
   }
 
-  /** To all of it. False: nothing of it is left. */
+  /** Signals the whole group. False: no process of it is left. */
   signal(signal: NodeJS.Signals | 0): boolean {
     try {
       if (hasGroups) process.kill(-this.pid, signal)
@@ -84,7 +84,7 @@ export class Program {
     }
   }
 
-  /** When the first process has ended: what is left of its group has this long to end, then it is killed. */
+  /** After the first process has ended: the rest of its group has this long to end, then it is killed. */
   async sweep(waitMs: number): Promise<void> {
     const until = performance.now() + waitMs
     while (performance.now() < until && (await this.#isLeft())) await pause(20)
@@ -95,7 +95,7 @@ export class Program {
     this.#guardian?.stdin?.end('over\n')
   }
 
-  /** Whether anything of the group still runs. A process whose parent never asks for it is dead all the same. */
+  /** True if a process of the group still runs. A zombie counts as ended. */
   async #isLeft(): Promise<boolean> {
     if (!hasGroups || !this.signal(0)) return false
     const rows = await processes()
@@ -106,7 +106,7 @@ export class Program {
 function guard(group: number): ChildProcess {
   const child = spawn('/bin/sh', ['-c', guardian, String(group)], {
     stdio: ['pipe', 'ignore', 'ignore'],
-    // Not in our group: a Ctrl-C in the terminal, or whoever kills our group, must not end it.
+    // Not in our group: a Ctrl-C in the terminal, or a kill of our group, must not end it.
     detached: true,
   })
   child.on('error', () => undefined)
@@ -115,7 +115,7 @@ function guard(group: number): ChildProcess {
   return child
 }
 
-/** What a shell would say of it. @example exitCodeOf({ exitCode: null, signal: 'SIGKILL' }) // 137 */
+/** The exit code a shell would report. @example exitCodeOf({ exitCode: null, signal: 'SIGKILL' }) // 137 */
 export function exitCodeOf({ exitCode, signal }: Exit): number {
   return exitCode ?? 128 + (signal === null ? 0 : (constants.signals[signal] ?? 0))
 }

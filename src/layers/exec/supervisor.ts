@@ -1,5 +1,5 @@
-// Watches one process of the program: looks at its folder again and again, captures when the files are complete, hears its
-// words, passes signals on, and captures once more when it has ended. One capture at a time, in the order of what happens.
+// Supervises one process of the program: surveys its folder repeatedly, captures when the files are complete, reads its
+// words, forwards signals, and captures once more after its end. One capture at a time, in order of events.
 
 import { isReprise } from '../../core/errors.ts'
 import type { Survey } from '../../engine/base/tree/survey.ts'
@@ -18,7 +18,7 @@ export interface Watched {
   readonly why: EndReason
   readonly lostMs: number
   readonly captures: number
-  /** A complete set of files is there, and the store did not take it. */
+  /** The folder has a complete set of files that the store could not take. */
   readonly isUncaptured: boolean
 }
 
@@ -28,9 +28,9 @@ interface SupervisorParts {
   readonly captures: Captures
   readonly run: number
   readonly report: (event: ExecEvent) => void
-  /** After a commit whose outcome is unknown: throws FENCED if it is no longer ours. */
+  /** After a commit with an unknown outcome: throws FENCED if this process no longer owns the timeline. */
   readonly recover: (error: unknown) => Promise<void>
-  /** Throws FENCED if another process has it. */
+  /** Throws FENCED if another process owns the timeline. */
   readonly checkOwned: () => Promise<void>
 }
 
@@ -38,7 +38,7 @@ const pollMsMin = 50
 const pollMsMax = 5_000
 const ownedEveryMs = 5_000
 const failureMsMax = 60_000
-/** What is left of its group when the first process has ended by itself has this long to follow. */
+/** Time for the rest of its group to end after the first process exited by itself. */
 const sweepMs = 2_000
 const openNoteMs = 10_000
 const restlessMs = 30_000
@@ -63,7 +63,7 @@ export class Supervisor {
   #hasNotedRestless = false
   #pollMs = pollMsMin
   #isUncaptured = false
-  /** What cannot be captured, and was told. */
+  /** Files that cannot be captured, already reported. */
   readonly #special = new Set<string>()
 
   constructor(parts: SupervisorParts, program: Program, before: Survey | null) {
@@ -90,7 +90,7 @@ export class Supervisor {
     this.#wake()
   }
 
-  /** Passes the signal on. The program has the grace time, less what a capture is likely to take. */
+  /** Forwards the signal. The program has the grace time, less the expected duration of a capture. */
   stop(signal: NodeJS.Signals): void {
     const { clock } = this.#parts.kernel
     const { graceMs } = this.#parts.spec
@@ -106,13 +106,16 @@ export class Supervisor {
     this.#program.signal(signal)
   }
 
-  /** To all of it, at once. */
+  /** Kills the whole group at once. */
   kill(): void {
     this.#isKilled = true
     this.#program.signal('SIGKILL')
   }
 
-  /** Resolves when all of it has ended and what is complete was captured. Throws FENCED when another process took over. */
+  /**
+   * Resolves when the whole group has ended and the complete files are captured. Throws FENCED when another process took
+   * over.
+   */
   async watch(): Promise<Watched> {
     const { clock } = this.#parts.kernel
     let exit: Exit | null = null
@@ -160,7 +163,7 @@ export class Supervisor {
     this.#wake = () => undefined
   }
 
-  /** One look at the folder, and what follows from it. */
+  /** One survey of the folder, and the resulting actions. */
   async #look(): Promise<void> {
     const { clock } = this.#parts.kernel
     const started = clock.elapsed()
@@ -172,7 +175,7 @@ export class Supervisor {
       const survey = await this.#parts.captures.survey()
       if (survey) this.#completion.see(clock.elapsed(), survey)
       if (survey) this.#noteSpecial(survey)
-      // A large folder is looked at less often: looking takes a tenth of the time at most.
+      // A large folder is surveyed less often: surveys take at most a tenth of the time.
       this.#pollMs = Math.min(pollMsMax, Math.max(pollMsMin, (clock.elapsed() - started) * 10))
       const word = this.#words.shift()
       if (word) return await this.#captureByWord(word)
@@ -185,7 +188,7 @@ export class Supervisor {
     }
   }
 
-  /** Each is told once: it would be missing after a restore elsewhere. */
+  /** Each file is reported once: it would be missing after a restore elsewhere. */
   #noteSpecial({ special }: Survey): void {
     const unknown = special.filter((path) => !this.#special.has(path))
     if (unknown.length === 0) return
@@ -196,7 +199,7 @@ export class Supervisor {
     this.#parts.report({ kind: 'note', text: `${what}: ${shown.join(', ')}${more}` })
   }
 
-  /** A folder that never comes to rest has no moment to be captured in: whoever runs it can change that. */
+  /** A folder that never settles cannot be captured: the note suggests a remedy. */
   #noteRestless(why: string): void {
     const { spec, kernel, report } = this.#parts
     if (this.#hasNotedRestless || spec.when === 'marker' || spec.when === 'word' || !this.#completion.isChanged) return
@@ -206,7 +209,7 @@ export class Supervisor {
     report({ kind: 'note', text: `nothing was captured for ${restlessMs / 1000} s (${why}): ${cure}` })
   }
 
-  /** Where files are written aside and renamed, or marked, it is of no concern what else it holds open. */
+  /** With renames or a marker, other open files do not matter. */
   async #isHeldOpen(trigger: Trigger): Promise<boolean> {
     if (trigger === 'rename' || trigger === 'marker') return false
     const { spec, kernel, captures } = this.#parts
@@ -238,7 +241,7 @@ export class Supervisor {
     this.#failures = 0
     this.#notBefore = 0
     if (!taken) return false
-    // By a word it is complete now; else it has been since nothing was written any more.
+    // A word marks the files as complete now; otherwise they have been complete since the last write.
     this.#completion.captured(trigger === 'word' ? this.#parts.kernel.clock.elapsed() : since, taken.survey)
     this.#captures += 1
     this.#last = taken.capture
@@ -267,7 +270,7 @@ export class Supervisor {
     }
   }
 
-  /** Nothing that a store says stops the program, but that another process has taken its place. */
+  /** No store error stops the program, except that another process has taken over. */
   async #failed(error: unknown): Promise<void> {
     const { kernel, report, recover } = this.#parts
     this.#failures += 1
@@ -290,7 +293,7 @@ export class Supervisor {
     const { clock } = kernel
     try {
       for (const word of this.#words.splice(0)) await this.#captureByWord(word)
-      // Nobody writes any more; it is looked at until that shows.
+      // The program has ended; the folder is surveyed until that shows.
       for (let looks = 0; looks < 100; looks++) {
         const survey = await captures.survey()
         if (!survey) return

@@ -1,5 +1,5 @@
-// A note in the state folder that a complete set of files in it could not be captured (a full store, one out of reach): the next
-// start captures it before anything is put back. It lies where captures and restores leave everything alone.
+// A note in the state folder that a complete set of files could not be captured (a full or unreachable store): the next start
+// captures it before anything is restored. It is stored in a folder that captures and restores ignore.
 
 import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -7,7 +7,7 @@ import { join } from 'node:path'
 export interface Uncaptured {
   readonly timeline: string
   readonly run: number
-  /** The newest capture at that time: if there is a newer one, the program has gone on elsewhere. */
+  /** The newest capture at that time: if there is a newer one, the program has continued elsewhere. */
   readonly capture: number | null
 }
 
@@ -20,7 +20,7 @@ export async function noteUncaptured(folder: string, note: Uncaptured): Promise<
   await rename(`${file}.new`, file)
 }
 
-/** Null: everything that was complete was captured, as far as this folder knows. */
+/** Null: this folder has no note of uncaptured files. */
 export async function uncapturedIn(folder: string, timeline: string): Promise<Uncaptured | null> {
   try {
     const note = JSON.parse(await readFile(fileIn(folder), 'utf8')) as Uncaptured
@@ -34,7 +34,7 @@ export async function forgetUncaptured(folder: string): Promise<void> {
   await rm(fileIn(folder), { force: true })
 }
 
-/** Out of the way, under a name that says what it is. @returns the name. */
+/** Moves the folder aside under a descriptive name. @returns the name. */
 export async function setAside(folder: string, now: number): Promise<string> {
   const aside = `${folder}.uncaptured-${new Date(now).toISOString().replaceAll(/[:.]/g, '')}`
   await rename(folder, aside)

@@ -1,10 +1,10 @@
-// What the program may say: words on a pipe, or on a socket, which answers. One word per line:
+// Words that the program may send on a pipe, or on a socket, which replies. One word per line:
 //
 //   capture [LABEL]          its files are complete: capture them now
 //   savepoint [LABEL]        the same, and keep that capture until it is released
 //   progress DONE[/TOTAL] [TEXT]   for people
 //
-// On the socket each line is answered by one: "captured SEQ", "refused WHY" or "ok".
+// On the socket each line receives one reply: "captured SEQ", "refused WHY" or "ok".
 
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -17,22 +17,22 @@ import { promisify } from 'node:util'
 
 export interface Word {
   readonly kind: 'capture' | 'savepoint' | 'progress'
-  /** What follows, without spaces at its ends. */
+  /** The rest of the line, trimmed. */
   readonly text: string
-  /** On a pipe nobody listens. */
+  /** On a pipe the reply is discarded. */
   answer(line: string): void
 }
 
 const lineLengthMax = 4096
 
-/** Null: not one of the words. @example parseWord('capture step 40') // { kind: 'capture', text: 'step 40' } */
+/** Null: not a word. @example parseWord('capture step 40') // { kind: 'capture', text: 'step 40' } */
 export function parseWord(line: string): Pick<Word, 'kind' | 'text'> | null {
   const found = /^(capture|savepoint|progress)(?:\s+(.*))?$/.exec(line.trim())
   return found ? { kind: found[1] as Word['kind'], text: (found[2] ?? '').trim() } : null
 }
 
 export class Words {
-  /** For the environment of the program; null where the system has none. */
+  /** For the environment of the program; null if the system has no named pipes. */
   readonly pipe: string | null
   readonly socket: string | null
   readonly #folder: string
@@ -67,7 +67,7 @@ export class Words {
   }
 }
 
-/** Says a word to the `reprise exec` that this program runs under, and waits for the answer. */
+/** Sends a word to the `reprise exec` that this program runs under, and waits for the reply. */
 export async function say(socket: string, word: string): Promise<string> {
   return await new Promise((resolve, reject) => {
     let said = ''
@@ -92,7 +92,7 @@ async function openPipe(folder: string, said: (word: Word) => void) {
   } catch {
     return null
   }
-  // Open for writing too, so that it does not end with the first writer that closes it.
+  // Also opened for writing, so that it does not end when the first writer closes it.
   const end = new Socket({
     fd: openSync(path, constants.O_RDWR | constants.O_NONBLOCK),
     readable: true,
@@ -122,7 +122,7 @@ async function openSocket(folder: string, said: (word: Word) => void) {
   return isListening ? { path, server, clients } : null
 }
 
-/** Line by line. A line that is too long is no word, and is not kept. */
+/** Reads line by line. A line that is too long is discarded. */
 function listen(stream: Socket, answer: (line: string) => void, said: (word: Word) => void): void {
   let rest = ''
   stream.setEncoding('utf8')

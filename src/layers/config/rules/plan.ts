@@ -1,22 +1,22 @@
-// The plan of a staged rollout: which shares of the clients get a version one after another, what a stage needs before the next
-// one begins, and how many refusals stop it.
+// The plan of a staged rollout: the shares of clients that receive a version one after another, the condition for the next
+// stage, and the refusals that stop it.
 
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import { checkOptions, namesOf } from '../../../core/options.ts'
 
 export interface RolloutOptions {
-  /** Shares of the clients, rising, each above 0 and at most 1. [0.01, 0.1, 0.5, 1] if left out; 1 is added at the end. */
+  /** Increasing shares of the clients, each above 0 and at most 1; 1 is added at the end. Default: [0.01, 0.1, 0.5, 1]. */
   readonly stages?: readonly number[]
-  /** The share of a stage's clients that must have accepted before the next stage begins; 0.95 if left out. */
+  /** The share of a stage's clients that must have accepted before the next stage begins. Default: 0.95. */
   readonly share?: number
-  /** How long each stage lasts at least; 0 if left out. */
+  /** Minimum duration of each stage. Default: 0. */
   readonly hold?: Duration
-  /** Pauses when more than this share of a stage's clients refuses; 0 if left out: the first refusal pauses. */
+  /** Pauses when more than this share of a stage's clients refuses. Default: 0, so the first refusal pauses. */
   readonly pauseAbove?: number
-  /** Withdraws the version when more than this share refuses; 0.1 if left out. 1: never by itself. */
+  /** Withdraws the version when more than this share refuses; 1: never automatically. Default: 0.1. */
   readonly withdrawAbove?: number
-  /** A stage that has not been accepted within this time is paused; never, if left out. */
+  /** Pauses a stage that has not been accepted within this time. Default: never. */
   readonly stageTimeout?: Duration
 }
 

@@ -1,5 +1,5 @@
-// Rollouts decided from what clients have answered: any fleet, any plan, any refusals and requests. A stage never begins before
-// the one before it was accepted, and a version that too many refuse goes to nobody.
+// Rollouts decided from the replies of clients: any fleet, any plan, any refusals and requests. A stage never begins before
+// the previous one was accepted, and a version that too many clients refuse is withdrawn from all of them.
 
 import { describe, expect, it, test } from 'vitest'
 import fc from '../../../../test/support/properties.ts'
@@ -9,7 +9,7 @@ import { applyConfig, type ConfigEntry, type ConfigState, initialConfig } from '
 
 const forgetAfterMs = 1_000_000
 
-/** A fleet in which some clients refuse version 2, and a process that looks at it again and again. */
+/** A fleet in which some clients refuse version 2, and a process that polls it. */
 class World {
   state: ConfigState = initialConfig()
   time = 1
@@ -52,7 +52,7 @@ class World {
     return entry
   }
 
-  /** The clients that have not got what they should have answer; at most so many. */
+  /** At most `max` clients reply that do not have their target version. */
   answer(max: number): void {
     let left = max
     for (const client of this.names) {
@@ -106,7 +106,7 @@ function play([fleet, refusing, plan, acts]: Story, planted: ReadonlySet<string>
     const { rollout } = world.state
     const entry = world.look(request)
     if (entry?.type !== 'advanced' && entry?.type !== 'completed') return entry
-    // Nothing goes further than its stage allows.
+    // A rollout never goes beyond its stage.
     const tolerated = rollout!.tolerated
     expect(before.nacked <= tolerated || before.nacked <= plan.pauseAbove * before.clients).toBe(true)
     expect(before.fleet).toBeGreaterThan(0)
@@ -122,7 +122,7 @@ function play([fleet, refusing, plan, acts]: Story, planted: ReadonlySet<string>
     const isIn = (client: string) => rollout?.status !== 'withdrawn' && isChosen('c', client, rollout?.share ?? 0)
     expect(world.names.filter((client) => world.target(client) !== (isIn(client) ? 2 : 1))).toEqual([])
   }
-  // Left alone, it ends, or is paused, or waits for a fleet.
+  // Without interference it completes, pauses, or waits for a fleet.
   for (let i = 0; i < 20 && world.state.rollout?.status !== 'completed'; i++) {
     world.time += 10
     world.answer(100)
@@ -164,7 +164,7 @@ describe('rollouts', () => {
     world.look('withdraw')
     world.answer(100)
     for (const client of world.names) expect(world.state.clients.get(client)!.inForce).toBe(1)
-    // What is set next falls back to version 1 too: version 2 was never good.
+    // The next version also falls back to version 1: version 2 was never good.
     world.set(3, planOf({}))
     expect(world.state.base).toMatchObject({ version: 1 })
   })
@@ -182,7 +182,7 @@ test('the clients of one stage are in all later ones, and a share is about that 
     before = now
   }
   expect(chosen(0)).toEqual([])
-  // The hash is part of what is stored: other versions of this code choose the same ones.
+  // The hash is part of the stored format: other versions of this code must choose the same clients.
   expect(names.slice(0, 12).filter((name) => isChosen('routes', name, 0.5))).toMatchInlineSnapshot(`
     [
       "edge-1",

@@ -1,6 +1,6 @@
-// Which client should have which version, and how the rollout of one goes on. Clients of a stage are chosen by a hash of their
-// name: the same ones on every machine, and those of one stage are in all later ones. What a rollout does next follows from
-// the records of the clients and the time, so whoever takes it over decides the same.
+// Decides which version each client should have, and how a rollout proceeds. Clients of a stage are chosen by a hash of their
+// name: the same ones on every machine, and each stage includes the clients of the previous one. The next step of a rollout
+// depends only on the client records and the time, so a process that takes over decides the same.
 
 import { hashKey } from '../../../core/key-groups.ts'
 import type { RolloutPlan } from './plan.ts'
@@ -21,7 +21,7 @@ export function isChosen(config: string, client: string, share: number): boolean
   return hashKey(`${config}/${client}`) < share * 0x1_0000_0000
 }
 
-/** The version that this client should have; null: none yet. */
+/** The version this client should have; null: none yet. */
 export function targetOf(
   config: string,
   client: string,
@@ -33,13 +33,13 @@ export function targetOf(
   return isChosen(config, client, rollout.share) ? latest : base
 }
 
-/** Whether the latest version is what a later one falls back to. */
+/** Whether a later version falls back to the latest one. */
 export function isLatestGood({ latest }: Pick<ConfigState, 'latest'>, rollout: Rollout | null): boolean {
   if (!latest?.plan) return latest !== null
   return rollout?.version === latest.version && rollout.status === 'completed'
 }
 
-/** It counts as long as it was seen within this time, whether it is connected or not. */
+/** A client counts if it was seen within this time, connected or not. */
 export function isCounted({ seenAt }: ClientRecord, now: number, forgetAfterMs: number): boolean {
   return now - seenAt <= forgetAfterMs
 }
@@ -47,17 +47,17 @@ export function isCounted({ seenAt }: ClientRecord, now: number, forgetAfterMs: 
 export interface Tally {
   /** All clients that count. */
   readonly fleet: number
-  /** Those of them that are looked at. */
+  /** The clients considered. */
   readonly clients: number
-  /** Of these, those that have the version or a later one. */
+  /** The considered clients that have the version or a later one. */
   readonly acked: number
-  /** Of these, those that refused this version, and have not accepted any since. */
+  /** The considered clients that refused this version and have accepted none since. */
   readonly nacked: number
-  /** Part of the clients that have it; 0 if there are none. */
+  /** The share of considered clients that have it; 0 if there are none. */
   readonly share: number
 }
 
-/** Who has a version, among all clients or among those of a stage. */
+/** Counts the clients that have a version, among all clients or those of a stage. */
 export function tallyOf(
   clients: ConfigState['clients'],
   version: number,
@@ -79,14 +79,14 @@ export function tallyOf(
   return { fleet, clients: count, acked, nacked, share: count === 0 ? 0 : acked / count }
 }
 
-/** What a person asks of a rollout. */
+/** A person's request to a rollout. */
 export type RolloutRequest = 'pause' | 'resume' | 'withdraw'
 
 export function isOver(rollout: Rollout): boolean {
   return rollout.status !== 'running' && rollout.status !== 'paused'
 }
 
-/** The next entry of a rollout; null: nothing happens now. `tally`: of the clients of its stage. */
+/** The next entry of a rollout; null: nothing changes now. `tally`: of the clients of its stage. */
 export function decideRollout(
   { latest, rollout }: Pick<ConfigState, 'latest' | 'rollout'>,
   tally: Tally,
@@ -129,7 +129,7 @@ function observed(
   if (isWatched && rate > plan.withdrawAbove) return { type: 'withdrawn', data: { version, reason: refused } }
   if (status === 'paused') return null
   if (isWatched && rate > plan.pauseAbove) return { type: 'paused', data: { version, reason: refused } }
-  // A stage may be without clients where the fleet is small; a fleet without clients accepts nothing.
+  // In a small fleet a stage may have no clients; an empty fleet accepts nothing.
   const needed = Math.min(plan.share * clients, (1 - plan.pauseAbove) * clients, clients - tolerated)
   const isAccepted = fleet > 0 && acked >= needed
   if (!isAccepted) {

@@ -1,5 +1,5 @@
-// Pushed configuration as history tells it: the versions that were set, what each client was offered and answered, and how far
-// the rollout of a version is. One fold for three timelines, each with entries of its own part, so that any tool can read them.
+// State of pushed configuration: the versions, the offers to each client and its replies, and the progress of a rollout. One
+// fold for three timelines, each with entries of its own part, so that any tool can read them.
 //
 //   config/<name>           set
 //   config/<name>/clients   joined, offered, acked, nacked, seen, left, forgotten
@@ -13,16 +13,16 @@ export interface ConfigVersion {
   readonly version: number
   readonly value: unknown
   readonly at: number
-  /** In stages; null: for everyone at once. */
+  /** Plan of a staged rollout; null: for every client at once. */
   readonly plan: RolloutPlan | null
 }
 
-/** What is remembered of versions whose value is only in history. */
+/** Summary of a version whose value is only in history. */
 export interface VersionNote {
   readonly version: number
   readonly at: number
   readonly key: string
-  /** Of what was set: the same key with something else is another request. */
+  /** Digest of the value: the same key with another digest is a different request. */
   readonly digest: string
   readonly isStaged: boolean
 }
@@ -31,30 +31,30 @@ export interface Rejection {
   readonly version: number
   readonly reason: string
   readonly at: number
-  /** It is not offered again on this stream. */
+  /** The version is not offered again on this stream. */
   readonly stream: string
 }
 
 export interface ClientRecord {
   readonly stream: string
-  /** It has not said goodbye; its process may be gone all the same. */
+  /** The client has not left; its process may still be gone. */
   readonly isOpen: boolean
   readonly seenAt: number
-  /** Offers made on this stream: nonces are made from it. */
+  /** Number of offers made on this stream; part of each nonce. */
   readonly offers: number
-  /** What waits for an answer. */
+  /** The offer that waits for a reply. */
   readonly offered: { readonly nonce: string; readonly version: number } | null
   readonly answered: { readonly nonce: string; readonly isAck: boolean } | null
-  /** The last version that it accepted, or said to have when it joined. */
+  /** The last version the client accepted, or reported when it joined. */
   readonly inForce: number | null
-  /** Since its last ACK. */
+  /** The last refusal since its last ACK. */
   readonly rejected: Rejection | null
 }
 
 /** The history that streams belong to (core/history/identity.ts, historyMark). */
 export interface History {
   readonly mark: string
-  /** The store never went back, and the configuration was made once. */
+  /** True if the store was never restored and the configuration was created once. */
   readonly isFirst: boolean
 }
 
@@ -65,7 +65,7 @@ export function isOfHistory(stream: string, { mark, isFirst }: History): boolean
   return stream.includes('.') ? stream.endsWith(`.${mark}`) : isFirst
 }
 
-/** The version that a client has as far as this history knows: what it said in another one is not believed. */
+/** The version a client has in this history: a version reported in another history does not count. */
 export function inForceOf({ stream, inForce }: ClientRecord, history: History): number | null {
   return isOfHistory(stream, history) ? inForce : null
 }
@@ -79,14 +79,14 @@ export interface Rollout {
   readonly stage: number
   /** The share of clients that get the version. */
   readonly share: number
-  /** When the stage began, or went on after a pause. */
+  /** When the stage began, or resumed after a pause. */
   readonly since: number
   readonly reason: string | null
-  /** NACKs that a person has seen and accepted. */
+  /** Number of NACKs that a person has tolerated. */
   readonly tolerated: number
 }
 
-/** What became of a rollout. */
+/** The outcome of a rollout. */
 export interface RolloutEnd {
   readonly version: number
   readonly status: 'completed' | 'withdrawn' | 'superseded'
@@ -96,13 +96,13 @@ export interface RolloutEnd {
 
 export interface ConfigState {
   readonly latest: ConfigVersion | null
-  /** In force for everyone before `latest`: the last good version while that is staged, and after it was withdrawn. */
+  /** The version in force before `latest`: the last good one during a staged rollout, and after a withdrawal. */
   readonly base: ConfigVersion | null
   readonly recent: readonly VersionNote[]
   readonly clients: Keyed<ClientRecord>
-  /** Of the version that was rolled out last. */
+  /** The most recent rollout. */
   readonly rollout: Rollout | null
-  /** The rollouts that are over, the last ones of them. */
+  /** The most recent ended rollouts. */
   readonly ended: readonly RolloutEnd[]
 }
 
@@ -113,7 +113,7 @@ export type ConfigEntry =
         readonly version: number
         readonly value: unknown
         readonly plan: RolloutPlan | null
-        /** Whether what was latest until now is the base from here on; else the base stays. */
+        /** True if the previous latest version becomes the base; otherwise the base stays. */
         readonly isGood: boolean
         readonly key: string
         readonly digest: string
@@ -125,7 +125,7 @@ export type ConfigEntry =
         readonly client: string
         readonly stream: string
         readonly has: number | null
-        /** It came with a version or a stream of another history. */
+        /** The client reported a version or a stream of another history. */
         readonly isOther?: true
       }
     }
@@ -160,17 +160,17 @@ export type ConfigEntry =
       readonly data: { readonly version: number; readonly reason: string | null }
     }
 
-/** An entry with the time at which it was written. */
+/** An entry with the time of its write. */
 export type TimedEntry = ConfigEntry & { readonly time: number }
 
-/** Versions and rollouts beyond these are in history only. */
+/** Older versions and rollouts are in history only. */
 export const recentMax = 100
 
 export function initialConfig(): ConfigState {
   return { latest: null, base: null, recent: [], clients: new Keyed<ClientRecord>(), rollout: null, ended: [] }
 }
 
-/** `clients` is changed in place, its records are not. Entries of other types change nothing. */
+/** Modifies `clients` in place, but not its records. Entries of other types change nothing. */
 export function applyConfig(state: ConfigState, entry: TimedEntry): ConfigState {
   const { type, time } = entry
   switch (type) {
@@ -263,7 +263,7 @@ function applyClient(before: ClientRecord | undefined, entry: TimedEntry): Clien
     case 'nacked': {
       const { nonce, version, reason } = entry.data
       const rejected = { version, reason, at: time, stream: before.stream }
-      // What it had before stays in force: a NACK changes nothing of that.
+      // A NACK leaves the previous version in force.
       return { ...before, offered: null, answered: { nonce, isAck: false }, rejected, seenAt: time }
     }
     case 'left':

@@ -1,5 +1,5 @@
-// Conversations with clients that answer late, twice, out of order or not at all, that break off and come back with what they
-// have, and refuse some versions. What the records say must be what the clients did.
+// Conversations with clients that reply late, twice, out of order or not at all, that disconnect and rejoin with the version
+// they have, and refuse some versions. The records must match the actual state of the clients.
 
 import { describe, expect, it, test } from 'vitest'
 import fc from '../../../../test/support/properties.ts'
@@ -29,7 +29,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   },
 )
 
-/** What a client really is: the version that it applied, and the offers on their way to it. */
+/** The actual client: the version it applied, and the offers in transit to it. */
 class Client {
   stream = ''
   has: number | undefined
@@ -43,7 +43,7 @@ class World {
   streams = 0
   time = 0
   readonly clients = new Map(names.map((name) => [name, new Client()]))
-  /** Answers on their way, each with what its client had when it gave it. */
+  /** Replies in transit, each with the version its client had at the time. */
   readonly answers: (Answer & { readonly had: number | undefined; readonly stream: string })[] = []
   readonly planted: ReadonlySet<string>
   offers = 0
@@ -100,7 +100,7 @@ class World {
     if (decided.is !== 'taken') return true
     this.write(decided.entry)
     const after = this.state.clients.get(answer.client)!
-    // What was taken is what the client said, about the version that it said it of, on the stream that it is on.
+    // A reply that was taken concerns the client's current stream and the version it named.
     expect(answer.stream).toBe(this.clients.get(answer.client)!.stream)
     if (answer.nack === null) expect(after.inForce).toBe(answer.had)
     else {
@@ -142,7 +142,7 @@ class World {
     }
   }
 
-  /** All come back with what they have, nothing is lost any more, and old answers still arrive. */
+  /** All clients rejoin with their versions, no message is lost any more, and old replies still arrive. */
   settle(): void {
     for (const name of names) this.join(name, false)
     const before = this.offers

@@ -1,6 +1,6 @@
-// The conversation with one client, decided from its record: it joins and says which version it has; it is offered the version
-// that it should have, under a nonce of its stream; it answers with ACK or NACK. Only an answer to the offer that waits for one
-// counts: every other nonce is of an offer that was replaced, of a stream that ended, or of nobody, and changes nothing.
+// The conversation with one client, decided from its record: it joins and reports its version; it is offered its target
+// version under a nonce of its stream; it replies with ACK or NACK. Only a reply to the pending offer counts: any other nonce
+// belongs to a replaced offer, an ended stream or no stream, and changes nothing.
 
 import type { ClientRecord, ConfigEntry, ConfigState, History } from './state.ts'
 
@@ -18,11 +18,11 @@ export interface Answer {
 
 export type Answered =
   | { readonly is: 'taken'; readonly version: number; readonly entry: ConfigEntry }
-  /** The same answer once more: nothing is written, and the client is told the same. */
+  /** A repeated reply: nothing is written, and the client receives the same receipt. */
   | { readonly is: 'repeated' }
   | { readonly is: 'ignored'; readonly why: string }
 
-/** `has` counts if there is such a version; a client that claims another one has nothing that we know of. */
+/** `has` counts only if such a version exists; otherwise the client's version is unknown. */
 export function joinEntry(
   client: string,
   stream: string,
@@ -34,14 +34,14 @@ export function joinEntry(
   return { type: 'joined', data: { client, stream, has: isKnown ? has : null, ...(isOther && { isOther }) } }
 }
 
-/** The proof of a version that a client sends back when it joins again. It is valid for one value in one history. */
+/** The proof of a version that a client returns when it rejoins. It is valid for one value in one history. */
 export function heldText(version: number, digest: string, { mark }: History): string {
   return `${version}.${digest.slice(0, digestDigits)}.${mark}`
 }
 
 /**
- * The version that a client holds, by its text or its number. Null: it is of another history. A number alone counts only where
- * there never was another history.
+ * The version that a client holds, by its text or its number. Null: it belongs to another history. A number alone counts only
+ * if there never was another history.
  */
 export function heldVersion(
   has: number | string,
@@ -55,8 +55,8 @@ export function heldVersion(
 }
 
 /**
- * What this stream has to be told now. 'replaced': the client has joined again elsewhere, or was forgotten. Null: nothing; it
- * has the version, was offered it, or has refused it on this stream.
+ * The next offer on this stream. 'replaced': the client has joined elsewhere, or was removed. Null: none; the client has the
+ * version, was offered it, or has refused it on this stream.
  */
 export function decideOffer(
   clients: Clients,
@@ -74,7 +74,7 @@ export function decideOffer(
     if (record.rejected?.version === target && record.rejected.stream === stream) return null
   }
   const number = record.offers + 1
-  // With the digest of the value: the answer to an offer of another history is never taken for one to this offer.
+  // Includes the digest of the value: a reply to an offer of another history is never taken for a reply to this one.
   const value = digest && `-${digest.slice(0, digestDigits)}`
   const nonce = planted.has('nonce-without-stream') ? String(number) : `${stream}-${number}${value}`
   return { type: 'offered', data: { client, nonce, version: target } }

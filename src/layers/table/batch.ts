@@ -1,5 +1,5 @@
-// How the writes of one moment become entries: one where they fit, else parts and a commit. Until the commit nothing of
-// the parts is visible; parts that a crash or a lost answer left without one are undone before anything else is written.
+// Turns the writes of one batch into entries: one entry if they fit, otherwise parts and a commit. Parts are invisible until
+// the commit; parts left without a commit by a crash or a lost reply are undone before anything else is written.
 
 import type { Keyed } from '../../core/keyed/keyed.ts'
 import type { NewEntry, OpenTimeline } from '../../engine/writing/timeline.ts'
@@ -7,7 +7,7 @@ import type { CommitExtras } from '../../engine/writing/writer.ts'
 import { type Offset, type Ops, type TableState, unfinished } from './state.ts'
 import type { Write } from './transaction.ts'
 
-/** Beyond these, an entry is closed, and a commit of parts is closed. */
+/** Size limits of an entry, and of a commit of parts. */
 const entryBytes = 512 * 1024
 const entryWrites = 4096
 const commitBytes = 4 * 1024 * 1024
@@ -30,7 +30,7 @@ export class BatchWriter<V> {
     this.#open = open
   }
 
-  /** All of it in one commit, or as parts that one commit makes visible together. */
+  /** Writes the batch in one commit, or as parts that one commit makes visible together. */
   async write(batch: Batch, along: CommitExtras | null): Promise<void> {
     if (this.#hasLeftovers) await this.undoUnfinished()
     const pieces = cut(batch)
@@ -40,7 +40,7 @@ export class BatchWriter<V> {
     await this.#open.write(entries, along ?? {})
   }
 
-  /** Transactions that were cut short; says how many there were. */
+  /** Undoes interrupted transactions, and returns their number. */
   async undoUnfinished(): Promise<number> {
     const found = unfinished(this.#open.state)
     if (found.length > 0) await this.#open.write(found.map((t) => ({ type: 'u', data: { t } })))
@@ -68,7 +68,7 @@ export class BatchWriter<V> {
   }
 }
 
-/** The writes as entries, each of a size that is good to write and to read. */
+/** Splits the writes into entries of a suitable size. */
 function cut({ writes, offsets }: Batch): Piece[] {
   const pieces: Piece[] = []
   let piece = newPiece()
@@ -105,7 +105,7 @@ function opsOf({ s, d, x, o }: ReturnType<typeof newPiece>): Ops {
   }
 }
 
-/** About how many bytes a value takes; looks a few levels deep, since it only decides where to cut. */
+/** Approximate size of a value in bytes, a few levels deep: it only decides where to split. */
 function roughBytes(value: unknown, depth: number): number {
   if (typeof value === 'string') return value.length + 2
   if (typeof value !== 'object' || value === null) return 8

@@ -1,4 +1,4 @@
-// What a fork of a table may go on with instead: rows, by key, in one entry that says who edited them.
+// Rows that a fork of a table may start with instead, by key, in one entry that records the editor.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { EditedFork, ForkEdit, ForkEdits } from '../../engine/model/fork-edit.ts'

@@ -1,5 +1,4 @@
-// Rows that end by themselves, soonest first. A row whose time is over is invisible at once; the sweep, once a second,
-// takes it out for good.
+// Rows with an expiry, soonest first. An expired row is invisible at once; the sweep, once a second, deletes it.
 
 import { Keyed } from '../../core/keyed/keyed.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
@@ -31,7 +30,7 @@ export class Endings {
     this.#schedule()
   }
 
-  /** Calls `sweep` every second, while there are rows to end and the timeline is open. */
+  /** Calls `sweep` every second, while there are rows with an expiry and the timeline is open. */
   start(sweep: () => Promise<unknown>): void {
     this.#sweepAll = sweep
     this.#schedule()
@@ -43,7 +42,7 @@ export class Endings {
   }
 
   #schedule(): void {
-    // No timer without a need: one that goes on holds a table in memory that was lost, or that nobody closed.
+    // No timer without a need: a running timer keeps a lost or unclosed table in memory.
     if (this.#cancel || this.#isOver || this.#due.size === 0) return
     this.#cancel = this.#kernel.clock.after(sweepMs, () => {
       this.#cancel = null
@@ -55,7 +54,7 @@ export class Endings {
     })
   }
 
-  /** Hands over what is due until nothing is; says how many rows were taken out. */
+  /** Passes expired keys to `remove` until none is due, and returns the number of deleted rows. */
   async sweep(remove: (keys: readonly string[]) => Promise<number>): Promise<number> {
     const until = dueKey(this.#kernel.clock.now() + 1, '')
     let count = 0
@@ -63,7 +62,7 @@ export class Endings {
       const ended = [...this.#due.entries({ to: until, limit: sweepAtOnce })]
       if (ended.length === 0 || this.#isOver) return count
       count += await remove(ended.map(([, key]) => key))
-      // A clock that was set back makes rows young again: they are due another time, not in this loop.
+      // After the clock was set back, rows are no longer expired: they are due later, not in this loop.
       if (ended.every(([due]) => this.#due.has(due))) return count
     }
   }

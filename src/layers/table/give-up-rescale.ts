@@ -1,5 +1,5 @@
-// A rescale that was begun and is not wanted any more: the generation that it was building is removed. Once the partitions of
-// the live generation have ended, there is only one way, forward.
+// Abandons a rescale: removes the generation it was building. Once the partitions of the live generation have ended, the
+// rescale can only be finished.
 
 import { RepriseError } from '../../core/errors.ts'
 import { type Host, hostOf } from '../../engine/host/host.ts'
@@ -13,7 +13,7 @@ export async function giveUpRescale(engine: Host, { name, builds }: Layout): Pro
   await note(engine, catalogOf(name), { [`building.${layoutVersion}`]: null })
 }
 
-/** For `rp.abandonChange`. Throws CONFLICT where the rescale can only be resumed. */
+/** For `rp.abandonChange`. Throws CONFLICT if the rescale can only be resumed. */
 export async function abandonRescale(rp: Engine, name: string): Promise<void> {
   const engine = hostOf(rp)
   const layout = await readLayout(engine, name)

@@ -1,5 +1,5 @@
-// What a user holds of an open table. Reads are of durable, committed rows and cost no waiting; writes resolve when they
-// are durable. Values are shared with the table: set a new one instead of changing one in place.
+// The user's handle of an open table. Reads return durable, committed rows without waiting; writes resolve when they are
+// durable. Values are shared with the table: set a new value instead of modifying one in place.
 
 import type { Coordinate } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -21,7 +21,7 @@ import { TableWriter } from './writer.ts'
 
 export interface TableModel<V> {
   readonly name: string
-  /** Of a partition: throws if it may no longer be written because its store was rescaled. */
+  /** For a partition: throws if it may no longer be written because its store was rescaled. */
   confirm?(): Promise<void>
   readonly ttlMs: number | undefined
   readonly indexes: Readonly<Record<string, IndexFunction<V>>>
@@ -50,7 +50,7 @@ export class TableHandle<V> {
     this.#endings.start(() => this.sweep())
   }
 
-  /** @internal For the definition: undoes what a crash cut short. */
+  /** @internal For the definition: undoes transactions that a crash interrupted. */
   recover(): Promise<number> {
     return this.#writer.undoUnfinished()
   }
@@ -59,7 +59,7 @@ export class TableHandle<V> {
     return this.#open.state.rows.size
   }
 
-  /** What it was opened with; its name where there is only one. */
+  /** The id the table was opened with. Default: its name. */
   get id(): string {
     return openedAs(tablePrefix + this.#model.name, this.timeline, this.#model.name)
   }
@@ -119,7 +119,7 @@ export class TableHandle<V> {
     return this.entries()
   }
 
-  /** Rows by a secondary index: with one term, or by a range of terms. */
+  /** Rows by a secondary index, for one term or a range of terms. */
   *by(index: string, term: Term | TermRange): IterableIterator<[string, V]> {
     for (const [, key] of this.#index(index).find(term)) {
       const value = this.get(key)
@@ -133,7 +133,7 @@ export class TableHandle<V> {
     await this.#submit((tx) => tx.set(key, value, options))
   }
 
-  /** True if there was a row. */
+  /** Resolves with true if there was a row. */
   async delete(key: string): Promise<boolean> {
     this.#check()
     return await this.#submit((tx) => {
@@ -143,7 +143,7 @@ export class TableHandle<V> {
     })
   }
 
-  /** Reads, decides and writes with nothing in between. Return undefined to delete. */
+  /** Reads, decides and writes atomically. Return undefined to delete. */
   async update(key: string, change: (value: V | undefined) => V | undefined): Promise<V | undefined> {
     this.#check()
     return await this.#submit((tx) => {
@@ -155,23 +155,24 @@ export class TableHandle<V> {
   }
 
   /**
-   * All of it or nothing, serializable. The function may wait; it may be run twice.
+   * Atomic and serializable. The function may be asynchronous, and may run twice.
    * @example await sessions.transaction((tx) => { tx.set('s1', { user: 'ann' }); tx.delete('s0') })
+   * /
    */
   transaction<R>(run: (tx: Transaction<V>) => R | Promise<R>): Promise<R>
-  /** @internal With what goes along in the same commit. */
+  /** @internal With extras for the same commit. */
   transaction<R>(run: (tx: Transaction<V>) => R | Promise<R>, along?: CommitExtras): Promise<R>
   async transaction<R>(run: (tx: Transaction<V>) => R | Promise<R>, along?: CommitExtras): Promise<R> {
     this.#check()
     return await this.#submit(run, along ?? null)
   }
 
-  /** How far a source was read, as of the rows. */
+  /** The offset of a source, as of the current rows. */
   offset(source: string): Offset | undefined {
     return this.#open.state.offsets.get(source)
   }
 
-  /** Calls after changes became durable: of one key, or of a range. */
+  /** Calls `call` after changes to one key or a range became durable. */
   watch(range: string | KeyedRange, call: (changes: readonly Change<V>[]) => void): () => void {
     return this.#watchers.add(range, call)
   }
@@ -180,7 +181,7 @@ export class TableHandle<V> {
     return this.#open.checkpoint(request)
   }
 
-  /** @internal For the definition: one more holder in this process; each of them closes. */
+  /** @internal For the definition: adds a holder in this process; each holder closes. */
   share(): this {
     this.#holders += 1
     return this
@@ -243,11 +244,11 @@ export class TableHandle<V> {
     return at !== undefined && at <= this.#kernel.clock.now()
   }
 
-  /** Deletes rows whose time is over; says how many. Runs by itself every second. */
+  /** Deletes expired rows, and returns their number. Runs automatically every second. */
   sweep(): Promise<number> {
     return this.#endings.sweep((ended) =>
       this.#writer.submit((tx) => {
-        // Asked through the transaction: a row may have been set anew meanwhile, also in this very batch.
+        // Read through the transaction: a row may have been set again meanwhile, even in this batch.
         const over = ended.filter((key) => !tx.has(key))
         for (const key of over) tx.delete(key)
         return over.length
@@ -259,7 +260,7 @@ export class TableHandle<V> {
     try {
       return await this.#writer.submit(run, along)
     } catch (error) {
-      // Where the store was rescaled, that is the reason.
+      // If the store was rescaled, that is the reason.
       if (isReprise(error, 'FENCED', 'NOT_FOUND')) await this.#model.confirm?.()
       throw error
     }

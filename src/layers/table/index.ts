@@ -1,4 +1,4 @@
-// reprise/table: durable keyed maps with transactions, indexes and rows that end by themselves.
+// reprise/table: durable keyed maps with transactions, indexes and rows that expire.
 
 export type { KeyedRange } from '../../core/keyed/keyed.ts'
 export type { TableHandle, TableModel } from './handle.ts'

@@ -1,7 +1,7 @@
-// Secondary indexes of an open table: sorted in memory, made from the rows when they are first asked for, and kept up by
-// every change. They are derived, so they are in no checkpoint, and a changed index function needs no migration.
+// Secondary indexes of an open table: sorted in memory, built from the rows on first use, and updated with every change. They
+// are derived, so no checkpoint contains them, and a changed index function needs no migration.
 //
-// An index key is the term, a NUL, and the row's key; NULs inside a term are escaped so that no term runs into another.
+// An index key is the term, a NUL, and the row's key; NULs inside a term are escaped so that terms cannot collide.
 
 import { RepriseError } from '../../core/errors.ts'
 import { Keyed, type KeyedRange } from '../../core/keyed/keyed.ts'
@@ -9,7 +9,7 @@ import { refuseThenable } from '../../core/synchronous.ts'
 
 export type Term = string | number
 
-/** The terms under which a row is found; none for undefined. */
+/** The terms under which a row is indexed; undefined: none. */
 export type IndexFunction<V> = (value: V, key: string) => Term | readonly Term[] | undefined
 
 /** `from` inclusive, `to` exclusive. */
@@ -34,7 +34,7 @@ export class Index<V> {
     if (after !== undefined) this.#each(after, key, (place) => this.#keys.set(place, key))
   }
 
-  /** Where rows stand and their keys: those with one term in key order, or by a range of terms. */
+  /** Index positions and row keys, for one term in key order, or for a range of terms. */
   *find(term: Term | TermRange): IterableIterator<readonly [place: string, key: string]> {
     if (typeof term !== 'object') {
       yield* this.#keys.entries({ prefix: `${encodeTerm(term)}\u0000` })
@@ -50,7 +50,7 @@ export class Index<V> {
     yield* this.#keys.entries(bounds)
   }
 
-  /** Does the row, as it is, stand at this place? */
+  /** True if the row with this value is at this position of the index. */
   isAt(place: string, key: string, value: V): boolean {
     let isThere = false
     this.#each(value, key, (each) => {
@@ -73,7 +73,7 @@ export class Index<V> {
   }
 }
 
-/** Text after all numbers; numbers in their own order. */
+/** Text sorts after all numbers; numbers sort numerically. */
 function encodeTerm(term: Term): string {
   if (typeof term === 'string')
     return `t${term.replaceAll('\u0001', '\u0001\u0002').replaceAll('\u0000', '\u0001\u0001')}`

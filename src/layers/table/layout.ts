@@ -1,7 +1,7 @@
-// Where the partitions of a state store lie. The first generation lies in table/<name>/p0, p1, …; each later one, which
-// `rescale` makes, in table/<name>/generations/<number>/p0, …. The timeline table/<name>/generations notes which of them is
-// live and in how many partitions it lies (engine/tools/generations.ts). A partition that a rescale has copied for good has the
-// status of an ended generation: nobody may write to it any more.
+// The partitions of a state store. The first generation is in table/<name>/p0, p1, …; each later one, created by `rescale`,
+// in table/<name>/generations/<number>/p0, …. The timeline table/<name>/generations records the live generation and its
+// number of partitions (engine/tools/generations.ts). A partition whose final state a rescale has copied has the status of an
+// ended generation: it may no longer be written.
 
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -21,16 +21,16 @@ import {
 
 export const tablePrefix = 'table/'
 const countAttribute = 'partitions'
-/** Projections have generations for each version of their code; the rows of a store are the same for all. */
+/** Projections have generations per version of their code; the rows of a store are the same for all versions. */
 export const layoutVersion = '1'
 
 export interface Layout {
   readonly name: string
-  /** The live one. */
+  /** The live generation. */
   readonly generation: number
-  /** In how many partitions it lies; null: there is none yet. */
+  /** Number of its partitions; null: there is none yet. */
   readonly partitions: number | null
-  /** False: the number only follows from what is there. */
+  /** False: the number is not recorded, only derived from the existing partitions. */
   readonly isNoted: boolean
   readonly builds: Builds
 }
@@ -43,12 +43,12 @@ export function partitionTimeline(name: string, generation: number, partition: n
   return generation === 1 ? `${tablePrefix}${name}/p${partition}` : `${catalogOf(name)}/${generation}/p${partition}`
 }
 
-/** Every partition of every generation, and the timeline that notes which is live. */
+/** True for every partition of every generation, and for the timeline that records the live one. */
 export function isOfStore(name: string, timeline: string): boolean {
   return /^(?:p\d+|generations(?:\/\d+\/p\d+)?)$/.test(idBelow(`${tablePrefix}${name}/`, timeline) ?? '')
 }
 
-/** The generation that a partition belongs to; null: it is none. */
+/** The generation of a partition; null: not a partition. */
 export function generationOf(name: string, timeline: string): number | null {
   const below = idBelow(`${tablePrefix}${name}/`, timeline) ?? ''
   const [, later, first] = /^(?:generations\/(\d+)\/p\d+|(p\d+))$/.exec(below) ?? []
@@ -65,12 +65,12 @@ export async function readLayout(engine: Host, name: string): Promise<Layout> {
     return number === undefined ? [] : [{ number: Number(number), noted: head.attributes[countAttribute] }]
   })
   const count = heads.find((head) => typeof head.noted === 'number')?.noted as number | undefined
-  // Made before the number was noted: there are at least as many as can be seen.
+  // Created before the number was recorded: there are at least as many as exist.
   const least = heads.reduce((most, { number }) => Math.max(most, number + 1), 0)
   return { name, generation, partitions: count ?? (least || null), isNoted: count !== undefined, builds }
 }
 
-/** The layout to open the store with. Throws where it lies in another number of partitions. */
+/** The layout to open the store with. Throws if the store has another number of partitions. */
 export async function layoutFor(engine: Host, name: string, partitions: number): Promise<Layout> {
   const layout = await readLayout(engine, name)
   const { partitions: known, isNoted, builds } = layout
@@ -80,13 +80,13 @@ export async function layoutFor(engine: Host, name: string, partitions: number):
   return layout
 }
 
-/** `isReplaced`: the generation that was to be opened is no longer the live one. */
+/** `isReplaced`: the requested generation is no longer the live one. */
 function otherCount(name: string, known: number, partitions: number, isReplaced = false): RepriseError {
   const what = `state store ${name} lies in ${known} partitions, not ${partitions}: call its rescale(rp), or open it with ${known}`
   return new RepriseError('INVALID_ARGUMENT', what, { name, known, partitions, isReplaced })
 }
 
-/** A table that is open here under the id of a partition would not be taken, only shared. */
+/** A table that is open here under the id of a partition would be shared instead of taken over. */
 export async function checkIsPartition(engine: Host, timeline: string): Promise<void> {
   const head = await engine.head(timeline)
   const declared = head && declarationOf(head.attributes)
@@ -94,8 +94,8 @@ export async function checkIsPartition(engine: Host, timeline: string): Promise<
 }
 
 /**
- * Asked once a partition is ours: whoever ends a generation takes its partitions first, so from here on the fence would
- * tell. Throws if a rescale has copied it for good.
+ * Called once this process owns a partition: a rescale takes over the partitions of a generation before it ends it, so a
+ * later rescale would fence this owner. Throws if a rescale has copied the final state of the partition.
  */
 export async function confirmLive(engine: Host, layout: Layout, partitions: number, timeline: string): Promise<void> {
   const { name, generation } = layout
@@ -113,7 +113,7 @@ export async function confirmLive(engine: Host, layout: Layout, partitions: numb
   throw new RepriseError('RESCALING', what, { name, partitions, into })
 }
 
-/** Whether a rescale has begun to end the live generation: it can only be finished. */
+/** True if a rescale has begun to end the live generation: it can only be finished. */
 export async function isEnding(engine: Host, layout: Layout): Promise<boolean> {
   const ids = timelinesOf(layout.name, layout.generation, layout.partitions ?? 0)
   const heads = await engine.kernel.store.head(ids.map((id) => timelineId(id)))
@@ -124,7 +124,7 @@ export function timelinesOf(name: string, generation: number, partitions: number
   return Array.from({ length: partitions }, (_, partition) => partitionTimeline(name, generation, partition))
 }
 
-/** Gives back the generation that was replaced; begun again by whoever comes next, if a crash cuts it off. */
+/** Removes the replaced generation; if a crash interrupts it, the next caller starts over. */
 export async function retire(engine: Host, name: string, builds: Builds): Promise<void> {
   const { retiring } = builds
   if (retiring === null) return
@@ -132,18 +132,18 @@ export async function retire(engine: Host, name: string, builds: Builds): Promis
   await note(engine, catalogOf(name), { [`retiring.${layoutVersion}`]: null })
 }
 
-/** All partitions of a generation that nobody reads. */
+/** Removes all partitions of an unused generation. */
 export async function forget(engine: Host, name: string, generation: number, builds: Builds): Promise<void> {
   const partitions = builds.partitionsOf(generation) ?? 0
   for (const timeline of timelinesOf(name, generation, partitions)) await forgetGeneration(engine, timeline)
 }
 
-/** In how many partitions the first generation lies. */
+/** Records the number of partitions of the first generation. */
 export async function noteCount(engine: Host, timeline: string, partitions: number): Promise<void> {
   const { committer, random } = engine.kernel
   const head = await engine.head(timeline)
   if (!head) return
-  // Whoever took it meanwhile notes the same.
+  // A process that took over meanwhile records the same number.
   await committer.submit({
     operation: newOperation(random),
     guard: epochGuardOf(head),
@@ -151,7 +151,7 @@ export async function noteCount(engine: Host, timeline: string, partitions: numb
   })
 }
 
-/** FNV-1a over UTF-16 units: a fact of the stored layout, never to be changed. */
+/** FNV-1a over UTF-16 units: part of the stored layout, which must never change. */
 export function partitionOf(key: string, partitions: number): number {
   let hash = 0x811c9dc5
   for (let i = 0; i < key.length; i++) hash = Math.imul(hash ^ key.charCodeAt(i), 0x01000193)

@@ -1,4 +1,4 @@
-// What tools know of tables and state stores.
+// Models of tables and state stores, for tools.
 
 import { timelineId } from '../../core/coordinate.ts'
 import type { Head } from '../../core/store/ports.ts'
@@ -13,7 +13,7 @@ import { catalogOf, generationOf, isOfStore, layoutVersion } from './layout.ts'
 import type { TableState } from './state.ts'
 import { tells } from './tells.ts'
 
-/** All partitions of the store: its keys are spread over them. And what says which of them count. */
+/** All partitions of the store, since its keys are spread over them, and the timeline that records the live generation. */
 async function family(rp: Engine, head: Head): Promise<string[]> {
   const engine = hostOf(rp)
   const name = head.timeline.split('/')[1]!
@@ -28,7 +28,7 @@ export const usualPolicy: Policy = {
   retain: { checkpoints: 2, history: 'needed' },
 }
 
-/** Tables as a kind. Rows are values of the user, but the fold is the same for all. */
+/** The kind of tables. Rows are the user's values, but all tables share one fold. */
 export const tableKind: Model = {
   ...{ kind: 'table', name: null, scope: 'table/', fold: null, policy: 'declared', tells },
   edits: rowEdits,
@@ -48,22 +48,22 @@ export function tableModel(name: string, scope: string, fold: Fold<never>): Mode
   }
 }
 
-/** A state store of this name may be declared here, too: its partitions lie where tables of such ids would. */
+/** A state store of this name may be declared here, too: its partitions have ids that tables could have. */
 export function checkIsTable(engine: Host, timeline: string): void {
   const known = engine.models.find(timeline)
   if (known && known.kind !== tableKind.kind) throw otherKind(timeline, known.kind, tableKind.kind)
 }
 
-/** A partition lies where a table of that id would: its kind is always stored, so that one is not opened as the other. */
+/** A partition has an id that a table could have: its kind is always stored, so that one is not opened as the other. */
 export function partitionModel(name: string, scope: string, fold: Fold<never>): Model {
-  // Which partition a row belongs to only the store as a whole knows, and a fork is of one of them.
+  // Only the store as a whole knows the partition of a row, and a fork copies one partition.
   const { usual: _, edits: __, ...model } = tableModel(name, scope, fold)
   return { ...model, kind: 'state-store', family, headOf: (_, head, kernel) => partitionHead(name, head, kernel) }
 }
 
 /**
- * While a rescale is under way, whether this partition was copied for good is not known: then it counts as copied, and nobody
- * writes to it before the rescale is finished.
+ * During a rescale it is unknown whether this partition's final state was copied: it counts as copied, so that it is not
+ * written before the rescale is finished.
  */
 async function partitionHead(name: string, { timeline }: Head, { store }: Surroundings): Promise<HeadAgain> {
   const generation = generationOf(name, timeline)

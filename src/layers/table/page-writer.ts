@@ -1,5 +1,5 @@
-// Writes the rows of a paged table for a checkpoint: as one more layer of changed rows while those are few, else as pages,
-// of which only the changed ones are written anew. Memory stays bounded: one page at a time.
+// Writes the rows of a paged table for a checkpoint: as one more layer of changed rows while those are few, otherwise as
+// pages, of which only the changed ones are rewritten. Memory stays bounded: one page at a time.
 
 import { ByteWriter } from '../../core/bytes.ts'
 import { encodeSegments, type KeyedPart, type Layer, type Segment } from '../../core/checkpoint/manifest.ts'
@@ -17,11 +17,11 @@ const layersMax = 8
 export interface WrittenRows {
   readonly part: KeyedPart
   readonly bytes: number
-  /** Tells the rows that the checkpoint is published. */
+  /** Informs the rows that the checkpoint is published. */
   settle(): void
 }
 
-/** `isFull`: nothing keeps the pages of before, so all are written anew. */
+/** `isFull`: the existing pages are not retained, so all are rewritten. */
 export async function writeRows<V>(
   rows: PagedRows<V>,
   frozen: Keyed<Cell<V>>,
@@ -85,7 +85,7 @@ async function layerOf(segments: readonly Segment[], output: ChunkOutput): Promi
   return { entries, bytes, body: { kind: 'directory', directory: content } }
 }
 
-/** Entries in order, cut into blocks of a page each. */
+/** Sorted entries, split into blocks of one page each. */
 class Blocks {
   readonly #output: ChunkOutput
   readonly #writer = new ByteWriter(pageBytes)

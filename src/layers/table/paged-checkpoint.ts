@@ -1,6 +1,6 @@
-// Checkpoints of a paged table: what changed since the last one, page by page, published with the coordinate at which it
-// was frozen. The rows are told only after it is published: until then they are what they were. Where the last one is no
-// longer in the catalog, nothing keeps its pages, and all of them are written anew.
+// Checkpoints of a paged table: the changes since the last one, page by page, published with the coordinate at which they
+// were frozen. The rows switch to the new pages only after it is published. If the last checkpoint is no longer in the
+// catalog, its pages are not retained, and all pages are rewritten.
 
 import { encodeManifest } from '../../core/checkpoint/manifest.ts'
 import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'
@@ -27,7 +27,7 @@ export class PagedCheckpointer<V> {
   #base: OpenedPaged<V>['base']
   #underWay: Promise<unknown> | null = null
   #failuresInARow = 0
-  /** How long the last one kept writers waiting: while the rows were frozen. */
+  /** Duration for which the last checkpoint blocked writers, while the rows were frozen. */
   #stallMs = 0
 
   /** `version`: of the fold. */
@@ -40,17 +40,17 @@ export class PagedCheckpointer<V> {
     this.#policy = policy
   }
 
-  /** The checkpoint on which the rows rest now. */
+  /** The checkpoint that the rows are based on. */
   get baseId(): ManifestId | null {
     return (this.#base?.id ?? null) as ManifestId | null
   }
 
-  /** Settles with the one under way, if there is one; never rejects. */
+  /** Resolves with the end of the checkpoint under way, if any; never rejects. */
   async settled(): Promise<void> {
     await this.#underWay
   }
 
-  /** One at a time. */
+  /** Makes one checkpoint at a time. */
   async now(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
     while (this.#underWay) await this.#underWay
     const made = this.#make(request)
@@ -67,15 +67,15 @@ export class PagedCheckpointer<V> {
     return await made
   }
 
-  /** Begins one if enough rows changed; resolves at once unless memory is full of changes. */
+  /** Begins a checkpoint if enough rows changed; resolves at once unless memory is full of changes. */
   async afterWrite(): Promise<void> {
     const { rows } = this.#opened
     if (rows.recent.size >= this.#changedRows && !this.#underWay) this.#begin()
-    // Memory is bounded: whoever writes faster than pages can be written waits here.
+    // Memory is bounded: a writer that is faster than the checkpoint waits here.
     if (rows.stats.changedRows > 4 * this.#changedRows) await this.#underWay
   }
 
-  /** Rows of an older version are written anew beside the work, so that the next opening need not migrate them again. */
+  /** Rewrites rows of an older version in the background, so that the next opening need not migrate them again. */
   settleMigration(): void {
     if (this.#opened.rows.isMigrating && !this.#underWay) this.#begin()
   }
@@ -107,8 +107,8 @@ export class PagedCheckpointer<V> {
   async #recordOf(request: CheckpointRequest): Promise<ManifestRecord> {
     const { open } = this.#opened
     const base = (await this.#kernel.store.checkpoints(open.id)).find(({ id }) => id === this.baseId)
-    // Nothing came since: it is the checkpoint of now. A second one of the same sequence would be one too many, and
-    // retention, which keeps one of them, might keep the other.
+    // No entries since the base: it is the current checkpoint. A second one of the same sequence would be redundant, and
+    // retention, which keeps one of them, might keep the wrong one.
     const { isMigrating } = this.#opened.rows
     if (base?.invalid === null && base.seq === open.coordinate.seq && !isMigrating && !request.full) {
       const { pin, label } = request
@@ -117,7 +117,7 @@ export class PagedCheckpointer<V> {
       return base
     }
     try {
-      // Pages of an older version are all written anew: one checkpoint has rows of one version.
+      // Pages of an older version are all rewritten: all rows of a checkpoint have one version.
       return await this.#attempt(
         isMigrating || (this.#base !== null && base === undefined) || request.full === true,
         request,
@@ -128,7 +128,7 @@ export class PagedCheckpointer<V> {
     }
   }
 
-  /** `isFull`: it builds on nothing. */
+  /** `isFull`: reuses no earlier pages. */
   async #attempt(isFull: boolean, request: CheckpointRequest): Promise<ManifestRecord> {
     const hold = await ChunkHold.begin(this.#kernel)
     try {
@@ -142,7 +142,7 @@ export class PagedCheckpointer<V> {
     const { open, rows } = this.#opened
     if (isFull) this.#base = null
     const io = stateIo(this.#kernel, hold)
-    // Frozen in one go with the coordinate: nothing can be applied in between.
+    // Frozen synchronously with the coordinate: no entry can be applied in between.
     const frozenAt = this.#kernel.clock.elapsed()
     const { coordinate, digest } = open
     const frozen = rows.freeze()

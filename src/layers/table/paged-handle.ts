@@ -1,5 +1,5 @@
-// What a user holds of an open paged table: that of a resident one, except that reads may have to wait for a page. Reads
-// are of durable, committed rows; writes resolve when they are durable.
+// The user's handle of an open paged table: like that of a resident table, except that reads may wait for a page. Reads
+// return durable, committed rows; writes resolve when they are durable.
 
 import type { Coordinate } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -27,7 +27,7 @@ import { type Offset, observer, type TableState } from './state.ts'
 import { knownSet, type SetOptions } from './transaction.ts'
 import { type Change, Watchers } from './watchers.ts'
 
-/** Pages of rows that are about to change are asked for this many at a time. */
+/** Maximum number of concurrent page reads for rows about to change. */
 const readsAtOnce = 64
 
 export class PagedTable<V> {
@@ -40,12 +40,12 @@ export class PagedTable<V> {
   readonly #indexes: PagedIndexes<V>
   readonly #watchers = new Watchers<V>()
   readonly #endings: Endings
-  /** Rows as they are before the commit under way, for indexes and watchers: applying cannot wait for a page. */
+  /** Rows before the commit under way, for indexes and watchers: applying an entry cannot wait for a page. */
   #before = new Map<string, V | undefined>()
   #damage: RepriseError | null = null
   #holders = 1
   #closing: Promise<void> | null = null
-  /** For the definition: called when it was closed. */
+  /** For the definition: called after the close. */
   onShut: () => void = () => undefined
 
   constructor(
@@ -72,12 +72,12 @@ export class PagedTable<V> {
     this.#endings.start(() => this.sweep())
   }
 
-  /** @internal For the definition: undoes what a crash cut short. */
+  /** @internal For the definition: undoes transactions that a crash interrupted. */
   recover(): Promise<number> {
     return this.#batches.undoUnfinished()
   }
 
-  /** @internal For the definition: rows of an older version are written anew, beside the work. */
+  /** @internal For the definition: rewrites rows of an older version in the background. */
   settleMigration(): void {
     this.#checkpointer.settleMigration()
   }
@@ -86,7 +86,7 @@ export class PagedTable<V> {
     return this.#closing === null && this.#damage === null && this.#opened.open.broken === null
   }
 
-  /** What it was opened with; its name where there is only one. */
+  /** The id the table was opened with. Default: its name. */
   get id(): string {
     return openedAs(tablePrefix + this.#model.name, this.timeline, this.#model.name)
   }
@@ -103,7 +103,7 @@ export class PagedTable<V> {
     return this.#opened.open.coordinate
   }
 
-  /** How the cache does: pages found in it and pages read. */
+  /** Cache statistics: hits and page reads. */
   get stats(): PageStats {
     return this.#opened.rows.stats
   }
@@ -118,7 +118,7 @@ export class PagedTable<V> {
     return (await this.get(key)) !== undefined
   }
 
-  /** In key order. Rows that are changed while it walks are seen as they were or as they are. */
+  /** In key order. A row that changes during the iteration is returned in its old or its new state. */
   async *entries(range: KeyedRange = {}): AsyncGenerator<[string, V]> {
     const { limit, ...whole } = range
     let left = limit ?? Number.POSITIVE_INFINITY
@@ -143,14 +143,14 @@ export class PagedTable<V> {
     return this.entries()
   }
 
-  /** Counts by walking: a paged table does not know its size, since a write does not look whether its key is new. */
+  /** Counts by iterating: a paged table does not know its size, because a write does not check whether its key is new. */
   async count(range: KeyedRange = {}): Promise<number> {
     let count = 0
     for await (const _ of this.entries(range)) count += 1
     return count
   }
 
-  /** Rows by a secondary index: with one term, or by a range of terms. The first call walks over all pages. */
+  /** Rows by a secondary index, for one term or a range of terms. The first call reads all pages. */
   async *by(name: string, term: Term | TermRange): AsyncGenerator<[string, V]> {
     const index = await this.#indexes.get(
       name,
@@ -159,7 +159,7 @@ export class PagedTable<V> {
     )
     for (const [place, key] of index.find(term)) {
       const value = await this.get(key)
-      // Looked at again: it may have changed while its page came in, or while the index was made.
+      // Checked again: the row may have changed while its page was read, or while the index was built.
       if (value !== undefined && index.isAt(place, key, value)) yield [key, value]
     }
   }
@@ -169,7 +169,7 @@ export class PagedTable<V> {
     await this.transaction((tx) => tx.set(key, value, options))
   }
 
-  /** True if there was a row. */
+  /** Resolves with true if there was a row. */
   async delete(key: string): Promise<boolean> {
     return await this.transaction(async (tx) => {
       const was = await tx.has(key)
@@ -178,7 +178,7 @@ export class PagedTable<V> {
     })
   }
 
-  /** Reads, decides and writes with nothing in between. Return undefined to delete. */
+  /** Reads, decides and writes atomically. Return undefined to delete. */
   async update(key: string, change: (value: V | undefined) => V | undefined): Promise<V | undefined> {
     return await this.transaction(async (tx) => {
       const next = change(await tx.get(key))
@@ -189,12 +189,13 @@ export class PagedTable<V> {
   }
 
   /**
-   * All of it or nothing, serializable: one at a time, so a function that waits keeps the others waiting. Its writes stay
-   * in memory until its end.
+   * Atomic and serializable: transactions run one at a time, so a function that waits delays the others. Its writes stay in
+   * memory until its end.
    * @example await facts.transaction(async (tx) => tx.set('sum', ((await tx.get('sum')) ?? 0) + 1))
+   * /
    */
   transaction<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>): Promise<R>
-  /** @internal With what goes along in the same commit. */
+  /** @internal With extras for the same commit. */
   transaction<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>, along?: CommitExtras): Promise<R>
   async transaction<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>, along?: CommitExtras): Promise<R> {
     if (this.#damage) throw this.#damage
@@ -202,23 +203,23 @@ export class PagedTable<V> {
     return await this.#writer.submit(run, along ?? null)
   }
 
-  /** How far a source was read, as of the rows. */
+  /** The offset of a source, as of the current rows. */
   offset(source: string): Offset | undefined {
     return this.#opened.open.state.offsets.get(source)
   }
 
-  /** Calls after changes became durable: of one key, or of a range, from those on that are submitted after this call. */
+  /** Calls `call` after changes to one key or a range became durable, starting with changes submitted after this call. */
   watch(range: string | KeyedRange, call: (changes: readonly Change<V>[]) => void): () => void {
     return this.#watchers.add(range, call)
   }
 
-  /** Deletes rows whose time is over; says how many. Runs by itself every second. */
+  /** Deletes expired rows, and returns their number. Runs automatically every second. */
   sweep(): Promise<number> {
     return this.#endings.sweep((ended) =>
       this.transaction(async (tx) => {
         let count = 0
         for (const key of ended) {
-          // Asked through the transaction: a row may have been set anew meanwhile, also in this very batch.
+          // Read through the transaction: a row may have been set again meanwhile, even in this batch.
           if (await tx.has(key)) continue
           tx.delete(key)
           count += 1
@@ -228,12 +229,12 @@ export class PagedTable<V> {
     )
   }
 
-  /** Writes what changed since the last one, page by page. */
+  /** Writes the changes since the last checkpoint, page by page. */
   checkpoint(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
     return this.#damage ? Promise.reject(this.#damage) : this.#checkpointer.now({ trigger: 'manual', ...request })
   }
 
-  /** @internal For the definition: one more holder in this process; each of them closes. */
+  /** @internal For the definition: adds a holder in this process; each holder closes. */
   share(): this {
     this.#holders += 1
     return this
@@ -244,7 +245,7 @@ export class PagedTable<V> {
     if (this.#holders <= 0) await this.shut()
   }
 
-  /** @internal Lets go whoever else holds it in this process. */
+  /** @internal Closes the table for all its holders in this process. */
   shut(): Promise<void> {
     this.#closing ??= this.#shut()
     return this.#closing
@@ -305,7 +306,7 @@ export class PagedTable<V> {
   #changed(key: string, after: V | undefined): void {
     if (!this.#before.has(key)) return
     const before = this.#before.get(key)
-    // A large transaction may name a key once only; the next batch reads anew.
+    // A transaction contains each key at most once; the next batch reads it again.
     this.#indexes.changed(key, before, after)
     if (this.#watchers.wants(key)) this.#watchers.note({ key, value: after, before })
   }
@@ -317,7 +318,10 @@ export class PagedTable<V> {
     return at !== undefined && at <= this.#kernel.clock.now()
   }
 
-  /** A page cannot be read: the checkpoint is marked, so that the next opening uses the one before, and this handle ends. */
+  /**
+   * A page cannot be read: the checkpoint is marked as invalid, so that the next opening uses the one before, and this handle
+   * closes.
+   */
   #foundDamage(error: unknown): void {
     if (this.#damage || this.#closing) return
     if (!isReprise(error, 'CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED')) return

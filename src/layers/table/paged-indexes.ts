@@ -1,6 +1,6 @@
-// Secondary indexes of a paged table: terms and keys in memory, never values. An index is made by one walk over the
-// pages when it is first asked for, while writes go on. A row that changes while the walk is under way may be entered as
-// it was, too; so whoever finds a row looks again whether it still stands there.
+// Secondary indexes of a paged table: terms and keys in memory, never values. An index is built by one pass over the pages on
+// first use, while writes continue. A row that changes during the pass may also be indexed in its old state, so a reader
+// checks that a row is still at its position.
 
 import { RepriseError } from '../../core/errors.ts'
 import { Index, type IndexFunction } from './indexes.ts'
@@ -28,7 +28,7 @@ export class PagedIndexes<V> {
     for (const { index } of this.#held.values()) index.changed(key, before, after)
   }
 
-  /** `between` runs its function where no write is between its reading and its applying. */
+  /** `between` runs its function at a point where no write is between its read and its application. */
   async get(
     name: string,
     between: (run: () => void) => Promise<void>,
@@ -58,7 +58,7 @@ export class PagedIndexes<V> {
       this.#held.delete(name)
       throw error
     })
-    // Whoever waits for it hears of a failure; nobody need wait.
+    // Callers of `get` receive the failure; there may be none.
     held.ready.catch(() => undefined)
   }
 }

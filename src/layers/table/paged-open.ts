@@ -1,5 +1,5 @@
-// Opening a paged table: ownership, the newest checkpoint that is whole (its directory, not its rows), and the log after
-// it. The same fallbacks as everywhere: a damaged checkpoint is marked and the one before is used, then the origin.
+// Opens a paged table: takes ownership, reads the newest intact checkpoint (its directory, not its rows), and the log after
+// it. The usual fallbacks apply: a damaged checkpoint is marked and the one before is used, then the origin.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -106,7 +106,7 @@ async function loadNewest<V>(
   skipped: { id: string; seq: number; why: string }[],
 ): Promise<Loaded<V>> {
   const records = await kernel.store.checkpoints(head.timeline)
-  // Pages are read on demand, and checkpoints share them: where one was found damaged, the others are read whole first.
+  // Pages are read on demand, and checkpoints share them: if one was found damaged, the others are read completely first.
   const isSuspect = records.some(({ invalid }) => invalid !== null)
   let unread: ManifestRecord | null = null
   for (const record of records) {

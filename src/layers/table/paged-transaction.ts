@@ -1,5 +1,5 @@
-// A transaction of a paged table in the making: reads may wait for pages, writes are kept until the end. Transactions run
-// one after another with nothing written in between, so what one reads stays true until it is written.
+// A transaction of a paged table: reads may wait for pages, writes are buffered until the end. Transactions run one after
+// another without writes in between, so a value that was read stays current until the commit.
 
 import { toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -9,7 +9,7 @@ import type { Batch } from './batch.ts'
 import type { Offset } from './state.ts'
 import { checkAdvance, knownSet, type SetOptions, type Write } from './transaction.ts'
 
-/** What a transaction reads from. */
+/** The source of a transaction's reads. */
 export interface PagedView<V> {
   get(key: string): Promise<V | undefined>
   entries(range: KeyedRange): AsyncGenerator<[string, V]>
@@ -18,7 +18,7 @@ export interface PagedView<V> {
   readonly ttlMs: number | undefined
 }
 
-/** What the function given to `transaction` sees: that of a resident table, except that reads may wait. */
+/** The argument of the function passed to `transaction`: like that of a resident table, except that reads may wait. */
 export interface PagedTransaction<V> {
   get(key: string): Promise<V | undefined>
   has(key: string): Promise<boolean>
@@ -111,13 +111,13 @@ export class PagedBuffer<V> implements PagedTransaction<V>, PagedView<V>, Batch 
     this.offsets.set(source, offset)
   }
 
-  /** What another one wrote on top of this. */
+  /** Merges the writes of a later transaction. */
   take(later: PagedBuffer<V>): void {
     for (const [key, write] of later.writes) this.writes.set(key, write)
     for (const [source, offset] of later.offsets) this.offsets.set(source, offset)
   }
 
-  /** Nothing more may be read or written through it. */
+  /** Ends the transaction: further reads and writes are refused. */
   end(): void {
     this.#isOver = true
   }

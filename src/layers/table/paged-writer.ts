@@ -1,11 +1,11 @@
-// The writing side of a paged table: one queue. All that wait in the same moment are run one after another, each on what
-// the ones before it leave, and written as one commit. A transaction that waits for a page keeps the others waiting:
-// that is what makes them serializable without remembering what was read.
+// The writing side of a paged table: one queue. All transactions queued in the same tick run one after another, each on the
+// result of the previous ones, and are written as one commit. A transaction that waits for a page delays the others; in
+// return, transactions are serializable without tracking their reads.
 
 import type { CommitExtras } from '../../engine/writing/writer.ts'
 import { PagedBuffer, type PagedTransaction, type PagedView } from './paged-transaction.ts'
 
-/** Beyond this a batch is closed. */
+/** A batch ends at this number of writes. */
 const batchWrites = 8192
 
 interface Item<V> {
@@ -29,12 +29,12 @@ export class PagedWriter<V> {
   submit<R>(run: (tx: PagedTransaction<V>) => R | Promise<R>, along: CommitExtras | null = null): Promise<R> {
     return new Promise<R>((resolve, reject) => {
       this.#queue.push({ run, along, resolve: resolve as (result: unknown) => void, reject })
-      // Not at once: whatever is submitted in this moment belongs to one batch.
+      // Deferred: all transactions submitted in this tick belong to one batch.
       this.#working ??= Promise.resolve().then(() => this.#work())
     })
   }
 
-  /** Resolves when all that was submitted is settled. */
+  /** Resolves when all submitted transactions are settled. */
   async idle(): Promise<void> {
     while (this.#working) await this.#working
   }
@@ -54,7 +54,7 @@ export class PagedWriter<V> {
     this.#working = null
   }
 
-  /** One after another; what must go along with one in its commit keeps to itself. */
+  /** Runs transactions one after another; one with commit extras has a batch of its own. */
   async #runBatch(batch: PagedBuffer<V>, done: { item: Item<V>; result: unknown }[]): Promise<void> {
     while (this.#queue.length > 0 && batch.writes.size < batchWrites) {
       const item = this.#queue[0]!

@@ -1,5 +1,5 @@
-// A table larger than memory: rows stay in chunks and come in page by page. The same log, the same checkpoints and the same
-// layout as a resident table (one can be opened as the other); what differs is that reads may have to wait.
+// A table larger than memory: rows stay in chunks and are read page by page. Log, checkpoints and layout are those of a
+// resident table (one can be opened as the other); the difference is that reads may have to wait.
 
 import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'
 import { timelineId } from '../../core/coordinate.ts'
@@ -19,20 +19,20 @@ import { tableParts } from './table.ts'
 import type { RowMigrations } from './versions.ts'
 
 export interface PagedOptions<V> {
-  /** Bytes of pages that stay in memory, as they were encoded; default 64 MB. */
+  /** Memory for encoded pages. Default: 64 MB. */
   readonly cacheBytes?: number
-  /** Rows that may be newer than the pages, in memory; default 50,000. Beyond it pages are written anew. */
+  /** Maximum number of changed rows in memory; beyond it, pages are rewritten. Default: 50,000. */
   readonly changedRows?: number
-  /** Each keeps its terms and the keys of its rows in memory, not the rows. */
+  /** Each index keeps its terms and row keys in memory, not the rows. */
   readonly indexes?: Readonly<Record<string, IndexFunction<V>>>
-  /** Of the rows, 1 if left out: raise it when their shape changes, and say in `migrations` how older ones become it. */
+  /** Version of the rows: raise it when their shape changes, and add a migration for older ones to `migrations`. Default: 1. */
   readonly version?: number
   /**
-   * By older version: how a row of it becomes today's. Pages are migrated as they are read, and all of them with the
+   * By older version: converts a row to the current version. Pages are migrated as they are read, and all of them with the
    * next checkpoint.
    */
   readonly migrations?: RowMigrations<V>
-  /** Rows end by themselves after this time, unless `set` says otherwise. Their keys and ends are in memory. */
+  /** Time until a row expires, unless `set` overrides it. Keys and expiry times are in memory. */
   readonly ttl?: Duration
   readonly retain?: RetentionPolicy
 }
@@ -88,7 +88,7 @@ export function pagedTable<V>(name: string, options: PagedOptions<V> = {}): Page
       held.set(engine, tables)
       const shared = tables.get(timeline)
       if (shared?.isOpen && !open.takeover) return shared.share()
-      // One that found damage lets go of the timeline by itself; then the checkpoint before is used.
+      // A handle that found damage releases the timeline itself; then the checkpoint before is used.
       if (shared && !shared.isOpen) await shared.shut()
       const opened = await openPaged<V>(engine.kernel, timeline, { fold, versions, cacheBytes }, open)
       const table = new PagedTable<V>(engine.kernel, opened, model, changedRows, fold)

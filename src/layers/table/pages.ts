@@ -1,7 +1,7 @@
-// Rows that lie in chunks and come into memory page by page, when they are asked for. In memory are: the directory (one
-// short line a page), a bounded cache of pages, and what changed since the pages were last written. A page in the cache
-// is its bytes, and a row is decoded when it is asked for: most rows of a page never are. The layout in the store is that
-// of a resident table, so either kind opens what the other wrote.
+// Rows that are stored in chunks and read page by page on demand. Memory holds the directory (one short entry per page), a
+// bounded cache of pages, and the changes since the pages were last written. A cached page is kept as bytes, and a row is
+// decoded on demand: most rows of a page never are. The stored layout is that of a resident table, so either kind opens the
+// data of the other.
 
 import { decodeSegments, type KeyedPart, type Layer, type Segment } from '../../core/checkpoint/manifest.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -31,13 +31,13 @@ export class PagedRows<V> {
   #cachedBytes = 0
   #hits = 0
   #misses = 0
-  /** The pages hold rows of an older version: each row is migrated when it is decoded, until all pages are written anew. */
+  /** The pages hold rows of an older version: each row is migrated when it is decoded, until all pages are rewritten. */
   #migrate: MigrateRow<V> | null = null
-  /** Told of a page that could not be read; whoever asked for it hears of it too. */
+  /** Called for an unreadable page; the reader receives the error as well. */
   onDamage: ((error: unknown) => void) | null = null
   segments: readonly Segment[] = []
   layers: readonly Layer[] = []
-  /** Of layers that were written after the pages; of a checkpoint under way; and newer than that. */
+  /** Changes of layers written after the pages; of a checkpoint under way; and newer ones. */
   overlay = new Keyed<Cell<V>>()
   frozen: Keyed<Cell<V>> | null = null
   recent = new Keyed<Cell<V>>()
@@ -47,7 +47,7 @@ export class PagedRows<V> {
     this.#cacheBytes = cacheBytes
   }
 
-  /** Reads the directory and the layers on top of the pages, not the pages. */
+  /** Reads the directory and the layers above the pages, not the pages. */
   static async load<V>(
     io: StateIo,
     cacheBytes: number,
@@ -89,21 +89,21 @@ export class PagedRows<V> {
   }
 
   async get(key: string): Promise<V | undefined> {
-    // Null is an answer: the row is gone, whatever older layers say.
+    // Null is a result: the row is deleted, whatever older layers contain.
     const newest = this.recent.get(key)
     const cell = newest === undefined ? this.#older(key) : newest
     if (cell !== undefined) return cell === null ? undefined : cell.value
     const at = this.#indexOf(key)
     if (at < 0) return undefined
     const segment = this.segments[at]!
-    // Of that page: meanwhile others may have taken its place.
+    // The migration of that page: other pages may replace it meanwhile.
     const migrate = this.#migrate
     const page = this.#held(segment) ?? (await this.#page(segment))
     const place = page.find(key)
     return place < 0 ? undefined : this.#checked(() => decodeRow<V>(page, place, this.#io.codec, migrate))
   }
 
-  /** In key order. Sees the rows as of its start, and perhaps some that are changed meanwhile. */
+  /** In key order. Returns the rows as of its start, possibly with some later changes. */
   async *entries(range: KeyedRange = {}): AsyncGenerator<[string, V]> {
     const { segments } = this
     const migrate = this.#migrate
@@ -130,7 +130,7 @@ export class PagedRows<V> {
     }
   }
 
-  /** The rows of one page with newer cells laid over them. */
+  /** The rows of one page, overlaid with newer cells. */
   region(
     segment: Segment | undefined,
     start: string,
@@ -163,7 +163,7 @@ export class PagedRows<V> {
     return held
   }
 
-  /** From its chunks, checked against their digests. */
+  /** Reads a page from its chunks, checked against their digests. */
   async #page(segment: Segment): Promise<BlockView> {
     const loading = this.#loading.get(segment) ?? this.#load(segment)
     this.#loading.set(segment, loading)
@@ -186,14 +186,14 @@ export class PagedRows<V> {
     }
   }
 
-  /** What is newer than the pages goes to a checkpoint; changes from here on go beside it. */
+  /** Freezes the changes for a checkpoint; later changes are collected separately. */
   freeze(): Keyed<Cell<V>> {
     this.frozen = this.recent
     this.recent = new Keyed()
     return this.frozen
   }
 
-  /** The checkpoint failed: its changes are again those to come. */
+  /** The checkpoint failed: its changes rejoin the recent ones. */
   thaw(): void {
     const newer = this.recent
     this.recent = this.frozen ?? new Keyed()
@@ -201,14 +201,14 @@ export class PagedRows<V> {
     for (const [key, cell] of newer) this.recent.set(key, cell)
   }
 
-  /** Published as a layer on top of the pages. */
+  /** The frozen changes were published as a layer above the pages. */
   settleLayer(layers: readonly Layer[]): void {
     for (const [key, cell] of this.frozen ?? []) this.overlay.set(key, cell)
     this.frozen = null
     this.layers = layers
   }
 
-  /** Published as pages: nothing lies on top of them. */
+  /** The frozen changes were published as pages, with no layers above them. */
   settlePages(layer: Layer, segments: readonly Segment[]): void {
     this.frozen = null
     this.overlay = new Keyed()

@@ -1,6 +1,6 @@
-// A state store in partitions: each is a table of its own with its own timeline, owner, changelog and checkpoints, so
-// processes share them and one that dies takes only its part with it. A key always lies in the same partition, and a
-// transaction stays inside one.
+// A state store in partitions: each is a table with its own timeline, owner, changelog and checkpoints, so several processes
+// share a store, and one that dies affects only its own partitions. A key is always in the same partition, and a transaction
+// is limited to one.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { KeyedRange } from '../../core/keyed/keyed.ts'
@@ -37,8 +37,8 @@ import type { SetOptions, Transaction } from './transaction.ts'
 
 export interface StoreOptions<V> extends TableOptions<V> {
   /**
-   * How many; noted with the first one that is opened. Another number is refused, since it would miss the keys of the others,
-   * until `rescale` has moved the rows.
+   * Number of partitions; recorded when the first one is opened. Another number is refused until `rescale` has moved the
+   * rows, because keys would be looked up in the wrong partitions.
    */
   readonly partitions: number
 }
@@ -55,9 +55,10 @@ export interface StoreDefinition<V> extends Entity<PartitionedStore<V>, undefine
   /** Follows one partition, ready to take over. */
   standby(rp: Engine, partition: number): Promise<TableStandby<V>>
   /**
-   * Moves the rows into as many partitions as this definition has. Others read and write the old ones meanwhile; at the end
-   * those are closed to writers (FENCED, then refused) and given back. One that was cut off is gone on with.
+   * Moves the rows into the number of partitions of this definition. Other processes read and write the old partitions
+   * meanwhile; at the end those are closed to writers (FENCED, then refused) and removed. An interrupted rescale is resumed.
    * @example await stateStore<number>('counts', { partitions: 16 }).rescale(rp)
+   * /
    */
   rescale(rp: Engine, options?: RescaleOptions): Promise<void>
 }
@@ -93,7 +94,7 @@ export function stateStore<V>(name: string, options: StoreOptions<V>): StoreDefi
       await confirm()
     } catch (error) {
       await closeTable(opened)
-      // It was given back before it was opened here, and thereby made anew.
+      // The partition was removed before it was opened here, and the opening created it again.
       if (isReprise(error) && error.data.isReplaced === true) await forgetGeneration(engine, timeline)
       throw error
     }
@@ -151,7 +152,7 @@ export function stateStore<V>(name: string, options: StoreOptions<V>): StoreDefi
 
 /** All partitions in one process, as one map. */
 export class PartitionedStore<V> {
-  /** A store is there once, under its name. */
+  /** The store's name: there is one store per name. */
   readonly id: string
   readonly #tables: readonly TableHandle<V>[]
 
@@ -180,7 +181,7 @@ export class PartitionedStore<V> {
     return this.tableOf(key).delete(key)
   }
 
-  /** In the partition of this key; keys of others are refused. */
+  /** A transaction in the partition of this key; keys of other partitions are refused. */
   transaction<R>(key: string, run: (tx: Transaction<V>) => R | Promise<R>): Promise<R> {
     const mine = partitionOf(key, this.#tables.length)
     const check = (other: string) => {
@@ -190,7 +191,7 @@ export class PartitionedStore<V> {
     return this.tableOf(key).transaction((tx) => run(guarded(tx, check)))
   }
 
-  /** In key order over all partitions. */
+  /** In key order across all partitions. */
   *entries(range: KeyedRange = {}): IterableIterator<[string, V]> {
     const { limit, ...whole } = range
     const heads = this.#tables.map((table) => table.entries(whole)).map((walk) => ({ walk, step: walk.next() }))
@@ -217,7 +218,7 @@ export class PartitionedStore<V> {
   }
 }
 
-/** One that somebody else has by now, or that is given back, is closed already. */
+/** A partition that another process owns by now, or that was removed, is already closed. */
 async function closeTable<V>(table: TableHandle<V>): Promise<void> {
   await table.close().catch((error) => {
     if (!isReprise(error, 'FENCED', 'NOT_FOUND')) throw error

@@ -1,11 +1,11 @@
-// The rows of one page with newer ones laid over them, in key order. A row is decoded when it is asked for, or taken as
-// it was encoded: a page that is written anew copies what did not change.
+// The rows of one page, overlaid with newer ones, in key order. A row is decoded on demand, or copied in its encoded form:
+// rewriting a page copies unchanged rows.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { BlockView } from '../../core/keyed/block-view.ts'
 import type { MigrateRow } from './versions.ts'
 
-/** A row that is newer than its page; null: it is gone. */
+/** A row that is newer than its page; null: deleted. */
 export type Cell<V> = { readonly value: V } | null
 
 interface Codec {
@@ -18,10 +18,10 @@ export class Region<V> {
   readonly #page: BlockView | null
   readonly #codec: Codec
   readonly #migrate: MigrateRow<V> | null
-  /** Where each row is in the page, or the row itself. */
+  /** The position of each row in the page, or the row itself. */
   readonly #places: (number | { readonly value: V })[] = []
 
-  /** `migrate`: the page holds rows of an older version. */
+  /** `migrate`: for a page with rows of an older version. */
   constructor(
     page: BlockView | null,
     cells: ReadonlyMap<string, Cell<V>>,

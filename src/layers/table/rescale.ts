@@ -1,12 +1,13 @@
-// Another number of partitions for a state store. The new ones are made beside the live ones, as a generation of their own:
+// Changes the number of partitions of a state store. The new partitions are built beside the live ones, as a separate
+// generation:
 //
-//   1. copy     every row to where it belongs now, while others read and write the live ones; then what they changed
-//   2. take     the live partitions: whoever wrote to them is fenced, and what was written last is copied
-//   3. end      them, in one batch: from here on nobody can open them, and there is only one way, forward
-//   4. swap     the generation, in one commit; the old partitions are given back
+//   1. copy     every row to its new partition, while the live ones are read and written; then the rows changed meanwhile
+//   2. take     over the live partitions: their writers are fenced, and the last changes are copied
+//   3. end      them, in one batch: from here on they cannot be opened, and the rescale can only be finished
+//   4. swap     the generation, in one commit; the old partitions are removed
 //
-// A crash leaves the store as it was up to 3, and from there on to be finished: called again, it goes on with the rows that
-// are copied already. The store is held in memory twice while it is copied, once as it was and once as it is going to be.
+// A crash before step 3 leaves the store unchanged; after it the rescale must be finished. A repeated call resumes with the
+// rows already copied. During the copy, memory holds the store twice: the old and the new partitions.
 
 import { equalBytes, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -42,14 +43,14 @@ import type { Offset, Ops, TableState } from './state.ts'
 import type { Write } from './transaction.ts'
 
 export interface RescaleOptions {
-  /** Called after every batch of rows that was copied. */
+  /** Called after every batch of copied rows. */
   readonly onProgress?: (progress: { readonly rows: number; readonly isFinal: boolean }) => void
   /**
-   * How far a source counts as read where the partitions say different things: their rows come together, and one offset has to
-   * be right for all of them. Without it such a store is refused, and stays as it is.
+   * Merges the offsets of a source if the partitions have different ones: their rows are merged, and one offset must be right
+   * for all of them. Default: such a store is refused and stays unchanged.
    */
   readonly offsets?: (source: string, offsets: readonly Offset[]) => Offset
-  /** Stops copying with ABORTED; the next rescale goes on from there. */
+  /** Stops copying with ABORTED; the next rescale resumes from there. */
   readonly signal?: AbortSignal
 }
 
@@ -59,9 +60,9 @@ export interface Rescalable<V> {
   readonly fold: Fold<TableState<V>>
 }
 
-/** Rows that are written in one go. */
+/** Number of rows written at once. */
 const batchRows = 2000
-/** So few changes are left for the time in which nobody may write; tried so often. */
+/** Changes left for the phase in which writes are blocked, and the maximum number of passes and takeovers. */
 const fewRows = 1000
 const copiesMax = 10
 const takesMax = 20
@@ -70,7 +71,7 @@ export async function rescale<V>(engine: Host, store: Rescalable<V>, options: Re
   const { name, partitions } = store
   const layout = await readLayout(engine, name)
   await retire(engine, name, layout.builds)
-  // Nothing is there yet: it can be opened in any number.
+  // The store does not exist yet: it can be opened with any number.
   if (layout.partitions === null) return
   if (layout.partitions === partitions && !(await isEnding(engine, layout))) {
     await giveUpRescale(engine, layout)
@@ -97,7 +98,7 @@ async function rescaleFrom<V>(
     exists: async (generation) => (await engine.head(partitionTimeline(name, generation, 0))) !== null,
     giveUp: (generation) => forget(engine, name, generation, builds),
   })
-  // Told only now where it was never noted: whoever retires it has to know.
+  // Recorded now if it never was: the removal of this generation needs the number.
   await note(engine, catalogOf(name), { [`partitions.${layoutVersion}-${from}`]: layout.partitions })
   const copy = await Copy.open(engine, store, layout.partitions, from, to, options)
   try {
@@ -112,7 +113,7 @@ async function rescaleFrom<V>(
 
 interface Source<V> {
   readonly replica: Replica<TableState<V>>
-  /** Keys that changed since they were last copied; null: all have to be compared. */
+  /** Keys changed since they were last copied; null: all rows must be compared. */
   changed: Set<string> | null
 }
 
@@ -154,7 +155,7 @@ class Copy<V> {
         await writer.undoUnfinished()
       }
       for (const timeline of timelinesOf(name, from, partitions)) {
-        // One that nobody has opened yet is made: else somebody could, after the others have ended.
+        // A partition that was never opened is created: otherwise it could be opened after the others have ended.
         if (!(await engine.head(timeline)))
           await giveBack(engine.kernel, await takeTimeline(engine.kernel, timelineId(timeline)))
         const how = { isPassive: true, isWhole: true }
@@ -170,7 +171,7 @@ class Copy<V> {
     return copy
   }
 
-  /** While others write: until little is left. */
+  /** Copies while other processes write, until few changes are left. */
   async follow(): Promise<void> {
     throwIfAborted(this.#options.signal, `rescale of ${this.#store.name}`)
     this.#offsets()
@@ -181,7 +182,7 @@ class Copy<V> {
     }
   }
 
-  /** Takes the live partitions, copies what was written last, and ends them. */
+  /** Takes over the live partitions, copies the last changes, and ends them. */
   async end(): Promise<void> {
     const { kernel } = this.#engine
     this.#isFinal = true
@@ -201,7 +202,7 @@ class Copy<V> {
         const offsets = this.#offsets()
         for (const { writer } of this.#targets) await writer.write({ writes: new Keyed(), offsets }, null)
       } catch (error) {
-        // Whoever wrote here can do so again at once.
+        // Their previous writers can write again at once.
         for (const { head } of taken) await giveBack(kernel, head)
         throw error
       }
@@ -214,7 +215,7 @@ class Copy<V> {
     for (const { open } of this.#targets) await open.close()
   }
 
-  /** Says which were taken over meanwhile: what was written there is not copied yet. */
+  /** Returns the partitions that were taken over meanwhile: writes made there are not copied yet. */
   async #endAll(taken: readonly { readonly source: Source<V>; readonly head: Head }[]): Promise<Source<V>[]> {
     const { committer, random } = this.#engine.kernel
     const outcomes = await Promise.all(
@@ -233,7 +234,7 @@ class Copy<V> {
     })
   }
 
-  /** Says how many rows it wrote or deleted. */
+  /** Returns the number of rows written or deleted. */
   async #copy(source: Source<V>): Promise<number> {
     await source.replica.refresh()
     const { changed } = source
@@ -251,7 +252,7 @@ class Copy<V> {
     }
     if (changed === null) {
       for (const [at, { open }] of this.#targets.entries()) {
-        // What an attempt before this one copied, and somebody has deleted since.
+        // Rows that an earlier attempt copied, and that were deleted since.
         for (const key of open.state.rows.keys()) {
           if (!this.#sources.some(({ replica }) => replica.state.rows.has(key))) batches[at]!.set(key, gone)
         }
@@ -283,7 +284,7 @@ class Copy<V> {
     return equalBytes(codec.encode(a), codec.encode(b))
   }
 
-  /** How far each source was read, as of all partitions. */
+  /** The offset of each source, merged over all partitions. */
   #offsets(): Map<string, Offset> {
     const found = new Map<string, Set<Offset>>()
     for (const { replica } of this.#sources) {
@@ -311,7 +312,7 @@ class Copy<V> {
 
 const gone: Write = { value: undefined, isDeleted: true, expiresAt: undefined }
 
-/** Parts of large transactions come before their commit, which does not name their keys: then everything is compared. */
+/** Parts of large transactions precede their commit, which does not name their keys: then all rows are compared. */
 function noteChanges<V>(source: Source<V>, entries: readonly Entry[]): void {
   if (entries.length === 0) source.changed = null
   for (const { type, data } of entries) {

@@ -1,6 +1,6 @@
-// A standby of a table: loads the newest checkpoint, follows the changelog, answers reads, and can take over. Deleted keys
-// reach it as entries of the changelog; if history was trimmed past it, it starts again from the newest checkpoint, so a
-// deletion is never missed.
+// A standby of a table: loads the newest checkpoint, follows the changelog, serves reads, and can take over. Deletions reach
+// it as entries of the changelog; if history was trimmed beyond its position, it starts again from the newest checkpoint, so
+// no deletion is missed.
 
 import type { Coordinate } from '../../core/coordinate.ts'
 import type { KeyedRange } from '../../core/keyed/keyed.ts'
@@ -13,7 +13,7 @@ import type { OpenTimeline } from '../../engine/writing/timeline.ts'
 import type { TableHandle } from './handle.ts'
 import type { Offset, TableState } from './state.ts'
 
-/** The one handle that an open table has in this process. */
+/** Returns the one handle of an open table in this process. */
 export type HandleOf<V> = (open: OpenTimeline<TableState<V>>) => Promise<TableHandle<V>>
 
 export class TableStandby<V> {
@@ -22,7 +22,7 @@ export class TableStandby<V> {
   readonly #handleOf: HandleOf<V>
   readonly #confirm: () => Promise<void>
 
-  /** `confirm` throws if this table may no longer be written: the partition of a store that was rescaled. */
+  /** `confirm` throws if this table may no longer be written: a partition of a rescaled store. */
   constructor(
     engine: Host,
     replica: Replica<TableState<V>, OpenTimeline<TableState<V>>>,
@@ -39,7 +39,7 @@ export class TableStandby<V> {
     return this.#replica.timeline
   }
 
-  /** How far it has followed. */
+  /** The position it has followed to. */
   get coordinate(): Coordinate {
     return this.#replica.coordinate
   }
@@ -48,7 +48,7 @@ export class TableStandby<V> {
     return this.#replica.recovery
   }
 
-  /** Rows whose time is over count until their owner has swept them. */
+  /** Expired rows count until their owner has swept them. */
   get size(): number {
     return this.#replica.state.rows.size
   }
@@ -73,18 +73,18 @@ export class TableStandby<V> {
     return this.#replica.state.offsets.get(source)
   }
 
-  /** Sees everything that was committed before this call. */
+  /** Reads every commit made before this call. */
   async refresh(): Promise<void> {
     try {
       await this.#replica.refresh()
     } catch (error) {
-      // Where it was rescaled, that is the reason.
+      // If the store was rescaled, that is the reason.
       await this.#confirm()
       throw error
     }
   }
 
-  /** Becomes the owner with the state it has: only what it had not seen is read. The owner before is fenced. */
+  /** Takes over ownership with its current state: only entries it has not read are read. The previous owner is fenced. */
   async takeOver(options: OpenOptions = {}): Promise<TableHandle<V>> {
     checkOptions('takeOver()', options, openOptions)
     const open = await this.#replica.takeOver({ takeover: true, ...options }).catch(async (error) => {

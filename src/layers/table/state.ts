@@ -1,13 +1,13 @@
 // The state of a table and the entries that make it.
 //
 //   w { s?, d?, x?, o?, by? }  one or more whole transactions: s = [key, value, …] set, d = keys deleted,
-//                          x = [key, expiry ms, …] of keys in s, o = [source, offset, …]; by: who edited them in a fork
-//   p { t, n, … }          part n of transaction t, which is too large for one entry; fields as in w
+//                          x = [key, expiry ms, …] of keys in s, o = [source, offset, …]; by: editor in a fork
+//   p { t, n, … }          part n of transaction t that is too large for one entry; fields as in w
 //   c { t, n }             commit of t, which has n parts: they are applied now, together
-//   u { t }                undo of t: its parts are forgotten
+//   u { t }                undo of t: its parts are dropped
 //
-// Log first: a value is in the state only after its entry is durable. Parts without a commit are not in the rows at all,
-// so undoing them is forgetting them.
+// Log first: a value is in the state only after its entry is durable. Parts without a commit are not in the rows at all, so
+// an undo only drops them.
 
 import { RepriseError } from '../../core/errors.ts'
 import { Keyed } from '../../core/keyed/keyed.ts'
@@ -23,9 +23,9 @@ export interface Ops {
   readonly by?: string
 }
 
-/** Told of every change of a row while the table is open, just before it is made. */
+/** Called for every change of a row while the table is open, just before the change is made. */
 export interface RowObserver {
-  /** Undefined: the row goes. */
+  /** `after` undefined: the row is deleted. */
   changed(key: string, after: unknown): void
   expires(key: string, before: number | undefined, after: number | undefined): void
 }
@@ -34,11 +34,11 @@ export const observer: unique symbol = Symbol('reprise.table.observer')
 
 export interface TableState<V> {
   readonly rows: Keyed<V>
-  /** When rows end, by key; ms since 1970. */
+  /** Expiry of rows, by key; ms since 1970. */
   readonly expiry: Keyed<number>
-  /** Parts of transactions that have no commit yet: "<t>/<n>". */
+  /** Parts of transactions without a commit yet: "<t>/<n>". */
   readonly pending: Keyed<Ops>
-  /** How far each source was read: moves in the same commit as the rows. */
+  /** The offset of each source; changes in the same commit as the rows. */
   readonly offsets: Keyed<Offset>
   [observer]?: RowObserver
 }
@@ -77,7 +77,7 @@ export function applyEntry<V>(state: TableState<V>, entry: Entry): void {
   }
 }
 
-/** Transactions that began and have neither commit nor undo. */
+/** Transactions that have neither commit nor undo. */
 export function unfinished<V>(state: TableState<V>): string[] {
   const found = new Set<string>()
   for (const key of state.pending.keys()) found.add(key.slice(0, key.lastIndexOf('/')))

@@ -1,5 +1,5 @@
-// A durable keyed map: get, set, ranges in key order, transactions over many keys, secondary indexes, rows that end by
-// themselves. One timeline a table (table/<name>), or one a tenant (table/<name>/<id>).
+// A durable keyed map: get, set, ranges in key order, transactions over many keys, secondary indexes, rows that expire. One
+// timeline per table (table/<name>), or one per tenant (table/<name>/<id>).
 
 import { type CheckpointPolicy, checkPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/checkpoint/retention.ts'
@@ -28,21 +28,21 @@ import { type RowMigrations, rowVersions } from './versions.ts'
 
 export interface TableOptions<V> {
   readonly indexes?: Readonly<Record<string, IndexFunction<V>>>
-  /** Of the rows, 1 if left out: raise it when their shape changes, and say in `migrations` how older ones become it. */
+  /** Version of the rows: raise it when their shape changes, and add a migration for older ones to `migrations`. Default: 1. */
   readonly version?: number
-  /** By older version: how a row of it becomes today's. @example { 1: (row: { name: string }) => ({ names: [row.name] }) } */
+  /** By older version: converts a row to the current one. @example { 1: (row: { name: string }) => ({ names: [row.name] }) } */
   readonly migrations?: RowMigrations<V>
-  /** Rows end by themselves after this time, unless `set` says otherwise. */
+  /** Time until a row expires, unless `set` overrides it. */
   readonly ttl?: Duration
   /** Default: after 10,000 entries, or when recovery would take longer than two seconds. */
   readonly checkpoint?: CheckpointPolicy
   /** Default: two checkpoints, and the history that they need. */
   readonly retain?: RetentionPolicy
-  /** Whether the rows make sense together (true, false, or why not): asked before a capture and after a restore. */
+  /** Checks the rows for consistency (true, false, or the reason): called before a capture and after a restore. */
   readonly valid?: Validity<RowsView<V>>
 }
 
-/** The rows of a table, to look at. */
+/** A read-only view of the rows. */
 export interface RowsView<V> {
   readonly size: number
   get(key: string): V | undefined
@@ -112,7 +112,7 @@ export async function openTable<V>(
   return await handleOf(engine, model, await engine.openTimeline(timelineId(id), fold, options), shared)
 }
 
-/** One for each open table in this process, however it came to be open: two would not know of each other's writes. */
+/** One handle per open table in this process: two would miss each other's writes. */
 export async function handleOf<V>(
   engine: Host,
   model: TableModel<V>,

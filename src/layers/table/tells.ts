@@ -1,4 +1,4 @@
-// How a table reads to people: which keys each transaction set and deleted.
+// The journal rows of a table, for people: the keys that each transaction set and deleted.
 
 import type { Entry } from '../../engine/model/entry.ts'
 import { brief, type Told, told } from '../../engine/model/journal-row.ts'
@@ -39,7 +39,7 @@ function byWords({ by }: Ops): string[] {
   return by === undefined ? [] : [`edited by ${by}, in place of what its parent has`]
 }
 
-/** Of a single row, what it is now; of several, how many. */
+/** For a single row its value, for several their number. */
 function noteOf({ s = [], d = [], x = [] }: Ops): string {
   const words =
     s.length === 2 ? `= ${brief(s[1])}` : s.length + d.length > 2 ? `${s.length / 2} set, ${d.length} deleted` : ''

@@ -1,5 +1,5 @@
-// A transaction in the making: reads see the table as of now plus the transaction's own writes, writes wait in a buffer.
-// What was read is remembered, so that a transaction that waited can be checked before it is written.
+// A transaction in progress: reads return the current table plus the transaction's own writes; writes are buffered. Reads are
+// recorded, so that a transaction that waited can be validated before it is written.
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -8,7 +8,7 @@ import { checkOptions, namesOf } from '../../core/options.ts'
 import type { Offset } from './state.ts'
 
 export interface SetOptions {
-  /** The row ends by itself after this time. */
+  /** The row expires after this time. */
   readonly ttl?: Duration
 }
 
@@ -21,7 +21,7 @@ export interface Write {
   readonly expiresAt: number | undefined
 }
 
-/** What a transaction reads from: committed rows, or those plus what is about to be committed. */
+/** The source of a transaction's reads: committed rows, or those plus writes about to be committed. */
 export interface View<V> {
   get(key: string): V | undefined
   entries(range: KeyedRange): IterableIterator<[string, V]>
@@ -30,14 +30,14 @@ export interface View<V> {
   readonly ttlMs: number | undefined
 }
 
-/** What the function given to `transaction` sees. */
+/** The argument of the function passed to `transaction`. */
 export interface Transaction<V> {
   get(key: string): V | undefined
   has(key: string): boolean
   set(key: string, value: V, options?: SetOptions): void
   delete(key: string): void
   entries(range?: KeyedRange): IterableIterator<[string, V]>
-  /** How far a source was read: kept with the rows, in the same commit. It never moves back. */
+  /** The offset of a source: stored with the rows, in the same commit. It never decreases. */
   offset(source: string): Offset | undefined
   advance(source: string, offset: Offset): void
 }
@@ -92,7 +92,7 @@ export class Buffer<V> implements Transaction<V> {
     this.#check('')
     const { limit, ...whole } = range
     const seen: [string, V][] = []
-    // Recorded as far as it was read: what nobody looked at cannot be in conflict.
+    // Recorded as far as it was read: an unread rest cannot conflict.
     const record = { range: whole, seen }
     this.ranges.push(record)
     let left = limit ?? Number.POSITIVE_INFINITY
@@ -119,12 +119,12 @@ export class Buffer<V> implements Transaction<V> {
     this.offsets.set(source, offset)
   }
 
-  /** Nothing more may be read or written through it. */
+  /** Ends the transaction: further reads and writes are refused. */
   end(): void {
     this.#isOver = true
   }
 
-  /** Would it read the same from this view? */
+  /** True if its reads would return the same from this view. */
   isValid(view: View<V>): boolean {
     for (const [key, value] of this.reads) if (!Object.is(view.get(key), value)) return false
     for (const { range, seen } of this.ranges) {
@@ -144,7 +144,7 @@ export class Buffer<V> implements Transaction<V> {
   }
 }
 
-/** The offset of a source never moves back. */
+/** The offset of a source never decreases. */
 export function checkAdvance(source: string, before: Offset | undefined, offset: Offset): void {
   if (typeof offset !== 'string' && !Number.isFinite(offset)) {
     const what = `the offset of ${source} must be a string or a finite number (got ${String(offset)})`
@@ -162,7 +162,7 @@ function* noting<V>(entries: Iterable<[string, V]>, seen: [string, V][]): Genera
   }
 }
 
-/** Rows with writes laid over them, in key order. */
+/** Rows overlaid with writes, in key order. */
 export function* merged<V>(
   rows: Iterator<[string, V]>,
   writes: Iterator<[string, Write]>,

@@ -1,6 +1,6 @@
-// Rows have versions: what a row looks like, as the code of a table says. The version is part of the fold's, so that state of
-// another one is never misread, and of every entry that holds rows. A migration makes a row of an older version into one of
-// today, wherever it lies: in a checkpoint, in a page, in an entry, in a part of a transaction that has no commit yet.
+// Versions of rows: the shape of a row, as declared by the table's code. The version is part of the fold version, so that
+// state of another version is never misread, and of every entry with rows. A migration converts a row of an older version to
+// the current one, in a checkpoint, a page, an entry, or a part of a transaction without a commit.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Upcasters } from '../../core/history/fold.ts'
@@ -9,14 +9,14 @@ import { refuseThenable } from '../../core/synchronous.ts'
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Ops, TableState } from './state.ts'
 
-/** By older version: how its rows become today's. */
+/** By older version: converts its rows to the current version. */
 export type RowMigrations<V> = Readonly<Record<number, (row: never, key: string) => V>>
 
 export type MigrateRow<V> = (row: unknown, key: string) => V
 
 export interface RowVersions<V> {
   readonly fold: Pick<Fold<TableState<V>>, 'version' | 'upcasters' | 'migrations' | 'migrationFor'>
-  /** For rows of state of another version; null: there is no migration from it. */
+  /** The migration for state of another fold version; null: there is none. */
   migrationOf(foldVersion: string): MigrateRow<V> | null
 }
 
@@ -76,7 +76,7 @@ function guarded<V>(name: string, from: number, run: (row: never, key: string) =
   }
 }
 
-/** Every entry with rows of an older version is brought up in one step. */
+/** Every entry with rows of an older version is migrated in one step. */
 function upcastersOf<V>(name: string, version: number, byName: ReadonlyMap<string, MigrateRow<V>>): Upcasters {
   const linksOf = (type: string) => {
     const links: [number, { type: string; version: number; data: (data: unknown) => unknown }][] = []
@@ -100,7 +100,7 @@ function migrated<V>(old: TableState<unknown>, run: MigrateRow<V>): TableState<V
   return { ...old, rows, pending: migratedPending(old.pending, run) }
 }
 
-/** Parts of transactions that have no commit yet. */
+/** Migrates parts of transactions without a commit. */
 export function migratedPending<V>(pending: Keyed<Ops>, run: MigrateRow<V>): Keyed<Ops> {
   const parts = new Keyed<Ops>()
   for (const [key, ops] of pending) parts.set(key, migratedOps(ops, run))

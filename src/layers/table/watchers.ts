@@ -1,11 +1,11 @@
-// Who wants to hear of changes in a table. They are collected while a commit is applied and told together afterwards, so
-// a watcher never sees half a transaction.
+// Watchers of changes in a table. Changes are collected while a commit is applied and reported together afterwards, so a
+// watcher never sees a partial transaction.
 
 import type { KeyedRange } from '../../core/keyed/keyed.ts'
 
 export interface Change<V> {
   readonly key: string
-  /** Undefined: the row is gone. */
+  /** Undefined: the row was deleted. */
   readonly value: V | undefined
   readonly before: V | undefined
 }

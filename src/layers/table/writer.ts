@@ -1,7 +1,6 @@
-// The writing side of a table: one queue, so transactions have one order. All that wait in the same moment are run one
-// after another, each on what the ones before it leave, and written as one commit. Isolation is serializable: a
-// transaction that had to wait for something outside is checked before it is written, and run again alone if what it
-// read has changed.
+// The writing side of a table: one queue, so transactions have one order. All transactions queued in the same tick run one
+// after another, each on the result of the previous ones, and are written as one commit. Isolation is serializable: an
+// asynchronous transaction is validated before it is written, and run again alone if a value it read has changed.
 
 import { Keyed, type KeyedRange } from '../../core/keyed/keyed.ts'
 import type { OpenTimeline } from '../../engine/writing/timeline.ts'
@@ -10,13 +9,13 @@ import { BatchWriter } from './batch.ts'
 import type { Offset, TableState } from './state.ts'
 import { Buffer, merged, type Transaction, type View, type Write } from './transaction.ts'
 
-/** Beyond this a batch is closed. */
+/** A batch ends at this number of writes. */
 const batchWrites = 8192
 
 interface Item<V> {
   readonly run: (tx: Transaction<V>) => unknown
   readonly along: CommitExtras | null
-  /** It ran already and waited for something: what it did is checked, not run again, if it still holds. */
+  /** The transaction already ran asynchronously: it is validated, and run again only if that fails. */
   readonly ran: { readonly buffer: Buffer<V>; readonly result: unknown } | null
   resolve(result: unknown): void
   reject(error: unknown): void
@@ -74,7 +73,7 @@ export class TableWriter<V> {
   submit<R>(run: (tx: Transaction<V>) => R | Promise<R>, along: CommitExtras | null = null): Promise<R> {
     return new Promise<R>((resolve, reject) => {
       this.#queue.push({ run, along, ran: null, resolve: resolve as (result: unknown) => void, reject })
-      // Not at once: whatever is submitted in this moment belongs to one batch.
+      // Deferred: all transactions submitted in this tick belong to one batch.
       if (!this.#isBusy) {
         this.#isBusy = true
         queueMicrotask(() => void this.#work())
@@ -82,7 +81,7 @@ export class TableWriter<V> {
     })
   }
 
-  /** Transactions that a crash cut short are undone before anything else is written. */
+  /** Undoes transactions that a crash interrupted, before anything else is written. */
   undoUnfinished(): Promise<number> {
     return this.#batches.undoUnfinished()
   }
@@ -119,7 +118,7 @@ export class TableWriter<V> {
     }
   }
 
-  /** Null: it waits for something outside, and comes back when it is through. */
+  /** Null: the transaction is asynchronous, and returns to the queue when it has finished. */
   #run(item: Item<V>, overlay: Overlay<V>): { buffer: Buffer<V>; result: unknown } | null {
     const buffer = new Buffer<V>(overlay)
     const result = item.run(buffer)
@@ -143,7 +142,10 @@ export class TableWriter<V> {
     return null
   }
 
-  /** Meanwhile others wrote. If what it read is as it was, it counts as run now; else it runs again while all others wait. */
+  /**
+   * Other transactions committed meanwhile. If its reads are still valid, it counts as run now; otherwise it runs again while
+   * all others wait.
+   */
   async #check(item: Item<V>, overlay: Overlay<V>): Promise<{ buffer: Buffer<V>; result: unknown }> {
     if (item.ran!.buffer.isValid(overlay)) return item.ran!
     const buffer = new Buffer<V>(overlay)

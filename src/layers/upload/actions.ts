@@ -1,4 +1,4 @@
-// What people ask of an upload beside its protocol: a copy that shares its chunks, and another attempt at onComplete.
+// Actions on an upload outside its protocol: a copy that shares its chunks, and another attempt at onComplete.
 
 import { type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -17,7 +17,7 @@ import type { UploadEvent } from './rules/state.ts'
 import { foldVersion, readStored } from './stored.ts'
 import { UploadWriter } from './writer.ts'
 
-/** A copy of its own: what becomes of the one does not touch the other. */
+/** An independent copy: changes of one do not affect the other. */
 export async function forkUpload({ engine, head }: Target, { seq, to }: { readonly seq: number; readonly to: string }) {
   const { kernel } = hostOf(engine)
   checkSameKind(head.timeline, to)
@@ -76,7 +76,7 @@ async function copyRecord(
   }
 }
 
-/** onComplete is called again, as if for the first time. */
+/** Calls onComplete again, with a fresh set of attempts. */
 export async function retryUpload({ engine, head }: Target): Promise<Done> {
   const { kernel } = hostOf(engine)
   if (head.status !== 'failed') throw notFailed(head.timeline, head.status)

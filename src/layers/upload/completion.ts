@@ -1,6 +1,6 @@
-// What happens to an upload by itself: the user's onComplete when all bytes are there, the runs that it asked for, and the end of
-// what was not finished in time. It is done by whoever claims the timeline, under the epoch of that claim, so what was
-// recorded once is never done again; a process that dies in between leaves it to the next.
+// Background work for uploads: calls the user's onComplete when all bytes are durable, starts the runs it requested, and
+// expires unfinished uploads. The process that claims the timeline does it, under the epoch of that claim, so recorded work
+// is never repeated; if that process dies, the next one continues.
 
 import { decideRetry, type ResolvedRetry } from '../../core/calls/retry.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -14,21 +14,21 @@ import { loadUpload } from './stored.ts'
 import type { Uploads } from './uploads.ts'
 import { UploadWriter } from './writer.ts'
 
-/** Something that can be started for an upload: a workflow. */
+/** A definition that can be started for an upload: a workflow. */
 // biome-ignore lint/suspicious/noExplicitAny: its input is its own.
 export type Startable = Process<any, unknown, { readonly id?: string }> & { readonly kind?: string }
 
 export interface CompleteContext {
-  /** Which call this is; 1 unless an earlier one failed, or its process died. */
+  /** Number of this call; above 1 if an earlier one failed or its process died. */
   readonly attempt: number
-  /** The same for every call for this upload: pass it to whatever you call outside. */
+  /** The same for every call for this upload: pass it to external services as an idempotency key. */
   readonly key: string
-  /** Fired when the engine closes. */
+  /** Aborted when the engine closes. */
   readonly signal: AbortSignal
   /**
-   * Starts a run in the commit that completes the upload: if onComplete throws, it is not started; once it is recorded, it is
-   * started once, whatever dies. The workflow must be among the `starts` of the definition. Its id is that of the upload if
-   * left out.
+   * Starts a run in the commit that completes the upload: if onComplete throws, it is not started; once recorded, it is
+   * started exactly once, even after a crash. The workflow must be among the `starts` of the definition. Default id: that of
+   * the upload.
    */
   start<Input>(definition: Process<Input, unknown, never>, input: Input, options?: { readonly id?: string }): void
   /** Your own SQL in that commit. */
@@ -110,7 +110,7 @@ export class Completion {
     }
   }
 
-  /** A process died in the last call, maybe because of it: that is an attempt like one that threw. */
+  /** A process died during the last call, possibly because of it: that counts as a failed attempt. */
   async #wasLastCall(writer: UploadWriter): Promise<boolean> {
     const { kernel } = this.#uploads
     const { attempts } = writer.state
@@ -139,7 +139,7 @@ export class Completion {
     }
   }
 
-  /** Those that a process may have to start for another are declared. */
+  /** The definition to start: it must be declared, because another process may have to start it. */
   #startable(name: string, kind?: string): Startable {
     const found = this.#options.starts.find((each) => each.name === name && (kind === undefined || each.kind === kind))
     if (found) return found
@@ -147,7 +147,7 @@ export class Completion {
     throw new RepriseError('INVALID_ARGUMENT', what, { name })
   }
 
-  /** They were recorded: whoever comes here after a crash starts them again, and finds those that are there. */
+  /** The starts are recorded: a process that continues after a crash starts them again, and existing runs are found by id. */
   async #start(writer: UploadWriter): Promise<void> {
     for (const { kind, name, id, input } of writer.state.starts) {
       const definition = this.#startable(name, kind === 'run' ? undefined : kind)

@@ -1,6 +1,5 @@
-// The definition of uploads: a name, what is accepted, and what happens to a file that is whole. A plain value; a handler made
-// of it answers requests in any server that speaks Request and Response, and any process that works for it completes what
-// was received.
+// The definition of uploads: a name, limits, and the handling of complete files. A plain value; its handler answers requests
+// in any server with Request and Response, and any process that works for it completes received uploads.
 
 import { type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
@@ -17,17 +16,17 @@ import { type Accept, answerTus, type TusAnswer, type TusRequest } from './proto
 import { Uploads } from './uploads.ts'
 
 export interface UploadOptions {
-  /** Called once for each upload that is whole; again only if it threw, or its process died before its end was recorded. */
+  /** Called once for each complete upload; again only if it threw, or its process died before its end was recorded. */
   readonly onComplete?: OnComplete
-  /** What onComplete may start. */
+  /** The workflows that onComplete may start. */
   readonly starts?: readonly Startable[]
-  /** When a call of onComplete that failed is made again. */
+  /** Retries of failed calls of onComplete. */
   readonly retry?: RetryPolicy
-  /** The largest upload, in bytes; 5 GB if left out. */
+  /** The largest upload, in bytes. Default: 5 GB. */
   readonly maxBytes?: number
-  /** An upload that is not whole after so long without a byte is deleted; 7 days if left out, null: never. */
+  /** An incomplete upload is deleted after this long without a byte; null: never. Default: 7 days. */
   readonly expires?: Duration | null
-  /** Asked before an upload is made: true, or why not. */
+  /** Called before an upload is created: true, or the reason for a refusal. */
   readonly accept?: Accept
 }
 
@@ -35,11 +34,11 @@ export interface UploadDefinition extends Workable, Described {
   readonly kind: 'upload'
   readonly name: string
   readonly prefix: string
-  /** From Request to Response, for a server of your own. This process then also completes what it received. */
+  /** A handler from Request to Response, for a server of your own. This process then also completes received uploads. */
   handler(rp: Engine, options: HandlerOptions): UploadHandler
-  /** A whole upload by its id. NOT_FOUND if there is none, CONFLICT if it is not whole. */
+  /** A complete upload by its id. NOT_FOUND if there is none, CONFLICT if it is incomplete. */
   file(rp: Engine, id: string): Promise<UploadedFile>
-  /** @internal For servers of ours, which know who asks. */
+  /** @internal For our own servers, which identify the caller. */
   readonly [answersTus]: (host: Host, request: TusRequest) => Promise<TusAnswer>
 }
 

@@ -1,4 +1,4 @@
-// A whole upload as its bytes: read from anywhere, in bounded memory, each chunk checked before it is given.
+// The bytes of a complete upload: read in any range, in bounded memory, with each chunk checked before it is returned.
 
 import { stateIo } from '../../engine/snapshot/kernel-io.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
@@ -11,11 +11,11 @@ export interface UploadedFile {
   readonly timeline: string
   readonly size: number
   readonly metadata: Readonly<Record<string, string>>
-  /** Who made it, as the server knows them. */
+  /** The creator, as the server knows it. */
   readonly by: string | null
   readonly createdAt: Date
   readonly etag: string
-  /** Bytes `from` to `to`, without the last; all of them if left out. */
+  /** Bytes from `from` up to, but excluding, `to`. Default: all. */
   read(from?: number, to?: number): AsyncGenerator<Uint8Array>
 }
 

@@ -1,5 +1,5 @@
-// The protocol as a handler of the Fetch standard, for servers of other people: where it is mounted, who may do what, and which
-// pages of other sites may send to it.
+// The protocol as a Fetch handler, for other servers: its mount path, authorization, and the sites whose pages may send to
+// it.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
@@ -10,26 +10,26 @@ export type UploadHandler = (request: Request) => Promise<Response>
 
 export interface Authorizing {
   readonly action: 'create' | 'write' | 'read' | 'delete'
-  /** Null: it is made now. */
+  /** Null: the upload is being created. */
   readonly id: string | null
-  /** Who made it. */
+  /** The creator. */
   readonly by: string | null
 }
 
-/** Who asks, as `by` of what they make; true for somebody without a name; anything else: not allowed. */
+/** Returns the caller's name, stored as `by` of created uploads; true for a caller without a name; any other value refuses. */
 export type AuthorizeUpload = (
   request: Request,
   asked: Authorizing,
 ) => string | boolean | null | undefined | Promise<string | boolean | null | undefined>
 
 export interface HandlerOptions {
-  /** Where it is mounted: '/files'. Uploads are made there, and lie below it. */
+  /** Mount path: '/files'. Uploads are created there, and have addresses below it. */
   readonly path: string
-  /** Asked for every request but OPTIONS. */
+  /** Called for every request except OPTIONS. */
   readonly authorize: AuthorizeUpload
-  /** Sites whose pages may send here: 'https://app.example.com'. None but its own if left out. */
+  /** Sites whose pages may send here: 'https://app.example.com'. Default: only its own. */
   readonly origins?: readonly string[]
-  /** A body that stands still for so long is let go, in milliseconds; 30,000 if left out. What arrived is kept. */
+  /** A body that stalls for this long is aborted, in milliseconds; received bytes are kept. Default: 30,000. */
   readonly stillMs?: number
 }
 
@@ -109,7 +109,7 @@ function actionOf({ method, headers }: Request): Authorizing['action'] {
   const meant = method === 'POST' && override ? override : method
   if (meant === 'DELETE') return 'delete'
   if (meant === 'PATCH') return 'write'
-  // A client that asks where its upload stands is about to go on with it.
+  // A client that reads the offset of its upload is about to continue it.
   if (meant === 'HEAD' && headers.get('tus-resumable') !== null) return 'write'
   return meant === 'POST' ? 'create' : 'read'
 }
@@ -145,7 +145,7 @@ function streamOf(pieces: AsyncGenerator<Uint8Array>): ReadableStream<Uint8Array
   })
 }
 
-/** However long it is, a body must move. */
+/** A body of any length must make progress. */
 export async function* piecesOf(request: Request, stillMs: number): AsyncGenerator<Uint8Array> {
   const reader = (request.body as ReadableStream<Uint8Array> | null)?.getReader()
   if (!reader) return

@@ -1,4 +1,4 @@
-// reprise/upload: large files that come in pieces, over connections that break and past processes that die. The tus protocol.
+// reprise/upload: large files that arrive in pieces, across broken connections and crashes. The tus protocol.
 
 export type { CompleteContext, OnComplete, Startable } from './completion.ts'
 export { type UploadDefinition, type UploadOptions, upload } from './definition.ts'

@@ -1,5 +1,5 @@
-// What tools know of uploads: one timeline each, upload/<name>/<id>. The truth is its newest checkpoint, which holds the state
-// and names the bytes; each entry is one step to which a checkpoint belongs.
+// Model of uploads, for tools: one timeline each, upload/<name>/<id>. The newest checkpoint holds the state and references
+// the bytes; each entry is one step with a checkpoint.
 
 import type { Coordinate } from '../../core/coordinate.ts'
 import type { Fold } from '../../engine/model/definition.ts'

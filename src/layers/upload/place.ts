@@ -1,9 +1,9 @@
-// What the head of an upload's timeline says: its status, when it is to be looked at, and in which queue.
+// The head of an upload's timeline: its status, its wakeup, and its queue.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { UploadState } from './rules/state.ts'
 
-/** The newest, and the one before it to fall back to. */
+/** The newest checkpoint, and the one before it as a fallback. */
 export const retention = { checkpoints: 2 } as const
 
 export function queueOf(timeline: string): string {
@@ -12,7 +12,7 @@ export function queueOf(timeline: string): string {
   return `upload/${name}`
 }
 
-/** A wakeup of 0 is now. */
+/** A wakeup of 0 means now. */
 export function headOf({ status, offset, length, expiresAt }: UploadState) {
   const isDue = status === 'received' || status === 'starting'
   return { status, wakeup: isDue ? 0 : expiresAt, attributes: { offset, length } }

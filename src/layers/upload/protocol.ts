@@ -1,5 +1,5 @@
-// The tus protocol, 1.0.0: what a request asks of the uploads of one definition, and how it is answered. Expected failures are
-// answers too, as problem+json with our codes. It knows neither sockets nor tokens: whoever mounts it says who asks.
+// The tus protocol, 1.0.0: requests to the uploads of one definition, and their responses. Expected failures are responses as
+// well, as problem+json with our codes. Sockets and tokens are left to the server, which passes the caller.
 
 import { isWellFormed } from '../../core/coordinate.ts'
 import { type ErrorCode, RepriseError } from '../../core/errors.ts'
@@ -20,19 +20,19 @@ import { hasTag, matchesTag, wantedOf } from './rules/range.ts'
 import { isWhole, refuseGone, type UploadState } from './rules/state.ts'
 import type { Incoming, Uploads } from './uploads.ts'
 
-/** One request, as far as it matters here. */
+/** The parts of a request that matter here. */
 export interface TusRequest {
   readonly method: string
-  /** Of the path; null: the place where uploads are made. */
+  /** The id in the path; null: the path where uploads are created. */
   readonly id: string | null
   header(name: string): string | null
-  /** The bytes of the body as they come. One that is cut off throws ABORTED. */
+  /** The bytes of the body as they arrive. A truncated body throws ABORTED. */
   body(): AsyncIterable<Uint8Array>
-  /** What addresses of uploads begin with: '/files/'. */
+  /** Prefix of upload addresses: '/files/'. */
   readonly base: string
-  /** Whose upload it is if one is made. */
+  /** The owner of an upload created by this request. */
   readonly by: string | null
-  /** It only looks: nobody is interrupted. */
+  /** The caller only reads: a writer is not interrupted. */
   readonly isReader?: boolean
 }
 
@@ -42,14 +42,14 @@ export interface TusAnswer {
   readonly body: string | AsyncGenerator<Uint8Array> | null
 }
 
-/** What a client wants to send, before a byte of it is kept. */
+/** The upload a client wants to create, before any byte is stored. */
 export interface Offered {
   readonly length: number | null
   readonly metadata: Readonly<Record<string, string>>
   readonly by: string | null
 }
 
-/** True, or why not. */
+/** True, or the reason for a refusal. */
 export type Accept = (offered: Offered) => boolean | string | Promise<boolean | string>
 
 const patchType = 'application/offset+octet-stream'
@@ -107,7 +107,7 @@ async function route(uploads: Uploads, accept: Accept | null, request: TusReques
   }
 }
 
-/** Some environments can send nothing but POST. */
+/** Some environments can send only POST. */
 function methodOf({ method, header }: TusRequest): string {
   const wanted = header('x-http-method-override')?.toUpperCase()
   return method === 'POST' && (wanted === 'PATCH' || wanted === 'DELETE' || wanted === 'HEAD') ? wanted : method
@@ -149,7 +149,7 @@ function partOf(url: string): string {
   return id
 }
 
-/** Null: it will be said later. */
+/** Null: the length is sent later. */
 function lengthOf({ header }: TusRequest, concat: Concat): number | null {
   const length = byteCount('Upload-Length', header('upload-length'))
   const isDeferred = header('upload-defer-length')
@@ -178,7 +178,7 @@ async function patch(uploads: Uploads, request: TusRequest, id: string): Promise
   return tus(204, standing(state))
 }
 
-/** `isCreation`: null where no bytes came along. */
+/** `isCreation`: null if the request has no bytes. */
 function incomingOf(request: TusRequest, isCreation: boolean): Incoming | null {
   const { header } = request
   if (isCreation && header('content-type') !== patchType) return null
@@ -229,7 +229,7 @@ async function download(uploads: Uploads, request: TusRequest): Promise<TusAnswe
   const etag = `"${file.etag}"`
   const headers = {
     ...{ etag, 'accept-ranges': 'bytes', 'cache-control': 'private, no-cache' },
-    // Never shown by a browser, whatever its client says it is.
+    // A browser never displays it, whatever type the client declared.
     'content-type': 'application/octet-stream',
     'content-disposition': dispositionOf(state.metadata),
     'x-content-type-options': 'nosniff',
@@ -256,7 +256,7 @@ async function download(uploads: Uploads, request: TusRequest): Promise<TusAnswe
   }
 }
 
-/** The client's name of the file, in a form that ends no header and is no path. */
+/** The client's file name, in a form that cannot break the header and is not a path. */
 function dispositionOf({ filename, name }: Readonly<Record<string, string>>): string {
   const given = (filename ?? name ?? '').replaceAll(/[\p{Cc}/\\]/gu, '_').slice(0, 200)
   const text = isWellFormed(given) ? given : ''

@@ -1,5 +1,5 @@
-// An upload as it lies in the store: the newest checkpoint that is sound. One that is damaged is passed over for the one before
-// it, which had fewer bytes: the client is told so at its next question, and sends them again.
+// An upload in the store: its newest intact checkpoint. A damaged one is skipped for the one before it, which has fewer
+// bytes: the client sees the lower offset at its next request, and sends the rest again.
 
 import type { Part } from '../../core/checkpoint/manifest.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
@@ -14,7 +14,7 @@ import type { UploadState } from './rules/state.ts'
 
 export const foldVersion = 'upload/1'
 
-/** What a checkpoint holds beside the bytes. */
+/** The value of a checkpoint, beside the bytes. */
 export interface StoredState extends UploadState {
   readonly cut: Cut
 }
@@ -27,10 +27,10 @@ export interface StoredUpload {
 }
 
 const damageCodes = ['CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED'] as const
-/** A writer that publishes faster than we can read is given up on after so many looks. */
+/** Maximum number of reads while a writer publishes new checkpoints. */
 const looksMax = 10
 
-/** Null: there is no such upload. */
+/** Null: no such upload. */
 export async function loadUpload(kernel: Kernel, timeline: TimelineId): Promise<StoredUpload | null> {
   return (
     (await newest(
@@ -42,7 +42,7 @@ export async function loadUpload(kernel: Kernel, timeline: TimelineId): Promise<
   )
 }
 
-/** The same, with its bytes ready for the next one. `onDamage` is told of checkpoints that were passed over. */
+/** The same, with its stream ready to be extended. `onDamage` is called for skipped checkpoints. */
 export async function resumeUpload(
   kernel: Kernel,
   timeline: TimelineId,
@@ -71,7 +71,7 @@ async function newest<T>(
       if (look > 1) onDamage(record, why)
     })
     if (found !== undefined) return found
-    // Perhaps a newer one took their place while they were read.
+    // A newer checkpoint may have replaced them during the read.
     if (look < looksMax && (await kernel.store.checkpoints(timeline))[0]?.id !== records[0]!.id) continue
     if (look === 1) continue
     const what = `every checkpoint of ${timeline} is damaged`

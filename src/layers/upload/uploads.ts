@@ -1,6 +1,6 @@
-// The uploads of one definition in one process: who writes to which at this moment, and everything that is asked of them.
-// Whoever comes for an upload that is being written asks the writer to stop: it makes durable what has arrived, and lets
-// go. One in another process, or one that does not answer, is fenced by the next epoch.
+// The uploads of one definition in one process: the active writers, and all operations. A request for an upload that is being
+// written stops its writer, which makes the received bytes durable and releases the timeline. A writer in another process, or
+// one that does not react, is fenced by the next epoch.
 
 import { createHash } from 'node:crypto'
 import { equalBytes, type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
@@ -28,7 +28,7 @@ export interface UploadSettings {
   /** Null: never. */
   readonly expiresMs: number | null
   readonly hasHandler: boolean
-  /** So much may be lost with a process that is killed: what arrived after the last step. */
+  /** Step size: at most this many bytes are lost when a process is killed. */
   readonly stepBytes?: number
 }
 
@@ -40,19 +40,19 @@ export interface NewUpload {
   readonly by: string | null
 }
 
-/** Bytes on their way in. */
+/** Bytes being received. */
 export interface Incoming {
   readonly pieces: AsyncIterable<Uint8Array>
-  /** As announced. */
+  /** Announced number of bytes. */
   readonly bytes: number | null
-  /** The length of the whole, said now. */
+  /** The total length, if sent now. */
   readonly length: number | null
   readonly checksum: { readonly algorithm: ChecksumAlgorithm; readonly digest: Uint8Array } | null
 }
 
 const defaultStepBytes = 8 * 1024 * 1024
 const stepMs = 1000
-/** A writer that is asked to stop has this long; then it is fenced. */
+/** Time for a writer to stop before it is fenced. */
 const stopMs = 5000
 const newIdBytes = 20
 
@@ -74,25 +74,25 @@ export class Uploads {
     host.onClose(() => this.stopAll())
   }
 
-  /** NOT_FOUND for what can be none of them. */
+  /** NOT_FOUND for an id that is not valid. */
   timelineOf(id: string): TimelineId {
     if (!isUploadId(id)) throw missing()
     return timelineId(`upload/${this.settings.name}/${id}`)
   }
 
-  /** By the clock of the database that has this upload: its expiry is set by that clock. */
+  /** By the clock of the database that holds this upload: its expiry is set by that clock. */
   nowOf(id: string): number {
     return this.kernel.worker.now(this.timelineOf(id))
   }
 
-  /** As it is durable, whoever writes to it. */
+  /** The durable state, even while it is being written. */
   async find(id: string): Promise<StoredUpload> {
     const stored = await loadUpload(this.kernel, this.timelineOf(id))
     if (!stored) throw missing()
     return stored
   }
 
-  /** A new one, with its first bytes if some came along. */
+  /** Creates an upload, with its first bytes if the request has any. */
   async create(
     asked: NewUpload,
     incoming: Incoming | null,
@@ -110,7 +110,7 @@ export class Uploads {
     return { id, state: made }
   }
 
-  /** Made of parts that are whole, in this order. */
+  /** Creates an upload from complete parts, in this order. */
   async concat(asked: Omit<NewUpload, 'length' | 'isPart'>, ids: readonly string[]) {
     const parts: StoredUpload[] = []
     for (const id of ids) parts.push(await this.find(id))
@@ -135,7 +135,7 @@ export class Uploads {
     return { id, state }
   }
 
-  /** Appends bytes under a new epoch. What arrived of a body that was cut off is kept. */
+  /** Appends bytes under a new epoch. The received bytes of a truncated body are kept. */
   async append(id: string, from: number, incoming: Incoming): Promise<UploadState> {
     const timeline = this.timelineOf(id)
     await this.#stop(timeline)
@@ -147,14 +147,14 @@ export class Uploads {
         const { bytesMax } = this.settings
         const refusal = refuseAppend(writer.state, { from, length, bytes }, this.nowOf(id), bytesMax)
         if (refusal && !this.kernel.planted.has('upload-any-offset')) throw refused(refusal)
-        // Asked again for bytes that are there: nothing is left to do.
+        // A repeated request for bytes that are already durable: nothing is left to do.
         if (isWhole(writer.state)) return writer.state
         return await this.#receive(writer, incoming, stop, null)
       },
     )
   }
 
-  /** Where it stands, with nobody writing to it any more: the client goes on from there. */
+  /** Stops the writer and returns the durable state: the client continues from there. */
   async rest(id: string): Promise<UploadState> {
     const timeline = this.timelineOf(id)
     await this.#stop(timeline)
@@ -166,7 +166,7 @@ export class Uploads {
     return (await this.find(id)).state
   }
 
-  /** Its bytes are no longer needed. */
+  /** Ends the upload and drops its bytes. */
   async end(id: string, by: 'terminated' | 'expired'): Promise<void> {
     const timeline = this.timelineOf(id)
     await this.#stop(timeline)
@@ -195,7 +195,7 @@ export class Uploads {
     throw missing()
   }
 
-  /** Writes as the only one of this process, and lets go whatever happens. */
+  /** Writes as the only writer of this process, and releases the timeline in any case. */
   async #writing<T>(
     timeline: TimelineId,
     open: () => Promise<UploadWriter>,
@@ -231,7 +231,7 @@ export class Uploads {
     cancel()
   }
 
-  /** `first`: it is made by the first step. */
+  /** `first`: the event of the first step, which creates the upload. */
   async #receive(
     writer: UploadWriter,
     { pieces, length: lengthNow, checksum }: Incoming,
@@ -263,11 +263,12 @@ export class Uploads {
         steppedAt = { bytes: writer.arrived, ms: clock.elapsed() }
       }
     } catch (error) {
-      // The client left, or somebody else came: what arrived is kept, unless only all of it can be told to be right.
+      // The client disconnected, or another request took over: received bytes are kept, unless a checksum covers only the
+      // whole.
       if (isReprise(error, 'ABORTED') && !hash && !(made && writer.arrived === 0)) {
         await writer.step({ ...typeOf(), events: events(), release: true })
       }
-      // Clients ask again where it stands after this, as after a takeover from another process.
+      // Clients then read the offset again, as after a takeover by another process.
       if (stop.aborted && isReprise(error, 'ABORTED')) {
         throw new RepriseError('FENCED', 'another request took this upload over: ask where it stands', {}, error)
       }
@@ -315,7 +316,7 @@ function nothing(): Incoming {
   return { pieces: (async function* () {})(), bytes: 0, length: null, checksum: null }
 }
 
-/** Pieces until there are no more, or until somebody asks to stop: ABORTED. */
+/** Yields pieces until the end, or throws ABORTED on `stop`. */
 async function* until(pieces: AsyncIterable<Uint8Array>, stop: AbortSignal): AsyncGenerator<Uint8Array> {
   const iterator = pieces[Symbol.asyncIterator]()
   const stopped = new Promise<never>((_, reject) => {

@@ -1,6 +1,6 @@
-// The one who may write to an upload: it took the timeline under a new epoch, so whatever an earlier one still has in hand is
-// refused. Bytes become chunks while they arrive; a step makes what has arrived durable and visible, in one commit with
-// the state that counts it. The next bytes are taken while a step is under way.
+// The only writer of an upload: it took over the timeline under a new epoch, so pending writes of an earlier one are refused.
+// Bytes become chunks as they arrive; a step makes the received bytes durable and visible, in one commit with the state that
+// counts them. Further bytes are received while a step is under way.
 
 import { type TimelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
@@ -16,28 +16,28 @@ import { headOf, queueOf, retention } from './place.ts'
 import { applyUpload, type UploadEvent, type UploadState } from './rules/state.ts'
 import { foldVersion, resumeUpload, type StoredUpload } from './stored.ts'
 
-/** Checkpoints may pile up to this many before those that nobody needs are dropped. */
+/** Checkpoints accumulate to this number before unneeded ones are removed. */
 const recordsMax = 8
 const putBytesMax = 4 * 1024 * 1024
 const putBytesMin = 256 * 1024
-/** What all uploads of a process together may hold on its way into the store. */
+/** Total bytes that the uploads of a process may buffer on their way into the store. */
 const sharedPutBytes = 64 * 1024 * 1024
 
 export interface Step {
   readonly events: readonly UploadEvent[]
-  /** Of the entry; left out: that of the last event. */
+  /** Type of the entry. Default: that of the last event. */
   readonly type?: string
-  /** Of the entry, beside what every step says. */
+  /** Data of the entry, in addition to that of every step. */
   readonly data?: Readonly<Record<string, unknown>>
   readonly along?: CommitExtras
   readonly reused?: Publication['reusedChunks']
-  /** Nobody owns it afterwards. */
+  /** Releases the timeline afterwards. */
   readonly release?: boolean
-  /** All that it had before goes with this commit: its bytes are no longer needed. */
+  /** Removes all earlier checkpoints in this commit: their bytes are no longer needed. */
   readonly forgetsBytes?: boolean
 }
 
-/** Writers of this process, so that many of them share what one may hold. */
+/** The writers of this process, which share the buffer limit. */
 export interface Sharing {
   writers: number
 }
@@ -72,13 +72,13 @@ export class UploadWriter {
     sharing.writers += 1
   }
 
-  /** A new one: its first step makes it. */
+  /** A new upload: its first step creates the timeline. */
   static async create(kernel: Kernel, timeline: TimelineId, sharing: Sharing): Promise<UploadWriter> {
     const taken = await StateTimeline.create(kernel, timeline)
     return new UploadWriter(kernel, taken, sharing, { stored: null, stream: GrowingStream.empty(), records: 0 })
   }
 
-  /** Takes it from whoever has it. Null: there is none. */
+  /** Takes over from the current owner. Null: no such upload. */
   static async take(kernel: Kernel, timeline: TimelineId, sharing: Sharing): Promise<UploadWriter | null> {
     return await UploadWriter.#resume(
       kernel,
@@ -87,7 +87,7 @@ export class UploadWriter {
     )
   }
 
-  /** One that was claimed. */
+  /** A claimed upload. */
   static async adopt(
     kernel: Kernel,
     head: Parameters<typeof StateTimeline.adopt>[1],
@@ -113,12 +113,12 @@ export class UploadWriter {
     }
   }
 
-  /** As it is durable. */
+  /** The durable state. */
   get state(): UploadState {
     return this.#state!
   }
 
-  /** Bytes that arrived, durable or not. */
+  /** Received bytes, durable or not. */
   get arrived(): number {
     return this.#stream.size
   }
@@ -132,7 +132,7 @@ export class UploadWriter {
     await this.#stream.append(bytes, output)
   }
 
-  /** Bytes of other uploads behind what is here: their chunks are named, not read. Gives what was named. */
+  /** Appends the bytes of other uploads by referencing their chunks, without reading them. Returns the referenced digests. */
   async join(others: readonly StoredUpload[]): Promise<Uint8Array[]> {
     const { output, hold } = await this.#output()
     const reused: Uint8Array[] = []
@@ -159,7 +159,7 @@ export class UploadWriter {
     return reused
   }
 
-  /** Of the bytes that arrived: equal only for equal bytes that were cut in the same way. */
+  /** Etag of the received bytes: equal only for equal bytes that were chunked in the same way. */
   etag(): string {
     const io = stateIo(this.#kernel)
     const scratch = new ChunkOutput({ ...io, blobs: { ...io.blobs, put: async () => undefined } })
@@ -167,7 +167,7 @@ export class UploadWriter {
     return toHex(this.#kernel.hash(this.#kernel.codec.encode([size, root]))).slice(0, 40)
   }
 
-  /** Begins to make durable what has arrived; the one before is durable when it resolves. */
+  /** Begins to make the received bytes durable; when it resolves, the previous step is durable. */
   async begin(step: Step): Promise<void> {
     await this.#inFlight
     const { output, hold } = await this.#output()
@@ -188,7 +188,7 @@ export class UploadWriter {
     this.#inFlight.catch(() => undefined)
   }
 
-  /** All steps that were begun are durable when it resolves. */
+  /** Resolves when all steps begun are durable. */
   async settle(): Promise<void> {
     await this.#inFlight
   }
@@ -198,7 +198,9 @@ export class UploadWriter {
     await this.settle()
   }
 
-  /** Lets go, without what is not durable. Refused where somebody else has it by now: that is as good. */
+  /**
+   * Releases the timeline and drops bytes that are not durable. A refusal because another process has taken over is ignored.
+   */
   async close(): Promise<void> {
     if (this.#isOver) return
     this.#isOver = true
@@ -210,7 +212,7 @@ export class UploadWriter {
     else if (!isReprise(this.#taken.broken, 'FENCED', 'NOT_FOUND')) await this.#letGo()
   }
 
-  /** Nobody knows what became of the last commit; that this process no longer writes is said all the same. */
+  /** The outcome of the last commit is unknown; the release is submitted in any case. */
   async #letGo(): Promise<void> {
     const { committer, random } = this.#kernel
     const guard = { timeline: this.timeline, epoch: this.#taken.head.epoch }
@@ -219,7 +221,7 @@ export class UploadWriter {
 
   #isReleased = false
 
-  /** A savepoint that somebody asked for keeps its bytes until it is released. */
+  /** A pinned savepoint keeps its bytes until it is released. */
   async #droppable(): Promise<ManifestRecord['id'][]> {
     return (await this.#taken.records()).filter(({ isPinned }) => !isPinned).map(({ id }) => id)
   }

@@ -1,4 +1,4 @@
-// The headers of the tus protocol (1.0.0), read from text into values; what is not well-formed is told, and nothing is guessed.
+// Parses the headers of the tus protocol (1.0.0); a malformed header is refused, never guessed.
 
 import { RepriseError } from '../../../core/errors.ts'
 
@@ -21,7 +21,7 @@ export const metadataBytesMax = 4096
 export const metadataKeysMax = 64
 export const partsMax = 1000
 
-/** A count of bytes; null: it was not said. */
+/** A number of bytes; null: the header is missing. */
 export function byteCount(name: string, text: string | null): number | null {
   if (text === null) return null
   const count = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN
@@ -39,7 +39,7 @@ export function metadataOf(header: string | null): Readonly<Record<string, strin
   const found = new Map<string, string>()
   for (const pair of pairs) {
     const [key = '', encoded = '', ...more] = pair.trim().split(' ')
-    // Visible ASCII: a name that is neither empty nor able to become another header.
+    // Visible ASCII: a name that is not empty and cannot inject another header.
     if (!/^[\x21-\x2b\x2d-\x7e]{1,200}$/.test(key) || more.length > 0) {
       throw invalid('Upload-Metadata must be keys of printable ASCII, each with a value in Base64, separated by commas')
     }
@@ -75,14 +75,14 @@ export function concatOf(header: string | null): Concat {
   return { kind: 'final', urls }
 }
 
-/** The last segment of an address, if it can be an id of ours. */
+/** The last segment of an address, if it is a valid upload id. */
 export function idOfUrl(url: string): string | null {
   const path = url.split(/[?#]/, 1)[0]!
   const id = path.slice(path.lastIndexOf('/') + 1)
   return isUploadId(id) ? id : null
 }
 
-/** 128 bits of chance and more, in a form that can be nothing else: no path, no other id. */
+/** 160 random bits, in a form that cannot be a path or another kind of id. */
 export function isUploadId(text: string): boolean {
   return /^[0-9a-f]{40}$/.test(text)
 }
@@ -106,7 +106,7 @@ function bytesOf(encoded: string, what: string): Uint8Array {
   return bytes
 }
 
-/** Values are text to us. What is no UTF-8 is read with replacement characters; the header itself is kept as it came. */
+/** Values are treated as text. Invalid UTF-8 is decoded with replacement characters; the header itself is stored unchanged. */
 function textOf(encoded: string, what: string): string {
   return new TextDecoder().decode(bytesOf(encoded, what))
 }

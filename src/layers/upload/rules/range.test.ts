@@ -15,7 +15,7 @@ describe('a range of a download', () => {
     ['bytes=-30', { kind: 'range', from: 0, to: 10 }],
     ['bytes=10-', { kind: 'unsatisfiable' }],
     ['bytes=-0', { kind: 'unsatisfiable' }],
-    // Not well-formed, of another unit, or several: the whole is always right.
+    // Malformed, of another unit, or several ranges: the whole is always a valid response.
     ['bytes=4-2', { kind: 'whole' }],
     ['bytes=-', { kind: 'whole' }],
     ['lines=1-2', { kind: 'whole' }],

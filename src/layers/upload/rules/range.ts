@@ -1,5 +1,5 @@
-// Which bytes a download asks for (RFC 9110): one range, or all of them. Several ranges at once are answered with the whole,
-// as a server may.
+// The bytes a download requests (RFC 9110): one range, or all of them. A request for several ranges receives the whole, which
+// the RFC permits.
 
 export type Wanted =
   | { readonly kind: 'whole' }
@@ -11,11 +11,11 @@ export interface RangeHeaders {
   readonly ifRange: string | null
 }
 
-/** `to` is the byte behind the last. @example wantedOf({ range: 'bytes=2-', ifRange: null }, 5, '"a"') // { from: 2, to: 5 } */
+/** `to` is exclusive. @example wantedOf({ range: 'bytes=2-', ifRange: null }, 5, '"a"') // { kind: 'range', from: 2, to: 5 } */
 export function wantedOf({ range, ifRange }: RangeHeaders, size: number, etag: string): Wanted {
   const whole = { kind: 'whole' } as const
   if (range === null) return whole
-  // A date, a weak tag or that of other bytes: then a part of them would not fit what the client has.
+  // A date, a weak tag or another etag: a range might not match the bytes the client has.
   if (ifRange !== null && ifRange.trim() !== etag) return whole
   const match = /^bytes=(\d{0,16})-(\d{0,16})$/.exec(range.replaceAll(' ', ''))
   if (!match) return whole
@@ -31,13 +31,13 @@ export function wantedOf({ range, ifRange }: RangeHeaders, size: number, etag: s
   return { kind: 'range', from, to: last === '' ? size : Math.min(size, Number(last) + 1) }
 }
 
-/** Whether the client has these bytes already. */
+/** True if the client already has these bytes. */
 export function hasTag(ifNoneMatch: string | null, etag: string): boolean {
   if (ifNoneMatch === null) return false
   return ifNoneMatch.split(',').some((each) => each.trim() === '*' || each.trim().replace(/^W\//, '') === etag)
 }
 
-/** Whether the client wants these bytes, and no others. A weak tag is never strong enough. */
+/** True if the client accepts these bytes. A weak tag never matches. */
 export function matchesTag(ifMatch: string | null, etag: string): boolean {
   if (ifMatch === null) return true
   return ifMatch.split(',').some((each) => each.trim() === '*' || each.trim() === etag)

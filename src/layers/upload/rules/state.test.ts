@@ -101,7 +101,7 @@ describe('the life of an upload', () => {
             expect(() => applyUpload(state, event)).toThrow()
             continue
           }
-          // A call counts once: when it begins, or at its end where that was not recorded.
+          // A call counts once: when it begins, or at its end if the beginning was not recorded.
           if (event.type === 'called' || (event.type !== 'started' && event.type !== 'retried' && !state.isCalling))
             calls += 1
           if (event.type === 'retried') calls = 0

@@ -1,19 +1,19 @@
-// The life of one upload, as a pure function: what is asked of it, what becomes of it, and what is refused. Bytes are not
-// here: only how many of them are durable. Whoever holds the timeline under the newest epoch decides; the store refuses
-// what anybody else decided.
+// The lifecycle of one upload, as pure functions: requests, transitions and refusals. The bytes themselves are elsewhere;
+// this state has only the number of durable ones. The owner of the timeline under the newest epoch decides; the store refuses
+// decisions of any earlier owner.
 //
 //   receiving ── all bytes are durable ──> received ── onComplete ──> starting ── runs started ──> completed
 //       │                                     └─ gave up ──> failed ── retry ──> received
 //       └── expired, or terminated at any time ──> ended
 //
-// A part of a concatenation stays `part` when it is whole: it waits to be joined.
+// A part of a concatenation stays `part` when it is complete: it waits to be joined.
 
 import { assert, unreachable } from '../../../core/assert.ts'
 import type { ErrorCode } from '../../../core/errors.ts'
 
 export type UploadStatus = 'receiving' | 'part' | 'received' | 'starting' | 'completed' | 'failed' | 'ended'
 
-/** A run to be started once for this upload: recorded in the commit that completes it. */
+/** A run to be started once for this upload, recorded in the commit that completes it. */
 export interface UploadStart {
   readonly kind: string
   readonly name: string
@@ -23,34 +23,34 @@ export interface UploadStart {
 
 export interface UploadState {
   readonly status: UploadStatus
-  /** Null: the client has not said yet. */
+  /** Null: not sent by the client yet. */
   readonly length: number | null
-  /** Durable bytes. */
+  /** Number of durable bytes. */
   readonly offset: number
   readonly metadata: Readonly<Record<string, string>>
-  /** The header as it came, which clients want back. */
+  /** The raw header, which is returned to clients. */
   readonly metadataHeader: string | null
   readonly concat: 'whole' | 'part' | 'final'
-  /** Of a final one: the ids of its parts. */
+  /** For a final upload: the ids of its parts. */
   readonly parts: readonly string[]
-  /** Who made it, as the server knows them. */
+  /** The creator, as the server knows it. */
   readonly by: string | null
   readonly createdAt: number
-  /** Unless it is whole by then. */
+  /** Expiry of an incomplete upload. */
   readonly expiresAt: number | null
   readonly endedBy: 'terminated' | 'expired' | null
-  /** Of its bytes; null until it is whole. */
+  /** Etag of its bytes; null until it is complete. */
   readonly etag: string | null
-  /** How often onComplete was called, also by processes that died in it. */
+  /** Number of calls of onComplete, including those whose process died. */
   readonly attempts: number
-  /** It is being called, or a process died in it. */
+  /** True during a call, or if a process died in it. */
   readonly isCalling?: boolean
   readonly error: string | null
   readonly starts: readonly UploadStart[]
   readonly result: unknown
 }
 
-/** What its history says. */
+/** The events in its history. */
 export type UploadEvent =
   | {
       readonly type: 'created'
@@ -63,16 +63,16 @@ export type UploadEvent =
       readonly at: number
       readonly expiresAt: number | null
     }
-  /** `offset` is where it stands now. */
+  /** `offset` is the new total. */
   | {
       readonly type: 'received'
       readonly offset: number
       readonly length: number | null
       readonly expiresAt: number | null
     }
-  /** All of it is there. */
+  /** All bytes are durable. */
   | { readonly type: 'filled'; readonly etag: string; readonly hasHandler: boolean }
-  /** onComplete is about to be called: if its process dies in it, the next one knows. */
+  /** Recorded before onComplete is called: if its process dies in it, the next one knows. */
   | { readonly type: 'called' }
   /** The engine closed during the call, which then does not count. */
   | { readonly type: 'uncalled' }
@@ -143,7 +143,7 @@ function called({ attempts, isCalling = false }: UploadState): Pick<UploadState,
   return { attempts: isCalling ? attempts : attempts + 1, isCalling: false }
 }
 
-/** All of its bytes are there, and can be read. */
+/** True if all bytes are durable and can be read. */
 export function isWhole({ status }: Pick<UploadState, 'status'>): boolean {
   return status !== 'receiving' && status !== 'ended'
 }
@@ -152,7 +152,7 @@ export function isExpired({ status, expiresAt }: UploadState, now: number): bool
   return (status === 'receiving' || status === 'part') && expiresAt !== null && now >= expiresAt
 }
 
-/** Why nothing can be asked of it any more; null: it is there. */
+/** The refusal if the upload is gone; null: it exists. */
 export function refuseGone(state: UploadState, now: number): Refusal | null {
   if (state.status === 'ended') {
     return {
@@ -164,15 +164,15 @@ export function refuseGone(state: UploadState, now: number): Refusal | null {
 }
 
 export interface Append {
-  /** Where the client believes it stands. */
+  /** The offset the client expects. */
   readonly from: number
-  /** A length that it says now. */
+  /** A length sent with this request. */
   readonly length: number | null
-  /** Bytes that it announces; null: it does not say. */
+  /** Announced number of bytes; null: unknown. */
   readonly bytes: number | null
 }
 
-/** Whether bytes may be appended, before the first of them is read. */
+/** Checks whether bytes may be appended, before the first of them is read. */
 export function refuseAppend(
   state: UploadState,
   { from, length, bytes }: Append,

@@ -1,4 +1,4 @@
-// Doing a verb to a timeline through its model: what the command line and the server both call.
+// Runs a verb on a timeline through its model, for the command line and the server.
 
 import { timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
@@ -11,12 +11,13 @@ import { refuseNotHere } from '../engine/storage/moved.ts'
 
 const lookMs = 100
 
-/** Rolling back and forking have arguments and results of their own: `rp.rollback`, `rp.fork`. */
+/** Rollback and fork have arguments and results of their own: `rp.rollback`, `rp.fork`. */
 export type PlainVerb = Exclude<Verb, 'rollback' | 'fork'>
 
 /**
- * `key`: asked again with the same one, it is done once.
+ * `key`: a repeated call with the same key acts once.
  * @example await act(engine, head, 'cancel', { reason })
+ * /
  */
 export async function act(
   engine: Reprise,
@@ -32,8 +33,10 @@ export async function act(
 }
 
 /**
- * Throws what doing it would be refused with, and changes nothing: what makes it impossible comes before a person is asked.
+ * Throws the error that the verb would be refused with, and changes nothing: a refusal is reported before a person is asked
+ * to confirm.
  * @example await mayAct(engine, head, 'terminate')
+ * /
  */
 export async function mayAct(
   engine: Reprise,
@@ -44,7 +47,7 @@ export async function mayAct(
   refuseNotHere(head)
   const { models, kernel } = hostOf(engine)
   const model = models.find(head.timeline)
-  // The kernel has a rollback and a fork for those that have none of their own.
+  // The kernel provides rollback and fork for models without their own.
   const isKernels = (verb === 'rollback' || verb === 'fork') && !model?.actions?.[verb]
   if (!isKernels) actionOf(model, verb, head.timeline)
   await model?.refuse?.({ engine, head }, verb, args)
@@ -55,8 +58,9 @@ export async function mayAct(
 }
 
 /**
- * The same for the members of a group: live owners are given as much time to let go as the restore would give them.
+ * The same for the members of a group: live owners have the same time to release their timelines as in the restore.
  * @example await mayRestore(engine, plan.members.map(({ timeline }) => timeline), { waitMs: 10_000 })
+ * /
  */
 export async function mayRestore(
   engine: Reprise,

@@ -1,4 +1,4 @@
-// Who reads the feed, where each stands, and how far it is behind.
+// The consumers of the feed, their positions and their lag.
 
 import type { Reprise } from '../engine/api/reprise.ts'
 import { lagBehind } from '../engine/feed/feed-stream.ts'
@@ -9,7 +9,7 @@ export interface ConsumerRow {
   readonly owner: string
   readonly movedAt: number
   readonly position: string
-  /** Runs of entries, of the whole feed. */
+  /** Lag in entry runs of the whole feed. */
   readonly behind: number
   readonly isMore: boolean
 }

@@ -1,4 +1,4 @@
-// Where one timeline stands: its head, its catalog, its relatives, and what its state says to people.
+// A summary of one timeline: its head, its catalog, its relatives, and its state for people.
 
 import type { Head, ManifestRecord } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
@@ -32,7 +32,7 @@ export async function describeTimeline(engine: Reprise, head: Head) {
       kind: model?.kind ?? null,
       ...shownHead(engine, head),
       status,
-      /** What keys, revisions and positions that leave the store are derived from; `branch` counts rollbacks. */
+      /** The base of external keys, revisions and positions; `branch` counts rollbacks. */
       identity: { store, incarnation, life: head.life, branch: generation, timeline: identity },
       checkpoints: catalog.length,
       lineage: lineage.slice(1).map((each) => each.timeline),
@@ -45,20 +45,20 @@ export async function describeTimeline(engine: Reprise, head: Head) {
         return lost.flatMap((loss) => (loss.timeline === head.timeline ? [{ id, at, ...loss }] : []))
       }),
       verbs: verbsOf(model),
-      /** What its forks may go on with instead, in one word, and whether that may be another input; null: no edits. */
+      /** The noun for what a fork may edit, and whether the input is editable; null: no edits. */
       edits:
         model?.edits && model.fold ? { names: model.edits.names, input: model.edits.inputSeq !== undefined } : null,
-      /** What was edited when it was forked. */
+      /** The edits made by its fork. */
       edited: editedOf(head),
-      /** Whether its state can be read here: how it folds is known. */
+      /** True if its state can be read here, because its fold is known. */
       hasFold: models.foldOf(head.timeline) !== null,
-      /** Whether records flow through it: there is a graph of it. */
+      /** True if records flow through it, so that it has a graph. */
       hasFlow: model?.flows !== undefined,
       ...(await summarize()),
     },
   }
 
-  /** What the state says beyond the head, as its model reads it, and which verbs it would refuse. */
+  /** The state beyond the head, as its model presents it, and the verbs it would refuse. */
   async function summarize(): Promise<{
     readonly summary: Readonly<Record<string, unknown>> | null
     readonly stands: StatusLine | null
@@ -82,7 +82,7 @@ function editedOf(
   return mark && mark.count > 0 ? { names: mark.edited, count: mark.count, by: mark.by ?? 'somebody' } : null
 }
 
-/** Where it stands as one line; null: its model does not say, or not without the user's code. */
+/** The status line; null: its model has none, or it requires the user's code. */
 export async function standsAt(engine: Reprise, head: Head): Promise<StatusLine | null> {
   const { kernel, models } = hostOf(engine)
   const model = models.find(head.timeline)
@@ -97,7 +97,7 @@ async function unreadOf(engine: Reprise, { timeline, mail }: Head): Promise<read
   return (await hostOf(engine).kernel.store.inbox(timeline, mailLookedAt)).messages.map(({ kind }) => kind)
 }
 
-/** A line of the catalog for people and programs, without the encoded manifest. */
+/** A row of the catalog for people and programs, without the encoded manifest. */
 export function shownCheckpoint(record: ManifestRecord) {
   const { body: _, bodyDigest: __, digest, ...rest } = record
   return { ...rest, digest: Buffer.from(digest).toString('hex') }

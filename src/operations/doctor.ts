@@ -1,4 +1,4 @@
-// What recovery rests on in a store, looked at from one process: for `reprise doctor` and for the dashboard.
+// Checks the preconditions of recovery in a store from one process, for `reprise doctor` and the dashboard.
 
 import { isReprise } from '../core/errors.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
@@ -29,7 +29,7 @@ const clockOffMs = 5000
 const shardsApartMs = 1000
 const timelinesLookedAt = 2000
 
-/** `isWorker`: this process is one of the workers, and not only here to look. */
+/** `isWorker`: this process is one of the workers, not only an observer. */
 export async function checkStore(engine: Reprise, { isWorker = false } = {}): Promise<Check[]> {
   const facts = await engine.facts()
   const settings = Object.entries(facts.durability)
@@ -65,7 +65,7 @@ async function identityOf(engine: Reprise): Promise<Check> {
 
 const ownClock: Check = { name: 'clock', state: 'ok', what: "this machine's is the store's" }
 
-/** Only a heartbeat tells the time of the store. */
+/** Only a heartbeat returns the time of the store. */
 async function checkClock(engine: Reprise): Promise<Check> {
   const before = Date.now()
   await hostOf(engine).kernel.worker.register()
@@ -79,7 +79,7 @@ async function checkClock(engine: Reprise): Promise<Check> {
   }
 }
 
-/** The heartbeat of `checkClock` measured them. */
+/** Measured by the heartbeat of `checkClock`. */
 async function checkShardClocks(engine: Reprise): Promise<Check[]> {
   const { clocks = [] } = await engine.facts()
   const ahead = clocks.filter(({ aheadMs }) => aheadMs > shardsApartMs)
@@ -93,7 +93,7 @@ async function checkShardClocks(engine: Reprise): Promise<Check[]> {
   return [{ name: 'clock', state: 'warning', what, cure }]
 }
 
-/** Told until each is made again: nobody works on them meanwhile. */
+/** Reported until each head is restored: meanwhile no worker takes them. */
 async function checkHeads(engine: Reprise): Promise<Check[]> {
   const lost: string[] = []
   for await (const { timeline } of lostHeads(hostOf(engine).kernel)) lost.push(timeline)
@@ -126,7 +126,7 @@ async function checkWorkers(engine: Reprise, isWorker: boolean): Promise<Check[]
   const rows = (await workersNow(engine)).filter(({ id, isRetired }) => (isWorker || id !== own) && !isRetired)
   const facts: WorkerFacts[] = []
   for (const row of rows) {
-    // A damaged timeline of a worker is one that it owns.
+    // A damaged timeline of a worker counts as one it owns.
     const ownsSomething = await engine.list({ owner: row.id, limit: 1 }).then(
       (owned) => owned.length > 0,
       (error) => {
@@ -156,7 +156,7 @@ async function checkCheckpoints(engine: Reprise): Promise<Check[]> {
   return [...quarantineHealth(damaged), ...checkpointsHealth(facts, hostOf(engine).kernel.worker.now())]
 }
 
-/** Their rows are damaged: they are left alone, and the others work. */
+/** Their rows are damaged: they are excluded from work, and the others continue. */
 function quarantineHealth(damaged: readonly string[]): Check[] {
   if (damaged.length === 0) return []
   const names = `${damaged.slice(0, 5).join(', ')}${damaged.length > 5 ? `, … (${damaged.length})` : ''}`

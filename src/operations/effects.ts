@@ -1,4 +1,4 @@
-// What a timeline did to the outside and what is not known of it: the kernel's effects, and what its model calls by itself.
+// External effects of a timeline and those with an unknown outcome: the kernel's effects, and calls of the model itself.
 
 import type { Effect } from '../core/history/effects.ts'
 import { inheritedBy } from '../core/history/inheritance.ts'
@@ -17,7 +17,7 @@ export async function effectsOf(engine: Reprise, head: Head): Promise<ShownEffec
   const model = models.find(head.timeline)
   if (!model?.outside || !model.fold) return own
   const { state, lineage } = await recover(kernel, head, model.fold)
-  // A call of the model that the kernel knows as well is told by the kernel.
+  // A call of the model that the kernel also records is reported by the kernel.
   const known = new Set(own.map(({ id }) => id))
   const calls = model.outside(state.value, kernel.hash, inheritedBy(lineage))
   return [...own, ...calls.filter(({ id }) => !known.has(id))]

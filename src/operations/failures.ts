@@ -1,4 +1,4 @@
-// Work that does not advance, with the reason: for `reprise ls`, `show`, `doctor`, metrics and the dashboard.
+// Work that makes no progress, with the reason: for `reprise ls`, `show`, `doctor`, metrics and the dashboard.
 
 import type { Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
@@ -16,11 +16,11 @@ const stuckStatus = 'compensation-stuck'
 
 export interface FailingTimeline extends FailureNote {
   readonly timeline: string
-  /** Null: its model is not known here. */
+  /** Null: its model is unknown here. */
   readonly kind: string | null
 }
 
-/** Archives keep what their timeline had, and nobody works on them. */
+/** Archives keep the attributes of their timeline, and are never worked on. */
 export async function failingTimelines(engine: Reprise): Promise<FailingTimeline[]> {
   const { kernel, models } = hostOf(engine)
   const heads = await engine.list({ attributes: { [failingAttribute]: true }, limit: listedMax })
@@ -36,14 +36,14 @@ export function failureWords({ attempts, since, reason }: FailureNote, now: numb
   return `${times} ${attempts === 1 ? '' : 'since '}${relative(since, now)}: ${reason}`
 }
 
-/** The column of a list: empty where nothing is noted. What ended badly says why in its last entry. */
+/** The column of a list: empty without a failure. A failed timeline has the reason in its last entry. */
 export async function reasonOf(engine: Reprise, head: Head, now: number): Promise<string> {
   const { kernel } = hostOf(engine)
   const note = failureOf(kernel.sealer, head)
   if (note) return failureWords(note, now)
   if (head.status === stuckStatus) return await stuckWords(engine, head)
   if (head.status !== 'failed') return ''
-  // A list shows what it can: whoever opens the timeline is told what is wrong with it.
+  // An unreadable entry is not an error in a list: the timeline's own page reports it.
   const last = await lastEntry(kernel, head).catch(() => null)
   return errorWords((last?.data as { readonly error?: unknown } | null | undefined)?.error) ?? ''
 }

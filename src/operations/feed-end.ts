@@ -1,17 +1,17 @@
-// Where the feed ends now: for whoever wants to hear of what comes, and of nothing that was.
+// The current end of the feed, for readers interested only in later entries.
 
 import { type FeedPosition, feedStart } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
 import { hostOf } from '../engine/host/host.ts'
 
-/** No id has a control character: nothing is in this scope, so that only positions are read. */
+/** No id has a control character: this scope is empty, so only positions are read. */
 const nobody = '\u0001'
 
-/** `from`: a position that is known already, to read less. */
+/** `from`: a known position, to read less. */
 export async function feedEnd(engine: Reprise, from: FeedPosition = feedStart): Promise<FeedPosition> {
   for (let at = from; ; ) {
     const page = await hostOf(engine).kernel.store.feed(at, { prefixes: [nobody] }, 1000)
-    // Not the end, and no further: somebody is about to commit, and that is what comes.
+    // Not the end, but no further progress: a commit is under way, and it comes after this position.
     if (page.isEnd || page.next === at) return page.next
     at = page.next
   }

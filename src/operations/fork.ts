@@ -1,4 +1,4 @@
-// Forking as people ask for it: where they do not say where, at the head; with another input, from the start.
+// Forks with the defaults for people: at the head, or from the start with another input.
 
 import type { Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'

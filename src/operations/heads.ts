@@ -1,4 +1,4 @@
-// The documented shape of a timeline in JSON, as the command line and the server show it.
+// The documented JSON form of a timeline, as the command line and the server show it.
 
 import type { Attribute, Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
@@ -6,7 +6,7 @@ import { isOwnAttribute } from '../engine/checkpoint/declaration.ts'
 import { hostOf } from '../engine/host/host.ts'
 import { failureOf } from '../engine/storage/failure-notes.ts'
 
-/** Without those of the engine itself. */
+/** Excludes the engine's own attributes. */
 export function shownAttributes(head: Head): [string, Attribute][] {
   return Object.entries(head.attributes).filter(([key]) => !isOwnAttribute(key))
 }
@@ -19,7 +19,7 @@ export function shownHead(engine: Reprise, head: Head) {
     ...{ timeline, status, seq, epoch, digest: Buffer.from(digest).toString('hex'), owner, isOwnerAlive, floor },
     base: base && { timeline: base.timeline, seq: base.seq },
     ...{ queue, priority, wakeup, mail, attributes, createdAt, updatedAt },
-    /** Why work on it does not advance, since when, and how often in a row it failed; null: nothing is noted. */
+    /** The reason why work on it fails, since when, and the number of consecutive failures; null: no failure is recorded. */
     failure: failureOf(hostOf(engine).kernel.sealer, head),
   }
 }

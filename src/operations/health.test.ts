@@ -144,7 +144,7 @@ describe('checkpoints', () => {
     ])
     expect(verdict({ seq: 10_001, checkpoints: [], policy: { recoverWithin: '2s' } })[0]).toBe('checkpoints warning')
     expect(verdict({ seq: 10_001, checkpoints: [], policy: {} })[0]).toBe('checkpoints ok')
-    // A workflow without a loop: nothing bounds what a recovery replays.
+    // A workflow without a loop: nothing limits the entries that a recovery replays.
     expect(verdict({ seq: 10_000, checkpoints: [] })[0]).toBe('checkpoints ok')
     expect(verdict({ seq: 10_001, checkpoints: [] })[0]).toBe('checkpoints warning')
     expect(verdict({ seq: 20_001, start: 20_000, checkpoints: [], policy: { recoverWithin: '2s' } })[0]).toBe(
@@ -170,10 +170,10 @@ describe('checkpoints', () => {
     const interval = { entries: 40, ms: null }
     expect(verdict({ ...budget, seq: sound.seq + 400, interval })[0]).toBe('checkpoints ok')
     expect(verdict({ ...budget, seq: sound.seq + 401, interval })[0]).toBe('checkpoints warning')
-    // Before the first one, as long as the policy waits for it.
+    // Before the first checkpoint, as long as the policy waits for it.
     const first = { seq: 1000, start: 0, checkpoints: [], policy: { recoverWithin: '200ms', first: 1000 } as const }
     expect(verdict({ ...first, interval })[0]).toBe('checkpoints ok')
-    // Where it is measured that more may lie between two, what was usual counts no longer.
+    // A measured interval replaces the usual one, even if it is longer.
     expect(
       verdict({ ...budget, seq: 12_001, checkpoints: facts.checkpoints, interval: { entries: 5000, ms: null } })[0],
     ).toBe('checkpoints ok')

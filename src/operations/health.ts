@@ -1,4 +1,4 @@
-// What the doctor thinks of workers and checkpoints: facts in, verdicts out. Reads no clock and no store.
+// The doctor's verdicts on workers and checkpoints: facts in, verdicts out. Reads no clock and no store.
 
 import type { CheckpointInterval, CheckpointPolicy } from '../core/checkpoint/checkpoint-policy.ts'
 import { formatMs, toMs } from '../core/duration.ts'
@@ -13,14 +13,14 @@ export interface Check {
   readonly state: 'ok' | 'warning' | 'bad'
   readonly what: string
   readonly cure?: string
-  /** The same for programs, where there is more than words. */
+  /** The same for programs, if there is more than text. */
   readonly data?: Readonly<Record<string, unknown>>
 }
 
 const drillEveryMs = 30 * 86_400_000
-/** Fewer entries without a checkpoint than this are nothing to worry about. */
+/** Fewer entries than this without a checkpoint cause no warning. */
 const entriesBehindLeast = 10_000
-/** Checkpoints come this many times later than their policy says before anybody is told. */
+/** Checkpoints may be this many times later than their policy before a warning. */
 const patience = 10
 
 export interface WorkerFacts extends Pick<WorkerRow, 'id' | 'isAlive'>, WorkerReport {
@@ -50,7 +50,7 @@ export function workersHealth(workers: readonly WorkerFacts[], now: number): Che
   return [{ name: 'workers', state: 'ok', what: `${count(alive.length, 'worker')} alive` }]
 }
 
-/** What the workers that live say of checkpoints that do not succeed. */
+/** Failing checkpoints, as reported by live workers. */
 export function failingHealth(workers: readonly WorkerFacts[], now: number): Check[] {
   const failing = workers.filter((worker) => worker.isAlive).flatMap((worker) => worker.failing)
   if (failing.length === 0) return []
@@ -65,13 +65,13 @@ export function failingHealth(workers: readonly WorkerFacts[], now: number): Che
 export interface TimelineFacts {
   readonly timeline: string
   readonly seq: number
-  /** Where its own history begins: its base, or its floor. */
+  /** The start of its own history: its base, or its floor. */
   readonly start: number
   readonly createdAt: number
   readonly updatedAt: number
-  /** Its own, where its definition is known. */
+  /** Its own policy, if its definition is known. */
   readonly policy: CheckpointPolicy | null
-  /** What its policy comes to by the costs that are kept with it; null: it has none. */
+  /** The interval that results from its policy and its stored costs; null: none. */
   readonly interval: Pick<CheckpointInterval, 'entries' | 'ms'> | null
   /** Newest first. */
   readonly checkpoints: readonly {
@@ -82,7 +82,7 @@ export interface TimelineFacts {
   }[]
 }
 
-/** Of a server that says whether its pages have checksums: without them a damaged page may answer "not there". */
+/** For a server that reports whether its pages have checksums: without them a damaged page may read as "not there". */
 export function pagesHealth(durability: Readonly<Record<string, unknown>>): Check[] {
   const { data_checksums: checksums } = durability
   if (checksums === undefined || checksums === 'on') return []
@@ -137,9 +137,9 @@ export function checkpointsHealth(timelines: readonly TimelineFacts[], now: numb
 }
 
 /**
- * Why its recovery point is too old, by its own policy: far more entries or time since the newest sound checkpoint than it
- * asks for, or than its budget comes to by the costs that were measured. Without either, by what was usual before.
- * Null: it is well.
+ * The reason why its recovery point is too old by its own policy: far more entries or time since the newest intact checkpoint
+ * than the policy requires, or than its budget allows at the measured costs. Without either, by the usual bound. Null: it is
+ * fine.
  */
 function whyBehind(
   { seq, start, createdAt, updatedAt, policy, interval, checkpoints }: TimelineFacts,
@@ -156,7 +156,7 @@ function whyBehind(
     return `${said}, and its policy is one every ${policy.every}`
   }
   const each = policy?.each
-  // Only while somebody writes: an hour later nothing has changed that a checkpoint could save.
+  // Only while the timeline is written: without new entries a checkpoint would save nothing.
   const busyMs = updatedAt - (newest?.createdAt ?? createdAt)
   if (each !== undefined && busyMs > toMs(each, 'each') * patience) return `${said}, and its policy is one each ${each}`
   if (policy?.every !== undefined || each !== undefined) return null

@@ -20,7 +20,7 @@ export async function* entriesAfter(engine: Reprise, head: Head, after: number):
   for await (const run of await historyAfter(engine, head, after)) yield* entriesOf(kernel, run)
 }
 
-/** The same as runs, for whoever reads many or only a few: what passes through fewer hands takes less time. */
+/** The same as entry runs, which is faster for readers of many or of only a few entries. */
 export async function historyAfter(engine: Reprise, head: Head, after: number): Promise<AsyncGenerator<VerifiedRun>> {
   const { kernel } = hostOf(engine)
   const lineage = head.base ? await lineageOf(kernel, head) : [head]

@@ -1,4 +1,4 @@
-// JSON of values that plain JSON would change or refuse is the same whether or not the replacer was left out.
+// The JSON of values that plain JSON would change or refuse is the same with and without the shortcut.
 
 import { expect, test } from 'vitest'
 import fc from '../../test/support/properties.ts'

@@ -1,13 +1,14 @@
-// JSON that keeps what plain JSON would drop or refuse: big integers, bytes, maps, sets, errors, numbers that are none.
+// JSON that preserves values which plain JSON would drop or refuse: big integers, bytes, maps, sets, errors, non-finite
+// numbers.
 
-/** As JSON, with `plain` where it makes a difference: JSON.stringify takes several times as long with a replacer. */
+/** Uses the replacer `plain` only if it makes a difference: it slows JSON.stringify down several times. */
 export function jsonOf(value: unknown): string {
   return isPlain(value, 0) ? JSON.stringify(value) : JSON.stringify(value, plain)
 }
 
 const deepestLook = 32
 
-/** Nothing in it is changed by `plain`; false also where looking takes too long. */
+/** True if `plain` would change nothing in it; false also if the check takes too long. */
 function isPlain(value: unknown, depth: number): boolean {
   switch (typeof value) {
     case 'string':

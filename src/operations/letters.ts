@@ -1,4 +1,4 @@
-// What was given up on, by one job or pipeline or by all, and the two things that can be done to it.
+// Dead letters of one job or pipeline or of all, and the two actions on them.
 
 import { timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
@@ -11,7 +11,7 @@ const listedMax = 1000
 
 export type ShownLetter = ModelLetter & { readonly timeline: string }
 
-/** The timelines that are one thing to the user: shards of a job; itself alone if it has no others. */
+/** The timelines that are one unit to the user: the shards of a job. Default: itself alone. */
 export async function familyOf(engine: Reprise, head: Head): Promise<Head[]> {
   const { models, kernel } = hostOf(engine)
   const ids = (await models.find(head.timeline)?.family?.(engine, head)) ?? [head.timeline]
@@ -19,7 +19,7 @@ export async function familyOf(engine: Reprise, head: Head): Promise<Head[]> {
   return heads.filter((each) => each !== null)
 }
 
-/** Timelines of every kind that gives up on items and can have them sent back, where there are any. */
+/** Timelines with dead letters, of every kind that has them and can redrive them. */
 export async function withLetters(engine: Reprise): Promise<Head[]> {
   const kinds = hostOf(engine)
     .models.all()
@@ -28,7 +28,7 @@ export async function withLetters(engine: Reprise): Promise<Head[]> {
   return pages.flat().filter((head) => Number(head.attributes.dead ?? 0) > 0)
 }
 
-/** Only what can be sent back was given up on: a model that has another word for it is refused with that word. */
+/** Only models with redrive have dead letters: another model is refused with its own verbs. */
 export async function lettersOf(engine: Reprise, heads: readonly Head[]): Promise<ShownLetter[]> {
   checkLetters(engine, heads)
   const letters: ShownLetter[] = []
@@ -39,12 +39,12 @@ export async function lettersOf(engine: Reprise, heads: readonly Head[]): Promis
   return letters
 }
 
-/** Whose letters can be neither sent back nor discarded any more, and why. */
+/** The reasons why letters of these timelines can be neither redriven nor discarded any more. */
 export function finalOf(engine: Reprise, heads: readonly Head[]): string[] {
   return heads.map((head) => lettersIn(engine, head).final?.(head) ?? null).filter((why) => why !== null)
 }
 
-/** These count as finished from now on. NOT_FOUND if none of them is there. */
+/** These letters count as finished from now on. NOT_FOUND if none of them exists. */
 export async function discard(
   engine: Reprise,
   heads: readonly Head[],

@@ -1,5 +1,5 @@
-// The models that tools know: the kinds that this package brings, and whatever definitions the user's code exports.
-// Tools ask the model what a timeline is and what can be done to it; none of them knows a model by its id.
+// The models that tools know: the kinds of this package, and the definitions that the user's code exports. Tools query the
+// model of a timeline for its kind and its verbs; none of them depends on the form of an id.
 
 import { RepriseError } from '../core/errors.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
@@ -7,7 +7,7 @@ import { hostOf } from '../engine/host/host.ts'
 import type { Fold } from '../engine/model/definition.ts'
 import { type Model, modelsOf } from '../engine/model/model.ts'
 
-/** What can be said and done without the user's code. Definitions that are known already stay. */
+/** Declares the kinds, which work without the user's code. Definitions already declared are kept. */
 export async function declareKinds(engine: Reprise): Promise<void> {
   const known = new Set(
     hostOf(engine)
@@ -17,14 +17,14 @@ export async function declareKinds(engine: Reprise): Promise<void> {
   for (const model of await kinds()) if (!known.has(model.scope)) engine.declare(model)
 }
 
-/** Whatever of these says what it is. */
+/** Declares every exported value that describes a model. */
 export function declareAll(engine: Reprise, exported: readonly unknown[]): void {
   const found = new Map<string, Model>()
   for (const value of exported) {
     const described = modelsOf(value)
     for (const model of described) {
       const other = found.get(model.scope)
-      // The one that is declared last would be taken, without a word.
+      // Otherwise the last declaration would silently win.
       if (other && other !== model && model.name !== null) throw twice(model)
       found.set(model.scope, model)
       engine.declare(model)
@@ -38,7 +38,7 @@ function twice({ kind, name, scope }: Model): RepriseError {
   return new RepriseError('INVALID_ARGUMENT', what, { kind, name, scope })
 }
 
-/** Those whose peer dependency may be missing are described apart from what needs it. */
+/** Kinds whose peer dependency may be missing are described in a separate module. */
 async function kinds(): Promise<Model[]> {
   const [
     jobs,
@@ -111,7 +111,7 @@ async function kinds(): Promise<Model[]> {
   ]
 }
 
-/** The fold for a timeline, or an error that says how to name it. */
+/** The fold of a timeline, or an error that explains how to provide it. */
 export function foldFor(engine: Reprise, timeline: string): Fold<unknown> {
   const fold = hostOf(engine).models.foldOf(timeline)
   if (fold) return fold

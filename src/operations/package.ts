@@ -1,4 +1,4 @@
-// What this package says about itself.
+// Information about this package.
 
 import { readFileSync } from 'node:fs'
 

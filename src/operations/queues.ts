@@ -1,4 +1,4 @@
-// What waits, what runs and what is overdue, for each queue.
+// Waiting, running and overdue timelines of each queue.
 
 import type { Head } from '../core/store/ports.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
@@ -12,7 +12,7 @@ export interface QueueRow {
   readonly due: number
   readonly mail: number
   readonly nextAt: number | null
-  /** Since when the longest overdue one waits; null: none is overdue. */
+  /** Wakeup of the longest overdue timeline; null: none is overdue. */
   readonly oldestAt: number | null
 }
 

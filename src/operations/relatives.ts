@@ -1,4 +1,4 @@
-// The branches that a timeline is one of: forks, and what rollbacks left behind, from the first ancestor on.
+// The branches a timeline belongs to: forks and archives of rollbacks, starting from the first ancestor.
 
 import type { TimelineId } from '../core/coordinate.ts'
 import { liveIdOf } from '../core/history/scope.ts'
@@ -15,11 +15,11 @@ export interface Relative {
   readonly seq: number
   readonly status: string
   readonly updatedAt: number
-  /** A rollback left it: its history no longer counts. */
+  /** Left by a rollback: its history no longer counts. */
   readonly isArchive: boolean
 }
 
-/** At most 200 of them; itself is always among them. */
+/** At most 200, always including the timeline itself. */
 export async function relativesOf(engine: Reprise, head: Head): Promise<Relative[]> {
   const { kernel } = hostOf(engine)
   const lineage = await lineageOf(kernel, head)

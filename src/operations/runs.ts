@@ -1,5 +1,4 @@
-// One run of a workflow, as tools hold it, and the refusal for a timeline of another model: with its code, and with the verbs
-// that are the right ones there.
+// One run of a workflow, for tools, and the refusal for a timeline of another model, with its verbs.
 
 import { RepriseError } from '../core/errors.ts'
 import { idBelow } from '../core/history/scope.ts'
@@ -10,13 +9,13 @@ import { verbsOf } from '../engine/model/model.ts'
 import { type WorkflowDefinition, type WorkflowRun, workflows } from '../layers/workflow/index.ts'
 import { withoutCode } from '../layers/workflow/without-code.ts'
 
-/** For verbs that need none of the code: what happens is done by whoever works on the run. */
+/** For verbs that need none of the code: the worker of the run acts. */
 export function runOf(engine: Reprise, head: Head, verb: string): WorkflowRun {
   const { name, id } = partsOf(engine, head, verb)
   return workflows(engine).of(withoutCode(name)).get(id)
 }
 
-/** For verbs that replay its code, which is among these; null: it is not. */
+/** For verbs that replay its code, which must be among the exports; null: it is not. */
 export function runWithCode(
   engine: Reprise,
   head: Head,

@@ -1,4 +1,4 @@
-// What is started when, when it last was, and when it is due next.
+// Schedules, with their last and next start.
 
 import { idBelow } from '../core/history/scope.ts'
 import type { Reprise } from '../engine/api/reprise.ts'

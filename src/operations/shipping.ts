@@ -1,5 +1,6 @@
-// How the shipping of a store stands, and the drill of it: a restore aside from where it was shipped to, verified, compared with
-// the store, and measured. RPO: what would be lost if the machine were lost now. RTO: how long it takes until the store is back.
+// The status of a store's shipping, and its drill: a restore from the shipped copy into a temporary folder, verified,
+// compared with the store, and measured. RPO: the data that would be lost with the machine now. RTO: the time until the store
+// is back.
 
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -24,7 +25,7 @@ export interface ShippedDrill {
   readonly ok: boolean
   readonly place: string
   readonly record: number
-  /** RPO: how old what would be lost is at most, and how many positions of the feed. 0: nothing would be. */
+  /** RPO: the maximum age of the data that would be lost, and its positions in the feed. 0: nothing would be lost. */
   readonly rpoMs: number
   readonly positionsBehind: number
   /** RTO: restore and verify. */
@@ -35,11 +36,11 @@ export interface ShippedDrill {
   readonly entries: number
   readonly lost: ShippedRestore['lost']
   readonly skipped: ShippedRestore['skipped']
-  /** Why it failed. */
+  /** The reasons for a failure. */
   readonly faults: readonly string[]
 }
 
-/** A shipper that has not spoken for so long, or so many of its rounds, stands still. */
+/** A shipper without a report for this long, or for this many of its rounds, counts as stalled. */
 const silentMs = 60_000
 const silentRounds = 20
 
@@ -49,12 +50,12 @@ export async function drillShipped(
   place: string,
   { keys }: { readonly keys?: KeyRing } = {},
 ): Promise<ShippedDrill> {
-  // 1. What is acknowledged now.
+  // 1. Read the position acknowledged so far.
   const askedAt = Date.now()
   const end = numberOf(await feedEnd(engine))
   const folder = await mkdtemp(join(tmpdir(), 'reprise-drill-'))
   try {
-    // 2. Back, on a machine that has nothing.
+    // 2. Restore into an empty folder.
     const url = `sqlite:${join(folder, 'drill.db')}`
     const restored = await restoreShipped(place, url, { ...(keys && { keys }) })
     const startedAt = performance.now()
@@ -62,7 +63,7 @@ export async function drillShipped(
     try {
       const verified = await copy.verify()
       const verifyMs = performance.now() - startedAt
-      // 3. Is it the store that it was shipped from?
+      // 3. Compare the copy with the original store.
       const faults = verified.faults.map(({ timeline, what }) => `${timeline ?? 'store'}: ${what}`)
       faults.push(...(await differences(engine, copy)))
       const positionsBehind = Math.max(0, end - restored.position)
@@ -83,7 +84,7 @@ export async function drillShipped(
   }
 }
 
-/** A timeline that stands where the other does has the same history: digests say so. Others went on meanwhile. */
+/** Timelines at the same sequence must have equal digests. Others have advanced meanwhile. */
 async function differences(engine: Reprise, copy: Reprise): Promise<string[]> {
   const { kernel } = hostOf(engine)
   const found: string[] = []
@@ -104,7 +105,7 @@ function tell(engine: Reprise, report: ShippedDrill): void {
   events.emit('report', { kind: 'drill', timeline: null, what, data: report })
 }
 
-/** How the shipping of this store stands; null: it is not shipped, as far as this machine knows. */
+/** The status of this store's shipping; null: it is not shipped, as far as this machine knows. */
 export async function shippingOf(engine: Reprise): Promise<(ShipStatus & { readonly behind: number }) | null> {
   const file = fileOf((await engine.facts()).location)
   const status = file === null ? null : readShipStatus(file)

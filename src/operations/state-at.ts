@@ -1,5 +1,5 @@
-// State as of a sequence or coordinate, recovered aside by what is known of the timeline. It declares nothing: a process that
-// stays goes on to know the timeline by its model.
+// State as of a sequence or coordinate, recovered separately with the known fold of the timeline. It declares nothing, so a
+// long-running process keeps the timeline's model.
 
 import type { Coordinate } from '../core/coordinate.ts'
 import { toHex } from '../core/coordinate.ts'
@@ -23,7 +23,7 @@ export interface StateComparison extends StateChanges {
   readonly after: Coordinate
 }
 
-/** What changed from one place to another, compared as the states hold it. */
+/** The changes between two coordinates, compared on the original states. */
 export async function diffStates(engine: Reprise, from: Where, to: Where): Promise<StateComparison> {
   const [before, after] = await Promise.all([recoverAt(engine, from), recoverAt(engine, to)])
   const changes = changesOf(before.state, after.state, hostOf(engine).kernel.codec)

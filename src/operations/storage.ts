@@ -1,4 +1,4 @@
-// What lies in a store, by model: timelines, checkpoints and their bytes, and the checkpoints that were taken last.
+// The content of a store by model: timelines, checkpoints and their bytes, and the most recent checkpoints.
 
 import type { Reprise } from '../engine/api/reprise.ts'
 import { hostOf } from '../engine/host/host.ts'
@@ -6,7 +6,7 @@ import { isOfStore } from '../engine/model/kinds.ts'
 import { headsOf } from '../engine/storage/sound-page.ts'
 import { shownCheckpoint } from './describe.ts'
 
-/** Each costs a question to the store. */
+/** Each costs one read from the store. */
 const timelinesLookedAt = 2000
 const recentShown = 200
 
@@ -14,9 +14,9 @@ export interface KindStorage {
   readonly kind: string | null
   readonly timelines: number
   readonly checkpoints: number
-  /** Of the newest checkpoint of each timeline. */
+  /** Size of the newest checkpoint of each timeline. */
   readonly stateBytes: number
-  /** Added by all checkpoints that are kept. */
+  /** Bytes added by all kept checkpoints. */
   readonly addedBytes: number
 }
 

@@ -1,4 +1,5 @@
-// State as people read it: Keyed parts become plain objects, long bytes their length and digest, and two states can be compared.
+// State in readable form: Keyed parts become plain objects, long byte arrays their length and digest, and two states can be
+// compared.
 
 import { createHash } from 'node:crypto'
 import type { Codec } from '../core/codec/codec.ts'
@@ -10,7 +11,7 @@ const itemsShown = 1000
 const bytesShown = 64
 const changesShown = 1000
 
-/** Plain data in which JSON hides nothing. Large Keyed parts are cut, with the number of rows that are left out. */
+/** Plain data without values that JSON would hide. Large Keyed parts are truncated, with the number of omitted rows. */
 export function plainState(value: unknown, codec: Codec, around: readonly object[] = []): unknown {
   if (typeof value !== 'object' || value === null) return value
   if (around.includes(value)) return { $cycle: around.length - around.indexOf(value) }
@@ -59,7 +60,7 @@ export interface StateChanges {
   readonly isComplete: boolean
 }
 
-/** The first thousand differences of two states, with plain values. Sides that would read alike are shown with their type. */
+/** The first thousand differences of two states, with plain values. Values that would look alike are shown with their type. */
 export function changesOf(before: unknown, after: unknown, codec: Codec): StateChanges {
   const found = differences(before, after, { most: changesShown + 1, dataOf: (value) => codec.dataOf(value) })
   const changes = found.slice(0, changesShown).map((difference): Difference => {

@@ -1,4 +1,4 @@
-// Counts, sizes and times in sentences, for findings and for the command line.
+// Counts, sizes and times as text, for findings and for the command line.
 
 /** @example relative(now - 90_000, now) // '1m ago' */
 export function relative(at: number | null, now: number): string {

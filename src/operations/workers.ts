@@ -1,5 +1,5 @@
-// Workers as seen from this machine: one whose process died here is gone at once, though its lease has not run out. Only
-// looks; whoever takes the work over declares it dead.
+// Workers as seen from this machine: one whose process died here counts as gone at once, although its lease has not expired.
+// This only reads; the process that takes over the work declares it dead.
 
 import { formatMs } from '../core/duration.ts'
 import type { Head, WorkerRow } from '../core/store/ports.ts'
@@ -8,7 +8,7 @@ import { identifyProcess, isProcessGone } from '../engine/base/platform.ts'
 import { reportOf, type WorkerReport } from '../engine/base/worker.ts'
 import { hostOf } from '../engine/host/host.ts'
 
-/** For what has no limit of its own. */
+/** For work without a limit of its own. */
 export const stuckAfterMs = 5 * 60_000
 const ownedMax = 1000
 
@@ -17,7 +17,7 @@ export async function workersNow(engine: Reprise): Promise<WorkerRow[]> {
   return (await engine.workers()).map((row) => ({ ...row, isAlive: row.isAlive && !isProcessGone(row, own) }))
 }
 
-/** Whether somebody is at work on it: of a process that died on this machine that is known before its lease runs out. */
+/** Whether an owner is alive: a process that died on this machine is detected before its lease expires. */
 export async function ownersAlive(engine: Reprise, heads: readonly Head[]): Promise<(head: Head) => boolean> {
   if (!heads.some(({ owner, isOwnerAlive }) => owner !== null && isOwnerAlive)) return () => false
   const alive = new Set((await workersNow(engine)).flatMap(({ id, isAlive }) => (isAlive ? [id] : [])))
@@ -25,14 +25,14 @@ export async function ownersAlive(engine: Reprise, heads: readonly Head[]): Prom
 }
 
 export interface ShownWorker extends WorkerRow, WorkerReport {
-  /** Timelines that it owns, counted up to a thousand. */
+  /** Number of owned timelines, counted up to a thousand. */
   readonly owns: number
   readonly isStuck: boolean
-  /** What takes longer than it may, in words. */
+  /** Work that exceeds its time limit, as text. */
   readonly stuck: readonly string[]
 }
 
-/** `now` is the store's time as the youngest heartbeat tells it. */
+/** `now` is the store's time as of the newest heartbeat. */
 export async function describeWorkers(
   engine: Reprise,
   options: { readonly all?: boolean } = {},
@@ -51,7 +51,7 @@ export async function describeWorkers(
   return { now, known: rows.length, workers }
 }
 
-/** What takes longer than it may, with the reason in words. A worker that holds things and has nothing to do is well. */
+/** Work that exceeds its time limit, with the reason as text. An idle worker is fine. */
 export function stuckOn({ underWay }: WorkerReport, now: number): string[] {
   return underWay
     .filter(({ since, limitMs }) => now - since > (limitMs ?? stuckAfterMs))

@@ -12,7 +12,7 @@ import { migrateFold } from './state.ts'
 import { checkSteps, type Step, stepsFrom } from './steps.ts'
 
 export interface MigrationsSettings {
-  /** For steps that say nothing themselves. Left out: code is tried 3 times, SQL once, since it fails the same way again. */
+  /** Retry policy of steps without their own. Default: 3 attempts for code, 1 for SQL, because SQL fails the same way again. */
   readonly retry?: RetryPolicy
 }
 
@@ -27,7 +27,7 @@ export interface StepsInFolder {
   readonly folder: string
 }
 
-/** Steps are given in code or in a folder. */
+/** Steps are defined in code or in a folder. */
 export type MigrationsOptions = MigrationsSettings & (StepsInCode | StepsInFolder)
 
 const known = new Set(['steps', 'folder', 'retry'])
@@ -62,7 +62,7 @@ export function migrations(name: string, options: MigrationsOptions): Migrations
     async [runs](engine: Host, _input: void, run: MigrateOptions) {
       checkOptions(`run of ${name}`, run, migrateOptions)
       engine.declare(model)
-      // A folder is read when it is run, so that a long-lived program sees new files.
+      // A folder is read at each run, so that a long-lived program sees new files.
       const steps = checkSteps(name, options.steps ?? stepsFrom(options.folder!))
       return new MigrateRun(engine, name, steps, run, options.retry)
     },

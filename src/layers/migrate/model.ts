@@ -1,4 +1,4 @@
-// What tools know of migrations.
+// Model of migrations, for tools.
 
 import type { Fold } from '../../engine/model/definition.ts'
 import { type Told, told } from '../../engine/model/journal-row.ts'
@@ -19,7 +19,7 @@ export const migrateKind: Model = {
     const { applied, current } = state as MigrateState
     return { applied: applied.length, ...(current && { underWay: current.id, error: current.error }) }
   },
-  // Whether steps were left is known to the code alone, which looks whenever it is run.
+  // Only the code knows whether steps are pending; it checks at each run.
   headOf: (state) => ({ status: (state as MigrateState).current ? 'failed' : 'stopped' }),
   stands(state) {
     const { applied, current } = state as MigrateState

@@ -1,10 +1,10 @@
-// What is left to do, and whether what was done is still what the steps say.
+// The pending steps, and whether the applied ones still match the steps.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { MigrateState } from './state.ts'
 import { type CheckedStep, numberOf } from './steps.ts'
 
-/** The steps not applied yet, in order. Throws MIGRATION_DRIFT if an applied step changed, is gone, or was overtaken. */
+/** The steps not applied yet, in order. Throws MIGRATION_DRIFT if an applied step changed, is missing, or was overtaken. */
 export function planMigration(name: string, steps: readonly CheckedStep[], state: MigrateState): CheckedStep[] {
   const byId = new Map(steps.map((step) => [step.id, step]))
   for (const { id, checksum } of state.applied) {

@@ -1,5 +1,5 @@
-// One run of migrations: applies what is pending, step by step, each recorded when it is done, and stops at the first
-// that fails. The next run goes on with that step.
+// One run of migrations: applies the pending steps one by one, records each, and stops at the first failure. The next run
+// resumes with that step.
 
 import { callOnce, decideRetry, type RetryPolicy, resolveRetry } from '../../core/calls/retry.ts'
 import { type TimelineId, timelineId, toHex } from '../../core/coordinate.ts'
@@ -19,41 +19,41 @@ import { type MigrateState, migrateFold } from './state.ts'
 import type { CheckedStep } from './steps.ts'
 
 export interface MigrateOptions {
-  /** Say what would be done; change nothing. */
+  /** Reports the pending steps and changes nothing. */
   readonly dryRun?: boolean
-  /** How long to wait for another process that migrates; 1 minute if left out. */
+  /** How long to wait for another process that migrates. Default: 1 minute. */
   readonly wait?: Duration
-  /** Handed to the steps; once it fires, no further step is begun. */
+  /** Passed to the steps; once aborted, no further step begins. */
   readonly signal?: AbortSignal
-  /** Searchable, on the timeline of the migrations. */
+  /** Searchable attributes of the migrations' timeline. */
   readonly attributes?: Readonly<Record<string, Attribute>>
 }
 
 export const migrateOptions = namesOf<MigrateOptions>({ dryRun: true, wait: true, signal: true, attributes: true })
 
 export interface MigrateReport {
-  /** 'stopped': it was asked to stop, and steps are left. */
+  /** 'stopped': stopped on request, with steps left. */
   readonly status: 'finished' | 'stopped' | 'dry run'
-  /** Applied by this run. */
+  /** Steps applied by this run. */
   readonly applied: readonly { readonly id: string; readonly ms: number }[]
-  /** What is left: with dryRun what would be applied, after a stop what was not begun. */
+  /** Remaining steps: with dryRun those that would be applied, after a stop those that did not begin. */
   readonly pending: readonly { readonly id: string; readonly sql: readonly string[] | null }[]
   readonly before: number
-  /** The step that an earlier run did not get through. */
+  /** The step that an earlier run did not finish. */
   readonly resumedAt: string | null
   readonly elapsedMs: number
 }
 
 export interface MigrateEvent {
   readonly step: string
-  /** 'retry': it failed, and is tried again after a while. */
+  /** 'retry': the step failed, and is retried after a pause. */
   readonly state: 'began' | 'applied' | 'retry' | 'failed'
 }
 
 const knownResult = namesOf<{ readonly signal?: AbortSignal }>({ signal: true })
-/** As long as jobs give their items. */
+/** The same grace time as for items of jobs. */
 const defaultGraceMs = 30_000
-/** For a step to end once its signal was aborted. */
+/** Time for a step to end after its signal was aborted. */
 const heedMs = 500
 
 export class MigrateRun {
@@ -91,15 +91,15 @@ export class MigrateRun {
     this.#result.catch(() => undefined)
   }
 
-  /** Settles when no other process migrates and its own work begins; rejects if it failed before. */
+  /** Resolves when no other process migrates and this run begins; rejects if it failed before. */
   async started(options: { readonly signal?: AbortSignal } = {}): Promise<this> {
     await this.#beginning.wait(this.#result, options.signal, this.timeline)
     return this
   }
 
   /**
-   * Finishes the step in flight and begins no other; resolves to the report. After `graceMs` the step's signal is aborted;
-   * a step that does not heed it goes on to its end. The next run goes on from there.
+   * Finishes the step under way and begins no other; resolves with the report. After `graceMs` the step's signal is aborted;
+   * a step that ignores it runs to its end. The next run resumes from there.
    */
   async stop(graceMs = defaultGraceMs): Promise<MigrateReport> {
     this.#isStopping = true
@@ -118,7 +118,7 @@ export class MigrateRun {
     return await unlessAborted(this.#result, options.signal, `waiting for migrations ${this.name}`)
   }
 
-  /** `stop`, for whoever needs no report. */
+  /** `stop` without the report. */
   async close(): Promise<void> {
     await this.stop()
   }
@@ -160,7 +160,7 @@ export class MigrateRun {
     try {
       return await this.#apply(startedAt)
     } catch (error) {
-      // It was asked to stop while another process migrates: it has done nothing, and says so.
+      // Stopped while another process migrates: nothing was done, and the report reflects that.
       if (!this.#isStopping || !isReprise(error, 'ABORTED')) throw error
       return { ...(await this.#plan()), status: 'stopped' }
     } finally {
@@ -169,7 +169,7 @@ export class MigrateRun {
     }
   }
 
-  /** The engine closes: a step that does not even heed its signal is left behind; what it writes is refused then. */
+  /** The engine closes: a step that ignores its signal is left running; its later writes are refused. */
   async #stopWithin(graceMs: number): Promise<void> {
     const { clock } = this.#engine.kernel
     let cancel: () => void = () => undefined
@@ -220,7 +220,7 @@ export class MigrateRun {
     }
   }
 
-  /** Null: it was asked to stop before the next attempt. */
+  /** Null: stopped before the next attempt. */
   async #step(open: OpenTimeline<MigrateState>, step: CheckedStep): Promise<number | null> {
     for (;;) {
       if (!(await this.#untilDue(open, step))) return null
@@ -229,7 +229,7 @@ export class MigrateRun {
     }
   }
 
-  /** The pause before the next attempt, if there is one: of this run, or of one that died in it. */
+  /** Waits for the pause before the next attempt, of this run or of one that died in it. */
   async #untilDue(open: OpenTimeline<MigrateState>, { id }: CheckedStep): Promise<boolean> {
     const { clock, worker } = this.#engine.kernel
     const { current } = open.state
@@ -249,7 +249,7 @@ export class MigrateRun {
     return !signal.aborted
   }
 
-  /** Null: it failed, and is to be tried again at the time that is on record. */
+  /** Null: the attempt failed, and is retried at the recorded time. */
   async #attempt(open: OpenTimeline<MigrateState>, step: CheckedStep): Promise<number | null> {
     const { clock, random, worker } = this.#engine.kernel
     const startedAt = clock.elapsed()
@@ -295,7 +295,7 @@ export class MigrateRun {
     }
   }
 
-  /** Code may do anything outside, so it is recorded before it begins; its SQL commits together with that record. */
+  /** Code may have external effects, so its begin is recorded first; its SQL commits together with the record of its end. */
   async #code(
     open: OpenTimeline<MigrateState>,
     step: CheckedStep,

@@ -1,5 +1,5 @@
-// Cuts a file of SQL into its statements: semicolons inside quotes, comments, dollar quotes, parentheses and the bodies of
-// triggers and functions do not count. It understands no more SQL than that.
+// Splits SQL text into statements: semicolons inside quotes, comments, dollar quotes, parentheses and the bodies of triggers
+// and functions do not count. It parses no more SQL than that.
 
 /** @example splitSql("CREATE TABLE a (t TEXT); INSERT INTO a VALUES (';')") // two statements */
 export function splitSql(text: string): string[] {
@@ -51,7 +51,7 @@ function depthAfter(word: string, before: string, depth: number, isAtomic: boole
   return word === 'END' ? Math.max(0, depth - 1) : depth
 }
 
-/** Where a quoted piece or a comment that begins here ends; the same place if none begins. */
+/** The end of the quoted text or comment that begins here; `at` if none begins. */
 function skipQuoted(text: string, at: number): number {
   const two = text.slice(at, at + 2)
   if (two === '--') return endOr(text, text.indexOf('\n', at), 1)
@@ -71,7 +71,7 @@ function afterQuote(text: string, at: number, quote: string): number {
   return text.length
 }
 
-/** PostgreSQL's E'…', in which a backslash takes the next character with it. */
+/** PostgreSQL's E'…', in which a backslash escapes the next character. */
 function afterEscapes(text: string, at: number): number {
   const literal = /'(?:[^'\\]|\\[\s\S]|'')*'/y
   literal.lastIndex = at

@@ -1,4 +1,4 @@
-// How the history of a set of migrations folds: which steps were applied, with which checksum, and which one is under way.
+// The fold of a set of migrations: the applied steps with their checksums, and the step under way.
 
 import type { Entry } from '../../engine/history/history.ts'
 import type { Fold } from '../../engine/model/definition.ts'
@@ -13,27 +13,27 @@ export interface AppliedStep {
 
 export interface MigrateState {
   readonly applied: readonly AppliedStep[]
-  /** The step that was begun and not finished: it failed, or the process died in it. */
+  /** The step that began and did not finish: it failed, or the process died in it. */
   readonly current: {
     readonly id: string
     readonly attempts: number
     readonly saved: unknown
     readonly error: string | null
-    /** Failures that count, while it is still to be tried again. */
+    /** Number of counted failures while retries are left. */
     readonly failures?: number
-    /** It is to be tried again, and not before this, by the store's clock. */
+    /** The time of the next attempt at the earliest, by the store's clock. */
     readonly retryAt?: number
   } | null
 }
 
 export interface MigrateEntries {
   readonly began: { readonly id: string }
-  /** What a long step wants to find again when it is resumed. */
+  /** A value that a long step reads again when it is resumed. */
   readonly saved: { readonly id: string; readonly value: unknown }
   readonly applied: { readonly id: string; readonly checksum: string; readonly ms: number }
-  /** For good: the next run begins to count anew. */
+  /** A final failure: the next run starts counting again. */
   readonly failed: { readonly id: string; readonly error: string }
-  /** An attempt failed and another follows: `n` failures that count by now, the next attempt not before `at`. */
+  /** An attempt failed and another follows: `n` counted failures so far, the next attempt not before `at`. */
   readonly retry: { readonly id: string; readonly n: number; readonly error: string; readonly at: number }
 }
 
@@ -70,7 +70,7 @@ export const migrateFold: Fold<MigrateState> = {
   },
 }
 
-/** What is known of the step under way. SQL is not announced: its first failure is the first that is heard of it. */
+/** The record of the step under way. SQL has no `began` entry: its first failure is its first entry. */
 function currentOf({ current }: MigrateState, id: string, attempts: number): NonNullable<MigrateState['current']> {
   return current?.id === id ? current : { id, attempts, saved: undefined, error: null }
 }

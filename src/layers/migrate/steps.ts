@@ -1,4 +1,4 @@
-// Steps of a migration: written in code, or read from a folder of numbered files.
+// Steps of a migration: defined in code, or read from a folder of numbered files.
 
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
@@ -14,11 +14,11 @@ export interface StepContext {
   readonly key: string
   readonly attempt: number
   readonly signal: AbortSignal
-  /** What save() last kept, from an attempt that did not get through. */
+  /** The last value passed to save() by an unfinished attempt. */
   readonly saved: unknown
-  /** Durable when it resolves: a long step goes on from here. */
+  /** Resolves when the value is durable: a long step resumes from it. */
   save(value: unknown): Promise<void>
-  /** SQL in the store's database, in the same transaction as the record that the step was applied. Runs at the end. */
+  /** SQL in the store's database, in the same transaction as the record of the step. Runs at the end. */
   commit(userSql: (sql: Sql) => Promise<unknown> | unknown): void
 }
 
@@ -27,7 +27,7 @@ export interface StepSettings {
   readonly id: string
   /** Changes when the step changes; for SQL it is the text itself. */
   readonly version?: string
-  /** When it is tried again after a failure. Left out: as the set says. */
+  /** Retry policy of this step. Default: that of the set. */
   readonly retry?: RetryPolicy
 }
 
@@ -71,7 +71,7 @@ export function checkSteps(name: string, steps: readonly Step[]): readonly Check
   }
 }
 
-/** 001-name.sql and 002-name.js (or .mjs, .ts where Node can), in the order of their numbers. The checksum is of the file. */
+/** 001-name.sql and 002-name.js (or .mjs, .ts if Node supports it), ordered by number. The checksum is that of the file. */
 export function stepsFrom(folder: string): Step[] {
   const files = readdirSync(folder)
     .filter((file) => /^\d+.*\.(sql|[cm]?[jt]s)$/.test(file) && !/\.d\.[cm]?ts$/.test(file))

@@ -1,5 +1,5 @@
-// A fork of a series of saves with an edited value: the save that the fork begins with, in the commit that makes the fork. It is
-// restored from that save alone, as every series is from its newest.
+// A fork of a series of saves with an edited value: the fork's first save, in the commit that creates the fork. It is
+// restored from that save alone, like every series from its newest.
 
 import { timelineId, toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -45,7 +45,7 @@ export async function forkSaves({ engine, head }: Target, { seq, to, edit, mark 
 }
 
 class EditedSaves extends SaveReader<unknown> {
-  /** The newest save up to there, with its edits. */
+  /** The newest save up to this sequence, with the edits applied. */
   async edited(seq: number, edit: ForkEdit): Promise<{ readonly value: unknown; readonly replaces: number }> {
     const { timeline } = this
     const record = (await this.kernel.store.checkpoints(timeline)).find(

@@ -1,4 +1,4 @@
-// reprise/save: whole states, the last N kept, each verified, the newest whole one found again.
+// reprise/save: whole states, the last N kept, each verified; reads return the newest intact one.
 
 export type { ByteSource } from '../../engine/checkpoint/chunk-writer.ts'
 export type { Comparison, Difference, Loaded, SavedInfo, SaveReader } from './reader.ts'

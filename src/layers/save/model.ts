@@ -1,4 +1,4 @@
-// What tools know of saves. How many are kept is always declared, so it is always stored.
+// Model of saves, for tools. The number of kept saves is always declared, so it is always stored.
 
 import type { Fold } from '../../engine/model/definition.ts'
 import type { Entry } from '../../engine/model/entry.ts'

@@ -1,5 +1,5 @@
-// Reading saves: the newest that is whole, any older one, and what lies between two of them. Every chunk is checked
-// against its digest before it is used. Reading needs no ownership.
+// Reads saves: the newest intact one, any older one, and the differences between two of them. Every chunk is checked against
+// its digest before it is used. Reading needs no ownership.
 
 import type { ChunkRef } from '../../core/checkpoint/manifest.ts'
 import { type ManifestId, type TimelineId, toHex } from '../../core/coordinate.ts'
@@ -23,27 +23,27 @@ export interface SavedInfo {
   readonly savedAt: Date
   readonly label: string | null
   readonly isPinned: boolean
-  /** Stored bytes of the whole, and those that this save added. */
+  /** Stored bytes in total, and those that this save added. */
   readonly totalBytes: number
   readonly addedBytes: number
-  /** Why it cannot be used, if so. */
+  /** The reason why it cannot be used; null if it can. */
   readonly damage: string | null
 }
 
 export interface Loaded<T> extends SavedInfo {
   readonly value: T
-  /** The format that it was written in, before upcasters. */
+  /** The format it was written in, before upcasters. */
   readonly format: number
   readonly kind: 'value' | 'bytes'
   /** Bytes of a stream; 0 for a value. */
   readonly size: number
   /** The bytes of a stream, checked piece by piece. */
   stream(): AsyncGenerator<Uint8Array>
-  /** Newer saves that could not be used, and why. */
+  /** Newer saves that could not be used, with reasons. */
   readonly skipped: readonly { readonly id: string; readonly why: string }[]
 }
 
-/** A place in which two saved values differ. */
+/** A path at which two saved values differ. */
 export interface Difference {
   readonly path: string
   readonly kind: 'added' | 'removed' | 'changed'
@@ -59,11 +59,11 @@ export interface Comparison {
   readonly bytesSame: number
   readonly bytesOnlyInFirst: number
   readonly bytesOnlyInSecond: number
-  /** For two values: where they differ, at most a hundred places. */
+  /** For two values: their differences, at most a hundred. */
   readonly differences: readonly Difference[]
 }
 
-/** What is kept beside the value. */
+/** The stored record around the value. */
 export interface Envelope {
   readonly format: number
   readonly savedAt: number
@@ -82,7 +82,7 @@ export interface SaveModel {
 
 const damageCodes = ['CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED'] as const
 
-/** A writer that saves faster than we can read is given up on after so many. */
+/** Maximum number of reads while a writer keeps saving. */
 const looksMax = 10
 
 export class SaveReader<T> {
@@ -96,7 +96,7 @@ export class SaveReader<T> {
     this.timeline = timeline
   }
 
-  /** What it was opened with; its name where there is only one. */
+  /** The id the series was opened with. Default: its name. */
   get id(): string {
     return openedAs(this.model.prefix, this.timeline, this.model.name)
   }
@@ -106,7 +106,7 @@ export class SaveReader<T> {
     return (await this.kernel.store.checkpoints(this.timeline)).map(infoOf)
   }
 
-  /** The newest save that is whole; damaged ones are passed over and named in `skipped`. NOT_FOUND if nothing was saved. */
+  /** The newest intact save; damaged ones are skipped and listed in `skipped`. NOT_FOUND if nothing was saved. */
   async latest(): Promise<Loaded<T>> {
     for (let look = 1; ; look++) {
       const found = await this.#latestOnce(look === looksMax)
@@ -114,7 +114,7 @@ export class SaveReader<T> {
     }
   }
 
-  /** Null: a save went away while it was read, because newer ones came. */
+  /** Null: a save was removed during the read, because newer ones replaced it. */
   async #latestOnce(isLast: boolean): Promise<Loaded<T> | null> {
     const skipped: { id: string; why: string }[] = []
     for (const record of await this.kernel.store.checkpoints(this.timeline)) {
@@ -126,7 +126,7 @@ export class SaveReader<T> {
         const loaded = await this.#load(record, skipped)
         const why = this.whyInvalid(loaded.value)
         if (why === null) return loaded
-        // Nothing is wrong with its bytes, so it is not marked: another version of the application may find it valid.
+        // Its bytes are intact, so it is not marked: another version of the application may find it valid.
         skipped.push({ id: record.id, why: `not valid: ${why}` })
       } catch (error) {
         if (!isReprise(error, ...damageCodes)) throw error
@@ -143,12 +143,12 @@ export class SaveReader<T> {
     return (await this.kernel.store.checkpoints(this.timeline)).some((record) => record.id === id)
   }
 
-  /** One save by its id, valid or not. Damage is an error: nothing else stands in for it. */
+  /** One save by its id, valid or not. Damage is an error: no other save replaces it. */
   async load(id: string): Promise<Loaded<T>> {
     return await this.#load(await this.find(id), [])
   }
 
-  /** What two saves share and where they differ, by their chunks; the chunks of shared parts are not even read. */
+  /** The common chunks and the differences of two saves; chunks of common parts are not read. */
   async compare(first: string, second: string): Promise<Comparison> {
     const [a, b] = [await this.find(first), await this.find(second)]
     const [inA, inB] = [await this.#refs(a), await this.#refs(b)]
@@ -181,14 +181,14 @@ export class SaveReader<T> {
     return found.map(({ path, kind }) => ({ path, kind }))
   }
 
-  /** Null: it is valid, or nobody declared what that is. */
+  /** Null: the value is valid, or no `valid` is declared. */
   protected whyInvalid(value: unknown): string | null {
     const { valid } = this.model
     const ask = () => whyInvalid(valid, value)
     return valid ? callPure(this.kernel.guardsFolds(), `valid of ${this.timeline}`, ask) : null
   }
 
-  /** Whoever owns the timeline notes damage in the catalog. */
+  /** The owner of the timeline overrides this to record damage in the catalog. */
   protected async noteDamage(_record: ManifestRecord, _why: string): Promise<void> {}
 
   protected async find(id: string): Promise<ManifestRecord> {
@@ -214,7 +214,7 @@ export class SaveReader<T> {
     }
   }
 
-  /** A format that this code cannot read is an error, never a reason to fall back: that would lose work in silence. */
+  /** A format that this code cannot read is an error, never a reason to fall back: that would lose work silently. */
   #upcast({ format, value, kind }: Envelope): unknown {
     if (format > this.model.format) {
       throw new RepriseError(

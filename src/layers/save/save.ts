@@ -1,8 +1,9 @@
-// Saves: put a whole state, get the newest back. The checkpoint is the truth; there is no history to replay (A1.2). A save
-// is visible only when all of it is written and read back; the last N stay; a damaged newest one never hides the one before.
+// Saves: put a whole state, read the newest one back. The checkpoint holds the state; there is no history to replay. A save
+// becomes visible only once all of it is written and read back; the last N are kept; a damaged newest one never hides the one
+// before.
 //
-// One timeline a series: save/<name>, or save/<name>/<id>. Entry "saved" { format, bytes, by?, replaces? }; the value lies in the
-// manifest's own part as { shape: 'value', value: Envelope }, the bytes of a stream in a part of their own.
+// One timeline per series: save/<name>, or save/<name>/<id>. Entry "saved" { format, bytes, by?, replaces? }; the value is in
+// the manifest's own part as { shape: 'value', value: Envelope }, the bytes of a stream in a part of their own.
 
 import { type Coordinate, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -30,13 +31,13 @@ import { saveModel } from './model.ts'
 import { type Envelope, infoOf, type SavedInfo, type SaveModel, SaveReader } from './reader.ts'
 
 export interface SaveOptions<T = unknown> {
-  /** The last N stay (at least two always do); default 3. Pinned ones stay besides. */
+  /** Number of saves to keep, at least 2; pinned ones are kept in addition. Default: 3. */
   readonly keep?: number
-  /** Format of the value; raise it when its shape changes, and say how older ones become it. */
+  /** Format of the value; raise it when its shape changes, and add an upcaster for older ones. */
   readonly version?: number
   /** From each older format to the next: { 1: (old) => … }. */
   readonly upcasters?: Readonly<Record<number, (value: unknown) => unknown>>
-  /** Whether a value makes sense (true, false, or why not): one that does not is neither saved nor given by `latest()`. */
+  /** Checks a value (true, false, or the reason): an invalid one is neither saved nor returned by `latest()`. */
   readonly valid?: Validity<T>
 }
 
@@ -44,7 +45,7 @@ const known = namesOf<SaveOptions>({ keep: true, version: true, upcasters: true,
 
 export interface PutOptions {
   readonly label?: string
-  /** Stays until it is released. */
+  /** Keeps the save until it is released. */
   readonly pin?: boolean
   readonly signal?: AbortSignal
 }
@@ -61,7 +62,7 @@ export interface SaveDefinition<T> extends Entity<SaveHandle<T>>, Described {
   readonly name: string
   readonly prefix: string
   readonly fold: Fold<unknown>
-  /** Read-only, beside whoever writes. */
+  /** A reader that needs no ownership and does not affect the writer. */
   read(rp: Engine, id?: string): SaveReader<T>
 }
 
@@ -101,7 +102,7 @@ export function save<T>(name: string, options: SaveOptions<T> = {}): SaveDefinit
   }
 }
 
-/** Handles of one series in one process are one handle: its owner is the process. */
+/** One handle per series and process: the process is the owner. */
 async function openShared<T>(
   engine: Host,
   handles: Map<string, Promise<SaveHandle<T>>>,
@@ -128,9 +129,9 @@ export class SaveHandle<T> extends SaveReader<T> {
   readonly #taken: StateTimeline
   readonly #onClosed: () => void
   #turn: Promise<unknown> = Promise.resolve()
-  /** Chunks of the newest whole save, so that the next one writes only what is new. */
+  /** Chunks of the newest intact save, so that the next one writes only new chunks. */
   #held: { readonly record: ManifestRecord; readonly chunks: ReadonlySet<string> } | null = null
-  /** Set when something rotten was found: the next save reuses nothing. */
+  /** Set when damage was found: the next save reuses no chunks. */
   #distrusts = false
   #holders = 1
   #isClosed = false
@@ -150,20 +151,21 @@ export class SaveHandle<T> extends SaveReader<T> {
     return this.#isClosed || this.#taken.broken !== null
   }
 
-  /** Durable, read back and visible when it resolves. */
+  /** Resolves when the save is durable, read back and visible. */
   put(value: T, options: PutOptions = {}): Promise<SavedInfo> {
     return this.#inTurn(() => this.#put({ kind: 'value', value }, null, checkedPut(options)))
   }
 
   /**
-   * A stream of bytes of any size in bounded memory; `value` goes with it.
+   * Saves a stream of bytes of any size in bounded memory, together with `value`.
    * @example await weights.putStream(createReadStream('model.bin'), { step: 4000 } as Model)
+   * /
    */
   putStream(source: ByteSource, value?: T, options: PutOptions = {}): Promise<SavedInfo> {
     return this.#inTurn(() => this.#put({ kind: 'bytes', value }, source, checkedPut(options)))
   }
 
-  /** Makes an older save the newest one again. Costs no chunk. */
+  /** Makes an older save the newest one again. Writes no chunks. */
   restore(id: string, options: PutOptions = {}): Promise<SavedInfo> {
     return this.#inTurn(async () => {
       checkedPut(options)
@@ -179,12 +181,12 @@ export class SaveHandle<T> extends SaveReader<T> {
     })
   }
 
-  /** A pinned save may go like any other from here on. */
+  /** Unpins a save; from here on it may be removed like any other. */
   async release(id: string): Promise<void> {
     await this.#taken.mark({ id: (await this.find(id)).id, isPinned: false })
   }
 
-  /** @internal One more holder in this process; each of them closes. */
+  /** @internal Adds a holder in this process; each holder closes. */
   share(): this {
     this.#holders += 1
     return this
@@ -195,7 +197,7 @@ export class SaveHandle<T> extends SaveReader<T> {
     if (this.#holders <= 0) await this.shut()
   }
 
-  /** @internal Lets go whoever else holds it in this process. */
+  /** @internal Closes the handle for all its holders in this process. */
   async shut(): Promise<void> {
     if (this.#isClosed) return
     this.#isClosed = true
@@ -232,12 +234,12 @@ export class SaveHandle<T> extends SaveReader<T> {
       return await this.#putUnder(hold, what, source, options)
     } catch (error) {
       if (!isReprise(error, 'BASE_GONE', 'SWEPT', 'CHUNK_DAMAGED', 'CHUNK_MISSING')) throw error
-      // What it was built on is gone or rotten: the next attempt builds on nothing.
+      // The base is gone or damaged: the next attempt uses none.
       this.#held = null
       this.#distrusts = true
       await removeRotten(this.kernel, error)
-      // A value can be written again here; a stream was read already, so its owner has to. A process that is stopped now and
-      // then beside a collector may lose its chunks more than once.
+      // A value can be written again here; a stream was already consumed, so its owner must retry. A process that is
+      // suspended repeatedly while a collector runs may lose its chunks more than once.
       if (source || attempt >= putAttempts) throw error
     } finally {
       hold.end()

@@ -1,4 +1,4 @@
-// Advice for control planes: what there should be, and settings that clients accept or refuse.
+// Advice for control planes: desired state, and settings that clients accept or refuse.
 
 import type { Advice } from './advice-shape.ts'
 

@@ -1,4 +1,4 @@
-// Advice for what flows, what is computed and what is sent: pipelines, remembered results, uploads.
+// Advice for pipelines, cached results and uploads.
 
 import type { Advice } from './advice-shape.ts'
 

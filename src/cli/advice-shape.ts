@@ -1,4 +1,4 @@
-// What is asked of the adviser, and what it answers.
+// The adviser's questions and answers.
 
 export type Truth = 'history' | 'state' | 'external'
 export type Captures = 'progress' | 'state' | 'both' | 'execution'
@@ -27,12 +27,12 @@ export interface Answers {
 }
 
 export interface Advice {
-  /** B1 to B10 of the specification, and which of several. */
+  /** B1 to B10 of the specification, with a number if there are several. */
   readonly id: string
   readonly title: string
   readonly when: Partial<Pick<Answers, 'truth' | 'captures' | 'scope' | 'about'>>
   readonly why: string
   readonly watch: readonly string[]
-  /** A whole module; BUDGET stands for the recovery budget. */
+  /** A whole module; BUDGET is replaced with the recovery budget. */
   readonly code: string
 }

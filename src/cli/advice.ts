@@ -1,4 +1,4 @@
-// The adviser's knowledge, as data: which configuration answers which question, why, what to watch, and code that runs.
+// The adviser's knowledge, as data: the configuration for each set of answers, the reason, what to watch, and code that runs.
 // A test runs every snippet.
 
 import { controlAdvices } from './advice-control.ts'
@@ -6,7 +6,7 @@ import { flowAdvices } from './advice-flows.ts'
 import { programAdvices } from './advice-program.ts'
 import type { Advice, Answers } from './advice-shape.ts'
 
-/** The first that fits counts; what a row does not name, it does not ask. */
+/** The first match counts; a row matches any value of an answer that it does not name. */
 export const advices: readonly Advice[] = [
   ...flowAdvices,
   ...controlAdvices,

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
-// The first thing that runs, on whatever Node there is: plain old JavaScript, so that a Node which is too old can still
-// read it and say one sentence. Everything else is loaded only when the version is right, and from `lib`: its classes must be
-// those of the library that a user's module imports.
+// The first code that runs, on any Node: old-style JavaScript, so that a Node that is too old can still parse it and print
+// one sentence. Everything else is loaded only if the version is right, and from `lib`: its classes must be those of the
+// library that a user's module imports.
 
 const required = '20.19.0'
 

@@ -1,4 +1,4 @@
-// How far a transfer is: a bar on a terminal, and nothing in a pipe, where the result says it all.
+// Progress of a transfer: a bar on a terminal, and nothing in a pipe, where the result is sufficient.
 
 import { formatMs } from '../core/duration.ts'
 import { printable } from '../core/printable.ts'
@@ -15,7 +15,7 @@ export class ByteBar {
   #drawnAt = Number.NEGATIVE_INFINITY
   #isDrawn = false
 
-  /** `from`: what is there already does not count for the rate. */
+  /** `from`: bytes already present do not count for the rate. */
   constructor(name: string, from: number, stream: NodeJS.WriteStream = process.stderr) {
     this.#name = name
     this.#from = from

@@ -1,4 +1,4 @@
-// The recovery card as lines for people: each figure of the card is on one of them, and nothing else is.
+// The recovery card as lines for people: each line shows one figure of the card.
 
 import type { RecoveryReport } from '../engine/base/recovery-report.ts'
 import type { RecoveryCard } from '../engine/tools/drill/card.ts'
@@ -10,7 +10,7 @@ export interface CardFact {
   readonly tone?: 'good' | 'bad'
 }
 
-/** A recovery would lose something, or does not succeed. */
+/** True if a recovery would lose data, or does not succeed. */
 export function isLossy({ missing, recovery }: Pick<RecoveryCard, 'missing' | 'recovery'>): boolean {
   return missing !== null || (recovery?.entriesLost ?? 0) > 0
 }
@@ -60,7 +60,7 @@ function effectsText({ effects, missing }: RecoveryCard): string {
   return `${safe} recorded, ${compensatable} can be compensated${left}, ${irreversible} cannot, ${inDoubt} in doubt`
 }
 
-/** Worth a line only where people would notice. */
+/** Shown only if people would notice it. */
 function stallOf(stallMs: number | null): CardFact[] {
   if (stallMs === null || stallMs < 50) return []
   return [{ name: 'longest stall', text: `${ms(stallMs)} in the last checkpoint` }]

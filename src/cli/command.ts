@@ -1,4 +1,4 @@
-// What a command is: its words, its options, and the module that does it, loaded when it is called.
+// A command: its arguments, its options, and the module that implements it, loaded on demand.
 
 import type { Duration } from '../core/duration.ts'
 import type { Renewal } from '../core/store/ports.ts'
@@ -18,23 +18,20 @@ export interface CommandSpec {
   readonly usage: string
   readonly summary: string
   readonly options?: Readonly<Record<string, OptionSpec>>
-  /** Positional arguments: how many at least and at most. */
+  /** Minimum and maximum number of positional arguments. */
   readonly arguments: readonly [number, number]
   /**
-   * Which store it is given: 'reading' one that is only read, so that it needs neither the write lock nor the right to
-   * write; 'existing' one that is there; 'create' one that is made when it is first used; 'none'.
+   * The store it opens: 'reading' one that is only read, so that it needs neither the write lock nor write permission;
+   * 'existing' one that exists; 'create' one that is created on first use; 'none'.
    */
   readonly store: 'reading' | 'existing' | 'create' | 'none'
-  /**
-   * What to do about a store whose file is too damaged to be opened: with this option it is written anew, without it looked
-   * at.
-   */
+  /** For a store whose file is too damaged to be opened: with this option the file is rewritten, without it only inspected. */
   readonly renewsWith?: string
-  /** Options with which a command that reads writes after all. */
+  /** Options that make a reading command write. */
   readonly writesWith?: readonly string[]
   /** Without a store it works on an empty one, unless one is named. */
   readonly mayLackStore?: true
-  /** It also takes a store whose restore has not finished. */
+  /** Also accepts a store whose restore has not finished. */
   readonly evenUnfinished?: true
   readonly load: () => Promise<{ readonly default: Command }>
 }
@@ -50,9 +47,9 @@ export interface Invocation {
   readonly env: Readonly<Record<string, string | undefined>>
   readonly stdin: NodeJS.ReadStream
   readonly isVerbose: boolean
-  /** The store did not open and was written anew, or would be; `engine` is there in the first case only. */
+  /** The store could not be opened and was rewritten, or would be; `engine` is available only in the first case. */
   readonly renewal: Renewal | null
-  /** Every command, and the options that all of them take. */
+  /** Every command, and the common options. */
   readonly table: CommandTable
 }
 
@@ -69,12 +66,12 @@ export function text(options: Options, name: string): string | undefined {
   return typeof value === 'string' ? value : undefined
 }
 
-/** An option that takes a duration. Its text is checked where it is used. */
+/** An option with a duration. Its text is validated on use. */
 export function duration(options: Options, name: string): Duration | undefined {
   return text(options, name) as Duration | undefined
 }
 
-/** An option that may be given several times. */
+/** An option that may be repeated. */
 export function list(options: Options, name: string): readonly string[] {
   const value = options[name]
   return typeof value === 'string' ? [value] : Array.isArray(value) ? (value as readonly string[]) : []

@@ -1,4 +1,4 @@
-// The commands that copy a store, or bring a copy back, as data (commands.ts).
+// The commands that copy a store, or restore a copy, as data (commands.ts).
 
 import type { CommandSpec } from './command.ts'
 import { moduleOption, yes } from './option-specs.ts'

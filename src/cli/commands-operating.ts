@@ -1,4 +1,4 @@
-// The commands for people who operate: what a run, a session, a projection or a store as a whole needs from them.
+// The commands for operators: actions on a run, a session, a projection or a store as a whole.
 
 import type { CommandSpec } from './command.ts'
 import { copying } from './commands-copying.ts'

@@ -1,14 +1,14 @@
-// Between `reprise dev` and the server that it has started: the server says when the module is loaded, and goes on when it is
-// told to; when `reprise dev` is gone, it ends. So code that cannot be loaded never takes the place of code that runs.
+// Between `reprise dev` and the server it has started: the server reports when the module is loaded, and continues on
+// request; when `reprise dev` is gone, it ends. Code that cannot be loaded therefore never replaces running code.
 
 const variable = 'REPRISE_DEV'
 
 export interface DevChannel {
-  /** It takes the place of another: what was said then need not be said again. */
+  /** It replaces another server: messages printed then are not repeated. */
   readonly isReload: boolean
-  /** Whoever started it is gone. */
+  /** Resolves when `reprise dev` is gone. */
   readonly over: Promise<void>
-  /** Says that everything is loaded, and resolves when it is this one's turn. */
+  /** Reports that everything is loaded, and resolves when this server may start. */
   turn(): Promise<void>
   close(): void
 }
@@ -17,7 +17,7 @@ export function devEnvironment(isReload: boolean): Record<string, string> {
   return { [variable]: isReload ? 'reload' : 'start' }
 }
 
-/** Null: nobody but a person has started this process. */
+/** Null: this process was not started by `reprise dev`. */
 export function devChannel(): DevChannel | null {
   const how = process.env[variable]
   if (how === undefined || !process.send) return null

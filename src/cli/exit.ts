@@ -1,4 +1,4 @@
-// Exit codes, the same for every command. A program that calls the CLI looks at these and never at the words.
+// Exit codes, the same for every command. Programs that call the CLI should use these and never the text.
 
 import { type ErrorCode, RepriseError } from '../core/errors.ts'
 
@@ -6,7 +6,7 @@ export const exit = {
   ok: 0,
   failed: 1,
   usage: 2,
-  /** Some of it worked: dead letters were left, or some checks failed. */
+  /** Partial success: dead letters were left, or some checks failed. */
   partly: 3,
   notFound: 4,
   runFailed: 5,
@@ -64,7 +64,7 @@ export function exitCodeOf(error: unknown): number {
   return exit.failed
 }
 
-/** The command line itself was wrong. */
+/** Invalid arguments or options. */
 export class UsageError extends Error {
   override readonly name: string = 'UsageError'
   readonly hint: string
@@ -93,5 +93,5 @@ export function parseJson(json: string, what: string): unknown {
   )
 }
 
-/** Strings are passed over whole, whatever digits they hold. */
+/** Strings are skipped as a whole, whatever digits they contain. */
 const stringsAndNumbers = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g

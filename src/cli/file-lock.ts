@@ -1,5 +1,5 @@
-// One process at a time for a file that is put together over a while. The lock is a file beside it that names its process; it is
-// touched as long as that lives. One whose process is gone, or that nobody has touched for a minute, is taken over.
+// One process at a time for a file that is assembled over time. The lock is a file beside it that names its process, and is
+// touched while that process lives. A lock whose process is gone, or that was not touched for a minute, is taken over.
 
 import { createHash, randomBytes } from 'node:crypto'
 import { readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'
@@ -12,7 +12,7 @@ const deadMs = 60_000
 interface Holder {
   readonly host: string
   readonly process: string
-  /** Of this lock: a process may take several, one after another. */
+  /** Id of this lock: a process may take several, one after another. */
   readonly lock: string
 }
 
@@ -37,7 +37,7 @@ export class FileLock {
     for (;;) {
       if (await madeAnew(file, content)) return new FileLock(file, content)
       const held = await readFile(file, 'utf8').catch(() => null)
-      // It was let go just now.
+      // It was released just now.
       if (held === null) continue
       if ((await isDead(file, held)) && (await takenOver(file, held, content))) return new FileLock(file, content)
       const why = `another process is at work on ${what}`
@@ -45,7 +45,7 @@ export class FileLock {
     }
   }
 
-  /** OWNED: it was thought dead, and another process has it. */
+  /** OWNED: this process was considered dead, and another one took over. */
   async check(): Promise<void> {
     if ((await readFile(this.#file, 'utf8').catch(() => null)) === this.#content) return
     throw new RepriseError('OWNED', `another process took ${this.#file} over`, { file: this.#file })
@@ -67,7 +67,7 @@ async function madeAnew(file: string, content: string): Promise<boolean> {
   }
 }
 
-/** A lock that is being written is empty for a moment: only its age says anything. */
+/** A lock being written is empty for a moment: then only its age counts. */
 async function isDead(file: string, held: string): Promise<boolean> {
   const age = Date.now() - ((await stat(file).catch(() => null))?.mtimeMs ?? Date.now())
   if (age > deadMs) return true
@@ -82,7 +82,10 @@ async function isDead(file: string, held: string): Promise<boolean> {
   }
 }
 
-/** Only one may replace a certain lock: whoever makes a file named after its content. Under it the lock is read again. */
+/**
+ * Only one process can replace a given lock: the one that creates a file named after its content. It then reads the lock
+ * again.
+ */
 async function takenOver(file: string, held: string, content: string): Promise<boolean> {
   const claim = `${file}.${createHash('sha256').update(held).digest('hex').slice(0, 16)}`
   if (!(await madeAnew(claim, content))) return false

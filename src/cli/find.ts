@@ -1,5 +1,5 @@
-// From what a person types to a timeline and a sequence: whole ids, unique beginnings, the name of a definition without
-// its kind, and `@SEQ`.
+// Resolves a person's input to a timeline and a sequence: whole ids, unique prefixes, the name of a definition without its
+// kind, and `@SEQ`.
 
 import { type TimelineId, timelineId } from '../core/coordinate.ts'
 import { RepriseError } from '../core/errors.ts'
@@ -11,7 +11,7 @@ import { familyOf } from '../operations/letters.ts'
 
 export interface Place {
   readonly head: Head
-  /** As asked for, or the head's. */
+  /** The given sequence, or the head's. */
   readonly seq: number
   readonly isAtHead: boolean
 }
@@ -25,7 +25,7 @@ export async function findPlace(engine: Reprise, given: string): Promise<Place> 
 }
 
 export async function findTimeline(engine: Reprise, given: string): Promise<Head> {
-  // The beginning of an id may end with a slash, an id may not.
+  // A prefix of an id may end with a slash, an id may not.
   const exact = given.endsWith('/') ? null : await engine.head(timelineId(given))
   if (exact) return exact
   const named = await byName(engine, given)
@@ -39,7 +39,7 @@ export async function findTimeline(engine: Reprise, given: string): Promise<Head
   throw new RepriseError('INVALID_ARGUMENT', `${given} could be ${shown}`, { matches: some })
 }
 
-/** Without its kind: `papers` is `job/papers`, `checkout/order-42` is `workflow/checkout/order-42`. */
+/** Without the kind: `papers` is `job/papers`, `checkout/order-42` is `workflow/checkout/order-42`. */
 async function byName(engine: Reprise, given: string): Promise<Head[]> {
   if (given.endsWith('/')) return []
   const kinds = hostOf(engine)
@@ -49,7 +49,7 @@ async function byName(engine: Reprise, given: string): Promise<Head[]> {
   return heads.filter((head) => head !== null)
 }
 
-/** Runs of a definition by its name without its kind: `checkout` is every `workflow/checkout/…`. */
+/** Runs of a definition by its name without the kind: `checkout` is every `workflow/checkout/…`. */
 async function belowName(engine: Reprise, given: string): Promise<Head[]> {
   const kinds = hostOf(engine)
     .models.all()
@@ -58,7 +58,7 @@ async function belowName(engine: Reprise, given: string): Promise<Head[]> {
   return found.flat()
 }
 
-/** What to list: the scope as given, or, where nothing lies there, the one kind that has something of this name. */
+/** The scope to list: as given, or, if it is empty, that of the one kind with this name. */
 export async function scopeOf(engine: Reprise, given: string): Promise<string> {
   const { store } = hostOf(engine).kernel
   const hasSome = async (prefix: string) => (await store.timelines({ prefix, limit: 1 })).length > 0
@@ -73,7 +73,7 @@ export async function scopeOf(engine: Reprise, given: string): Promise<string> {
   return scopes[0] ?? given
 }
 
-/** The id of a new timeline beside an existing one: the kind may be left out there as well. */
+/** The id of a new timeline beside an existing one: the kind may be omitted there as well. */
 export function idBeside(engine: Reprise, { timeline }: Head, given: string): string {
   const kind = hostOf(engine)
     .models.all()
@@ -82,13 +82,13 @@ export function idBeside(engine: Reprise, { timeline }: Head, given: string): st
 }
 
 /**
- * What a person began to type: the one comparison that is not by whole segments. It never acts, it only finds. What was
- * rolled back is not meant, unless its own name was begun.
+ * Timelines by a typed prefix: the only comparison that is not by whole segments. It is used only to find, never to act.
+ * Archives are excluded, unless the prefix is that of an archive.
  */
 export async function startingWith(engine: Reprise, text: string, limit: number): Promise<Head[]> {
   const found: Head[] = []
   for (let after = text as TimelineId; ; ) {
-    // Ids that start with a text follow it without a gap, in the order of ids.
+    // Ids with a common prefix are contiguous in the order of ids.
     const page = await engine.list({ after, limit: 100 })
     const like = page.filter((head) => head.timeline.startsWith(text))
     found.push(...like.filter((head) => head.status !== 'archived' || liveIdOf(text) !== text))
@@ -98,7 +98,7 @@ export async function startingWith(engine: Reprise, text: string, limit: number)
   }
 }
 
-/** A timeline, or the first of several that are one thing to the user: shards of a job, partitions of a state store. */
+/** A timeline, or the first of several that are one unit to the user: shards of a job, partitions of a state store. */
 export async function findMember(engine: Reprise, given: string): Promise<Head> {
   try {
     return await findTimeline(engine, given)
@@ -110,7 +110,7 @@ export async function findMember(engine: Reprise, given: string): Promise<Head> 
   }
 }
 
-/** All timelines of a job: one, or one for each shard. */
+/** All timelines of a job: one, or one per shard. */
 export async function findJob(engine: Reprise, given: string): Promise<Head[]> {
   const scope = `job/${idBelow('job/', given) ?? given}`
   const first = (await engine.head(timelineId(scope))) ?? (await engine.head(timelineId(`${scope}/0`)))

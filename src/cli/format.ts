@@ -1,4 +1,4 @@
-// Times, sizes and counts as people read them.
+// Times, sizes and counts in readable form.
 
 import { formatMs } from '../core/duration.ts'
 
@@ -12,7 +12,7 @@ export function ms(value: number): string {
   return value < 1 ? `${value.toFixed(2)}ms` : formatMs(Math.round(value * 10) / 10)
 }
 
-/** A value on one line, shortened: for lists, never for ids. */
+/** A value on one line, truncated: for lists, never for ids. */
 export function brief(text: string, length: number): string {
   const line = text.replace(/\s+/g, ' ')
   return line.length > length ? `${line.slice(0, Math.max(1, length - 1))}…` : line

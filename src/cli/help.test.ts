@@ -1,4 +1,4 @@
-// What every command says of itself: one imperative sentence, as whoever reads the list of commands expects.
+// Every command's summary is one imperative sentence.
 
 import { expect, it } from 'vitest'
 import { commands } from './commands.ts'

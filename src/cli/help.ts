@@ -1,11 +1,11 @@
-// Help, made from the table of commands.
+// Help, generated from the table of commands.
 
 import type { OptionSpec } from './command.ts'
 import { commands, commonOptions } from './commands.ts'
 import { exit, UsageError } from './exit.ts'
 import type { Output } from './output.ts'
 
-/** Ten lines that say what to do. */
+/** A short introduction in ten lines. */
 export function welcome(output: Output): number {
   const { bold, dim } = output.colours
   output.result({ commands: commands.map((spec) => spec.name) }, () => {

@@ -1,5 +1,5 @@
-// Ctrl-C and SIGTERM for commands that execute something: the first asks to finish what is in flight, the second ends the
-// process at once. Either way what was recorded stays, and the next run goes on from there.
+// Ctrl-C and SIGTERM for commands that execute work: the first finishes the work in flight, the second ends the process at
+// once. In both cases recorded progress is kept, and the next run continues from there.
 
 import { formatMs } from '../core/duration.ts'
 import type { Reprise } from '../engine/api/reprise.ts'
@@ -10,21 +10,21 @@ import type { Output } from './output.ts'
 const shownMax = 3
 const signals = ['SIGINT', 'SIGTERM'] as const
 
-/** How long a step in flight may take after the first Ctrl-C, as long as the items of a job. */
+/** Time for a step in flight after the first Ctrl-C, the same as for items of jobs. */
 export const grace = '30s'
 
 export interface Interruption {
   /** Resolves at the first signal. */
   readonly asked: Promise<'interrupted'>
   readonly isAsked: boolean
-  /** Signals do what they did before. */
+  /** Restores the previous signal handling. */
   off(): void
 }
 
 export interface InterruptOptions {
-  /** What is still waited for, in words: printed every few seconds after the first signal. */
+  /** The work still in flight, as text: printed every few seconds after the first signal. */
   readonly waitsFor?: () => readonly string[]
-  /** Before the second signal ends the process: threads that run native code must have ended, or the process aborts. */
+  /** Called before the second signal ends the process: threads that run native code must have ended, or the process aborts. */
   readonly beforeExit?: () => Promise<unknown>
 }
 
@@ -32,8 +32,9 @@ const tellEveryMs = 4000
 const beforeExitMs = 2000
 
 /**
- * `words` null: nothing is said, since whoever passes the signal on has.
+ * `words` null: prints nothing, because the process that forwards the signal already has.
  * @example const interruption = onInterrupt(output, 'finishing the step in flight', { waitsFor: () => inHand(engine) })
+ * /
  */
 export function onInterrupt(output: Output, words: string | null, options: InterruptOptions = {}): Interruption {
   const { waitsFor = () => [], beforeExit } = options
@@ -52,7 +53,7 @@ export function onInterrupt(output: Output, words: string | null, options: Inter
     if (isExiting || (isAsked && !beforeExit)) process.exit(exit.interrupted)
     if (isAsked) {
       isExiting = true
-      // One that does not end by then would abort the process with a core dump.
+      // A thread that has not ended by then would abort the process with a core dump.
       setTimeout(() => process.kill(process.pid, 'SIGKILL'), beforeExitMs)
       void beforeExit!().finally(() => process.exit(exit.interrupted))
       return
@@ -76,7 +77,7 @@ export function onInterrupt(output: Output, words: string | null, options: Inter
   }
 }
 
-/** What this process has begun and not ended. @example inHand(engine) // ['opening the source orders (pipeline/totals, 12s)'] */
+/** Calls under way in this process. @example inHand(engine) // ['opening the source orders (pipeline/totals, 12s)'] */
 export function inHand(engine: Reprise, leastMs = 0): string[] {
   const { worker, clock } = hostOf(engine).kernel
   const now = clock.elapsed()

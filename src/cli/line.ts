@@ -1,21 +1,21 @@
-// One attempt over a line, watched: it ends when it is asked to stop, and when nothing has moved for too long. Neither depends on
-// what it waits for: a request whose server was killed may never say another word, not even that it was aborted.
+// One supervised attempt over a connection: it ends on request, and when no bytes have moved for too long. Neither depends on
+// the awaited request: if its server was killed, it may never settle, not even after an abort.
 
 import { formatMs } from '../core/duration.ts'
 
-/** Worth another attempt: the line broke, or the server is not there or not ready. */
+/** Worth another attempt: the connection broke, or the server is unreachable or not ready. */
 export class Broken extends Error {
   override readonly name = 'Broken'
 }
 
-/** An attempt that was given up has this long to end by itself, so that it does not write beside the next. */
+/** Time for an aborted attempt to end by itself, so that it does not write concurrently with the next. */
 const lingerMs = 500
 
-/** What an attempt says and hears while it is under way. */
+/** The interface between an attempt and its supervisor. */
 export interface Attempt {
-  /** Fires when it is given up: pass it to whatever waits. */
+  /** Aborted when the attempt is given up: pass it to every wait. */
   readonly signal: AbortSignal
-  /** A byte came or went. */
+  /** Bytes were sent or received. */
   moved(): void
 }
 
@@ -33,7 +33,7 @@ export async function onLine<T>(
   })
   const stop = () => end(stopped.reason)
   const stall = () => end(new Broken(`nothing came or went for ${formatMs(stallMs)}`))
-  // Fires once per stall, not once per piece: bytes only say when the last of them was.
+  // One timer per stall, not per piece: a piece only updates the time of the last progress.
   let movedAt = performance.now()
   const wait = (ms: number) => {
     timer = setTimeout(() => {

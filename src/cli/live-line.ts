@@ -1,4 +1,4 @@
-// One line at the bottom of a terminal that changes. Whoever prints something else clears it first; it comes back by itself.
+// One changing line at the bottom of a terminal. Other output clears it first; it reappears by itself.
 
 import { escaped } from './escape.ts'
 

@@ -1,10 +1,10 @@
-// A state that takes long to load shows how far it is, whichever command asked for it.
+// Shows progress while a large state is loaded, for any command.
 
 import type { Reprise } from '../engine/api/reprise.ts'
 import type { Output } from './output.ts'
 import { ProgressLine, share } from './progress-line.ts'
 
-/** Returns the way to stop. Nothing is shown where stderr is not a terminal. */
+/** Returns a function that stops it. Shows nothing if stderr is not a terminal. */
 export function showLoading(engine: Reprise, output: Output): () => void {
   if (!process.stderr.isTTY) return () => undefined
   const lines = new Map<string, ProgressLine>()
@@ -15,7 +15,7 @@ export function showLoading(engine: Reprise, output: Output): () => void {
   const off = engine.events.on('progress', ({ work, timeline, part, done, total }) => {
     if (work !== 'load' || timeline === null) return
     if (part === 'ready') return close(timeline)
-    // One line: of several that load at once, the first.
+    // One line: the first of several states loaded at once.
     if (lines.size > 0 && !lines.has(timeline)) return
     const line = lines.get(timeline) ?? new ProgressLine(output)
     lines.set(timeline, line)

@@ -1,5 +1,5 @@
-// The command line: finds the command, parses its words, opens the store if it needs one, and turns errors into one
-// clear message and an exit code. Loads nothing that the command at hand does not need.
+// The command line: finds the command, parses its arguments, opens the store if needed, and turns errors into one clear
+// message and an exit code. Loads only modules that the command needs.
 
 import { parseArgs } from 'node:util'
 import type { Duration } from '../core/duration.ts'
@@ -16,20 +16,20 @@ import { tellTrouble } from './trouble.ts'
 const lingerMs = 3000
 
 export async function main(argv: readonly string[]): Promise<void> {
-  // `reprise log … | head` closes the pipe early: that is no error, and the exit code stays that of the command. One that
-  // would go on for ever ends (tail); one that does something does it.
+  // `reprise log … | head` closes the pipe early: that is not an error, and the exit code stays that of the command. An
+  // endless command ends (tail); a command that acts completes.
   for (const stream of [process.stdout, process.stderr]) {
     stream.on('error', (error: NodeJS.ErrnoException) => {
       if (error.code !== 'EPIPE') throw error
     })
   }
   const code = await runCli(argv)
-  // Not process.exit: what is still being written to a pipe must get there.
+  // Not process.exit: pending output to a pipe must be written.
   process.exitCode = code
   endSoon()
 }
 
-/** The command has ended: a connection that does not close holds the process for a moment at most, once all is printed. */
+/** The command has ended: an open connection delays the exit only briefly, once everything is printed. */
 function endSoon(): void {
   setInterval(() => {
     if (process.stdout.writableLength === 0 && process.stderr.writableLength === 0) process.exit()
@@ -42,7 +42,7 @@ export async function runCli(argv: readonly string[], terminal?: Terminal): Prom
   const isJson = ours.includes('--json')
   const output = new Output(terminal ?? (isJson ? withStdoutReserved() : process), isJson)
   const isVerbose = ours.includes('--verbose')
-  // The engine's timers do not keep a program alive; a command that waits must not end before it has its answer.
+  // The engine's timers do not keep a program alive; a command that waits must not end before its result.
   try {
     return await whileAwaited(dispatch(argv, output, isVerbose))
   } catch (error) {
@@ -52,7 +52,7 @@ export async function runCli(argv: readonly string[], terminal?: Terminal): Prom
   }
 }
 
-/** With --json stdout holds that and nothing else: what the user's own code prints goes to stderr. */
+/** With --json, stdout contains only the result: output of the user's own code goes to stderr. */
 function withStdoutReserved(): Terminal {
   const { stdout, stderr, env } = process
   const write = stdout.write.bind(stdout)
@@ -175,8 +175,9 @@ function parse(spec: CommandSpec, argv: readonly string[]): { values: Options; p
 }
 
 /**
- * Options that every command has may stand before the command. Its words begin with the command.
+ * Common options may precede the command. `words` begins with the command.
  * @example splitGlobal(['--url', 'memory:', 'ls']) // { globals: ['--url', 'memory:'], words: ['ls'] }
+ * /
  */
 function splitGlobal(argv: readonly string[]): {
   readonly globals: readonly string[]
@@ -193,7 +194,7 @@ function splitGlobal(argv: readonly string[]): {
   return { globals: argv.slice(0, at), words: argv.slice(at) }
 }
 
-/** What follows `--` belongs to somebody else: the command that is to be run. */
+/** Arguments after `--` belong to the command to be run. */
 function beforeSeparator(argv: readonly string[]): readonly string[] {
   const end = argv.indexOf('--')
   return end < 0 ? argv : argv.slice(0, end)

@@ -1,4 +1,4 @@
-// What a command knows of timelines: the kinds that this package brings, and the definitions of the user's module.
+// The models a command knows: the kinds of this package, and the definitions of the user's module.
 
 import type { Reprise } from '../engine/api/reprise.ts'
 import { declareAll, declareKinds } from '../operations/models.ts'

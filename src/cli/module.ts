@@ -1,5 +1,5 @@
-// Loading a user's module, TypeScript included: by Node itself where it can (22.18 and 23.6 on), else through the esbuild
-// that the user has (by itself or with tsx), else with a message that says what to do.
+// Loads a user's module, including TypeScript: by Node itself if it can (22.18 and 23.6 or later), otherwise through the
+// user's esbuild (installed directly or with tsx), otherwise with a message on what to do.
 
 import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -25,11 +25,11 @@ function canStripTypes(): boolean {
   return Boolean((process.features as { typescript?: unknown }).typescript)
 }
 
-/** The hooks as another Node is given them. */
+/** Returns the hooks for another Node process. */
 async function enableTypeScript(path: string): Promise<string> {
   const { registerHooks } = await import('./typescript.ts')
   if (canStripTypes()) return registerHooks(null)
-  // The user's own, from where the user's file is; whoever has tsx has esbuild with it.
+  // The user's own esbuild, resolved from the user's file; tsx includes it.
   const from = createRequire(path)
   const tsx = find(from, 'tsx/package.json')
   const esbuild = find(from, 'esbuild') ?? (tsx && find(createRequire(tsx), 'esbuild'))

@@ -1,4 +1,4 @@
-// A name for what was called on the command line, made of its words.
+// Derives a name from the words of a command line.
 
 /** @example nameOfWords(['npm', 'run', 'build']) // 'npm-run-build' */
 export function nameOfWords(words: readonly string[]): string {

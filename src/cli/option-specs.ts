@@ -1,4 +1,4 @@
-// Options that several commands have.
+// Options that several commands share.
 
 export const limit = { type: 'string', value: 'N', help: 'show at most this many' } as const
 export const listOptions = {
@@ -42,7 +42,7 @@ export const rollbackOptions = {
   yes,
 } as const
 const report = { type: 'string', value: 'KIND', help: 'auto, bar, lines, json or none' } as const
-/** How a pipeline begins (run-flags.ts). */
+/** How a pipeline starts (run-flags.ts). */
 export const workOptions = {
   'away-for': {
     type: 'string',

@@ -1,6 +1,6 @@
-// What the CLI prints: results on stdout, everything else on stderr. Colour and alignment on a terminal, plain text in a
-// pipe, JSON where asked for. NO_COLOR is obeyed, FORCE_COLOR too. Commands print through this and nothing else, so that no
-// text from outside reaches a terminal as it is (escape.ts).
+// Output of the CLI: results on stdout, everything else on stderr. Colour and alignment on a terminal, plain text in a pipe,
+// JSON on request. NO_COLOR and FORCE_COLOR are respected. Commands print only through this, so that no external text reaches
+// a terminal unescaped (escape.ts).
 
 import { plain } from '../operations/json.ts'
 import { coloured, colourMark, escaped, escapedJson, withoutColours } from './escape.ts'
@@ -42,7 +42,7 @@ export class Output {
     this.errorColours = coloursFor(terminal.stderr.isTTY === true, terminal.env)
   }
 
-  /** Calls when nobody reads the results any more, as after `| head`. */
+  /** Calls `call` when the reader of the results is gone, as after `| head`. */
   onClosed(call: () => void): void {
     this.#terminal.stdout.once?.('error', call)
   }
@@ -51,12 +51,12 @@ export class Output {
     return this.#terminal.stdout.columns || 100
   }
 
-  /** A result for people, on one line whatever is in it; nothing with --json. */
+  /** A result for people, always on one line; nothing with --json. */
   line(text = ''): void {
     if (!this.isJson) this.#terminal.stdout.write(`${coloured(escaped(text))}\n`)
   }
 
-  /** Text of our own with several lines, or JSON: what lines it has are meant. */
+  /** Our own text with several lines, or JSON: its line breaks are intended. */
   lines(text: string): void {
     for (const line of text.split('\n')) this.line(line)
   }
@@ -66,7 +66,7 @@ export class Output {
     if (this.isJson) this.#terminal.stdout.write(`${toJson(value)}\n`)
   }
 
-  /** One or the other. */
+  /** The JSON value with --json, otherwise the text. */
   result(value: unknown, text: () => void): void {
     if (this.isJson) this.json(value)
     else text()
@@ -76,17 +76,17 @@ export class Output {
     this.#terminal.stderr.write(`${coloured(escaped(text))}\n`)
   }
 
-  /** As `lines`, to stderr. */
+  /** Like `lines`, to stderr. */
   notes(text: string): void {
     for (const line of text.split('\n')) this.note(line)
   }
 
-  /** Without an end: what is typed goes beside it. */
+  /** Without a line break: the input follows on the same line. */
   question(text: string): void {
     this.#terminal.stderr.write(coloured(escaped(text)))
   }
 
-  /** Aligned columns; the last one is never padded, and no id is ever cut. */
+  /** Aligned columns; the last one is never padded, and no id is ever truncated. */
   table(headings: readonly string[], rows: readonly (readonly string[])[]): void {
     if (this.isJson) return
     const cleaned = rows.map((row) => row.map(escaped))
@@ -100,7 +100,7 @@ export class Output {
     for (const row of cleaned) this.line(format(row))
   }
 
-  /** Names and values, one a line. */
+  /** Names and values, one pair per line. */
   facts(pairs: readonly (readonly [string, string])[]): void {
     const widest = Math.max(...pairs.map(([name]) => name.length))
     for (const [name, value] of pairs) this.line(`${this.colours.dim(name.padEnd(widest))}  ${value}`)
@@ -125,7 +125,7 @@ export function coloursFor(isTerminal: boolean, env: Readonly<Record<string, str
   }
 }
 
-/** JSON that keeps what plain JSON would drop or refuse: big integers, bytes, maps, sets, dates, errors. */
+/** JSON that preserves values which plain JSON would drop or refuse: big integers, bytes, maps, sets, dates, errors. */
 export function toJson(value: unknown, indent?: number): string {
   return escapedJson(JSON.stringify(value, plain, indent) ?? 'null')
 }

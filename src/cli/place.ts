@@ -1,6 +1,6 @@
-// Where in the user's own files an error comes from: the first line of its stack that is neither Node's nor ours. Node
-// keeps the place of a syntax error to itself and only prints it, so a second Node is asked for it: nothing of a module
-// that cannot be parsed has run, so nothing runs twice.
+// Locates an error in the user's own files: the first line of its stack that is neither Node's nor ours. Node only prints the
+// location of a syntax error, so a second Node process is started to read it: a module that cannot be parsed has not run, so
+// nothing runs twice.
 
 import { spawnSync } from 'node:child_process'
 import { relative } from 'node:path'
@@ -15,7 +15,7 @@ export interface Place {
 const own = fileURLToPath(new URL('..', import.meta.url))
 const known = new WeakMap<object, Place>()
 
-/** The loader knows better than the stack does. */
+/** The loader's location takes precedence over the stack. */
 export function notePlace(error: unknown, place: Place | null): void {
   if (place && typeof error === 'object' && error !== null) known.set(error, place)
 }
@@ -29,7 +29,7 @@ export function placeOf(error: unknown): Place | null {
   return null
 }
 
-/** Of a module that could not be loaded. */
+/** The location in a module that could not be loaded. */
 export function placeOfSyntaxError(error: unknown, url: string, hooks: string | null): Place | null {
   const built = (error as { errors?: readonly { location?: { line: number; column: number } | null }[] }).errors?.[0]
   const file = /^(?:Transform failed.*\n)?(file:\S+|\/\S+):\d+:\d+:/m.exec((error as Error).message)?.[1]

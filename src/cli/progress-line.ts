@@ -1,5 +1,5 @@
-// How far long work is: one line at the bottom of a terminal, once it takes longer than a second, and nothing in a pipe unless
-// that was asked for: then a line every few seconds.
+// Progress of long work: one line at the bottom of a terminal, once it takes longer than a second; in a pipe nothing, or on
+// request a line every few seconds.
 
 import { LiveLine } from './live-line.ts'
 import type { Output } from './output.ts'

@@ -1,4 +1,4 @@
-// Questions: only ever on a terminal. In a pipe the answer is no, and the command says which flag answers it.
+// Prompts, only on a terminal. In a pipe the answer is no, and the command names the flag to use instead.
 
 import { UsageError } from './exit.ts'
 import type { Output } from './output.ts'
@@ -14,7 +14,7 @@ export async function confirm(question: string, stdin: NodeJS.ReadStream, output
   }
 }
 
-/** Several questions, one reader: what is typed ahead is not lost between them. */
+/** Several questions with one reader: input typed ahead is not lost between them. */
 export class Prompt {
   readonly #lines: AsyncIterator<string>
   readonly #close: () => void

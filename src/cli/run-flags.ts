@@ -1,4 +1,4 @@
-// Flags of `run`, `work` and `resume` that say how a pipeline begins: the options of rp.run() and rp.work() as words.
+// Flags of `run`, `work` and `resume` that control how a pipeline starts: the options of rp.run() and rp.work().
 
 import { toMs } from '../core/duration.ts'
 import type { PipelineOptions, PipelineWorkOptions } from '../layers/pipeline/index.ts'
@@ -7,7 +7,7 @@ import { parseJson, UsageError } from './exit.ts'
 
 const beginning = ['from', 'changes', 'takeover', 'wait'] as const
 
-/** What was given of them, as options of rp.run(). @example pipelineFlags({ takeover: true }) // { takeover: true } */
+/** The given flags as options of rp.run(). @example pipelineFlags({ takeover: true }) // { takeover: true } */
 export function pipelineFlags(options: Options): Pick<PipelineOptions, (typeof beginning)[number]> {
   const [from, changes, wait] = [text(options, 'from'), text(options, 'changes'), duration(options, 'wait')]
   if (wait !== undefined) toMs(wait, '--wait')
@@ -34,7 +34,7 @@ export function workFlags(options: Options): PipelineWorkOptions {
   return { ...(from !== undefined && { from }), ...(changes !== undefined && { changes }) }
 }
 
-/** Refuses flags of pipelines for whatever else is run. `allowed`: those that it has as well. */
+/** Refuses flags of pipelines for other definitions. `allowed`: flags that these have as well. */
 export function refusePipelineFlags(options: Options, what: string, allowed: readonly string[] = []): void {
   const given = beginning.find((name) => options[name] !== undefined && !allowed.includes(name))
   if (given !== undefined) throw new UsageError(`${what} takes no --${given}: it is for pipelines`)

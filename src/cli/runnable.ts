@@ -9,8 +9,9 @@ export interface Runnable extends Process<unknown, unknown> {
 }
 
 /**
- * Of these exports, the one of that name; the only one without a name. Says what was not found, and what there is.
+ * The export with that name, or the only one if no name is given. The error lists the existing ones.
  * @example oneOf(projections, 'totals', 'projection', 'app.mjs')
+ * /
  */
 export function oneOf<T extends { readonly name: string }>(
   exported: readonly T[],

@@ -1,4 +1,4 @@
-// One run of a workflow, from what a person types.
+// One run of a workflow, from a person's input.
 
 import { RepriseError } from '../core/errors.ts'
 import type { Head } from '../core/store/ports.ts'
@@ -15,13 +15,13 @@ export interface Found {
   readonly run: WorkflowRun
 }
 
-/** For verbs that need none of the code: what happens is done by whoever works on the run. */
+/** For verbs that need none of the code: the worker of the run acts. */
 export async function findRun(engine: Reprise, given: string, verb: string): Promise<Found> {
   const head = await findTimeline(engine, given)
   return { head, run: runOf(engine, head, verb) }
 }
 
-/** For verbs that replay its code: from --module, or from the module that `reprise run` noted. */
+/** For verbs that replay its code: from --module, or from the module recorded by `reprise run`. */
 export async function findCode(engine: Reprise, given: string, verb: string, options: Options): Promise<Found> {
   const head = await findTimeline(engine, given)
   const { name } = partsOf(engine, head, verb)
@@ -35,13 +35,13 @@ export async function findCode(engine: Reprise, given: string, verb: string, opt
   return { head, run: runWithCode(engine, head, verb, [code])! }
 }
 
-/** With its code if that is at hand, which some answers are better with; without it if not. */
+/** With its code if available, which improves some results; otherwise without. */
 export async function findRunOrCode(engine: Reprise, given: string, verb: string, options: Options): Promise<Found> {
   const found = await findRun(engine, given, verb)
   const asked = text(options, 'module')
   const file = moduleOf(found.head, options)
   if (file === undefined) return found
-  // The module that was noted may be on another machine.
+  // The recorded module may be on another machine.
   if (asked !== undefined) return await findCode(engine, given, verb, options)
   const module = await loadModule(file).catch(() => null)
   const run = module && runWithCode(engine, found.head, verb, Object.values(module))

@@ -1,5 +1,5 @@
-// Where `reprise serve` has its settings from, for the page and the API: the command line, a variable of the environment, or
-// nobody said anything. Files and addresses are named; what is in them, and who may open them, is not.
+// The sources of the settings of `reprise serve`, for the page and the API: the command line, an environment variable, or the
+// default. Files and addresses are named; their contents and credentials are not.
 
 import type { ServerSetting } from '../server/index.ts'
 import type { Options } from './command.ts'
@@ -46,12 +46,12 @@ function cacheKeep(options: Options): ServerSetting {
 
 function fromOf(options: Options, option: string, variable?: string): Pick<ServerSetting, 'from' | 'by'> {
   if (options[option] !== undefined) return { from: 'command line', by: `--${option}` }
-  // An empty one is as good as none for the command line too.
+  // An empty variable counts as unset, as for the command line.
   if (variable !== undefined && process.env[variable]) return { from: 'environment', by: variable }
   return { from: 'default' }
 }
 
-/** Without who opens it, and without its query: each may hold a password. Rather too little than too much. */
+/** Without credentials and query: each may contain a password. Removes too much rather than too little. */
 export function withoutSecrets(url: string): string {
   return url.replace(/:\/\/.*@/s, '://').replace(/[?#].*/s, '')
 }

@@ -1,4 +1,4 @@
-// Sizes as people write them: 500MB, 2GB.
+// Sizes as text: 500MB, 2GB.
 
 import { UsageError } from './exit.ts'
 

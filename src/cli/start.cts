@@ -5,9 +5,9 @@ const { existsSync, mkdirSync }: typeof import('node:fs') = require('node:fs')
 const { homedir }: typeof import('node:os') = require('node:os')
 const { join }: typeof import('node:path') = require('node:path')
 
-// Node 22 can keep what it compiled, for the next start. It is kept among the user's own files: code in a folder for everybody,
-// such as /tmp, could be somebody else's. Where that cannot be written, Node keeps nothing and goes on.
-// The folders are made here, one level at a time: where nothing can be made, as in /proc, Node itself would try for ever.
+// Node 22 can cache compiled code for the next start. The cache is among the user's own files: code in a shared folder, such
+// as /tmp, could be another user's. If the folder cannot be written, Node runs without a cache. The folders are created here,
+// one level at a time: where none can be created, as in /proc, Node itself would try forever.
 try {
   const caches = process.env.XDG_CACHE_HOME || join(homedir(), '.cache')
   if (enableCompileCache && !process.env.NODE_COMPILE_CACHE) {

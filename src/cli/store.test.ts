@@ -1,5 +1,5 @@
-// The limit that the command line puts on every call of its store: a dead one answers with its code, and whoever takes long by
-// the user's own doing is not taken for dead.
+// The command line's time limit for calls of its store: a dead store is reported with its code, and a call that is slow
+// because of the user's own code is not mistaken for a dead store.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,5 +1,5 @@
-// Opening the store for a command: never makes one by accident, never waits forever. Every call to it has 10 seconds,
-// so a dead database answers with its code and its cure.
+// Opens the store for a command: never creates one by accident, never waits forever. Every call has a limit of 10 seconds, so
+// a dead database is reported with a code and a remedy.
 
 import { existsSync, readFileSync } from 'node:fs'
 import type { TimelineId } from '../core/coordinate.ts'
@@ -23,23 +23,23 @@ import { patientTimer } from '../stores/patient-timer.ts'
 export interface StoreOptions {
   readonly url?: string | undefined
   readonly namespace?: string | undefined
-  /** A folder; $REPRISE_BLOBS if left out. */
+  /** A folder. Default: $REPRISE_BLOBS. */
   readonly blobs?: string | undefined
-  /** A file; $REPRISE_KEYS if left out. */
+  /** A file. Default: $REPRISE_KEYS. */
   readonly keys?: string | undefined
-  /** Make it if it is not there, when it is first used: what fails before leaves nothing behind. */
+  /** Creates the store on first use: an earlier failure leaves nothing behind. */
   readonly create?: boolean
-  /** Nothing will be written, and nobody is waited for who writes. */
+  /** Writes nothing, and does not wait for writers. */
   readonly readOnly?: boolean
-  /** Nothing will be written: if there is none, an empty one in memory stands for it. */
+  /** Writes nothing: a missing store is replaced with an empty one in memory. */
   readonly isDryRun?: boolean
-  /** What lay in the folder of chunks is lost for good: it is taken as it is. */
+  /** The content of the folder of chunks is lost for good: the store is opened without it. */
   readonly areChunksLost?: boolean
-  /** Also a store whose restore has not finished. Default: false. */
+  /** Also opens a store whose restore has not finished. Default: false. */
   readonly evenUnfinished?: boolean
   readonly timeoutMs?: number
   readonly worker?: string
-  /** How long work goes on without the store, as 5m. Default: as long as an answer may take. */
+  /** How long work continues without the store, such as 5m. Default: the limit of a call. */
   readonly patience?: Duration | undefined
 }
 
@@ -50,13 +50,13 @@ export function urlOf(options: StoreOptions): string {
   return options.url ?? process.env.REPRISE_URL ?? defaultUrl
 }
 
-/** For people: without a password. */
+/** For people: without the password. */
 export function shownUrl(url: string): string {
-  // Up to the last @: a password may hold one.
+  // Up to the last @: a password may contain one.
   return url.replace(/(:\/\/[^:/@]*):[^/?#]*@/g, '$1:***@')
 }
 
-/** No store is named, and there is none where one would be by default. */
+/** True if no store is named, and the default one does not exist. */
 export function isMissingStore(): boolean {
   return !process.env.REPRISE_URL && filesIn(urlOf({ url: undefined })).some((file) => !existsSync(file))
 }
@@ -74,7 +74,7 @@ export async function openEngine(options: StoreOptions): Promise<Reprise> {
   }
   const keys = keysOf(options)
   const { namespace, readOnly = false, timeoutMs = answerWithinMs } = options
-  // Whoever waits for the lock of a file is told who holds it, before anything is said of a store that does not answer.
+  // A wait for the lock of a file reports its holder before the store counts as unresponsive.
   const busyMs = timeoutMs / 2
   const blobs = options.blobs ?? process.env.REPRISE_BLOBS
   const where = { ...(namespace && { namespace }), ...(blobs && { blobs }) }
@@ -88,7 +88,7 @@ export async function openEngine(options: StoreOptions): Promise<Reprise> {
     await meetRedundancy(kernel, undefined, readOnly)
     await meetTiers(kernel, undefined, readOnly)
   }
-  // One that is made when it is first used meets them then: also the first run notes its key.
+  // A store created on first use is checked then: the first run also records its key.
   const openAndMeet = async () => {
     const made = await open()
     await meet({ ...hostOf(engine).kernel, store: made })
@@ -106,19 +106,19 @@ export async function openEngine(options: StoreOptions): Promise<Reprise> {
     if (!readOnly && !options.isDryRun && !isMissing) await watchLostHeads(hostOf(engine).kernel)
     return engine
   } catch (error) {
-    // A repair that follows needs the file for itself.
+    // A following repair needs exclusive access to the file.
     await engine.close().catch(() => undefined)
     throw error
   }
 }
 
-/** The key ring that was named; null: none was. */
+/** The named key ring; null: none. */
 export function keysOf(options: Pick<StoreOptions, 'keys'>): KeyRing | null {
   const file = options.keys ?? process.env.REPRISE_KEYS
   return file ? readKeys(file) : null
 }
 
-/** Null: there is no file to write anew. */
+/** Null: there is no file to rewrite. */
 export async function renewNamed(options: StoreOptions, dryRun: boolean): Promise<Renewal | null> {
   const { namespace } = options
   return await renewStore(urlOf(options), { dryRun, ...(namespace && { namespace }) })
@@ -132,7 +132,7 @@ interface KeyFile {
   readonly hashing?: { readonly key: string; readonly attributes?: readonly string[] }
 }
 
-/** Keys never go on the command line: others can read it. */
+/** Keys are never passed on the command line: other users can read it. */
 function readKeys(file: string): KeyRing {
   try {
     const { current, keys, hides, hashing } = JSON.parse(readFileSync(file, 'utf8')) as KeyFile
@@ -149,10 +149,10 @@ function readKeys(file: string): KeyRing {
   }
 }
 
-/** What a store says of itself beside its methods is not known before it is there. */
+/** Properties of a store that are unknown before it exists. */
 const facts = new Set<PropertyKey>(['then', 'lanes', 'batchBytes', 'isDurable'])
 
-/** A store that is made by the first call to it. */
+/** A store that is created by the first call to it. */
 function openLater(open: () => Promise<Store>): Store {
   let opening: Promise<Store> | null = null
   let made: Store | null = null
@@ -166,7 +166,7 @@ function openLater(open: () => Promise<Store>): Store {
   const call = (pick: (store: Store) => object, name: PropertyKey) => {
     return async (...given: unknown[]) => {
       const target = pick(await opened())
-      // Not every store has every method: then nothing comes of the call, as with `?.`
+      // Not every store has every method: then the call returns undefined, as with `?.`
       const method = Reflect.get(target, name) as ((...given: unknown[]) => unknown) | undefined
       return method && Reflect.apply(method, target, given)
     }
@@ -178,7 +178,7 @@ function openLater(open: () => Promise<Store>): Store {
     blobs,
     close: async () => (await opening)?.close(),
     listen: (wake: (mayBeDue?: boolean) => void) => listenLater(opened(), wake),
-    // Those that a store may lack, and whose answer matters.
+    // Optional methods of a store whose result matters.
     headsInReach: async (timelines: readonly TimelineId[]) => {
       const store = await opened()
       return await (store.headsInReach ? store.headsInReach(timelines) : store.head(timelines))
@@ -202,7 +202,7 @@ function listenLater(opened: Promise<Store>, wake: (mayBeDue?: boolean) => void)
     (store) => {
       if (!isOver) end = store.listen(wake)
     },
-    // Whoever asks the store for something is told why.
+    // The next call of the store reports the reason.
     () => {},
   )
   return () => {
@@ -211,7 +211,7 @@ function listenLater(opened: Promise<Store>, wake: (mayBeDue?: boolean) => void)
   }
 }
 
-/** Those that go through the whole store take as long as it is large. */
+/** Methods that scan the whole store take as long as its size requires. */
 const untimed = new Set<PropertyKey>(['listen', 'blobs', 'tidy', 'rewrite', 'compact', 'inspect', 'renew'])
 
 function withTimeouts(store: Store, timeoutMs: number): Store {
@@ -223,7 +223,7 @@ function withTimeouts(store: Store, timeoutMs: number): Store {
         if (typeof member !== 'function') return member
         if (untimed.has(property)) return member.bind(held)
         return (...given: unknown[]) => {
-          // A commit with the user's SQL takes as long as that does; the store limits each of its statements.
+          // A commit with the user's SQL takes as long as that SQL; the store limits each of its statements.
           if (property === 'commit' && hasUserSql(given[0])) return Reflect.apply(member, held, given)
           const answer: unknown = Reflect.apply(member, held, given)
           return answer instanceof Promise
@@ -241,7 +241,8 @@ function hasUserSql(commits: unknown): boolean {
 
 function within<T>(pending: Promise<T>, timeoutMs: number, what: string): Promise<T> {
   return new Promise((resolve, reject) => {
-    // Threads and jobs compute in this process too: a store is not away because nobody had time to read its answer.
+    // Threads and jobs compute in this process too: a store is not unreachable because this process was too busy to read its
+    // reply.
     const end = patientTimer(timeoutMs, () => {
       reject(new RepriseError('STORE_UNREACHABLE', `${what} within ${timeoutMs / 1000} s`, { timeoutMs }))
     })

@@ -1,4 +1,4 @@
-// Telling what was done to a timeline: in words, or as facts with --json.
+// Reports an action on a timeline: as text, or as facts with --json.
 
 import type { Done } from '../engine/model/model.ts'
 import { exit } from './exit.ts'
@@ -13,7 +13,7 @@ export function tell(output: Output, { said, facts }: Done): number {
   return exit.ok
 }
 
-/** Most errors name what they are about; then it is not said twice. */
+/** Most errors name their subject, which is then not repeated. */
 export function problemWords(where: string, error: unknown): string {
   const what = error instanceof Error ? error.message : String(error)
   return what.startsWith(where) ? what : `${where}: ${what}`

@@ -1,4 +1,4 @@
-// The templates of `reprise init`. Each runs as it is, without a network, and shows what to change. A test runs them all.
+// The templates of `reprise init`. Each runs as it is, without a network, and shows where to adapt it. A test runs them all.
 
 export interface TemplateFile {
   readonly path: string
@@ -9,12 +9,12 @@ export interface Template {
   readonly name: string
   readonly summary: string
   readonly defaultName: string
-  /** What the first file is run with; `reprise run` if left out. */
+  /** The command that runs the first file. Default: `reprise run`. */
   readonly runsWith?: (language: 'ts' | 'js') => string
   readonly files: (name: string, language: 'ts' | 'js') => readonly TemplateFile[]
 }
 
-/** Node itself strips types, from 22.18 on. */
+/** Node itself strips types since 22.18. */
 export function canRunTypeScript(): boolean {
   return Boolean((process.features as { typescript?: unknown }).typescript)
 }

@@ -1,5 +1,5 @@
-// One of the threads of `reprise run FILE --threads N`. It has nothing in common with the others but the store: an engine of its
-// own, the module loaded anew, and its share of the pipeline's tasks, as a process of its own would have.
+// One of the threads of `reprise run FILE --threads N`. It shares only the store with the others: it has its own engine, its
+// own copy of the module, and its share of the pipeline's tasks, like a separate process.
 
 import { parentPort, workerData } from 'node:worker_threads'
 import { hostOf } from '../engine/host/host.ts'
@@ -21,7 +21,7 @@ async function main({ file, name, number, store, options }: ThreadOf): Promise<v
   const tasks = definition[shares](hostOf(engine), options)
   const tell = () => say({ status: tasks.status, waits: inHand(engine) })
   const telling = setInterval(tell, tellEveryMs)
-  // Asked to stop, or all is done: each task that runs here leaves with a savepoint.
+  // On a stop request, or when all is done: each task that runs here ends with a savepoint.
   const asked = new Promise<void>((resolve) => {
     parentPort!.on('message', (heard: ThreadHears) => {
       if (heard === 'stop') return resolve()

@@ -1,6 +1,6 @@
-// A pipeline in several threads of one process: each is a worker that shares nothing with the others but the store, and takes its
-// share of the partitions, as processes do. So what holds for several processes holds for threads: tasks are fenced by epochs,
-// and none waits for another. This thread only watches them.
+// A pipeline in several threads of one process: each is a worker that shares only the store with the others, and takes its
+// share of the partitions, like a process. The guarantees for several processes therefore hold for threads: tasks are fenced
+// by epochs, and none waits for another. This thread only supervises them.
 
 import { Worker } from 'node:worker_threads'
 import { RepriseError } from '../core/errors.ts'
@@ -28,7 +28,7 @@ export class Threads {
   readonly #workers: readonly Worker[]
   readonly #status = new Map<number, TasksStatus>()
   readonly #waits = new Map<number, readonly string[]>()
-  /** Resolves when all have ended by themselves; rejects if one did not, and the others were stopped. */
+  /** Resolves when all threads have ended by themselves; rejects if one failed, after the others were stopped. */
   readonly ended: Promise<void>
 
   constructor(count: number, of: Omit<ThreadOf, 'number'>, onProblem: (words: string) => void) {
@@ -46,7 +46,7 @@ export class Threads {
     this.ended.catch(() => undefined)
   }
 
-  /** Of all of them together. */
+  /** The combined status of all threads. */
   get status(): TasksStatus {
     const all = [...this.#status.values()]
     const sum = (of: (status: TasksStatus) => number) => all.reduce((total, each) => total + of(each), 0)
@@ -54,27 +54,27 @@ export class Threads {
     return {
       running: sum(({ running }) => running),
       records: sum(({ records }) => records),
-      // What has ended is known to one of them first.
+      // One of the threads knows first that a partition is done.
       done: most(({ done }) => done),
       partitions: most(({ partitions }) => partitions),
     }
   }
 
-  /** What each has begun and not ended. */
+  /** The calls under way in each thread. */
   get waits(): readonly string[] {
     return [...this.#waits].flatMap(([number, waits]) => waits.map((what) => `thread ${number}: ${what}`))
   }
 
   /**
-   * At once: nothing that comes after the last checkpoints is kept. Each closes its store and ends itself: a thread that is ended
-   * from outside with an open database takes the process with it (SIGABRT).
+   * Ends at once, without progress after the last checkpoints. Each thread closes its store and exits by itself: terminating
+   * a thread with an open database from outside aborts the process (SIGABRT).
    */
   async abandon(): Promise<void> {
     for (const worker of this.#workers) worker.postMessage('abandon' satisfies ThreadHears)
     await this.ended.catch(() => undefined)
   }
 
-  /** Each leaves with savepoints; see `ended`. */
+  /** Each thread ends with savepoints; see `ended`. */
   stop(): void {
     for (const worker of this.#workers) worker.postMessage('stop' satisfies ThreadHears)
   }
@@ -87,7 +87,7 @@ export class Threads {
           new Promise<void>((resolve) => {
             worker.once('error', (error) => {
               failures.push(error)
-              // What it had is free when this process ends, or when its lease is over.
+              // Its partitions are free when this process ends, or when its lease expires.
               this.stop()
             })
             worker.once('exit', (code) => {

@@ -1,5 +1,5 @@
-// What uploads and downloads of the command line share: one request with its token, what a refusal means, and how often a
-// connection that breaks is tried again. A redirect is not followed: a token goes to the address it was given for.
+// Shared by uploads and downloads of the command line: requests with a token, the meaning of refusals, and retries of broken
+// connections. Redirects are not followed: a token is sent only to the address it was given for.
 
 import { toMs } from '../core/duration.ts'
 import { type ErrorCode, errorCodes, RepriseError } from '../core/errors.ts'
@@ -13,12 +13,12 @@ export { type Attempt, Broken }
 export interface Way {
   readonly url: URL
   readonly headers: Readonly<Record<string, string>>
-  /** A line on which nothing moves for so long is given up. */
+  /** A connection without progress for this long is aborted. */
   readonly stallMs: number
 }
 
 const stallUsually = '60s'
-/** So many times in a row without one byte more. */
+/** Maximum number of consecutive attempts without a new byte. */
 const attemptsMax = 30
 const pauseMaxMs = 5000
 
@@ -49,7 +49,7 @@ export async function ask(
   }
 }
 
-/** Throws what the server says, unless the status is one of those expected. */
+/** Throws the server's error, unless the status is expected. */
 export async function expectStatus(response: Response, ...expected: readonly number[]): Promise<Response> {
   const { status } = response
   if (expected.includes(status)) return response
@@ -84,7 +84,7 @@ function codeOf(said: string, status: number): ErrorCode {
   return byStatus[status] ?? 'REFUSED'
 }
 
-/** Calls until it is done; a broken line is waited out, the longer the more often nothing came of it. */
+/** Retries until it succeeds; the pause grows with each attempt without progress. */
 export async function insist<T>(
   attempt: (line: Attempt) => Promise<T>,
   progress: () => number,

@@ -1,5 +1,5 @@
-// How an error looks to a person: its code, what happened, where in the user's files, why, and the cure in the words of
-// the command line. The same go into the JSON.
+// The form of an error for people: its code, message, location in the user's files, cause, and remedy in terms of the command
+// line. The JSON has the same fields.
 
 import { explain, RepriseError } from '../core/errors.ts'
 import { isWithin } from '../core/history/scope.ts'
@@ -17,7 +17,7 @@ export interface Trouble {
   readonly data: Readonly<Record<string, unknown>>
 }
 
-/** `options`: those of the command that failed. */
+/** `options`: those of the failed command. */
 export function troubleOf(error: unknown, options: CommandSpec['options'] = {}): Trouble {
   const trouble = inFlags(describe(error), error, options)
   const place = error instanceof UsageError ? null : placeOf(error)
@@ -53,7 +53,7 @@ function describe(error: unknown): Trouble {
       data: {},
     }
   }
-  // Thrown by the user's own code, or a fault of ours.
+  // Thrown by the user's own code, or a bug of ours.
   return { code: 'ERROR', message, why, hint: '--verbose shows where it comes from.', remedy: 'stop', data: {} }
 }
 
@@ -75,7 +75,7 @@ export function tellTrouble(
   if (isVerbose && error instanceof Error) tellLines(output, '', error.stack ?? '')
 }
 
-/** Further lines are indented: none of them may pass for one of ours. */
+/** Further lines are indented: none of them may be mistaken for ours. */
 function tellLines(output: Output, start: string, text: string): void {
   const [first, ...rest] = text.split('\n')
   output.note(`${start}${first}`)
@@ -83,8 +83,9 @@ function tellLines(output: Output, start: string, text: string): void {
 }
 
 /**
- * The library advises its options, as in { takeover: true }; the flags of the command at hand have the same names.
+ * The library's hints name its options, as in { takeover: true }; the flags of the current command have the same names.
  * @example inFlags(trouble, owned, run.options).hint // '… Here: --takeover.'
+ * /
  */
 function inFlags(trouble: Trouble, error: unknown, options: NonNullable<CommandSpec['options']>): Trouble {
   const hint = error instanceof RepriseError ? error.hint : ''
@@ -96,9 +97,9 @@ function inFlags(trouble: Trouble, error: unknown, options: NonNullable<CommandS
   return flags.length === 0 ? trouble : { ...trouble, hint: `${trouble.hint} Here: ${flags.join(', ')}.` }
 }
 
-/** The hints of the library speak of its functions; here people have commands and flags. */
+/** The library's hints name its functions; here they are replaced with commands and flags. */
 function cureOf(error: RepriseError): string {
-  // The place that raised it knows better.
+  // A specific hint takes precedence.
   if (error.hint !== explain(error.code).hint) return error.hint
   if (error.code === 'NOT_FOUND') {
     if ('file' in error.data) return 'Check the name of the file, and what it exports.'
@@ -116,7 +117,7 @@ function cureOf(error: RepriseError): string {
   return error.hint
 }
 
-/** What can be done with something that has ended. A pipeline that is done has read all of its sources. */
+/** Actions on an ended run. A finished pipeline has read all of its sources. */
 function afterEnd(timeline: string, run: unknown): string {
   if (run !== undefined) return 'retry takes a failure back; fork and rollback go on from an earlier step'
   if (!isWithin('pipeline/', timeline)) return 'run starts it again'

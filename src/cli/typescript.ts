@@ -1,10 +1,10 @@
-// TypeScript as it is imported: `./x.js` finds `x.ts` where there is no `x.js`, as the compiler has it, and where Node
-// cannot strip types by itself the user's esbuild turns .ts into .js.
+// Resolves TypeScript imports: `./x.js` finds `x.ts` if there is no `x.js`, like the compiler; if Node cannot strip types
+// itself, the user's esbuild turns .ts into .js.
 
 import { register } from 'node:module'
 import { pathToFileURL } from 'node:url'
 
-/** Registers the hooks; gives the module that registers them in another Node (for --import). `null`: Node strips types. */
+/** Registers the hooks; returns the module that registers them in another Node (for --import). `null`: Node strips types. */
 export function registerHooks(esbuild: string | null): string {
   const loader = `data:text/javascript,${encodeURIComponent(hooksSource)}`
   const data = { esbuild: esbuild === null ? null : pathToFileURL(esbuild).href }

@@ -1,4 +1,4 @@
-// reprise backup: the whole store as one file. Interrupted, the same command goes on where it was.
+// reprise backup: the whole store as one file. After an interruption, the same command resumes.
 
 import { existsSync } from 'node:fs'
 import { isObjectStore, objectFiles } from '../../engine/storage/open-store.ts'
@@ -16,7 +16,7 @@ const backup: Command = async ({ engine, args, options, output }) => {
   }
   let toldAt = Date.now()
   const report = await engine.backup(file, {
-    // Whoever asks for the same name at the same moment is refused, and not overwritten.
+    // A concurrent backup to the same name is refused, and not overwritten.
     ...(!flag(options, 'force') && { onlyNew: true }),
     onProgress: ({ timeline, timelines }) => {
       if (Date.now() - toldAt < tellEveryMs) return

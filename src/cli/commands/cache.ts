@@ -1,5 +1,5 @@
-// reprise cache: commands that are remembered. What the command says goes to where it would go; what we say goes to
-// stderr, so that a script that is run through the cache sees no difference.
+// reprise cache: cached commands. The command's output goes to its usual streams; our own messages go to stderr, so that a
+// script run through the cache sees no difference.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { isWithin } from '../../core/history/scope.ts'
@@ -122,7 +122,7 @@ const check: Verb = async ({ engine, options, output }, rest) => {
   return found.isHermetic ? exit.ok : found.exitCode === 0 ? exit.partly : exit.runFailed
 }
 
-/** In the options of this command line. */
+/** As options of this command line. */
 function adviceOf({ declare: { inputs, tools, env }, unstableOutputs }: CommandCheck): string[] {
   const options = [
     ...inputs.map((path) => `--input '${path}'`),
@@ -241,7 +241,7 @@ async function opened(
   const [ttl, errors] = [duration(options, 'ttl'), duration(options, 'errors')]
   const remote = remotesOf(options)
   const definition = command(name ?? nameOfWords(words), {
-    // One word is a line for the shell, as quoted: reprise cache run -- 'tsc && cp a b'.
+    // One word is a shell command line, as quoted: reprise cache run -- 'tsc && cp a b'.
     cmd: words.length === 1 ? words[0]! : words,
     inputs,
     outputs: list(options, 'output'),
@@ -257,7 +257,7 @@ async function opened(
   return await engine.open(definition)
 }
 
-/** In their order. The token is for the server among them. */
+/** In order. The token is for the server among them. */
 function remotesOf(options: Invocation['options']): RemoteCache[] {
   const given = list(options, 'remote')
   const urls = given.length > 0 ? given : (process.env.REPRISE_CACHE_URL ?? '').split(',').map((url) => url.trim())

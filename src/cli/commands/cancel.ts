@@ -1,4 +1,4 @@
-// reprise cancel: asks a run to end. A workflow compensates, a job finishes what is in flight, a pipeline ends at once.
+// reprise cancel: cancels a run. A workflow compensates, a job finishes the items in flight, a pipeline ends at once.
 
 import { act } from '../../operations/act.ts'
 import { type Command, flag, text } from '../command.ts'

@@ -1,4 +1,4 @@
-// reprise card: the recovery card of a timeline (D6). Exit code 8 if a recovery would lose something.
+// reprise card: the recovery card of a timeline. Exit code 8 if a recovery would lose data.
 
 import { hostOf } from '../../engine/host/host.ts'
 import { cardFacts, isLossy } from '../card-facts.ts'

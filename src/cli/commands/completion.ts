@@ -1,4 +1,4 @@
-// reprise completion: a script for the shell, made from the table of commands.
+// reprise completion: a script for the shell, generated from the table of commands.
 
 import type { Command, CommandTable } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'

@@ -1,4 +1,4 @@
-// reprise consumers: who reads the feed, where each stands, and how far it is behind.
+// reprise consumers: the consumers of the feed, their positions and their lag.
 
 import { hostOf } from '../../engine/host/host.ts'
 import { consumersOf } from '../../operations/consumers.ts'

@@ -1,4 +1,4 @@
-// reprise dead: what a job, a pipeline, an informer or a controller gave up on.
+// reprise dead: the dead letters of a job, a pipeline, an informer or a controller.
 
 import { hostOf } from '../../engine/host/host.ts'
 import { discard, finalOf, lettersOf, withLetters } from '../../operations/letters.ts'
@@ -38,7 +38,7 @@ const dead: Command = async ({ engine, args, options, output }) => {
         output.line()
         output.line(output.colours.bold(letter.key))
         output.lines(toJson(letter.item, 2))
-        // Indented: a stack has lines, and none of them may pass for one of ours.
+        // Indented: a stack has several lines, and none of them may be mistaken for ours.
         for (const line of (letter.error.stack ?? '').split('\n')) output.line(`  ${line}`)
       }
     }

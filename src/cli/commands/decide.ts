@@ -1,4 +1,4 @@
-// reprise decide: a person's word on what a session waits for.
+// reprise decide: a person's decision that a session waits for.
 
 import { act } from '../../operations/act.ts'
 import { type Command, text } from '../command.ts'

@@ -1,4 +1,4 @@
-// reprise delete: says what would go with a timeline, and with --yes deletes it for good.
+// reprise delete: shows what would be removed with a timeline, and with --yes deletes it for good.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { DeleteReport } from '../../engine/tools/housekeeping/delete.ts'

@@ -1,5 +1,5 @@
-// The job of the demo, in a process of its own so that it can be killed. Each item does something outside the store: a
-// line in a file.
+// The job of the demo, in a process of its own so that it can be killed. Each item has an effect outside the store: a line in
+// a file.
 
 import { appendFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,5 +1,5 @@
-// reprise demo: a job with real work is killed with SIGKILL at random moments and resumes each time. The work leaves its
-// traces in a file outside the store, so that what was repeated or lost is counted by somebody else than the engine.
+// reprise demo: a job with real work is killed with SIGKILL at random moments and resumes each time. The work writes a file
+// outside the store, so that repeated and lost items are counted independently of the engine.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
@@ -32,7 +32,7 @@ const demo: Command = async ({ options, output }) => {
   while (!report) {
     const before = traces(folder).length
     const left = kills - killedAt.length
-    // Somewhere in its share of what is left, at random.
+    // At a random point in its share of the remaining items.
     const target = left > 0 ? before + Math.ceil(((items - before) / (left + 1)) * (0.4 + Math.random() * 0.9)) : null
     const { answer, wasKilled } = await runChild(folder, items, target)
     if (wasKilled) {
@@ -85,7 +85,7 @@ function tell(result: ReturnType<typeof summarize>, output: Output): void {
   output.line()
 }
 
-/** What the work left behind outside the store. */
+/** The lines that the work wrote outside the store. */
 function traces(folder: string): string[] {
   try {
     return readFileSync(join(folder, 'outside.txt'), 'utf8').split('\n').filter(Boolean)

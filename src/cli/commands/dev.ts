@@ -1,5 +1,5 @@
-// reprise dev: the server with a module's definitions at work, started anew whenever one of its files changes. The new process
-// takes over once its code is loaded; runs in flight go on in it.
+// reprise dev: runs the server and a module's definitions, restarted whenever one of its files changes. The new process takes
+// over once its code is loaded, and continues the runs in flight.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync, type FSWatcher, readdirSync, watch } from 'node:fs'
@@ -73,7 +73,7 @@ function serveArguments(file: string, options: Options): string[] {
   return argv
 }
 
-/** In a group of its own: Ctrl-C on the terminal comes here, and is passed on once. */
+/** In a process group of its own: Ctrl-C on the terminal is received here, and forwarded once. */
 function start(argv: readonly string[], isReload: boolean): Server {
   const bin = fileURLToPath(new URL('../bin.cjs', import.meta.url))
   const child = spawn(process.execPath, [bin, ...argv], {
@@ -89,7 +89,10 @@ function start(argv: readonly string[], isReload: boolean): Server {
   return { child, loaded, closed }
 }
 
-/** Calls, once for several changes in a row, when a source below the folder changed. Packages and hidden folders are left out. */
+/**
+ * Calls `onChange`, once for several changes in a row, when a source below the folder changed. Packages and hidden folders
+ * are skipped.
+ */
 class Watching {
   readonly #root: string
   readonly #onChange: (file: string) => void
@@ -121,7 +124,7 @@ class Watching {
         if (entry.isDirectory() && isOwn(entry.name)) this.#look(join(folder, entry.name))
       }
     } catch {
-      // It is no folder, or gone by now.
+      // Not a folder, or already gone.
     }
   }
 

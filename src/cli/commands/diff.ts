@@ -1,4 +1,4 @@
-// reprise diff: what changed between two coordinates.
+// reprise diff: the changes between two coordinates.
 
 import { diffStates } from '../../operations/state-at.ts'
 import type { Command } from '../command.ts'

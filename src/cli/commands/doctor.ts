@@ -1,4 +1,4 @@
-// reprise doctor: looks at everything that recovery rests on, and says of each thing whether it is well.
+// reprise doctor: checks all preconditions of recovery, and reports the state of each.
 
 import { accessSync, constants, existsSync, statfsSync } from 'node:fs'
 import { dirname } from 'node:path'
@@ -21,7 +21,7 @@ const doctor: Command = async ({ options, output }) => {
   let code: number = exit.ok
   if (!file || existsSync(file)) {
     try {
-      // A file is looked at without its write lock: whoever holds that may be stopped, and it may not be ours to write.
+      // A file is opened without its write lock: its holder may be suspended, and this process may not have write permission.
       const engine = await openEngine({ ...given, readOnly: file !== undefined, evenUnfinished: true })
       try {
         await registerKnown(engine, text(options, 'module'))
@@ -119,7 +119,7 @@ function checkFile(file: string): Check[] {
   return checks
 }
 
-/** File systems on which locks are not to be trusted, by the kernel's magic number. */
+/** File systems with unreliable locks, by the kernel's magic number. */
 const sharedKinds: Readonly<Record<number, string>> = {
   26985: 'NFS',
   4283649346: 'SMB',

@@ -1,7 +1,7 @@
-// reprise download URL FILE: gets a file from any server that gives ranges. What came so far lies in FILE.part, and what it is a
-// part of in FILE.part.json, with the digest of what was written by then: a command that was killed goes on there, unless the
-// server has other bytes by now, or the part is no longer what came. A server that can tells the digest of the whole file
-// (RFC 9530) to whoever goes on, and what was put together must have it.
+// reprise download URL FILE: downloads a file from any server that supports ranges. Received bytes are in FILE.part;
+// FILE.part.json records their source and the digest of the bytes written so far: a killed command resumes there, unless the
+// server has different bytes by now, or the part has changed. If the server supports digests of whole files (RFC 9530), a
+// resumed file must match.
 
 import { createHash, type Hash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
@@ -15,16 +15,19 @@ import { FileLock } from '../file-lock.ts'
 import { onInterrupt } from '../interrupt.ts'
 import { type Attempt, ask, Broken, expectStatus, insist, type Way, wayTo } from '../transfer.ts'
 
-/** What the part is a part of. */
+/** The source of the part. */
 interface Note {
   readonly url: string
   readonly etag: string
-  /** So many bytes of the part were written, and had this SHA-256. */
+  /** Number of written bytes of the part, and their SHA-256. */
   readonly at?: number
   readonly sha256?: string
 }
 
-/** The note is written anew after so many bytes: as much may come twice. A note that is ahead of the disk does not fit. */
+/**
+ * The note is rewritten after this many bytes: at most as many are received twice. A note that is ahead of the disk does not
+ * match.
+ */
 const noteBytes = 1024 * 1024
 
 const download: Command = async ({ args, options, output, env }) => {
@@ -33,7 +36,7 @@ const download: Command = async ({ args, options, output, env }) => {
   if (!flag(options, 'force') && (await sizeOf(file)) !== null) {
     throw new RepriseError('EXISTS', `${file} is there already: give --force to replace it, or another name`, { file })
   }
-  // Two that write one part would both be wrong.
+  // Two processes that write one part would corrupt it.
   const lock = await FileLock.take(`${file}.part.lock`, file)
   const interruption = onInterrupt(output, 'stopping; ask for it again to go on')
   const stop = new AbortController()
@@ -88,12 +91,12 @@ class Getting {
   readonly #way: Way
   readonly #file: string
   #etag: string | null = null
-  /** Of what lies in the part. */
+  /** Digest of the part. */
   #hash: Hash = createHash('sha256')
   #notedAt = 0
-  /** As the server said it, in base64. */
+  /** The server's digest, in base64. */
   #expected: string | null = null
-  /** What was put together was not what the server has: this time it must be. */
+  /** The assembled file did not match the server's: this attempt must match. */
   #isDoubted = false
   at = 0
 
@@ -110,16 +113,16 @@ class Getting {
     return `${this.#part}.json`
   }
 
-  /** @returns how much is there from an earlier command. */
+  /** @returns the number of bytes from an earlier command. */
   async begin(): Promise<number> {
     const size = await sizeOf(this.#part)
     const note = await this.#noted()
     if (size === null || note?.at === undefined || note.at > size) return 0
     const hash = createHash('sha256')
     if (note.at > 0) for await (const piece of createReadStream(this.#part, { end: note.at - 1 })) hash.update(piece)
-    // Something else wrote there, or the disk lost it: nothing of it is gone on with.
+    // Another program changed the part, or the disk lost data: the download starts over.
     if (hash.copy().digest('hex') !== note.sha256) return 0
-    // What came after the note has no digest to go by.
+    // Bytes after the note are not covered by a digest.
     await truncate(this.#part, note.at)
     this.#hash = hash
     this.#etag = note.etag
@@ -128,7 +131,7 @@ class Getting {
     return note.at
   }
 
-  /** What lies there is what the server has, as far as it says. */
+  /** True if the part matches the server's digest, if known. */
   async isSound(): Promise<boolean> {
     return this.#expected === null || this.#hash.copy().digest('base64') === this.#expected
   }
@@ -141,13 +144,13 @@ class Getting {
   async get(told: (at: number, total: number | null) => void, line: Attempt): Promise<void> {
     const asked = this.#etag !== null && this.at > 0
     const headers: Record<string, string> = asked ? { range: `bytes=${this.at}-`, 'if-range': this.#etag! } : {}
-    // The whole file is read for it there: only for what is put together from several answers.
+    // The server must read the whole file for it: requested only for files assembled from several responses.
     if (asked || this.#isDoubted) headers['want-repr-digest'] = 'sha-256=10'
     const { signal } = line
     const response = await expectStatus(await ask(this.#way, this.#way.url, { headers, signal }), 200, 206, 416)
     const range = /^bytes (?:(\d+)-\d+|\*)\/(\d+)$/.exec(response.headers.get('content-range') ?? '')
     if (response.status === 416) {
-      // Nothing is left to ask for, or what is here is longer than what is there.
+      // Nothing is left to request, or the part is longer than the server's file.
       if (range && Number(range[2]) === this.at) return
       await this.#startOver(null)
       throw new Broken('the server has fewer bytes than were here: starting again')
@@ -164,7 +167,7 @@ class Getting {
   }
 
   async finish(): Promise<void> {
-    // An empty file has come without a byte.
+    // An empty file arrives without a byte.
     const handle = await open(this.#part, 'a')
     await handle.sync()
     const { size } = await handle.stat()
@@ -186,7 +189,7 @@ class Getting {
     const handle = await open(this.#part, 'a')
     try {
       for await (const piece of (response.body ?? []) as AsyncIterable<Uint8Array>) {
-        // Given up meanwhile: another attempt may be writing here by now.
+        // Aborted meanwhile: another attempt may be writing here by now.
         signal.throwIfAborted()
         await handle.writeFile(piece)
         this.#hash.update(piece)
@@ -204,7 +207,7 @@ class Getting {
     }
   }
 
-  /** Without a tag nobody can tell whether a part fits: then nothing is gone on with. */
+  /** Without an etag a part cannot be matched, so nothing is resumed. */
   async #startOver(etag: string | null): Promise<void> {
     await rm(this.#noteFile, { force: true })
     await rm(this.#part, { force: true })
@@ -215,7 +218,7 @@ class Getting {
     await this.#note()
   }
 
-  /** After what it tells of was written. */
+  /** Written after the bytes it describes. */
   async #note(): Promise<void> {
     const { at } = this
     this.#notedAt = at

@@ -1,4 +1,4 @@
-// reprise drill: restores checkpoints aside and compares. Exit code 8 if one failed.
+// reprise drill: practice restores of checkpoints, compared by digest. Exit code 8 if one failed.
 
 import { type Command, type Invocation, text } from '../command.ts'
 import { exit } from '../exit.ts'
@@ -36,7 +36,7 @@ const drill: Command = async (invocation) => {
 
 export default drill
 
-/** The whole store, from where it was shipped to. */
+/** A drill of the whole store, from its shipped copy. */
 async function drillPlace({ engine, output, options }: Invocation, place: string): Promise<number> {
   const { drillShipped } = await import('../../operations/shipping.ts')
   const keys = keysOf({ keys: text(options, 'keys') })

@@ -1,4 +1,4 @@
-// reprise effects: what a timeline did to the outside, and what is not known of it.
+// reprise effects: external effects of a timeline, and those with an unknown outcome.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Effect } from '../../core/history/effects.ts'
@@ -53,7 +53,7 @@ const effects: Command = async ({ engine, args, options, output, env }) => {
       const what = `${timeline} has no effect ${effect}${ids.length === 0 ? ', and no other' : ', but '}${some}`
       throw new RepriseError('NOT_FOUND', what, { effect, known: ids.slice(0, 100) })
     }
-    // A call of the model itself is settled as the model does.
+    // An effect of the model itself is settled by the model.
     if (!isKernels(known)) {
       const said = { step: effect, outcome, by, ...(json !== undefined && { result }) }
       return tell(output, await act(engine, head, 'settle', said))
@@ -76,7 +76,7 @@ function stateOf(effect: ShownEffect): string {
   return isKernels(effect) || effect.state === 'intended' ? 'in doubt, or under way' : effect.state
 }
 
-/** The run itself tries the others again. */
+/** The run itself retries the others. */
 function needsPerson(effect: ShownEffect): boolean {
   return isKernels(effect) || effect.state === 'held' || effect.state === 'compensation-stuck'
 }

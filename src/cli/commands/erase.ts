@@ -1,4 +1,4 @@
-// reprise erase: takes a timeline, or single entries of it, out of the files of the store; says what would go first.
+// reprise erase: removes a timeline, or single entries of it, from the files of the store; shows first what would be removed.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { EntrySelection } from '../../engine/tools/erase/select.ts'
@@ -34,7 +34,7 @@ const command: Command = async (invocation) => {
   }
   const done = await engine.erase(args[0]!, means)
   if (done.timelines.length === 0) {
-    // An interrupted erasure may have deleted it already: its bytes are out of the files now. A typing error looks the same.
+    // An interrupted erasure may already have deleted it: its bytes are out of the files now. A typo looks the same.
     const what = `there is no timeline ${args[0]}: nothing was erased, only what earlier erasures had left was taken out`
     throw new RepriseError('NOT_FOUND', what, { timeline: args[0] })
   }
@@ -46,7 +46,7 @@ const command: Command = async (invocation) => {
   return exit.ok
 }
 
-/** Entries of a history that goes on. */
+/** Erases entries of a history that continues. */
 async function entries({ engine, args, options, output }: Invocation): Promise<number> {
   const { timeline } = await findTimeline(engine, args[0]!)
   const reason = text(options, 'reason')

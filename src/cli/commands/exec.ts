@@ -1,5 +1,5 @@
-// reprise exec: a program in any language, with verified checkpoints of the files that it writes. Its exit code is ours; what
-// it says goes where it would go without us; what we say goes to stderr.
+// reprise exec: a program in any language, with verified checkpoints of the files it writes. Its exit code is ours; its
+// output goes to its usual streams; our own messages go to stderr.
 
 import { hostname } from 'node:os'
 import { timelineId } from '../../core/coordinate.ts'
@@ -45,7 +45,7 @@ const run: Command = async (invocation) => {
   }
 }
 
-/** From inside of the program: exits with 0 when it was captured, and not before. */
+/** Called from inside the program: exits with 0 once the files are captured. */
 async function sayTo({ env, output }: Invocation, word: string): Promise<number> {
   const socket = env.REPRISE_EXEC_SOCKET
   if (!socket) throw new UsageError('--say is for programs that run under reprise exec: REPRISE_EXEC_SOCKET is not set')
@@ -56,7 +56,7 @@ async function sayTo({ env, output }: Invocation, word: string): Promise<number>
   return answer.startsWith('refused') ? exit.partly : exit.ok
 }
 
-/** What is asked to stop stops in its grace time; what is not goes to the program as it is. */
+/** Stop signals start the grace time; other signals are forwarded unchanged. */
 function passSignals(running: ExecRun): () => void {
   const stops = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const
   const passed = ['SIGUSR1', 'SIGUSR2'] as const
@@ -84,7 +84,7 @@ async function chosen({ engine, args, options }: Invocation): Promise<{ name: st
   return { name, settings: { command: args, state, ...given(options) } }
 }
 
-/** What was said on the command line. */
+/** The options of the command line. */
 function given(options: Options): Partial<ExecOptions> {
   const [when, marker] = [text(options, 'when'), text(options, 'marker')]
   const [quiet, every, grace, backoff] = ['quiet', 'every', 'grace', 'backoff'].map((each) => duration(options, each))
@@ -109,7 +109,7 @@ function count(options: Options, name: 'keep' | 'retries'): { readonly [K in typ
   return { [name]: Number(value) }
 }
 
-/** The command and the options of its last start, but for what is said now. */
+/** The command and options of its last start, overridden by the current ones. */
 async function lastOf(engine: Reprise, name: string, args: readonly string[], options: Options) {
   const started = await lastStart(engine, name)
   if (!started) {
@@ -138,7 +138,7 @@ async function lastStart(engine: Reprise, name: string): Promise<ExecEntries['st
   return found?.type === 'started' ? (found.data as ExecEntries['started']) : null
 }
 
-/** A name made of words may be that of another program in another place: its files would be put into this folder. */
+/** A name derived from words may belong to another program elsewhere: its files would be restored into this folder. */
 async function refuseElsewhere(engine: Reprise, name: string): Promise<void> {
   const started = await lastStart(engine, name)
   if (!started) return
@@ -148,7 +148,7 @@ async function refuseElsewhere(engine: Reprise, name: string): Promise<void> {
   throw new RepriseError('CONFLICT', what, { timeline: `exec/${name}` })
 }
 
-/** What happened, as lines, or on one line that changes. */
+/** Reports events as lines, or on one line that changes. */
 class ExecReport {
   readonly #output: Output
   readonly #name: string
@@ -200,7 +200,7 @@ function shownProgress({ done, total, text: words }: Extract<ExecEvent, { kind: 
   return words === '' ? share : `${share} ${words}`
 }
 
-/** Null: nothing to say. */
+/** Null: nothing to report. */
 function wordsFor(event: ExecEvent): string | null {
   switch (event.kind) {
     case 'restored': {

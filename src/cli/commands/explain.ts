@@ -1,4 +1,4 @@
-// reprise explain: what an error code means and what to do about it.
+// reprise explain: the meaning of an error code and its remedy.
 
 import { relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -6,7 +6,7 @@ import { type ErrorCode, errorCodes, explain as explainCode } from '../../core/e
 import type { Command } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'
 
-/** In the package, where this file lies below dist. */
+/** In the package, where this file is below dist. */
 const page = fileURLToPath(new URL('../../../docs/errors.md', import.meta.url))
 
 const next = {

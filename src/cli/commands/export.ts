@@ -52,7 +52,7 @@ const exportCommand: Command = async ({ engine, args, options, output }) => {
   const { head, seq } = await findPlace(engine, given)
   const done = await engine.export({ timeline: head.timeline, seq }, file, {
     stateOnly: flag(options, 'state-only'),
-    // Whoever asks for the same name at the same moment is refused, and not overwritten.
+    // A concurrent export to the same name is refused, and not overwritten.
     onlyNew,
   })
   output.result({ file, ...done }, () =>

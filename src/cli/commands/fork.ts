@@ -1,4 +1,4 @@
-// reprise fork: a new timeline that shares history, and goes on with other values than are recorded if somebody says so.
+// reprise fork: a new timeline that shares history, and optionally continues with edited values.
 
 import { forkAt } from '../../operations/fork.ts'
 import { type Command, list, text } from '../command.ts'
@@ -26,7 +26,7 @@ const fork: Command = async ({ engine, args, options, output }) => {
   return exit.ok
 }
 
-/** NAME=JSON, where a name may hold a = as well: what follows is JSON. */
+/** NAME=JSON, where the name may contain a = as well: the rest is JSON. */
 function assignment(given: string): [name: string, value: unknown] {
   for (let at = given.indexOf('='); at > 0; at = given.indexOf('=', at + 1)) {
     try {

@@ -1,5 +1,5 @@
-// reprise group: timelines of any models, captured in one cut and restored together. A restore says what it would do, and
-// does it with --yes (or when asked); interrupted, it is taken up with `group resume`.
+// reprise group: timelines of any models, captured in one cut and restored together. A restore shows its plan, and runs with
+// --yes (or after a prompt); `group resume` resumes an interrupted one.
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import type { GroupCut } from '../../engine/tools/group/groups.ts'

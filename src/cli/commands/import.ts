@@ -19,7 +19,7 @@ const importCommand: Command = async ({ engine, args, options, output, stdin }) 
   const job = text(options, 'progress')
   if (job === undefined) {
     const as = text(options, 'as')
-    // Asked for again, it is there already; only something else under its id is a conflict.
+    // A repeated import finds the timeline; only a different one under its id is a conflict.
     const made = await engine.import(file, { orSame: true, ...(as !== undefined && { as }) })
     output.result(made, () =>
       output.line(`${made.timeline}@${made.seq}${made.isSame ? ' was already imported, with the same history' : ''}`),

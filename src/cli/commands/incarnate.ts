@@ -1,4 +1,5 @@
-// reprise incarnate: the database went back to an earlier state, and outside readers must not take its history for theirs.
+// reprise incarnate: after the database was restored to an earlier state, so that external readers do not take its history
+// for theirs.
 
 import { incarnate } from '../../engine/tools/identity/incarnate.ts'
 import { type Command, text } from '../command.ts'

@@ -1,4 +1,4 @@
-// reprise keys: which keys the store is encrypted with, and which of them the key ring lacks.
+// reprise keys: the keys that the store is encrypted with, and those that the key ring lacks.
 
 import type { Command } from '../command.ts'
 import { exit } from '../exit.ts'

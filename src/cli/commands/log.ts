@@ -1,4 +1,4 @@
-// reprise log: the history of a timeline, entry by entry; or what happened to the store, or to one timeline in it.
+// reprise log: the history of a timeline, entry by entry; or the events of the store, or of one timeline in it.
 
 import { type Duration, toMs } from '../../core/duration.ts'
 import { entriesAfter, shownEntry } from '../../operations/history.ts'
@@ -27,7 +27,7 @@ const log: Command = async (invocation) => {
   for await (const entry of entriesAfter(engine, head, after)) {
     if (type !== undefined && entry.type !== type) continue
     if (++count > limit) break
-    // One object a line, as they come: history may be long.
+    // One object per line, as entries are read: history may be long.
     if (output.isJson) output.json(shownEntry(entry))
     else {
       const data = toJson(entry.data)

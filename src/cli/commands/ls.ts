@@ -1,4 +1,4 @@
-// reprise ls: what there is.
+// reprise ls: lists timelines.
 
 import type { Attribute, TimelineQuery } from '../../core/store/ports.ts'
 import { hostOf } from '../../engine/host/host.ts'
@@ -30,7 +30,7 @@ const ls: Command = async ({ engine, args, options, output }) => {
   const { kernel } = hostOf(engine)
   const quarantined: Quarantined[] = []
   const listed = await hostOf(engine).list(query, (timeline, error) => quarantined.push({ timeline, error }))
-  // What the store notes about itself is shown to those who ask for it: ls reprise/
+  // The store's own timelines are listed only on request: ls reprise/
   const heads = prefix === undefined ? listed.filter(({ timeline }) => !isOfStore(timeline)) : listed
   const like = heads.length === 0 && prefix !== undefined ? await startingWith(engine, prefix, 1) : []
   const now = kernel.worker.now()

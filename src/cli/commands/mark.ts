@@ -1,4 +1,4 @@
-// reprise mark: a person says that a checkpoint is bad, or takes that back.
+// reprise mark: a person marks a checkpoint as bad, or takes that back.
 
 import { type Command, flag, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'

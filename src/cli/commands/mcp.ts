@@ -1,4 +1,4 @@
-// reprise mcp: the store as tools for a language model, over stdin and stdout. It only looks, unless it is told otherwise.
+// reprise mcp: the store as tools for a language model, over stdin and stdout. Read-only, unless enabled otherwise.
 
 import type { Command } from '../command.ts'
 import { flag } from '../command.ts'
@@ -34,7 +34,7 @@ const mcp: Command = async ({ options }) => {
       routes,
       mode: isActing ? 'act' : 'read',
       base: 'http://localhost',
-      // Whoever has this process is its user: no page of another site is.
+      // The client of this process is its user, never a page of another site.
       headers: new Headers({ 'sec-fetch-site': 'same-origin' }),
       ask: handler,
     })

@@ -1,4 +1,4 @@
-// reprise move: stops a timeline and moves it, into a file for another machine or straight into another store.
+// reprise move: stops a timeline and moves it, into a file for another machine or directly into another store.
 
 import { type Command, flag, text } from '../command.ts'
 import { exit, UsageError } from '../exit.ts'

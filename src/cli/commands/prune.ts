@@ -1,4 +1,4 @@
-// reprise prune: what retention would remove, and why. Removes it only with --yes.
+// reprise prune: the data that retention would remove, and why. Removes it only with --yes.
 
 import { type Command, flag } from '../command.ts'
 import { exit } from '../exit.ts'

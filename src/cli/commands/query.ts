@@ -1,4 +1,4 @@
-// reprise query: asks a run what its handler says. The run itself does not notice.
+// reprise query: calls a query handler of a run. The run itself is not affected.
 
 import type { Command } from '../command.ts'
 import { exit, parseJson } from '../exit.ts'
@@ -8,7 +8,7 @@ import { findCode, findRun } from '../runs.ts'
 const query: Command = async ({ engine, args, options, output }) => {
   const [given, name, ...rest] = args as [string, string, ...string[]]
   const values = rest.map((json) => parseJson(json, 'an argument'))
-  // Its own status needs none of its code.
+  // The built-in status needs none of the workflow's code.
   const isPlain = name === 'status' && values.length === 0
   const { head, run } = isPlain
     ? await findRun(engine, given, 'query')

@@ -1,4 +1,4 @@
-// reprise queues: what waits, what runs, what is overdue, for each queue.
+// reprise queues: waiting, running and overdue timelines of each queue.
 
 import { hostOf } from '../../engine/host/host.ts'
 import { queuesOf } from '../../operations/queues.ts'

@@ -1,4 +1,4 @@
-// reprise redrive: sends dead letters back. They are tried again when whoever gave up on them next runs (or at once).
+// reprise redrive: returns dead letters to their queue. They are retried at the next run of their owner (or at once).
 
 import { hostOf } from '../../engine/host/host.ts'
 import { act } from '../../operations/act.ts'
@@ -7,7 +7,7 @@ import { exit, parseJson, UsageError } from '../exit.ts'
 import { findJob } from '../find.ts'
 import { count } from '../format.ts'
 
-/** There is nothing to resume: whoever works on them goes on. */
+/** Nothing has to be resumed: their workers continue. */
 const runByThemselves: ReadonlySet<string> = new Set(['pipeline', 'informer', 'controller'])
 
 const redrive: Command = async ({ engine, args, options, output }) => {

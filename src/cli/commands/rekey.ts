@@ -1,4 +1,5 @@
-// reprise rekey: everything under the current key of the ring, so that older keys can be retired. Killed, it is run again.
+// reprise rekey: re-encrypts everything with the current key of the ring, so that older keys can be retired. If killed, run
+// it again.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Command } from '../command.ts'

@@ -1,5 +1,5 @@
-// reprise restore: a backup into an empty store, or what was shipped into a new file. Interrupted, the same command goes on
-// where it was.
+// reprise restore: a backup into an empty store, or a shipped copy into a new file. After an interruption, the same command
+// resumes.
 
 import { statSync } from 'node:fs'
 import { RepriseError } from '../../core/errors.ts'
@@ -36,7 +36,7 @@ const restore: Command = async (invocation) => {
 
 export default restore
 
-/** A folder, or a prefix with records. Whatever else is wrong with it is told by whoever reads it. */
+/** A folder, or a prefix with records. Other problems are reported by the restore itself. */
 async function isShipped(place: string): Promise<boolean> {
   if (!isObjectStore(place)) return statSync(place, { throwIfNoEntry: false })?.isDirectory() ?? false
   const { isShipPlace } = await import('../../engine/tools/ship/ship.ts')

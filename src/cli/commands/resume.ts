@@ -1,6 +1,6 @@
-// reprise resume: goes on with what was started by `reprise run` and did not finish. It starts nothing new: a job goes on
-// with its round, a run of a workflow under its own id, with its own input. All of them go on at once; those that wait for
-// something that does not come by itself are reported, and hold nobody up.
+// reprise resume: resumes unfinished work started by `reprise run`. It starts nothing new: a job continues its round, a
+// workflow run continues under its own id, with its own input. All of them continue at once; those that wait for an external
+// event are reported, and delay no other.
 
 import { RepriseError } from '../../core/errors.ts'
 import { idBelow } from '../../core/history/scope.ts'
@@ -24,13 +24,13 @@ import { execute, pick } from './run.ts'
 
 const progressMs = 500
 const lookMs = 250
-/** What goes on by itself within this time is waited for. */
+/** Work that becomes due within this time is waited for. */
 const soonMs = 60_000
 
 interface Started {
   readonly file: string
   readonly name: string
-  /** Of a pipeline that was run with one: it is a run of its own. */
+  /** Id of a pipeline run; null if it has none. */
   readonly id: string | null
   readonly heads: Head[]
 }
@@ -87,14 +87,14 @@ const resume: Command = async ({ engine, args, options, output }) => {
     return id === null ? given : { ...given, id }
   }
 
-  /** Each is executed here until it ends, or waits for what does not come by itself; Ctrl-C leaves them where they are. */
+  /** Each is executed here until it ends, or waits for an external event; Ctrl-C leaves them where they are. */
   async function goOn(runs: readonly Head[]): Promise<number> {
     const first = await Promise.race([
       Promise.allSettled(runs.map((head) => told.one(() => goOnWith(head)))),
       interruption.asked,
     ])
     if (first === 'interrupted') {
-      // What `reprise run` started says itself where its file is; the rest has to be named once more.
+      // Timelines started by `reprise run` record their file; the others need --module again.
       const again = [given, text(options, 'module') && `--module ${text(options, 'module')}`]
       output.notes(
         `interrupted; nothing is lost. Go on with:\n  ${['reprise resume', ...again].filter(Boolean).join(' ')}`,
@@ -126,7 +126,7 @@ const resume: Command = async ({ engine, args, options, output }) => {
   }
 }
 
-/** How far it is: on a terminal, and as lines elsewhere. */
+/** Shows progress on a terminal, and as lines elsewhere. */
 class Resuming {
   readonly #line: ProgressLine
   readonly #timer: NodeJS.Timeout
@@ -165,7 +165,7 @@ class Resuming {
   }
 }
 
-/** Resolves when nobody has it and nothing makes it due within a minute: it waits for mail, for a person, or for long. */
+/** Resolves when the timeline has no owner and is not due within a minute: it waits for mail, for a person, or for long. */
 async function parked(engine: Reprise, { timeline }: Head, signal: AbortSignal): Promise<{ readonly head: Head }> {
   const { kernel, models } = hostOf(engine)
   for (;;) {
@@ -178,7 +178,7 @@ async function parked(engine: Reprise, { timeline }: Head, signal: AbortSignal):
   }
 }
 
-/** Its own code brings one timeline to its end; a job is run as a whole instead. */
+/** True if its model can bring one timeline to its end; a job is run as a whole instead. */
 function hasResume(engine: Reprise, head: Head): boolean {
   return typeof hostOf(engine).models.find(head.timeline)?.actions?.resume === 'function'
 }
@@ -188,7 +188,7 @@ async function find(engine: Reprise, given: string): Promise<Head> {
 }
 
 async function unfinished(engine: Reprise): Promise<Head[]> {
-  // What was killed a moment ago still has its lease; on this host its process is known to be gone.
+  // A process killed a moment ago still has its lease; on this host it is known to be gone.
   await hostOf(engine).kernel.worker.register()
   await hostOf(engine).kernel.worker.retireGone()
   const found: Head[] = []

@@ -1,4 +1,4 @@
-// reprise retry: takes the last failure of a run back, so that it goes on.
+// reprise retry: takes back the last failure of a run, so that it continues.
 
 import { act } from '../../operations/act.ts'
 import type { Command } from '../command.ts'

@@ -1,5 +1,5 @@
-// reprise rollback: goes on from an earlier point: a sequence, before an entry, before a time, or before the state went wrong.
-// It says first what would be undone, and does it with --yes (or when asked).
+// reprise rollback: continues from an earlier point: a sequence, before an entry, before a time, or before the state became
+// invalid. It shows first what would be undone, and does it with --yes (or after a prompt).
 
 import { RepriseError } from '../../core/errors.ts'
 import type { CompensationPlan } from '../../core/history/effects.ts'
@@ -67,7 +67,7 @@ async function beforeOf(seq: number | null, options: Options): Promise<Before> {
   return { valid: where === undefined ? 'declared' : await predicateIn(where) }
 }
 
-/** Its default export, or one called valid. */
+/** The default export, or one named valid. */
 async function predicateIn(file: string): Promise<Validity<never>> {
   const loaded = await loadModule(file)
   const predicate = loaded.default ?? loaded.valid

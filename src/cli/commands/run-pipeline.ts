@@ -1,5 +1,5 @@
-// reprise run, for a pipeline: shows how it flows on stderr, and prints the report on stdout. Ctrl-C stops it with a
-// savepoint and leaves one line that resumes it.
+// reprise run, for a pipeline: shows its progress on stderr, and prints the report on stdout. Ctrl-C stops it with a
+// savepoint and prints one line that resumes it.
 
 import type { Reprise } from '../../engine/api/reprise.ts'
 import { hostOf } from '../../engine/host/host.ts'
@@ -21,7 +21,7 @@ import { Threads } from '../threads.ts'
 const everyMs = 1000
 const linesEveryMs = 10_000
 const threadsMax = 64
-/** What takes less is not worth a word. */
+/** Shorter work is not shown. */
 const shownAfterMs = 2000
 
 export async function runPipeline(
@@ -45,7 +45,7 @@ export async function runPipeline(
       output.line(`${definition.name}: ${status}, ${count(records, 'record')} in all`)
     })
     if (deadLetters > 0) output.note(`${count(deadLetters, 'dead letter')}: reprise dead ${run.timeline}`)
-    // Whoever asked for it, here or elsewhere: 0 would tell a script that all was read.
+    // Stopped by any caller: exit code 0 would mean to a script that all input was read.
     if (status !== 'done') return { report, code: exit.interrupted }
     return { report, code: deadLetters > 0 ? exit.partly : exit.ok }
   } finally {
@@ -54,7 +54,7 @@ export async function runPipeline(
   }
 }
 
-/** Its partitions are shared among threads, each a worker of its own; all of it is one command. */
+/** Its partitions are shared among threads, each a worker of its own, under one command. */
 export async function runThreads(
   engine: Reprise,
   definition: Runnable,
@@ -126,7 +126,7 @@ interface Shown {
   line(perSecond: number): string
 }
 
-/** The returned function ends it; called twice, it does nothing. */
+/** The returned function ends it; a second call does nothing. */
 function showing(reporter: string, look: () => Shown): () => void {
   if (!['auto', 'bar', 'lines', 'json', 'none'].includes(reporter)) {
     throw new UsageError(`there is no reporter ${reporter}`, 'auto, bar, lines, json or none')

@@ -1,5 +1,5 @@
-// reprise run: runs what a module exports, shows progress on stderr, and prints the report on stdout. Ctrl-C finishes what
-// is in flight and leaves one line that resumes it.
+// reprise run: runs a definition that a module exports, shows progress on stderr, and prints the report on stdout. Ctrl-C
+// finishes the work in flight and prints one line that resumes it.
 
 import { relative as relativePath } from 'node:path'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -69,7 +69,10 @@ export async function execute(
   return await runOther(engine, definition, file, input, options, output)
 }
 
-/** A workflow, or whatever else has a result. Interrupted, it finishes the step in flight and is left to the next process. */
+/**
+ * A workflow, or another definition with a result. When interrupted, it finishes the step in flight and is left to the next
+ * process.
+ */
 async function runOther(
   engine: Reprise,
   definition: Runnable,
@@ -127,7 +130,7 @@ async function failedRun(
 
 const endedBadly: ReadonlySet<string> = new Set(['failed', 'cancelled', 'terminated'])
 
-/** Kept on the timeline, for `reprise resume`. */
+/** Stored on the timeline, for `reprise resume`. */
 function startedBy(file: string, definition: Runnable): Record<string, string> {
   return { module: relativePath(process.cwd(), file) || file, definition: definition.name }
 }
@@ -159,8 +162,8 @@ async function runJob(
   const report = await handle.result()
   output.result({ job: definition.name, ...report }, () => tellJob(definition.name, report, output))
   if (report.status === 'stopped') return tellInterrupted(file, definition.name, options, output)
-  // Those of earlier runs count as well: nobody has looked after them yet, and a scheduler must not take the night for
-  // a good one.
+  // Dead letters of earlier runs count as well: they are still unresolved, and a scheduler must not take the run for a
+  // complete success.
   if (report.dead > 0) output.note(`look at them with: reprise dead ${definition.name}`)
   return report.dead > 0 ? exit.partly : exit.ok
 }
@@ -216,7 +219,7 @@ async function runMigrations(
     })
     return report.status === 'stopped' ? tellInterrupted(file, name, options, output) : exit.ok
   } catch (error) {
-    // The step was cut off because we were asked to stop.
+    // The step was aborted because of the interruption.
     if (!interruption.isAsked || !isReprise(error, 'RUN_FAILED')) throw error
     output.note(error.message)
     return tellInterrupted(file, name, options, output)

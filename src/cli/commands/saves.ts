@@ -1,4 +1,4 @@
-// reprise saves: whole states that were put, newest first, series by series.
+// reprise saves: saved whole states, newest first, series by series.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { idBelow } from '../../core/history/scope.ts'

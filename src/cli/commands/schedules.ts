@@ -1,4 +1,4 @@
-// reprise schedules: what is started when, when it last was, and when it is due next.
+// reprise schedules: schedules, with their last and next start.
 
 import { hostOf } from '../../engine/host/host.ts'
 import { schedulesOf } from '../../operations/schedules.ts'

@@ -1,4 +1,4 @@
-// reprise serve: the HTTP API of a store, until it is interrupted. Loads the server, and what it needs, only here.
+// reprise serve: the HTTP API of a store, until it is interrupted. Loads the server and its dependencies only here.
 
 import { spawn } from 'node:child_process'
 import type { Duration } from '../../core/duration.ts'
@@ -75,13 +75,13 @@ const serve: Command = async ({ options, output }) => {
     if (isWorking) workHere(engine, definitions, module!, output)
     if (dev) void tryCode(engine, definitions).catch(() => undefined)
     const listening = await listen(handler, { host, port, limits: defaultServerLimits })
-    // The code in the link works once: it is told only to a person who is there.
+    // The code in the link works once: it is printed only for a person who is present.
     const isSeen = (output.isTerminal || flag(options, 'open')) && !dev?.isReload
     const link = isSeen ? `${listening.url}${handler.link(tokens[0]!.name)}` : null
     const shown = { url: listening.url, store: shownUrl(urlOf(where)), tokenFile, readOnly }
     const interruption = onInterrupt(output, dev ? null : 'closing')
     const verb = dev?.isReload ? 'reloaded,' : 'serving'
-    // A file or a log keeps what it is told: there the link would lie open until somebody uses it.
+    // A file or a log is stored: there the link would be readable until it is used.
     const address = output.isTerminal && link !== null ? link : listening.url
     output.result(shown, () => output.line(`${verb} ${shown.store} at ${address}`))
     if (link !== null && flag(options, 'open')) openBrowser(link, output)
@@ -105,7 +105,7 @@ function cacheKeepOf(options: Options): { readonly unused?: Duration; readonly b
   }
 }
 
-/** Executes whatever of these is due, as `reprise work` does. */
+/** Executes due work of these definitions, as `reprise work` does. */
 function workHere(engine: Reprise, definitions: readonly unknown[], file: string, output: Output): void {
   const print = problemPrinter(output)
   engine.events.on('problem', ({ where, error }) => {
@@ -116,7 +116,7 @@ function workHere(engine: Reprise, definitions: readonly unknown[], file: string
   keepHouse(hostOf(engine))
 }
 
-/** Code that was edited is tried on the runs that wait: whoever edits hears now what they would run into later. */
+/** Replays waiting runs with the edited code, so that divergence is reported at once instead of later. */
 async function tryCode(engine: Reprise, definitions: readonly unknown[]): Promise<void> {
   const flows = definitions.filter((each) => (each as { kind?: unknown } | null)?.kind === 'workflow')
   const { diverging } = await checkDefinitions(engine, flows as WorkflowDefinition[], { limit: 1000 })

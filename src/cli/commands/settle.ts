@@ -1,4 +1,4 @@
-// reprise settle: a person says what became of a step that is held, or of a compensation that is stuck.
+// reprise settle: a person settles the outcome of a held step, or of a stuck compensation.
 
 import { act } from '../../operations/act.ts'
 import { type Command, text } from '../command.ts'

@@ -1,4 +1,4 @@
-// reprise shards: the databases that a store is made of; reprise shards add: one more, with its share of the timelines.
+// reprise shards: the databases of a store; reprise shards add: one more, with its share of the timelines.
 
 import type { GrowProgress } from '../../core/store/shards.ts'
 import { type Command, duration } from '../command.ts'

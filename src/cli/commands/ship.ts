@@ -1,4 +1,4 @@
-// reprise ship: takes what the store commits to another place, for as long as it runs.
+// reprise ship: copies the commits of the store to another place, for as long as it runs.
 
 import { hostOf } from '../../engine/host/host.ts'
 import { notedTiers, shown } from '../../engine/storage/tier-policy.ts'
@@ -51,7 +51,7 @@ async function verify({ engine, args, output }: Invocation): Promise<number> {
   return report.ok ? exit.ok : exit.damage
 }
 
-/** What does not lie in the file does not go with it. */
+/** Data outside the file is not shipped. */
 async function tellElsewhere({ engine, output }: Invocation): Promise<void> {
   if ((await engine.head('reprise/store'))?.attributes.$chunks !== undefined) {
     output.note(
@@ -65,7 +65,7 @@ async function tellElsewhere({ engine, output }: Invocation): Promise<void> {
   }
 }
 
-/** Says when it begins, when the place is away, and when it is back. */
+/** Reports the start, when the place becomes unreachable, and when it is back. */
 function teller(say: (line: string) => void): (status: ShipStatus) => void {
   let state: 'new' | 'well' | 'failing' = 'new'
   return ({ failing, safeAt, place, record }) => {

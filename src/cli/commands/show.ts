@@ -1,4 +1,4 @@
-// reprise show: where one timeline stands.
+// reprise show: the status of one timeline.
 
 import type { Head } from '../../core/store/ports.ts'
 import type { Reprise } from '../../engine/api/reprise.ts'
@@ -72,7 +72,7 @@ function endWords(value: unknown, now: number): string | null {
   return words === null ? null : `${kind} ${relative(at as number, now)}: ${words}`
 }
 
-/** What became of history up to the floor, for a line of the table. */
+/** The history up to the floor, for a line of the table. */
 async function historyBelow(engine: Reprise, head: Head): Promise<string> {
   if (head.floor === 0) return ''
   const [oldest] = await segmentsBelow(hostOf(engine).kernel, head)

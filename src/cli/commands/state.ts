@@ -1,5 +1,5 @@
-// reprise state: what an operator of a pipeline has of a key, as of its newest checkpoint or another one, and what differs
-// between two. The pipeline may be running: nothing is taken from it.
+// reprise state: the state of a key in an operator of a pipeline, as of its newest checkpoint or another one, and the
+// differences between two. The pipeline may be running, and is not affected.
 
 import { RepriseError } from '../../core/errors.ts'
 import { idBelow } from '../../core/history/scope.ts'
@@ -20,7 +20,7 @@ const state: Command = async ({ engine, args, options, output }) => {
   if (!isAsked) throw new UsageError(`reprise state ${verb} cannot be done so`, usage)
   const timeline = `pipeline/${idBelow('pipeline/', given) ?? given}`
   if (!(await engine.head(timeline))) {
-    // What it is instead, if it is anything.
+    // Names the timeline's actual kind, if it exists.
     const { timeline: other } = await findTimeline(engine, given)
     const what = `${other} is no pipeline, so it has no operators: reprise at ${other} shows its state`
     throw new RepriseError('INVALID_ARGUMENT', what, { timeline: other })

@@ -1,4 +1,5 @@
-// reprise stop: asks a pipeline or a job to stop where it can go on: with a savepoint, or when what is in flight is finished.
+// reprise stop: stops a pipeline or a job so that it can be resumed: with a savepoint, or after the work in flight is
+// finished.
 
 import { act } from '../../operations/act.ts'
 import { type Command, text } from '../command.ts'

@@ -9,7 +9,7 @@ import { tell } from '../tell.ts'
 
 const terminate: Command = async ({ engine, args, options, output, stdin }) => {
   const head = await findTimeline(engine, args[0]!)
-  // What makes it impossible comes before the question.
+  // A refusal is reported before the question.
   await mayAct(engine, head, 'terminate')
   const question = `${head.timeline} ends at once, and nothing it did is undone. Go on?`
   if (!flag(options, 'yes') && !(await confirm(question, stdin, output))) {

@@ -1,4 +1,4 @@
-// reprise tiers: what lies in which place, what would move to a colder one, and what the object store was asked for. Moves
+// reprise tiers: the content of each tier, the data that would move to a colder one, and the requests to object stores. Moves
 // only with --yes.
 
 import { type Command, flag } from '../command.ts'

@@ -1,4 +1,4 @@
-// reprise update: changes a run through its handler, and waits for what the handler gives.
+// reprise update: changes a run through its handler, and waits for the handler's result.
 
 import { type Command, duration, text } from '../command.ts'
 import { exit, parseJson } from '../exit.ts'

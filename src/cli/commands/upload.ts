@@ -1,5 +1,5 @@
-// reprise upload FILE URL: sends a file to a server that speaks tus 1.0, ours or another. Where it goes is noted beside the
-// file (FILE.reprise-upload), so that a command that was killed goes on where the server stands.
+// reprise upload FILE URL: sends a file to a server that supports tus 1.0, ours or another. The upload's address is stored
+// beside the file (FILE.reprise-upload), so that a killed command resumes at the server's offset.
 
 import { open, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { basename } from 'node:path'
@@ -14,7 +14,7 @@ import { type Attempt, ask, Broken, expectStatus, insist, type Way, wayTo } from
 const tus = { 'tus-resumable': '1.0.0' }
 const patchType = 'application/offset+octet-stream'
 
-/** What is noted beside the file. */
+/** The note beside the file. */
 interface Note {
   readonly endpoint: string
   readonly url: string
@@ -96,7 +96,7 @@ class Sending {
     return `${this.#file}.reprise-upload`
   }
 
-  /** Finds where an earlier command stopped, or makes a new upload. @returns the byte to go on from. */
+  /** Resumes the upload of an earlier command, or creates a new one. @returns the offset to continue from. */
   async begin(line: Attempt): Promise<number> {
     const note = await this.#noted()
     if (note) {
@@ -122,7 +122,7 @@ class Sending {
     return 0
   }
 
-  /** All that is left, from where the server stands. */
+  /** Sends the rest, from the server's offset. */
   async send(told: (at: number) => void, line: Attempt): Promise<void> {
     await this.checkUnchanged()
     await this.#stand(line)
@@ -146,7 +146,7 @@ class Sending {
     }
   }
 
-  /** Ends early where the file does: whoever waits for the answer finds out why. */
+  /** Ends early if the file does; the caller that waits for the response determines the reason. */
   async *#read(from: number, told: (at: number) => void, { moved, signal }: Attempt): AsyncGenerator<Uint8Array> {
     const { size } = this.#source
     const handle = await open(this.#file, 'r')
@@ -154,7 +154,7 @@ class Sending {
       for (let at = from; at < size && !signal.aborted; ) {
         const wanted = Math.min(pieceBytes, size - at)
         const { bytesRead, buffer } = await handle.read(Buffer.allocUnsafe(wanted), 0, wanted, at)
-        // Not the end of it for the server: what was announced is not all there.
+        // Not a regular end for the server: announced bytes are missing.
         if (bytesRead === 0) throw new Error('the file ends here')
         yield buffer.subarray(0, bytesRead)
         at += bytesRead
@@ -166,7 +166,7 @@ class Sending {
     }
   }
 
-  /** What was sent so far is of bytes that are gone: the next command begins anew. */
+  /** The bytes sent so far no longer match the file: the next command starts over. */
   async checkUnchanged(): Promise<void> {
     const { size, modifiedMs } = this.#source
     const now = await fileAt(this.#file)
@@ -196,7 +196,7 @@ class Sending {
     this.offset = offset
   }
 
-  /** Null: there is none, or it is of other bytes or for another place. */
+  /** Null: there is no note, or it is for other bytes or another server. */
   async #noted(): Promise<Note | null> {
     try {
       const note = JSON.parse(await readFile(this.#noteFile, 'utf8')) as Note

@@ -1,4 +1,4 @@
-// reprise verify: reads everything and believes nothing. Exit code 8 if it finds damage; with --repair, if any is left.
+// reprise verify: reads and checks everything. Exit code 8 if it finds damage; with --repair, if any is left.
 
 import { unreachable } from '../../core/assert.ts'
 import { isReprise } from '../../core/errors.ts'
@@ -19,7 +19,7 @@ import { ProgressLine, share } from '../progress-line.ts'
 const verify: Command = async (invocation) => {
   const { args, options, output, renewal } = invocation
   if (renewal) tellRenewal(renewal, options.repair === true, output)
-  // Too damaged to be opened, and nothing was asked to be changed.
+  // Too damaged to be opened, and no repair was requested.
   if (renewal && options.repair !== true) {
     output.result(renewal, () => {})
     return exit.damage
@@ -101,7 +101,7 @@ const verify: Command = async (invocation) => {
     for (const { timeline, what } of report.edited) output.note(`${timeline} is a fork with edits: ${what}`)
     if (report.earlier) for (const words of earlierWords(report.earlier)) output.note(words)
     for (const next of steps) output.note(next)
-    // Beside damage nobody can tell: they may belong to what could not be read.
+    // Beside damage this is uncertain: the chunks may belong to unreadable manifests.
     if (report.orphans > 0 && report.ok)
       output.note(`${count(report.orphans, 'chunk')} no longer needed; reprise prune --yes removes what is old enough`)
   })
@@ -132,7 +132,7 @@ function progressWords({ part, done, total, at }: VerifyProgress): string {
   }
 }
 
-/** What a report claims that was not verified just now. */
+/** The parts of a report that were not verified in this run. */
 function earlierWords({ from, to, upTo, timelines, again, structuresAt }: EarlierVerify): string[] {
   const when = (at: number) => new Date(at).toISOString()
   const words: string[] = []
@@ -153,7 +153,7 @@ function tellRenewal({ kept, rebuilt, lost }: Renewal, isDone: boolean, output: 
     output.note(yellow(`${isDone ? made : `damaged, and can be ${made}`}: ${where}: ${what}`))
   }
   for (const { timeline, where, what, isUntilHead } of lost) {
-    // What verify makes again, or names, afterwards.
+    // Verify rebuilds or reports these afterwards.
     if (isDone && isUntilHead) continue
     output.note(
       red(
@@ -168,7 +168,7 @@ function tellRenewal({ kept, rebuilt, lost }: Renewal, isDone: boolean, output: 
   )
 }
 
-/** What to do about what is left, by the command that does it. */
+/** The commands that address the remaining faults. */
 async function nextSteps(
   engine: Reprise,
   { faults, healed }: VerifyReport,
@@ -198,7 +198,7 @@ async function nextSteps(
   return steps
 }
 
-/** Giving up is advised where it would be taken; else why not, which names what to do instead. */
+/** Suggests giving up if it would be accepted; otherwise the refusal, which names the alternative. */
 async function withoutCopy(engine: Reprise, timeline: string, seq: number): Promise<string[]> {
   const asked = { by: 'verify', reason: 'to see whether it would be taken', dryRun: true }
   const refusal = await engine.giveUp(timeline, asked).then(

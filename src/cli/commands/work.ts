@@ -1,5 +1,5 @@
-// reprise work: a process that executes whatever of a module's definitions is due, wherever it was started: runs of
-// workflows, their queues and schedules, jobs, projections. The first Ctrl-C finishes what is in flight.
+// reprise work: a process that executes due work of a module's definitions, wherever it was started: runs of workflows, their
+// queues and schedules, jobs, projections. The first Ctrl-C finishes the work in flight.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Reprise } from '../../engine/api/reprise.ts'
@@ -18,14 +18,14 @@ import { problemPrinter } from '../tell.ts'
 const work: Command = async ({ engine, args, options, output }) => {
   const [file, ...names] = args as [string, ...string[]]
   const chosen = choose(await loadModule(file), names, file)
-  // What was named is meant: it is refused where it cannot be.
+  // A definition named explicitly is refused if it cannot be worked on.
   return await workOn(engine, chosen, output, { file: names.length === 0 ? file : null, options: workFlags(options) })
 }
 
 export default work
 
 interface WorkOn {
-  /** Whatever of this file can be worked on here. Default: all definitions, or an error. */
+  /** Works on the workable definitions of this file. Default: all definitions, or an error. */
   readonly file?: string | null
   /** For the pipelines among the definitions. */
   readonly options: PipelineWorkOptions
@@ -69,14 +69,14 @@ function choose(module: Record<string, unknown>, names: readonly string[], file:
   })
 }
 
-/** Options reach the definitions that take them. */
+/** Options are passed to the definitions that take them. */
 function workWith(engine: Reprise, definitions: readonly Workable[], options: PipelineWorkOptions): void {
   const takes = (each: Workable) => Object.keys(options).length > 0 && each.worksWith !== undefined
   engine.work(definitions.filter((each) => !takes(each)))
   engine.work(definitions.filter(takes), options)
 }
 
-/** Works on these. A pipeline that only one process can run is left out, and how to run it is said. */
+/** Works on these. A pipeline that only one process can run is skipped, with a note on how to run it. */
 export function takeUp(
   engine: Reprise,
   definitions: readonly Workable[],
@@ -98,7 +98,7 @@ export function takeUp(
   })
 }
 
-/** Those of a module's exports that a process can work on. */
+/** The exports of a module that a process can work on. */
 export function workable(exported: readonly unknown[]): Workable[] {
   return [...new Set(exported.filter(isWorkable))]
 }

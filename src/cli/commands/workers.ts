@@ -1,4 +1,4 @@
-// reprise workers: who is at work, and on what it is stuck: a call in flight that gives no sign for longer than it may.
+// reprise workers: live workers and stuck calls: calls in flight without progress for longer than their limit.
 
 import { describeWorkers } from '../../operations/workers.ts'
 import { type Command, flag } from '../command.ts'

@@ -1,5 +1,5 @@
-// A button that does a verb to a timeline: it is there where the timeline has the verb, and works where the timeline takes it as
-// it is now and the person may. What decides is the model's descriptor, as the server tells it.
+// A button for a verb on a timeline: shown if the timeline has the verb, and enabled if the timeline accepts it now and the
+// person's role permits it. The model's descriptor decides, as reported by the server.
 
 import type { ComponentChildren } from 'preact'
 import { roleOf } from './actions.tsx'
@@ -9,10 +9,10 @@ import { Button } from './ui.tsx'
 
 export type OnAct = (verb: string, more?: Readonly<Record<string, unknown>>) => void
 
-/** These every timeline has, unless its model says otherwise. */
+/** Verbs of every timeline, unless its model refuses them. */
 const common: ReadonlySet<string> = new Set(['fork', 'rollback', 'savepoints'])
 
-/** Why the timeline does not take it, whoever asks; undefined: it does. */
+/** The reason why the timeline refuses the verb, for any caller; undefined: it accepts it. */
 export function whyRefused({ verbs, refuses, kind }: Timeline, verb: string): string | undefined {
   if (refuses[verb] !== undefined) return refuses[verb]
   if (verbs.includes(verb) || common.has(verb)) return undefined
@@ -23,7 +23,7 @@ export function ActButton(props: {
   timeline: Timeline
   verb: string
   more?: Readonly<Record<string, unknown>>
-  /** Where it is refused it is left out, in place of shown with the reason. */
+  /** Hides a refused verb instead of showing the reason. */
   hides?: boolean
   onAct: OnAct
   children: ComponentChildren

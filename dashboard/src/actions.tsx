@@ -1,5 +1,5 @@
-// Doing something to a timeline: each action says what it will do, which role it needs and which command does the same, and
-// only then acts. Going back is planned first: the plan is shown, and refused if history has moved since.
+// Actions on a timeline: each dialog shows the effect, the required role and the equivalent command, and only then acts. A
+// rollback is planned first: the plan is shown, and refused if history has moved since.
 
 import { useEffect, useState } from 'preact/hooks'
 import { at, type Problem, post, problemOf } from './api.ts'
@@ -21,7 +21,7 @@ interface Spec {
   readonly words: string
   readonly tone?: 'danger'
   readonly fields: readonly Field[]
-  /** Those that only some timelines have. */
+  /** Fields that only some timelines have. */
   more?(timeline: Timeline): readonly Field[]
   command(id: string, values: Values): string
   body(values: Values): Record<string, unknown>
@@ -34,7 +34,7 @@ interface Field {
   readonly options?: readonly string[]
   readonly isJson?: boolean
   readonly isOptional?: boolean
-  /** It must be given where that one is. */
+  /** Required if that field is set. */
   readonly goesWith?: string
 }
 
@@ -177,7 +177,7 @@ const specs: Readonly<Record<string, Spec>> = {
   },
 }
 
-/** The verbs that have a button on top; the others are where an entry is looked at. */
+/** The verbs with a button at the top; the others are in the panel of an entry. */
 export const buttons: readonly (readonly [verb: string, label: string])[] = [
   ['signal', 'Signal…'],
   ['decide', 'Decide…'],
@@ -278,7 +278,7 @@ function Input({ field, value, onChange }: { field: Field; value: string; onChan
   const { label, hint, options, isJson, name } = field
   const isLong = isJson || name === 'keys'
   const id = `field-${name}`
-  // What is only left out so far is no fault to be told of.
+  // An empty field is not shown as a fault.
   const fault = value.trim() === '' ? null : faultIn(field, value, {})
   const common = {
     id,
@@ -308,7 +308,7 @@ function Input({ field, value, onChange }: { field: Field; value: string; onChan
   )
 }
 
-/** What is wrong with it, in words; null: nothing. */
+/** The fault of the value as text; null: none. */
 function faultIn({ isOptional, isJson, name, goesWith }: Field, value: string, values: Values): string | null {
   const isNeeded = goesWith !== undefined && (values[goesWith] ?? '').trim() !== ''
   if (value.trim() === '') return isOptional && !isNeeded ? null : 'must be given'

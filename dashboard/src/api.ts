@@ -1,4 +1,4 @@
-// Asking the server. Addresses are relative to the page, so that it works wherever the server is mounted.
+// Requests to the server. Addresses are relative to the page, so that it works under any mount path.
 
 import { place } from './route.ts'
 
@@ -48,7 +48,7 @@ export async function get<T>(path: string, query: Query = {}): Promise<T> {
 const early = new Map<string, Promise<unknown>>()
 const earlyMs = 5000
 
-/** Asks already for what a screen will ask for first: it need not wait until it is known who looks. */
+/** Sends the first request of a screen early: it need not wait until the caller is known. */
 export function getEarly(path: string, query: Query = {}): void {
   const url = urlOf(path, query)
   const asked = ask(url, {})
@@ -57,7 +57,7 @@ export function getEarly(path: string, query: Query = {}): void {
   setTimeout(() => early.delete(url), earlyMs)
 }
 
-/** Each press of a button has its own key: asked again after a lost answer, it is done once. */
+/** Each press of a button has its own key: repeated after a lost response, it acts once. */
 export async function post<T>(path: string, body: unknown = {}, key: string = crypto.randomUUID()): Promise<T> {
   return await ask<T>(urlOf(path), {
     method: 'POST',
@@ -80,7 +80,7 @@ async function ask<T>(url: string, init: RequestInit): Promise<T> {
   return value as T
 }
 
-/** Whether it may pass by itself: the server is away, or busy. */
+/** True if the problem may resolve itself: the server is unreachable or busy. */
 export function mayPass({ code, status }: Problem): boolean {
   return code === 'UNREACHABLE' || status === 429 || status >= 500
 }

@@ -1,5 +1,5 @@
-// Time as pictures: the bar of one row, and the strip that shows the whole run at once. Both are beside a list with the same in
-// words, so a reader that cannot see them misses nothing.
+// Time as graphics: the bar of one row, and the strip that shows the whole run at once. Both accompany a list with the same
+// content as text, so screen readers miss nothing.
 
 import type { Row, Scale, SpanKind } from './journal.ts'
 
@@ -45,7 +45,7 @@ export function Bar({ row, scale, width, now }: { row: Row; scale: Scale; width:
 const stripHeight = 44
 const lanes = 5
 
-/** Every row as a thin line, in lanes; the part of the list that is seen is not marked, time is what it shows. */
+/** Every row as a thin line, in lanes. It shows time; the visible part of the list is not marked. */
 export function Strip({
   rows,
   scale,
@@ -69,7 +69,7 @@ export function Strip({
       const to = x(span.to ?? now)
       const y = 4 + (i % lanes) * lane
       const key = `${span.kind}:${from}:${to}:${y}`
-      // Of thousands of rows, those that fall on the same pixels are drawn once.
+      // Of thousands of rows, those on the same pixels are drawn once.
       if (drawn.has(key)) continue
       drawn.add(key)
       rects.push({ key, kind: span.kind, x: from, y, width: Math.max(1.5, to - from) })

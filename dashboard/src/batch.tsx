@@ -1,4 +1,4 @@
-// Doing the same to many runs: first a look at what each one is and whether it can be done, then one by one.
+// Applies a verb to many runs: first checks each run and whether it accepts the verb, then acts one by one.
 
 import { useEffect, useState } from 'preact/hooks'
 import { whyRefused } from './act-button.tsx'
@@ -12,7 +12,7 @@ export type BatchVerb = 'cancel' | 'retry' | 'terminate'
 interface Preview {
   readonly id: string
   readonly shown: Timeline | null
-  /** Why nothing is done to it; null: it will be. */
+  /** The reason why the run is skipped; null: it is not. */
   readonly whyNot: string | null
 }
 

@@ -12,7 +12,7 @@ export interface Series {
 
 export interface ChartProps {
   readonly title: string
-  /** Milliseconds since 1970, growing. */
+  /** Milliseconds since 1970, increasing. */
   readonly times: readonly number[]
   readonly series: readonly Series[]
   readonly format: (value: number) => string
@@ -20,7 +20,7 @@ export interface ChartProps {
 
 const height = 160
 
-/** The picture has its last figures beside it in words. */
+/** The chart has its latest figures beside it as text. */
 export function Chart({ title, times, series, format }: ChartProps) {
   const ref = useRef<HTMLDivElement>(null)
   const key = `${times.length}:${times.at(-1)}`
@@ -61,7 +61,7 @@ export function Chart({ title, times, series, format }: ChartProps) {
         box,
       )
     }
-    // Where it cannot be read the figures in words are all there is.
+    // If uPlot cannot be loaded, only the figures remain.
     import('uplot').then(
       ({ default: Plot }) => draw(Plot),
       () => undefined,

@@ -1,4 +1,4 @@
-// The checkpoints of one timeline: what each cost, whether it was tried, and what a recovery would take now.
+// The checkpoints of one timeline: their costs, their drills, and the cost of a recovery now.
 
 import { useState } from 'preact/hooks'
 import { at, post } from './api.ts'
@@ -148,7 +148,7 @@ interface Taken {
   readonly longestStallMs: number
 }
 
-/** A state that says how its last checkpoints went (a pipeline's does) has that drawn. */
+/** Draws a state's record of its last checkpoints (a pipeline has one). */
 function Durations({ timeline }: { timeline: string }) {
   const { value } = useGet<{ state: unknown }>(at(timeline, 'state'))
   const { recent } = (value?.state ?? {}) as { recent?: unknown }

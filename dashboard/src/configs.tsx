@@ -1,5 +1,5 @@
-// Pushed configuration: which version each configuration has, how many clients have which, who refused one and why, and how far a
-// rollout is. And the kinds of resources, with who follows them.
+// Pushed configuration: the version of each configuration, the number of clients per version, refusals with their reasons,
+// and the progress of a rollout. Also the kinds of resources, with their followers.
 
 import { count } from './format.ts'
 import { useGet } from './loading.ts'

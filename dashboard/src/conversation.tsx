@@ -1,4 +1,4 @@
-// A state that holds messages (each with a role and content) is shown as the conversation that it is.
+// Shows a state with messages (each with a role and content) as a conversation.
 
 import { Json } from './json.tsx'
 import { Chip } from './ui.tsx'
@@ -11,7 +11,7 @@ interface Message {
   readonly requests?: readonly { readonly tool?: string; readonly name?: string; readonly args?: unknown }[]
 }
 
-/** By its form, not by its kind: null if it is no conversation. */
+/** Detected by its form, not by its kind: null if it is not a conversation. */
 export function messagesIn(state: unknown): readonly Message[] | null {
   const { messages } = (state ?? {}) as { messages?: unknown }
   if (typeof messages !== 'object' || messages === null) return null

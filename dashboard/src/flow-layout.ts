@@ -1,4 +1,4 @@
-// Where each part of a flow is drawn: sources to the left, each part to the right of whatever gives it records.
+// The layout of a flow: sources on the left, each part to the right of the parts that feed it.
 
 import type { FlowPart } from './types.ts'
 
@@ -41,7 +41,7 @@ export function layoutOf(parts: readonly FlowPart[]): Layout {
   }
 }
 
-/** The longest way from a source. What is given was drawn in order, but a line back would not end: so many steps are enough. */
+/** The longest path from a source. The parts are ordered, but a cycle would not end: this many steps are enough. */
 function columnsOf(parts: readonly FlowPart[]): Map<string, number> {
   const columns = new Map(parts.map(({ name }) => [name, 0]))
   for (let steps = 0; steps < parts.length; steps += 1) {

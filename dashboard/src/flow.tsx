@@ -1,4 +1,4 @@
-// What flows through a pipeline: its parts as a graph with how busy each is, and the same in a table.
+// The flow of a pipeline: its parts as a graph with the load of each, and the same as a table.
 
 import { at, urlOf } from './api.ts'
 import { box, layoutOf, type Placed } from './flow-layout.ts'
@@ -34,7 +34,7 @@ export function Flow({ timeline }: { timeline: Timeline }) {
   )
 }
 
-/** From when it is: a run in another process is known as its last checkpoint noted it. */
+/** The age of the figures: those of a run in another process are as of its last checkpoint. */
 function Since({ flow, timeline }: { flow: FlowView; timeline: Timeline }) {
   const span = `over the last ${duration(flow.spanMs)}`
   const isRunning = timeline.owner !== null && timeline.isOwnerAlive
@@ -176,7 +176,7 @@ function Box({ placed: { part, x, y } }: { placed: Placed }) {
   )
 }
 
-/** How far the watermark is behind the clock of the page. */
+/** The lag of the watermark behind the clock of the page. */
 function behind(watermark: number): string {
   const ms = now.value - watermark
   return ms < 0 ? `${duration(-ms)} ahead` : `${duration(ms)} behind`

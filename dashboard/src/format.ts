@@ -1,4 +1,4 @@
-// Numbers, times and ids as people read them.
+// Numbers, times and ids in readable form.
 
 export function count(value: number, noun?: string): string {
   const text = value.toLocaleString('en')
@@ -52,7 +52,7 @@ export function exact(time: number): string {
   return offset.slice(0, 23).replace('T', ' ')
 }
 
-/** A colour of its own for every id: the same one wherever it is shown. */
+/** A colour for every id: the same one wherever it is shown. */
 export function hueOf(id: string): number {
   let hash = 2166136261
   for (let i = 0; i < id.length; i += 1) hash = Math.imul(hash ^ id.charCodeAt(i), 16777619)
@@ -61,7 +61,7 @@ export function hueOf(id: string): number {
 
 export type Tone = 'good' | 'bad' | 'warn' | 'busy' | 'calm'
 
-/** The colour of a status, by words that models use; what needs a person is told by the descriptor. */
+/** The colour of a status, by words that models use; the descriptor reports whether it needs a person. */
 export function toneOf(status: string, needsPerson = false): Tone {
   if (needsPerson || /held|stuck|diverged|quarantined/.test(status)) return 'warn'
   if (/fail|terminated|cancelled|dead/.test(status)) return 'bad'
@@ -69,7 +69,7 @@ export function toneOf(status: string, needsPerson = false): Tone {
   return /completed|finished|done|ended/.test(status) ? 'good' : 'calm'
 }
 
-/** A word for the shell, quoted where it must be. */
+/** A word for the shell, quoted if necessary. */
 export function quoted(text: string): string {
   return /^[\w@%+=:,./~-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
 }

@@ -1,5 +1,5 @@
-// The journal of one timeline in the page: read page by page from the end of what is known, and again when the live stream says
-// that there is more. A rollback makes history shorter: then all of it is read anew.
+// The journal of one timeline in the page: read page by page from the end of the known part, and again when the live stream
+// reports more. A rollback shortens history: then all of it is read again.
 
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { at, get, mayPass, type Problem, problemOf } from './api.ts'
@@ -8,14 +8,14 @@ import type { HistoryPage, JournalEntry } from './types.ts'
 
 const pageEntries = 1000
 
-/** The first page of one that is read from its beginning. */
+/** The first page of a journal that is read from its beginning. */
 export const firstPage = { journal: true, after: 0, limit: pageEntries }
-/** Of a longer history, the last ones are read first. */
+/** For a longer history, this many of the newest entries are read first. */
 const readAtFirst = 20_000
 
 export interface Journal {
   readonly entries: readonly JournalEntry[]
-  /** Entries before the first one that is here. */
+  /** Number of entries before the first loaded one. */
   readonly hidden: number
   readonly isLoading: boolean
   readonly problem: Problem | null
@@ -48,14 +48,14 @@ export function useJournal(timeline: string, head: { seq: number; digest: string
       for (;;) {
         const after = entries.at(-1)?.seq ?? start
         const target = wanted.current
-        // Shorter than what is here: it went back, and what is here is another branch.
+        // Shorter than the loaded part: a rollback happened, and the loaded entries belong to another branch.
         if (after > target) {
           start = Math.max(0, target - readAtFirst)
           entries = []
           continue
         }
         if (after >= target) break
-        // The last one that is here is read again: if it is another by now, history went back and has grown since.
+        // The last loaded entry is read again: if it differs, history was rolled back and has grown since.
         const overlap = entries.length > 0 ? 1 : 0
         const query = { ...firstPage, after: after - overlap }
         const page = await get<HistoryPage<JournalEntry>>(at(timeline, 'history'), query)

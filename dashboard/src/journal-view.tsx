@@ -1,4 +1,4 @@
-// The journal of a run beside its time axis, the error that stopped it on top, and the panel of one row.
+// The journal of a run beside its time axis, with the error that stopped it at the top, and the panel of one row.
 
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { ActButton, type OnAct } from './act-button.tsx'
@@ -164,7 +164,7 @@ function isHandover({ state }: Row): boolean {
 }
 
 function Trouble({ row, timeline, onGo, onAct }: { row: Row; timeline: Timeline; onGo: () => void; onAct: OnAct }) {
-  // Held, and a person has said how it goes on: now it waits for whoever reads that.
+  // Held, and a person has decided: it now waits for a worker.
   const isAnswered = row.state === 'held' && timeline.stands?.needsPerson === false
   const step = row.title.replace(/^undo /, '')
   return (

@@ -1,5 +1,5 @@
-// From entries to rows: what a journal shows. Entries about the same thing are one row with the time it ran, waited and failed.
-// Pure: values in, values out; it knows no model, only what each entry tells of itself.
+// Turns entries into the rows of a journal. Entries about the same subject form one row with the times it ran, waited and
+// failed. Pure: values in, values out; it knows no model, only the description of each entry.
 
 import type { JournalEntry, RowSort, Told } from './types.ts'
 
@@ -8,7 +8,7 @@ export type SpanKind = 'run' | 'failed' | 'pause' | 'sleep' | 'hold'
 export interface Span {
   readonly kind: SpanKind
   readonly from: number
-  /** Null: it goes on. */
+  /** Null: it is still under way. */
   readonly to: number | null
 }
 
@@ -18,11 +18,11 @@ export interface Attempt {
   readonly nextAt: number | null
 }
 
-/** `left`: it was under way when history went back or ended. `takeover` and `claim` are about the worker. */
+/** `left`: it was under way at a rollback or at the end of history. `takeover` and `claim` are about the worker. */
 export type RowState = 'open' | 'ok' | 'failed' | 'retrying' | 'held' | 'note' | 'left' | 'takeover' | 'claim'
 
 export interface Row {
-  /** Of its first entry. */
+  /** Sequence of its first entry. */
   readonly seq: number
   readonly about: string
   readonly title: string
@@ -32,12 +32,12 @@ export interface Row {
   readonly error: string | null
   readonly nextAt: number | null
   readonly from: number
-  /** Null: it is not over. */
+  /** Null: it has not ended. */
   readonly to: number | null
   readonly spans: readonly Span[]
   readonly attempts: readonly Attempt[]
   readonly entries: readonly number[]
-  /** History went back since: how it ended counts no more. */
+  /** History was rolled back since: its outcome no longer counts. */
   readonly isPast: boolean
 }
 
@@ -45,7 +45,7 @@ type Draft = {
   -readonly [Key in keyof Row]: Row[Key] extends readonly (infer Item)[] ? Item[] : Row[Key]
 }
 
-/** `hasOwner`: one worker at a time has it, and where another one goes on is a row of its own. */
+/** `hasOwner`: one worker at a time owns it, and a change of the worker is a row of its own. */
 export function rowsOf(entries: readonly JournalEntry[], hasOwner: boolean): Row[] {
   const rows: Draft[] = []
   const latest = new Map<string, Draft>()
@@ -72,12 +72,12 @@ export function rowsOf(entries: readonly JournalEntry[], hasOwner: boolean): Row
   return rows
 }
 
-/** A row is one execution: what begins or ends after its end is the next one. */
+/** A row is one execution: a begin or end after its end belongs to the next one. */
 function goesOn({ state }: Draft, { phase }: Told): boolean {
   return phase === 'beats' || (state !== 'ok' && state !== 'failed' && state !== 'left')
 }
 
-/** Nobody knows what became of it here. */
+/** Its outcome is unknown here. */
 function leave(row: Draft, time: number): void {
   if (row.state !== 'open' && row.state !== 'retrying' && row.state !== 'held') return
   const last = row.spans.at(-1)
@@ -93,7 +93,7 @@ function draftOf({ seq, time, type }: JournalEntry, { about, title, sort }: Told
   return { seq, about, title: title || type, sort, state: 'open', ...empty, ...times }
 }
 
-/** A worker that had let go lost nothing; one that had not was taken over. */
+/** A worker that had released the timeline lost nothing; otherwise it was taken over. */
 function handover(entry: JournalEntry, { told }: JournalEntry): Draft {
   const [state, title] = told?.letsGo
     ? (['claim', 'taken up by a worker'] as const)
@@ -116,7 +116,7 @@ function apply(row: Draft, entry: JournalEntry, told: Told, previous: number): v
       const last = row.spans.at(-1)
       row.state = 'open'
       if (last?.to === null && last.from === time && last.kind === 'run') return
-      // Begun again after a crash: what ran until then is cut off where nobody knows.
+      // Begun again after a crash: the earlier span ends at an unknown time.
       close(row, time)
       row.spans.push({ kind: row.sort === 'wait' ? 'sleep' : 'run', from: time, to: null })
       return
@@ -154,13 +154,13 @@ function apply(row: Draft, entry: JournalEntry, told: Told, previous: number): v
   }
 }
 
-/** What is open ends here. */
+/** Ends an open span. */
 function close(row: Draft, time: number): void {
   const last = row.spans.at(-1)
   if (last && last.to === null) row.spans[row.spans.length - 1] = { ...last, to: time }
 }
 
-/** The attempt that ends here: since it began, or since its pause was over, or else since the entry before. */
+/** Ends the attempt: it started at its begin, at the end of its pause, or at the previous entry. */
 function finish(row: Draft, time: number, previous: number, kind: SpanKind): void {
   const last = row.spans.at(-1)
   if (last?.to === null) {
@@ -177,14 +177,14 @@ export interface Scale {
   readonly to: number
   /** From 0 to 1. */
   place(time: number): number
-  /** Stretches of time that are drawn narrow, since nothing ran. */
+  /** Stretches of time drawn narrow, because nothing ran. */
   readonly folds: readonly { readonly from: number; readonly to: number }[]
 }
 
 const foldShare = 0.04
 const foldLeastMs = 2000
 
-/** Time as a width. Where nothing ran for long, it is folded: a night of sleep is as wide as a pause. */
+/** Maps time to width. Long idle stretches are folded: a night of sleep is as wide as a pause. */
 export function scaleOf(rows: readonly Row[], now: number): Scale {
   const busy: [number, number][] = []
   for (const { spans, from, to } of rows) {
@@ -232,7 +232,7 @@ function lastOf(busy: readonly (readonly [number, number])[]): number[] {
   return [last]
 }
 
-/** The row that a person looks for first: the last one that failed, is held, or is tried again, and still is. */
+/** The row of most interest: the last one that failed, is held or is being retried, and still is. */
 export function troubleOf(rows: readonly Row[]): Row | null {
   const later = new Set<string>()
   let end: Row | null = null

@@ -1,4 +1,4 @@
-// What is wrong with a text that should be JSON, and where: line and column, whatever the browser says of it.
+// The fault in a text that should be JSON, with line and column, independent of the browser's message.
 
 const space = /[ \t\n\r]*/y
 const text = /"(?:[ !#-[\]-\uffff]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"/y
@@ -13,13 +13,13 @@ class Fault extends Error {
   }
 }
 
-/** Null: nothing is. @example jsonFault('{ "by" }') // 'line 1, column 8: expected :, got }' */
+/** Null: valid JSON. @example jsonFault('{ "by" }') // 'line 1, column 8: expected :, got }' */
 export function jsonFault(source: string): string | null {
   try {
     JSON.parse(source)
     return null
   } catch {
-    // Told below: browsers do not agree on the place.
+    // Reported below: browsers disagree on the position.
   }
   try {
     const end = skip(source, valueAt(source, skip(source, 0)))
@@ -43,7 +43,7 @@ function skip(source: string, at: number): number {
   return matched(space, source, at) ?? at
 }
 
-/** Where it ends; null: it is not there. */
+/** The end of the match; null: no match. */
 function matched(pattern: RegExp, source: string, at: number): number | null {
   pattern.lastIndex = at
   return pattern.test(source) ? pattern.lastIndex : null
@@ -77,7 +77,7 @@ function memberAt(source: string, at: number): number {
   return valueAt(source, skip(source, colon + 1))
 }
 
-/** A text that begins and has no end, or something in it that must be escaped. */
+/** An unterminated string, or a character in it that must be escaped. */
 function brokenText(source: string, from: number): Fault {
   for (let at = from + 1; at < source.length; at += 1) {
     if (source[at]! < ' ') return new Fault(at, '" before the line ends')

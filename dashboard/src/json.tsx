@@ -1,4 +1,4 @@
-// A value as a tree that can be opened, with large parts closed at first.
+// A value as a collapsible tree, with large parts closed at first.
 
 import { useState } from 'preact/hooks'
 import { Icon } from './ui.tsx'

@@ -1,10 +1,10 @@
-// The keyboard: one listener, and a table of what each key does in the view that is open. Keys never fire while a person types.
+// The keyboard: one listener, and a table of the keys of each open view. Keys never fire while a person types.
 
 import { useEffect, useRef } from 'preact/hooks'
 
 export type Keys = Readonly<Record<string, (event: KeyboardEvent) => void>>
 
-/** The view that was opened last is asked first. */
+/** The view opened last takes precedence. */
 const tables: { current: Keys }[] = []
 
 window.addEventListener('keydown', (event) => {
@@ -16,7 +16,7 @@ window.addEventListener('keydown', (event) => {
   for (const table of [...tables].reverse()) {
     const call = table.current[event.key]
     if (!call) continue
-    // A button that has the focus keeps its own Enter and space.
+    // A focused button keeps its own Enter and space.
     if ((event.key === 'Enter' || event.key === ' ') && isControl(target)) return
     event.preventDefault()
     call(event)

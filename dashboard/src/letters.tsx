@@ -1,4 +1,4 @@
-// What a job or pipeline gave up on, with the last error of each, and the way back.
+// Dead letters of a job or pipeline, with the last error of each, and the redrive.
 
 import { ActButton, type OnAct } from './act-button.tsx'
 import { at } from './api.ts'

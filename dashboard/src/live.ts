@@ -1,5 +1,5 @@
-// Live: one stream of server-sent events says which timelines have changed, and views read those again. What leaves no entry
-// (a worker that died) is looked at every two seconds while the page is seen.
+// Live updates: one stream of server-sent events reports the timelines that have changed, and views read those again. Changes
+// without an entry (a worker that died) are polled every two seconds while the page is visible.
 
 import { signal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
@@ -7,7 +7,7 @@ import { urlOf } from './api.ts'
 
 /** The clock of the page, for texts like "3 s ago". */
 export const now = signal(Date.now())
-/** When the page last heard from the server; null: it does not. */
+/** Time of the last message from the server; null: not connected. */
 export const heardAt = signal<number | null>(null)
 export const isLive = signal(false)
 
@@ -35,7 +35,7 @@ function tell(timelines: readonly string[]): void {
 let source: EventSource | null = null
 let isTicking = false
 
-/** Listens to the namespace that is looked at; called again, to that one only. */
+/** Follows the current namespace; a second call replaces the first. */
 export function startLive(): void {
   tick()
   source?.close()
@@ -45,7 +45,7 @@ export function startLive(): void {
   source.onopen = () => {
     isLive.value = true
     heardAt.value = Date.now()
-    // What is on the screen was read a moment ago; after a pause it may be old.
+    // At the start the screen was just read; after a reconnect it may be outdated.
     if (!isFirst) tell([])
     isFirst = false
   }
@@ -71,7 +71,7 @@ function tick(): void {
   }, lookEveryMs)
 }
 
-/** Calls when one of these changed, and every two seconds with nothing; without a filter, for every change. */
+/** Calls `call` with the changed timelines, and every two seconds with an empty set. */
 export function useLive(call: (changed: ReadonlySet<string>) => void): void {
   const latest = useRef(call)
   latest.current = call

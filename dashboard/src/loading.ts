@@ -1,21 +1,21 @@
-// Reading from the server and reading again: the last answer stays on the screen until the next one is there. What failed and may
-// pass is asked again without anybody's doing.
+// Reads from the server: the last response stays on the screen until the next one arrives. A failed request that may succeed
+// later is retried automatically.
 
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { get, mayPass, type Problem, problemOf, type Query } from './api.ts'
 
-/** A server that was away is asked again after this, until it answers. */
+/** Pause before a retry of an unreachable server. */
 export const againMs = 1500
 
 export interface Loaded<T> {
   readonly value: T | null
   readonly problem: Problem | null
   readonly again: () => void
-  /** False: there is no path to ask. */
+  /** False: there is no path to read. */
   readonly isAsked: boolean
 }
 
-/** `path` null: nothing is asked. A change of address drops the old answer; `again` keeps it until the new one has come. */
+/** `path` null: reads nothing. A new address drops the old response; `again` keeps it until the new one arrives. */
 export function useGet<T>(path: string | null, query: Query = {}): Loaded<T> {
   const key = path === null ? '' : `${path}?${JSON.stringify(query)}`
   const [answer, setAnswer] = useState<{ key: string; value: T | null; problem: Problem | null } | null>(null)
@@ -34,7 +34,7 @@ export function useGet<T>(path: string | null, query: Query = {}): Loaded<T> {
       if (work.current === mine) setAnswer({ key, value, problem: null })
     } catch (error) {
       const problem = problemOf(error)
-      // What was there stays: a server that is away for a moment takes nothing from the screen.
+      // The old value stays: a brief outage of the server clears nothing from the screen.
       if (work.current === mine) {
         setAnswer((before) => ({ key, value: before?.key === key ? before.value : null, problem }))
       }
@@ -42,7 +42,7 @@ export function useGet<T>(path: string | null, query: Query = {}): Loaded<T> {
     mine.busy = false
     if (mine.stale && work.current === mine) void ask()
   }, [key])
-  // Before the page is painted: what it waits for is under way by then.
+  // Before the first paint: the request is under way by then.
   useLayoutEffect(() => void ask(), [ask])
   useEffect(() => {
     if (!answer?.problem || answer.key !== key || !mayPass(answer.problem)) return

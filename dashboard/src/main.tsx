@@ -1,4 +1,4 @@
-// The page: who is there, which screen the address names, and the frame around it.
+// The page: the person, the screen that the address names, and the frame around it.
 
 import { effect, signal } from '@preact/signals'
 import { render } from 'preact'
@@ -47,7 +47,7 @@ function LiveMark() {
   )
 }
 
-/** For a token that reaches several. */
+/** For a token that reaches several namespaces. */
 function Namespaces() {
   const names = about.value?.namespaces ?? []
   if (names.length < 2) return null
@@ -136,7 +136,7 @@ function Frame() {
   )
 }
 
-/** For whoever is not let in yet. */
+/** Shown to a person who is not logged in. */
 function Door() {
   if (!problem.value) return <p class="loading">Loading…</p>
   if (problem.value.code !== 'UNAUTHENTICATED') return <Problems problem={problem.value} retry={() => void enter()} />
@@ -217,7 +217,7 @@ async function enter(): Promise<void> {
   }
 }
 
-/** What the first screen needs is asked for together with who looks at it, and not after it. */
+/** Requests the data of the first screen in parallel with the caller's identity. */
 function askEarly(): void {
   const { path, query } = place.peek()
   const [first = 'runs', id] = path

@@ -1,4 +1,4 @@
-// The panel of one row: its times, each attempt with its error, and every entry with what it holds.
+// The panel of one row: its times, each attempt with its error, and every entry with its data.
 
 import { useEffect, useState } from 'preact/hooks'
 import { ActButton, type OnAct } from './act-button.tsx'
@@ -95,7 +95,7 @@ export function RowPanel({ row, timeline, onAct, onClose }: RowPanelProps) {
   )
 }
 
-/** Where a row is something that has an outcome, and an outcome can be edited. */
+/** Shown if the row has an outcome that a fork can edit. */
 export function EditButton(props: { row: Row; timeline: Timeline; last?: Entry | undefined; onAct: OnAct }) {
   const { row, timeline, last, onAct } = props
   const hasOutcome = row.state === 'ok' || row.state === 'failed'

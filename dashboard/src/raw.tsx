@@ -1,4 +1,4 @@
-// Raw history: entries as they are stored, newest first, to read, copy or export.
+// Raw history: stored entries, newest first, to read, copy or export.
 
 import { at, urlOf } from './api.ts'
 import { exact, quoted } from './format.ts'

@@ -1,10 +1,10 @@
-// The address holds all state of the page, behind the hash: #/runs?status=failed&text=order, or #/@shop/runs in another
-// namespace than the first. Back, forward, reload and a copied address all lead to the same view.
+// The address holds all state of the page, behind the hash: #/runs?status=failed&text=order, or #/@shop/runs in a namespace
+// other than the first. Back, forward, reload and a copied address all lead to the same view.
 
 import { signal } from '@preact/signals'
 
 export interface Place {
-  /** Null: the one that the server takes by itself. */
+  /** Null: the server's default. */
   readonly namespace: string | null
   readonly path: readonly string[]
   readonly query: URLSearchParams
@@ -33,7 +33,7 @@ window.addEventListener('hashchange', () => {
 
 export type Changes = Readonly<Record<string, string | readonly string[] | null>>
 
-/** In the namespace that is looked at. */
+/** In the current namespace. */
 export function hrefOf(path: readonly string[], query: URLSearchParams | Changes = {}): string {
   return hrefIn(place.peek().namespace, path, query)
 }
@@ -50,13 +50,13 @@ export function hrefIn(
   return `#/${parts.join('/')}${text && `?${text}`}`
 }
 
-/** The same place with these changed; null takes one away. */
+/** The current place with these changes; null removes a parameter. */
 export function withQuery(changes: Changes): string {
   const { path, query } = place.value
   return hrefOf(path, changed(new URLSearchParams(query), changes))
 }
 
-/** `replace`: going back does not lead through every letter that was typed. */
+/** `replace`: keeps single keystrokes out of the browser history. */
 export function go(href: string, how: 'push' | 'replace' = 'push'): void {
   if (how === 'push') {
     location.hash = href

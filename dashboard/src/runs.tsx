@@ -1,4 +1,4 @@
-// Runs: what there is, what each waits for, and what needs a person. Filtered, counted and paged by the server.
+// Runs: all of them, what each waits for, and those that need a person. Filtered, counted and paged by the server.
 
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { type Query, urlOf } from './api.ts'
@@ -20,7 +20,7 @@ const spans: readonly (readonly [string, string, number])[] = [
   ['7d', 'last 7 days', 7 * 86_400_000],
 ]
 
-/** What the server is asked for this address. */
+/** The query for this address. */
 export function runsQuery(query: URLSearchParams): Query {
   const kinds = query.getAll('kind')
   const isAttention = query.get('attention') === '1'
@@ -30,9 +30,9 @@ export function runsQuery(query: URLSearchParams): Query {
     kind: kinds,
     status: query.getAll('status'),
     attention: isAttention,
-    // What waits for a person may be of any kind.
+    // Work that waits for a person may be of any kind.
     runs: query.get('all') !== '1' && kinds.length === 0 && !isAttention,
-    // By whole minutes: else every moment would be another question.
+    // In whole minutes: otherwise every moment would be a new query.
     since: span === 0 ? null : Math.floor((now.peek() - span) / 60_000) * 60_000,
     after: query.get('after'),
     limit: pageRows,
@@ -285,7 +285,7 @@ function Kinds({
   )
 }
 
-/** The bar is the filter: each part is as wide as its share. */
+/** The bar is the filter: the width of each part is its share. */
 function StatusBar({ statuses, chosen }: { statuses: Readonly<Record<string, number>>; chosen: readonly string[] }) {
   const entries = Object.entries(statuses).sort((a, b) => b[1] - a[1])
   const total = entries.reduce((sum, [, value]) => sum + value, 0)
@@ -332,7 +332,7 @@ interface Queue {
   readonly oldestAt: number | null
 }
 
-/** What keeps runs from moving: queues that nobody works on, workers that are stuck, checkpoints that fail. */
+/** Obstacles for runs: queues without workers, stuck workers, failing checkpoints. */
 function SystemBanners() {
   const isWhole = about.value?.scopes === null
   const workers = useGet<{ workers: readonly { isStuck: boolean; failing: readonly unknown[] }[] }>(

@@ -1,4 +1,4 @@
-// Who the person is, as the server says, and what that role may do.
+// The person, as identified by the server, and the permissions of the role.
 
 import { signal } from '@preact/signals'
 import type { About, Role } from './types.ts'
@@ -11,7 +11,7 @@ export function may(role: Role): boolean {
   return about.value !== null && ranks[about.value.role] >= ranks[role]
 }
 
-/** Why a button does nothing for this person; undefined: it does. */
+/** The reason why a button is disabled for this person; undefined: it is enabled. */
 export function whyNot(role: Role): string | undefined {
   if (may(role)) return undefined
   if (about.value?.readOnly) return 'this server is read-only'

@@ -1,4 +1,4 @@
-// What the server goes by, and where each setting came from: what somebody said first, then what is as usual.
+// The settings of the server, with their sources: explicit ones first, then defaults.
 
 import { Table } from './table.tsx'
 

@@ -1,5 +1,5 @@
-// Checkpoints and storage: what the store is, what lies in it by model, how checkpoints went, what drills found, and what retention
-// would take with the reason for each.
+// Checkpoints and storage: the store, its content by model, the history of checkpoints, the results of drills, and the data
+// that retention would remove, each with the reason.
 
 import { useEffect, useState } from 'preact/hooks'
 import { get, type Problem, post, problemOf, urlOf } from './api.ts'
@@ -196,7 +196,7 @@ function Validity({ checkpoint }: { checkpoint: Checkpoint }) {
   return <span class="dim">{isPinned ? 'pinned' : 'whole'}</span>
 }
 
-/** A chart needs times that grow. */
+/** A chart needs increasing times. */
 function spreadOut(times: readonly number[]): number[] {
   let last = 0
   return times.map((time) => {
@@ -223,7 +223,7 @@ interface Unfinished {
   readonly total: number | null
 }
 
-/** Says how far it is, once per second. One that was interrupted goes on, where the store can be written. */
+/** Reports progress once per second. An interrupted verification is resumed, if the store can be written. */
 async function verifyWatched(tell: (far: string) => void): Promise<VerifyAnswer> {
   const look = async () => {
     const { unfinished } = await get<{ unfinished: Unfinished | null }>('v1/verify')

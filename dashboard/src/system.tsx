@@ -1,4 +1,4 @@
-// The system: who works and gets anywhere, what waits where, what starts when, who is behind, and what the doctor says.
+// The system: workers and their progress, queues, schedules, consumers and their lag, and the findings of the doctor.
 
 import type { ComponentChildren } from 'preact'
 import { useEffect } from 'preact/hooks'
@@ -67,7 +67,7 @@ interface Doctor {
 const rate = (hits: number, misses: number) => `${Math.round((100 * hits) / (hits + misses))} %`
 
 export function System() {
-  // What tells of the whole store is not for a token that reaches a part of it.
+  // Information about the whole store is hidden from a token that reaches a part of it.
   const isWhole = about.value?.scopes === null
   const whole = (path: string) => (isWhole ? path : null)
   const workers = useGet<{ workers: readonly Worker[] }>(whole('v1/workers'), { all: true })

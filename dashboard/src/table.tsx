@@ -1,4 +1,4 @@
-// A table with a head, a name for screen readers, and numbers to the right.
+// A table with a head, a name for screen readers, and right-aligned numbers.
 
 import type { ComponentChildren } from 'preact'
 
@@ -7,7 +7,7 @@ export interface TableRow {
   readonly cells: readonly ComponentChildren[]
 }
 
-/** A head that begins with > is of numbers: to the right. One that begins with . is for screen readers alone. */
+/** A head that begins with > is for numbers, aligned right. One that begins with . is for screen readers only. */
 export function Table({ name, heads, rows }: { name: string; heads: readonly string[]; rows: readonly TableRow[] }) {
   const isRight = heads.map((head) => head.startsWith('>'))
   return (

@@ -1,4 +1,4 @@
-// Light or dark: as the person chose, else as the system is, also while the page is open.
+// Light or dark: the person's choice. Default: the system's, also when it changes while the page is open.
 
 const key = 'reprise-theme'
 const system = matchMedia('(prefers-color-scheme: dark)')

@@ -1,4 +1,4 @@
-// One timeline: where it stands, what can be done to it, and its journal, its past states, its checkpoints and its raw history.
+// One timeline: its status, its actions, its journal, its past states, its checkpoints and its raw history.
 
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
@@ -174,13 +174,13 @@ function Head({ timeline, worker, onAct }: { timeline: Timeline; worker: Worker 
   )
 }
 
-/** Attributes are the user's; those that are called like a time and could be one are shown as one. */
+/** Attributes are the user's; one with a name and value like a time is shown as a time. */
 function attributeShown(name: string, value: unknown): ComponentChildren {
   if (/At$/.test(name) && typeof value === 'number' && value > 1e12) return <Time at={value} />
   return typeof value === 'number' ? count(value) : String(value)
 }
 
-/** Who works on it; of one that should go on and that nobody has, that it stands still. */
+/** The worker of the timeline; if it is due and has none, a note that it is not being worked on. */
 function Owner({ timeline, worker }: { timeline: Timeline; worker: Worker | null }) {
   const { owner, isOwnerAlive, isUnfinished, wakeup, mail, queue } = timeline
   if (owner === null) {

@@ -1,5 +1,5 @@
-// Time travel: the branches of a timeline as a tree, and a slider over its history with the state at each entry and what that
-// entry changed. From any place one can go back, fork, or keep the state.
+// Time travel: the branches of a timeline as a tree, and a slider over its history with the state at each entry and the
+// changes made by that entry. From any point a person can roll back, fork, or create a savepoint.
 
 import { useEffect, useState } from 'preact/hooks'
 import { ActButton, type OnAct } from './act-button.tsx'

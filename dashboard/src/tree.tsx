@@ -1,4 +1,4 @@
-// Forks and rollbacks as a graph, like `git log --graph`: one line per branch, drawn from where it left its parent.
+// Forks and rollbacks as a graph, like `git log --graph`: one line per branch, drawn from the point where it left its parent.
 
 import { hrefOf } from './route.ts'
 import type { Relative } from './travel.tsx'
@@ -12,7 +12,7 @@ interface Placed extends Relative {
   readonly line: number
 }
 
-/** Parents before children, each child right below what it came from. */
+/** Parents before children, each child directly below its parent. */
 export function placeBranches(relatives: readonly Relative[]): Placed[] {
   const known = new Set(relatives.map(({ timeline }) => timeline))
   const children = new Map<string, Relative[]>()

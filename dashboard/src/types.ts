@@ -1,4 +1,4 @@
-// What the API answers, as far as the page looks at it. The document of the server says the rest.
+// Responses of the API, as far as the page reads them. The server's OpenAPI document has the rest.
 
 export type Role = 'read' | 'operate' | 'write'
 
@@ -8,9 +8,9 @@ export interface About {
   readonly scopes: readonly string[] | null
   readonly readOnly: boolean
   readonly kinds: readonly string[]
-  /** Those of the kinds that start and end. */
+  /** The kinds whose timelines start and end. */
   readonly runs: readonly string[]
-  /** Those that the token names; none: the server's own. */
+  /** The namespaces that the token names; empty: the server's own. */
   readonly namespaces: readonly string[]
   readonly version: string
 }
@@ -49,15 +49,15 @@ export interface Timeline extends TimelineRow {
   readonly lineage: readonly string[]
   readonly forks: readonly string[]
   readonly verbs: readonly string[]
-  /** Verbs that it does not take as it is now, each with the reason. */
+  /** Verbs it refuses in its current state, with reasons. */
   readonly refuses: Readonly<Record<string, string>>
-  /** What its forks may go on with instead: what a name is, and whether that may be another input; null: no edits. */
+  /** The noun for what a fork may edit, and whether the input is editable; null: no edits. */
   readonly edits: { readonly names: string; readonly input: boolean } | null
-  /** What was edited when it was forked. */
+  /** The edits made by its fork. */
   readonly edited: { readonly names: readonly string[]; readonly count: number; readonly by: string } | null
-  /** Whether its state can be read: how it folds is known to the server. */
+  /** True if its state can be read, because the server knows its fold. */
   readonly hasFold: boolean
-  /** Whether records flow through it. */
+  /** True if records flow through it. */
   readonly hasFlow: boolean
   readonly summary: Readonly<Record<string, unknown>> | null
   /** How often it was made under its id, and how often it was rolled back. */
@@ -163,7 +163,7 @@ export interface FlowPart {
   readonly to: readonly string[]
   readonly records: number
   readonly perSecond: number
-  /** Shares, which make 1 together. */
+  /** Shares that add up to 1. */
   readonly busy: number
   readonly backpressured: number
   readonly idle: number

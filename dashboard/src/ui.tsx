@@ -25,7 +25,7 @@ export function Chip({ tone = 'calm', children, title }: { tone?: Tone; children
   )
 }
 
-/** Relative, and exact when it is pointed at. */
+/** Relative, with the exact time as a tooltip. */
 export function Time({ at }: { at: number | null | undefined }) {
   if (at === null || at === undefined || at === 0) return <span class="dim">never</span>
   return (
@@ -35,7 +35,7 @@ export function Time({ at }: { at: number | null | undefined }) {
   )
 }
 
-/** Its own colour, and the whole id. */
+/** The colour of an id. */
 export function Dot({ id }: { id: string }) {
   const hue = hueOf(id)
   return (
@@ -45,7 +45,7 @@ export function Dot({ id }: { id: string }) {
   )
 }
 
-/** To where it is looked at. */
+/** A link to the page of a timeline. */
 export function TimelineLink({ id, tab = null }: { id: string; tab?: string | null }) {
   return (
     <span class="id-cell">
@@ -57,7 +57,7 @@ export function TimelineLink({ id, tab = null }: { id: string; tab?: string | nu
   )
 }
 
-/** What the view was made of, as the API answers it. */
+/** The API response behind the view. */
 export function OpenJson({ href }: { href: string }) {
   return (
     <a class="button quiet" href={href} target="_blank" rel="noreferrer">
@@ -224,7 +224,7 @@ export function Toasts() {
   )
 }
 
-/** A command that does the same in a terminal. */
+/** The equivalent command for a terminal. */
 export function CommandLine({ command }: { command: string }) {
   return (
     <div class="command">

@@ -1,4 +1,4 @@
-// A list of any length: only the rows that are seen are there. Rows have one height, so that scrolling needs no measuring.
+// A list of any length that renders only visible rows. Rows have one height, so that scrolling needs no measuring.
 
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
@@ -9,10 +9,10 @@ export interface VirtualListProps {
   readonly count: number
   readonly rowHeight: number
   readonly label: string
-  /** The row that is chosen; it is scrolled into view when it changes. */
+  /** The selected row; it is scrolled into view when it changes. */
   readonly chosen: number
   readonly onChoose: (index: number) => void
-  /** New rows at the end are followed while the end is in view. */
+  /** Follows new rows at the end while the end is in view. */
   readonly follow?: boolean
   readonly row: (index: number) => ComponentChildren
 }

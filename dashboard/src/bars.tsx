@@ -69,7 +69,7 @@ export function Strip({
       const to = x(span.to ?? now)
       const y = 4 + (i % lanes) * lane
       const key = `${span.kind}:${from}:${to}:${y}`
-      // Of thousands of rows, those on the same pixels are drawn once.
+      // Rows on the same pixels are drawn once: there may be thousands.
       if (drawn.has(key)) continue
       drawn.add(key)
       rects.push({ key, kind: span.kind, x: from, y, width: Math.max(1.5, to - from) })

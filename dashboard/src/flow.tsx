@@ -60,7 +60,7 @@ function Drawn({ flow }: { flow: FlowView }) {
           <Chip tone="bad">{count(failures, 'failed checkpoint')}</Chip> {lastFailure}
         </p>
       )}
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard. */}
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable region must be reachable by keyboard. */}
       <section class="flow-graph" tabIndex={0} aria-label="The graph; its figures are in the table below">
         <svg width={layout.width} height={layout.height} aria-hidden="true">
           <defs>

@@ -51,7 +51,7 @@ export interface Timeline extends TimelineRow {
   readonly verbs: readonly string[]
   /** Verbs it refuses in its current state, with reasons. */
   readonly refuses: Readonly<Record<string, string>>
-  /** The noun for what a fork may edit, and whether the input is editable; null: no edits. */
+  /** The kind of item that a fork may edit (a step, a row), and whether the input is editable; null: no edits. */
   readonly edits: { readonly names: string; readonly input: boolean } | null
   /** The edits made by its fork. */
   readonly edited: { readonly names: readonly string[]; readonly count: number; readonly by: string } | null

@@ -4,7 +4,7 @@
 const variable = 'REPRISE_DEV'
 
 export interface DevChannel {
-  /** It replaces another server: messages printed then are not repeated. */
+  /** True if this server replaces another one, whose start messages are not repeated. */
   readonly isReload: boolean
   /** Resolves when `reprise dev` is gone. */
   readonly over: Promise<void>

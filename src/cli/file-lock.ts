@@ -37,7 +37,7 @@ export class FileLock {
     for (;;) {
       if (await madeAnew(file, content)) return new FileLock(file, content)
       const held = await readFile(file, 'utf8').catch(() => null)
-      // It was released just now.
+      // The holder has just released the lock.
       if (held === null) continue
       if ((await isDead(file, held)) && (await takenOver(file, held, content))) return new FileLock(file, content)
       const why = `another process is at work on ${what}`

@@ -178,7 +178,7 @@ function openLater(open: () => Promise<Store>): Store {
     blobs,
     close: async () => (await opening)?.close(),
     listen: (wake: (mayBeDue?: boolean) => void) => listenLater(opened(), wake),
-    // Optional methods of a store whose result matters.
+    // Optional methods of a store, with their fallbacks.
     headsInReach: async (timelines: readonly TimelineId[]) => {
       const store = await opened()
       return await (store.headsInReach ? store.headsInReach(timelines) : store.head(timelines))
@@ -202,7 +202,7 @@ function listenLater(opened: Promise<Store>, wake: (mayBeDue?: boolean) => void)
     (store) => {
       if (!isOver) end = store.listen(wake)
     },
-    // The next call of the store reports the reason.
+    // Callers of the other methods receive the error.
     () => {},
   )
   return () => {

@@ -45,7 +45,7 @@ export async function describeTimeline(engine: Reprise, head: Head) {
         return lost.flatMap((loss) => (loss.timeline === head.timeline ? [{ id, at, ...loss }] : []))
       }),
       verbs: verbsOf(model),
-      /** The noun for what a fork may edit, and whether the input is editable; null: no edits. */
+      /** The kind of item that a fork may edit (a step, a row), and whether the input is editable; null: no edits. */
       edits:
         model?.edits && model.fold ? { names: model.edits.names, input: model.edits.inputSeq !== undefined } : null,
       /** The edits made by its fork. */

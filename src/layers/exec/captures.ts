@@ -126,8 +126,8 @@ export class Captures {
   }
 
   /**
-   * Null: the folder changed during the read, so nothing was captured. Also resolves with the survey, for comparison with
-   * later ones.
+   * Null: the folder is missing or changed during the read, so nothing was captured. Also resolves with the survey, for
+   * comparison with later ones.
    */
   async take(request: CaptureRequest): Promise<{ readonly capture: Capture; readonly survey: Survey } | null> {
     const survey = await this.#settled(request.expected)

@@ -19,7 +19,7 @@ export type Decision =
 
 /** The end of the program. */
 export interface End {
-  /** It exited by itself, with code 0. */
+  /** True if the program exited by itself, with code 0. */
   readonly isClean: boolean
   readonly at: number
 }
@@ -67,7 +67,7 @@ export class Completion {
     return this.#since
   }
 
-  /** True if the path is among the captured files. */
+  /** True if the last survey has this path, so that a capture would contain it. */
   has(path: string): boolean {
     return this.#seen?.files.has(path) ?? false
   }

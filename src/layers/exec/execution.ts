@@ -383,7 +383,7 @@ async function endOrphans(started: ExecEntries['started'], report: (event: ExecE
     try {
       process.kill(-Number(pid), 'SIGKILL')
     } catch {
-      // It has just ended.
+      // The process has just ended.
     }
     await new Promise((resolve) => setTimeout(resolve, 20))
   }

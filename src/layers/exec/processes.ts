@@ -6,7 +6,7 @@ export interface ProcessRow {
   readonly pid: number
   readonly group: number
   readonly session: number
-  /** It has ended, and its parent has not reaped it yet. */
+  /** True if the process has ended, and its parent has not reaped it yet. */
   readonly isZombie: boolean
 }
 

@@ -22,7 +22,7 @@ export interface RemoteCache {
   /** Address of the server, https://cache.example.com, or of the bucket: s3://bucket/prefix. */
   readonly url: string
   /**
-   * Token of a server: its scopes determine what is read and where results are stored. The keys of a bucket are in the
+   * Token of a server: its scopes determine where entries are read and stored. The keys of a bucket are in the
    * environment.
    */
   readonly token?: string
@@ -150,7 +150,7 @@ export class Levels {
   }
 }
 
-/** The name comes last: it is arbitrary, and must not be interpreted by the server as a digest. */
+/** The name comes last: with a memo named `cas`, `cas/<key>` would declare the key as the digest of the content. */
 function keyAt(name: string, hex: string): string {
   return `${hex}/${name}`
 }

@@ -368,7 +368,7 @@ export class MemoHandle<Args extends readonly unknown[], Result> {
       source = isStream(result) ? result : null
       outcome = source ? { kind: 'bytes' } : { kind: 'value', value: result }
     } catch (error) {
-      // An attempt that was aborted before its retry is not a failure of these arguments.
+      // A call that `close` ended between two attempts is not a failure of these arguments.
       if (this.#options.errors === undefined || this.#remembering.ending.aborted) throw error
       const { name, message } = error instanceof Error ? error : new Error(String(error))
       outcome = { kind: 'error', name, message }

@@ -216,7 +216,7 @@ function wholeFolders(patterns: readonly string[]): string[] {
   return folders.filter((folder) => !folders.some((other) => other !== folder && isBelow(folder, other)))
 }
 
-/** True if the folder contains only outputs: anything else would be removed with it. */
+/** False if the folder contains anything that is never an output, such as .git: a swap would remove it. */
 function isOurs(folder: string): boolean {
   let entries: Dirent[]
   try {

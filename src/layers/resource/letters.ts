@@ -76,8 +76,7 @@ export async function applyMail(engine: Host, open: OpenTimeline<FollowerState>)
 }
 
 /**
- * The deletion of an object that was given up after it was deleted counts as handled: otherwise the next owner would handle
- * it again.
+ * Discards a letter about a deletion by recording the deletion as handled: otherwise the next owner would handle it again.
  */
 function endsOf(keys: readonly string[], { letters }: FollowerState): NewEntry[] {
   return keys.flatMap((n) => {

@@ -13,7 +13,7 @@ import { catalogOf, generationOf, isOfStore, layoutVersion } from './layout.ts'
 import type { TableState } from './state.ts'
 import { tells } from './tells.ts'
 
-/** All partitions of the store, since its keys are spread over them, and the timeline that records the live generation. */
+/** All partitions of the store, because its keys are spread over them, and the timeline that records the live generation. */
 async function family(rp: Engine, head: Head): Promise<string[]> {
   const engine = hostOf(rp)
   const name = head.timeline.split('/')[1]!

@@ -15,7 +15,7 @@ import type { Uploads } from './uploads.ts'
 import { UploadWriter } from './writer.ts'
 
 /** A definition that can be started for an upload: a workflow. */
-// biome-ignore lint/suspicious/noExplicitAny: its input is its own.
+// biome-ignore lint/suspicious/noExplicitAny: each definition has its own input type.
 export type Startable = Process<any, unknown, { readonly id?: string }> & { readonly kind?: string }
 
 export interface CompleteContext {

@@ -28,7 +28,7 @@ export interface UploadSettings {
   /** Null: never. */
   readonly expiresMs: number | null
   readonly hasHandler: boolean
-  /** Step size: at most this many bytes are lost when a process is killed. */
+  /** Bytes between two steps. Bytes received after the last durable step are lost when the process is killed. */
   readonly stepBytes?: number
 }
 

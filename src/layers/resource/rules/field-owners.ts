@@ -1,11 +1,11 @@
 // Field ownership: a party that applies fields to an object owns the fields it names, and no others. The object stores, per
-// owner, a list of fields: pointers (RFC 6901) to values that are not non-empty objects. A list is one field: merging its
+// owner, a list of fields: pointers (RFC 6901) to values other than non-empty objects. A list is one field: merging its
 // items would require a schema with their keys.
 //
 //   a field that another owner has with another value      a conflict, unless forced; then ownership moves
 //   ...with the same value                                 both own it
 //   a field that this owner had and does not name now      is removed, unless another party owns it
-//   a field that nobody applied                            stays, and belongs to the party that names it
+//   a field without an owner                               stays, and belongs to the party that names it
 //   a field that is changed in another way than by apply   has no owner from then on
 
 import { RepriseError } from '../../../core/errors.ts'
@@ -61,7 +61,7 @@ export function stillOwned(owners: FieldOwners, before: unknown, after: unknown)
   return ownersFrom(held.filter(([, fields]) => fields.length > 0))
 }
 
-/** Pointers to all values that are not non-empty objects. The whole value is not a field. */
+/** Pointers to all values other than non-empty objects. The whole value is not a field. */
 export function fieldsOf(value: Json, prefix = ''): Fields {
   if (!isJsonObject(value)) return new Map([[prefix, value]])
   const fields = new Map<string, Json>()

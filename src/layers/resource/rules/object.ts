@@ -93,7 +93,7 @@ const nameMax = 253
 const listMax = 100
 
 export function checkObjectName(name: unknown): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is refused.
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are refused here.
   if (typeof name === 'string' && name.length >= 1 && name.length <= nameMax && !/[\u0000-\u001f\u007f]/.test(name)) {
     return name
   }

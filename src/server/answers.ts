@@ -68,7 +68,7 @@ export class Answers {
     }
   }
 
-  /** Stores a value under a key for about a day. The first value wins and is returned. */
+  /** Stores a value under a key until it is swept. The first value wins and is returned. */
   async keep(key: string, value: unknown): Promise<unknown> {
     const json = JSON.stringify(value ?? null, plain)
     const id = timelineId(`${scope}${digest(key)}`)
@@ -100,7 +100,7 @@ export class Answers {
     return null
   }
 
-  /** Removes responses older than a day, at most once an hour. */
+  /** Removes responses older than `answersMs` (limits.ts), at most once an hour unless `isNow`. */
   async sweep(isNow = false): Promise<number> {
     const { kernel } = hostOf(this.#engine)
     const elapsed = kernel.clock.elapsed()

@@ -31,7 +31,7 @@ import { saveModel } from './model.ts'
 import { type Envelope, infoOf, type SavedInfo, type SaveModel, SaveReader } from './reader.ts'
 
 export interface SaveOptions<T = unknown> {
-  /** Number of saves to keep, at least 2; pinned ones are kept in addition. Default: 3. */
+  /** Number of saves to keep; the two newest are always kept, and pinned ones in addition. Default: 3. */
   readonly keep?: number
   /** Format of the value; raise it when its shape changes, and add an upcaster for older ones. */
   readonly version?: number

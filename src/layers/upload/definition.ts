@@ -22,7 +22,7 @@ export interface UploadOptions {
   readonly starts?: readonly Startable[]
   /** Retries of failed calls of onComplete. */
   readonly retry?: RetryPolicy
-  /** The largest upload, in bytes. Default: 5 GB. */
+  /** The largest upload, in bytes. Default: 5 GiB. */
   readonly maxBytes?: number
   /** An incomplete upload is deleted after this long without a byte; null: never. Default: 7 days. */
   readonly expires?: Duration | null

@@ -1,4 +1,4 @@
-// Waits that their caller may give up. What was waited for goes on; nothing waits for it here any more.
+// Waits that an AbortSignal can end. The awaited work itself continues; only the wait is abandoned.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Clock } from '../../core/store/ports.ts'
@@ -31,11 +31,11 @@ class AbortWaiters {
 
 const waitersOf = new WeakMap<AbortSignal, AbortWaiters>()
 
-/** Calls once when the signal fires. Returns the function that stops listening. */
+/** Calls the listener once, when the signal fires. Returns the function that stops listening. */
 export function onAbort(signal: AbortSignal, listener: () => void): () => void {
   const waiters = waitersOf.get(signal) ?? new AbortWaiters(signal)
   waitersOf.set(signal, waiters)
-  // Another function each time: the same listener may wait twice.
+  // A new function per call, so that the same listener can be registered twice.
   const waiter = () => listener()
   waiters.add(waiter)
   return () => waiters.delete(waiter)
@@ -56,7 +56,7 @@ export function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefin
   })
 }
 
-/** Resolves after this time, or when the signal fires. Leaves nothing behind on the signal, however often it is called. */
+/** Resolves after this time or when the signal fires. Removes its listener from the signal in both cases. */
 export function restUnlessAborted(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
   return new Promise<void>((resolve) => {
     const done = () => {

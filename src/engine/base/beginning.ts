@@ -1,4 +1,5 @@
-// The beginning of a run that executes in this process: a waiter learns that the run has its timeline, or why it never got one.
+// The start of a run that executes in this process: resolves once the run has its timeline, rejects if it never gets
+// one.
 
 import { unlessAborted } from './aborting.ts'
 
@@ -12,7 +13,7 @@ export class Beginning {
     this.#begin()
   }
 
-  /** Rejects if the run failed before it began. A run that ended has begun. */
+  /** Rejects if the run failed before it started. A run that has ended counts as started. */
   async wait(result: Promise<unknown>, signal: AbortSignal | undefined, what: string): Promise<void> {
     await unlessAborted(Promise.race([this.#begun, result]), signal, `waiting for ${what} to start`)
   }

@@ -1,5 +1,6 @@
-// One call to the outside with the project's one policy: attempts and pauses, breaker, rate, time limit. What ends the run
-// ends every wait and aborts the signal that the call was given. For models that write no attempts into a history.
+// Makes one outside call under the project's call policy: attempts and pauses, breaker, rate, time limit. The end of
+// the run
+// ends every wait and aborts the signal of the call. For models that record no attempts in a history.
 
 import { setMaxListeners } from 'node:events'
 import { CallGate, type CallPolicy } from '../../core/calls/call-policy.ts'
@@ -14,7 +15,7 @@ export interface CallerPorts {
   readonly random: Random
   /** Fires when the run ends. */
   readonly ending: AbortSignal
-  /** Asked for each call: where its attempts are spans; null: nobody traces. */
+  /** Read before each call; its attempts become spans of this trace. Null: no tracer. */
   readonly traced?: { readonly name: string; run(): RunTrace | null }
 }
 
@@ -24,17 +25,17 @@ export class Caller {
   readonly #timeoutMs: number | null
   readonly #gate: CallGate
 
-  /** `usual` is what a policy that leaves retries out means. */
+  /** `usual`: the retry policy used when the call policy has none. */
   constructor(policy: CallPolicy, ports: CallerPorts, usual?: RetryPolicy) {
     this.#ports = ports
-    // Each call under way listens, and there are as many as its concurrency allows.
+    // Each running call adds a listener; the policy's concurrency bounds their number.
     setMaxListeners(0, ports.ending)
     this.#retry = resolveRetry(policy.retry, usual)
     this.#timeoutMs = policy.timeout === undefined ? null : toMs(policy.timeout, 'timeout')
     this.#gate = new CallGate(policy)
   }
 
-  /** Rejects when the policy gives up, or the run ends. */
+  /** Rejects when the policy runs out of attempts, or the run ends. */
   async call<R>(
     make: (attempt: number, signal: AbortSignal, traceparent: string | undefined) => Promise<R>,
     key?: string,

@@ -1,10 +1,10 @@
-// The captures of a process that put chunks right now, and how its row tells collectors of them (chunk-hold.ts).
+// The captures of this process that are putting chunks now, as published to collectors in the worker's row
+// (chunk-hold.ts).
 
-/** In the row of a worker: since when its oldest capture puts chunks, or `noCapture`. Earlier versions do not say. */
+/** Field of a worker's row: when its oldest running capture started to put chunks, or `noCapture`. Older versions omit it. */
 export const capturesKey = 'captures'
 export const noCapture = 'none'
 
-/** The captures of this process. */
 export class Captures {
   readonly #holds = new Set<{ readonly announcedSince: number }>()
 
@@ -16,7 +16,7 @@ export class Captures {
     this.#holds.delete(hold)
   }
 
-  /** Chunks put since then may belong to one of them; null if none is under way. */
+  /** Chunks put since this time may belong to a running capture. Null: no capture is running. */
   get oldest(): number | null {
     return this.#holds.size === 0 ? null : Math.min(...[...this.#holds].map((hold) => hold.announcedSince))
   }

@@ -1,16 +1,17 @@
-// Calls that wait until no microtask is left: then code has run as far as it can. All that wait at the same moment share
-// one tick, since a thousand runs may be told of their outcomes at once.
+// Callbacks that run once the microtask queue is empty, when other code has run as far as it can. All callbacks that
+// wait at
+// the same moment share one tick, because a thousand runs may receive their outcomes at once.
 
 const settled = Promise.resolve()
 let waiting: (() => void)[] = []
 
 export function whenDrained(call: () => void): void {
   waiting.push(call)
-  // Not queueMicrotask: where async hooks are on, it makes an object more.
+  // Not queueMicrotask: with async hooks enabled, it allocates one more object.
   if (waiting.length === 1) settled.then(scheduleTick)
 }
 
-/** A tick that a microtask asks for runs when their queue is empty. */
+/** A tick scheduled from a microtask runs once the microtask queue is empty. */
 function scheduleTick(): void {
   process.nextTick(tick)
 }
@@ -22,7 +23,7 @@ function tick(): void {
     try {
       call()
     } catch (error) {
-      // Not the others' affair, and not to be lost.
+      // Rethrown in its own tick: the error must neither stop the other callbacks nor be lost.
       process.nextTick(() => {
         throw error
       })

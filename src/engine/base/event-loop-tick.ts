@@ -1,10 +1,12 @@
-// The turn of the event loop, as a number: what happens in another turn than something else was not caused by it alone.
+// The current iteration of the event loop, as a number. Two events in different iterations are not part of one
+// synchronous
+// chain.
 
 let turn = 0
 let isCounting = false
 const later = setImmediate
 
-/** Costs one immediate per turn in which somebody asks. */
+/** Schedules at most one immediate per iteration. */
 export function thisTick(): number {
   if (!isCounting) {
     isCounting = true

@@ -1,5 +1,5 @@
-// What the engine tells about itself, typed. Traces, metrics, logs and the dashboard are built on these; a listener
-// that throws never disturbs the work.
+// Typed events of the engine. Traces, metrics, logs and the dashboard are built on them; an error thrown by a listener
+// never disturbs the engine.
 
 import type { Coordinate } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
@@ -18,7 +18,7 @@ export interface EngineEvents {
   readonly fenced: { readonly timeline: string; readonly epoch: number }
   readonly recovered: { readonly timeline: string; readonly report: RecoveryReport }
   readonly 'checkpoint-damaged': { readonly timeline: string; readonly id: string; readonly reason: string }
-  /** Something stored was damaged or missing, and was read from its redundancy: a disk that does this once may do it again. */
+  /** Damaged or missing bytes were read from their redundancy. A disk that fails once may fail again. */
   readonly healed: { readonly what: string; readonly from: string; readonly isPutBack: boolean }
   readonly 'checkpoint-published': {
     readonly coordinate: Coordinate
@@ -30,10 +30,9 @@ export interface EngineEvents {
     readonly ms: number
     readonly longestStallMs: number
   }
-  /** A collector may have taken chunks of a capture under way: they were touched, and those missing are put again. */
-  /** Chunks of older checkpoints that went to colder places. */
+  /** Chunks of older checkpoints were moved to a colder tier. */
   readonly 'tiers-moved': { readonly chunks: number; readonly bytes: number }
-  /** A stretch of history now lies in the tier that takes history, and no longer in the store. */
+  /** A segment of history was moved from the store to the history tier. */
   readonly 'history-moved': {
     readonly timeline: string
     readonly segment: string
@@ -41,14 +40,15 @@ export interface EngineEvents {
     readonly to: number
     readonly bytes: number
   }
+  /** The chunks of a running capture were touched again because a collector may have removed them; `missing` are put again. */
   readonly 'chunks-renewed': { readonly chunks: number; readonly missing: number }
-  /** A large plain state had to be captured in one go, for it was folded meanwhile and is not declared `immutable`. */
+  /** A large plain state was captured in one slice: it was folded during the capture and is not declared `immutable`. */
   readonly 'capture-held': { readonly timeline: string; readonly ms: number; readonly bytes: number }
   readonly 'checkpoint-verified': { readonly timeline: string; readonly id: string }
   readonly 'checkpoint-failed': { readonly timeline: string; readonly error: unknown; readonly failuresInARow: number }
-  /** Code declared another policy than the one that was stored. */
+  /** The declared policy differs from the stored one. */
   readonly declared: { readonly timeline: string; readonly from: unknown; readonly to: unknown }
-  /** `freedBytes`: about so much nobody names any more. */
+  /** `freedBytes`: estimated size of the chunks that no manifest names any more. */
   readonly retained: {
     readonly timeline: string
     readonly dropped: number
@@ -56,49 +56,50 @@ export interface EngineEvents {
     readonly freedBytes: number
   }
   readonly collected: { readonly chunks: number; readonly bytes: number }
-  /** `isErased`: nothing of it is to be kept, not even its id. */
+  /** `isErased`: nothing of the timeline is kept, not even its id. */
   readonly deleted: { readonly timeline: string; readonly freedBytes: number; readonly isErased: boolean }
   readonly drilled: { readonly timeline: string; readonly ok: boolean; readonly ms: number }
-  /** Every member of a group was saved at its place in one moment. */
+  /** Every member of a group was saved at one consistent moment. */
   readonly 'cut-completed': { readonly cut: string; readonly members: readonly string[]; readonly ms: number }
-  /** A cut did not come to its end in time, and nothing of it is kept. */
+  /** A cut did not complete in time; nothing of it is kept. */
   readonly 'cut-abandoned': {
     readonly cut: string
     readonly members: readonly string[]
     readonly missing: readonly string[]
     readonly because: string
   }
-  /** A group went back, together. */
+  /** All members of a group were rolled back together. */
   readonly 'group-restored': { readonly restore: string; readonly members: readonly string[] }
   /**
-   * Somebody asked a memo for a result, and where it was. `stale`: it had grown old, and was given all the same. `failed`: it
-   * was nowhere, and could not be computed.
+   * A memo returned a result, or failed to. `stale`: the stored result had expired and was returned anyway. `failed`:
+   * no
+   * result was stored, and computing it failed.
    */
   readonly recalled: {
     readonly memo: string
     readonly from: 'memory' | 'store' | 'stale' | 'remote' | 'computed' | 'failed'
-    /** Where nothing was there: why, in words. Asks the store, and is for those who show it to people. */
+    /** For a miss: the reason, as text for people. Reads the store. */
     readonly why?: () => Promise<string>
   }
   readonly 'store-retry': { readonly error: unknown; readonly attempt: number }
   readonly 'worker-retired': { readonly worker: string; readonly because: string }
   readonly 'worker-renewed': { readonly worker: string }
-  /** Something worth keeping in the store's log (report-log.ts): `kind` is one word, `what` is for people. */
+  /** An event to keep in the store's log (report-log.ts). `kind` is one word; `what` is text for people. */
   readonly report: {
     readonly kind: string
     readonly timeline: string | null
     readonly what: string
     readonly data?: unknown
   }
-  /** Work that may take long is so far: a verify, or the loading of a state. */
+  /** Progress of long work: a verification, or the loading of a state. */
   readonly progress: {
     readonly work: 'verify' | 'load'
-    /** Whose state is loaded; null: the store as a whole. */
+    /** The timeline whose state is loaded. Null: the whole store. */
     readonly timeline: string | null
-    /** In a word: structures, timelines, …; restore, replay. */
+    /** One word: structures, timelines, …; restore, replay. */
     readonly part: string
     readonly done: number
-    /** About so many there are; null: nobody knows. */
+    /** An estimate. Null: unknown. */
     readonly total: number | null
     readonly at: string | null
   }
@@ -128,7 +129,7 @@ export class Events {
       try {
         listener(event)
       } catch {
-        // A broken observer is the observer's problem; history must not depend on it.
+        // An error in a listener must not affect the engine.
       }
     }
   }
@@ -137,7 +138,7 @@ export class Events {
     return (this.#listeners.get(name)?.size ?? 0) > 0
   }
 
-  /** The engine is being closed: that something finds it closed is no problem. @internal */
+  /** Marks the engine as closing: CLOSED errors are then not emitted as problems. @internal */
   closing(): void {
     this.#isClosing = true
   }

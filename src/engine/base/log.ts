@@ -1,6 +1,6 @@
-// Lines of a log that say where they come from. Who logs, and how, is the user's: any object with four functions.
+// Log lines with the fields of their origin. The user provides the logger: any object with four functions.
 
-/** What most loggers are: console, or one that keeps fields apart from the message. */
+/** The shape of common loggers: console, or a logger that takes fields beside the message. */
 export interface Logger {
   debug(message: string, fields?: LogFields): void
   info(message: string, fields?: LogFields): void
@@ -11,8 +11,9 @@ export interface Logger {
 export type LogFields = Readonly<Record<string, unknown>>
 
 /**
- * Each line gets what `place` says at that moment, before its own fields. Null: nothing is written. `around` calls the logger,
- * where it needs a place of its own.
+ * Each line gets the current fields of `place`, before its own fields. Null: the line is dropped. `around` wraps the
+ * call
+ * of the logger.
  */
 export function placed(
   logger: Logger,

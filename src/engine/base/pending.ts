@@ -1,7 +1,7 @@
-// A handle that is on its way. It can be awaited, and what can be asked of the handle can be asked of it at once:
+// A handle that is still being opened. It can be awaited, and its asynchronous methods can be called at once:
 // `await rp.run(papers).result()`.
 
-/** The methods of a handle that answer by a promise: there is nothing else that can be had before the handle is there. */
+/** The methods of a handle that return a promise; only these are available before the handle exists. */
 export type Asked<Handle> = {
   [Name in keyof Handle]: Handle[Name] extends (...given: never[]) => Promise<unknown> ? Name : never
 }[keyof Handle]

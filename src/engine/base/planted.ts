@@ -1,4 +1,4 @@
-// Bugs on purpose: each is a guard left out, and a test has to find it.
+// Bugs planted on purpose: each removes one guard, and a test must detect it.
 
-/** Bugs planted on purpose by the mutation gate; empty outside of tests. */
+/** The planted bugs of the mutation gate. Empty outside of tests. */
 export type Planted = ReadonlySet<string>

@@ -1,4 +1,4 @@
-// The real world: hash, clock, randomness and the identity of this process. The only file of the engine that reads
+// The real platform: hash, clock, randomness and the identity of this process. The only file of the engine that reads
 // them; simulations pass their own.
 
 import { createHash, hash as hashOnce, randomBytes, webcrypto } from 'node:crypto'
@@ -10,7 +10,7 @@ import { stayAlive } from './stay-alive.ts'
 
 const digestBytes = 32
 
-/** The digest comes as text and is copied: a Buffer from the other side costs more than hashing a short run. */
+/** The digest is returned as a binary string and copied: a Buffer from native code costs more than hashing a short run. */
 export const sha256: Hash =
   typeof hashOnce === 'function'
     ? (bytes) => fromBinary(hashOnce('sha256', bytes, 'binary'))
@@ -22,12 +22,12 @@ function fromBinary(text: string): Uint8Array {
   return bytes
 }
 
-/** The same beside the event loop, on another core if there is one: for many bytes at once. */
+/** The same off the event loop, on another core if there is one: for many bytes at once. */
 export async function sha256Aside(bytes: Uint8Array): Promise<Uint8Array> {
   return new Uint8Array(await webcrypto.subtle.digest('SHA-256', bytes))
 }
 
-// Taken before anybody replaces them: workflow code is given others, and each call would have to ask who calls.
+// Captured before the guard replaces them: the replacements check the calling zone on every call.
 const { now } = Date
 const { setTimeout, clearTimeout, setImmediate } = globalThis
 
@@ -37,7 +37,7 @@ export const systemClock: Clock = {
   activeMs: () => performance.eventLoopUtilization().active,
   after(delayMs, call, isAwaited = false) {
     const timer = setTimeout(call, Math.min(delayMs, 2 ** 31 - 1))
-    // Timers of ours never keep a finished program alive; a program that waits for one of them is not finished.
+    // The engine's timers never keep a finished program alive; a program that awaits one of them is not finished.
     if (!isAwaited) timer.unref?.()
     return () => clearTimeout(timer)
   },
@@ -50,7 +50,7 @@ export const systemClock: Clock = {
 
 export const systemRandom: Random = pooledRandom()
 
-/** Each call into the system's generator costs many microseconds; ids need a few bytes each. */
+/** Each call of the system's generator costs many microseconds; an id needs only a few bytes. */
 function pooledRandom(): Random {
   const poolBytes = 4096
   let pool = new Uint8Array(0)
@@ -69,7 +69,7 @@ function pooledRandom(): Random {
   }
 }
 
-/** Which process on which machine: a reused pid, a rebooted host or another container is not taken for it. */
+/** Identifies a process on a machine: a reused pid, a rebooted host or another container has another identity. */
 export interface ProcessIdentity {
   readonly host: string
   readonly process: string
@@ -83,12 +83,12 @@ export function identifyProcess(): ProcessIdentity {
   }
 }
 
-/** Namespace, pid and start of a process on this machine. */
+/** Namespace, pid and start time of a process on this machine. */
 export function identifyPid(pid: number): string {
   return `${namespaceOf()}:${pid}:${startOf(pid)}`
 }
 
-/** True only when it is certain that the process is gone: same host, same process namespace, no such process any more. */
+/** True only if the process is certainly gone: same host, same process namespace, no such process any more. */
 export function isProcessGone(other: ProcessIdentity, own: ProcessIdentity): boolean {
   if (other.host !== own.host) return false
   const [space, pid, start] = other.process.split(':')
@@ -99,13 +99,13 @@ export function isProcessGone(other: ProcessIdentity, own: ProcessIdentity): boo
     return (error as { code?: string }).code === 'ESRCH'
   }
   const startNow = startOf(Number(pid))
-  // A zombie keeps its pid until its parent asks for it, yet it will never write again.
+  // A zombie keeps its pid until its parent reaps it, yet it will never write again.
   return (start !== '' && startNow !== '' && start !== startNow) || isZombie(Number(pid))
 }
 
 function statOf(pid: number): string[] {
   const text = readOr(`/proc/${pid}/stat`, '')
-  // The command name is in parentheses and may hold spaces: fields are counted after it.
+  // The command name is in parentheses and may contain spaces: fields are counted after it.
   return text ? text.slice(text.lastIndexOf(')') + 2).split(' ') : []
 }
 

@@ -1,4 +1,4 @@
-// What a caller is told when the store refuses a commit.
+// The error that a caller gets when the store refuses a commit.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Outcome } from '../../core/store/ports.ts'

@@ -1,13 +1,13 @@
-// Keeps this process running while somebody waits for us. Our own timers never do that, so a program that awaits a
-// sleeping workflow, or that only works for others, would end with nothing said.
+// Keeps this process running while a caller waits. The engine's own timers do not, so a program that awaits a sleeping
+// workflow, or that only works on queues, would exit silently.
 
 import type { Clock } from '../../core/store/ports.ts'
 
-/** One for all that wait, as there may be many. Real time on purpose: a simulated clock must not see it. */
+/** One timer for all waiters, as there may be many. Uses real time on purpose: a simulated clock must not see it. */
 let timer: ReturnType<typeof setInterval> | null = null
 let waiting = 0
 
-/** The returned function lets the process end again. */
+/** The returned function allows the process to exit again. */
 export function stayAlive(): () => void {
   let isWaiting = true
   waiting += 1
@@ -23,7 +23,7 @@ export function stayAlive(): () => void {
 }
 
 /**
- * With the engine's `clock`, as that says: whoever waits in virtual time may wait for a process that is dead by now.
+ * `clock`: decides whether waiting keeps the process alive. In virtual time, the awaited process may be dead already.
  * @example return await whileAwaited(this.#outcome(), this.#kernel.clock)
  */
 export function whileAwaited<T>(outcome: Promise<T>, clock?: Clock): Promise<T> {

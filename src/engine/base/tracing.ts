@@ -1,17 +1,18 @@
-// What traces need of the engine: a place for whoever traces, asked by the models around what they call outside. Null almost
-// everywhere: then it costs one look. A tracer that throws is the tracer's problem: those here must not.
+// The port between the engine and a tracer: models call it around their outside calls. Mostly null, at the cost of one
+// check.
+// The methods must not throw: the tracer handles its own errors.
 
 export interface TracedRun {
   readonly timeline: string
   readonly kind: string
   readonly name: string
-  /** The traceparent (W3C) that was kept when it was started; undefined: nobody traced then. */
+  /** The traceparent (W3C) stored when the run was started. Undefined: it was not traced. */
   readonly trace: string | undefined
-  /** It was in memory before, here or elsewhere: this goes on with it. */
+  /** The run was in memory before, in this process or another; this residency resumes it. */
   readonly isResumed: boolean
-  /** Its history began as that of another run. */
+  /** The run's history began as that of another run. */
   readonly isFork: boolean
-  /** If left out: to `trace`, where it is resumed or a fork. */
+  /** Default: a link to `trace` if the run is resumed or is a fork. */
   readonly links?: readonly TraceLink[]
 }
 
@@ -24,63 +25,66 @@ type TracedName = Pick<TracedRun, 'timeline' | 'kind' | 'name'>
 
 export type TraceFacts = Readonly<Record<string, string | number | boolean>>
 
-/** One stay of a run in memory. All spans below it end with it at the latest. */
+/** One residency of a run in memory. All spans below it end with it at the latest. */
 export interface RunTrace {
-  /** Of this stay; undefined: not sampled. */
+  /** The traceparent of this residency. Undefined: not sampled. */
   readonly traceparent: string | undefined
-  /** Calls, with the attempt as what is current inside, and its traceparent for programs elsewhere; undefined: not sampled. */
+  /**
+   * Runs `call` with the attempt as the current span, and passes its traceparent for other programs. Undefined: not
+   * sampled.
+   */
   attempt<T>(
     of: { readonly step: string; readonly attempt: number; readonly key: string },
     call: (traceparent: string | undefined) => T,
   ): T
-  /** What became of a step is recorded. */
+  /** The outcome of a step was recorded. */
   ended(step: string, error?: unknown): void
-  /** A span below this stay, which the caller ends. `isCall`: it goes to the outside. */
+  /** A span below this residency; the caller ends it. `isCall`: the span is an outside call. */
   begin(name: string, facts: TraceFacts, isCall: boolean): TraceSpan
   note(event: string, facts?: TraceFacts): void
   link(link: TraceLink): void
-  /** It leaves memory. */
+  /** The run leaves memory. */
   left(because: string, error?: unknown): void
 }
 
 export interface TraceSpan {
-  /** For programs elsewhere; undefined: not sampled. */
+  /** For other programs. Undefined: not sampled. */
   readonly traceparent: string | undefined
-  /** Calls, with this span as what is current inside. */
+  /** Runs `call` with this span as the current one. */
   within<T>(call: () => T): T
   note(event: string, facts?: TraceFacts): void
-  /** Once; further calls do nothing. */
+  /** Takes effect once; further calls do nothing. */
   end(facts?: TraceFacts, error?: unknown): void
 }
 
 export interface Tracing {
-  /** Somebody starts a run: the traceparent to keep with it. */
+  /** A run is started. Returns the traceparent to store with it. */
   started(of: TracedName): string | undefined
   run(of: TracedRun): RunTrace
-  /** The stay of this run in memory, if it is traced. */
+  /** The current residency of this run, if it is traced. */
   traceOf(timeline: string): RunTrace | null
-  /** Calls with this traceparent, of a request, as what is current. */
+  /** Runs `call` with this traceparent (of a request) as the current one. */
   within<T>(traceparent: string, call: () => T): T
 }
 
-/** What the history of a run keeps of its traces, as traceparents. */
+/** The traceparents that a run's history stores. */
 export interface KeptTrace {
-  /** Of its start: all its stays belong to that trace. */
+  /** That of its start: all residencies belong to this trace. */
   readonly trace?: string
-  /** Of its last stay. */
+  /** That of its last residency. */
   readonly span?: string
 }
 
 export interface TracedResidency extends TracedName {
-  /** What was kept of the stays before; null: it is the first. */
+  /** Stored by earlier residencies. Null: this is the first one. */
   readonly past: KeptTrace | null
-  /** Of whoever asked for this stay. */
+  /** The traceparent of the caller that requested this residency. */
   readonly asked: string | undefined
-  /** A fork, or a run from a savepoint, goes its own way: it is only linked to what it was made of. */
+  /** A fork, or a run from a savepoint, gets a trace of its own, linked to its origin. */
   readonly why: Exclude<TraceLink['why'], 'asked'>
 }
 
-/** A stay begins: its trace, and what to keep for the next one. Without a tracer, what was kept stays. */
+/** Starts the trace of a residency. `kept` is stored for the next one; without a tracer, the stored values are kept. */
 export function beginTrace(
   tracing: Tracing | null | undefined,
   { past, asked, why, ...of }: TracedResidency,

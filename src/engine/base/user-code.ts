@@ -1,17 +1,18 @@
-// The user's code inside a transaction, as the engine hands it to the store: with a time limit, and known for what it is, so
-// that a write it waits for can be refused. Such a write would wait for the transaction that waits for it.
+// The user's code inside a transaction, as the engine passes it to the store: with a time limit, and marked, so that a
+// write
+// that it awaits is refused. Such a write would wait for the transaction that waits for it.
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { RepriseError } from '../../core/errors.ts'
 import type { Clock, Commit } from '../../core/store/ports.ts'
 
-/** Whose code it is; that of one store may run inside that of another. */
+/** The running user code; that of one store may run inside that of another. */
 interface Inside {
   readonly of: UserCode
   readonly outer: Inside | undefined
 }
 
-/** One for all engines: Node keeps each of these for ever once it was used, and every promise pays for every one. */
+/** One for all engines: Node keeps every AsyncLocalStorage for good once used, and each promise pays for each of them. */
 const insides = new AsyncLocalStorage<Inside>()
 
 export class UserCode {
@@ -23,7 +24,7 @@ export class UserCode {
     this.#limitMs = limitMs
   }
 
-  /** The commit with its SQL kept within bounds. */
+  /** The commit, with a time limit on its SQL. */
   bound(commit: Commit): Commit {
     const { userSql } = commit
     if (!userSql) return commit
@@ -34,7 +35,7 @@ export class UserCode {
     }
   }
 
-  /** What a write says that is asked for inside of user code. */
+  /** The error for a write that user code of this engine makes inside its transaction; null outside of one. */
   refusal(): RepriseError | null {
     let inside = insides.getStore()
     while (inside && inside.of !== this) inside = inside.outer
@@ -45,7 +46,7 @@ export class UserCode {
     )
   }
 
-  /** Its door to the database closes with the commit, so what it does afterwards reaches nothing. */
+  /** The SQL connection closes with the commit, so later statements of the code reach nothing. */
   #limit(work: Promise<unknown>): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const limitMs = this.#limitMs

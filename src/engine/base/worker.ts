@@ -1,6 +1,7 @@
-// This process as a worker: one row, one heartbeat, however many timelines it owns. Leases are only for liveness; what
-// keeps a zombie out is the epoch check in every write. When the store says that this worker was declared dead, all it
-// owned is lost and it goes on under a new identity.
+// This process as a worker: one row and one heartbeat, however many timelines it owns. Leases are for liveness only;
+// the
+// epoch check in every write keeps out a zombie. A worker that the store declared dead loses all its timelines and
+// continues under a new identity.
 
 import { type TimelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -20,18 +21,18 @@ export interface WorkerOptions {
   readonly isGone?: (other: ProcessIdentity, own: ProcessIdentity) => boolean
 }
 
-/** Something that this process has in hand and that has not come to an end yet. */
+/** Work of this process that has not ended yet. */
 export interface UnderWay {
   readonly timeline: string
   /** For people: 'step charge', 'item 10.1000/7'. */
   readonly what: string
-  /** By the monotonic clock: when it began, or last gave a sign of life. */
+  /** Monotonic time of its start or its last heartbeat. */
   readonly since: number
-  /** How long it may take by its own policy; null: nobody said. */
+  /** The time limit of its own policy. Null: none. */
   readonly limitMs?: number | null
 }
 
-/** A timeline whose checkpoints fail, one after another. */
+/** A timeline whose checkpoints fail repeatedly. */
 export interface Failing {
   readonly timeline: string
   readonly failures: number
@@ -39,17 +40,17 @@ export interface Failing {
   readonly since: number
 }
 
-/** The same as others see it, in database time. */
+/** The report as other processes read it, in database time. */
 export interface WorkerReport {
   readonly underWay: readonly Required<UnderWay>[]
   readonly failing: readonly Failing[]
 }
 
-/** What takes less is not worth a word. */
+/** Shorter work is not reported. */
 const tellAfterMs = 1000
 const toldMax = 16
 
-/** What a worker says of itself in its row. @example reportOf(row).underWay */
+/** The report that a worker stores in its row. @example reportOf(row).underWay */
 export function reportOf(row: Pick<WorkerRow, 'info'>): WorkerReport {
   const read = <T>(key: string): T[] => {
     const text = row.info[key]
@@ -58,20 +59,20 @@ export function reportOf(row: Pick<WorkerRow, 'info'>): WorkerReport {
   return { underWay: read('under way'), failing: read('failing') }
 }
 
-/** A heartbeat that failed is tried again after this part of the lease. */
+/** A failed heartbeat is retried after the lease divided by this. */
 const beatsAgain = 30
-/** Between the first look that misses a worker and the one that is believed. */
+/** Time between the first check that misses a worker and the second, which decides. */
 const recheckMs = 400
-/** A worker whose lease ran out so long ago is dead, or comes back under a new identity. */
+/** A worker whose lease expired this long ago is dead, or returns under a new identity. */
 const silentMs = 24 * 3_600_000
 
 export class Worker {
-  /** What this process puts chunks for at the moment: told with every heartbeat. */
+  /** The captures of this process that are putting chunks, reported with every heartbeat. */
   readonly captures = new Captures()
   readonly #options: WorkerOptions
   readonly #info = new Map<string, Attribute>()
   readonly #onRetired = new Set<(id: WorkerId) => void>()
-  /** Called after each heartbeat that the store took. */
+  /** Called after each heartbeat that the store accepted. */
   onBeat: () => void = () => undefined
   readonly #underWay = new Set<() => Iterable<UnderWay>>()
   readonly #failing = new Set<() => Iterable<Failing>>()
@@ -83,7 +84,7 @@ export class Worker {
   #isClosed = false
   #recheck: Promise<WorkerId[]> | null = null
   #toldMissedAt = Number.NEGATIVE_INFINITY
-  // Database time minus our monotonic clock, so that a wrong wall clock on this machine does no harm.
+  // Database time minus the monotonic clock, so that a wrong wall clock on this machine does no harm.
   #offsetMs: number | null = null
   #leastOffsetMs: number | null = null
 
@@ -92,7 +93,7 @@ export class Worker {
     this.#id = this.#newId()
   }
 
-  /** Shown to people. */
+  /** For people. */
   get name(): string {
     return this.#options.name
   }
@@ -102,8 +103,8 @@ export class Worker {
   }
 
   /**
-   * Database time as far as known: the time that wakeups and leases are measured in. Each shard has a clock of its own, and a
-   * deadline belongs to that of its timeline; without a timeline, this is the slowest clock.
+   * The estimated database time, in which wakeups and leases are measured. Each shard has its own clock, and a deadline
+   * belongs to the clock of its timeline's shard; without a timeline, returns the slowest clock.
    */
   now(timeline?: string): number {
     const { clock, store } = this.#options
@@ -113,15 +114,16 @@ export class Worker {
   }
 
   /**
-   * Database time is this or later: what an age is measured by. The estimate of `now` is half a round trip off, and a
-   * process that was paused in the middle of one may be off by hours.
+   * A lower bound of database time, for measuring ages. The estimate of `now` may be off by half a round trip, or by
+   * hours
+   * in a process that was paused during one.
    */
   earliest(): number {
     const { clock } = this.#options
     return Math.floor(clock.elapsed() + (this.#leastOffsetMs ?? Number.NEGATIVE_INFINITY))
   }
 
-  /** Registers this worker (once) before it first owns something. */
+  /** Registers this worker, once, before it first owns a timeline. */
   async register(): Promise<WorkerId> {
     this.#registered ??= this.#beat().then(
       () => {
@@ -136,31 +138,32 @@ export class Worker {
     return this.#id
   }
 
-  /** Its id, once it is registered: then there is nothing to wait for. */
+  /** The worker's id if it is registered already, so that the caller need not wait. */
   get registered(): WorkerId | null {
     return this.#isRegistered ? this.#id : null
   }
 
-  /** Recoverable progress was made: told with the next heartbeat (A7.2). */
+  /** Counts recoverable progress, reported with the next heartbeat (A7.2). */
   progressed(entries: number): void {
     this.#progress += entries
   }
 
-  /** What others see of it with its next heartbeat; null: no longer. */
+  /** Sets a field of the worker's row from its next heartbeat on. Null removes it. */
   describe(key: string, value: Attribute | null): void {
     if (value === null) this.#info.delete(key)
     else this.#info.set(key, value)
   }
 
-  /** Asked before each heartbeat, so that what hangs is seen by others while everything else moves. */
+  /** Called before each heartbeat, so that other processes see stuck work while the rest progresses. */
   watch(underWay: () => Iterable<UnderWay>): () => void {
     this.#underWay.add(underWay)
     return () => this.#underWay.delete(underWay)
   }
 
   /**
-   * One call, while it lasts: told with each heartbeat. `alive` is a sign of life, from which its time counts anew.
-   * @example const call = worker.begin({ timeline, what: 'tool refund' }); try { await refund() } finally { call.end() }
+   * Reports one call with each heartbeat until `end`. `alive` restarts the measurement of its time.
+   * @example const call = worker.begin({ timeline, what: 'tool refund' }); try { await refund() } finally { call.end()
+   * }
    */
   begin(call: Omit<UnderWay, 'since'>): { alive(): void; end(): void } {
     const { clock } = this.#options
@@ -174,12 +177,12 @@ export class Worker {
     }
   }
 
-  /** What has not come to an end yet, the oldest first. */
+  /** Unfinished work, oldest first. */
   inHand(): UnderWay[] {
     return [...this.#underWay].flatMap((each) => [...each()]).sort((a, b) => a.since - b.since)
   }
 
-  /** Asked before each heartbeat. */
+  /** Called before each heartbeat. */
   watchFailing(failing: () => Iterable<Failing>): () => void {
     this.#failing.add(failing)
     return () => this.#failing.delete(failing)
@@ -191,16 +194,18 @@ export class Worker {
   }
 
   /**
-   * Declares workers dead without waiting for their lease: at once those of this host whose process is gone, and those whose
-   * lease ran out a day ago. Those that the store says are gone come after a second look, because a process that just lost
-   * its connection comes back.
+   * Declares workers dead without waiting for their lease: at once those of this host whose process is gone, and those
+   * whose
+   * lease expired a day ago. Workers whose session with the store is gone are retired after a second check, because a
+   * process
+   * that just lost its connection reconnects.
    */
   async retireGone(): Promise<WorkerId[]> {
     const { store, identity, isGone = isProcessGone } = this.#options
     const others = (await store.workers()).filter((row) => !row.isRetired && row.id !== this.#id)
     const gone = others.filter((row) => isGone(row, identity))
     await this.#retire(gone, 'its process on this host is gone')
-    // Nobody on its host is there to say so, and no session: its row would stay for good.
+    // No process of its host and no session can report it dead: its row would stay for good.
     const silent = others.filter((row) => row.beatAt + row.leaseMs + silentMs < this.earliest() && !gone.includes(row))
     await this.#retire(silent, 'it has not been heard of for a day')
     const missed = others.filter((row) => row.isGone && !gone.includes(row) && !silent.includes(row))
@@ -212,23 +217,23 @@ export class Worker {
     return [...gone, ...silent].map((row) => row.id)
   }
 
-  /** As far as is known without a second look: its lease holds, and its process is not known to be gone. */
+  /** Without a second check: the lease is valid, and the process is not known to be gone. */
   isAtWork(row: WorkerRow): boolean {
     const { identity, isGone = isProcessGone } = this.#options
     return row.isAlive && !row.isRetired && !row.isGone && (row.id === this.#id || !isGone(row, identity))
   }
 
-  /** Whom the second look retires, if one is under way. */
+  /** The workers that the running second check retires, if there is one. */
   async retiredSoon(): Promise<WorkerId[]> {
     return (await this.#recheck) ?? []
   }
 
-  /** A heartbeat now, so that others learn at once what is new. */
+  /** Sends a heartbeat now, so that other processes see changes at once. */
   async tell(): Promise<void> {
     if (this.#isRegistered && !this.#isClosed) await this.#beat()
   }
 
-  /** The store said that this worker is dead: goes on under a new identity without waiting for the next heartbeat. */
+  /** The store declared this worker dead: registers a new identity without waiting for the next heartbeat. */
   async renewNow(): Promise<void> {
     this.#renew()
     await this.register()
@@ -242,7 +247,7 @@ export class Worker {
     await this.#options.store.retire([this.#id]).catch(() => undefined)
   }
 
-  /** Stops the heart without telling anyone, as a crash would. For tests. */
+  /** Stops the heartbeat without retiring the worker, as a crash would. For tests. */
   abandon(): void {
     this.#isClosed = true
     this.#cancelBeat?.()
@@ -267,7 +272,7 @@ export class Worker {
     this.onBeat()
   }
 
-  /** The oldest first, in database time; nothing where there is nothing to tell. */
+  /** Oldest first, in database time; empty if there is nothing to report. */
   #report(): Record<string, string | number> {
     const { clock } = this.#options
     const elapsed = clock.elapsed()
@@ -293,7 +298,7 @@ export class Worker {
     try {
       await new Promise<void>((resolve) => clock.after(recheckMs, resolve, true))
       if (this.#isClosed) return []
-      // Whoever beat meanwhile is on its way back.
+      // A worker with a newer heartbeat has reconnected.
       const before = new Map(missed.map((row) => [row.id, row.beatAt]))
       const gone = (await store.workers()).filter((row) => row.isGone && before.get(row.id) === row.beatAt)
       await this.#retire(gone, 'its session with the store is gone')
@@ -329,7 +334,7 @@ export class Worker {
     })
   }
 
-  /** It may have waited for the store for most of its lease: the next one must not wait for its turn. */
+  /** The failed heartbeat may have waited for the store for most of the lease, so the next one comes early. */
   #missed(error: unknown): void {
     const { clock, leaseMs, events } = this.#options
     const isNews = clock.elapsed() - this.#toldMissedAt >= leaseMs / 3

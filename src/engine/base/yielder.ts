@@ -1,5 +1,6 @@
-// Long work in slices: whoever works without waiting for anything asks now and then, and lets others have their turn of the
-// event loop once a slice has taken some milliseconds. A store that answers at once gives nobody a turn by itself.
+// Long work in slices: synchronous work calls the yielder regularly, and the event loop runs other work once a slice
+// has
+// taken some milliseconds. A store that answers synchronously never yields by itself.
 
 import type { Clock } from '../../core/store/ports.ts'
 
@@ -8,7 +9,7 @@ const sliceMs = 4
 export class Yielder {
   readonly #clock: Clock
   #since: number
-  /** Who waits for the next slice, in their order. */
+  /** Callers that wait for the next slice, in order. */
   #waiting: (() => void)[] = []
 
   constructor(clock: Clock) {
@@ -16,12 +17,12 @@ export class Yielder {
     this.#since = clock.elapsed()
   }
 
-  /** Worth asking first where each piece of work is small: a promise per piece would cost more than the piece. */
+  /** Check this first where each piece of work is small: a promise per piece would cost more than the piece. */
   get isDue(): boolean {
     return this.#clock.elapsed() - this.#since >= sliceMs
   }
 
-  /** Where many share one breath, each is let go on after the one before it, and the rest wait once the slice is over. */
+  /** Callers that share a yielder resume one after another; once the slice is over, the rest wait for the next one. */
   take(): Promise<void> {
     if (!this.isDue) return Promise.resolve()
     return new Promise((resolve) => {
@@ -38,7 +39,7 @@ export class Yielder {
     let next = 0
     do {
       this.#waiting[next++]!()
-      // What it does without waiting is done when this goes on.
+      // The resumed caller has done its synchronous work when this continues.
       await undefined
     } while (next < this.#waiting.length && !this.isDue)
     this.#waiting = this.#waiting.slice(next)

@@ -1,5 +1,6 @@
-// Chance as code in a zone sees it: numbers, bytes and ids come from the zone's own generator. What cannot be given so
-// (keys, signatures with chance in them, anything that answers from another thread) is refused.
+// Randomness as code in a zone sees it: numbers, bytes and ids come from the zone's own generator. Calls that cannot be
+// made
+// deterministic (keys, randomised signatures, results from another thread) are refused.
 
 import nodeCrypto from 'node:crypto'
 import { type Any, callsOf, derive, refuse, throwRefusal } from './patch.ts'
@@ -35,7 +36,7 @@ export function guardChance(): void {
   refuse(subtle, 'crypto.subtle', callsOf(subtle))
 }
 
-/** The forms that wait answer from other threads, whenever those are done; `…Sync` and hashes are free. */
+/** Asynchronous forms complete on other threads at unpredictable times; `…Sync` forms and hashes are allowed. */
 const refused = [
   'randomFill',
   'randomFillSync',

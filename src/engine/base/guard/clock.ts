@@ -1,4 +1,5 @@
-// The clock as code in a zone sees it: every way to ask Node for the time gives the zone's own, from Date to the time
+// The clock as code in a zone sees it: every Node API that reads the time returns the zone's time, from Date to the
+// time
 // stamp of an event. Its zero is that of Date, so that `performance.timeOrigin + performance.now()` is `Date.now()`.
 
 import { type Any, derive, deriveGetter, dress, refuse, replace, replaceGetter, valuesFor } from './patch.ts'
@@ -6,7 +7,7 @@ import { type Any, derive, deriveGetter, dress, refuse, replace, replaceGetter, 
 export function guardClock(): void {
   const guarded = guardedDate(Date)
   replace(globalThis, 'Date', guarded)
-  // Else `new date.constructor()` would be a way around it.
+  // Otherwise `new date.constructor()` would bypass the guard.
   replace(Date.prototype, 'constructor', guarded)
   guardIntl()
   const measures: Any = Object.getPrototypeOf(performance)
@@ -53,7 +54,7 @@ function guardedDate(Original: DateConstructor): DateConstructor {
   return Guarded as unknown as DateConstructor
 }
 
-/** Without a date they take the time themselves, deep inside. */
+/** Without a date argument, these functions read the clock internally. */
 function guardIntl(): void {
   const formats: Any = Intl.DateTimeFormat.prototype
   const { formatToParts } = formats
@@ -61,7 +62,7 @@ function guardIntl(): void {
     return Reflect.apply(formatToParts, this, [date === undefined ? valuesFor('Intl.DateTimeFormat')?.time : date])
   }
   replace(formats, 'formatToParts', dress(parts, formatToParts))
-  // The getter gives one bound function per formatter, so this gives one per formatter as well.
+  // The native getter returns the same bound function for each formatter, and so does this one.
   const bound = new WeakMap<object, (date?: unknown) => string>()
   const get = Object.getOwnPropertyDescriptor(formats, 'format')!.get!
   replaceGetter(formats, 'format', function (this: object) {

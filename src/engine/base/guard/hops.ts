@@ -1,5 +1,5 @@
-// A client that is connected already does what it is asked in a tick of its own, where the stack tells of the client
-// alone. So a tick that code in a zone leads to carries the line of the user's that led to it.
+// A client with an open connection sends a request in a later tick, where the stack shows only the client's own code.
+// Therefore a tick scheduled by code in a zone carries the user's line that scheduled it.
 
 import { type Any, dress, replace } from './patch.ts'
 import { inTickOf, userLine } from './refusal.ts'

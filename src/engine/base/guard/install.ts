@@ -1,6 +1,7 @@
-// The guard of determinism: while code runs that history is replayed through (a zone), the clock, chance and ids come from
-// the zone, and calls that reach the outside are refused with the line that made them. Everybody else gets the originals, at
-// the price of one look. Installed while an engine that needs it is open, and taken out again with the last of them.
+// The determinism guard: while replayed code (a zone) runs, the clock, randomness and ids come from the zone, and calls
+// to
+// the outside are refused with the line that made them. All other code gets the originals, at the cost of one check.
+// Installed while at least one engine that needs it is open, and removed with the last of them.
 
 import { syncBuiltinESMExports } from 'node:module'
 import { guardChance } from './chance.ts'
@@ -14,8 +15,8 @@ let holders = 0
 let finders = 0
 
 /**
- * Installs the guard, or shares it; the returned function lets go of it. With `find`, code that waits is guarded as well:
- * it may load any module meanwhile, so all of them are.
+ * Installs the guard, or shares the installed one; the returned function releases it. With `find`, asynchronous code is
+ * guarded too: it may load any module while it waits, so all modules are guarded.
  */
 export function installGuard(find?: FindZone): () => void {
   if (holders === 0) {

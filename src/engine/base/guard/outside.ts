@@ -1,6 +1,8 @@
-// The outside as code in a zone meets it: timers, files, processes, sockets, names, the machine. All of it is refused, with
-// the line. Modules that nobody has loaded are left alone where only folds are guarded: a fold cannot use what it has
-// not imported.
+// The outside as code in a zone sees it: timers, files, processes, sockets, DNS, the machine. Every call is refused,
+// with the
+// user's line. Where only folds are guarded, modules that are not loaded stay untouched: a synchronous fold cannot use
+// a
+// module that it has not imported.
 
 import { type Any, callsOf, dress, refuse, replace } from './patch.ts'
 import { refusal } from './refusal.ts'
@@ -8,7 +10,7 @@ import { zoneNow } from './zone.ts'
 
 const guarded = new Set<string>()
 
-/** Those that were not guarded yet: the ones that are loaded, or all of them. True: there were some. */
+/** Guards the loaded modules, or all modules, skipping those already guarded. Returns true if any was newly guarded. */
 export function guardModules(isAll: boolean): boolean {
   const before = guarded.size
   const loaded = new Set((process as Any).moduleLoadList as readonly string[] | undefined)
@@ -17,7 +19,7 @@ export function guardModules(isAll: boolean): boolean {
     guarded.add(name)
     guard(process.getBuiltinModule(`node:${name}`))
   }
-  // Asked for it prints a warning, where it is there at all: only whoever has loaded it can use it.
+  // Loading node:sqlite prints a warning and may fail; only code that has loaded it already can use it.
   if (!guarded.has('sqlite') && loaded.has('NativeModule sqlite')) {
     guarded.add('sqlite')
     const { DatabaseSync, StatementSync }: Any = process.getBuiltinModule('node:sqlite')
@@ -31,10 +33,10 @@ export function forgetModules(): void {
   guarded.clear()
 }
 
-/** Every process has these loaded. */
+/** Loaded in every process. */
 const cheap = new Set(['fs', 'timers', 'timers/promises', 'os', 'vm', 'v8'])
 
-/** Writing to what is open already (a log) is let through: it cannot change what the code does. */
+/** Writes to an open file (a log) are allowed: they cannot change the result of the code. */
 const harmless = new Set(['write', 'writeSync', 'writev', 'writevSync', 'fsync', 'fsyncSync', 'close', 'closeSync'])
 
 const timers = ['setTimeout', 'setInterval', 'setImmediate']
@@ -75,7 +77,7 @@ const modules: Readonly<Record<string, (module: Any) => void>> = {
   os: (module) => refuse(module, 'os', callsOf(module)),
   v8: (module) => refuse(module, 'v8', heap),
   vm: (module) => {
-    // Another realm has a clock and chance of its own.
+    // Another realm has its own clock and randomness.
     refuse(module, 'vm', ['createContext', 'runInContext', 'runInNewContext'])
     refuse(module.Script?.prototype, 'vm.Script', ['runInContext', 'runInNewContext'])
   },
@@ -120,9 +122,11 @@ const heap = [
 ]
 
 /**
- * Every client of a database ends here, whatever it is called. Its sockets are shared with others and must not get stuck in
- * the middle of an exchange, so nothing is thrown into it: a new connection fails as a connection does, what is written to one
- * that is open goes through, and the zone is blamed. Standard output and error are logs.
+ * Every database client ends here, whatever its name. Its sockets are shared with other code and must not get stuck in
+ * the
+ * middle of an exchange, so the guard throws nothing into them: a new connection fails like a failed connection, a
+ * write to
+ * an open connection succeeds, and the zone is blamed. Standard output and error are logs and are allowed.
  */
 function guardSockets(sockets: Any): void {
   const { connect } = sockets

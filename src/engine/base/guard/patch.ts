@@ -1,4 +1,4 @@
-// Putting a function in the place of another, so that it looks the same to whoever inspects it, and taking it out again.
+// Replaces a function by another that looks the same to code that inspects it, and restores the original.
 
 import { promisify } from 'node:util'
 import { refusal } from './refusal.ts'
@@ -38,7 +38,7 @@ function refusing(original: Any, call: string): Any {
   return dress(guarded, original)
 }
 
-/** Throws, unless the module loader calls. A zone that is told of it fails also when its code catches the error. */
+/** Throws, unless the module loader is the caller. The blamed zone fails even if its code catches the error. */
 export function throwRefusal(zone: Zone, call: string): void {
   const error = refusal(zone, call)
   if (!error) return
@@ -46,7 +46,7 @@ export function throwRefusal(zone: Zone, call: string): void {
   throw error
 }
 
-/** In a zone that has values this function gives one of them; in one that has none it throws. */
+/** In a zone with values, the function returns a derived value; in a zone without values, it throws. */
 export function derive(
   owner: object | undefined,
   module: string,
@@ -63,7 +63,7 @@ export function derive(
   replace(owner, name, dress(guarded, original))
 }
 
-/** The same for a property that is read. Without a value it is refused in every zone. */
+/** The same for a getter. Without `value`, every zone refuses it. */
 export function deriveGetter(
   owner: object | undefined,
   module: string,
@@ -89,7 +89,7 @@ export function replaceGetter(owner: object, name: string, get: (this: never) =>
   restores.push(() => Object.defineProperty(owner, name, own))
 }
 
-/** Of the zone that calls; null: nobody that needs one, or the module loader. */
+/** The values of the calling zone. Null: the caller is outside of zones, or is the module loader. */
 export function valuesFor(call: string): ZoneValues | null {
   const zone = zoneNow()
   if (zone === null) return null
@@ -97,7 +97,7 @@ export function valuesFor(call: string): ZoneValues | null {
   return zone.values
 }
 
-/** Looks like the original to whoever inspects it: name, length, prototype, other forms of it. */
+/** Copies name, length, prototype and other properties, so that code that inspects the function sees the original's. */
 export function dress(guarded: Any, original: Any): Any {
   for (const key of Reflect.ownKeys(original)) {
     const own = Object.getOwnPropertyDescriptor(original, key)!
@@ -118,7 +118,7 @@ export function replace(owner: object, name: string, value: unknown): void {
       enumerable: own?.enumerable ?? false,
     })
   } catch {
-    // Another tool sealed it: that one call goes unguarded.
+    // Another tool sealed the property: this one call stays unguarded.
     return
   }
   restores.push(() => {
@@ -127,7 +127,7 @@ export function replace(owner: object, name: string, value: unknown): void {
   })
 }
 
-/** Every function of a module by its name; classes and internals are left alone. */
+/** The names of a module's functions, without classes and internals. */
 export function callsOf(module: object | undefined, except: ReadonlySet<string> = new Set()): string[] {
   return Object.getOwnPropertyNames(module ?? {}).filter(
     (name) =>

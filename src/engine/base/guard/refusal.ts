@@ -1,14 +1,15 @@
-// The error for a call that code in a zone may not make: it names the call, the line of the user's code that made it, and
-// the cure.
+// The error for a call that code in a zone may not make: it names the call, the line of the user's code that made it,
+// and
+// the fix.
 
 import { fileURLToPath } from 'node:url'
 import { RepriseError } from '../../../core/errors.ts'
 import type { Zone } from './zone.ts'
 
-/** Our own files, which stand between the caller and this. */
+/** Our own files, which appear on the stack between the user's code and this function. */
 const ownFolder = fileURLToPath(new URL('../../', import.meta.url))
 
-/** Null: it is the module loader that calls, on behalf of an import. */
+/** Null: the caller is the module loader, which runs an import. */
 export function refusal(zone: Zone, call: string): RepriseError | null {
   const lines = stackOf()
   if (lines.some((line) => line.includes('node:internal/modules/'))) return null
@@ -19,15 +20,15 @@ export function refusal(zone: Zone, call: string): RepriseError | null {
   })
 }
 
-/** Where the user's code is now, as far as the stack tells. */
+/** The current line of the user's code, according to the stack. */
 export function userLine(): string {
   return lineOf(stackOf())
 }
 
-/** The line that led to the tick which runs now; null: none is known. */
+/** The user's line that scheduled the current tick. Null: unknown. */
 let askedAt: string | null = null
 
-/** Runs a tick that the user's code at this line has led to. */
+/** Runs a tick that the user's code scheduled at this line. */
 export function inTickOf<T>(line: string, call: () => T): T {
   const before = askedAt
   askedAt = line
@@ -38,7 +39,7 @@ export function inTickOf<T>(line: string, call: () => T): T {
   }
 }
 
-/** The user's own line before that of a package: a client that was called is not what has to change. */
+/** Prefers the user's own line to that of a package: the fix belongs in the code that called the client. */
 function lineOf(lines: readonly string[]): string {
   const theirs = lines.filter((line) => !isOurs(line) && !line.includes('node:') && /:\d+:\d+\)?$/.test(line))
   const own = theirs.find((line) => !/[\\/]node_modules[\\/]/.test(line))

@@ -1,6 +1,7 @@
-// Zones: code that is run again from history and must then do the same. Workflow code is in one (the layer finds it
-// through the async context); a fold, an `evolve` or a handler of a projection is in one for as long as it runs. The guard
-// asks here who calls; whoever is in no zone gets the original of everything.
+// Zones: code that is replayed from history and must then do the same. Workflow code is in a zone (the layer finds it
+// through
+// the async context); a fold, an `evolve` or a projection handler is in a zone while it runs. The guard looks up the
+// caller's zone here; code outside of zones gets the original functions.
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type { RepriseError } from '../../../core/errors.ts'
@@ -8,13 +9,13 @@ import type { Sql } from '../../../core/store/ports.ts'
 import { refuseThenable } from '../../../core/synchronous.ts'
 
 export interface Zone {
-  /** Who it is, for the message: "workflow code", "apply of counter/visits@3 (added)". */
+  /** Names the code in error messages: "workflow code", "apply of counter/visits@3 (added)". */
   readonly what: string
-  /** What stands in for the clock and for chance; null: nothing does, and asking for them is refused. */
+  /** Replaces the clock and randomness. Null: both are refused. */
   readonly values: ZoneValues | null
-  /** What to do instead of the call. */
+  /** The recommended replacement for the call. */
   cure(call: string): string
-  /** It did what it may not, and where an error that is thrown would harm others: it must fail when it comes back. */
+  /** Records a refused call at a place where throwing would harm other code: the zone's code fails when it returns. */
   blame(error: RepriseError): void
 }
 
@@ -32,7 +33,7 @@ let finder: FindZone | null = null
 let waiting = 0
 const asyncZones = new AsyncLocalStorage<Zone | null>()
 
-/** The zone of the code that calls; null for everybody else. */
+/** The zone of the calling code. Null: the caller is in no zone. */
 export function zoneNow(): Zone | null {
   if (pure !== null) return pure
   if (waiting > 0) {
@@ -42,12 +43,12 @@ export function zoneNow(): Zone | null {
   return finder === null ? null : finder()
 }
 
-/** How zones of the async context are found; there is one layer that has them. */
+/** Sets the function that finds zones in the async context; only one layer has them. */
 export function setFinder(find: FindZone | null): void {
   finder = find
 }
 
-/** A synchronous zone from here on; what it returns goes to `leavePure`. Cheap enough for one pair per entry. */
+/** Starts a synchronous zone; pass the returned value to `leavePure`. Cheap enough for one pair of calls per entry. */
 export function enterPure(zone: Zone): Zone | null {
   const before = pure
   pure = zone
@@ -64,11 +65,11 @@ export interface Place {
   readonly type: string
 }
 
-/** Code that must give the same whenever it is given the same, and has neither a clock nor chance to ask. */
+/** Code whose result may depend on its arguments only: it has neither a clock nor randomness. */
 export class PureZone implements Zone {
   readonly values = null
   readonly #what: string
-  /** The entry that it is given, if it is given one. */
+  /** The entry passed to the code, if any. */
   entry: Place | null
   #blamed: RepriseError | null = null
 
@@ -89,21 +90,21 @@ export class PureZone implements Zone {
     this.#blamed ??= error
   }
 
-  /** What it was blamed for since it was last asked. */
+  /** Returns the recorded refusal, and clears it. */
   take(): RepriseError | null {
     const blamed = this.#blamed
     this.#blamed = null
     return blamed
   }
 
-  /** Throws it also where its own code caught the error: unguarded it would have gone on with something else. */
+  /** Throws a recorded refusal even if the code caught the error: unguarded, it would have continued with another value. */
   check(): void {
     const blamed = this.take()
     if (blamed) throw blamed
   }
 }
 
-/** Runs the user's pure function in a zone of its own, where folds are guarded. */
+/** Runs the user's pure function, in a zone of its own if folds are guarded. */
 export function callPure<T>(isGuarded: boolean, what: string, call: () => T, place: Place | null = null): T {
   const value = isGuarded ? callGuarded(what, call, place) : call()
   refuseThenable(value, what, waitElsewhere)
@@ -126,7 +127,7 @@ function callGuarded<T>(what: string, call: () => T, place: Place | null): T {
   }
 }
 
-/** The same for code that waits for SQL in between: the statements themselves are not its own doing. */
+/** The same for code that awaits SQL: the statements themselves run outside of the zone. */
 export async function callPureSql<T>(
   isGuarded: boolean,
   what: string,

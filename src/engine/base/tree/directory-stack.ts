@@ -1,5 +1,4 @@
-// Goes through the directories of a tree in the order of paths, and keeps those open that the next path needs as well:
-// never more than the tree is deep.
+// Visits the directories of a tree in path order, and keeps open only the ancestors of the current path.
 
 import type { Folder } from './folder.ts'
 
@@ -11,7 +10,7 @@ export class Way {
     this.#root = root
   }
 
-  /** The directory of these names; null if one of them is none. `isMade`: what is missing is made. */
+  /** Opens the directory of these names; null if one of them is not a directory. `isMade`: missing directories are created. */
   async to(names: readonly string[], isMade: boolean): Promise<Folder | null> {
     let common = 0
     while (common < this.#open.length && this.#open[common]!.name === names[common]) common += 1

@@ -1,10 +1,11 @@
-// A directory that is held open, and what is done by name in it. No operation follows a link: a path is never handed to
-// the system as a whole, each directory on the way is entered by its name in the one above it. This is the only module
-// that writes or deletes files which stored data names.
-//
-// On Linux a folder is a descriptor, and names are resolved below it (/proc/self/fd/N/name, which is openat by other
-// means): a directory that somebody swaps for a link after it was entered is not followed. Elsewhere a folder is a path;
-// every directory on it is looked at before each operation, which leaves a gap between the look and the operation.
+// An open directory, and operations on the names in it. No operation follows a link: no whole path is passed to the
+// system; each directory is entered by its name in its parent. This is the only module that writes or deletes files
+// that
+// stored data names.
+// On Linux a folder is a descriptor, and names are resolved below it (/proc/self/fd/N/name, equivalent to openat): a
+// directory that another process swaps for a link after it was entered is not followed. Elsewhere a folder is a path;
+// every
+// directory on it is checked before each operation, which leaves a gap between the check and the operation.
 
 import { isUtf8 } from 'node:buffer'
 import { randomBytes } from 'node:crypto'
@@ -30,14 +31,14 @@ import { shown, temporaryName, unsafe } from '../../../core/tree-path.ts'
 import type { Planted } from '../planted.ts'
 
 export interface FolderOptions {
-  /** Makes the directory if it is missing. */
+  /** Creates the directory if it is missing. */
   readonly create?: boolean
-  /** By descriptor; where the system allows it if left out. */
+  /** Uses a descriptor. Default: true where the system supports it. */
   readonly isHeld?: boolean
   readonly planted?: Planted
 }
 
-/** What lies under a name. `other`: a device, a pipe or a socket. */
+/** One name in a directory. `other`: a device, a pipe or a socket. */
 export interface Child {
   readonly name: string
   readonly kind: 'file' | 'link' | 'folder' | 'other'
@@ -45,24 +46,23 @@ export interface Child {
 
 interface Access {
   readonly isHeld: boolean
-  /** The planted bug `tree-follows-links`: paths as a whole, and no O_NOFOLLOW. */
+  /** The planted bug `tree-follows-links`: whole paths, and no O_NOFOLLOW. */
   readonly isCareless: boolean
 }
 
-/** Bits that are captured and restored: never set-user-id, set-group-id or sticky. */
+/** Permission bits that are captured and restored: never set-user-id, set-group-id or sticky. */
 const permissions = 0o777
 const attemptsMax = 8
-/** Files are written in parts of this size: a call for each piece would cost more than writing it. */
+/** Files are written in parts of this size: one call per piece would cost more than writing it. */
 const partBytes = 1024 * 1024
 
 type Pieces = AsyncIterable<Uint8Array> | Iterable<Uint8Array>
 
-/** A file to be written. */
 interface Written {
   readonly mode: number
-  /** How many there are in all. */
+  /** Total number of bytes. */
   readonly bytes: number
-  /** The time that it then says it was written at. */
+  /** The modification time to set. */
   readonly modifiedMs?: number | undefined
 }
 const noFollow = constants.O_NOFOLLOW ?? 0
@@ -80,7 +80,7 @@ export async function openRoot(directory: string, options: FolderOptions = {}): 
   if (directory === '') throw new RepriseError('INVALID_ARGUMENT', 'the directory of a tree must be named')
   return await telling(directory, async () => {
     if (create) await mkdir(directory, { recursive: true })
-    // The root may be reached through links: it is the caller's own word. It is resolved once.
+    // The root itself may be reached through links, because the caller named it. It is resolved once.
     const path = await realpath(directory)
     refuseHome(path)
     const isCareless = planted?.has('tree-follows-links') ?? false
@@ -94,7 +94,7 @@ export async function openRoot(directory: string, options: FolderOptions = {}): 
 }
 
 export class Folder {
-  /** Where it was when it was entered: for messages, and for systems without descriptors. */
+  /** The path at the time it was entered: for messages, and for systems without descriptors. */
   readonly path: string
   readonly #above: Folder | null
   readonly #handle: FileHandle | null
@@ -109,14 +109,14 @@ export class Folder {
     this.#access = access
   }
 
-  /** Null: there is no directory of that name, or a link to one. */
+  /** Null: the name is missing, is not a directory, or is a link to one. */
   async enter(name: string): Promise<Folder | null> {
     return await telling(name, async () =>
       enterPath(await this.#at(name), this, join(this.path, name), this.#access, false),
     )
   }
 
-  /** Enters a directory of that name. Whatever else has the name makes room: a link or a file, never its target. */
+  /** Enters the directory of that name, creating it if needed. A link or file of that name is removed, never its target. */
   async make(name: string): Promise<Folder> {
     for (let attempt = 0; attempt < attemptsMax; attempt++) {
       const folder = await this.enter(name)
@@ -127,7 +127,7 @@ export class Folder {
     throw blocked(join(this.path, name), 'another process keeps replacing it')
   }
 
-  /** Gives up with null when there are more than `namesMax`. Names that are no text come as `unreadable`. */
+  /** Returns null if there are more than `namesMax` names. Names that are not valid text count as `unreadable`. */
   async list(namesMax: number): Promise<{ readonly children: Child[]; readonly unreadable: number } | null> {
     return await telling(this.path, async () => {
       const children: Child[] = []
@@ -155,7 +155,7 @@ export class Folder {
     })
   }
 
-  /** Null: no link of that name any more, or one whose target is not text. */
+  /** Null: there is no link of that name any more, or its target is not valid text. */
   async linkTarget(name: string): Promise<string | null> {
     return await telling(name, async () => {
       const target = await readlink(await this.#at(name), { encoding: 'buffer' }).catch(ifMissing)
@@ -163,7 +163,7 @@ export class Folder {
     })
   }
 
-  /** Null: no regular file of that name any more, or one of more than `bytesMax`. */
+  /** Null: there is no regular file of that name any more, or it is larger than `bytesMax`. */
   async read(name: string, bytesMax: number): Promise<Uint8Array | null> {
     const file = await this.openFile(name)
     if (!file) return null
@@ -175,10 +175,10 @@ export class Folder {
     }
   }
 
-  /** To read it piece by piece; whoever asked closes it. Null: no regular file of that name any more. */
+  /** Opens a file for reading in pieces; the caller closes it. Null: there is no regular file of that name any more. */
   async openFile(name: string): Promise<FileHandle | null> {
     return await telling(name, async () => {
-      // Without blocking: a pipe may have taken the name.
+      // Non-blocking: a pipe may have taken the name.
       const flags = constants.O_RDONLY | noBlock | this.#noFollow
       const file = await open(await this.#at(name), flags).catch(ifMissing)
       if (!file) return null
@@ -189,12 +189,12 @@ export class Folder {
     })
   }
 
-  /** Which file it is and when it last changed, as exactly as the system knows. Null: nothing has the name. */
+  /** Inode and times of a name, as exactly as the system knows them. Null: the name does not exist. */
   async stamp(name: string): Promise<BigIntStats | null> {
     return await telling(name, async () => lstat(await this.#at(name), { bigint: true }).catch(ifMissing))
   }
 
-  /** Written aside and renamed, so that a hard link or a link of that name is replaced, not written through. */
+  /** Writes a temporary file and renames it, so that a link or hard link of that name is replaced, not written through. */
   async write(name: string, bytes: Uint8Array, mode: number): Promise<void> {
     await this.writeFrom(name, [bytes], { mode, bytes: bytes.length })
   }
@@ -205,7 +205,7 @@ export class Folder {
       const file = await open(aside, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | noFollow, 0o600)
       let written: Promise<void> = Promise.resolve()
       try {
-        // While one part is written, the next one is fetched.
+        // The next part is read while this one is written.
         for await (const part of parts(pieces, bytes)) {
           await written
           written = file.writeFile(part)
@@ -221,19 +221,19 @@ export class Folder {
     })
   }
 
-  /** Moves what has a name in another directory of the same file system here: file, link or directory. False: it is not there. */
+  /** Moves a file, link or directory here from another directory of the same file system. False: it does not exist. */
   async takeFrom(other: Folder, otherName: string, name: string): Promise<boolean> {
     return await telling(name, async () => {
       return (await rename(await other.#at(otherName), await this.#at(name)).catch(ifMissing)) !== null
     })
   }
 
-  /** The target is data: it is not looked at. */
+  /** The target is data: it is not resolved. */
   async link(name: string, target: string): Promise<void> {
     await this.#replace(name, (aside) => symlink(target, aside))
   }
 
-  /** Removes a file, a link or a special file. False: nothing of the kind is there; a directory stays. */
+  /** Removes a file, a link or a special file. False: there is none; a directory is kept. */
   async remove(name: string): Promise<boolean> {
     return await telling(name, async () => {
       const path = await this.#at(name)
@@ -243,7 +243,7 @@ export class Folder {
     })
   }
 
-  /** Removes a directory with the directories in it, if there is nothing else in them. */
+  /** Removes a directory and the directories below it, if they contain nothing else. */
   async removeEmpty(name: string, depthMax: number): Promise<void> {
     const folder = await this.enter(name)
     if (!folder) return
@@ -259,7 +259,7 @@ export class Folder {
     await telling(name, async () => rmdir(await this.#at(name)).catch(ifMissing))
   }
 
-  /** Whether two names that differ in case are two files here. */
+  /** True if names that differ only in case are different files here. */
   async isCaseSensitive(): Promise<boolean> {
     const name = temporaryName(randomBytes(16).toString('hex'))
     await this.write(name, new Uint8Array(0), 0o600)
@@ -270,7 +270,7 @@ export class Folder {
     }
   }
 
-  /** For a root: between resolving its path and opening it, a directory on the way may have become a link. */
+  /** For a root: a directory on its path may have become a link between resolving the path and opening it. */
   async checkPlace(): Promise<void> {
     if (!this.#handle) return
     const found = await realpath(`/proc/self/fd/${this.#handle.fd}`)
@@ -301,14 +301,17 @@ export class Folder {
     })
   }
 
-  /** The directory itself, as the system is to be asked for it. */
+  /** The path by which the system reaches this directory. */
   async #self(): Promise<string> {
     if (this.#handle && !this.#access.isCareless) return `/proc/self/fd/${this.#handle.fd}`
     if (!this.#access.isCareless) await this.#checkWay()
     return this.path
   }
 
-  /** A name in the directory. The last line of defence: whatever the callers checked, a name is a name. */
+  /**
+   * The path of a name in this directory. Last line of defence: refuses anything but a plain name, whatever callers
+   * checked.
+   */
   async #at(name: string): Promise<string> {
     assert(name !== '' && name !== '.' && name !== '..', 'a name in a directory is not a way out of it')
     if (name.includes('/') || name.includes('\0') || (sep === '\\' && /[\\:]/.test(name))) {
@@ -317,7 +320,7 @@ export class Folder {
     return `${await this.#self()}${sep}${name}`
   }
 
-  /** Without descriptors: every directory from the root to here is still the one that was entered. */
+  /** Without descriptors: checks that every directory from the root to here is still the one that was entered. */
   async #checkWay(): Promise<void> {
     if (this.#above) await this.#above.#checkWay()
     const stats = await lstat(this.path).catch(ifMissing)
@@ -327,7 +330,7 @@ export class Folder {
   }
 }
 
-/** Pieces put together, and copied: who gives them may use its buffer again. */
+/** Joins and copies the pieces: the producer may reuse its buffer. */
 async function* parts(pieces: Pieces, bytes: number): AsyncGenerator<Uint8Array> {
   const size = Math.max(1, Math.min(bytes, partBytes))
   let part = Buffer.allocUnsafe(size)
@@ -375,7 +378,7 @@ function canHold(): boolean {
   }
 }
 
-/** A restore deletes: it is not let loose on a home directory, nor on one above it. */
+/** A restore deletes files: it refuses a home directory and its ancestors. */
 function refuseHome(path: string): void {
   const home = homedir()
   if (path === sep || path === home || `${home}${sep}`.startsWith(path.endsWith(sep) ? path : `${path}${sep}`)) {
@@ -385,7 +388,7 @@ function refuseHome(path: string): void {
   }
 }
 
-/** Not more than was allowed, even if the file grows while it is read. */
+/** Reads at most `bytesMax`, even if the file grows during the read. */
 async function readUpTo(file: FileHandle, expected: number, bytesMax: number): Promise<Uint8Array | null> {
   const pieces: Buffer[] = []
   let length = 0
@@ -406,12 +409,12 @@ function kindOf(entry: { isFile(): boolean; isSymbolicLink(): boolean; isDirecto
 }
 
 export function blocked(path: string, why: string, cause?: unknown): RepriseError {
-  // How a folder is reached is no name that anybody could look for.
+  // The path through /proc means nothing to the reader of the message.
   const told = why.replaceAll(/\/proc\/self\/fd\/\d+\//g, '')
   return new RepriseError('TREE_BLOCKED', `${shown(path)}: ${told}`, { path }, cause)
 }
 
-/** Names that are not there, or that have become something else in the meantime. */
+/** The name is missing, or has become something else meanwhile. */
 const missing = new Set(['ENOENT', 'ENOTDIR', 'ELOOP', 'EISDIR', 'ENXIO', 'EINVAL'])
 
 function ifMissing(error: unknown): null {

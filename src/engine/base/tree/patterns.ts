@@ -1,7 +1,8 @@
-// Patterns that name files, as .gitignore writes them: patterns from the root down, the last match decides, "!" takes
-// back, "/" at the front or in the middle anchors, at the end asks for a folder, "**" spans folders. Pure text in, answer
-// out. Patterns come from whoever writes the workspace, so no match takes more than pattern times path in steps: there
-// are no regular expressions here, and a star that fails goes back to the last star only.
+// Patterns that name files, in the syntax of .gitignore: patterns apply from the root down, the last match decides, "!"
+// negates, "/" at the front or in the middle anchors, "/" at the end matches folders only, "**" spans folders. Pure
+// text
+// functions. The author of a workspace writes the patterns, so a match takes at most pattern length times path length
+// steps: it uses no regular expressions, and a failing star backtracks to the last star only.
 
 import { RepriseError } from '../../../core/errors.ts'
 
@@ -11,7 +12,7 @@ interface Rule {
   readonly isForFolders: boolean
 }
 
-/** Any number of folders, or what one name must look like. */
+/** Any number of folders, or the pattern of one name. */
 type Segment = 'folders' | readonly Token[]
 
 /** Any characters, one character, or one of a set. */
@@ -41,7 +42,7 @@ export function parsePatterns(text: string, name = 'the list of patterns'): Rule
   return rules
 }
 
-/** True: matched, false: taken back, null: these rules say nothing. */
+/** True: matched. False: negated. Null: no rule matches. */
 export function isMatchedBy(rules: Rules, path: string, isFolder: boolean): boolean | null {
   const names = path.split('/')
   for (let i = rules.length - 1; i >= 0; i--) {
@@ -69,17 +70,17 @@ function parseLine(line: string, name: string): Rule | null {
   const segments: Segment[] = isAnchored ? [] : ['folders']
   for (const [i, each] of names.entries()) {
     const tokens = tokensOf(each)
-    // Such a pattern matches nothing, for git as well.
+    // git, too, matches nothing with such a pattern.
     if (!tokens) return null
     if (each !== '**' || !isAnchored) segments.push(tokens)
     else if (i < names.length - 1) segments.push('folders')
-    // At the end it stands for everything inside, so for one name at least.
+    // At the end, "**" matches everything inside, so at least one name.
     else segments.push('folders', ['star'])
   }
   return { segments, isNegated, isForFolders }
 }
 
-/** Spaces at the end count only behind a backslash. */
+/** Trailing spaces count only after a backslash. */
 function withoutTrailingSpaces(line: string): string {
   let end = 0
   for (let i = 0; i < line.length; i++) {
@@ -91,7 +92,7 @@ function withoutTrailingSpaces(line: string): string {
   return line.slice(0, end)
 }
 
-/** A pattern of names with at most one way back: to the last run of folders. */
+/** Matches path segments, backtracking to the last "**" only. */
 function matchPath(segments: readonly Segment[], names: readonly string[]): boolean {
   return matchWithStars(
     segments.length,
@@ -111,8 +112,9 @@ function matchName(tokens: readonly Token[], name: string): boolean {
 }
 
 /**
- * Whether all of a text is matched, where a star stands for any part of it. A star takes as little as it can; when what
- * follows fails, the last star takes one more. Earlier stars never have to: whatever they could give, the last one can.
+ * True if the whole text matches, where a star matches any part of it. A star matches as little as possible; on a
+ * mismatch,
+ * the last star takes one more. Earlier stars need no backtracking: the last star covers every such case.
  */
 function matchWithStars(
   patternLength: number,
@@ -148,7 +150,7 @@ function matchCharacter(token: Token, name: string, index: number): boolean {
   return token.has(name.charCodeAt(index)) !== token.isNegated
 }
 
-/** Null: the pattern is broken. */
+/** Null: the pattern is malformed. */
 function tokensOf(pattern: string): Token[] | null {
   const tokens: Token[] = []
   for (let i = 0; i < pattern.length; i++) {
@@ -170,7 +172,7 @@ function tokensOf(pattern: string): Token[] | null {
   return tokens
 }
 
-/** From behind "[" to its "]"; null if there is none, or a class in it is not known. */
+/** Reads from after "[" to its "]". Null: there is none, or a character class is unknown. */
 function readSet(pattern: string, start: number): { readonly set: CharacterSet; readonly end: number } | null {
   let i = start
   const isNegated = pattern[i] === '!' || pattern[i] === '^'
@@ -201,7 +203,7 @@ function readSet(pattern: string, start: number): { readonly set: CharacterSet; 
   return { set: { isNegated, has }, end: i }
 }
 
-/** Of one character each, in ASCII, as the patterns of git know them. */
+/** One ASCII character each, as in git's patterns. */
 const characterClasses: Readonly<Record<string, RegExp>> = {
   alnum: /[A-Za-z0-9]/,
   alpha: /[A-Za-z]/,

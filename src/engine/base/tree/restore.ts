@@ -1,6 +1,7 @@
-// Makes a tree what was recorded. First everything is checked that can be: the recorded paths, and whether something that
-// is to be left alone stands in the way; then files that were not recorded go, and recorded ones come. What is changed by
-// others meanwhile is looked at again, a bounded number of times.
+// Restores a tree to its recorded content. Checks come first: the recorded paths, and whether an excluded name blocks
+// one of
+// them; then unrecorded files are removed and recorded files written. Changes by other processes during the restore are
+// rechecked, a bounded number of times.
 
 import { createHash } from 'node:crypto'
 import type { RepriseError } from '../../../core/errors.ts'
@@ -9,7 +10,7 @@ import { Way } from './directory-stack.ts'
 import { blocked, type Folder } from './folder.ts'
 import { type Choice, type Scan, scanTree, type TreeLimits } from './scan.ts'
 
-/** A recorded file with its content, a large one whose content is read when it is needed, or a link with its target. */
+/** A recorded file with its content, a large file whose content is read when needed, or a link with its target. */
 export type Wanted =
   | { readonly kind: 'file'; readonly mode: number; readonly content: Uint8Array }
   | LargeFile
@@ -20,7 +21,7 @@ export interface LargeFile {
   readonly mode: number
   readonly bytes: number
   readonly modifiedMs: number
-  /** Of all of its bytes, in hexadecimal. */
+  /** Of the whole content, in hexadecimal. */
   readonly sha256: string
   pieces(): AsyncIterable<Uint8Array>
 }
@@ -69,12 +70,12 @@ async function checkWanted(root: Folder, wanted: ReadonlyMap<string, Wanted>, li
   }
 }
 
-/** Where it leads is nobody's business here: nothing follows it. */
+/** The target may point anywhere: nothing follows it. */
 function isTarget(target: string): boolean {
   return target !== '' && target.length <= targetLengthMax && !/[\0\p{Surrogate}]/u.test(target)
 }
 
-/** What is left alone must not lie where a file belongs: neither is it deleted, nor is half of the tree restored. */
+/** Refuses the restore if an excluded name occupies the path of a file: nothing excluded is deleted, no tree half restored. */
 function checkRoom(wanted: ReadonlyMap<string, Wanted>, scan: Scan): void {
   for (const { path, isFolder } of scan.leftAlone) {
     for (let end = path.indexOf('/'); end >= 0; end = path.indexOf('/', end + 1)) {
@@ -88,7 +89,7 @@ function inTheWay(path: string, held: string): RepriseError {
   return blocked(path, `a file belongs there, and ${held} is left alone because it is ignored or cannot be captured`)
 }
 
-/** False if a directory was not there any more: somebody else is at work. */
+/** False: a directory had disappeared, so another process is changing the tree. */
 async function removeAll(root: Folder, paths: readonly string[]): Promise<boolean> {
   let isSteady = true
   const way = new Way(root)
@@ -149,7 +150,7 @@ async function isSame(folder: Folder, name: string, file: Wanted): Promise<boole
   return content !== null && Buffer.compare(content, file.content) === 0
 }
 
-/** Programs look for the newest file by its time: one that says another is written again. */
+/** Programs find the newest file by its time: a file with another modification time is written again. */
 async function isSameLarge(folder: Folder, name: string, { modifiedMs, sha256 }: LargeFile): Promise<boolean> {
   const file = await folder.openFile(name)
   if (!file) return false

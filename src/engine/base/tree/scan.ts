@@ -1,4 +1,5 @@
-// What lies in a tree: files and links, and what is left alone. Directories are entered one inside the other, never by a
+// Lists a tree: files and links, and the names that are left alone. Directories are entered one inside the other, never
+// by a
 // path, and links are data. Bounded by the limits: a tree that is too deep or too large is refused.
 
 import { RepriseError } from '../../../core/errors.ts'
@@ -8,7 +9,7 @@ import type { Child, Folder } from './folder.ts'
 
 export type TreeLimits = Pick<Limits, 'treeDepth' | 'treeNames'>
 
-/** Decides what is left alone. A scope belongs to a directory, and is made from that of the one above it. */
+/** Decides which names are left alone. Each directory has a scope, derived from that of its parent. */
 export interface Choice<Scope> {
   readonly start: Scope
   descend(scope: Scope, path: string, folder: Folder, children: readonly Child[]): Promise<Scope>
@@ -17,22 +18,23 @@ export interface Choice<Scope> {
 
 export interface Found {
   readonly path: string
-  /** Of a link; null for a file. */
+  /** The target of a link; null for a file. */
   readonly target: string | null
 }
 
 export interface Scan {
   readonly found: readonly Found[]
   /**
-   * By choice (`ignored`), or since nobody can capture them (`special`: devices, pipes, sockets, names and targets that
-   * are no text).
+   * By choice (`ignored`), or because they cannot be captured (`special`: devices, pipes, sockets, names and targets
+   * that are
+   * not valid text).
    */
   readonly leftAlone: readonly {
     readonly path: string
     readonly why: 'ignored' | 'special'
     readonly isFolder: boolean
   }[]
-  /** What a restore that was cut off had not renamed yet. */
+  /** Temporary files of an interrupted restore. */
   readonly leftovers: readonly string[]
 }
 

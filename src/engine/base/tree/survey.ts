@@ -1,6 +1,6 @@
-// What lies in a tree at a moment, told by the stamps of its files and without a look at their bytes: which file has which
-// name, how large it is and when it last changed. Two equal surveys with some time between them say that nothing was
-// written in between, and that whatever is written from then on shows.
+// The stamps of a tree's files at one moment, without their content: name, identity, size and times. Two equal surveys
+// some
+// time apart prove that nothing was written in between, and that any later write will show.
 
 import type { BigIntStats } from 'node:fs'
 import { Way } from './directory-stack.ts'
@@ -10,21 +10,21 @@ import { type Choice, scanTree, type TreeLimits } from './scan.ts'
 export interface Stamp {
   readonly device: bigint
   readonly inode: bigint
-  /** When it was made, where the system keeps it: the number of a file that is gone is given to the next one. */
+  /** Creation time, where the system stores it: the inode number of a deleted file is reused. */
   readonly bornNs: bigint
   readonly bytes: number
   readonly mode: number
-  /** Nanoseconds since 1970, by the clock of the file system: of the content, and of anything about the file. */
+  /** Nanoseconds since 1970, by the clock of the file system: content change, and any change of the inode. */
   readonly modifiedNs: bigint
   readonly changedNs: bigint
-  /** Of a link; null for a file. */
+  /** The target of a link; null for a file. */
   readonly target: string | null
 }
 
 export interface Survey {
-  /** In the order of paths. */
+  /** In path order. */
   readonly files: ReadonlyMap<string, Stamp>
-  /** What nobody can capture: devices, pipes, sockets, names that are no text. */
+  /** Names that cannot be captured: devices, pipes, sockets, names that are not valid text. */
   readonly special: readonly string[]
 }
 
@@ -81,8 +81,9 @@ export function isSameSurvey(a: Survey, b: Survey): boolean {
 const secondNs = 1_000_000_000n
 
 /**
- * How long two equal surveys must lie apart before the next write is sure to show. A clock ticks every ten milliseconds or
- * faster; a file system that keeps whole seconds (two, on some) gives itself away by having no fractions.
+ * The minimum time between two equal surveys before a later write is sure to show. File system clocks tick every ten
+ * milliseconds or faster; a file system with a resolution of one second (two, on some) is recognised by times without
+ * fractions.
  */
 export function settleMsOf({ files }: Survey): number {
   for (const { changedNs } of files.values()) if (changedNs % secondNs !== 0n) return 40

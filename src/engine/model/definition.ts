@@ -1,5 +1,6 @@
-// Definitions are plain values: a name and how history folds into state. A layer makes its own kind of definition and
-// says, under these symbols, how the engine opens an entity of it or runs a process of it; the engine knows no layer.
+// Definitions are plain values: a name and how history folds into state. Each layer makes its own kind of definition
+// and
+// implements, under these symbols, how the engine opens an entity or runs a process of it; the engine knows no layer.
 
 import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'
@@ -17,35 +18,36 @@ export const runs: unique symbol = Symbol.for('reprise.runs')
 export const works: unique symbol = Symbol.for('reprise.works')
 export const reads: unique symbol = Symbol.for('reprise.reads')
 
-/** Leads from what users hold to the host behind it (host.ts). Not for users. */
+/** Leads from the user's handle to the host behind it (host.ts). Not for users. */
 export const behind: unique symbol = Symbol.for('reprise.host')
 
-/** An engine: what `open` gave you. Definitions and layers find in it what they need. */
+/** An engine, as returned by `open`. Definitions and layers find their dependencies in it. */
 export interface Engine {
   readonly [behind]: unknown
 }
 
-/** Only the host has it, so that what users hold is not taken for it. */
+/** Only the host has this symbol, so that a user's handle is not mistaken for it. */
 export const isHost: unique symbol = Symbol.for('reprise.isHost')
 
-/** What the engine hands to a definition that it opens, runs or works on. Only layers look into it. */
+/** The host as the engine passes it to a definition that it opens, runs or works on. Only layers access its content. */
 export interface LayerHost {
   readonly [isHost]: true
 }
 
 export interface OpenOptions {
-  /** Take it over from a live owner too; its further writes are refused. */
+  /** Take the timeline over from a live owner; the owner's further writes are refused. */
   readonly takeover?: boolean
-  /** How long to wait for a live owner to let go, in ms or as '10s'. */
+  /** How long to wait for a live owner to release it, in ms or as '10s'. */
   readonly wait?: Duration
   /**
-   * Written in turns with other processes, and not owned by this one: no OWNED, no FENCED. For timelines; aggregates always are.
-   * `wait` is then how long a write tries to get its turn, 30 seconds if left out.
+   * Write in turns with other processes instead of owning the timeline: no OWNED, no FENCED. For timelines; aggregates
+   * are
+   * always shared. `wait` is then the time a write waits for its turn. Default: 30 seconds.
    */
   readonly shared?: boolean
-  /** Although its definition says that the state is not valid (INVALID_STATE otherwise): to mend it by new entries. */
+  /** Open even if the definition reports the state as invalid (otherwise INVALID_STATE): to repair it with new entries. */
   readonly evenInvalid?: boolean
-  /** Only open what exists; NOT_FOUND otherwise. */
+  /** Open only an existing timeline; otherwise NOT_FOUND. */
   readonly mustExist?: boolean
   readonly signal?: AbortSignal
 }
@@ -59,12 +61,13 @@ export const openOptions = namesOf<OpenOptions>({
   signal: true,
 })
 
-/** How long a write tries to get its turn. */
+/** How long a write waits for its turn. */
 export const turnWaitMs = 30_000
 
 /**
- * Something with an identity that is opened: a timeline, an aggregate, a table, a session. `Id` says whether it must have one
- * (string), has none (undefined), or may have one.
+ * Something with an identity that is opened: a timeline, an aggregate, a table, a session. `Id`: required (string),
+ * absent
+ * (undefined), or optional.
  */
 export interface Entity<Handle, Id extends string | undefined = string | undefined> {
   readonly name: string
@@ -79,15 +82,18 @@ export interface Process<Input, Handle, Options = unknown> {
   [runs](host: LayerHost, input: Input, options: Options): Promise<Handle>
 }
 
-/** Something this process can execute when it is due, wherever it was started. */
+/** Something this process can execute when it is due, whichever process started it. */
 export interface Workable<Options extends object = object> {
   readonly name: string
-  /** The options that its work takes. Default: none. */
+  /** The names of the options for its work. Default: none. */
   readonly worksWith?: readonly (keyof Options & string)[]
   [works](host: LayerHost, options?: Options): void
 }
 
-/** Something whose entries have a form of their own: what others read of one, brought up to today; null: not for others. */
+/**
+ * A definition whose entries have a form of their own: returns the form that other readers see, in the current version.
+ * Null: not for other readers.
+ */
 export interface Readable<Item extends Entry = Entry> {
   readonly prefix: string
   [reads](entry: Entry): Item | null
@@ -99,7 +105,7 @@ export interface StateAt<State> {
   readonly coordinate: Coordinate
 }
 
-/** What TypeScript tells, for those who do without it. */
+/** The checks of TypeScript, for callers without it. */
 export function checkDefinition(given: unknown, does: typeof opens | typeof runs | typeof works, verb: string): void {
   if (typeof given === 'object' && given !== null && typeof Reflect.get(given, does) === 'function') return
   const kinds = does === opens ? 'a timeline, an aggregate, a table, a save' : 'a workflow, a job'
@@ -108,54 +114,61 @@ export function checkDefinition(given: unknown, does: typeof opens | typeof runs
   throw new RepriseError('INVALID_ARGUMENT', what, { given: given === null ? 'null' : typeof given })
 }
 
-/** From each older version of a fold straight to today's. */
+/** From each older version of a fold directly to the current one. */
 export type StateMigrations<State> = Readonly<Record<string, (state: never) => State>>
 
-/** What is left of an entry that was erased (docs/decisions/erasure.md): where and when it was, and its type. */
+/** The remainder of an erased entry (docs/decisions/erasure.md): its coordinate, time and type. */
 export type Erased = Omit<Entry, 'data' | 'key'>
 
-/** How history folds into state, and when state is captured: all that the kernel needs to know of a model. */
+/** How history folds into state, and when state is captured: everything the kernel needs to know about a model. */
 export interface Fold<State> {
   /** Changes when the meaning of `apply` changes: checkpoints of another version are ignored and rebuilt. */
   readonly version: string
   initial(): State
   apply(state: State, entry: Entry): State | void
-  /** Called in the place of `apply` for an entry that was erased. Left out: the state is that of the entries that are left. */
+  /** Called instead of `apply` for an erased entry. Default: the state of the remaining entries. */
   erased?(state: State, gone: Erased): State | void
   /**
-   * Called with a state from a checkpoint before entries are applied to it: what is derived from a large one is made here, in
-   * slices, so that the event loop is not held up.
+   * Called with a state restored from a checkpoint, before entries are applied. Computes derived data of a large state
+   * in
+   * slices, so that the event loop is not blocked.
    */
   restored?(state: State, breath: { readonly isDue: boolean; take(): Promise<void> }): Promise<void>
   readonly upcasters?: Upcasters | undefined
-  /** By older version: how its state becomes today's. What has none is rebuilt from history, and lost where there is none. */
+  /**
+   * How the state of each older version becomes the current one. A version without a migration is rebuilt from history,
+   * or
+   * lost if there is no history.
+   */
   readonly migrations?: StateMigrations<State> | undefined
-  /** For the error where one is missing: what to add, as the author of the definition writes it. */
+  /** For the error about a missing migration: the code that the author of the definition should add. */
   migrationFor?(version: string): string
   /**
-   * `apply` changes nothing of the state it is given, at no depth, but Keyed parts. Then a large state is captured in slices
-   * while it goes on to be folded; without this, one that is folded meanwhile is captured in one go.
+   * `apply` never mutates the state passed to it, at any depth, except for Keyed parts. A large state is then captured
+   * in
+   * slices while later entries are folded; otherwise a state that is folded during its capture is captured in one
+   * slice.
    */
   readonly immutable?: boolean | undefined
   readonly checkpoint?: CheckpointPolicy | undefined
   readonly retain?: RetentionPolicy | undefined
-  /** It calls nothing of the user's, and is held to be pure by our own tests: the guard need not be put in place for it. */
+  /** The fold calls no user code and our own tests prove it pure: the guard is not installed for it. */
   readonly isOurs?: boolean | undefined
-  /** Entries larger than this are compressed. A model whose entries are mostly text may save space by a lower one. */
+  /** Entries larger than this are compressed. A model with mostly textual entries may save space with a lower value. */
   readonly compressAboveBytes?: number | undefined
-  /** The state is read page by page, as it is needed: for large Keyed parts of which little is looked at. */
+  /** The state is read page by page, on demand: for large Keyed parts of which few keys are read. */
   readonly paged?: PagedFold | undefined
-  /** Whether a state makes sense to the application: asked before one is captured and after one is restored. */
+  /** Checks a state for the application: called before a capture and after a restore. */
   valid?: Validity<State> | undefined
-  /** What the head shows of a state, for people and queries: told anew where a rollback or a fork puts another in its place. */
+  /** The status and attributes that the head shows for a state. Computed again when a rollback or a fork replaces the state. */
   summary?(state: State): { readonly status?: string; readonly attributes?: Readonly<Record<string, Attribute | null>> }
-  /** "state": the checkpoint is the truth and there is nothing to replay after it (A1.2). */
+  /** "state": the checkpoint is authoritative, and there is nothing to replay after it (A1.2). */
   readonly authority?: 'history' | 'state' | undefined
-  /** With "state": what came after a checkpoint is read again from its sources, so a restore from it loses nothing. */
+  /** With "state": input after a checkpoint is read again from its sources, so a restore loses nothing. */
   readonly rereads?: boolean | undefined
 }
 
-/** Whether state of this version is today's, or can be made into it. */
+/** True if state of this version is current or can be migrated. */
 export function canRead(
   fold: { readonly version: string; readonly migrations?: Readonly<Record<string, unknown>> | undefined },
   version: string,
@@ -164,16 +177,17 @@ export function canRead(
 }
 
 export interface PagedFold {
-  /** Size of a page. Small ones: little is read for one key. Large ones: they compress better, and the directory is short. */
+  /** Size of a page. Small pages read little for one key; large pages compress better and need a shorter directory. */
   readonly pageBytes: number
   /**
-   * The keys of Keyed parts (properties of the state) that `apply` looks at, sets or deletes: all of them, for it
-   * cannot wait.
+   * The keys of Keyed parts (properties of the state) that `apply` reads, sets or deletes. It must name all of them,
+   * because
+   * `apply` cannot wait.
    */
   touches(entry: Entry): Iterable<readonly [part: string, key: string]>
 }
 
-/** Entries of the engine itself start with this; they never reach a user's `apply`. */
+/** Prefix of the engine's own entries; they never reach a user's `apply`. */
 export const systemPrefix = '$'
 
 const nameForm = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/
@@ -189,5 +203,5 @@ export function checkName(kind: string, name: string): string {
   return name
 }
 
-/** For timelines whose definition is not known: their effects can be listed all the same. */
+/** For timelines with an unknown definition: their effects can still be listed. */
 export const ledgerOnly: Fold<unknown> = { version: '$ledger', initial: () => null, apply: () => null }

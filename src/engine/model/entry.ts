@@ -1,4 +1,4 @@
-// An entry as the engine hands it out, and as it is given in. How it is stored: core/history/entry-run.ts.
+// An entry as the engine returns it, and as callers append it. core/history/entry-run.ts owns the stored format.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 
@@ -14,17 +14,17 @@ export interface Entry {
   readonly data: unknown
 }
 
-/** An entry as the caller gives it. */
+/** An entry to append. */
 export interface NewEntry {
   readonly type: string
   readonly data: unknown
   readonly version?: number
-  /** Applied at most once in this timeline: a second entry with the same key is skipped. */
+  /** Applied at most once per timeline: a second entry with the same key is skipped. */
   readonly key?: string | undefined
-  /** The key of the entry before it that it came with: it is skipped if that one is. */
+  /** The key of an earlier entry of the same append: this entry is skipped if that one is. */
   readonly partOf?: string | undefined
-  /** When it happened, if not now; ms since 1970. */
+  /** When it happened, in ms since 1970. Default: now. */
   readonly time?: number
-  /** The data is an object that has the type among its fields: it is left out of what is stored. */
+  /** `data` is an object that contains the type as a field; the stored data omits that field. */
   readonly holdsType?: boolean
 }

@@ -1,4 +1,4 @@
-// How a model tells which messages between timelines its entries sent and received (model.ts).
+// How a model reports the messages between timelines that its entries sent and received (model.ts).
 
 /** One message that an entry sent. */
 export interface SentMail {
@@ -6,9 +6,9 @@ export interface SentMail {
   readonly id: string
   readonly to: string
   readonly kind: string
-  /** As it would be sent again. */
+  /** The value to send again. */
   readonly value: unknown
-  /** What the receiver notes of it, if that is not its id. */
+  /** The key that the receiver records. Default: the message's id. */
   readonly key?: string
 }
 
@@ -17,7 +17,7 @@ export interface Exchanged {
   readonly received: readonly { readonly seq: number; readonly key: string }[]
 }
 
-/** Reads one timeline from its first entry on. */
+/** Reads one timeline, starting with its first entry. */
 export interface ExchangeReader {
   read(entry: { readonly seq: number; readonly type: string; readonly data: unknown }): void
   done(): Exchanged

@@ -1,32 +1,33 @@
-// What flows through a timeline that processes streams, for people: its parts, how they are joined, and how busy each was in
-// the last seconds.
+// Metrics of a timeline that processes streams, for people: its parts, their connections, and how busy each was in the
+// last
+// seconds.
 
 export interface FlowPart {
   readonly name: string
   readonly kind: 'source' | 'operator' | 'sink'
-  /** The parts that it gives its records to. */
+  /** The parts that receive its records. */
   readonly to: readonly string[]
-  /** In this run: read by a source, taken by the others. */
+  /** In this run: read by a source, received by any other part. */
   readonly records: number
   readonly perSecond: number
-  /** Shares of the span, which make 1 together. Busy: it computes, or the flow waits for it. */
+  /** Shares of the span; together with the two below they add up to 1. Busy: the part computes, or the flow waits for it. */
   readonly busy: number
-  /** Held back by what comes after it. */
+  /** Blocked by the parts after it. */
   readonly backpressured: number
   readonly idle: number
-  /** Null: it has none, or its input is at its end. */
+  /** Null: the part has none, or its input has ended. */
   readonly watermark: number | null
-  /** Of a source: how old the newest record that it read is, by the clock. */
+  /** For a source: the age of the newest record that it read. */
   readonly lagMs: number | null
   readonly keys: number
   readonly inFlight: number
   readonly isEnded: boolean
 }
 
-/** As it was at one moment. */
+/** The metrics at one moment. */
 export interface FlowMoment {
   readonly at: number
-  /** What shares and rates are of: so long before that moment. */
+  /** The period before that moment over which shares and rates are measured. */
   readonly spanMs: number
   readonly lateRecords: number
   readonly parts: readonly FlowPart[]
@@ -36,7 +37,7 @@ export interface FlowCheckpoint {
   readonly checkpoint: number
   readonly kind: string
   readonly at: number
-  /** Null: it was read from the store, which does not say. */
+  /** Null: read from the store, which does not record it. */
   readonly ms: number | null
   readonly bytes: number
   readonly addedBytes: number
@@ -44,13 +45,16 @@ export interface FlowCheckpoint {
 }
 
 export interface FlowView extends FlowMoment {
-  /** 'process': it runs in this process, and this is now. 'checkpoint': it was noted with its last checkpoint. */
+  /**
+   * 'process': the timeline runs in this process, and the metrics are current. 'checkpoint': stored with the last
+   * checkpoint.
+   */
   readonly from: 'process' | 'checkpoint'
-  /** The newest. */
+  /** The newest checkpoint. */
   readonly checkpoint: FlowCheckpoint | null
-  /** Checkpoints that failed in a row since. */
+  /** Checkpoints that have failed in a row since then. */
   readonly failures: number
   readonly lastFailure: string | null
-  /** Of one that several processes share: the timelines whose figures were added up. */
+  /** For a pipeline that several processes share: the timelines whose metrics were added up. */
   readonly tasks: readonly string[]
 }

@@ -1,5 +1,8 @@
-// What a fork begins with that its parent does not have: edits, in the commit that makes it, and the mark on its head that tells
-// of them. What a name is and which entries change it only the model knows (ForkEdits); the rest is the same for all.
+// The entries a fork starts with beyond its parent's history: edits, written in the commit that creates it, and the
+// mark on its
+// head that records them. Only the model knows the meaning of a name and the entries that change it (ForkEdits); the
+// rest is
+// the same for all models.
 
 import type { Codec } from '../../core/codec/codec.ts'
 import { toHex } from '../../core/coordinate.ts'
@@ -10,21 +13,22 @@ import type { NewEntry } from './entry.ts'
 
 export interface ForkOptions {
   /**
-   * What the fork goes on with in place of what is recorded, by name. Its model says what a name is: a step of a workflow, a
-   * row of a table, a field of a session.
+   * Values that replace recorded ones in the fork, by name. The model defines the names: a step of a workflow, a row of
+   * a
+   * table, a field of a session.
    */
   readonly set?: Readonly<Record<string, unknown>>
-  /** What the fork goes on without, by name: rows of a table. */
+  /** Names to remove in the fork: rows of a table. */
   readonly unset?: readonly string[]
-  /** Of a workflow: the fork's input. */
+  /** For a workflow: the fork's input. */
   readonly input?: unknown
-  /** Who edits it; written down with the edit. */
+  /** The author of the edit, recorded with it. */
   readonly by?: string
-  /** Asked again with the same key, it is done once. */
+  /** A repeated request with the same key is done once. */
   readonly key?: string
 }
 
-/** What is asked for, checked. */
+/** The request, validated. */
 export interface ForkEdit {
   readonly set: Readonly<Record<string, unknown>>
   readonly unset: readonly string[]
@@ -32,34 +36,35 @@ export interface ForkEdit {
   readonly input?: unknown
 }
 
-/** What a model knows of the edits that its forks take. */
+/** The edits that a model's forks accept. */
 export interface ForkEdits {
-  /** What a name is, in one word for people: a step, a row, a field. */
+  /** One word for people for a name: a step, a row, a field. */
   readonly names: string
-  /** A fork may have another input. It starts there, unless somebody says where. */
+  /** Set if a fork may have another input: the sequence at which it then starts by default. */
   readonly inputSeq?: number
   /**
-   * Throws what cannot be edited, with the reason. `state` is that of the place that was named. Left out: its own `fork` does
-   * it, with the edit that it is given.
+   * Throws for anything that cannot be edited, with the reason. `state` is that of the requested sequence. Default: the
+   * model's
+   * own `fork` applies the edit.
    */
   of?(state: unknown, edit: ForkEdit, timeline: string): EditedFork
 }
 
 export interface EditedFork {
-  /** They go into the commit that makes the fork, so nobody ever sees it without them. */
+  /** Part of the commit that creates the fork, so no reader ever sees the fork without them. */
   readonly entries: readonly NewEntry[]
-  /** Where the fork leaves its parent, if not at the place that was named. */
+  /** Where the fork leaves its parent. Default: the requested sequence. */
   readonly seq?: number
 }
 
-/** What the head of a fork tells of how it was made. */
+/** How a fork was made, as stored in its head. */
 export interface ForkMark {
-  /** The names that were edited, the first few of them. */
+  /** The first few edited names. */
   readonly edited: readonly string[]
-  /** How many there are in all. */
+  /** The number of all edited names. */
   readonly count: number
   readonly by: string | null
-  /** The digest of what was asked for under a key. */
+  /** The digest of the request made under a key. */
   readonly asked?: string
 }
 
@@ -90,7 +95,7 @@ export function editOf(options: ForkOptions): ForkEdit | null {
   return { set, unset, by, ...(hasInput && { input: options.input }) }
 }
 
-/** Null: there is nothing to tell. */
+/** Null: there is nothing to record. */
 export function markOf(
   kernel: { readonly codec: Pick<Codec, 'encode'>; readonly hash: Hash },
   parent: string,
@@ -114,7 +119,7 @@ export function markAttribute(mark: ForkMark | null | undefined): Readonly<Recor
   return { [forkAttribute]: mark ? JSON.stringify(mark) : null }
 }
 
-/** What its head tells; null: nothing. */
+/** The mark in the head. Null: none. */
 export function forkMarkOf({ attributes }: Pick<Head, 'attributes'>): ForkMark | null {
   const text = attributes[forkAttribute]
   if (typeof text !== 'string') return null
@@ -125,7 +130,7 @@ export function forkMarkOf({ attributes }: Pick<Head, 'attributes'>): ForkMark |
   }
 }
 
-/** The edits of a fork, in words for people; null: it has none. @example 'charge, by ann' */
+/** The edits of a fork, as text for people. Null: none. @example 'charge, by ann' */
 export function editWords(head: Pick<Head, 'attributes'>): string | null {
   const mark = forkMarkOf(head)
   if (!mark || mark.count === 0) return null

@@ -1,5 +1,6 @@
-// How a model reads to people: one entry as part of a row of a journal, and where a timeline stands as one line. Tools show
-// these; they know no entry type of any layer.
+// How people read a model: one entry as part of a journal row, and the status of a timeline as one line. Tools show
+// these and
+// know no entry type of any layer.
 
 import {
   type EffectDone,
@@ -13,40 +14,41 @@ import type { Entry } from './entry.ts'
 import { type Consumer, type RolledBack, rolledBackType } from './rollback-report.ts'
 
 /**
- * What kind of row it is: `step` was executed, `wait` let time pass, `message` came from outside, `undo` took a step back,
- * `note` is worth a line, `start` and `end` frame the whole.
+ * The kind of row: `step` was executed, `wait` passed time, `message` came from outside, `undo` reverted a step, `note`
+ * is
+ * worth a line, `start` and `end` frame the whole.
  */
 export type RowSort = 'start' | 'step' | 'wait' | 'child' | 'message' | 'undo' | 'note' | 'end'
 
-/** What happened to the row: it began, gave a sign of life, failed and is tried again, waits for a person, or is over. */
+/** The event of the row: it began, sent a heartbeat, failed and will be retried, waits for a person, or ended. */
 export type RowPhase = 'begins' | 'beats' | 'retries' | 'waits' | 'ends' | 'fails' | 'is'
 
 export interface Told {
-  /** Entries about the same thing are one row. */
+  /** Entries with the same `about` form one row. */
   readonly about: string
   readonly title: string
   readonly sort: RowSort
   readonly phase: RowPhase
-  /** What it failed with. */
+  /** The error of a failure. */
   readonly error?: string
-  /** When it is tried again, or goes on by itself. */
+  /** When it is retried, or resumes by itself. */
   readonly at?: number
-  /** Which attempt that was. */
+  /** The number of that attempt. */
   readonly attempt?: number
-  /** A few words beside the title. */
+  /** A short text beside the title. */
   readonly note?: string
-  /** It went back: what was under way is over, what failed no longer counts, and what happens from here on is told anew. */
+  /** A rollback: running rows end, failures no longer count, and later entries start new rows. */
   readonly cuts?: true
-  /** Whoever wrote it let go of the timeline: the next owner took it over from nobody. */
+  /** The writer released the timeline: the next owner took it over from no one. */
   readonly letsGo?: true
 }
 
-/** Where a timeline stands. @example { text: 'retries charge after 3 failures: 503', at: 1767225600000 } */
+/** The status of a timeline. @example { text: 'retries charge after 3 failures: 503', at: 1767225600000 } */
 export interface StatusLine {
   readonly text: string
-  /** When it goes on by itself. */
+  /** When it resumes by itself. */
   readonly at?: number
-  /** Only a person can say how it goes on. False: a person has, whatever its status says. */
+  /** A person must decide how to continue. False: a person has decided, whatever the status is. */
   readonly needsPerson?: boolean
 }
 
@@ -63,13 +65,13 @@ export function told(
 const textShown = 80
 const consumersShown = 5
 
-/** A value in a few words. @example brief({ cents: 1999 }) // '{"cents":1999}' */
+/** A shortened value. @example brief({ cents: 1999 }) // '{"cents":1999}' */
 export function brief(value: unknown): string {
   const text = typeof value === 'string' ? value : (JSON.stringify(value, plainly) ?? '')
   return text.length > textShown ? `${text.slice(0, textShown)}…` : text
 }
 
-/** What JSON has no word for is named, not left out. */
+/** Values without a JSON form are shown by name instead of being omitted. */
 function plainly(_: string, value: unknown): unknown {
   if (typeof value === 'bigint') return `${value}n`
   if (value instanceof Map) return [...value]
@@ -78,7 +80,7 @@ function plainly(_: string, value: unknown): unknown {
   return value
 }
 
-/** How an entry reads whose model tells nothing of it: by the effect that it is part of, or by its type and its data. */
+/** The row of an entry for which its model has none: by the effect that it belongs to, or by its type and data. */
 export function toldPlainly(entry: Entry): Told {
   const { type, data, seq } = entry
   if (isEffectType(type)) return toldEffect(entry) ?? told(`~${seq}`, 'note', 'is', { title: type })

@@ -1,5 +1,6 @@
-// The first segments of ids, and whose they are. Users name raw timelines, savers and sessions themselves, and their names
-// are first segments too: these are not for them.
+// The first segments of ids, and their owners. Users name raw timelines, savers and sessions themselves, and those
+// names are
+// first segments too: reserved ones are refused.
 
 import { RepriseError } from '../../core/errors.ts'
 import { isWithin } from '../../core/history/scope.ts'
@@ -35,8 +36,9 @@ const reserved: Readonly<Record<string, string>> = {
 }
 
 /**
- * The statuses in which nothing is left to do, of kinds whose work ends or stands. An expiry reads them here: its process may
- * not have loaded the model. 'open': a fork that was never run.
+ * The statuses with no work left, for kinds whose work ends or pauses. Expiry reads them here, because its process may
+ * not
+ * have loaded the model. 'open': a fork that was never run.
  */
 const ended: Readonly<Record<string, readonly string[]>> = {
   agent: ['', 'open', 'idle'],
@@ -48,13 +50,13 @@ const ended: Readonly<Record<string, readonly string[]>> = {
   workflow: ['completed', 'failed', 'cancelled', 'terminated'],
 }
 
-/** True: timelines of this kind have statuses in which something is left to do, and this is one of them. */
+/** True: timelines of this kind have statuses with work left to do, and this is one of them. */
 export function isUnfinishedKind(id: string, status: string): boolean {
   const kind = firstSegment(id)
   return Object.hasOwn(ended, kind) && !ended[kind]!.includes(status)
 }
 
-/** A name that becomes the first segment of ids. `own`: the one that this kind has by default. */
+/** Checks a name that becomes the first segment of ids. `own`: the default name of this kind. */
 export function checkFirstSegment(kind: string, name: string, own?: string): string {
   checkName(kind, name)
   if (name !== own && Object.hasOwn(reserved, name)) {
@@ -67,7 +69,7 @@ export function checkFirstSegment(kind: string, name: string, own?: string): str
   return name
 }
 
-/** What the store notes about itself: where its chunks lie, who keeps house. It means nothing anywhere else. */
+/** The store's own notes: where its chunks are stored, which process does the housekeeping. Meaningless in another store. */
 export function isOfStore(id: string): boolean {
   return isWithin('reprise/', id)
 }
@@ -78,7 +80,7 @@ export function refuseOfStore(id: string): void {
   throw new RepriseError('INVALID_ARGUMENT', what, { timeline: id })
 }
 
-/** A copy under another id stays what it is: a workflow's history means nothing elsewhere, nor does another's there. */
+/** A copy under another id must keep its kind: another kind cannot read its history. */
 export function checkSameKind(id: string, as: string): void {
   const [own, other] = [firstSegment(id), firstSegment(as)]
   if (own === other || (!isReserved(id) && !isReserved(as))) return

@@ -1,5 +1,5 @@
-// What layers ask of a definition whose results are remembered, without knowing the layer it comes from: ctx.memo of workflows
-// and jobs calls it, and tells who asks.
+// The protocol of definitions whose results are cached (memos), independent of the layer that defines them: ctx.memo of
+// workflows and jobs calls it, and passes the caller's coordinate.
 
 import type { Coordinate } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -7,23 +7,23 @@ import type { LayerHost } from './definition.ts'
 
 export const recalls: unique symbol = Symbol('reprise.recalls')
 
-/** Who asked for a result: where its run stood, and the step, or the item of a job. */
+/** The caller that requested a result: the coordinate of its run, and the step, or the item of a job. */
 export interface Asker extends Coordinate {
   readonly step: string
 }
 
-/** What a run writes into its history of a shared result. */
+/** The record of a shared result in a run's history. */
 export interface SharedFrom {
-  /** The timeline of the entry. */
+  /** The timeline of the cached entry. */
   readonly entry: string
   readonly from: string
-  /** The worker that computed it, and whom it did it for. */
+  /** The worker that computed it, and the timeline for which it did. */
   readonly by: string
   readonly for: string | null
 }
 
 export interface Recalling<Args extends readonly unknown[], Result> {
-  /** Of the arguments: equal ones have the same, whatever else the key is made of. */
+  /** A digest of the arguments only; equal arguments have the same one, whatever else is part of the key. */
   print(host: LayerHost, args: Args): string
   recall(
     host: LayerHost,
@@ -32,13 +32,13 @@ export interface Recalling<Args extends readonly unknown[], Result> {
   ): Promise<{ readonly result: Result; readonly shared: SharedFrom }>
 }
 
-/** A definition whose results are shared by what they were computed from: a memo. */
+/** A definition that shares results by their inputs: a memo. */
 export interface Recallable<Args extends readonly unknown[], Result> {
   readonly name: string
   readonly [recalls]: Recalling<Args, Result>
 }
 
-/** INVALID_ARGUMENT for what remembers nothing. */
+/** Throws INVALID_ARGUMENT for a definition that caches nothing. */
 export function recallingOf<Args extends readonly unknown[], Result>(
   definition: Recallable<Args, Result>,
 ): Recalling<Args, Result> {

@@ -1,9 +1,10 @@
-// The descriptor of a model: one value that says what a kind of timeline is called, where its ids lie, how its history
-// folds, how its state reads to people, and how each verb is done to it. Tools (the command line, a server, a dashboard)
-// read it and know no layer; a layer exports it and knows no tool.
-//
-// A kind as a whole has a descriptor without a name (`jobKind`): what can be said and done without the user's code. A
-// definition has one with its name, its own scope, and what only its code can do.
+// The descriptor of a model: the name of a kind of timeline, the scope of its ids, how its history folds, how people
+// read its
+// state, and how each verb works on it. Tools (the command line, a server, a dashboard) read it and know no layer; a
+// layer
+// exports it and knows no tool.
+// A kind as a whole has a descriptor without a name (`jobKind`), with everything that works without the user's code. A
+// definition has a descriptor with its name, its own scope, and everything that needs its code.
 
 import type { Manifest } from '../../core/checkpoint/manifest.ts'
 import type { Coordinate } from '../../core/coordinate.ts'
@@ -24,130 +25,133 @@ export const describes: unique symbol = Symbol.for('reprise.describes')
 export interface Model {
   /** job, workflow, table, …: one word, the same in code, ids and tools. */
   readonly kind: string
-  /** Of the definition; null: the kind as a whole. */
+  /** The definition's name. Null: the kind as a whole. */
   readonly name: string | null
-  /** Where its timelines lie (core/history/scope.ts). */
+  /** The scope of its timelines (core/history/scope.ts). */
   readonly scope: string
-  /** Null where only the user's code knows. */
+  /** Null: only the user's code has the fold. */
   readonly fold: Fold<unknown> | null
   /**
-   * 'fixed': every definition of this kind has the policy of `fold`. 'declared': definitions have their own, which is
-   * stored with the timeline when it is not `usual`.
+   * 'fixed': every definition of this kind has the policy of `fold`. 'declared': definitions declare their own, which
+   * is
+   * stored with the timeline unless it equals `usual`.
    */
   readonly policy: 'fixed' | 'declared'
-  /** The policy of a definition that declares none; left out, the policy is always stored. */
+  /** The policy of a definition that declares none. Default: none; the policy is always stored. */
   readonly usual?: Pick<Fold<unknown>, 'retain' | 'checkpoint'>
-  /** True: another kind may lie at this id, so that of this timeline is always stored. */
+  /** True: this id may belong to another kind, so the kind of this timeline is always stored. */
   mayBeOther?(timeline: string): boolean
-  /** The statuses in which something is left to do, if this kind ends at all. */
+  /** The statuses with work left to do, if timelines of this kind end at all. */
   readonly unfinished?: readonly string[]
-  /** Of its statuses, those in which only a person can say how it goes on. */
+  /** The statuses in which a person must decide how to continue. */
   readonly attention?: readonly string[]
-  /** What the state says beyond the head, for people; names are those of `reprise show`. */
+  /** Facts of the state that the head does not have, for people; the names are those of `reprise show`. */
   summarize?(state: unknown, head: Head): Readonly<Record<string, unknown>>
-  /** Where it stands, as one line for people. `unread`: the kinds of the mail that it has not read yet. */
+  /** The current status as one line for people. `unread`: the kinds of the messages still in its inbox. */
   stands?(state: unknown, head: Head, unread: readonly string[]): StatusLine
-  /** Its runs begin, and go on, without an entry: whoever keeps a list from the feed looks at their heads as well. */
+  /** Its runs start and resume without an entry, so a list built from the feed must also read their heads. */
   readonly beginsUnwritten?: true
-  /** Its status at this moment, where the head has that of the last commit; left out: they are the same. */
+  /** The current status, where the head has only that of the last commit. Default: that of the head. */
   statusNow?(head: Head): string
-  /** What a recovery does again since the checkpoint, where no entry has it. @example 'input is read again' */
+  /** The work that a recovery repeats since the checkpoint without any entry. @example 'input is read again' */
   readonly redoes?: string
-  /** The verbs that it would refuse as it is now, each with the reason. */
+  /** The verbs that the timeline refuses in its current state, each with the reason. */
   refuses?(state: unknown, head: Head): Refusals
   /**
-   * What the head of a timeline says beside its history, made again after a damaged page took it (core/history/lost-head.ts).
-   * `state` is undefined where `fold` is null. Null: it takes the definition. Left out: what `summary` of the fold says, or
-   * an empty status.
+   * Rebuilds the fields of a head beside its history, after a damaged page lost them (core/history/lost-head.ts).
+   * `state` is
+   * undefined where `fold` is null. Null: needs the definition. Default: the `summary` of the fold, or an empty status.
    */
   headOf?(state: unknown, head: Head, around: Surroundings): HeadAgain | null | Promise<HeadAgain | null>
   /**
-   * @internal Reads what a restore of this checkpoint reads beyond the state that the kernel restores, and throws as it
-   * would. For verify and drills: that all chunks are whole does not mean that they hold what was promised.
+   * @internal Reads everything that a restore of this checkpoint reads beyond the kernel's state, and throws as the
+   * restore
+   * would. For verify and drills: intact chunks may still lack promised content.
    */
   readCheckpoint?(record: ManifestRecord, manifest: Pick<Manifest, 'parts'>, io: StateIo): Promise<void>
-  /** What flows through it, if it is of a kind through which records flow; null: nothing is known yet. */
+  /** Metrics of the records that flow through it, for kinds that process records. Null: none known yet. */
   flows?(target: Target): Promise<FlowView | null>
-  /** How an entry reads as part of a journal; null: by its type alone. */
+  /** The journal row of an entry. Null: the row shows the type alone. */
   tells?(entry: Entry): Told | null
-  /** The timelines that only make sense together with this one: shards, partitions. They are moved together. */
+  /** The timelines that belong to this one (shards, partitions) and are moved with it. */
   family?(engine: Engine, head: Head): Promise<readonly string[]>
-  /** What an entry tells of that was done outside, for people who think of going back; null: nothing. */
+  /** The outside action that an entry records, for people who consider a rollback. Null: none. */
   did?(entry: Entry): string | null
-  /** What it called outside by itself, beside the kernel's effects: `reprise effects` lists both. */
+  /** Outside calls of the model beside the kernel's effects: `reprise effects` lists both. */
   outside?(state: unknown, hash: Hash, inherited: readonly Inherited[]): readonly ModelEffect[]
   readonly actions?: Actions
-  /** The edits that its forks take; left out: none. */
+  /** The edits that its forks accept. Default: none. */
   readonly edits?: ForkEdits
-  /** Throws what a verb would be refused with as things stand, and changes nothing: tools ask it before they ask a person. */
+  /** Throws the error that a verb would be refused with now, and changes nothing: tools call it before they prompt a person. */
   refuse?(target: Target, verb: Verb, args: { readonly seq?: number }): Promise<void>
-  /** What it gave up on, read aside. Goes with the action `redrive`. */
+  /** Its dead letters, read without ownership. Used with the action `redrive`. */
   readonly letters?: ModelLetters
   readonly transfer?: Transfer
   /**
-   * For groups: reads which messages between timelines its entries sent and received. `state` is that of the head. Left out
-   * where it sends none that its history tells of.
+   * For groups: reads the messages between timelines that its entries sent and received. `state` is that of the head.
+   * Default:
+   * the model sends no messages that its history records.
    */
   exchanges?(timeline: string, state: unknown): ExchangeReader
-  /** The children that it started after a sequence, as timelines. */
+  /** The timelines of the children that it started after a sequence. */
   childrenAfter?(state: unknown, timeline: string, seq: number): readonly string[]
-  /** Readers of the feed derive state from its entries: a rollback is an entry of the new branch, for them to see. */
+  /** Feed readers derive state from its entries, so a rollback appends an entry to the new branch for them. */
   readonly tellsReaders?: boolean
-  /** Single entries can be erased: what is left still folds into a state that makes sense. */
+  /** Single entries can be erased: the remaining entries still fold into a meaningful state. */
   readonly entries?: ErasableEntries
-  /** It goes back where it is executed: its rollback only asks for it, through its inbox. */
+  /** The run executes its own rollback: the verb only sends it a message. */
   readonly goesBackItself?: boolean
-  /** What is wrong with a message that a program sends it; null, or left out: nothing that is known. */
+  /** The defect of a message that a program sends to it. Null, or without this method: none known. */
   mailFault?(kind: string, data: unknown): string | null
   /** Undoes an unfinished change (engine/storage/store-change.ts) that only this model knows, by the kind of the change. */
   readonly abandons?: Readonly<Record<string, (engine: Engine, of: string) => Promise<void>>>
-  /** Seals what this kind keeps in plain text in the user's database, and says how many rows that were. Part of a rekey. */
+  /** Seals the plain-text rows of this kind in the user's database, and returns their number. Part of a rekey. */
   readonly seals?: (sql: Sql) => Promise<number>
 }
 
-/** What is known around a head. */
+/** The context of a head. */
 export interface Surroundings {
   readonly store: Pick<Store, 'head'>
   readonly worker: { now(timeline?: string): number }
 }
 
-/** What is left out stays as it was found. A wakeup too many does no harm: whoever works on it looks, and waits again. */
+/** Omitted fields keep their values. A superfluous wakeup does no harm: the worker finds nothing to do and waits again. */
 export interface HeadAgain {
   readonly status?: string
   readonly queue?: string | null
   readonly wakeup?: number | null
-  /** Null takes one away. */
+  /** Null removes an attribute. */
   readonly attributes?: Readonly<Record<string, Attribute | null>>
 }
 
 export interface ModelLetters {
   read(target: Target): Promise<readonly ModelLetter[]>
-  /** These count as finished from now on. */
+  /** Marks these as finished. */
   discard(target: Target, keys: readonly string[]): Promise<void>
-  /** Why they can be neither sent back nor discarded any more; null, or left out: they can. */
+  /** The reason why they can be neither redriven nor discarded any more. Null, or without this method: they can. */
   final?(head: Head): string | null
 }
 
-/** One call to the outside, as the kernel's effects tell theirs. */
+/** One outside call, in the form of the kernel's effects. */
 export interface ModelEffect {
-  /** As the model's own verbs name it. */
+  /** The id that the model's own verbs use. */
   readonly id: string
   readonly name: string
-  /** Null: it has none, or its call never asked for it. */
+  /** Null: the effect has no key, or its call never read it. */
   readonly key: string | null
   /** intended, retrying, held, done, failed, compensated, compensation-stuck. */
   readonly state: string
-  /** What is known about it: null while it is under way or in doubt. */
+  /** Null while the call is running or in doubt. */
   readonly outcome: 'done' | 'failed' | 'compensated' | null
-  /** Where its outcome is in history. */
+  /** The sequence of the entry with its outcome. */
   readonly seq: number | null
   readonly attempts?: number
   readonly error: string | null
-  /** The original of this fork did it. */
+  /** The fork's original that made the call. */
   readonly inheritedFrom?: string
 }
 
-/** One thing that was given up on, with the last failure. */
+/** One dead letter, with its last failure. */
 export interface ModelLetter {
   readonly key: string
   readonly item: unknown
@@ -157,107 +161,108 @@ export interface ModelLetter {
 }
 
 export interface ErasableEntries {
-  /** What a search may name of one. */
+  /** The searchable fields of an entry. */
   fields(entry: Entry): unknown
-  /** Processes write it in turns: it can be taken from a live one, which then reads it anew. */
+  /** Processes write the timeline in turns: it can be taken over from a live one, which then reads it again. */
   readonly inTurns?: boolean
 }
 
-/** What else a move to another store takes; history, state, mail and wakeup are carried for every model. */
+/** Additional parts of a move to another store; history, state, mail and wakeup are moved for every model. */
 export interface Transfer {
-  /** Why it cannot leave its store: always, or as its state is now (null: it can). */
+  /** Why it cannot leave its store: always, or in its current state (null: it can). */
   readonly stays?: string | ((state: unknown, head: Head) => string | null)
-  /** Asks whoever executes it to stop, if it can be asked. */
+  /** Requests the executing process to stop, if possible. */
   stop?(target: Target): Promise<void>
-  /** Told to others in the old store, in the commit that closes it there. */
+  /** Messages to others in the old store, sent in the commit that closes it there. */
   leaves?(target: Target): Promise<readonly OutgoingMessage[]>
-  /** Told to others in the new store, in the commit that makes it visible there. */
+  /** Messages to others in the new store, sent in the commit that makes it visible there. */
   arrives?(target: Target): Promise<readonly OutgoingMessage[]>
 }
 
 export interface Target {
   readonly engine: Engine
   readonly head: Head
-  /** Asked again with the same key, it is done once: the id of the mail that asks for it, or the key of its entry. */
+  /** Idempotency: a repeated request with the same key is done once. The id of the message, or the key of the entry. */
   readonly key?: string
 }
 
-/** What was done: in words, and as facts for programs. */
+/** The result of a verb: as text, and as facts for programs. */
 export interface Done {
   readonly said: string
   readonly facts: Readonly<Record<string, unknown>>
 }
 
-/** A verb that this model does not have, and the words that lead to the right one. */
+/** A verb that this model does not have, with a text that names the right one. */
 export interface Instead {
   readonly instead: string
-  /** No process has it, whatever code it knows: a group that goes back cannot have such a member. */
+  /** No process has the verb, whatever code it knows: a group that is rolled back cannot have such a member. */
   readonly isForGood?: true
 }
 
 export type Act<Args = void, Result = Done> = ((target: Target, args: Args) => Promise<Result>) | Instead
 
 export interface Actions {
-  /** Goes on with what was left, and does not end before it has. Needs the user's code. */
+  /** Resumes the remaining work, and resolves once it is done. Needs the user's code. */
   readonly resume?: Act
-  /** Asks it to stop where it can go on later: what is in flight is finished, or a savepoint made. */
+  /** Requests a stop from which it can resume later: work in flight is finished, or a savepoint made. */
   readonly stop?: Act<{ readonly reason: string }>
-  /** Asks it to end. `undo`: of a fork, also what its original did. */
+  /** Requests its end. `undo`: for a fork, also undoes the work of its original. */
   readonly cancel?: Act<{ readonly reason: string; readonly undo?: 'inherited' }>
-  /** Ends it at once, without cleaning up. */
+  /** Ends it at once, without cleanup. */
   readonly terminate?: Act<{ readonly reason: string }>
-  /** Takes the last failure back and goes on. */
+  /** Clears the last failure and resumes. */
   readonly retry?: Act
   readonly signal?: Act<{ readonly name: string; readonly value?: unknown }>
-  /** A person says what became of something in doubt. */
+  /** Records a person's decision on the outcome of something in doubt. */
   readonly settle?: Act<{
     readonly step: string
     readonly outcome: string
     readonly by: string
     readonly result?: unknown
   }>
-  /** A person decides what it waits for. */
+  /** Records a person's decision that it waits for. */
   readonly decide?: Act<{ readonly verdict: string; readonly by: string; readonly reason?: string }>
-  /** Sends what was given up back; all of it without keys. */
+  /** Sends dead letters back; without keys, all of them. */
   readonly redrive?: Act<{ readonly keys?: readonly string[]; readonly items?: Readonly<Record<string, unknown>> }>
-  /** Left out: the kernel's own, which archives what came after. */
+  /** Default: the kernel's rollback, which archives the undone entries. */
   readonly rollback?: Act<
     {
       readonly seq: number
       readonly takeover?: boolean
-      /** Of a fork: also what its original did. */
+      /** For a fork: also undoes the work of its original. */
       readonly undo?: 'inherited'
       /** The caller has decided about these consumers: the model records them in its history. Left out: forced. */
       readonly consumed?: readonly Consumer[]
       /**
-       * Asked again with the same key, it is done once. Whoever has one wants exactly this place: mail read after it is
-       * undone, too.
+       * A repeated request with the same key is done once. With a key, the rollback targets exactly this sequence: mail
+       * read
+       * after it is undone, too.
        */
       readonly key?: string
     },
     Rollback
   >
-  /** Left out: the kernel's own. */
+  /** Default: the kernel's fork. */
   readonly fork?: Act<ForkRequest, Coordinate & { readonly parent: string }>
 }
 
 export interface ForkRequest {
   readonly seq: number
-  /** The whole id. */
+  /** The complete id. */
   readonly to: string
-  /** What the model's own `edits` made of the edit: to be written in the commit that makes the fork. */
+  /** Entries that the model's `edits` made from the edit, written in the commit that creates the fork. */
   readonly entries: readonly NewEntry[]
   readonly edit: ForkEdit | null
-  /** For the head of the fork. */
+  /** The mark for the fork's head. */
   readonly mark: ForkMark | null
 }
 
 export type Verb = keyof Actions
 
-/** Verbs that cannot be done, each with the reason. */
+/** Refused verbs, each with the reason. */
 export type Refusals = Readonly<Partial<Record<Verb, string>>>
 
-/** The action, or an error that says why there is none and what to do instead. */
+/** Returns the action, or throws an error with the reason and the alternative. */
 export function actionOf<V extends Verb>(
   model: Model | null,
   verb: V,
@@ -280,25 +285,25 @@ export function actionOf<V extends Verb>(
   throw new RepriseError('INVALID_ARGUMENT', what, { timeline, kind: model?.kind ?? null, verb })
 }
 
-/** The verbs that it has beside those that every timeline has. */
+/** The verbs that the model adds to those of every timeline. */
 export function verbsOf(model: Model | null): Verb[] {
   const entries = Object.entries(model?.actions ?? {}) as [Verb, Act][]
   return entries.flatMap(([verb, action]) => (typeof action === 'function' ? [verb] : []))
 }
 
-/** The verbs that it has no action for, in words that lead to the right one. */
+/** The verbs without an action, each with a text that names the right one. */
 export function insteadOf(model: Model | null): Refusals {
   const entries = Object.entries(model?.actions ?? {}) as [Verb, Act][]
   return Object.fromEntries(entries.flatMap(([verb, act]) => ('instead' in act ? [[verb, act.instead]] : [])))
 }
 
-/** What a definition says of itself. */
+/** A definition that carries its descriptor. */
 export interface Described {
-  /** Several where its timelines are declared one by one. */
+  /** Several, if its timelines are declared one by one. */
   readonly [describes]: Model | readonly Model[]
 }
 
-/** What an exported value says of itself; none if it is no definition. */
+/** The models of an exported value; empty if it is not a definition. */
 export function modelsOf(value: unknown): readonly Model[] {
   if (typeof value !== 'object' || value === null || !(describes in value)) return []
   const described = (value as Described)[describes]
@@ -312,7 +317,7 @@ export function idOf(scope: string, id: string | undefined): string {
 }
 
 /**
- * What it was opened with; where there is only one, its name.
+ * The id that the timeline was opened with; the definition's name if there is only one timeline.
  * @example openedAs('table/rows', 'table/rows/ann', 'rows') // 'ann'
  */
 export function openedAs(scope: string, timeline: string, name: string): string {

@@ -1,6 +1,7 @@
-// The models this process knows, by the scope of their timelines (core/history/scope.ts): how tools that are given only an id
-// (drill, card, savepoint, rollback, collect, show, …) find out what it is. A model and its policy reach only what was
-// declared with them; nothing is compared, an id is looked up under each scope that holds it.
+// The models this process knows, by the scope of their timelines (core/history/scope.ts). Tools that get only an id
+// (drill,
+// card, savepoint, rollback, collect, show, …) find its model here. A model and its policy apply only to the timelines
+// declared with them: an id is looked up under each scope that contains it.
 
 import { RepriseError } from '../../core/errors.ts'
 import { scopesOf } from '../../core/history/scope.ts'
@@ -17,7 +18,7 @@ export class Models {
     this.#ignoresSegments = planted.has('loose-scope')
   }
 
-  /** Another definition of the same kind takes the place of one before it; one of another kind is refused. */
+  /** A definition replaces an earlier one of the same kind; a definition of another kind is refused. */
   declare(model: Model): void {
     const known = this.#byScope.get(model.scope)
     if (known === model) return
@@ -29,13 +30,13 @@ export class Models {
     for (const watcher of this.#watchers) void watcher(model)
   }
 
-  /** Learns of each model that is declared, and of those that are. */
+  /** Called for each model already declared and for each later declaration. */
   watch(watcher: (model: Model) => Promise<void>): void {
     this.#watchers.push(watcher)
     for (const model of this.#byScope.values()) void watcher(model)
   }
 
-  /** The one with the narrowest scope, or null. */
+  /** The model with the narrowest scope, or null. */
   find(id: string): Model | null {
     for (const scope of this.#ignoresSegments ? beginningsOf(id) : scopesOf(id)) {
       const model = this.#byScope.get(scope)
@@ -60,7 +61,7 @@ export class Models {
   }
 }
 
-/** Planted: the beginning of an id, wherever it ends. */
+/** Planted bug: every prefix of an id, ignoring segments. */
 function* beginningsOf(id: string): Generator<string> {
   for (let length = id.length; length >= 0; length--) yield id.slice(0, length)
 }

@@ -1,14 +1,14 @@
-// What going back came to.
+// The report of a rollback.
 
 import type { Coordinate, TimelineId } from '../../core/coordinate.ts'
 import type { CompensationPlan } from '../../core/history/effects.ts'
 
-/** Who has acted on entries that a rollback undoes. */
+/** A reader that has acted on entries that a rollback undoes. */
 export interface Consumer {
   readonly kind: 'fork' | 'projection' | 'process-manager' | 'consumer' | 'pipeline' | 'stream' | 'mail' | 'child'
   /** The timeline that acted: the fork, the reader, the receiver, the child. Of a stream: the timeline that was read. */
   readonly timeline: string
-  /** In words, for people. */
+  /** A description for people. */
   readonly what: string
 }
 
@@ -27,14 +27,17 @@ export const noEffects: CompensationPlan = { compensate: [], cannot: [], inDoubt
 
 export interface Rollback {
   readonly timeline: TimelineId
-  /** Where the abandoned part of history is kept; null where the model undoes it in its own history. */
+  /** The timeline that keeps the undone history. Null: the model undoes it in its own history. */
   readonly archive: TimelineId | null
   readonly from: number
   readonly to: Coordinate
-  /** Effects done after that point: to be compensated in this order, those that cannot be, and those in doubt. */
+  /** Effects done after that point: those to compensate, in this order; those that cannot be; those in doubt. */
   readonly effects: CompensationPlan
-  /** Who had acted on what was undone: the rollback was forced. */
+  /** Readers that had acted on undone entries; set if the rollback was forced. */
   readonly consumed?: readonly Consumer[]
-  /** Where whoever executes it does it, and has been asked to: from which step on, and what is undone in this order. */
+  /**
+   * Set if the run executes the rollback itself and has only been requested to: its target step, and the steps undone,
+   * in order.
+   */
   readonly asked?: { readonly from: string; readonly undoes: readonly string[] }
 }

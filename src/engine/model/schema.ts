@@ -1,5 +1,6 @@
-// Schemas of any library that speaks Standard Schema (standardschema.dev): zod, valibot, arktype and others. A value is
-// checked and, if the schema says so, changed; where the schema can say itself as JSON Schema, that is asked for too.
+// Schemas of any library that implements Standard Schema (standardschema.dev): zod, valibot, arktype and others. A
+// value is
+// validated and, if the schema does so, transformed. A schema that can export itself as JSON Schema is exported, too.
 
 /** The part of the standard that is used here. */
 export interface StandardSchema<Input = unknown, Output = Input> {
@@ -22,7 +23,7 @@ export interface SchemaIssue {
 
 export type Checked<Output> =
   | { readonly isValid: true; readonly value: Output }
-  /** One line that says what is wrong where. */
+  /** One line that names the fault and its path. */
   | { readonly isValid: false; readonly why: string }
 
 const issuesShownMax = 8
@@ -39,7 +40,7 @@ export async function checkWith<Output>(
   return { isValid: false, why: [...shown, ...(more > 0 ? [`and ${more} more`] : [])].join('; ') }
 }
 
-/** Null: the schema cannot say itself as JSON Schema. */
+/** Null: the schema has no JSON Schema form. */
 export function jsonSchemaOf(schema: StandardSchema): Readonly<Record<string, unknown>> | null {
   const standard = schema['~standard'] as {
     readonly jsonSchema?: { input?(options: { readonly target: string }): Record<string, unknown> }

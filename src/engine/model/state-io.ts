@@ -1,4 +1,4 @@
-// The outside of a snapshot: the codec, the sealer and the chunks that a capture writes to and a restore reads from.
+// The dependencies of a snapshot: the codec, the sealer and the chunks that a capture writes and a restore reads.
 
 import type { Blobs, Hash } from '../../core/store/ports.ts'
 
@@ -6,22 +6,22 @@ export interface StateIo {
   readonly codec: {
     encode(value: unknown): Uint8Array
     decode(bytes: Uint8Array): unknown
-    /** For large values: the same in steps, between which others get their turn. */
+    /** For large values: the same in steps, between which the event loop can run other work. */
     encodeInSteps?(value: unknown): Generator<void, Uint8Array>
     decodeInSteps?(bytes: Uint8Array): Generator<void, unknown>
   }
-  /** Equal bytes are sealed to equal bytes: that is what lets checkpoints share chunks. */
+  /** Deterministic: equal bytes are sealed to equal bytes, so that checkpoints share chunks. */
   readonly sealer: { sealChunk(plain: Uint8Array): Uint8Array; openChunk(stored: Uint8Array): Uint8Array }
   readonly hash: Hash
-  /** The same beside the event loop; left out where there is no such way. */
+  /** The same off the event loop. Default: none. */
   readonly hashAside?: ((bytes: Uint8Array) => Promise<Uint8Array>) | undefined
   readonly blobs: Blobs
-  /** The largest content that is read; without a bound if left out. */
+  /** The largest content that is read. Default: unbounded. */
   readonly contentBytesMax?: number
-  /** The same for a stream, which is not read whole. */
+  /** The same for a stream, which is not read as a whole. */
   readonly streamBytesMax?: number
-  /** Milliseconds that only grow. */
+  /** Monotonic milliseconds. */
   elapsed(): number
-  /** Gives the event loop a turn. Called when a slice has run for `sliceMs`, or more often. */
+  /** Yields to the event loop. Called when a slice has run for `sliceMs`, or more often. */
   breathe(): Promise<void>
 }

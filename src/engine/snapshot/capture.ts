@@ -1,6 +1,8 @@
-// Captures a state and writes it as the parts of a checkpoint. `captureState` is short: Keyed parts are frozen, the rest
-// is encoded, because the next entry may change it. `writeCapture` does the long work beside the engine's other work.
-// Nothing here publishes: the caller does, and by what it passes to the next capture says whether that succeeded.
+// Captures a state and writes it as the parts of a checkpoint. `captureState` is short: it freezes Keyed parts and
+// encodes
+// the rest, because the next entry may change it. `writeCapture` does the long work concurrently with the engine's
+// other
+// work. Nothing here publishes: the caller does, and reports success by the base it passes to the next capture.
 
 import { assert } from '../../core/assert.ts'
 import type { Part, ValuePart } from '../../core/checkpoint/manifest.ts'
@@ -20,11 +22,11 @@ import {
   writeContent,
 } from './output.ts'
 
-/** How much of a value is encoded before others get their turn. */
+/** How long a value is encoded before the event loop runs other work. */
 const firstSliceMs = 4
 const glanceBytes = 1024 * 1024
 
-/** What a published checkpoint left behind for the next one to build on. Opaque to the engine; lives in memory only. */
+/** The data of a published checkpoint that the next capture builds on. Opaque to the engine; kept in memory only. */
 export interface CaptureBase {
   readonly parts: ReadonlyMap<string | null, PartBase>
 }
@@ -34,7 +36,7 @@ export type PartBase = KeyedBase | ValueBase
 export interface ValueBase {
   readonly kind: 'value'
   readonly part: ValuePart
-  /** Of the plain bytes; null where they are many. */
+  /** Digest of the plain bytes; null for large values. */
   readonly digest: Digest | null
   readonly bytes: number
   readonly known: KnownChunks
@@ -44,7 +46,7 @@ type CapturedPart =
   | {
       readonly kind: 'value'
       readonly name: string | null
-      /** The bytes, or the steps that are left to make them. */
+      /** The bytes, or the remaining steps of encoding them. */
       readonly plain: Uint8Array | Generator<void, Uint8Array>
       readonly base: ValueBase | null
     }
@@ -58,25 +60,25 @@ type CapturedPart =
 export interface Capture {
   readonly parts: readonly CapturedPart[]
   readonly kind: 'full' | 'incremental'
-  /** How long taking it held up the event loop. */
+  /** How long the capture blocked the event loop. */
   readonly stallMs: number
-  /** The value that is being encoded may have changed since. */
+  /** True if the value may have changed while it is being encoded. */
   readonly isTouched: () => boolean
   status: 'taken' | 'writing' | 'written' | 'abandoned'
 }
 
 export interface WrittenCapture {
   readonly parts: readonly Part[]
-  /** The whole state as stored, and what this checkpoint added to it. */
+  /** Stored size of the whole state; the two fields below count only what this checkpoint added. */
   readonly totalBytes: number
   readonly addedBytes: number
   readonly addedChunks: readonly Digest[]
-  /** The longest stretch of work without a turn of the event loop, `captureState` included. */
+  /** The longest slice of work without yielding to the event loop, `captureState` included. */
   readonly longestStallMs: number
   readonly kind: 'full' | 'incremental'
-  /** For each Keyed part, how it was written, why, and the costs that decided it. */
+  /** For each Keyed part: how it was written, why, and the costs compared. */
   readonly plans: readonly (KeyedPlan & { readonly part: string | null })[]
-  /** For the next capture, if this one gets published. */
+  /** The base for the next capture, if this one is published. */
   readonly base: CaptureBase
 }
 
@@ -85,20 +87,20 @@ export interface CaptureSettings extends OutputSettings {
 }
 
 /**
- * Freezes the state. `base` is that of the last checkpoint that was published and is still in the catalog; null: write
- * everything. A capture that is not followed by one with its own base counts as abandoned.
+ * Freezes the state. `base` is that of the newest published checkpoint still in the catalog. Null: write everything. A
+ * capture counts as abandoned unless the next capture uses its base.
  * @example const written = await writeCapture(captureState(state, base, io), io)
  */
 export function captureState(
   state: unknown,
   base: CaptureBase | null,
   io: Pick<StateIo, 'codec' | 'elapsed'>,
-  /** A large plain value is encoded in slices, as long as this says that nobody has touched it. Left out: in one go. */
+  /** With this, a large plain value is encoded in slices until it returns true. Default: encoded in one slice. */
   isTouched?: () => boolean,
 ): Capture {
   const startedAt = io.elapsed()
   const { value, keyeds } = takeApart(state)
-  // First what may fail: a value that cannot be encoded must not leave frozen pages behind.
+  // Encoding may fail and therefore comes first: it must not leave frozen pages behind.
   const parts: CapturedPart[] = []
   if (value !== undefined) {
     const held = base?.parts.get(null)
@@ -119,7 +121,7 @@ export function captureState(
   return { parts, kind, stallMs: io.elapsed() - startedAt, status: 'taken', isTouched: isTouched ?? (() => false) }
 }
 
-/** A small value is done before anybody else gets a turn; of a large one, the first slice is. */
+/** Encodes a small value at once; of a large one, only the first slice. */
 function beginEncoding(
   value: unknown,
   io: Pick<StateIo, 'codec' | 'elapsed'>,
@@ -134,7 +136,7 @@ function beginEncoding(
   }
 }
 
-/** A plain value was changed while it was being encoded: what was written of it is of two times. */
+/** A plain value changed while it was being encoded: the written bytes mix two states. */
 export class TouchedValue extends Error {
   constructor() {
     super('the state was changed while it was captured')
@@ -186,7 +188,7 @@ export async function writeCapture(
   }
 }
 
-/** It was not published: the next capture contains its changes again. May be called twice, and while it is written. */
+/** The capture was not published: the next one contains its changes again. May be called twice, and during writing. */
 export function abandonCapture(capture: Capture): void {
   for (const part of capture.parts) if (part.kind === 'keyed') part.capture.abandon()
   capture.status = 'abandoned'
@@ -211,7 +213,7 @@ async function writeValue(
   return { kind: 'value', part: { kind: 'value', name: part.name, content }, digest, bytes, known }
 }
 
-/** Tells an unchanged value at a glance; null: it is so large that its chunks tell, a slice at a time. */
+/** Detects an unchanged value by its digest. Null: the value is large, and its chunks are compared slice by slice. */
 export function digestOfValue(plain: Uint8Array, io: Pick<StateIo, 'hash'>): Digest | null {
   return plain.length > glanceBytes ? null : io.hash(plain)
 }

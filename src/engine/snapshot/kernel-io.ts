@@ -1,5 +1,6 @@
-// The small view of the kernel that capture and restore need, with a breath taken whenever a slice of work has held
-// the event loop for a few milliseconds.
+// The part of the kernel that capture and restore need; yields whenever a slice of work has held the event loop for a
+// few
+// milliseconds.
 
 import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -11,7 +12,7 @@ import type { StateIo } from '../model/state-io.ts'
 import type { ChunkHold } from '../storage/chunk-hold.ts'
 import type { Kernel } from '../storage/kernel.ts'
 
-/** Who puts chunks puts them under a hold, until they are published. */
+/** With a hold, put chunks are protected from collection until they are published. */
 export function stateIo(kernel: Kernel, hold?: ChunkHold): StateIo {
   const { codec, sealer, hash, clock, store, limits } = kernel
   const breath = new Yielder(clock)
@@ -28,7 +29,7 @@ export function stateIo(kernel: Kernel, hold?: ChunkHold): StateIo {
   }
 }
 
-/** A chunk that nobody could read again is not written. */
+/** Refuses to write a chunk that is too large to be read back. */
 function bounded(blobs: Blobs, chunkBytes: number): Blobs {
   return forwardBlobs(blobs, {
     async put(chunks, at) {

@@ -1,5 +1,5 @@
 // Writes one Keyed part from its frozen pages: as a layer of changed keys, as one merged layer, or as changed pages and
-// a new directory, whichever the plan says is cheapest (core/keyed/plan.ts).
+// a new directory, whichever the plan finds cheapest (core/keyed/plan.ts).
 
 import { assert } from '../../core/assert.ts'
 import { ByteWriter } from '../../core/bytes.ts'
@@ -11,27 +11,27 @@ import { lowerBound, pageIndexOf } from '../../core/keyed/tree.ts'
 import { addBlock, type ChunkOutput, type KnownChunks, writeContent } from './output.ts'
 
 const noChunks: KnownChunks = new Map()
-/** A block is closed when it has grown to this. A page of common size is one block; layers need no such regard. */
+/** A block is closed at this size. A page of usual size is one block; layers can use smaller blocks. */
 const pageBlockBytes = 128 * 1024
 const layerBlockBytes = 64 * 1024
-/** Large values are a slice of work each; of small ones, this many are. */
+/** How many entries, or bytes, are encoded between two checks of the slice. */
 const entriesPerLook = 64
 const bytesPerLook = 32 * 1024
 const inlineTryBytes = 16 * 1024
-/** What an entry is taken to cost while nothing was measured. */
+/** The assumed size of an entry before any was measured. */
 const entryBytesAssumed = 64
 /** Each changed page also changes a chunk of the directory. */
 const directoryChunkBytes = 16 * 1024
 
 export interface LayerBase {
   readonly layer: Layer
-  /** Stored bytes of its directory. */
+  /** Stored bytes of the directory. */
   readonly directoryBytes: number
-  /** Its keys; null for the base. */
+  /** The keys of the layer; null for the base. */
   readonly keys: ReadonlySet<string> | null
 }
 
-/** What the next capture builds on. */
+/** The base for the next capture. */
 export interface KeyedBase {
   readonly kind: 'keyed'
   readonly part: KeyedPart
@@ -57,7 +57,7 @@ export async function writeKeyed(
   let keys = capture.changed ?? new Set<string>()
   let plan = planKeyed(costsOf(capture, before, keys.size), settings)
   if (plan.choice === 'merge' && before !== null) {
-    // The keys of several layers overlap: count them together before deciding on what they would cost as one.
+    // The keys of several layers overlap: count their union before estimating the cost of one merged layer.
     const merged = await union([...before.layers.map((held) => held.keys), keys], output)
     plan = planKeyed(costsOf(capture, before, merged.size), settings)
     if (plan.choice === 'merge') keys = merged
@@ -117,7 +117,7 @@ async function writePages(capture: KeyedCapture<unknown>, before: KnownChunks, o
   for (const page of pages) {
     let held = capture.segmentsOf(page)
     if (!held) {
-      // All of it is written anew, also what was never asked for.
+      // Everything is rewritten, including pages that were never read.
       if (page.unread) await output.slices.wait(page.unread.read())
       for (let at = 0; at < page.keys.length; at++) {
         const value = output.io.codec.encode(page.values[at])
@@ -190,7 +190,7 @@ function layerOf(
   return { layer: { entries, bytes, body }, directoryBytes, keys }
 }
 
-/** Sorting all keys at once would hold up the event loop; by page they are sorted a few at a time. */
+/** Sorting all keys at once would block the event loop; sorted by page, they take a few at a time. */
 async function bucketByPage(capture: KeyedCapture<unknown>, keys: ReadonlySet<string>, output: ChunkOutput) {
   const { bounds, pages } = capture.snapshot
   const buckets: (string[] | undefined)[] = new Array(Math.max(1, pages.length)).fill(undefined)
@@ -216,7 +216,7 @@ async function union(sets: readonly (ReadonlySet<string> | null)[], output: Chun
   return all
 }
 
-/** Entries in order, cut into blocks. */
+/** Ordered entries, cut into blocks. */
 class BlockOutput {
   readonly #output: ChunkOutput
   readonly #bytesMax: number
@@ -231,7 +231,7 @@ class BlockOutput {
     this.#writer = new ByteWriter(bytesMax)
   }
 
-  /** True: the block is full, close it. */
+  /** True: the block is full and must be closed. */
   add(key: string, value: Uint8Array | null): boolean {
     if (this.#entries === 0) {
       beginBlock(this.#writer)
@@ -248,7 +248,7 @@ class BlockOutput {
     this.#entries = 0
   }
 
-  /** The sealed block, if everything since the last take fits into the manifest; null otherwise. */
+  /** The sealed block if all entries since the last call fit into the manifest; null otherwise. */
   takeInline(): Uint8Array | null {
     if (this.#segments.length > 0 || this.#entries === 0 || this.#writer.length > inlineTryBytes) return null
     const sealed = this.#output.io.sealer.sealChunk(this.#writer.take())

@@ -1,5 +1,6 @@
-// How far the loading of a state is, told by the event `progress`: what was read of its checkpoint, then what was replayed of
-// its history. Costs nothing where nobody listens, and tells at most ten times a second.
+// Reports the loading of a state as `progress` events: bytes read from its checkpoint, then entries replayed. Costs
+// nothing
+// without a listener, and emits at most ten events per second.
 
 import { forwardBlobs } from '../../core/store/forward.ts'
 import type { StateIo } from '../model/state-io.ts'
@@ -21,7 +22,7 @@ export class Loading {
     this.#toldAt = kernel.clock.elapsed()
   }
 
-  /** So many bytes of the checkpoint, or entries of history. */
+  /** `done` counts bytes of the checkpoint, or entries of history. */
   at(part: 'restore' | 'replay', done: number, total: number): void {
     if (!this.#isHeard || this.#kernel.clock.elapsed() - this.#toldAt < everyMs) return
     this.#toldAt = this.#kernel.clock.elapsed()
@@ -29,7 +30,7 @@ export class Loading {
     this.#tell(part, Math.min(done, total), total)
   }
 
-  /** Tells what is read of a checkpoint of this size. */
+  /** Reports the bytes read from a checkpoint of this size. */
   watching(io: StateIo, total: number): StateIo {
     if (!this.#isHeard) return io
     const { blobs } = io
@@ -43,7 +44,7 @@ export class Loading {
     return { ...io, blobs: forwardBlobs(blobs, { get }) }
   }
 
-  /** It is there. */
+  /** The state is loaded. */
   end(): void {
     if (this.#hasTold) this.#tell('ready', 1, 1)
   }

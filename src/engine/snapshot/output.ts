@@ -1,6 +1,7 @@
-// Chunks on their way out: sealed, named by the digest of what is stored, and put in batches while the next batch is
-// being made. Work is done in slices: whoever has held the event loop for a few milliseconds lets others in, and the
-// longest slice is reported.
+// Seals chunks, names them by the digest of their stored bytes, and puts them in batches while the next batch is being
+// made.
+// The work is done in slices: it yields after holding the event loop for a few milliseconds, and the longest slice is
+// reported.
 
 import { defaultChunkSizes, nextCut } from '../../core/checkpoint/chunking.ts'
 import { type ChunkRef, type Content, encodeRefs } from '../../core/checkpoint/manifest.ts'
@@ -8,17 +9,17 @@ import { type Digest, toHex } from '../../core/coordinate.ts'
 import type { StateIo } from '../model/state-io.ts'
 
 const sliceMs = 4
-/** Larger contents than this are not even tried for the manifest. */
+/** Larger contents are never tried for the manifest. */
 const inlineTryBytes = 16 * 1024
 /** Longer lists of refs become chunks themselves. */
 const refsMax = 32
 
 export interface OutputSettings {
-  /** Sealed bytes up to this length lie in the manifest. */
+  /** Sealed bytes up to this length are stored in the manifest. */
   readonly inlineBytes: number
   /** Chunks are put in batches of about this many bytes. */
   readonly putBytes: number
-  /** Pages are cut when they have grown to this; 128 KB if left out. */
+  /** Pages are cut at this size. Default: 128 KB. */
   readonly pageBytes?: number | undefined
 }
 
@@ -43,7 +44,7 @@ export class Slices {
     return this.wait(this.#io.breathe())
   }
 
-  /** Waiting is no stall: the slice ends here and a new one starts afterwards. */
+  /** Waiting is no stall: the slice ends here, and a new one starts afterwards. */
   async wait<T>(promise: Promise<T>): Promise<T> {
     this.longestMs = Math.max(this.longestMs, this.#io.elapsed() - this.#startedAt)
     try {
@@ -54,7 +55,7 @@ export class Slices {
   }
 }
 
-/** Steps to their end, a slice at a time. */
+/** Runs the steps to their end, slice by slice. */
 export async function finishSteps<T>(steps: Generator<void, T>, slices: Slices): Promise<T> {
   for (;;) {
     const step = steps.next()
@@ -76,14 +77,15 @@ export class ChunkOutput {
 
   constructor(io: StateIo, settings: OutputSettings = defaultOutputSettings) {
     this.io = io
-    // A place of its own kind of batches: an object store wants few large ones.
+    // The blob store may prefer larger batches: an object store works best with few large ones.
     this.settings = { ...settings, putBytes: Math.max(settings.putBytes, io.blobs.batchBytes ?? 0) }
     this.slices = new Slices(io)
   }
 
   /**
-   * Seals and queues. The bytes may be reused afterwards only if they were copied: a sealer may return what it was given.
-   * Chunks that are `held` by a checkpoint which stays in the catalog are named, not stored again.
+   * Seals and queues a chunk. Reuse the bytes afterwards only if they were copied: a sealer may return its argument.
+   * Chunks
+   * `held` by a checkpoint that stays in the catalog are referenced, not stored again.
    */
   add(plain: Uint8Array, held?: { has(name: string): boolean }): ChunkRef {
     const stored = this.io.sealer.sealChunk(plain)
@@ -99,7 +101,7 @@ export class ChunkOutput {
     return { digest, bytes: stored.length }
   }
 
-  /** Call between pieces of work: sends a full batch, lets others in when it is time. */
+  /** Call between pieces of work: sends a full batch, and yields when the slice is over. */
   async pause(): Promise<void> {
     if (this.#queuedBytes >= this.settings.putBytes) await this.#send()
     if (this.slices.isDue) await this.slices.breathe()
@@ -121,22 +123,22 @@ export class ChunkOutput {
     this.#queue = []
     this.#queuedBytes = 0
     this.#inFlight = this.io.blobs.put(batch)
-    // A failure is met by the next wait; until then it must not count as unhandled.
+    // The next wait reports the failure; until then it must not count as unhandled.
     this.#inFlight.catch(() => undefined)
   }
 }
 
-/** Chunks of a content by the digest of their plain bytes, so that an unchanged chunk need not even be sealed. */
+/** Chunks of a content by the digest of their plain bytes, so that an unchanged chunk is not even sealed. */
 export type KnownChunks = ReadonlyMap<string, ChunkRef>
 
 export interface WrittenContent {
   readonly content: Content
-  /** As stored, lists of refs included. */
+  /** Stored size, lists of refs included. */
   readonly bytes: number
   readonly known: KnownChunks
 }
 
-/** Bytes into chunks; those that `before` knows are only named. */
+/** Writes bytes as chunks; chunks that `before` contains are only referenced. */
 export async function writeContent(
   plain: Uint8Array,
   before: KnownChunks,
@@ -187,7 +189,7 @@ const largeBlockSizes = {
   maxBytes: 4 * defaultChunkSizes.maxBytes,
 }
 
-/** A block is one chunk, unless a large value makes it larger than a chunk should be. */
+/** A block is one chunk, unless a large value makes it larger than a chunk may be. */
 export async function addBlock(block: Uint8Array, output: ChunkOutput): Promise<ChunkRef[]> {
   const refs: ChunkRef[] = []
   for (let at = 0; at < block.length; ) {

@@ -1,4 +1,4 @@
-// The manifest of a line in the catalog, checked before it is believed.
+// Reads the manifest of a catalog entry, checked before it is decoded.
 
 import { decodeManifest } from '../../core/checkpoint/manifest.ts'
 import { equalBytes } from '../../core/coordinate.ts'
@@ -6,7 +6,7 @@ import { RepriseError } from '../../core/errors.ts'
 import type { ManifestRecord } from '../../core/store/ports.ts'
 import type { Kernel } from '../storage/kernel.ts'
 
-/** The manifest's body, checked against its digest and against its line in the catalog, before anything is decoded. */
+/** The manifest's body, checked against its digest and its catalog entry before anything is decoded. */
 export function readManifest(kernel: Pick<Kernel, 'hash' | 'sealer'>, record: ManifestRecord) {
   const body = kernel.sealer.unwrap(record.body)
   if (!equalBytes(kernel.hash(body), record.bodyDigest)) throw mismatch(record, 'does not match its digest')

@@ -1,21 +1,22 @@
-// A list of chunks that only grows, as the lists of lists that a manifest knows (core/checkpoint/manifest.ts). Every full
-// list has the same number of entries, so the place of an entry is arithmetic: a list can be appended to, and read from
-// anywhere, without a look at what lies before. In memory are only the lists that are not full yet.
+// An append-only list of chunks, stored as the lists of lists of a manifest (core/checkpoint/manifest.ts). Every full
+// list
+// has the same number of entries, so the place of an entry is arithmetic: a list can be appended to, and read from any
+// place, without reading the part before. Only lists that are not full are kept in memory.
 
 import { type ChunkRef, type Content, decodeRefs, encodeRefs } from '../../core/checkpoint/manifest.ts'
 import type { ChunkInput } from './restore-input.ts'
 import { joined } from './restore-input.ts'
 
-/** Entries of a full list. A fact of the format: a list that another number made cannot be appended to. */
+/** Entries of a full list. Part of the format: a list with another number of entries per list cannot be appended to. */
 export const listEntries = 1024
-/** So many lie in the manifest itself; more of them make a list. */
+/** The manifest itself holds up to this many entries; more become a list. */
 const rootEntries = 32
 const listsCached = 8
 
 export type ChunkContent = Extract<Content, { kind: 'chunks' }>
 
 export class RefTree {
-  /** By height: entries that no full list holds yet. The first are the chunks themselves. */
+  /** By height: entries that no full list holds yet. Height 0 has the chunks themselves. */
   readonly #pending: ChunkRef[][]
   #count: number
 
@@ -28,7 +29,7 @@ export class RefTree {
     return new RefTree([[]], 0)
   }
 
-  /** The first `count` chunks of a content, to be appended to. */
+  /** The first `count` chunks of a content, to append to. */
   static async resume(reader: RefReader, count: number): Promise<RefTree> {
     const pending: ChunkRef[][] = []
     for (let height = 0, entries = count; height === 0 || entries > 0; height++) {
@@ -43,7 +44,7 @@ export class RefTree {
     return this.#count
   }
 
-  /** To see what it would be with more in it. */
+  /** A copy, to compute its content with more entries. */
   clone(): RefTree {
     return new RefTree(
       this.#pending.map((entries) => [...entries]),
@@ -64,7 +65,7 @@ export class RefTree {
     }
   }
 
-  /** As a manifest names it. Lists that are not full are written as they are, and are garbage after the next time. */
+  /** The content for a manifest. Lists that are not full are written too, and become garbage with the next call. */
   content(size: number, write: (list: Uint8Array) => ChunkRef): ChunkContent {
     let below: ChunkRef | null = null
     for (let level = 0; ; level++) {
@@ -76,7 +77,7 @@ export class RefTree {
   }
 }
 
-/** Reads entries of such a content by their place. */
+/** Reads entries of such a content by their position. */
 export class RefReader {
   readonly #content: ChunkContent
   readonly #input: ChunkInput
@@ -89,7 +90,7 @@ export class RefReader {
     this.#part = part
   }
 
-  /** Entries `from` to `to`, without the last, at a height: 0 are the chunks, 1 the lists of chunks, and so on. */
+  /** Entries `from` (inclusive) to `to` (exclusive) at a height: 0 has the chunks, 1 the lists of chunks, and so on. */
   async entries(height: number, from: number, to: number): Promise<readonly ChunkRef[]> {
     if (from >= to || height > this.#content.level) return []
     if (height === this.#content.level) return this.#content.refs.slice(from, to)

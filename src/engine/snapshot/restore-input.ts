@@ -1,5 +1,5 @@
-// Chunks on their way in: read in batches, each checked against its digest before anything looks inside. What does not
-// match is CHUNK_DAMAGED, what is not there CHUNK_MISSING, both with the digest and the part that needs it.
+// Reads chunks in batches and checks each against its digest before its content is used. A mismatch is CHUNK_DAMAGED, a
+// missing chunk CHUNK_MISSING, both with the digest and the part that needs the chunk.
 
 import { type ChunkRef, type Content, decodeRefs } from '../../core/checkpoint/manifest.ts'
 import { type Digest, equalBytes, toHex } from '../../core/coordinate.ts'
@@ -10,9 +10,9 @@ import { type KnownChunks, Slices } from './output.ts'
 const batchBytes = 1024 * 1024
 const batchChunks = 256
 const averageBytes = 4096
-/** Fewer bytes are hashed here and now. */
+/** Fewer bytes than this are hashed synchronously. */
 const asideBytesMin = 512 * 1024
-/** A ref takes fewer bytes than this; chunks are far larger than that, but for the last of each content. */
+/** A ref takes fewer bytes than this; chunks are far larger, except for the last one of each content. */
 const refBytes = 64
 const plainBytesMin = 256
 const streamPlainBytesMin = 4096
@@ -20,7 +20,7 @@ const refsFree = 4096
 
 export interface ReadContent {
   readonly plain: Uint8Array
-  /** As stored, lists of refs included. */
+  /** Stored size, lists of refs included. */
   readonly bytes: number
   readonly known: KnownChunks
 }
@@ -28,7 +28,7 @@ export interface ReadContent {
 interface Batch {
   readonly batch: readonly ChunkRef[]
   readonly found: readonly (Uint8Array | null)[]
-  /** The digests of what was found; null: they are not taken aside. */
+  /** The digests of the chunks read. Null: they are computed synchronously. */
   readonly hashed: Promise<readonly (Uint8Array | null)[]> | null
   readonly to: number
 }
@@ -45,13 +45,13 @@ export class ChunkInput {
     this.slices = new Slices(io)
   }
 
-  /** The stored bytes of each ref, in order, checked; in batches, so that few are in memory at once. */
+  /** The checked stored bytes of each ref, in order; read in batches, so that few are in memory at once. */
   async *read(refs: readonly ChunkRef[], part: string | null): AsyncGenerator<Uint8Array> {
     let next = this.#batch(refs, 0)
     try {
       while (next) {
         const { batch, found, hashed, to } = await this.slices.wait(next)
-        // While these are hashed aside, the next ones are read.
+        // The next batch is read while this one is hashed.
         next = hashed ? this.#batch(refs, to) : null
         const digests = hashed ? await this.slices.wait(hashed) : null
         for (let i = 0; i < batch.length; i++) {
@@ -63,7 +63,7 @@ export class ChunkInput {
         next ??= this.#batch(refs, to)
       }
     } finally {
-      // Whoever leaves early is not told what the next ones are like.
+      // If the consumer stops early, a failure of the next batch must not count as unhandled.
       next?.catch(() => undefined)
     }
   }
@@ -88,7 +88,7 @@ export class ChunkInput {
     for await (const stored of this.read(refs, part)) yield this.io.sealer.openChunk(stored)
   }
 
-  /** The refs of the chunks that hold the content's bytes; `visit` is told of the lists on the way. */
+  /** The refs of the chunks that hold the content's bytes; `visit` is called for each list of refs on the way. */
   async dataRefs(
     content: Content,
     part: string | null,
@@ -124,7 +124,7 @@ export class ChunkInput {
     return refs
   }
 
-  /** A list may name the same list very often, and that again: what is promised bounds how many chunks there can be. */
+  /** A list may repeat the same list very often, at every level: the promised size bounds the number of chunks. */
   #refsMax(content: Content, part: string | null): number {
     const { contentBytesMax = Number.POSITIVE_INFINITY } = this.io
     checkSize(content, part, 'valueBytes', contentBytesMax)
@@ -146,7 +146,7 @@ export class ChunkInput {
     return { plain: sized(plain, content, part), bytes, known }
   }
 
-  /** What is damaged or missing is rebuilt, if there is something to rebuild it from. */
+  /** Rebuilds a damaged or missing chunk from its redundancy, if there is any. */
   async #sound(
     digest: Digest,
     stored: Uint8Array | null,
@@ -170,7 +170,7 @@ export class ChunkInput {
     let size = 0
     for await (const plain of this.readPlain(refs, part)) {
       size += plain.length
-      // Before it is put together: a list may name the same chunk very often.
+      // Checked before the pieces are joined: a list may repeat the same chunk very often.
       if (size > sizeMax) throw damaged(part, `has more than the ${sizeMax} bytes that were promised`)
       visit(refs[pieces.length]!, plain)
       pieces.push(plain)
@@ -204,7 +204,7 @@ export function joined(pieces: readonly Uint8Array[]): Uint8Array {
   return whole
 }
 
-/** What the manifest says and what its chunks hold must agree, though every digest does. */
+/** The manifest and its chunks must agree, even if every digest matches. */
 export function damaged(part: string | null, what: string): RepriseError {
   const where = part === null ? 'the state' : `part ${part}`
   return new RepriseError('CHECKPOINT_DAMAGED', `${where} of the checkpoint ${what}`, { part })

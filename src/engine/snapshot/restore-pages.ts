@@ -1,6 +1,6 @@
-// Blocks of a Keyed part on their way in: put together from their chunks, which were checked, and compared with what the
-// directory says of them. PageReader leaves pages where they lie until they are asked for; those that are asked for in
-// the same moment come together.
+// Reads blocks of a Keyed part: assembled from checked chunks and compared with the directory. PageReader reads pages
+// on
+// demand; pages requested at the same moment are read together.
 
 import { assert } from '../../core/assert.ts'
 import type { Segment } from '../../core/checkpoint/manifest.ts'
@@ -24,7 +24,7 @@ export function blockOf(bytes: Uint8Array): Block {
   return { keys, values }
 }
 
-/** The block of a segment, of whose chunks the next pieces are. */
+/** The block of a segment, from the next pieces of its chunks. */
 export async function blockOfSegment(
   pieces: AsyncGenerator<Uint8Array>,
   segment: Segment,
@@ -43,7 +43,7 @@ export async function blockOfSegment(
   return block
 }
 
-/** The values of a page: in the base, no key is gone. */
+/** The values of a page: in the base, no key is deleted. */
 export function valuesOf(block: Block, part: string | null, io: Pick<StateIo, 'codec'>): unknown[] {
   return block.values.map((value) => {
     if (value === null) throw damaged(part, 'has a key without a value in its base')
@@ -53,7 +53,7 @@ export function valuesOf(block: Block, part: string | null, io: Pick<StateIo, 'c
 
 interface Asked {
   readonly segment: Segment
-  /** Where the next page begins; undefined for the last. */
+  /** The first key of the next page; undefined for the last page. */
   readonly end: string | undefined
   resolve(entries: PageEntries<unknown>): void
   reject(error: unknown): void
@@ -74,7 +74,7 @@ export class PageReader {
   }
 
   #ask(asked: Asked): void {
-    // Not at once: whatever is asked for in this moment is read together.
+    // Deferred: all pages requested at this moment are read together.
     if (this.#asked.push(asked) === 1) void Promise.resolve().then(() => this.#readAsked())
   }
 
@@ -88,7 +88,7 @@ export class PageReader {
         asked.resolve(await this.#page(pieces, asked))
       } catch (error) {
         asked.reject(error)
-        // A page that cannot be read says nothing about the others.
+        // An unreadable page does not affect the others.
         for (const other of batch.slice(i + 1)) this.#ask(other)
         return
       }

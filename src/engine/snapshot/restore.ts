@@ -1,6 +1,7 @@
-// Reads a state back from one manifest: every chunk is checked against its digest before it is decoded, and what the
-// chunks say is checked against what the manifest promised. Also here: which chunks a manifest keeps alive, and a check
-// of them that decodes nothing.
+// Restores a state from one manifest: every chunk is checked against its digest before it is decoded, and the decoded
+// content
+// is checked against the manifest. Also here: the chunks that a manifest keeps alive, and a check of them that decodes
+// nothing.
 
 import {
   type ChunkRef,
@@ -23,12 +24,12 @@ import { finishSteps, type KnownChunks } from './output.ts'
 import { ChunkInput, damaged } from './restore-input.ts'
 import { blockOf, blockOfSegment, PageReader, valuesOf } from './restore-pages.ts'
 
-/** Read in batches as if it were this large. */
+/** Content of unknown size is read in batches for this size. */
 const sizeUnknown = 64 * 1024
 
 export interface RestoredState {
   readonly state: unknown
-  /** For the next capture of this state to build on, while this checkpoint is in the catalog. */
+  /** The base for the next capture of this state, as long as this checkpoint is in the catalog. */
   readonly base: CaptureBase
   readonly bytesRead: number
   /** Chunks that were damaged or missing, and were rebuilt. */
@@ -36,7 +37,7 @@ export interface RestoredState {
 }
 
 /**
- * Pages of the parts for which `isPaged` holds stay where they are until they are asked for.
+ * Pages of the parts for which `isPaged` returns true are read on demand.
  * @example const { state } = await restoreState(decodeManifest(record.body), io)
  */
 export async function restoreState(
@@ -68,8 +69,9 @@ export async function liveChunks(manifest: Pick<Manifest, 'parts'>, io: StateIo)
 }
 
 /**
- * Reads chunks again and checks their digests: all that the manifest leads to, or only those given. Throws
- * CHUNK_MISSING or CHUNK_DAMAGED for the first that fails.
+ * Reads chunks again and checks their digests: all chunks of the manifest, or only those passed. Throws CHUNK_MISSING
+ * or
+ * CHUNK_DAMAGED for the first that fails.
  */
 export async function verifyChunks(
   manifest: Pick<Manifest, 'parts'>,
@@ -125,7 +127,7 @@ function putTogether(values: ReadonlyMap<string | null, unknown>): unknown {
   if (typeof whole !== 'object' || whole === null) throw damaged(null, 'is not an object, but has parts')
   for (const [name, value] of values) {
     if (name === null) continue
-    // Defined, not assigned: a part may be called __proto__.
+    // Defined, not assigned: a part may be named __proto__.
     Object.defineProperty(whole, name, { value, enumerable: true, writable: true, configurable: true })
   }
   return whole
@@ -188,7 +190,7 @@ async function loadPages(
   return KeyedTree.load(pages)
 }
 
-/** The tree of the pages that the directory names, none of which is read yet. */
+/** The tree of the pages in the directory, none of them read yet. */
 function leavePages(
   layer: Layer,
   segments: readonly Segment[],
@@ -233,7 +235,7 @@ async function applyLayer(
   return touched
 }
 
-/** The blocks of a layer in order, each with the entries that the directory says. */
+/** The blocks of a layer in order, each with the number of entries that the directory names. */
 async function* blocksOf(layer: Layer, segments: readonly Segment[] | null, part: string | null, input: ChunkInput) {
   let entries = 0
   if (layer.body.kind === 'inline') {

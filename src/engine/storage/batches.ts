@@ -1,14 +1,16 @@
-// The commits that wait for one database, cut into batches: everything that is ready in the same moment goes in one transaction.
-// Where the store takes several batches at once, what is ready is cut into some, so that it works on one while the next is made.
-// A store that is made of several databases has one of these for each, so that none waits for another.
+// The commits that wait for one database, cut into batches: everything ready at the same moment goes in one
+// transaction. If the
+// store accepts several batches at once, the ready commits are split, so that it works on one while the next is built.
+// A store
+// of several databases has one instance for each, so that none waits for another.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { Limits } from '../../core/limits.ts'
 import type { Clock, Commit, Outcome } from '../../core/store/ports.ts'
 
-/** Something with commits to make. `build` is called when there is room; it may answer null if the need has passed. */
+/** Something with commits to make. `build` is called when there is room; it returns null if the need has passed. */
 export interface CommitSource {
-  /** What it commits to: a store that is made of several databases takes it along with others of the same one. */
+  /** The timeline of the commits: a store of several databases batches it with others of the same database. */
   readonly timeline?: TimelineId | undefined
   build(): PreparedCommit | null
 }
@@ -21,27 +23,27 @@ export interface PreparedCommit {
   fail(error: unknown): void
 }
 
-/** What becomes of a batch; the committer's part. */
+/** The committer's part: sends batches and handles their outcomes. */
 export interface BatchKeeper {
   readonly clock: Clock
   readonly limits: Limits
-  /** How many batches the database takes at once. */
+  /** How many batches the database accepts at once. */
   readonly lanes: () => number
-  /** How many databases share the turns of the event loop. */
+  /** How many databases share the time of the event loop. */
   readonly places: () => number
   readonly ask: (commits: readonly Commit[]) => Outcome[] | Promise<Outcome[]>
   readonly settle: (batch: readonly PreparedCommit[], outcomes: readonly Outcome[], started: number) => void
-  /** The batch was asked for once, and failed as a whole. Does not reject. */
+  /** The batch was sent once and failed as a whole: retries it. Does not reject. */
   readonly insist: (batch: readonly PreparedCommit[], error: unknown) => Promise<void>
-  /** A commit that takes its own time. */
+  /** Runs a commit outside of the batches, because it may take long. */
   readonly aside: (prepared: PreparedCommit) => void
   readonly idle: () => void
 }
 
-/** How long batches may follow each other before the event loop gets its turn. */
+/** How long batches may follow each other before the event loop runs other work. */
 const turnMs = 4
 const turnBatches = 64
-/** A batch is not cut smaller than this: its transaction and its way to the store have to be worth it. */
+/** A batch is not split below this size: it must be worth its transaction and round trip. */
 const cutCommits = 64
 
 export class Batches {
@@ -51,9 +53,9 @@ export class Batches {
   #turnEnds = 0
   #batchesInTurn = 0
   #underWay = 0
-  /** Messages arrive in the order in which they were sent: one batch with messages is under way at a time. */
+  /** Messages arrive in the order in which they were sent, so only one batch with messages is in flight at a time. */
   #isSending = false
-  /** Made ready, and waits for that. */
+  /** A built commit that waits for the batch with messages. */
   #held: PreparedCommit | null = null
 
   constructor(keeper: BatchKeeper) {
@@ -81,7 +83,7 @@ export class Batches {
     })
   }
 
-  /** Not an async function, nor what it calls until something goes wrong: each of those costs promises a batch. */
+  /** Neither this function nor its callees are async unless something fails: each async function costs promises per batch. */
   #flush(): void {
     if (!this.#hasRoom) return
     const batch = this.#takeBatch()
@@ -124,9 +126,11 @@ export class Batches {
   }
 
   /**
-   * Callers that wait for one write to make the next do so right after it was settled. What they have made ready goes out
-   * without a turn of the event loop, which would cost more than the engine's part of an append; but not for long, since
-   * timers and connections wait meanwhile.
+   * Callers that await one write before the next make the next one right after the first is settled. It is sent without
+   * waiting
+   * for the event loop, which would cost more than the engine's part of an append; but only for a short time, because
+   * timers
+   * and connections wait meanwhile.
    */
   #goOn(): void {
     if (this.#isScheduled || !this.#hasRoom) return
@@ -160,7 +164,7 @@ export class Batches {
       const prepared = source.build()
       if (!prepared) continue
       if (prepared.commit.userSql) {
-        // The user's SQL takes its own time and its own transaction: nobody else waits for it here.
+        // The user's SQL may take long and has its own transaction: other commits do not wait for it.
         this.#keeper.aside(prepared)
         continue
       }

@@ -1,6 +1,8 @@
-// The identity of a timeline that came from elsewhere, as an attribute of its head. An import under the id it had keeps the
-// identity it had there, so that the same intents keep their keys. An import under another id, or into a copy of a store, lives
-// beside the original: it gets an identity of its own, which replaces the one that its history recorded.
+// The identity of a timeline that came from another store, as an attribute of its head. An import under its original id
+// keeps
+// the original identity, so that the same intents keep their keys. An import under another id, or into a copy of a
+// store,
+// coexists with the original: it gets an identity of its own, which replaces the one recorded in its history.
 
 import type { Attribute } from '../../core/store/ports.ts'
 
@@ -11,7 +13,7 @@ export interface Carried {
   /** True: the identity belongs to this copy alone. Entries from before the import belong to the original. */
   readonly isOwn: boolean
   readonly generation: number
-  /** Added to the number of the archive that the last rollback here left: archives from before may not be here. */
+  /** Added to the number of the newest archive here: archives from before the import may be missing. */
   readonly offset: number
 }
 
@@ -25,7 +27,7 @@ export function carriedBy(attributes: Attributes): Carried | null {
   return { identity: identity!, isOwn: word === 'own', generation: Number(generation), offset: Number(offset) }
 }
 
-/** The attribute of a timeline that arrives; null: its identity here is the one that it has anyway. */
+/** The attribute of an arriving timeline. Null: its identity is the one it has here anyway. */
 export function carriedText(carried: Carried, here: string): string | null {
   const { identity, isOwn, generation, offset } = carried
   if (!isOwn && identity === here && generation === 0 && offset === 0) return null

@@ -1,8 +1,12 @@
-// What protects chunks between the moment they are put and the publication that names them. Every publication is checked in
-// its own transaction: if a collector may have taken chunks since the first of them was put, it is refused, and they are
-// touched (or, where they are gone, made again) before it is tried once more. That is what keeps a checkpoint whole, however
-// long this process was away. So that a long capture need not be done twice, it is announced as well: with the heartbeat,
-// and at once when it is large. Collectors leave alone what a live worker has announced. docs/decisions/collection.md
+// Protects chunks between their put and the publication that names them. Every publication is checked in its own
+// transaction:
+// if a collector may have removed chunks since the first of them was put, it is refused, and the chunks are touched (or
+// made
+// again if they are missing) before the publication is retried. This keeps a checkpoint complete, however long the
+// process
+// was suspended. To avoid repeating a long capture, it is also announced: with the heartbeat, and at once when it is
+// large.
+// Collectors keep the chunks that a live worker has announced. docs/decisions/collection.md
 
 import type { Digest } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -10,16 +14,16 @@ import { forwardBlobs } from '../../core/store/forward.ts'
 import type { Blobs } from '../../core/store/ports.ts'
 import type { Kernel } from './kernel.ts'
 
-/** One of this size is announced before its second batch of chunks: a heartbeat costs little beside it. */
+/** A capture of this size is announced before its second batch of chunks: a heartbeat costs little in comparison. */
 const announceBytes = 1024 * 1024
 const attemptsMax = 20
 
 /** @example const hold = await ChunkHold.begin(kernel); try { … } finally { hold.end() } */
 export class ChunkHold {
   readonly #kernel: Kernel
-  /** Everything put under it is as young as this. Rises when what was put is touched again. */
+  /** Everything put under this hold is at least this young. Rises when the chunks are touched again. */
   #since: number
-  /** As others know it: stays what it was, so that what they read is never too late. */
+  /** As announced to other processes. Never rises, so that they never read too late a time. */
   readonly announcedSince: number
   #putBytes = 0
   #isAnnounced = false
@@ -35,8 +39,9 @@ export class ChunkHold {
   }
 
   /**
-   * Before the first chunk is put: the worker's row is where captures are announced, and its beat tells the time. `place`:
-   * where they are put, the store's own if left out.
+   * Call before the first put: captures are announced in the worker's row, and its heartbeat reads the time. `place`:
+   * where
+   * the chunks are put. Default: the store's own place.
    */
   static async begin(kernel: Kernel, place: Blobs = kernel.store.blobs): Promise<ChunkHold> {
     await kernel.worker.register()
@@ -46,13 +51,14 @@ export class ChunkHold {
   }
 
   /**
-   * Runs the commit that publishes what was put, with the time that it has to pass on as `chunksSince`. `chunks`: all that
-   * the publication names and its base does not. SWEPT if some were taken: then the capture has to be made again.
+   * Runs the commit that publishes the chunks, with the time to pass as `chunksSince`. `chunks`: all chunks that the
+   * publication
+   * names and its base does not. Throws SWEPT if some were removed: the capture must be made again.
    */
   async publish<T>(chunks: readonly Digest[], commit: (chunksSince: number) => Promise<T>): Promise<T> {
     const { worker, graceMs, planted } = this.#kernel
     for (let attempt = 1; ; attempt++) {
-      // A collector of an earlier version raises no mark; what it sweeps is older than the grace period.
+      // Collectors of earlier versions raise no mark; they sweep chunks older than the grace period.
       if (worker.now() - this.#since > graceMs / 2) await this.#renew(chunks)
       try {
         return await commit(planted.has('publish-unchecked') ? Number.MAX_SAFE_INTEGER : this.#since)
@@ -63,7 +69,7 @@ export class ChunkHold {
     }
   }
 
-  /** Chunks that lie in the store already and are to be named: as young as what is put from now on. SWEPT if one is gone. */
+  /** Touches stored chunks to be named, so that they count as put now. Throws SWEPT if one is missing. */
   async reuse(chunks: readonly Digest[]): Promise<void> {
     const missing = await this.#kernel.store.blobs.touch(chunks, this.#since)
     if (missing.length === 0) return
@@ -82,7 +88,7 @@ export class ChunkHold {
     await Promise.all([put, this.#announce()])
   }
 
-  /** What was put counts as put now. */
+  /** Touches the chunks, so that they count as put now. */
   async #renew(chunks: readonly Digest[]): Promise<void> {
     const { worker, store, events } = this.#kernel
     await this.#announce()
@@ -96,7 +102,7 @@ export class ChunkHold {
     this.#since = since
   }
 
-  /** Failing to announce harms nothing but the time that it takes: the publication is checked. */
+  /** A failed announcement costs only time: the publication is checked anyway. */
   async #announce(): Promise<void> {
     this.#isAnnounced = true
     await this.#kernel.worker.tell().catch(() => undefined)

@@ -1,10 +1,13 @@
-// Where the chunks of a store live, as the store itself knows it: in the store, or in a folder that carries a mark. Whoever
-// opens the store without that folder, or with another one, is told so before it reads a chunk. It would otherwise take
-// every checkpoint for damaged.
-//
-// The note is a timeline without entries, `reprise/store`, whose attribute `$chunks` names the mark and where it was seen.
-// A store from before there were notes is asked what its checkpoints name (named-chunk.ts) before a first chunk is put
-// anywhere: a place that lacks theirs is refused, and nothing is noted.
+// Where the chunks of a store are, as recorded in the store itself: in the store, or in a folder that carries a mark. A
+// process
+// that opens the store without that folder, or with another one, gets an error before it reads a chunk. Otherwise it
+// would
+// report every checkpoint as damaged.
+// The note is a timeline without entries, `reprise/store`, whose attribute `$chunks` names the mark and where it was
+// seen. In
+// a store from before there were notes, the chunks that its checkpoints name (named-chunk.ts) are checked before a
+// first chunk
+// is put: a place that lacks them is refused, and nothing is recorded.
 
 import { randomUUID } from 'node:crypto'
 import { resolve } from 'node:path'
@@ -19,29 +22,29 @@ import type { TierRequests } from './tiered-blobs.ts'
 
 export interface ChunkFolder {
   readonly path: string
-  /** What was asked of it so far, where that costs something (tools/housekeeping/blob-tiers.ts). */
+  /** Requests made so far, where they cost money (tools/housekeeping/blob-tiers.ts). */
   readonly meter?: TierRequests
-  /** Reads a folder that is not there as an empty one; the first chunk that is put makes it. */
+  /** A missing folder reads as empty; the first put creates it. */
   readonly blobs: Blobs
   exists(): Promise<boolean>
-  /** Makes the folder, if it is not there. */
+  /** Creates the folder if it is missing. */
   make(): Promise<void>
-  /** The mark in the folder; null if there is none. */
+  /** The mark in the folder. Null: none. */
   mark(): Promise<string | null>
-  /** Puts one there, durable when it resolves; the one that is there if somebody was faster. */
+  /** Writes a mark, durable when it resolves. Returns the existing mark if another process was faster. */
   setMark(mark: string): Promise<string>
-  /** The store whose chunks alone lie there; null if nobody can say. */
+  /** The only store with chunks there. Null: unknown. */
   owner(): Promise<string | null>
   setOwner(owner: string): Promise<void>
-  /** They are of several stores, from now on and for good. */
+  /** Records permanently that several stores have chunks there. */
   setShared(): Promise<void>
 }
 
 export interface PlacedStore {
   readonly store: Store
-  /** No other store has chunks in the same place: what this one does not name, nobody does. */
+  /** No other store has chunks in the same place: chunks that this store does not name are garbage. */
   readonly isAlone: boolean
-  /** What was asked of the object store in which its chunks lie. */
+  /** Requests made to the object store of its chunks. */
   readonly requests?: TierRequests | undefined
 }
 
@@ -53,12 +56,12 @@ interface Note {
 const storeTimeline = 'reprise/store'
 const chunksAttribute = '$chunks'
 
-/** The store with the chunks of that folder, or, without it, with its own, or with none that can be touched. */
+/** The store with the chunks of that folder; without a folder, with its own chunks, or with none that can be accessed. */
 export async function withChunks(
   store: Store,
   hash: Hash,
   folder: ChunkFolder | null,
-  /** A person says that what lay there is lost for good: the folder is taken as it is. */
+  /** The caller confirms that the previous content is lost for good: the folder is accepted as it is. */
   isLost = false,
 ): Promise<PlacedStore> {
   const [head] = await store.head([timelineId(storeTimeline)])
@@ -85,8 +88,9 @@ export async function withChunks(
   if (!(await hasTimelines(store))) {
     return { store: placed, isAlone: facts.isReadOnly ? false : await noteFolder() }
   }
-  // A store that was filled before folders were noted may keep its chunks elsewhere: an empty folder, perhaps a mistyped one,
-  // is not taken for theirs.
+  // A store filled before folders were recorded may keep its chunks elsewhere: an empty folder, perhaps mistyped, is
+  // not
+  // accepted as theirs.
   const isEmpty = mark === null && (await folder.blobs.list(null, 1)).length === 0
   if (isEmpty) {
     const put = askedFirst(store, blobs, async (named) => {
@@ -101,7 +105,7 @@ export async function withChunks(
   return { store: placed, isAlone: facts.isReadOnly ? false : await noteFolder() }
 }
 
-/** Copies of lines of the catalog are small, and go with the catalog: each would be a request elsewhere. */
+/** Copies of catalog entries are small and stay with the catalog: elsewhere, each would cost a request. */
 function besideStore(chunks: Blobs, own: Blobs): Blobs {
   const both = async <T>(digests: readonly Digest[], ask: (blobs: Blobs, some: readonly Digest[]) => Promise<T[]>) => {
     const ofChunks = digests.filter((digest) => !isRedundancy(digest))
@@ -111,7 +115,7 @@ function besideStore(chunks: Blobs, own: Blobs): Blobs {
       ...(ofStore.length > 0 ? await ask(own, ofStore) : []),
     ]
   }
-  /** In the order asked, whichever of the two has it. */
+  /** In the order requested, whichever of the two has them. */
   const each = async <T>(digests: readonly Digest[], ask: (blobs: Blobs, some: readonly Digest[]) => Promise<T[]>) => {
     const found = await both(digests, ask)
     let [chunk, other] = [0, digests.filter((digest) => !isRedundancy(digest)).length]
@@ -144,10 +148,10 @@ export async function notesItsFolder(store: Store): Promise<boolean> {
   return noteOf(head?.attributes[chunksAttribute]) !== null
 }
 
-/** Notes the folder as the place of this store's chunks. @returns whether they are alone there. */
+/** Records the folder as the place of this store's chunks. @returns whether no other store uses it. */
 async function adopt(store: Store, hash: Hash, folder: ChunkFolder, facts: StoreFacts): Promise<boolean> {
   const mark = await folder.mark()
-  // Whoever finds chunks or a mark there cannot know that nobody else needs them.
+  // Chunks or a mark found there may belong to another store.
   const isFirst = mark === null && (await folder.blobs.list(null, 1)).length === 0
   await folder.make()
   const noted: Note = { mark: mark ?? (await folder.setMark(randomUUID())), at: folder.path }
@@ -157,31 +161,31 @@ async function adopt(store: Store, hash: Hash, folder: ChunkFolder, facts: Store
   return await isAlone(folder, noted, facts)
 }
 
-/** A store without a note and without a chunk may be one from before folders were noted, opened without its folder. */
+/** A store without a note and without a chunk may be one from before folders were recorded, opened without its folder. */
 async function withOwnChunks(store: Store): Promise<Store> {
-  // Sets of shards are younger than the notes; and one of them may be away.
+  // Sets of shards are younger than the notes; and one of them may be unreachable.
   if (store.placeOf) return store
   if ((await store.blobs.list(null, 1)).length > 0 || !(await hasTimelines(store))) return store
   const blobs = askedFirst(store, store.blobs, async (named) => {
-    // There was none when it was opened: those that are there by now were put in the store itself.
+    // The store had no chunks when it was opened: those that exist now were put into the store itself.
     if (named && (await store.blobs.list(null, 1)).length === 0) throw nowhere(null)
   })
   return forwardStore(store, { blobs })
 }
 
-/** Another process noted the folder since this one opened the store. */
+/** Another process recorded the folder since this one opened the store. */
 async function isNoted(store: Store, folder: ChunkFolder): Promise<boolean> {
   const [head] = await store.head([timelineId(storeTimeline)])
   const note = noteOf(head?.attributes[chunksAttribute])
   return note !== null && note.mark === (await folder.mark())
 }
 
-/** Whether it is there after all: another process may have put it since this one opened the store. */
+/** True if the chunk exists by now: another process may have put it since this one opened the store. */
 async function lies(blobs: Blobs, { digest }: NamedChunk): Promise<boolean> {
   return digest !== null && (await blobs.get([digest]))[0] !== null
 }
 
-/** Before the first chunk is put: what the checkpoints of the store name. Asked again while the answer is refused. */
+/** Before the first put: checks the chunks that the store's checkpoints name. Checked again as long as the check refuses. */
 function askedFirst(store: Store, blobs: Blobs, answer: (named: NamedChunk | null) => Promise<void>): Blobs {
   let asked: Promise<void> | null = null
   const ask = async () => {
@@ -202,12 +206,13 @@ function askedFirst(store: Store, blobs: Blobs, answer: (named: NamedChunk | nul
 }
 
 /**
- * A copy of the database knows the same note and lies elsewhere. It says so in the folder, as does any other store that comes
- * to it: from then on neither takes what it does not name for garbage.
+ * A copy of the database has the same note but another location. It records this in the folder, as does any other store
+ * that
+ * uses the folder: from then on, neither treats chunks that it does not name as garbage.
  */
 async function isAlone(folder: ChunkFolder, note: Note, facts: StoreFacts): Promise<boolean> {
   const owner = await folder.owner()
-  // Stores in memory all lie in the same place.
+  // Stores in memory all have the same location.
   if (owner !== null && owner === ownerOf(note, facts)) return facts.kind !== 'memory'
   if (owner !== null && !facts.isReadOnly) await folder.setShared()
   return false
@@ -217,7 +222,7 @@ function ownerOf({ mark }: Note, { location }: StoreFacts): string {
   return `${mark} ${location}`
 }
 
-/** A damaged timeline is one. */
+/** A damaged timeline counts as one. */
 async function hasTimelines(store: Store): Promise<boolean> {
   try {
     return (await store.timelines({ limit: 1 })).length > 0
@@ -227,7 +232,7 @@ async function hasTimelines(store: Store): Promise<boolean> {
   }
 }
 
-/** Two that open a new store at once: one of them notes it, and both found the same mark in the folder. */
+/** If two processes open a new store at once, one of them writes the note, and both found the same mark in the folder. */
 async function write(store: Store, hash: Hash, epoch: number, note: Note): Promise<void> {
   const timeline = timelineId(storeTimeline) as TimelineId
   const last = epoch > 0 ? epoch : (await store.past([timeline]))[0]!.epoch
@@ -251,7 +256,7 @@ function noteOf(text: unknown): Note | null {
   return JSON.parse(text) as Note
 }
 
-/** Another folder than it was, or what lay in this one is gone: an unmounted volume, a restore that left it out, a deletion. */
+/** Another folder than before, or its content is missing: an unmounted volume, an incomplete restore, a deletion. */
 async function misplaced(folder: ChunkFolder, mark: string | null, note: Note): Promise<RepriseError> {
   const { path } = folder
   if (resolve(path) !== resolve(note.at)) return notThese(path, note)
@@ -276,7 +281,7 @@ function nowhere(path: string | null): RepriseError {
   return new RepriseError('CHUNKS_ELSEWHERE', what, { blobs: path })
 }
 
-/** Whoever reads, writes or sweeps a chunk is told; what needs none (heads, history, mail) works. */
+/** Every access to a chunk is refused with the reason; heads, history and mail need no chunks and work. */
 function unseen(note: Note): Blobs {
   const refuse = (): never => {
     const what = `the chunks of this store lie in a folder, last seen at ${note.at}, which was not named`

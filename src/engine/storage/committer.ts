@@ -1,6 +1,9 @@
-// Group commit: everything that is ready in the same moment goes in one transaction and one fsync (batches.ts); each commit
-// succeeds or fails by its own guard. A source (an open timeline) has at most one commit under way, so that its order
-// is kept. When the store's answer is lost, the same operations are asked for again: never guessed, never doubled.
+// Group commit: everything ready at the same moment goes in one transaction and one fsync (batches.ts); each commit
+// succeeds
+// or fails by its own guard. A source (an open timeline) has at most one commit in flight, which keeps its order. When
+// the
+// store's answer is lost, the same operations are sent again: the outcome is never guessed, and no commit applied
+// twice.
 
 import { assert } from '../../core/assert.ts'
 import { growingPause } from '../../core/calls/pause.ts'
@@ -20,7 +23,7 @@ export interface CommitterOptions {
   readonly random: Random
   readonly events: Events
   readonly limits: Limits
-  /** How long a batch without an answer is asked for again before its callers are told OUTCOME_UNKNOWN. */
+  /** How long a batch without an answer is retried before its callers get OUTCOME_UNKNOWN. */
   readonly patienceMs: number
   /** Called with each commit that the store has acknowledged. */
   readonly onDurable?: (commit: Commit) => void
@@ -31,7 +34,7 @@ const longestPauseMs = 2000
 export class Committer {
   readonly #options: CommitterOptions
   readonly #keeper: BatchKeeper
-  /** By the number of the database; a store that is one has all in the first. */
+  /** By the number of the database; a store with a single database uses the first. */
   readonly #batches: Batches[] = []
   #aside = 0
   #entered = 0
@@ -65,7 +68,7 @@ export class Committer {
     }
   }
 
-  /** Says that the source has something to commit. It is asked once; it says so again if there is more. */
+  /** Announces that the source has something to commit. `build` is called once per call of `ready`. */
   ready(source: CommitSource): void {
     const place = source.timeline === undefined ? 0 : (this.#options.store.placeOf?.(source.timeline) ?? 0)
     while (this.#batches.length <= place) this.#batches.push(new Batches(this.#keeper))
@@ -73,8 +76,9 @@ export class Committer {
   }
 
   /**
-   * Backpressure: resolves when there is room for one more waiting write. The caller gives the place back with `leave`
-   * when its write is settled. Nothing is dropped; callers wait.
+   * Backpressure: resolves when there is room for one more waiting write. The caller frees its place with `leave` when
+   * its
+   * write is settled. Nothing is dropped; callers wait.
    */
   async enter(signal?: AbortSignal): Promise<void> {
     if (this.tryEnter()) return
@@ -106,12 +110,12 @@ export class Committer {
       this.#entered -= 1
       return
     }
-    // The place is handed over, so that the count stays and nobody overtakes.
+    // The place passes to the next caller, so that the count stays the same and no other caller overtakes.
     this.#waiting.delete(next)
     next()
   }
 
-  /** One commit that belongs to no open timeline. */
+  /** Commits once, without an open timeline. */
   submit(commit: Commit): Promise<Outcome> {
     const refusal = this.userCode.refusal()
     if (refusal) return Promise.reject(refusal)
@@ -126,7 +130,7 @@ export class Committer {
     })
   }
 
-  /** Resolves when nothing is waiting or under way. */
+  /** Resolves when no commit is waiting or in flight. */
   drain(): Promise<void> {
     if (this.#isIdle) return Promise.resolve()
     return new Promise((resolve) => this.#idle.push(resolve))
@@ -148,7 +152,7 @@ export class Committer {
     for (const resolve of this.#idle.splice(0)) resolve()
   }
 
-  /** `failed`: it was asked for once. */
+  /** `failed`: the batch was sent once already. */
   async #commitBatch(batch: readonly PreparedCommit[], failed?: { readonly error: unknown }): Promise<void> {
     const started = this.#options.clock.elapsed()
     let outcomes: readonly (Outcome | RepriseError)[]
@@ -159,7 +163,7 @@ export class Committer {
       )
     } catch (error) {
       if (batch.length > 1 && isReprise(error, 'STORE_DAMAGED', 'HISTORY_DAMAGED')) {
-        // One damaged timeline must not stop the others: each is asked for alone, under the same operation id.
+        // One damaged timeline must not stop the others: each commit is retried alone, under the same operation id.
         for (const prepared of batch) await this.#commitBatch([prepared])
         return
       }
@@ -177,7 +181,7 @@ export class Committer {
       const outcome = outcomes[i]
       assert(outcome, 'the store answers each commit')
       if (outcome instanceof RepriseError) batch[i]!.fail(outcome)
-      // A part of the store did not answer: it is asked for alone, and nobody else waits.
+      // A part of the store did not answer: this commit is retried alone, and no other waits for it.
       else if (isAway(outcome)) void this.#commitAside(batch[i]!, { error: outcome.cause })
       else {
         if (outcome.ok) this.#options.onDurable?.(batch[i]!.commit)
@@ -237,7 +241,7 @@ export class Committer {
           : await Promise.all(outcomes.map((outcome, i) => this.#reconsider(commits[i]!, outcome)))
       } catch (error) {
         if (!mayHaveHappened(error)) throw error
-        // The store was never reached as far as a write: then what became of it is known.
+        // The store was not reached for writing, so the outcome is known: nothing was written.
         isUntouched &&= isReprise(error, 'STORE_BUSY') && error.data.isUntouched === true
         until ??= clock.elapsed() + patienceMs
         if (clock.elapsed() >= until) {
@@ -251,15 +255,17 @@ export class Committer {
   }
 
   /**
-   * After a lost answer a refusal may only mean that somebody else wrote since. The run is then in history under its own
-   * digest, which nobody else could have written: it was applied, here or on a branch that was archived since. Where that
-   * history was trimmed meanwhile nobody can tell.
+   * After a lost answer, a refusal may only mean that another process wrote since. If history contains the run under
+   * its own
+   * digest, which no other process could have written, the commit was applied, here or on a branch archived since. If
+   * that
+   * history was trimmed meanwhile, the outcome stays unknown.
    */
   async #reconsider(commit: Commit, outcome: Outcome): Promise<Outcome | RepriseError> {
     const { guard, run } = commit
     if (outcome.ok || !guard) return outcome
     if (outcome.code === 'EXISTS' && commit.publish && !commit.take && !commit.branch) {
-      // Nobody else makes a checkpoint of this id: it is ours, from the attempt without an answer.
+      // Checkpoint ids are unique, so this one was published by the attempt without an answer.
       return { ok: true, epoch: guard.epoch, seq: guard.seq ?? outcome.head?.seq ?? 0, isDuplicate: true }
     }
     if (!run) return outcome
@@ -311,7 +317,7 @@ function isAway(outcome: Outcome): outcome is Extract<Outcome, { ok: false }> {
   return !outcome.ok && outcome.code === 'SHARD_AWAY'
 }
 
-/** Errors after which the work may or may not have been done: worth asking again with the same operation ids. */
+/** Errors after which the work may or may not have been done: retried with the same operation ids. */
 function mayHaveHappened(error: unknown): boolean {
   return isReprise(error, 'STORE_UNREACHABLE', 'STORE_IO', 'STORE_BUSY', 'TIMEOUT')
 }
@@ -323,7 +329,7 @@ export function sizeOf(commit: Commit): number {
   return bytes
 }
 
-/** What can be looked for later stays within its bounds from the start. */
+/** Ids and attributes stay within the limits from the start, because lookups enforce the same limits. */
 export function checkMade(commit: Pick<Commit, 'guard' | 'take' | 'branch' | 'attributes'>, limits: Limits): void {
   if (commit.attributes) checkAttributes(commit.attributes, limits)
   const id = commit.branch?.archive ?? (commit.take?.create ? commit.guard?.timeline : undefined)

@@ -1,7 +1,8 @@
-// Why work does not advance, in the head of its timeline: the reason, since when, and how often in a row it failed. One mechanism
-// for every model; lists, `show`, the doctor and the metrics read it. The process that works on a timeline
-// writes the note beside its history, under the epoch that it reads, and removes it with the first success.
-//
+// Failures in the head of a timeline: the reason, the time of the first failure, and the number in a row. One mechanism
+// for
+// every model; lists, `show`, the doctor and the metrics read it. The process that works on a timeline writes the note
+// beside
+// its history, under the epoch that it reads, and removes it with the first success.
 // The note is two attributes: `$failing` (true), by which the store finds it, and `$failure`, JSON with the fields of
 // FailureNote. With an encryption key, the reason is sealed (`sealed`, base64), bound to the timeline.
 
@@ -14,12 +15,12 @@ import type { Sealer } from './seal/seal.ts'
 
 export interface FailureNote {
   readonly reason: string
-  /** Of the error, where it has one. */
+  /** The error's code, if it has one. */
   readonly code: string | null
-  /** The first failure in a row, and the last that was noted; database time. */
+  /** The first failure in a row, and the last that was recorded; database time. */
   readonly since: number
   readonly at: number
-  /** In a row. */
+  /** Failures in a row. */
   readonly attempts: number
 }
 
@@ -31,18 +32,18 @@ interface StoredNote extends Omit<FailureNote, 'reason'> {
 export const failingAttribute = '$failing'
 const failureAttribute = '$failure'
 
-/** Removes the note, in a commit that is made anyway. */
+/** Removes the note with a commit that is made anyway. */
 export const withoutFailure: Readonly<Record<string, null>> = { [failingAttribute]: null, [failureAttribute]: null }
 
-/** These end work because another process has it, or because somebody asked for it. */
+/** Not failures: another process has the timeline, or a caller ended the work. */
 const noFailures = ['OWNED', 'FENCED', 'CLOSED', 'ABORTED', 'CANCELLED', 'WORKER_RETIRED', 'MAIL_WAITING'] as const
 const reasonMax = 300
-/** The same failure again within this time is counted, and written with a later one. */
+/** The same failure within this time is only counted, and written with a later one. */
 const writeEveryMs = 1000
 const writeAttempts = 3
 const cleanMax = 10_000
 
-/** What is not written yet. */
+/** A failure that is not written yet. */
 interface Failing {
   error: unknown
   reason: string
@@ -61,7 +62,7 @@ export interface FailureNotesOptions {
 }
 
 export class FailureNotes {
-  /** Receives each new reason while nobody listens for problems. Default: none. */
+  /** Receives each new reason while `problem` has no listener. Default: none. */
   warn: ((words: string) => void) | null = null
   readonly #options: FailureNotesOptions
   readonly #failing = new Map<string, Failing>()
@@ -74,15 +75,16 @@ export class FailureNotes {
   }
 
   /**
-   * Work on the timeline failed. Resolves when the note is written, or could not be: the store may be what fails. An error that
-   * only says that others have the timeline is no failure.
+   * Records a failure. Resolves when the note is written, or could not be: the store itself may be failing. An error
+   * that only
+   * means that another process has the timeline is no failure.
    */
   async failed(timeline: string, error: unknown): Promise<void> {
     if (isReprise(error, ...noFailures)) return
     const { clock, worker, events } = this.#options
     const reason = reasonOf(error)
     const known = this.#failing.get(timeline)
-    // The run and the process that had it executed note the same error.
+    // The run and its executing process record the same error.
     if (known && known.error === error) return await this.#writing.get(timeline)
     const isNew = known?.reason !== reason
     const failing = known ?? { error, reason, count: 0, since: worker.now(), writtenMs: Number.NEGATIVE_INFINITY }
@@ -95,7 +97,7 @@ export class FailureNotes {
     await this.#inTurn(timeline, () => this.#write(timeline, failing))
   }
 
-  /** Work on the timeline got somewhere: a note of this or of another process is removed. Cheap while there is none. */
+  /** Records progress: removes a note of this or another process. Cheap while there is none. */
   succeeded(timeline: string): void {
     if (this.#clean.has(timeline)) return
     if (this.#clean.size >= cleanMax) this.#clean.clear()
@@ -104,12 +106,12 @@ export class FailureNotes {
     void this.#inTurn(timeline, () => this.#remove(timeline))
   }
 
-  /** This process took the timeline: another one may have noted a failure since it had it before. */
+  /** This process took the timeline over: another process may have recorded a failure since this one last owned it. */
   taken(timeline: string): void {
     this.#clean.delete(timeline)
   }
 
-  /** Resolves when nothing is being written. */
+  /** Resolves when no note is being written. */
   async settled(): Promise<void> {
     await Promise.all(this.#writing.values())
   }
@@ -159,7 +161,7 @@ export class FailureNotes {
   }
 }
 
-/** The note of a timeline; null: it has none. */
+/** The note of a timeline. Null: none. */
 export function failureOf(
   sealer: Sealer,
   { timeline, attributes }: Pick<Head, 'timeline' | 'attributes'>,

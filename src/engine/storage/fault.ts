@@ -1,4 +1,4 @@
-// A damaged place, as verify names it.
+// A fault, as verify reports it.
 
 import type { LossRecord } from '../../core/store/ports.ts'
 import type { StoreChange } from './store-change.ts'
@@ -13,27 +13,30 @@ export interface Fault {
 }
 
 export interface HealedFault extends Fault {
-  /** Where its sound copy is: 'parity', 'copy', 'rest' (it is redundancy itself), or the place that was named. */
+  /**
+   * The source of the intact copy: 'parity', 'copy', 'rest' (the fault is in redundancy itself), or a place passed to
+   * repair.
+   */
   readonly from: string
-  /** By `repair`. What is not is read from its copy, as long as that is there. */
+  /** Put back by `repair`. Otherwise it is read from its copy, as long as that exists. */
   readonly isPutRight: boolean
-  /** The place is sound again, and not all that was in it is there: whose that was is told by its own fault. */
+  /** The place is intact again, but not all of its content could be recovered: the losses have faults of their own. */
   readonly isIncomplete?: true
 }
 
-/** What was verified by earlier calls that were interrupted, and not again by this one (`resume`). Times: ms since 1970. */
+/** The part verified by earlier, interrupted calls, and not again by this one (`resume`). Times: ms since 1970. */
 export interface EarlierVerify {
   /** When the first of them began. */
   readonly from: number
-  /** Up to when they verified what is told here. Damage that came later to what nobody wrote is not known. */
+  /** When they had verified the part reported here. Later damage to unwritten data is not detected. */
   readonly to: number
-  /** They had gone through the timelines up to this one, in the order of ids; null: through none. */
+  /** They had verified the timelines up to this one, in id order. Null: none. */
   readonly upTo: string | null
-  /** Of those: so many were not written since, and were passed over … */
+  /** How many of those were not written since, and were skipped. */
   readonly timelines: number
-  /** … and so many were written since, or are new, and were verified again. */
+  /** How many of those were written since, or are new, and were verified again. */
   readonly again: number
-  /** When the store's own structures were checked, if that was not done again. */
+  /** When the store's own structures were checked, if this call did not check them again. */
   readonly structuresAt: number | null
 }
 
@@ -41,9 +44,9 @@ export interface VerifyReport {
   /** There is no fault; after a repair: none is left. */
   readonly ok: boolean
   readonly faults: readonly Fault[]
-  /** Damaged or missing, and nothing is lost: there is a sound copy. */
+  /** Damaged or missing without a loss: there is an intact copy. */
   readonly healed: readonly HealedFault[]
-  /** What this process could not read because it lacks something: keys, classes, a higher limit, the folder of the chunks. */
+  /** Data that this process could not read because it lacks keys, classes, a higher limit, or the folder of the chunks. */
   readonly cannotTell: readonly Fault[]
   readonly timelines: number
   readonly entries: number
@@ -51,9 +54,9 @@ export interface VerifyReport {
   readonly chunks: number
   /** Chunks that no checkpoint needs: collect() removes them. Not a fault. */
   readonly orphans: number
-  /** Forks that were made with edits, the first hundred of them. Not a fault. */
+  /** Forks that were made with edits, at most the first hundred. Not a fault. */
   readonly edited: readonly { readonly timeline: string; readonly what: string }[]
-  /** Long changes of the store that have not finished. `ok` is false while one was interrupted, or a restore is at work. */
+  /** Long changes of the store that have not finished. `ok` is false while one is interrupted, or a restore is running. */
   readonly unfinished: readonly StoreChange[]
   /** What repairs lost, this one included, and nobody has given up (`rp.acceptLoss`). `ok` is false while there is one. */
   readonly losses: readonly LossRecord[]

@@ -1,5 +1,6 @@
-// The mark of a group that is being restored: nobody opens a member until all of them have gone back, so that none reads
-// or writes what the others are about to lose. What the member was waiting for is kept in the mark, and given back with it.
+// The mark of a group that is being restored: no process opens a member until all of them are rolled back, so that none
+// reads
+// or writes entries that the others are about to lose. The mark keeps the member's queue and wakeup, and restores them.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/store/ports.ts'
@@ -8,7 +9,7 @@ import type { Kernel } from './kernel.ts'
 export const heldAttribute = '$held'
 
 export interface Hold {
-  /** The restore that holds it. */
+  /** The restore that holds the timeline. */
   readonly restore: string
   readonly was: Pick<Head, 'queue' | 'wakeup'>
 }
@@ -23,7 +24,7 @@ export function holdOf(head: Pick<Head, 'attributes'>): Hold | null {
   }
 }
 
-/** For whoever would open it. The restore itself may: its process has the members among `kernel.restoring`. */
+/** Refuses to open a held timeline. The restoring process may: its members are in `kernel.restoring`. */
 export function refuseHeld(kernel: Kernel, head: Head): void {
   const hold = holdOf(head)
   if (!hold || kernel.restoring.has(head.timeline)) return

@@ -1,5 +1,6 @@
-// What every part of the engine and every layer is given: the ports, the shared services, the limits. Passed in, never
-// reached for.
+// The dependencies of every part of the engine and every layer: the ports, the shared services, the limits. Passed in
+// as an
+// argument, never global.
 
 import type { Codec } from '../../core/codec/codec.ts'
 import { type OperationId, type TimelineId, toHex } from '../../core/coordinate.ts'
@@ -32,36 +33,39 @@ export interface Kernel {
   readonly events: Events
   readonly committer: Committer
   readonly worker: Worker
-  /** Who this store is to the outside, and what ids start from. */
+  /** The identity of this store, and the numbers that new timelines start from. */
   readonly identity: Identity
-  /** Why work does not advance, noted with its timeline. */
+  /** Failures recorded in the heads of timelines. */
   readonly failures: FailureNotes
-  /** What this process knows of the timelines. */
+  /** The models that this process knows. */
   readonly models: Models
-  /** Null: chunks have no parity, and lines of the catalog no second copy. */
+  /** Null: chunks have no parity, and catalog entries no second copy. */
   readonly redundancy?: RedundantStore | null
-  /** The chunks of the store, and the colder places that it has; they are what `store.blobs` is. */
+  /** The chunks of the store and its colder tiers; the same as `store.blobs`. */
   readonly tiers: TieredBlobs
-  /** Lines of the catalog that `store.checkpoints` leaves out: history that lies in a colder place. */
+  /** Catalog entries that `store.checkpoints` omits: history in a colder tier. */
   readonly segments: Segments
   readonly planted: Planted
   /**
-   * Whether folds and other pure functions of the user run in a zone of the guard, where the clock, chance and the outside
-   * are refused. The guard is put in place when this is first asked: tools that fold nothing do without.
+   * Whether folds and other pure user functions run in a zone of the guard, where the clock, randomness and the outside
+   * are
+   * refused. The first call installs the guard, so that tools without folds need none.
    */
   guardsFolds(): boolean
-  /** Members of groups that this process restores: held for everybody else (held.ts). */
+  /** Members of groups that this process restores; held for every other process (held.ts). */
   readonly restoring: Set<string>
   /**
-   * Beside workers of earlier versions: chunks younger than this are never collected. Mail read and workers retired are
-   * forgotten after it.
+   * Chunks younger than this are never collected beside workers of earlier versions. Read mail and retired workers are
+   * removed
+   * after this time.
    */
   readonly graceMs: number
-  /** Whoever traces, set from outside. */
+  /** The tracer, set by its adapter. */
   tracing?: Tracing | null
   /**
-   * Writes to another timeline of this store what `decide` returns for its ledger, set by the host: through the handle that is
-   * open in this process, else under an epoch of its own. OWNED: another process is at work on it.
+   * Writes the entries that `decide` returns for another timeline's ledger; set by the host. Uses the open handle of
+   * this
+   * process, or else an epoch of its own. Throws OWNED if another process works on the timeline.
    */
   writeTo?(timeline: TimelineId, decide: (ledger: EffectLedger) => readonly NewEntry[]): Promise<void>
 }

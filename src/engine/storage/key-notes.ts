@@ -1,7 +1,7 @@
-// Which keys a store is encrypted with, as the store itself knows it: attributes `$key:ID` of the timeline `reprise/store`, with
-// a proof that tells a key from another of the same id. A
-// tool that lacks one says which before it reads anything, and a program that was given no keys does not write plain
-// text beside encrypted data.
+// The keys with which a store is encrypted, as recorded in the store itself: attributes `$key:ID` of the timeline
+// `reprise/store`, with a proof that distinguishes a key from another of the same id. A tool that lacks a key names it
+// before
+// it reads anything, and a program without keys does not write plain text beside encrypted data.
 
 import { type TimelineId, timelineId, type WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -21,7 +21,7 @@ export async function notedKeys(kernel: Pick<Kernel, 'store'>): Promise<string[]
   return [...(await readNotes(kernel)).keys()].sort()
 }
 
-/** By id: its proof. */
+/** The proof of each key, by id. */
 async function readNotes({ store }: Pick<Kernel, 'store'>): Promise<Map<string, Attribute>> {
   const [head] = await store.head([timelineId(storeTimeline)])
   const notes = new Map<string, Attribute>()
@@ -32,20 +32,21 @@ async function readNotes({ store }: Pick<Kernel, 'store'>): Promise<Map<string, 
   return notes
 }
 
-/** What is noted under this name. */
+/** The note under this name. */
 export async function readNote({ store }: Pick<Kernel, 'store'>, name: string): Promise<Attribute | undefined> {
   const [head] = await store.head([timelineId(storeTimeline)])
   return head?.attributes[name]
 }
 
-/** Those of them that are not in the key ring of this process. */
+/** The keys among them that are missing in the key ring of this process. */
 export async function lackingKeys(kernel: Pick<Kernel, 'store' | 'sealer'>): Promise<string[]> {
   return (await notedKeys(kernel)).filter((id) => !kernel.sealer.hasKey(id))
 }
 
 /**
- * When a store is opened: notes the key that seals from now on, or learns that there should be one. Refused with another key
- * under an id that is known, and with a new key by a process that lacks one that is in use: its ring is out of date.
+ * Called when a store is opened: records the key that seals from now on, or reads that there must be one. Refuses
+ * another key
+ * under a known id, and a new key of a process that lacks a key in use: its ring is out of date.
  */
 export async function meetKeys(kernel: Notes, isReadOnly: boolean): Promise<void> {
   const { sealer } = kernel
@@ -64,7 +65,10 @@ export async function meetKeys(kernel: Notes, isReadOnly: boolean): Promise<void
   await changeNotes(kernel, { [prefix + sealer.keyId]: sealer.proofOf(sealer.keyId) ?? true })
 }
 
-/** For one that opened the store to read, and seals what it read: its ring must do for writing too. Throws KEY_MISSING. */
+/**
+ * For a process that opened the store read-only and seals data from it: its ring must suffice for writing. Throws
+ * KEY_MISSING.
+ */
 export async function requireWriterKeys(kernel: Pick<Kernel, 'store' | 'sealer'>): Promise<void> {
   checkCurrent(kernel.sealer, await notedKeys(kernel))
 }
@@ -75,7 +79,7 @@ function checkCurrent(sealer: Kernel['sealer'], ids: readonly string[]): void {
   if (missing.length > 0) throw lacking(missing)
 }
 
-/** Everything is under the current key: the others are no longer needed. */
+/** Everything is under the current key: removes the notes of the others. */
 export async function forgetOtherKeys(kernel: Notes): Promise<string[]> {
   const others = (await notedKeys(kernel)).filter((id) => id !== kernel.sealer.keyId)
   if (others.length > 0) await changeNotes(kernel, Object.fromEntries(others.map((id) => [prefix + id, null])))
@@ -88,7 +92,7 @@ export function lacking(ids: readonly string[]): RepriseError {
   return new RepriseError('KEY_MISSING', what, { keys: [...ids] })
 }
 
-/** SQL in the store's database, outside of any timeline of the user's. */
+/** Runs SQL in the store's database, outside of any timeline of the user. */
 export async function runInStore<Result>(kernel: Notes, userSql: (sql: Sql) => Promise<Result>): Promise<Result> {
   return (await change(kernel, { userSql })) as Result
 }
@@ -116,7 +120,7 @@ async function change(kernel: Notes, what: Pick<Commit, 'attributes' | 'userSql'
     ])
     if (outcome?.ok) return outcome.sqlResult
     if (outcome?.code === 'RIDER_FAILED') throw outcome.cause
-    // Somebody else noted something in the same moment.
+    // Another process changed a note at the same moment.
     if (attempt >= attemptsMax) throw new RepriseError('STORE_BUSY', `${timeline}: ${outcome?.reason}`, { timeline })
   }
 }

@@ -1,4 +1,5 @@
-// Messages between timelines: sealed for the timeline they go to and under their id, so that one cannot be given to another.
+// Messages between timelines: sealed for their receiver and under their id, so that none can be delivered to another
+// timeline.
 
 import { isWellFormed, type MessageId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -6,14 +7,14 @@ import type { OutgoingMessage } from '../../core/store/ports.ts'
 import { refusalError } from '../base/refusal-error.ts'
 import { type Kernel, newId, newOperation } from './kernel.ts'
 
-/** Ids that layers make of timelines' names and what they add fit as well. */
+/** Long enough for ids that layers build from timeline ids. */
 const nameLengthMax = 2048
 
 export function messageContext(to: string, id: string): Uint8Array {
   return new TextEncoder().encode(`${to}\n${id}`)
 }
 
-/** A message to go along with a commit. */
+/** A message to send with a commit. */
 export function messageTo(kernel: Kernel, timeline: string, kind: string, data: unknown, id: string): OutgoingMessage {
   const to = timelineId(timeline)
   checkName(id, 'the id of a message')
@@ -22,7 +23,7 @@ export function messageTo(kernel: Kernel, timeline: string, kind: string, data: 
   return { id: id as MessageId, to, kind, data: envelope }
 }
 
-/** What is no text would be kept as one, and would not be found again under what it was sent as. */
+/** Text that is not well-formed would be changed in storage, and could not be found again under its original form. */
 function checkName(text: unknown, what: string): void {
   if (typeof text === 'string' && text.length >= 1 && text.length <= nameLengthMax && isWellFormed(text)) {
     if (!text.includes('\0')) return
@@ -34,7 +35,7 @@ function checkName(text: unknown, what: string): void {
   )
 }
 
-/** By itself; durable when it resolves. */
+/** Sends a message in a commit of its own; durable when it resolves. */
 export async function sendMessage(
   kernel: Kernel,
   timeline: string,
@@ -49,7 +50,7 @@ export async function sendMessage(
   return id
 }
 
-/** Checked and decoded. */
+/** Decrypted, checked and decoded. */
 export function openMessage(
   kernel: Kernel,
   message: { readonly id: string; readonly to: string; readonly data: Uint8Array },

@@ -1,4 +1,4 @@
-// The mark that a move leaves on a timeline: it goes on elsewhere, and what it was waiting for goes with it.
+// The mark that a move leaves on a timeline: it continues in another store, and so do its queue and wakeup.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/store/ports.ts'
@@ -13,7 +13,7 @@ export interface Mark {
   readonly was: Pick<Head, 'status' | 'queue' | 'wakeup'>
 }
 
-/** For a process that would open it: it continues in another store (NOT_FOUND), or has not arrived (CHANGE_UNFINISHED). */
+/** Refuses to open a timeline that continues in another store (NOT_FOUND), or has not arrived (CHANGE_UNFINISHED). */
 export function refuseNotHere(head: Head): void {
   refuseImporting(head)
   const mark = head.status === movedStatus ? markOf(head) : null

@@ -1,6 +1,7 @@
-// A chunk that some checkpoint of a store names: how a store that does not say where its chunks live is known by them.
-// Reads catalogs until the first one; a store that has checkpoints and none with a chunk is read through, once, before its
-// first chunk.
+// Finds a chunk that some checkpoint of a store names: it identifies the place of the chunks in a store without a note.
+// Reads
+// catalogs until the first one; a store whose checkpoints name no chunk is read completely, once, before its first
+// chunk.
 
 import { chunksOf, decodeManifest } from '../../core/checkpoint/manifest.ts'
 import type { Digest, TimelineId } from '../../core/coordinate.ts'
@@ -12,7 +13,7 @@ import { Yielder } from '../base/yielder.ts'
 import { isSegment } from './segment-catalog.ts'
 
 export interface NamedChunk {
-  /** Null: there is one, and only the keys of the store could say which. */
+  /** Null: there is a chunk, and only the keys of the store reveal which. */
   readonly digest: Digest | null
 }
 
@@ -29,7 +30,7 @@ export async function findNamedChunk(store: Store): Promise<NamedChunk | null> {
     for (const { timeline } of page) {
       if (breath.isDue) await breath.take()
       for (const record of await store.checkpoints(timeline)) {
-        // History in a colder place says nothing about where the others lie.
+        // History in a colder tier does not show where the other chunks are stored.
         const named = isSegment(record) ? null : namedBy(record)
         if (named?.digest) return named
         hidden ??= named
@@ -41,13 +42,13 @@ export async function findNamedChunk(store: Store): Promise<NamedChunk | null> {
 }
 
 function namedBy(record: ManifestRecord): NamedChunk | null {
-  // What lies in the manifest itself is counted in both.
+  // Content in the manifest itself counts in both sizes.
   if (isWrapped(record.body)) return record.totalBytes > record.body.length ? { digest: null } : null
   try {
     const [first] = chunksOf(decodeManifest(record.body))
     return first ? { digest: first.digest } : null
   } catch (error) {
-    // Whoever restores it says what is wrong with it.
+    // A restore of this checkpoint reports the damage.
     if (isReprise(error, 'MALFORMED')) return null
     throw error
   }

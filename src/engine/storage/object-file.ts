@@ -1,5 +1,6 @@
-// Tools that write or read a file do the same with an object of an object store: through a file aside, which goes afterwards.
-// What a process that was killed left there goes when the next one does the same.
+// Lets tools that write or read a file do the same with an object of an object store, through a temporary file that is
+// removed
+// afterwards. The next such call also removes the temporary files of killed processes.
 
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -8,11 +9,11 @@ import { identifyProcess, isProcessGone, type ProcessIdentity } from '../base/pl
 import { isObjectStore, objectFiles } from './open-store.ts'
 
 const folderNames = 'reprise-object-'
-/** In each folder: the process that it belongs to. */
+/** In each folder: the process that owns it. */
 const ownerFile = 'owner.json'
 
 /**
- * With `onlyNew`, an object that is there already, or came meanwhile, is EXISTS.
+ * With `onlyNew`, an existing object, or one created meanwhile, is EXISTS.
  * @example await written('s3://backups/app.rpb', (path) => backup(kernel, path, {}))
  */
 export async function written<T>(target: string, write: (path: string) => Promise<T>, onlyNew = false): Promise<T> {
@@ -33,7 +34,7 @@ export async function read<T>(source: string, use: (path: string) => Promise<T>)
   })
 }
 
-/** The name of a file that another process, in another folder, finds it by. */
+/** The name under which a process in another working directory finds the file. */
 export function sourceOf(path: string): string {
   return isObjectStore(path) ? path : resolve(path)
 }
@@ -49,7 +50,7 @@ async function aside<T>(work: (path: string) => Promise<T>): Promise<T> {
   }
 }
 
-/** Only those whose process is certainly gone; whatever cannot be read or deleted belongs to somebody else. */
+/** Removes only folders whose process is certainly gone; an unreadable or undeletable folder belongs to another user. */
 export async function removeLeftovers(directory: string): Promise<void> {
   const own = identifyProcess()
   const names = await readdir(directory).catch(() => [])
@@ -59,7 +60,7 @@ export async function removeLeftovers(directory: string): Promise<void> {
       const owner = JSON.parse(await readFile(join(folder, ownerFile), 'utf8')) as ProcessIdentity
       if (isProcessGone(owner, own)) await rm(folder, { recursive: true, force: true })
     } catch {
-      // Not ours to judge.
+      // Unknown owner: keep the folder.
     }
   }
 }

@@ -1,5 +1,6 @@
-// From a URL to a store. The only file that knows which stores there are; each is imported when its URL is opened, so
-// nobody loads a driver that is not used.
+// Opens a store by its URL. The only file that knows the existing stores; each is imported when its URL is opened, so
+// that no
+// unused driver is loaded.
 
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
@@ -12,32 +13,32 @@ import { mapTimeline, membershipIn } from '../../core/store/shards.ts'
 import { sha256 } from '../base/platform.ts'
 import { type ChunkFolder, type PlacedStore, withChunks } from './chunk-place.ts'
 
-/** A place that does not answer for so long counts as away; it is asked again. */
+/** A place that does not answer for this long counts as unreachable; it is retried. */
 const shipPatienceMs = 10_000
 
-/** Where a store is and how it is opened (open.ts), and what only tools ask for. */
+/** Where a store is and how it is opened (open.ts), and options for tools. */
 export interface StoreOptions {
   readonly namespace?: string
   readonly blobs?: string
   readonly readOnly?: boolean
-  /** With readOnly: a damaged store is refused, as it would be for writing. */
+  /** With readOnly: refuse a damaged store, as opening it for writing does. */
   readonly refusesDamage?: boolean
-  /** What lay in the folder `blobs` is lost for good: it is taken as it is. */
+  /** The content of the folder `blobs` is lost for good: accept the folder as it is. */
   readonly areChunksLost?: boolean
   /** SQLite: how long to wait for the write lock. */
   readonly busyMs?: number
-  /** One shard of a set is opened without the others; else it is refused. */
+  /** Open one shard of a set without the others; otherwise it is refused. */
   readonly mayBeShard?: boolean
 }
 
-/** For tools that put something between the engine and its store. */
+/** For tools that wrap the store. */
 export async function openStore(url: string, options: StoreOptions): Promise<Store> {
   return (await openPlaced(url, options)).store
 }
 
-/** And whether its chunks are its own. */
+/** Also returns whether its chunks are its own. */
 export async function openPlaced(url: string, options: StoreOptions): Promise<PlacedStore> {
-  // What is refused leaves nothing behind, so the store is opened last.
+  // The checks come first, so that a refusal leaves nothing behind; the store is opened last.
   const namespace = checkNamespace(options.namespace ?? 'default')
   if (/[?&]namespace=/.test(url)) {
     const what = 'a store URL does not name a namespace: give it as an option, { namespace } or --namespace'
@@ -57,8 +58,9 @@ export async function openPlaced(url: string, options: StoreOptions): Promise<Pl
 }
 
 /**
- * A shard alone holds some of the timelines, and chunks that only other shards name: a write would make an id a second time,
- * and a sweep would remove what is in use. Throws SHARDS_DIFFER.
+ * A single shard holds only some of the timelines, and chunks that only other shards name: a write could create a
+ * second
+ * timeline of the same id, and a sweep would remove chunks in use. Throws SHARDS_DIFFER.
  */
 async function refuseShard(store: Store, url: string): Promise<void> {
   const [map] = await store.head([mapTimeline])
@@ -69,8 +71,9 @@ async function refuseShard(store: Store, url: string): Promise<void> {
 }
 
 /**
- * A store whose file does not open any more is written anew from what is sound in it; the old one stays beside. With
- * `dryRun` it is done to a copy, and says what would be lost. Null: this kind of store has no file of its own.
+ * Rewrites a store whose file no longer opens from its intact parts; the old file stays beside it. With `dryRun`, works
+ * on a
+ * copy and reports the losses. Null: this kind of store has no file of its own.
  * @example const renewal = await renewStore('sqlite:.reprise/reprise.db', { dryRun: true })
  */
 export async function renewStore(
@@ -116,7 +119,8 @@ async function openByScheme(
     }
     case 'shards': {
       const { openSharded } = await import('../../stores/sharded/index.ts')
-      // Sorted, so that all who make the set at once number its shards alike, in whichever order they were given.
+      // Sorted, so that all processes that create the set at once number its shards alike, in whichever order they were
+      // listed.
       const addresses = shardsIn(url).sort()
       const sourceOf = (each: string) => ({
         name: withoutSecrets(each),
@@ -145,7 +149,7 @@ export function shardsUrl(shards: readonly string[]): string {
   return `shards:${shards.join(',')}`
 }
 
-/** A comma ends an address if another one follows it; spaces around it belong to none. */
+/** A comma ends an address if another one follows; spaces around it are ignored. */
 function shardsIn(url: string): string[] {
   const text = url.slice('shards:'.length).trim()
   const shards = text.split(/\s*,\s*(?=(?:sqlite|postgres|postgresql|memory):)/i)
@@ -161,17 +165,17 @@ function shardsIn(url: string): string[] {
 }
 
 export function withoutSecrets(url: string): string {
-  // Up to the last @: a password may hold one.
+  // Up to the last @: a password may contain one.
   return url.replace(/:\/\/[^/?#]*@/, '://').replace(/\?.*/s, '')
 }
 
-/** The files that an address names, of a store or of several. */
+/** The files in an address of one store or several. */
 export function filesIn(url: string): string[] {
   const all = schemeOf(url) === 'shards' ? shardsIn(url) : [url]
   return all.flatMap((each) => /^sqlite:(?:\/\/(?=\/))?(.+)$/i.exec(each)?.[1] ?? [])
 }
 
-/** `postgres://…?schema=name` is ours to understand, not the driver's. */
+/** `postgres://…?schema=name` is our own parameter, not the driver's. */
 function takeSchema(url: string): { readonly plain: string; readonly schema: string | null } {
   const parsed = URL.canParse(url) ? new URL(url) : null
   const schema = parsed?.searchParams.get('schema') ?? null
@@ -218,19 +222,19 @@ export const objectFiles = {
   },
 }
 
-/** The objects that a level of the cache reads and writes. */
+/** The objects that a cache level reads and writes. */
 export interface ObjectEntries {
   get(key: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array> | null>
   put(key: string, body: AsyncIterable<Uint8Array>, onlyNew: boolean, signal: AbortSignal): Promise<void>
 }
 
-/** Entries of a cache as objects. A cache is not worth waiting for: it is tried again for a second at most. */
+/** Cache entries as objects. Retried for a second at most: a cache is not worth a longer wait. */
 export async function openObjectEntries(url: string, timeoutMs: number): Promise<ObjectEntries> {
   const { S3Entries } = await import('../../stores/s3/entries.ts')
   return await S3Entries.open(url, { patienceMs: 1000, timeoutMs })
 }
 
-/** Where a store is shipped to: a folder or an object store that obeys conditions. Throws STORE_UNSUPPORTED. */
+/** The destination of shipping: a folder, or an object store that honours conditions. Throws STORE_UNSUPPORTED. */
 export async function openShipPlace(url: string, { mustExist = false } = {}): Promise<Objects> {
   if (!isObjectStore(url)) {
     const { DirectoryObjects } = await import('../../stores/directory-objects.ts')
@@ -240,7 +244,7 @@ export async function openShipPlace(url: string, { mustExist = false } = {}): Pr
   const { locate } = await import('../../stores/s3/location.ts')
   const { probeConditions } = await import('../../stores/s3/objects.ts')
   const objects = await S3Client.open(await locate(url), { patienceMs: shipPatienceMs })
-  // Whoever only reads needs no fence.
+  // A reader needs no fence.
   if (mustExist || (await probeConditions(objects))) return objects
   const what = `${objects.name} ignores If-None-Match: two shippers could mix their records there, unseen`
   throw new RepriseError('STORE_UNSUPPORTED', what, { place: objects.name })
@@ -257,13 +261,13 @@ export async function openPages(url: string): Promise<PageSource> {
   return await openPageSource(file, sha256)
 }
 
-/** The path of a store that is one file; null: it is of another kind. */
+/** The path of a store that is one file. Null: a store of another kind. */
 export function fileOf(url: string): string | null {
   return /^sqlite:(?:\/\/(?=\/))?(.+)$/i.exec(url)?.[1] ?? null
 }
 
 export interface OpenUrl {
-  /** `own`: the namespace that is repaired; `?namespace=` in the URL names another. */
+  /** `own`: the namespace under repair; `?namespace=` in the URL names another. */
   store(
     url: string,
     own: string,
@@ -274,16 +278,16 @@ export interface OpenUrl {
     timelines(query: { readonly limit: number; readonly after?: TimelineId }): Promise<readonly Head[]>
     close(): Promise<void>
   }>
-  /** Of an object store: an export or a backup, which is put into that file (null), or the chunks that lie there. */
+  /** For an object store: null if it is an export or a backup, which is downloaded to that file; otherwise the chunks there. */
   object(url: string, path: string, own: string): Promise<readonly Blobs[] | null>
-  /** The namespaces of a folder of chunks, each with its chunks; the folder itself if it is one. */
+  /** The namespaces of a folder of chunks, each with its chunks; or the folder itself if it is one. */
   folder(path: string): Promise<readonly Blobs[]>
 }
 
-/** The places that a repair reads beside the store. */
+/** The places that a repair reads besides the store. */
 export const otherPlaces: OpenUrl = {
   store(url, own) {
-    // Ours to understand: a copy may have been restored under another name.
+    // Our own parameter: a copy may have been restored under another name.
     const named = /[?&]namespace=([^&]*)/.exec(url)?.[1]
     const plain = named === undefined ? url : url.replace(/([?&])namespace=[^&]*&?/, '$1').replace(/[?&]$/, '')
     return openStore(plain, { readOnly: true, namespace: named ?? own })
@@ -295,7 +299,7 @@ export const otherPlaces: OpenUrl = {
     }
     const { openS3Place } = await import('../../stores/s3/place.ts')
     const { joinUrl } = await import('../../stores/s3/location.ts')
-    // The place itself, or the one that was given as blobs.
+    // The place itself, or the one passed as `blobs`.
     const places = await Promise.all([url, joinUrl(url, own)].map((each) => openS3Place(each, { hash: sha256 })))
     const blobs = places.map((place) => place.blobs)
     const rows = await Promise.all(blobs.map((each) => each.list(null, 1)))
@@ -323,7 +327,7 @@ export function checkNamespace(namespace: string): string {
   return namespace
 }
 
-/** Throws INVALID_ARGUMENT for what is no place for chunks. */
+/** Throws INVALID_ARGUMENT if chunks cannot be stored there. */
 export function checkBlobs(blobs: string): void {
   if (!isObjectStore(blobs)) folderOf(blobs)
 }

@@ -1,8 +1,11 @@
-// Whether a store keeps redundancy is a fact of the store: an attribute of the timeline `reprise/store`, followed by whoever
-// opens it, tools included. `open(url, { redundancy })` changes it, and the change says when, by whom and what was before.
-// A store that says nothing keeps it: one of an older release gets its redundancy when it is collected the next time.
-//
-// Nobody else makes it stale: whatever is chosen, a chunk that goes leaves its group, and a line that goes its copy.
+// Whether a store keeps redundancy is stored in the store: an attribute of the timeline `reprise/store`, which every
+// process
+// that opens it follows, tools included. `open(url, { redundancy })` changes it; the change records the time, the
+// author and
+// the previous value. A store without the attribute keeps redundancy: a store of an older release gets it with its next
+// collection. Redundancy never becomes stale: whatever is chosen, a removed chunk leaves its group, and a removed
+// catalog
+// entry loses its copy.
 
 import { timelineId } from '../../core/coordinate.ts'
 import type { Kernel } from './kernel.ts'
@@ -32,7 +35,7 @@ export async function meetRedundancy(kernel: Kernel, wanted: boolean | undefined
   events.emit('report', { kind: 'declared', timeline: null, what, data: { from: stored, to: wanted } })
 }
 
-/** Does as the store says, also if another process has changed it meanwhile. */
+/** Applies the setting of the store, which another process may have changed meanwhile. */
 export async function followRedundancy(kernel: Kernel): Promise<boolean> {
   const [head] = await kernel.store.head([timelineId(storeTimeline)])
   const isOn = isOnBy(head?.attributes[attribute])
@@ -40,13 +43,13 @@ export async function followRedundancy(kernel: Kernel): Promise<boolean> {
   return isOn
 }
 
-/** Whether somebody has ever said it; otherwise it is as usual. */
+/** True if the setting was ever stored; otherwise the default applies. */
 export async function isRedundancyNoted({ store }: Pick<Kernel, 'store'>): Promise<boolean> {
   const [head] = await store.head([timelineId(storeTimeline)])
   return head?.attributes[attribute] !== undefined
 }
 
-/** Text that cannot be read is as good as nothing. */
+/** Unreadable text counts as no setting. */
 function isOnBy(text: unknown): boolean {
   if (typeof text !== 'string') return true
   try {

@@ -1,13 +1,14 @@
-// Segments of history in the catalog of their timeline: a line for each, at the sequence where it starts, with a manifest
-// that names its chunks. So they are published in the transaction that raises the floor, collected by reachability, sealed,
-// copied and mended as checkpoints are. For everybody else `store.checkpoints` leaves them out: they restore no state.
-//
-// They follow one another without a gap up to the floor. How far down they go is how far back history can be read.
+// Segments of history in the catalog of their timeline: an entry for each, at the sequence where it starts, with a
+// manifest
+// that names its chunks. They are therefore published in the transaction that raises the floor, and collected, sealed,
+// copied
+// and repaired like checkpoints. `store.checkpoints` omits them, because they restore no state. They follow one another
+// without a gap up to the floor; the oldest one determines how far back history can be read.
 
 import { type TimelineId, toHex } from '../../core/coordinate.ts'
 import type { ManifestRecord, Store } from '../../core/store/ports.ts'
 
-/** In the place of a fold's version, and of what triggered a checkpoint. */
+/** Used in place of a fold's version and of a checkpoint's trigger. */
 const mark = '$history'
 
 export function isSegment({ foldVersion, trigger }: Pick<ManifestRecord, 'foldVersion' | 'trigger'>): boolean {
@@ -18,12 +19,12 @@ export const segmentMark = { foldVersion: mark, trigger: mark } as const
 
 type Catalog = (timeline: TimelineId) => Promise<ManifestRecord[]>
 
-/** On a store that leaves segments out: the way to all lines, for an engine that is put over the store of another. */
+/** On a store that omits segments: gives access to all catalog entries, for an engine on top of another engine's store. */
 const allLines = Symbol('all lines of the catalog')
 
-/** The lines of a timeline that are not checkpoints. */
+/** The catalog entries of a timeline that are not checkpoints. */
 export class Segments {
-  /** All lines of the catalog: what keeps chunks alive. */
+  /** All catalog entries: those that keep chunks alive. */
   readonly all: Catalog
 
   constructor(store: Store) {
@@ -36,7 +37,7 @@ export class Segments {
   }
 }
 
-/** For a store as the engine sees it: with checkpoints only. */
+/** The store as the engine sees it: with checkpoints only. */
 export function checkpointsOnly(store: Store): PropertyDescriptorMap {
   const all = catalogOf(store)
   return {
@@ -49,7 +50,7 @@ function catalogOf(store: Store): Catalog {
   return (store as { readonly [allLines]?: Catalog })[allLines] ?? ((timeline) => store.checkpoints(timeline))
 }
 
-/** Oldest first; of several that start in one place, the one that was written last. */
+/** Oldest first; of several with the same start, the one written last. */
 export function segmentsIn(catalog: readonly ManifestRecord[]): ManifestRecord[] {
   const starts = new Map<string, ManifestRecord>()
   for (const record of catalog) {

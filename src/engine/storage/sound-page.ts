@@ -1,6 +1,8 @@
-// What verify does about the store's own structures: pages, indexes, lists. What the store's own check finds is a fault;
-// with `repair`, a store that can writes its files anew from what is sound in them, and says what was lost. The rest of
-// verify then looks at what is there.
+// Verify's part for the store's own structures: pages, indexes, lists. Findings of the store's own check are faults;
+// with
+// `repair`, a store that can do so rewrites its files from their intact parts, and reports the losses. The rest of
+// verify then
+// reads the result.
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -15,7 +17,7 @@ const pageHeads = 200
 
 export interface Structures {
   readonly faults: readonly Fault[]
-  /** Files are damaged, not only what lies in them. */
+  /** Files are damaged, not only their content. */
   readonly isOfFile: boolean
 }
 
@@ -27,7 +29,7 @@ export async function inspected(kernel: Kernel, location: string, inspection: In
   return { faults, isOfFile: found.some(({ isOfFile }) => isOfFile) }
 }
 
-/** Null: this store has no files of its own to write. */
+/** Null: this store has no files of its own to rewrite. */
 export async function renewed(
   kernel: Kernel,
   location: string,
@@ -43,13 +45,13 @@ export async function renewed(
       healed: rebuilt.map(({ where, what, isIncomplete }) => {
         return { ...fault(where, what), from, isPutRight: true, ...(isIncomplete && { isIncomplete }) }
       }),
-      // Those whose head is marked are told by the mark, as long as it is there.
+      // Timelines with a marked head are reported by the mark, as long as it exists.
       lost: lost
         .filter(({ isUntilHead }) => !isUntilHead)
         .map(({ timeline, where, what }) => fault(where, what, timeline)),
     }
   } catch (error) {
-    // Whoever asked for a repair is told who has the file open, and nothing else.
+    // The caller of a repair only learns which process has the file open.
     if (!isReprise(error) || error.code === 'STORE_BUSY') throw error
     return { healed: [], lost: [fault('file', `it could not be written anew: ${error.message}`)] }
   }
@@ -65,7 +67,7 @@ export async function* headsOf(kernel: Kernel, only?: readonly string[]): AsyncG
     return
   }
   let after: TimelineId | undefined
-  // Whoever goes through a whole store gives others their turn, whatever is done with each.
+  // A scan of a whole store yields regularly, whatever is done with each timeline.
   const breath = new Yielder(kernel.clock)
   for (;;) {
     const page = await kernel.store.timelines({ limit: pageHeads, ...(after !== undefined && { after }) })
@@ -83,7 +85,7 @@ export interface Quarantined {
   readonly error: RepriseError
 }
 
-/** The timelines that cannot be read, among the first of a store. A damaged one does not keep others from being read. */
+/** The unreadable timelines among the first of a store. A damaged timeline does not affect the others. */
 export async function quarantined(kernel: Kernel, lookedAtMax: number): Promise<Quarantined[]> {
   const found: Quarantined[] = []
   let count = 0
@@ -94,7 +96,7 @@ export async function quarantined(kernel: Kernel, lookedAtMax: number): Promise<
   return found
 }
 
-/** Damage of one timeline: work that goes through many leaves that one, says so, and proceeds with the next. */
+/** Damage of one timeline: work on many timelines skips and reports that one, and continues with the next. */
 export function isDamageOfOne(error: unknown): error is RepriseError {
   return isReprise(error, 'STORE_DAMAGED', 'HISTORY_DAMAGED', 'CHECKPOINT_DAMAGED', 'HEAD_LOST', 'MALFORMED')
 }
@@ -104,8 +106,9 @@ type Told = (timeline: string, error: RepriseError) => void
 const listPage = 500
 
 /**
- * All that match, in id order. `told` learns which timelines cannot be read, where a list meets one: they are left out, and the
- * others are found by their names. Without names (Store.names) it rejects, as the store does.
+ * All matching heads, in id order. Unreadable timelines are skipped and passed to `told`, and the others are found by
+ * their
+ * names. Without names (Store.names) it rejects, as the store does.
  */
 export async function* soundHeads(kernel: Kernel, query: Partial<TimelineQuery>, told: Told): AsyncGenerator<Head> {
   const { limit = listPage } = query
@@ -151,7 +154,7 @@ function matches({ status, queue, owner, parent, attributes = {} }: TimelineQuer
   return Object.entries(attributes).every(([name, value]) => head.attributes[name] === value)
 }
 
-/** The same where lists are damaged: by whatever names can be read. `told` learns whose head cannot be. */
+/** The same where lists are damaged: by all readable names. Unreadable heads are passed to `told`. */
 export async function* legibleHeads(
   kernel: Kernel,
   only: readonly string[] | undefined,
@@ -179,7 +182,7 @@ async function* readEach(kernel: Kernel, names: readonly string[], told: Told): 
       const [head] = await kernel.store.head([timelineId(name)])
       if (head) yield head
     } catch (error) {
-      // A damaged list may have names that none can have.
+      // A damaged list may contain invalid names.
       if (!isReprise(error, 'STORE_DAMAGED') && !isReprise(error, 'INVALID_ID')) throw error
       told(name, error)
     }

@@ -1,7 +1,8 @@
-// Long changes of a store: a restore, an import, a move, a rescale, a rekey, the addition of a shard. Each has one note in the
-// store, which is written before its first step and removed after its last one. A change whose process died is therefore
-// visible to every process that opens the store, until it is resumed or abandoned (change-actions.ts).
-//
+// Long changes of a store: a restore, an import, a move, a rescale, a rekey, the addition of a shard. Each has one note
+// in the
+// store, written before its first step and removed after its last one. A change whose process died is therefore visible
+// to
+// every process that opens the store, until it is resumed or abandoned (change-actions.ts).
 //   $change:ID, an attribute of `reprise/store` = JSON of `Note`
 
 import { type TimelineId, timelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
@@ -12,19 +13,19 @@ import { changeNotes } from './key-notes.ts'
 
 export type ChangeKind = 'restore' | 'import' | 'move' | 'rescale' | 'rekey' | 'shards'
 
-/** A change of the store that began and has not finished. */
+/** A change of the store that has started and not finished. */
 export interface StoreChange {
   /** For `rp.resumeChange` and `rp.abandonChange`. */
   readonly id: string
   readonly kind: ChangeKind
-  /** The file, the timeline, the state store or the key that it is about. */
+  /** The subject: the file, the timeline, the state store or the key. */
   readonly of: string
   readonly startedAt: number
-  /** Steps that are done: timelines, rows or records. */
+  /** Completed steps: timelines, rows or records. */
   readonly done: number
   /** Null: unknown. */
   readonly total: number | null
-  /** A live process works on it. False: it was interrupted. */
+  /** A live process executes it. False: it was interrupted. */
   readonly isRunning: boolean
   /** The store has only a part of its timelines: open() refuses the store. */
   readonly blocks: boolean
@@ -32,13 +33,13 @@ export interface StoreChange {
 
 export interface Note extends Pick<StoreChange, 'kind' | 'of' | 'done' | 'total'> {
   readonly began: number
-  /** The worker that executes it; null: it failed, and no process executes it. */
+  /** The worker that executes it. Null: it failed, and no process executes it. */
   readonly by: string | null
-  /** Identifies the content of the change where another one may not continue it (the digest of a backup). */
+  /** Identifies the content of a change that no other content may continue (the digest of a backup). */
   readonly mark?: string
-  /** What a resume has to know beside `of`. */
+  /** Additional data for a resume. */
   readonly detail?: Readonly<Record<string, string>>
-  /** Timelines that it brings here, or the scope that they are in: until it ends, nobody else makes one of them. */
+  /** Timelines that it creates here, or their scope: until it ends, no other caller may create one of them. */
   readonly coming?: readonly string[]
 }
 
@@ -47,17 +48,17 @@ export type NotedChange = StoreChange & Pick<Note, 'mark' | 'detail' | 'by' | 'c
 const prefix = '$change:'
 const noted = /^\$change:(.+)$/
 const storeTimeline = timelineId('reprise/store')
-/** A store in which one of these did not finish has only a part of its timelines. */
+/** While one of these is unfinished, the store has only a part of its timelines. */
 const blocking: ReadonlySet<ChangeKind> = new Set(['restore'])
-/** Kinds of which there is one at a time: their id is the kind. */
+/** Kinds of which only one can exist at a time: their id is the kind. */
 const single: ReadonlySet<ChangeKind> = new Set(['restore', 'rekey', 'shards'])
 const progressMs = 1000
 
-/** On a timeline that is being imported: the id of the change. */
+/** Set on a timeline that is being imported: the id of the change. */
 export const importingAttribute = '$importing'
 export const importingStatus = 'importing'
 
-/** The changes that began and have not finished, oldest first. */
+/** The changes that have started and not finished, oldest first. */
 export async function storeChanges(kernel: Kernel): Promise<StoreChange[]> {
   return (await notedChanges(kernel)).map(({ mark: _, detail: __, by: ___, coming: ____, ...change }) => change)
 }
@@ -82,7 +83,7 @@ export function notesIn({ attributes }: Head): [string, Note][] {
   })
 }
 
-/** For open(): a store that has only a part of its timelines is refused. Throws CHANGE_UNFINISHED. */
+/** For open(): refuses a store that has only a part of its timelines. Throws CHANGE_UNFINISHED. */
 export async function refuseUnfinished(kernel: Kernel): Promise<void> {
   const change = (await storeChanges(kernel)).find(({ blocks }) => blocks)
   if (change) throw unfinished(change)
@@ -124,13 +125,13 @@ export interface ChangeRequest {
 /** A note is one attribute. */
 const comingLengthMax = 1200
 
-/** The ids, or the scope that all of them are in where they are too many. */
+/** The ids, or their common scope if they are too many. */
 function comingOf(ids: readonly string[]): readonly string[] {
   if (JSON.stringify(ids).length <= comingLengthMax) return ids
   const parts = ids.map((id) => id.split('/'))
   const first = parts[0]!
   const shared = first.findIndex((part, i) => parts.some((each) => each[i] !== part))
-  // Those that have nothing in common are refused one by one, once their import has begun.
+  // Timelines without a common scope are refused one by one, once their import has begun.
   return shared > 0 ? [`${first.slice(0, shared).join('/')}/`] : []
 }
 
@@ -141,7 +142,7 @@ export function changeIdOf({ hash }: Pick<Kernel, 'hash'>, { kind, of, mark }: C
 
 /**
  * Executes a change under its note. The note stays if `work` fails or the process dies, unless `work` did nothing
- * (`nothingDone`) and no earlier attempt did. Throws CHANGE_UNFINISHED where another change of this kind has to end first.
+ * (`nothingDone`) and no earlier attempt did. Throws CHANGE_UNFINISHED if another change of this kind must end first.
  */
 export async function underNote<Result>(
   kernel: Kernel,
@@ -159,7 +160,7 @@ export async function underNote<Result>(
   }
 }
 
-/** An earlier attempt may have brought it there: a later one that stops before that does not undo it. */
+/** An earlier attempt may have created it: a later one that stops before that does not undo it. */
 function arrivingIn(earlier: NotedChange | undefined): Readonly<Record<string, string>> {
   const arriving = earlier?.detail?.arriving
   return arriving === undefined ? {} : { arriving }
@@ -208,17 +209,17 @@ export class ChangeNote {
     return this.#note.began
   }
 
-  /** From here on the store is changed: the note stays when the work fails. */
+  /** From here on the store is changed: the note stays if the work fails. */
   began(): void {
     this.#hasBegun = true
   }
 
-  /** The work ended, and something is left to be done later: the note stays. */
+  /** The work ended with a part left for later: the note stays. */
   stays(): void {
     this.#isToStay = true
   }
 
-  /** Written once per second at most. */
+  /** Written at most once per second. */
   async progress(done: number, total: number | null = this.#note.total): Promise<void> {
     this.#hasBegun = true
     this.#note = { ...this.#note, done, total, by: this.#kernel.worker.id }
@@ -226,7 +227,7 @@ export class ChangeNote {
     await this.#write(this.#note)
   }
 
-  /** Something that a resume or an abandon has to know. */
+  /** Stores additional data for a resume or an abandon. */
   async detail(detail: Readonly<Record<string, string>>): Promise<void> {
     await this.#write({ ...this.#note, detail: { ...this.#note.detail, ...detail } })
   }
@@ -248,7 +249,7 @@ export class ChangeNote {
   }
 }
 
-/** The change has ended in another way than by its own work: its note goes, if there is one. */
+/** The change ended in another way than by its own work: removes its note, if there is one. */
 export async function endNote(kernel: Kernel, request: ChangeRequest): Promise<void> {
   const id = changeIdOf(kernel, request)
   const [head] = await kernel.store.head([storeTimeline])
@@ -266,7 +267,7 @@ export async function changeOf(kernel: Kernel, id: string): Promise<NotedChange>
   throw new RepriseError('NOT_FOUND', `there is no unfinished change ${id}`, { id })
 }
 
-/** The timelines that an import has not finished. */
+/** The timelines whose import has not finished. */
 export async function* importedBy(kernel: Kernel, id: string): AsyncGenerator<Head> {
   for (let after: TimelineId | undefined; ; ) {
     const query = { status: importingStatus, limit: 200 }

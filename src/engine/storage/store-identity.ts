@@ -1,4 +1,5 @@
-// Who this store is to the outside: an id and an incarnation, kept by the store (Store.identity), and what ids of timelines
+// The identity of this store: an id and an incarnation, kept by the store (Store.identity), and the numbers that new
+// timelines
 // start from. Keys, positions and random values are derived from it (core/history/identity.ts).
 
 import { type TimelineId, toHex } from '../../core/coordinate.ts'
@@ -12,7 +13,7 @@ const idBytes = 16
 const incarnationBytes = 8
 const secretBytes = 32
 
-/** Of a store that was never opened for writing by a version that makes one. */
+/** Of a store that no version with identities has opened for writing. */
 const nobody: StoreIdentity = { id: '', incarnation: '', era: 0, secret: '' }
 
 interface Ports {
@@ -25,7 +26,7 @@ interface Ports {
   readonly planted?: Planted
 }
 
-/** What is known of a timeline whose keys are derived. */
+/** The fields of a head from which a timeline's keys are derived. */
 export type Identified = Pick<Head, 'timeline' | 'life' | 'base'> & Partial<Pick<Head, 'attributes'>>
 
 export type Origin = Pick<Intent, 'identity' | 'generation'>
@@ -35,28 +36,28 @@ export class Identity {
   #known: StoreIdentity | null = null
   #loading: Promise<StoreIdentity> | null = null
   #last: Promise<unknown> = Promise.resolve()
-  /** The look that has not begun yet. */
+  /** The next read, not started yet. */
   #coming: Promise<StoreIdentity> | null = null
   #isReadOnly = false
-  /** False: the store lacks something that this process knows to be durable. Set by the engine. */
+  /** False: the store lacks data that this process knows to be durable. Set by the engine. */
   isWhole: () => Promise<boolean> = async () => true
-  /** The newest entries of the feed were read up to here: the store must have them from now on. Set by the engine. */
+  /** Records the newest feed entry read: the store must have it from now on. Set by the engine. */
   saw: (last: Pick<FeedItem, 'timeline' | 'run'>) => void = () => undefined
   /** Called with each incarnation that this process began because the store went back. Set by the engine. */
   onWentBack: (now: StoreIdentity) => void = () => undefined
-  /** What an id that was never used starts from, as far as this process has seen. */
+  /** The numbers that an unused id starts from, as far as this process has seen. */
   usual: Pick<PastLife, 'life' | 'epoch'> = { life: 0, epoch: 0 }
 
   constructor(ports: Ports) {
     this.#ports = ports
   }
 
-  /** Null until it was loaded. */
+  /** Null until it is loaded. */
   get known(): StoreIdentity | null {
     return this.#known
   }
 
-  /** Reads the identity of the store. Makes one if there is none, unless this process only reads. */
+  /** Reads the identity of the store. Creates one if there is none, unless this process only reads. */
   load(isReadOnly = false): Promise<StoreIdentity> {
     if (!isReadOnly) this.#isReadOnly = false
     if (this.#known) return Promise.resolve(this.#known)
@@ -75,11 +76,13 @@ export class Identity {
   }
 
   /**
-   * The identity as the store has it now. A store that went back to an older copy of itself (a failover to a replica that
-   * lagged) begins a new incarnation here; of several processes that notice it, one is enough.
+   * The store's current identity. A store that went back to an older copy of itself (a failover to a lagging replica)
+   * begins a
+   * new incarnation here; one of the processes that notice it is enough.
    */
   current(): Promise<StoreIdentity> {
-    // One after another: an answer never rests on a look that began before the call. Calls that wait share the next look.
+    // One read after another: a result never comes from a read that began before the call. Waiting calls share the next
+    // read.
     this.#coming ??= this.#last.then(() => {
       this.#coming = null
       return this.#look()
@@ -100,7 +103,7 @@ export class Identity {
     return (await this.wentBack()) ?? known
   }
 
-  /** The store is an older copy of itself: a new incarnation, unless nothing may be written here. */
+  /** The store is an older copy of itself: begins a new incarnation, unless the store is read-only. */
   async wentBack(): Promise<StoreIdentity | null> {
     if (this.#isReadOnly) return null
     const fresh = await this.reincarnate()
@@ -109,9 +112,11 @@ export class Identity {
   }
 
   /**
-   * The store went back to an earlier state, or became another: a new incarnation, so that positions from before are refused.
-   * With `id` and `namespace`, it takes over the identity of the store that it was restored from; with `isCopy`, it gets one
-   * of its own.
+   * Begins a new incarnation, because the store went back to an earlier state or became another store: earlier
+   * positions are
+   * then refused. With `id` and `namespace`, the store takes over the identity of the store that it was restored from;
+   * with
+   * `isCopy`, it gets an identity of its own.
    */
   async reincarnate(
     as: {
@@ -131,12 +136,12 @@ export class Identity {
     return this.#known
   }
 
-  /** The namespace that identities are derived from; needs `load`. */
+  /** The namespace from which identities are derived; needs `load`. */
   get namespace(): string {
     return this.#known?.namespace ?? this.#ports.namespace
   }
 
-  /** Of one life of a timeline; needs `load`. */
+  /** The identity of one life of a timeline; needs `load`. */
   of(timeline: TimelineId, life: number): string {
     const { hash, planted } = this.#ports
     const { namespace } = this
@@ -147,7 +152,7 @@ export class Identity {
     return identityOf(hash, store, name, timeline, planted.has('life-left-out') ? 1 : life)
   }
 
-  /** What the keys of a timeline are derived from; needs `load`. Each rollback leaves an archive with the next number. */
+  /** The origin of a timeline's keys; needs `load`. Each rollback leaves an archive with the next number. */
   origin({ timeline, life, base, attributes }: Identified): Origin {
     const carried = carriedBy(attributes)
     const isRolledBack = base !== null && isArchiveOf(timeline, base.timeline)
@@ -158,14 +163,14 @@ export class Identity {
     }
   }
 
-  /** What an export carries of it; null: this store has no identity. Needs `load`. */
+  /** The identity to store in an export. Null: this store has no identity. Needs `load`. */
   carried(head: Identified): Carried | null {
     if (!this.#known) return null
     const { isOwn = false, offset = 0 } = carriedBy(head.attributes) ?? {}
     return { ...this.origin(head), isOwn, offset }
   }
 
-  /** The attribute of a timeline that arrives from elsewhere; null: it needs none. */
+  /** The identity attribute of a timeline that arrives from another store. Null: not needed. */
   async arriving(
     { timeline, life }: Pick<Head, 'timeline' | 'life'>,
     carried: Carried | undefined,
@@ -175,12 +180,12 @@ export class Identity {
     const identity = this.of(timeline, life)
     if (isBeside) return carriedText({ identity, isOwn: true, generation: 0, offset: 0 }, identity)
     if (!carried) return null
-    // A restore brings the archives of earlier rollbacks along, and numbers the next one after them.
+    // A restore also brings the archives of earlier rollbacks, and numbers the next one after them.
     const offset = isRestored ? carried.offset : carried.generation
     return carriedText({ ...carried, offset }, identity)
   }
 
-  /** What this id starts from. */
+  /** The life and epoch that this id starts from. */
   async past(timeline: TimelineId): Promise<Pick<PastLife, 'life' | 'epoch'>> {
     const [past] = await this.#ports.store.past([timeline])
     const { life, epoch } = past!

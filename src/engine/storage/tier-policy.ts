@@ -1,6 +1,7 @@
-// Which colder places a store has, and what lies there, as the store itself knows it: an attribute of the timeline
-// `reprise/store`, followed by whoever opens it, tools included. A place that was named once is read for good: only what is
-// moved there changes.
+// The colder tiers of a store, as recorded in the store itself: an attribute of the timeline `reprise/store`, which
+// every
+// process that opens it follows, tools included. A tier that was named once is read for good; only the rules for moving
+// chunks there change.
 
 import { randomUUID } from 'node:crypto'
 import { resolve } from 'node:path'
@@ -14,28 +15,28 @@ import { checkBlobs, isObjectStore, openChunkFolder } from './open-store.ts'
 import { sealedBlobs } from './seal/store.ts'
 import type { OpenPlace, TierPlace, TierRequests } from './tiered-blobs.ts'
 
-/** What goes to a colder place: checkpoints to which any of these applies. */
+/** Which checkpoints move to a colder tier: those to which any of these applies. */
 export interface TierOptions {
   /** A folder ('./warm', 'file:/mnt/warm') or 's3://bucket/prefix'. */
   readonly at: string
-  /** Older than this. */
+  /** Checkpoints older than this. */
   readonly after?: Duration
-  /** All but the newest so many of each timeline. */
+  /** All but this many of the newest checkpoints of each timeline. */
   readonly keep?: number
-  /** The oldest, as long as more than this many bytes lie in warmer places. */
+  /** The oldest checkpoints, as long as warmer tiers hold more than this many bytes. */
   readonly over?: number
-  /** Takes the history of timelines whose policy says `history: 'tiered'`, too. */
+  /** Also takes the history of timelines whose policy has `history: 'tiered'`. */
   readonly history?: boolean
 }
 
 export interface TiersOptions {
   readonly warm?: TierOptions
   readonly cold?: TierOptions
-  /** What is read from a colder place is put back into the store, and stays for an hour at least. */
+  /** Chunks read from a colder tier are put back into the store, and stay for at least an hour. */
   readonly pullBack?: boolean
 }
 
-/** As stored. */
+/** The stored form. */
 export interface TierRule {
   readonly name: string
   readonly at: string
@@ -87,7 +88,7 @@ function checkTier(name: string, options: TierOptions): void {
   }
 }
 
-/** When a store is opened: notes what is wanted, and opens the places that it has. */
+/** Called when a store is opened: records the requested tiers, and opens those of the store. */
 export async function meetTiers(
   kernel: Kernel,
   wanted: TiersOptions | false | undefined,
@@ -112,7 +113,7 @@ async function note(kernel: Kernel, stored: Noted, wanted: TiersOptions | false)
     const options = given[name]
     if (options) tiers.push(await ruleOf(kernel, name, options, stored))
   }
-  // Those of before are read on, the colder ones last.
+  // Earlier tiers are still read, after the current ones.
   for (const old of stored.tiers) if (!tiers.some(({ mark }) => mark === old.mark)) tiers.push({ ...old, rule: null })
   const noted: Noted = { tiers, pullsBack: given.pullBack ?? false }
   if (JSON.stringify(noted) === JSON.stringify(stored)) return stored
@@ -134,13 +135,13 @@ async function ruleOf(kernel: Kernel, name: string, options: TierOptions, stored
     ...(over !== undefined && { over }),
     ...(history && { history }),
   }
-  // A place that the store knows is reached when a chunk there is requested: it may be away while nothing of it is needed.
+  // A known tier is opened when a chunk there is requested: it may be unreachable while no chunk of it is needed.
   const known = stored.tiers.find((tier) => tier.at === at)
   if (known) return { name, at, mark: known.mark, rule }
   const folder = await openChunkFolder(at, kernel.namespace)
   const there = await folder.mark()
   if (there !== null && stored.tiers.some(({ mark }) => mark === there)) return { name, at, mark: there, rule }
-  // What lies there is somebody else's: they could not tell what we need.
+  // The place holds chunks of another store, whose collector would not know which chunks this one needs.
   if (there !== null || (await folder.blobs.list(null, 1)).length > 0) {
     const what = `${shown(at)} holds chunks of another store: name an empty place for tiers.${name}`
     throw new RepriseError('INVALID_ARGUMENT', what, { tier: name })
@@ -164,7 +165,7 @@ function placeOf(kernel: Kernel, rule: TierRule): TierPlace {
         meter = place.meter ?? null
         return place
       } catch (error) {
-        // It may be back the next time.
+        // The next call tries again.
         opening = null
         throw error
       }
@@ -173,7 +174,7 @@ function placeOf(kernel: Kernel, rule: TierRule): TierPlace {
   }
 }
 
-/** A place that is away, or holds other chunks, must not look as if ours were lost. */
+/** An unreachable tier, or one with other chunks, must not make ours look lost. */
 async function openPlace(kernel: Kernel, { name, at, mark }: TierRule): Promise<OpenPlace> {
   const folder = await openChunkFolder(at, kernel.namespace)
   if ((await folder.mark()) !== mark) {
@@ -184,7 +185,7 @@ async function openPlace(kernel: Kernel, { name, at, mark }: TierRule): Promise<
   return { blobs: sealedBlobs(folder.blobs, kernel.sealer), isOwn, meter: folder.meter }
 }
 
-/** A copy of the database lies elsewhere: it reads, and moves and sweeps nothing. */
+/** A copy of the database has another location: it reads the tier, and moves and sweeps nothing there. */
 async function ownerOf({ store }: Kernel, mark: string): Promise<string> {
   return `${mark} ${(await store.facts()).location}`
 }

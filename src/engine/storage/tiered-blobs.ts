@@ -1,6 +1,8 @@
-// Chunks in several places: the store's own first, then colder ones. What is put goes to the first; a read goes from place to
-// place until one has it. Chunks are moved by tools/housekeeping/blob-tiers.ts, which puts them into the colder place before
-// they leave the warmer one: whoever asks in that order finds them in one of the two.
+// Chunks in several places: the store's own first, then colder tiers. Puts go to the first; a read tries one place
+// after the
+// other until it finds the chunk. tools/housekeeping/blob-tiers.ts moves chunks: it puts them into the colder place
+// before it
+// deletes them from the warmer one, so that a read in that order finds them in one of the two.
 
 import { type Digest, equalBytes, toHex } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
@@ -9,27 +11,27 @@ import type { Blobs, Change, ChunkRow, Rewritten, StoredChunk } from '../../core
 export interface TierPlace {
   readonly name: string
   readonly at: string
-  /** When it is first needed: a store opens, and reads what is its own, also while a colder place is away. */
+  /** Opened on first use: a store opens and reads its own chunks even while a colder tier is unreachable. */
   open(): Promise<OpenPlace>
-  /** What this process asked of it so far; null: nothing, or it is no object store. */
+  /** Requests of this process so far. Null: none, or not an object store. */
   asked?(): TierRequests | null
 }
 
 export interface OpenPlace {
   readonly blobs: Blobs
-  /** It holds the chunks of this store only: they may be moved there, and swept. */
+  /** The place holds the chunks of this store only: chunks may be moved there, and swept. */
   readonly isOwn: boolean
-  /** What was asked of an object store so far. */
+  /** Requests to an object store so far. */
   readonly meter?: TierRequests | undefined
 }
 
-/** What an object store charges for. */
+/** Requests that an object store charges for. */
 export interface TierRequests {
   readonly puts: number
   readonly gets: number
   readonly lists: number
   readonly deletes: number
-  /** Of these, sent again after a fault, or a second time because the first was slow. */
+  /** Of these requests: sent again after a fault, or a second time because the first was slow. */
   readonly retries: number
   readonly hedges: number
   readonly bytesOut: number
@@ -38,9 +40,9 @@ export interface TierRequests {
 
 export class TieredBlobs implements Blobs {
   readonly hot: Blobs
-  /** Colder places, the warmest of them first. */
+  /** Colder places, warmest first. */
   places: readonly TierPlace[] = []
-  /** What is read from a colder place is put into the first as well. */
+  /** Chunks read from a colder place are also put into the first. */
   pullsBack = false
 
   readonly #hotMeter: TierRequests | null
@@ -50,7 +52,7 @@ export class TieredBlobs implements Blobs {
     this.#hotMeter = hotMeter
   }
 
-  /** What this process asked of each object store so far, without asking anything of it. */
+  /** Requests of this process to each object store so far. Sends no request itself. */
   requests(): { readonly tier: string; readonly requests: TierRequests }[] {
     const all = [{ tier: 'hot', requests: this.#hotMeter }].concat(
       this.places.map(({ name, asked }) => ({ tier: name, requests: asked?.() ?? null })),
@@ -102,7 +104,7 @@ export class TieredBlobs implements Blobs {
     return isThere
   }
 
-  /** Of one that lies in several places, the youngest counts. */
+  /** For a chunk in several places, the youngest counts. */
   async list(after: Digest | null, limit: number): Promise<ChunkRow[]> {
     if (this.places.length === 0) return await this.hot.list(after, limit)
     const rows = new Map<string, ChunkRow>()
@@ -119,7 +121,7 @@ export class TieredBlobs implements Blobs {
       .map(([, row]) => row)
   }
 
-  /** Each place looks at its own age: one that is young somewhere stays there. */
+  /** Each place decides by its own age: a chunk that is young there stays there. */
   async delete(digests: readonly Digest[], touchedBefore: number): Promise<number> {
     let count = await this.hot.delete(digests, touchedBefore)
     for (const { blobs, isOwn } of (await this.opened()).slice(1)) {
@@ -131,7 +133,7 @@ export class TieredBlobs implements Blobs {
     return count
   }
 
-  /** Place by place: `after` says which. */
+  /** Place by place; `after` contains the number of the place. */
   async rewrite(change: Change, after: string | null, limit: number): Promise<Rewritten> {
     const all = (await this.opened()).filter(({ isOwn }) => isOwn)
     const [, at = '0', rest = ''] = /^(\d+):(.*)$/.exec(after ?? '') ?? []
@@ -155,7 +157,7 @@ export class TieredBlobs implements Blobs {
     return [hot, ...(await Promise.all(this.places.map((place) => place.open())))]
   }
 
-  /** A courtesy: what cannot be put there is read from the colder place again. */
+  /** Best effort: a chunk that cannot be put back is read from the colder place again. */
   async #pullBack(read: readonly (readonly [Digest, Uint8Array | null])[]): Promise<void> {
     const chunks = read.flatMap(([digest, bytes]) => (bytes ? [{ digest, bytes }] : []))
     if (chunks.length === 0) return
@@ -165,7 +167,7 @@ export class TieredBlobs implements Blobs {
   }
 }
 
-/** Those that are what their digests say. */
+/** The chunks whose bytes match their digests. */
 export async function soundIn(
   blobs: Blobs,
   digests: readonly Digest[],

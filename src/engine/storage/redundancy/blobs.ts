@@ -1,8 +1,9 @@
-// Chunks with parity: whoever puts chunks puts the parity of their group in the same step, and one damaged chunk is rebuilt
-// from the others. A plain wrapper around the chunks of a store: who names, lists and sweeps them is shown chunks only.
-//
-// Few chunks at a time would cost a parity as large as they are: a small group stays open, and the next few chunks join it.
-// Its parity is put anew, under a new name; the old one goes after that.
+// Chunks with parity: a put also writes the parity of the chunks' group, and a damaged chunk is rebuilt from the
+// others. A
+// plain wrapper around the chunks of a store: list and delete show chunks only.
+// A few chunks at a time would cost a parity as large as they are: a small group stays open, and the next few chunks
+// join it.
+// Its new parity is put under a new name, and the old one is deleted afterwards.
 
 import { lanes, ParityBuilder, stripeOf } from '../../../core/checkpoint/parity.ts'
 import { type Digest, equalBytes, toHex } from '../../../core/coordinate.ts'
@@ -15,9 +16,9 @@ import { abandon, dissolve, regroup, type TendReport, tend } from './regroup.ts'
 
 /** A larger batch becomes several groups. */
 const groupBytesMax = 4 * 1024 * 1024
-/** A group of this size takes no further member. */
+/** A group of this size accepts no further member. */
 const closedBytes = 1024 * 1024
-/** Groups that were superseded are removed so many at a time. */
+/** Superseded groups are removed in batches of this size. */
 const removedAtOnce = 32
 
 const scrubbedAtOnce = 64
@@ -26,7 +27,7 @@ export interface ScrubReport {
   readonly next: Digest | null
   readonly bytes: number
   readonly healed: number
-  /** Damaged, and there is nothing to heal them from. */
+  /** Damaged chunks that could not be rebuilt. */
   readonly left: number
 }
 
@@ -48,7 +49,7 @@ export class RedundantBlobs implements Blobs {
   readonly #mender: Mender
   readonly #tell: (mended: MendedChunk) => void
   readonly #planted: ReadonlySet<string>
-  /** False: what is put gets no parity, and tending takes away what there is. */
+  /** False: new chunks get no parity, and tending removes the existing parity. */
   isOn = true
   /** Largest first. */
   #open: OpenGroup[] = []
@@ -96,7 +97,7 @@ export class RedundantBlobs implements Blobs {
     return (await this.#blobs.has?.(digests)) ?? digests.map(() => false)
   }
 
-  /** What is ours comes last, so a page that holds some of it is the last one. */
+  /** Redundancy is listed last, so a page that contains some of it is the last one. */
   async list(after: Digest | null, limit: number): Promise<ChunkRow[]> {
     return (await this.#blobs.list(after, limit)).filter(({ digest }) => !isRedundancy(digest))
   }
@@ -115,21 +116,22 @@ export class RedundantBlobs implements Blobs {
     return mended.bytes
   }
 
-  /** As `mend`, from a copy that was found elsewhere. */
+  /** Like `mend`, from a copy found elsewhere. */
   async restore(digest: Digest, bytes: Uint8Array, from: string): Promise<boolean> {
     const isPutBack = await this.#mender.restore(digest, bytes)
     if (isPutBack) this.#tell({ digest: toHex(digest), from, isPutBack })
     return isPutBack
   }
 
-  /** Parity, lists and copies that are damaged: nothing is lost with them, but something would be with the next damage. */
+  /** Damaged parity, lists and copies: nothing is lost with them, but the next damage could not be repaired. */
   async inspect(): Promise<string[]> {
     return (await inspectRedundancy(this.#blobs, this.#hash)).map(({ what }) => what)
   }
 
   /**
-   * Reads the next chunks after this one, up to so many bytes, and puts right what is damaged. `next` is null at the end. Parity
-   * and copies come last and are read as well: those that are damaged are removed, and made anew when the store is tended.
+   * Reads the next chunks after this one, up to `bytesMax` bytes, and repairs damaged ones. `next` is null at the end.
+   * Parity
+   * and copies come last and are read as well: damaged ones are removed, and made again when the store is tended.
    */
   async scrub(after: Digest | null, bytesMax: number): Promise<ScrubReport> {
     let next = after
@@ -143,7 +145,7 @@ export class RedundantBlobs implements Blobs {
       for (const [i, digest] of chunks.entries()) {
         const stored = found[i] ?? null
         if (stored && equalBytes(this.#hash(stored), digest)) continue
-        // One that was swept since it was listed is not damaged.
+        // A chunk that was swept since it was listed is not damaged.
         const [isThere = true] = (await this.#blobs.has?.([digest])) ?? []
         if (!isThere) continue
         if (await this.mend(digest)) healed += 1
@@ -160,14 +162,14 @@ export class RedundantBlobs implements Blobs {
     return { next: null, bytes, healed: healed + damaged.length, left }
   }
 
-  /** Makes what `inspect` finds anew. */
+  /** Rebuilds the damage that `inspect` finds. */
   async repair(live: ReadonlySet<string>): Promise<void> {
     const keys = (await inspectRedundancy(this.#blobs, this.#hash)).map(({ key }) => key)
     if (keys.length > 0) await this.#blobs.delete(keys, Number.MAX_SAFE_INTEGER)
     await this.tend(live)
   }
 
-  /** Gives every chunk a group, and every group members that are there. Called when the store is swept. */
+  /** Adds every chunk to a group, and removes missing members from groups. Called when the store is swept. */
   async tend(live: ReadonlySet<string>): Promise<TendReport> {
     this.#open = []
     this.#superseded = []
@@ -184,7 +186,7 @@ export class RedundantBlobs implements Blobs {
     // The largest first: the lanes of the others are shifted to where it has room.
     for (const { builder: other } of joined.reverse()) builder.adopt(other, other.parity)
     const laneOf = new Map<StoredChunk, number>()
-    // The longest first: the lanes end up of nearly the same length.
+    // The longest first, so that the lanes end up with nearly the same length.
     const order = [...chunks].sort((a, b) => b.bytes.length - a.bytes.length)
     if (this.#planted.has('parity-misses-one')) order.pop()
     for (const chunk of order) {
@@ -210,8 +212,9 @@ export class RedundantBlobs implements Blobs {
   }
 
   /**
-   * The open groups that so many bytes should join: those that are not much larger, since their parity is written again. One
-   * that was changed by another process, which swept some of it, is let go.
+   * The open groups that a batch of this size should join: those not much larger, since their parity is written again.
+   * A group
+   * that another process changed by sweeping is no longer used.
    */
   async #take(bytes: number): Promise<OpenGroup[]> {
     const taken: OpenGroup[] = []
@@ -227,7 +230,7 @@ export class RedundantBlobs implements Blobs {
     return taken.filter((_, i) => isThere[i])
   }
 
-  /** Somebody swept a member of a group that was added to just now: its bytes are still in the new parity. */
+  /** True if another process swept a member of a group that was just added to: the new parity still contains its bytes. */
   async #isTakenApart(joined: readonly OpenGroup[]): Promise<boolean> {
     if (joined.length === 0) return false
     const isThere = await this.#blobs.has?.(joined.map(({ group }) => keysOf(group)[0]))

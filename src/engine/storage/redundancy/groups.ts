@@ -1,5 +1,6 @@
-// Parity groups as they lie in a store: the list of members under one name, the parity under another, both in a stripe in
-// which no member is. Neither is believed before its digest was compared.
+// Parity groups as stored: the list of members under one name, the parity under another, both in a stripe without
+// members.
+// Each is checked against its digest before it is used.
 
 import {
   decodeGroup,
@@ -19,15 +20,16 @@ export interface StoredGroup extends Group {
   readonly id: Uint8Array
 }
 
-/** What has to be put for a group to be there. */
+/** The chunks to put for a group. */
 export function storedForm(hash: Hash, builder: ParityBuilder): { group: StoredGroup; chunks: readonly StoredChunk[] } {
   const { parity } = builder
   const plain: Group = { members: [...builder.members], parityBytes: parity.length, parityDigest: hash(parity) }
   const encoded = encodeGroup(plain)
   const group = { ...plain, id: hash(encoded).slice(0, 24) }
   const [record, other] = keysOf(group)
-  // The list goes last, and first when they go: where a process was killed in between, a parity without a list is left, never a
-  // list that misses its parity.
+  // The list is put last and deleted first: a killed process then leaves a parity without a list, never a list without
+  // its
+  // parity.
   const chunks = [
     { digest: other, bytes: withDigest(hash, parity), stripe: stripeOfParity },
     { digest: record, bytes: withDigest(hash, encoded), stripe: stripeOfParity },
@@ -39,7 +41,7 @@ export function keysOf({ id }: Pick<StoredGroup, 'id'>): readonly [Digest, Diges
   return [keyOf(kinds.group, id), keyOf(kinds.parity, id)]
 }
 
-/** Those whose list is sound. One that is not protects nobody, and is replaced when the store is tended. */
+/** The groups with an intact list. A damaged list protects nothing, and is replaced when the store is tended. */
 export async function loadGroups(blobs: Blobs, hash: Hash): Promise<StoredGroup[]> {
   const keys = (await listKind(blobs, kinds.group)).map((row) => row.digest)
   const groups: StoredGroup[] = []
@@ -55,14 +57,14 @@ export async function loadGroups(blobs: Blobs, hash: Hash): Promise<StoredGroup[
   return groups
 }
 
-/** Null if it is damaged or gone. */
+/** Null if it is damaged or missing. */
 export async function readParity(blobs: Blobs, hash: Hash, group: StoredGroup): Promise<Uint8Array | null> {
   const [stored] = await blobs.get([keysOf(group)[1]])
   const parity = withoutDigest(hash, stored ?? null)
   return parity && equalBytes(hash(parity), group.parityDigest) ? parity : null
 }
 
-/** A group of a later format is somebody else's to use. */
+/** Null for a group of a later format, which only later versions use. */
 function decoded(encoded: Uint8Array): Group | null {
   try {
     return decodeGroup(encoded)

@@ -1,4 +1,4 @@
-// Reads all redundancy and compares it with its digests: nobody else does, until it is needed.
+// Reads all redundancy and checks its digests: nothing else reads it until it is needed.
 
 import { type Digest, equalBytes, toHex } from '../../../core/coordinate.ts'
 import type { Blobs, Hash } from '../../../core/store/ports.ts'
@@ -14,7 +14,7 @@ function timesNamed(groups: readonly StoredGroup[], digest: Digest): number {
   return groups.filter(({ members }) => members.some((member) => equalBytes(member.digest, digest))).length
 }
 
-/** What is damaged, by name and in words. */
+/** The damaged parts, with name and description. */
 export async function inspectRedundancy(blobs: Blobs, hash: Hash): Promise<DamagedRedundancy[]> {
   const damaged: DamagedRedundancy[] = []
   const groups = await loadGroups(blobs, hash)
@@ -27,7 +27,7 @@ export async function inspectRedundancy(blobs: Blobs, hash: Hash): Promise<Damag
   for (const group of groups) {
     const [, key] = keysOf(group)
     if (await readParity(blobs, hash, group)) continue
-    // A place that takes and removes files in no order may keep a list of which nobody needs the parity.
+    // A place that stores and deletes files in no order may keep a list whose parity is no longer needed.
     const isLeftover =
       !(await blobs.get([key]))[0] && group.members.every(({ digest }) => timesNamed(groups, digest) > 1)
     if (!isLeftover) damaged.push({ key, what: `the parity of group ${toHex(group.id)}` })

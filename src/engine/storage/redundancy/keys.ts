@@ -1,12 +1,12 @@
-// Under which names the redundancy lies among the chunks. They all start with seven bytes 255, where the digest of a chunk
-// has no business to be, and so come last in every list: whoever lists chunks is shown none of them.
-//
+// The names of redundancy among the chunks. They all start with seven bytes 255, which no chunk's digest does in
+// practice, and
+// so come last in every list: lists of chunks omit them.
 //   name = 255 * 7, kind(byte), 24 bytes
 //   kind 1: a parity group       its id; the bytes are the group (core/checkpoint/parity.ts) and their digest
 //   kind 2: its parity           the same id; its digest follows here too
-//   kind 3: the copy of a chunk  the start of its digest: for one that can neither be read nor replaced where it lies
-//   kind 4: a line of a catalog  12 bytes of the digest of the timeline, 12 of that of the checkpoint's id (lines.ts)
-//   kind 5: a line that the others of a timeline can do without; the digest of the timeline
+//   kind 3: the copy of a chunk  the start of its digest: for a chunk that can neither be read nor replaced in place
+//   kind 4: a catalog entry      12 bytes of the digest of the timeline, 12 of that of the checkpoint's id (lines.ts)
+//   kind 5: a spare entry        the digest of the timeline
 
 import { ByteWriter } from '../../../core/bytes.ts'
 import { type Digest, equalBytes } from '../../../core/coordinate.ts'
@@ -51,7 +51,7 @@ export async function listKind(blobs: Blobs, kind: Kind, start: Uint8Array = new
  */
 const start = isChunk
 
-/** Bytes that are not named by their digest carry it. */
+/** Appends the digest to bytes that are not named by it. */
 export function withDigest(hash: Hash, bytes: Uint8Array): Uint8Array {
   const writer = new ByteWriter(1 + bytes.length + digestBytes)
   writer.byte(start)
@@ -60,10 +60,10 @@ export function withDigest(hash: Hash, bytes: Uint8Array): Uint8Array {
   return writer.take()
 }
 
-/** Null if they are not what was written. */
+/** Null if the bytes do not match their digest. */
 export function withoutDigest(hash: Hash, stored: Uint8Array | null): Uint8Array | null {
   if (stored === null || stored.length < 1 + digestBytes || stored[0] !== start) return null
-  // A copy, so that words can be xored wherever it came from.
+  // A copy, so that words can be xored whatever its alignment.
   const bytes = new Uint8Array(stored.subarray(1, stored.length - digestBytes))
   return equalBytes(hash(bytes), stored.subarray(stored.length - digestBytes)) ? bytes : null
 }

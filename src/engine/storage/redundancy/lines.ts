@@ -1,9 +1,11 @@
-// A second copy of lines of a catalog, manifests included, among the chunks. It is needed where history cannot take the place
-// of a checkpoint. Of a state that is its own truth, and of a savepoint, each line has one. Of other timelines whose history
-// is trimmed, one line has, the spare: any other line may be lost, since an older one and the history after it do as well,
-// and when all of them are lost together there is the spare.
-//
-// A copy goes before its line is dropped, so a copy without a line is a line that was lost.
+// A second copy of catalog entries, manifests included, among the chunks, needed where history cannot replace a
+// checkpoint.
+// With authority "state", and for savepoints, each entry has a copy. A timeline with trimmed history has one copied
+// entry,
+// the spare: any other entry may be lost, because an older checkpoint and the history after it replace it, and the
+// spare
+// remains if all of them are lost together.
+// A copy is removed before its entry is dropped, so a copy without an entry is an entry that was lost.
 
 import { ByteReader, ByteWriter } from '../../../core/bytes.ts'
 import { decodeManifest } from '../../../core/checkpoint/manifest.ts'
@@ -25,7 +27,7 @@ export class CatalogLines {
     this.#hash = hash
   }
 
-  /** The copy of a line that no other can take the place of. */
+  /** The copy of an entry that no other can replace. */
   #chunkOf(timeline: TimelineId, record: ManifestRecord): StoredChunk {
     return { digest: this.#key(timeline, record.id), bytes: this.#sealed(timeline, record), stripe: stripeOfParity }
   }
@@ -34,7 +36,7 @@ export class CatalogLines {
     await this.#of(timeline).put(records.map((record) => this.#chunkOf(timeline, record)))
   }
 
-  /** Of several timelines, all of a database at once. */
+  /** For several timelines, all of one database at once. */
   async putAll(lines: readonly { readonly timeline: TimelineId; readonly records: readonly ManifestRecord[] }[]) {
     if (this.#blobs.of) {
       await Promise.all(lines.map(({ timeline, records }) => this.put(timeline, records)))
@@ -44,10 +46,10 @@ export class CatalogLines {
     await this.#blobs.put(chunks)
   }
 
-  /** Before these lines go. */
+  /** Call before these entries are dropped. */
   async leave(timeline: TimelineId, ids: readonly ManifestId[], rows: () => Promise<readonly ManifestRecord[]>) {
     const keys = [...ids.map((id) => this.#key(timeline, id)), this.#spareKey(timeline)]
-    // Most have none; to look is cheaper than to write.
+    // Most do not exist, and checking is cheaper than writing.
     const isThere = await this.#of(timeline).has?.(keys)
     const there = keys.filter((_, i) => isThere?.[i] !== false)
     if (there.length === 0) return
@@ -63,7 +65,11 @@ export class CatalogLines {
     await this.#of(timeline).delete(keys, Number.MAX_SAFE_INTEGER)
   }
 
-  /** Before anything rests on these lines alone. With `isTruth` each of them has a copy, else savepoints and one other. */
+  /**
+   * Call before anything depends on these entries alone. With `isTruth`, each of them gets a copy; otherwise savepoints
+   * and one
+   * other entry do.
+   */
   async protect(timeline: TimelineId, rows: readonly ManifestRecord[], isTruth: boolean): Promise<void> {
     const there = new Set((await this.#keys(timeline)).map(toHex))
     const needed = rows.filter((row) => (isTruth || row.isPinned) && isSoundLine(this.#hash, row))
@@ -72,7 +78,7 @@ export class CatalogLines {
     if (!isTruth) await this.#renewSpare(timeline, rows)
   }
 
-  /** Takes away the copies of lines that are not there. Only where it is certain that all lines are given. */
+  /** Removes the copies of entries that do not exist. Call only with the complete catalog. */
   async forgetOthers(timeline: TimelineId, rows: readonly ManifestRecord[]): Promise<void> {
     const needed = new Set(rows.map((row) => toHex(this.#key(timeline, row.id))))
     const extra = (await this.#keys(timeline)).filter((key) => !needed.has(toHex(key)))
@@ -80,7 +86,7 @@ export class CatalogLines {
     if (rows.length === 0) await this.#of(timeline).delete([this.#spareKey(timeline)], Number.MAX_SAFE_INTEGER)
   }
 
-  /** The copies that are sound, in the order of a catalog, and whether they are of lines that stand for themselves. */
+  /** The intact copies, in catalog order. */
   async load(timeline: TimelineId): Promise<ManifestRecord[]> {
     const keys = [...(await this.#keys(timeline)), this.#spareKey(timeline)]
     const records = new Map<string, ManifestRecord>()
@@ -91,7 +97,7 @@ export class CatalogLines {
     return [...records.values()].sort(newestFirst)
   }
 
-  /** Each line of this timeline has its own copy. */
+  /** True if each entry of this timeline has its own copy. */
   async isTruth(timeline: TimelineId): Promise<boolean> {
     for (const stored of await this.#of(timeline).get(await this.#keys(timeline))) {
       if (this.#opened(timeline, stored)?.isPinned === false) return true
@@ -110,7 +116,7 @@ export class CatalogLines {
     await this.#of(timeline).put([{ digest: key, bytes: this.#sealed(timeline, newest), stripe: stripeOfParity }])
   }
 
-  /** Beside the lines themselves. */
+  /** Stored beside the entries themselves. */
   #of(timeline: TimelineId): Blobs {
     return this.#blobs.of?.(timeline) ?? this.#blobs
   }
@@ -145,19 +151,19 @@ export class CatalogLines {
   }
 }
 
-/** The manifest is the one that was published, and of this line. */
+/** True if the manifest is the published one and belongs to this entry. */
 export function isSoundLine(hash: Hash, record: ManifestRecord): boolean {
   if (record.body.length === 0 || !equalBytes(hash(record.body), record.bodyDigest)) return false
   try {
     const { seq, digest } = decodeManifest(record.body)
     return seq === record.seq && equalBytes(digest, record.digest)
   } catch (error) {
-    // Of a later release: it may be sound, and is not ours to replace.
+    // Written by a later release: possibly intact, so it must not be replaced.
     return isReprise(error, 'INCOMPATIBLE_VERSION')
   }
 }
 
-/** The digests are left out: they follow from the manifest. */
+/** The digests are omitted: they follow from the manifest. */
 function encodeLine(timeline: TimelineId, record: ManifestRecord): Uint8Array {
   const { body, bodyDigest: _, digest: __, ...rest } = record
   const writer = new ByteWriter(body.length + 256)

@@ -1,5 +1,6 @@
-// Finds a sound copy of a chunk that is damaged or missing: a copy that was put aside, or the rest of its parity group. What
-// was found is put back where it belongs, else aside; a store that cannot be written is only read.
+// Finds an intact copy of a damaged or missing chunk: a copy stored separately, or the rest of its parity group. The
+// chunk is
+// put back in its place, or else stored as a separate copy; a read-only store is only read.
 
 import { besides, lanes, type Member, rebuild, stripeOf, stripeOfParity } from '../../../core/checkpoint/parity.ts'
 import { type Digest, equalBytes, toHex } from '../../../core/coordinate.ts'
@@ -16,16 +17,16 @@ export interface Mended {
   readonly isPutBack: boolean
 }
 
-/** However lately it was touched. */
+/** However recently it was touched. */
 const always = Number.MAX_SAFE_INTEGER
 
 export class Mender {
   readonly #blobs: Blobs
   readonly #hash: Hash
-  /** By member. Of one damaged place many chunks may be asked for: the groups are read once. */
+  /** By member. One damaged place may affect many chunks, so the groups are read once. */
   #index: Map<string, readonly [StoredGroup, Member][]> | null = null
 
-  /** Those whose copy was taken back to its place, or could not be. */
+  /** Chunks whose copy was moved back to its place, or could not be. */
   readonly #tried = new Set<string>()
 
   constructor(blobs: Blobs, hash: Hash) {
@@ -33,7 +34,7 @@ export class Mender {
     this.#hash = hash
   }
 
-  /** Groups have changed. */
+  /** The groups have changed. */
   forget(): void {
     this.#index = null
   }
@@ -41,7 +42,8 @@ export class Mender {
   async mend(digest: Digest, putsBack = true): Promise<Mended | null> {
     const copy = await this.#copyOf(digest)
     if (copy) {
-      // It lies aside because it could not be put back then. The place may be whole again: the file was written anew.
+      // The copy exists because the chunk could not be put back then. The place may be intact again: the file was
+      // rewritten.
       if (putsBack) await this.#takeHome(digest, copy)
       return { bytes: copy, from: 'copy', isPutBack: true }
     }
@@ -52,13 +54,16 @@ export class Mender {
     return { bytes: found.bytes, from: 'parity', isPutBack }
   }
 
-  /** As it lies there, or the copy of it. */
+  /** The stored chunk if it is intact, or its copy. */
   async readSound(digest: Digest): Promise<Uint8Array | null> {
     const [stored] = await this.#blobs.get([digest])
     return this.#isSound(stored ?? null, digest) ? stored! : await this.#copyOf(digest)
   }
 
-  /** All of these that can be read, or rebuilt; the others are left out. Of one group at a time: they are read together. */
+  /**
+   * All of these that can be read or rebuilt; the others are omitted. Pass chunks of one group at a time: they are read
+   * together.
+   */
   async readAll(digests: readonly Digest[]): Promise<[Digest, Uint8Array][]> {
     const stored = await this.#blobs.get(digests)
     const sound: [Digest, Uint8Array][] = []
@@ -70,7 +75,7 @@ export class Mender {
     return sound
   }
 
-  /** A sound copy from elsewhere, in place of what is damaged or missing. False if it is not the chunk, or cannot be put. */
+  /** Replaces a damaged or missing chunk with bytes from another place. False: they do not match, or cannot be put. */
   async restore(digest: Digest, bytes: Uint8Array): Promise<boolean> {
     if (!this.#isSound(bytes, digest)) return false
     this.#index ??= indexOf(await loadGroups(this.#blobs, this.#hash))
@@ -78,7 +83,7 @@ export class Mender {
     return await this.#putBack(digest, bytes, stripeOf(found?.[1].lane ?? digest[0]! % lanes))
   }
 
-  /** Tried once by each process: a place that stays broken is read around every time. */
+  /** Tried once per process: a place that stays broken is read around each time. */
   async #takeHome(digest: Digest, bytes: Uint8Array): Promise<void> {
     const name = toHex(digest)
     if (this.#tried.has(name)) return
@@ -89,7 +94,7 @@ export class Mender {
     if (isBack) await this.#attempt(async () => (await this.#blobs.delete([keyOf(kinds.copy, digest)], always)) > 0)
   }
 
-  /** Where the place itself is broken, neither can the old be deleted nor the new be put: then the copy lies aside. */
+  /** In a broken place, neither can the old chunk be deleted nor the new one put: then the copy is stored separately. */
   async #putBack(digest: Digest, bytes: Uint8Array, stripe: number): Promise<boolean> {
     if (await this.#attempt(() => this.#putInPlace(digest, bytes, stripe))) return true
     return await this.#attempt(async () => {
@@ -105,7 +110,7 @@ export class Mender {
     return this.#isSound(back ?? null, digest)
   }
 
-  /** What cannot be written now can be read all the same, and is put back the next time. */
+  /** An unwritable chunk can still be read, and is put back the next time. */
   async #attempt(work: () => Promise<boolean>): Promise<boolean> {
     try {
       return await work()
@@ -142,7 +147,7 @@ export class Mender {
         if (bytes) others.push([member, bytes])
       }
       const bytes = rebuild(wanted, parity, others)
-      // One that could not be read makes it another result, and so does a parity of other members: the digest decides.
+      // An unreadable member, or a parity of other members, changes the result: the digest decides.
       if (this.#isSound(bytes, digest)) return { bytes, lane: wanted.lane }
     }
     return null

@@ -1,6 +1,8 @@
-// Keeps groups in step with the chunks that are there. A chunk that is swept leaves its group first: the new parity is put
-// before the chunk goes, the old one goes last, and at no moment has a chunk that stays lost its protection. Tending gives a
-// group to chunks that have none (of an older release, of a crash), and makes one of groups that have become small.
+// Keeps groups consistent with the stored chunks. A swept chunk leaves its group first: the new parity is put before
+// the chunk
+// is deleted, and the old parity is deleted last, so that the remaining chunks never lose their protection. Tending
+// adds
+// chunks without a group (of an older release, of a crash) to one, and merges groups that have become small.
 
 import { lanes, type Member, ParityBuilder } from '../../../core/checkpoint/parity.ts'
 import { type Digest, equalBytes, fromHex, toHex } from '../../../core/coordinate.ts'
@@ -12,22 +14,24 @@ import type { Mender } from './mend.ts'
 
 const pageRows = 1000
 const deletedAtOnce = 500
-/** Groups with less in them are put together. */
+/** Groups with fewer bytes are merged. */
 const smallBytes = 256 * 1024
 const newGroupBytes = 2 * 1024 * 1024
-/** So much waits for a group in memory. */
+/** Bytes that may wait for a group in memory. */
 const poolBytesMax = 16 * 1024 * 1024
-/** A group whose parity is longer than this share of its members is made anew with others. */
+/** A group whose parity exceeds this share of its members is rebuilt together with others. */
 const parityShareMax = 1.6 / lanes
-/** What tending reads at most in one go: the rest has its turn the next time. */
+/** The most that tending reads in one call; the rest follows in the next. */
 const tendBytesMax = 64 * 1024 * 1024
 
 /**
- * Deletes chunks as `Blobs.delete` does. The more at once the better: a group of which nobody stays is not read at all.
- *
- * A process that puts beside us may add to a group that we take apart, and its new parity still holds what is swept here.
- * So the old groups go first and then all groups are read again: either its group is seen here, or it sees that the one that
- * it added to is gone (`RedundantBlobs.put`), and one of the two takes the swept chunks out.
+ * Deletes chunks as `Blobs.delete` does. Large batches are cheaper: a group without remaining members is not read at
+ * all.
+ * A concurrent put may add to a group that is being rebuilt here, and its new parity still contains chunks swept here.
+ * Therefore the old groups are deleted first, and then all groups are read again: either the new group is found here,
+ * or the
+ * other process finds the group it added to deleted (`RedundantBlobs.put`), and one of the two removes the swept
+ * chunks.
  */
 export async function regroup(
   blobs: Blobs,
@@ -45,7 +49,7 @@ export async function regroup(
     await takeOut(blobs, hash, mender, group, going, pool, planted.has('leaves-without-xor'))
   await pool.finish()
   const count = await deleteSome(blobs, digests, touchedBefore)
-  // One that was put again meanwhile stays, and gets a group of its own.
+  // A chunk that was put again meanwhile stays, and gets a group of its own.
   const isThere = (await blobs.has?.(digests)) ?? []
   const survivors = digests.filter((_, i) => isThere[i])
   for (const digest of survivors) going.delete(toHex(digest))
@@ -60,7 +64,7 @@ export async function regroup(
   return count
 }
 
-/** No group names one of these any more: those that do are made anew of who is there. */
+/** Rebuilds the groups that name one of these chunks from the chunks that exist, so that no group names them any more. */
 export async function dissolve(blobs: Blobs, hash: Hash, mender: Mender, gone: ReadonlySet<string>): Promise<void> {
   mender.forget()
   const stale = await touchedBy(blobs, hash, gone)
@@ -80,7 +84,7 @@ async function touchedBy(blobs: Blobs, hash: Hash, names: ReadonlySet<string>): 
   return (await loadGroups(blobs, hash)).filter(({ members }) => members.some(isIn(names)))
 }
 
-/** In one go they would keep a store that writes alone from writing anything else. */
+/** Deleted in portions: one large deletion would block all other writes of a store with a single writer. */
 async function deleteSome(blobs: Blobs, digests: readonly Digest[], touchedBefore: number): Promise<number> {
   let count = 0
   for (let at = 0; at < digests.length; at += deletedAtOnce) {
@@ -90,7 +94,7 @@ async function deleteSome(blobs: Blobs, digests: readonly Digest[], touchedBefor
 }
 
 async function deleteAll(blobs: Blobs, keys: readonly Digest[]): Promise<void> {
-  // Most have none; to look is cheaper than to write.
+  // Most do not exist, and checking is cheaper than writing.
   for (let at = 0; at < keys.length; at += deletedAtOnce) {
     const some = keys.slice(at, at + deletedAtOnce)
     const isThere = await blobs.has?.(some)
@@ -115,7 +119,7 @@ async function takeOut(
   if (parity && stayingBytes * parityShareMax >= group.parityBytes) {
     const builder = new ParityBuilder()
     builder.adopt(group, parity)
-    // Rebuilt if it is damaged: only its true bytes take it out of the parity.
+    // Rebuilt if it is damaged: only the original bytes remove it from the parity.
     const leaving = await mender.readAll(group.members.filter(isIn(going)).map(({ digest }) => digest))
     for (const [digest, bytes] of leaving) builder.remove({ digest }, isPlanted ? new Uint8Array(bytes.length) : bytes)
     if (builder.members.length === staying.length) {
@@ -123,7 +127,7 @@ async function takeOut(
       return
     }
   }
-  // What is damaged beyond repair before anything was swept stays behind: verify tells of it.
+  // A chunk damaged beyond repair before the sweep is left out; verify reports it.
   const laneOf = new Map(staying.map((member) => [nameOf(member), member.lane]))
   for (const [digest, bytes] of await mender.readAll(staying.map(({ digest }) => digest))) {
     await pool.add(digest, bytes, laneOf.get(toHex(digest)))
@@ -132,7 +136,7 @@ async function takeOut(
 
 export interface TendReport {
   readonly groups: number
-  /** Chunks that had no group and have one now. */
+  /** Chunks that had no group and now have one. */
   readonly joined: number
   readonly mended: number
 }
@@ -143,7 +147,8 @@ export async function tend(
   live: ReadonlySet<string>,
   mend: (digest: Digest) => Promise<Uint8Array | null>,
 ): Promise<TendReport> {
-  // The groups first: a chunk that is put meanwhile comes with its own, and must not seem to be missing from it.
+  // The groups are read first: a chunk that is put meanwhile comes with its group, and must not seem to be missing from
+  // it.
   const groups = (await loadGroups(blobs, hash)).sort((a, b) => sumOf(b.members) - sumOf(a.members))
   const there = new Map((await allChunks(blobs)).map((row) => [toHex(row.digest), row]))
   let mended = 0
@@ -156,7 +161,7 @@ export async function tend(
     for (const member of group.members) {
       const name = nameOf(member)
       laneOf.set(name, member.lane)
-      // One that is missing and needed is damage; one that is missing and not needed was swept.
+      // A missing chunk that is needed is damage; a missing chunk that is not needed was swept.
       if (there.has(name) || !live.has(name) || !(await mend(member.digest))) continue
       there.set(name, { digest: member.digest, bytes: member.bytes, touchedAt: 0 })
       mended += 1
@@ -171,7 +176,7 @@ export async function tend(
     for (const name of names) covered.add(name)
   }
   const pool = new Pool(blobs, hash)
-  // Together they need less parity. Read, and not put together as they are: their lanes may all be the same.
+  // A merged group needs less parity. The members are read and regrouped, because their lanes may all be the same.
   const merged = small.length > 1 ? small : []
   for (const { members } of merged) for (const member of members) covered.delete(nameOf(member))
   let joined = 0
@@ -189,7 +194,7 @@ export async function tend(
   return { groups: groups.length - old.length - merged.length + pool.groups, joined, mended }
 }
 
-/** No parity is wanted any more: it goes, once what it alone can tell has been put back. */
+/** Parity is switched off: removes it, after rebuilding the chunks that only parity can restore. */
 export async function abandon(
   blobs: Blobs,
   hash: Hash,
@@ -214,7 +219,7 @@ export async function abandon(
   return { groups: 0, joined: 0, mended }
 }
 
-/** A group goes when each of its chunks that is there has another one. */
+/** Removes a group once each of its existing chunks is in another one. */
 async function removeOld(
   blobs: Blobs,
   hash: Hash,
@@ -222,7 +227,8 @@ async function removeOld(
   there: ReadonlyMap<string, ChunkRow>,
   live: ReadonlySet<string>,
 ): Promise<void> {
-  // Before the groups: a list is put before its parity, so one that is on its way is not taken for left over.
+  // Listed before the groups: a parity is put before its list, so a group that is being put is not mistaken for a
+  // leftover.
   const parities = await listKind(blobs, kinds.parity)
   const now = await loadGroups(blobs, hash)
   const counts = new Map<string, number>()
@@ -235,7 +241,7 @@ async function removeOld(
     going.push(...keysOf(group))
     for (const name of names) counts.set(name, (counts.get(name) ?? 1) - 1)
   }
-  // A parity without its list serves nobody, nor does the copy of a chunk that was swept.
+  // A parity without its list is useless, and so is the copy of a swept chunk.
   for (const { digest } of parities) if (!ids.has(toHex(idOf(digest)))) going.push(digest)
   const starts = new Set([...there.keys(), ...live].map((name) => name.slice(0, 48)))
   for (const { digest } of await listKind(blobs, kinds.copy)) if (!starts.has(toHex(idOf(digest)))) going.push(digest)
@@ -258,7 +264,7 @@ async function allChunks(blobs: Blobs): Promise<ChunkRow[]> {
   }
 }
 
-/** Chunks that wait for a group. Each stays in its lane, so groups are made of many of them at once: then the lanes are even. */
+/** Chunks that wait for a group. Each keeps its lane, so groups are built from many chunks at once: then the lanes are even. */
 class Pool {
   readonly #blobs: Blobs
   readonly #hash: Hash

@@ -1,6 +1,7 @@
-// A store of which one damaged place loses no checkpoint: chunks have parity (blobs.ts), lines of the catalog a second copy
-// (lines.ts). What is damaged or missing is read from there, told to whoever listens, and put back where that is possible.
-// Every other call goes through as it is.
+// A store in which one damaged place loses no checkpoint: chunks have parity (blobs.ts), catalog entries a second copy
+// (lines.ts). Damaged or missing data is read from there, reported to the listener, and put back where possible. All
+// other
+// calls are forwarded.
 
 import type { ManifestId, TimelineId } from '../../../core/coordinate.ts'
 import { isReprise } from '../../../core/errors.ts'
@@ -28,13 +29,16 @@ export interface Examined {
 
 export interface RedundantStore extends Store {
   readonly blobs: RedundantBlobs
-  /** False: nothing is written any more, and what there is is removed by and by (redundancy-choice.ts). */
+  /** False: no redundancy is written any more, and the existing one is removed gradually (redundancy-choice.ts). */
   isOn: boolean
-  /** The catalog, and which of its lines were damaged or missing and are told from their copies. */
+  /** The catalog, and its damaged or missing entries, which are read from their copies. */
   examine(timeline: TimelineId): Promise<Examined>
-  /** The copy of a line that was found elsewhere: from now on it is told from there. False if it is not sound. */
+  /** Stores the copy of an entry that was found elsewhere, and reads the entry from it. False: the copy is damaged. */
   restoreLine(timeline: TimelineId, record: ManifestRecord, from: string): Promise<boolean>
-  /** Gives the lines of this timeline their copies; `isState`: each of them is its own truth. Called when the store is swept. */
+  /**
+   * Creates the missing copies of this timeline's catalog; `isState`: every entry needs one. Called when the store is
+   * swept.
+   */
   tendCatalog(timeline: TimelineId, isState: boolean): Promise<void>
 }
 
@@ -71,7 +75,7 @@ export function withRedundancy(
   }
 }
 
-/** The store of another engine: once is enough. */
+/** The store of another engine, already wrapped. */
 export function isRedundant(store: Store): store is RedundantStore {
   return typeof (store as Partial<RedundantStore>).tendCatalog === 'function'
 }
@@ -122,7 +126,10 @@ class RedundantCatalog {
     return { records, mended: lost.map(({ id }) => id) }
   }
 
-  /** A process that cannot see the chunks, or lacks their key, goes without: it is told so where it needs them itself. */
+  /**
+   * Without access to the chunks, or without their key, this returns no copies: the process gets the error when it
+   * needs them.
+   */
   async #copies(timeline: TimelineId): Promise<ManifestRecord[]> {
     try {
       return await this.#lines.load(timeline)
@@ -139,7 +146,7 @@ class RedundantCatalog {
     return true
   }
 
-  /** Once all copies that were asked for are there, or could not be made. */
+  /** Resolves once all requested copies are written, or have failed. */
   async settled(): Promise<void> {
     await this.#putting
   }
@@ -149,7 +156,7 @@ class RedundantCatalog {
     const rows = await this.#rows(timeline)
     if (!head || rows instanceof Error) return
     if (!this.isOn) {
-      // Only of lines that are there: a copy without its line is all that is left of it.
+      // Only for existing entries: a copy without its entry is all that is left of it.
       await this.#lines.leave(
         timeline,
         rows.map(({ id }) => id),
@@ -159,7 +166,7 @@ class RedundantCatalog {
     }
     const isTruth = isState || (await this.#lines.isTruth(timeline))
     if (isTruth || head.floor > 0) await this.#lines.protect(timeline, rows, isTruth)
-    // Where the store would tell that a line is missing, a copy without one is left over.
+    // In a store that detects missing entries, a copy without an entry is a leftover.
     if (this.#store.countsCheckpoints) await this.#lines.forgetOthers(timeline, rows)
   }
 
@@ -174,7 +181,7 @@ class RedundantCatalog {
 
   async #commit(commits: readonly Commit[]): Promise<Outcome[]> {
     await this.#before(commits).catch((error) => {
-      // Who does not see the chunks sees no copies either; what needs none goes on.
+      // A process without access to the chunks has no copies either; commits that need none continue.
       if (!isReprise(error, 'CHUNKS_ELSEWHERE')) throw error
     })
     const outcomes = await this.#store.commit(commits)
@@ -186,7 +193,7 @@ class RedundantCatalog {
         if (commit.drop) await this.#quietly(() => this.tend(timeline))
         continue
       }
-      // With an entry of its own: the state is its own truth.
+      // Published with its own entry: the timeline has authority "state".
       if (commit.publish && commit.run) this.#copy(timeline, commit.publish)
       if (commit.branch)
         for (const each of [commit.branch.archive, timeline]) await this.#quietly(() => this.tend(each))
@@ -200,7 +207,7 @@ class RedundantCatalog {
     return outcomes
   }
 
-  /** Copies are made before anything rests on them, and removed before their line is. */
+  /** Copies are made before anything depends on them, and removed before their entry is. */
   async #before(commits: readonly Commit[]): Promise<void> {
     for (const { guard, trim, drop, branch } of commits) {
       if (!guard || (!trim && !drop && !branch)) continue
@@ -210,7 +217,7 @@ class RedundantCatalog {
         const rows = await this.#rows(timeline)
         if (!(rows instanceof Error)) await this.#lines.protect(timeline, rows, await this.#lines.isTruth(timeline))
       }
-      // They become another timeline's: until then nobody may take one for a line that this one has lost.
+      // The entries move to another timeline: until then, none may be taken for one that this timeline has lost.
       if (branch) await this.#lines.removeAll(timeline)
       if (drop) {
         await this.#lines.leave(timeline, drop, async () => {
@@ -222,8 +229,9 @@ class RedundantCatalog {
   }
 
   /**
-   * In the background: what was acknowledged does not wait for its second copy. One that fails is made when the store
-   * is tended.
+   * In the background: an acknowledged commit does not wait for its second copy. A failed copy is made when the store
+   * is
+   * tended.
    */
   #copy(timeline: TimelineId, records: readonly ManifestRecord[]): void {
     if (!this.isOn) return
@@ -237,7 +245,7 @@ class RedundantCatalog {
     })
   }
 
-  /** Copies are replaced as a whole: what is there under a name stays as it is. */
+  /** Copies are replaced as a whole, because a put does not overwrite an existing name. */
   async #renew(timeline: TimelineId, ids: readonly ManifestId[]): Promise<void> {
     await this.settled()
     await this.#quietly(async () => {
@@ -251,7 +259,7 @@ class RedundantCatalog {
     })
   }
 
-  /** The commit is done: that its copies are not must not make it fail. */
+  /** The commit succeeded: a failure of its copies must not fail it. */
   async #quietly(work: () => Promise<void>): Promise<void> {
     try {
       await work()
@@ -279,7 +287,7 @@ function isOfCatalog({ publish, run, drop, trim, branch, forget, marks }: Commit
   )
 }
 
-/** A note that whoever restores from a copy has to know. */
+/** True for a mark that a restore from a copy needs. */
 function isLasting({ isPinned, label, invalid }: NonNullable<Commit['marks']>[number]): boolean {
   return isPinned !== undefined || label !== undefined || invalid !== undefined
 }

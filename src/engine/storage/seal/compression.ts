@@ -1,5 +1,6 @@
 // Compression behind one small table: zstd where this Node has it, else deflate. The number of the algorithm is stored,
-// so each can be read wherever the platform can. Output is bounded before and while it is made.
+// so
+// each can be read wherever the platform supports it. Output is bounded before and during decompression.
 
 import * as zlib from 'node:zlib'
 import { RepriseError } from '../../../core/errors.ts'
@@ -21,14 +22,14 @@ export interface Compressed {
   readonly bytes: Uint8Array
 }
 
-/** Above this, a sample tells first whether it is worth the time: media, weights and ciphertext do not get smaller. */
+/** Above this, a sample is compressed first: media, weights and ciphertext do not get smaller. */
 const sampleAboveBytes = 16 * 1024
 const sampleBytes = 4 * 1024
-/** What zlib asks for at least. */
+/** The minimum that zlib accepts. */
 const chunkBytesMin = 64
 const chunkBytesMax = 16 * 1024
 
-/** Null if that did not make it smaller, or a sample from the middle says that it hardly would. */
+/** Null if the result is not smaller, or a sample from the middle shows that it hardly would be. */
 export function compress(plain: Uint8Array): Compressed | null {
   if (plain.length > sampleAboveBytes) {
     const middle = (plain.length - sampleBytes) >> 1
@@ -41,7 +42,7 @@ export function compress(plain: Uint8Array): Compressed | null {
   return result.bytes.length < plain.length ? result : null
 }
 
-/** `size` is what the header promises; a stream that holds less or more is refused. */
+/** `size` is the size in the header; a stream with fewer or more bytes is refused. */
 export function decompress(
   from: Compressed,
   size: number,
@@ -57,8 +58,9 @@ export function decompress(
   }
   let plain: Uint8Array
   try {
-    // By default each result, however small, keeps 16 KB of memory. One byte more than is promised: then it ends in one
-    // go. Not as much as a header promises, though: that may be a lie.
+    // By default each result, however small, keeps 16 KB of memory. One byte more than expected, so that it ends in one
+    // step;
+    // but bounded, because the size in a header may be forged.
     const chunkSize = Math.min(Math.max(size + 1, chunkBytesMin), chunkBytesMax)
     plain = inflate(from.bytes, { maxOutputLength: size, chunkSize })
   } catch (cause) {
@@ -71,10 +73,10 @@ export function decompress(
   return plain
 }
 
-/** Larger ones are rare, and memory is not given for what only a header promises. */
+/** Larger values are rare, and a header alone must not cause a large allocation. */
 const smallBytesMax = 64 * 1024
 
-/** What Node's own inflating streams have inside. */
+/** Internals of Node's inflating streams. */
 interface Inflater {
   readonly _handle?: {
     onerror?: unknown
@@ -89,14 +91,16 @@ interface Inflater {
       room: number,
     ): void
   }
-  /** What room and what input were left. */
+  /** The remaining output space and input. */
   readonly _writeState?: Uint32Array
 }
 
 /**
- * Inflates small values through one stream that is kept. `inflateRawSync` makes a stream for each, which takes twice as long as
- * to inflate a kilobyte, and 40 KB that the collector has to take away: half of the time to replay a thousand entries. It is what
- * that function does inside, so it is looked at first, and whatever does not come out even is left to that function, errors too.
+ * Inflates small values through one reused stream. `inflateRawSync` creates a stream per call, which takes twice as
+ * long as
+ * inflating a kilobyte and leaves 40 KB of garbage: half of the time to replay a thousand entries. This relies on
+ * Node's
+ * internals, so they are checked first, and any irregular result, errors included, falls back to `inflateRawSync`.
  */
 function smallInflater(): ((bytes: Uint8Array, size: number) => Uint8Array | null) | null {
   const { _handle: handle, _writeState: left } = zlib.createInflateRaw({
@@ -110,7 +114,7 @@ function smallInflater(): ((bytes: Uint8Array, size: number) => Uint8Array | nul
     isBad = true
   }
   return (bytes, size) => {
-    // One byte more: only then a stream that does not come to its end is told from one that does.
+    // One byte more, to distinguish a stream that does not end from one that does.
     const plain = new Uint8Array(size + 1)
     isBad = false
     handle.reset!()

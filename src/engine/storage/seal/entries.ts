@@ -1,6 +1,6 @@
-// An entry on its way into a run, and back. Without keys only its data is in an envelope. With keys, the dedupe key is sealed
-// along with the data, and so is the type where the ring hides types: neither then stands in the run for anybody to read.
-//
+// Seals an entry for its run, and opens it. Without keys, only its data is in an envelope. With keys, the dedupe key is
+// sealed
+// along with the data, and so is the type if the ring hides types: the run then contains neither in plain text.
 //   inside = flags(byte: 1 has a key, 2 has its type) [key(text)] [type(text)] data
 
 import { ByteReader, ByteWriter } from '../../../core/bytes.ts'
@@ -12,7 +12,7 @@ const hasKey = 1
 const hasType = 2
 const noContext = new Uint8Array(0)
 
-/** What binds a sealed entry to its place: the digest of all history before its run, and its index in the run. */
+/** Binds a sealed entry to its place: the digest of all history before its run, and its index in the run. */
 export function entryContext(before: Digest, index: number): Uint8Array {
   const context = new Uint8Array(before.length + 4)
   context.set(before)
@@ -20,7 +20,7 @@ export function entryContext(before: Digest, index: number): Uint8Array {
   return context
 }
 
-/** `data` is encoded, and not sealed yet. One that has the lead of a bare envelope is used as it is, if it may be. */
+/** `data` is encoded, and not sealed yet. Data with the lead byte of a bare envelope is used as it is, if that is allowed. */
 export function sealEntry(
   sealer: Sealer,
   entry: Omit<EntryDraft, 'isHeadInside'>,
@@ -32,7 +32,7 @@ export function sealEntry(
   if (sealer.isBare(data.length, aboveBytes)) {
     return entry.lead === Sealer.bare ? entry : { type, version, time, key, lead: Sealer.bare, data }
   }
-  // Only encryption looks at the context.
+  // Only encryption uses the context.
   if (sealer.keyId === null) {
     return { type, version, time, key, data: sealer.seal(data, noContext, aboveBytes) }
   }
@@ -57,7 +57,7 @@ export interface OpenedEntry {
 
 export function openEntry(sealer: Sealer, entry: StoredEntry, before: Digest, index: number): OpenedEntry {
   const { type, key, data, isHeadInside } = entry
-  // The context is only made where it is looked at: this is the hot path of every recovery.
+  // The context is computed only where it is used: this is the hot path of every recovery.
   const plain = sealer.isPlain(data) ? sealer.openPlain(data) : sealer.open(data, entryContext(before, index))
   if (!isHeadInside) return { type, key, plain }
   const reader = new ByteReader(plain)

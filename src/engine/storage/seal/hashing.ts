@@ -1,5 +1,6 @@
-// Keyed hashes in place of what would stand in plain text: values of attributes that the ring names, and whatever a program
-// puts into an id. Equal values have equal hashes, so they are still found by those who know them.
+// Keyed hashes in place of plain text: values of attributes that the ring names, and values that a program puts into an
+// id.
+// Equal values have equal hashes, so a program that knows a value can still search for it.
 
 import { createHmac } from 'node:crypto'
 import { RepriseError } from '../../../core/errors.ts'
@@ -8,7 +9,7 @@ import type { Hashing } from './keys.ts'
 
 const keyBytes = 32
 const hashBytes = 24
-/** A value that is hashed already: an import, or a head that was read and written again. */
+/** A value that is hashed already: from an import, or from a head that was read and written again. */
 const hashed = /^#[A-Za-z0-9_-]{32}$/
 
 type Attributes = Readonly<Record<string, Attribute | null>>
@@ -37,7 +38,7 @@ export class Hasher {
     return this.#hash('text', value)
   }
 
-  /** The attributes with the values that are to be hashed; null removes an attribute, hashed or not. */
+  /** The attributes, with the configured values hashed; null removes an attribute, hashed or not. */
   attributes<Given extends Attributes>(given: Given): Given {
     if (!Object.keys(given).some((name) => this.#attributes.has(name))) return given
     const entries = Object.entries(given).map(([name, value]) => [name, this.#attribute(name, value)] as const)

@@ -1,24 +1,25 @@
-// The keys behind sealing. A record is never encrypted with a key of the ring itself but with one derived from it, for one
-// purpose and one salt: random nonces stay far from repeating however many records a key lives through.
+// The keys behind sealing. A record is never encrypted with a key of the ring itself but with a key derived from it,
+// for one
+// purpose and one salt: random nonces stay far from repeating, however many records are sealed under a key.
 
 import { createHmac, createSecretKey, type KeyObject, randomFillSync } from 'node:crypto'
 import { RepriseError } from '../../../core/errors.ts'
 
 export interface KeyRing {
-  /** The id of the key that seals. The others still open. */
+  /** The id of the key that seals. All keys of the ring open. */
   readonly current: string
   /** Id (1 to 64 characters) to key (32 bytes). */
   readonly keys: Readonly<Record<string, Uint8Array>>
-  /** What else is sealed: the types of entries. They stand beside the sealed data otherwise. */
+  /** What else is sealed: the types of entries. Default: they are stored in plain text beside the sealed data. */
   readonly hides?: readonly 'types'[]
-  /** What is hashed with a key of its own, so that it can still be found by those who know it. See docs/guides/encryption.md. */
+  /** Values that are hashed with a key of their own, so that they can still be searched for. See docs/guides/encryption.md. */
   readonly hashing?: Hashing
 }
 
 export interface Hashing {
-  /** 32 bytes. It stays the same for good: under another, nothing is found any more. */
+  /** 32 bytes. Must never change: lookups of values hashed under another key find nothing. */
   readonly key: Uint8Array
-  /** Attributes whose values are stored hashed, and looked for hashed. */
+  /** Attributes whose values are stored hashed, and searched by hash. */
   readonly attributes?: readonly string[]
 }
 
@@ -28,7 +29,7 @@ const idLengthMax = 64
 const sealsPerSalt = 2 ** 24
 const noSalt = new Uint8Array(0)
 const derivedKept = 256
-/** A record is opened soon after it was read, so keys that came with records need not be kept for long. */
+/** A record is opened soon after it was read, so keys from wrapped records need not be kept for long. */
 const adoptedKept = 65_536
 
 interface Session {
@@ -41,7 +42,7 @@ export class DerivedKeys {
   readonly current: string
   readonly #ring = new Map<string, Uint8Array>()
   readonly #derived = new Map<string, KeyObject>()
-  /** Of keys that have left the ring: derived ones that came inside wrapped records (wrap.ts). */
+  /** Derived keys from wrapped records (wrap.ts), whose origin may have left the ring. */
   readonly #adopted = new Map<string, Uint8Array>()
   #session: Session | null = null
 
@@ -55,7 +56,7 @@ export class DerivedKeys {
     this.current = ring.current
   }
 
-  /** The key for new records, with the salt that a reader needs to find it again. */
+  /** The key for new records, with the salt from which a reader derives it again. */
   session(): { readonly salt: Uint8Array; readonly key: KeyObject } {
     if (this.#session === null || this.#session.sealed >= sealsPerSalt) {
       const salt = randomFillSync(new Uint8Array(saltBytes))
@@ -81,7 +82,7 @@ export class DerivedKeys {
     return this.#ring.has(id)
   }
 
-  /** Tells two keys of one id apart, and nothing else of them. */
+  /** Distinguishes two keys of one id, and reveals nothing else about them. */
   proof(id: string): string | null {
     const key = this.#ring.get(id)
     return key ? createHmac('sha256', key).update('reprise/1 proof').digest('hex').slice(0, 16) : null
@@ -91,11 +92,11 @@ export class DerivedKeys {
     return [...this.#ring.keys()]
   }
 
-  /** Keeps a derived key (of a record, with its salt, or of chunks) of which the ring may not have the origin any more. */
+  /** Keeps a derived key (of a record, with its salt, or of chunks) whose origin may have left the ring. */
   adopt(id: string, salt: Uint8Array | null, key: Uint8Array): void {
     if (this.#ring.has(id)) return
     const name = nameOf(id, salt ? 'record' : 'chunk', salt ?? noSalt)
-    // The youngest last: the oldest of a full map goes.
+    // The newest is last: a full map drops the oldest.
     this.#adopted.delete(name)
     this.#adopted.set(name, key)
     if (this.#adopted.size > adoptedKept) this.#adopted.delete(this.#adopted.keys().next().value!)

@@ -1,4 +1,4 @@
-// What an envelope (seal.ts) says about the key it was sealed with, without opening it.
+// The key with which an envelope (seal.ts) was sealed, read without opening it.
 
 import { ByteReader } from '../../../core/bytes.ts'
 import { saltBytes } from './keys.ts'
@@ -10,10 +10,10 @@ export const isChunk = 8
 export const allFlags = 15
 export const crcBytes = 4
 
-/** The key and, of anything but a chunk, the salt. */
+/** The key id and, except for a chunk, the salt. */
 export type SealName = 'plain' | { readonly id: string; readonly salt: Uint8Array | null }
 
-/** Null: it is no envelope. */
+/** Null: not an envelope. */
 export function sealNameOf(envelope: Uint8Array): SealName | null {
   const flags = envelope[0]
   if (flags === undefined || (flags & ~allFlags) !== 0) return null

@@ -1,6 +1,7 @@
-// A value in a row of the user's database that only history can open: the row's name and its key both follow from a secret
-// that stands in an entry. Whoever reads the table, from another namespace too, learns neither the value nor whose it is.
-//
+// A value in a row of the user's database that only history can decrypt: the row's name and its key are both derived
+// from a
+// secret stored in an entry. A reader of the table, even from another namespace, learns neither the value nor its
+// owner.
 //   sealed = nonce(12) AES-256-GCM(value) tag(16)
 
 import { createCipheriv, createDecipheriv, createHmac, randomFillSync } from 'node:crypto'
@@ -9,7 +10,7 @@ import { RepriseError } from '../../../core/errors.ts'
 const nonceBytes = 12
 const tagBytes = 16
 
-/** What the row is called. */
+/** The name of the row. */
 export function rowName(secret: string): string {
   return derive(secret, 'name').toString('hex')
 }

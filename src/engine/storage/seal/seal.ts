@@ -1,14 +1,14 @@
-// Sealing: what happens to encoded bytes on the way to the store, and back: compression above a size, encryption if a key
-// ring is given. Everything is synchronous. Without keys and below the size it costs one byte and one copy.
-//
+// Sealing of encoded bytes on the way to the store, and back: compression above a size, encryption with a key ring.
+// Everything is synchronous. Without keys and below the size it costs one byte and one copy.
 //   envelope = flags(byte) [crc32(4, if checked)] [algorithm(byte) size(integer), if compressed]
 //              [key id(text) salt(12, not for chunks) nonce(12), if encrypted] body [tag(16), if encrypted]
 //   flags    = 1 compressed · 2 encrypted · 4 checked · 8 chunk; any other bit is MALFORMED
-//
-// Encryption is AES-256-GCM; the associated data is the envelope up to the body (without the crc) ++ the caller's context,
-// so a record opens only where it was put. The crc covers context ++ everything but itself; it tells damage (MALFORMED)
-// from a wrong key or forgery (DECRYPT_FAILED). With keys configured, envelopes that are not encrypted still open: they are
-// data from before, and the digest chain vouches for them.
+// Encryption is AES-256-GCM; the associated data is the envelope up to the body (without the crc) ++ the caller's
+// context,
+// so a record opens only in its own place. The crc covers context ++ everything but itself; it distinguishes damage
+// (MALFORMED) from a wrong key or forgery (DECRYPT_FAILED). With keys configured, unencrypted envelopes still open:
+// they are
+// older data, and the digest chain vouches for them.
 
 import { createCipheriv, createDecipheriv, createHmac, type KeyObject, randomFillSync } from 'node:crypto'
 import * as zlib from 'node:zlib'
@@ -26,7 +26,7 @@ export type { KeyRing } from './keys.ts'
 
 export interface SealOptions {
   readonly keys?: KeyRing
-  /** Records longer than this are compressed. Chunks are tried above 256 bytes. */
+  /** Records longer than this are compressed. For chunks the threshold is 256 bytes. */
   readonly compressAboveBytes?: number
   readonly limits?: Pick<Limits, 'inflateRatio' | 'inflateBytes'>
 }
@@ -55,7 +55,7 @@ export class Sealer {
     return this.#keys ? this.#keys.current : null
   }
 
-  /** Keyed hashes for what is not sealed; null: nothing is hashed. */
+  /** Keyed hashes for values that are not sealed. Null: nothing is hashed. */
   readonly hasher: Hasher | null
   /** Types of entries are sealed along with their data. */
   readonly hidesTypes: boolean
@@ -63,7 +63,7 @@ export class Sealer {
   /** The first byte of an envelope that is neither compressed nor encrypted: the rest of it is the plain bytes. */
   static readonly bare = 0
 
-  /** Would `seal` only put that byte before so many? Then the caller may do so itself, without a copy. */
+  /** True if `seal` would only prepend that byte to a record of this size. The caller may then do so itself, without a copy. */
   isBare(plainBytes: number, aboveBytes = this.#compressAboveBytes): boolean {
     return this.#keys === null && !this.#refused && plainBytes <= aboveBytes
   }
@@ -72,17 +72,17 @@ export class Sealer {
     return this.#keys?.has(id) ?? false
   }
 
-  /** What tells this key from another of the same id; null if it is not in the ring. */
+  /** A proof that distinguishes this key from another of the same id; null if it is not in the ring. */
   proofOf(id: string): string | null {
     return this.#keys?.proof(id) ?? null
   }
 
-  /** The store is encrypted with these keys, of which this process has none: it reads what it can, and seals nothing. */
+  /** The store is encrypted with these keys, none of which this process has: it reads plain records and refuses to seal. */
   refusePlain(ids: readonly string[]): void {
     if (this.#keys === null) this.#refused = ids
   }
 
-  /** Why nothing can be sealed here; null: it can. */
+  /** Why this process cannot seal. Null: it can. */
   get refusal(): RepriseError | null {
     if (!this.#refused) return null
     const named = this.#refused.map((id) => JSON.stringify(id)).join(', ')
@@ -105,13 +105,13 @@ export class Sealer {
     return envelope.subarray(1)
   }
 
-  /** The plain bytes; they may be a view into the envelope. */
+  /** The plain bytes, possibly a view into the envelope. */
   open(envelope: Uint8Array, context: Uint8Array): Uint8Array {
     if (this.isPlain(envelope)) return this.openPlain(envelope)
     return this.#open(envelope, context, 0)
   }
 
-  /** For records outside the digest chain (messages): a flipped bit or another context is found when it is opened. */
+  /** For records outside the digest chain (messages): opening detects a flipped bit or another context. */
   sealChecked(plain: Uint8Array, context: Uint8Array): Uint8Array {
     return this.#seal(plain, context, isChecked, this.#compressAboveBytes)
   }
@@ -120,7 +120,7 @@ export class Sealer {
     return this.#open(envelope, context, isChecked)
   }
 
-  /** Equal bytes and equal current key give an equal result, so that equal chunks are stored once. */
+  /** Deterministic under the current key, so that equal chunks are stored once. */
   sealChunk(plain: Uint8Array): Uint8Array {
     return this.#seal(plain, noContext, isChunk, chunkAboveBytes)
   }
@@ -129,24 +129,24 @@ export class Sealer {
     return this.#open(stored, noContext, isChunk)
   }
 
-  /** For what goes to the store as it came: wrapped if it is sealed with another key than the current one. */
+  /** For records that are stored as they came: wrapped if they are sealed with another key than the current one. */
   wrap(kind: Wrappable, record: Uint8Array): Uint8Array {
     return (this.#keys && wrap(this.#keys, kind, record)) ?? record
   }
 
-  /** The record as its digest knows it. Throws KEY_MISSING. */
+  /** The record in the form that its digest covers. Throws KEY_MISSING. */
   unwrap(stored: Uint8Array): Uint8Array {
     return isWrapped(stored) ? unwrap(this.#keys, stored) : stored
   }
 
-  /** What a stored record becomes under the current key; null: it is under it already. */
+  /** A stored record re-wrapped under the current key. Null: it is under that key already. */
   rewrap(kind: Wrappable, stored: Uint8Array): Uint8Array | null {
     return this.#keys && rewrap(this.#keys, kind, stored)
   }
 
   #seal(plain: Uint8Array, context: Uint8Array, kind: number, aboveBytes: number): Uint8Array {
     if (this.refusal) throw this.refusal
-    // What the limits would not let anyone open again stays as it is.
+    // A result that the limits would refuse to open again is stored uncompressed.
     const packed = plain.length > aboveBytes && plain.length <= this.#limits.inflateBytes ? compress(plain) : null
     const body = packed && plain.length <= packed.bytes.length * this.#limits.inflateRatio ? packed.bytes : plain
     const head = new ByteWriter(128)
@@ -205,7 +205,8 @@ function encrypt(keys: DerivedKeys, head: ByteWriter, body: Uint8Array, context:
   let nonce: Uint8Array
   if (kind === isChunk) {
     key = keys.chunk(keys.current)
-    // From exactly what gets encrypted, the compressed form: two versions of a compressor must not share a nonce.
+    // Derived from the bytes that are encrypted, the compressed form: two versions of a compressor must not share a
+    // nonce.
     const mac = createHmac('sha256', keys.chunkNonce(keys.current)).update(head.view()).update(body)
     nonce = mac.digest().subarray(0, nonceBytes)
   } else {
@@ -222,7 +223,7 @@ function encrypt(keys: DerivedKeys, head: ByteWriter, body: Uint8Array, context:
   return join(head.view(), secret, cipher.getAuthTag())
 }
 
-/** The common case, from the runtime's pool of bytes: an array of its own would cost more than everything else here. */
+/** The common case uses the runtime's buffer pool: an array of its own would cost more than everything else here. */
 function bare(plain: Uint8Array): Uint8Array {
   const envelope = Buffer.allocUnsafe(plain.length + 1)
   envelope[0] = Sealer.bare
@@ -270,7 +271,7 @@ function malformed(message: string): RepriseError {
   return new RepriseError('MALFORMED', message)
 }
 
-/** Checked by hand: a misspelt word would leave in the open what was to be hidden. */
+/** Checked at run time: a misspelt word would leave in plain text what was to be hidden. */
 function hidesTypes(hides: unknown): boolean {
   if (hides === undefined) return false
   if (Array.isArray(hides) && hides.every((what) => what === 'types')) return hides.length > 0

@@ -1,5 +1,6 @@
-// The store as the engine sees it: records that were wrapped under a newer key (wrap.ts) come out as their digests know
-// them, and what is carried along from elsewhere under an older key goes in wrapped. Everything else goes through.
+// The store as the engine sees it: records wrapped under a newer key (wrap.ts) are unwrapped to the form that their
+// digests
+// cover, and records brought from elsewhere under an older key are wrapped. Everything else is forwarded.
 
 import { isReprise } from '../../../core/errors.ts'
 import { isWrapped } from '../../../core/history/wrapped.ts'
@@ -56,7 +57,7 @@ function openRun(run: EntryRun, sealer: Sealer): EntryRun {
   return isWrapped(run.bytes) ? { ...run, bytes: sealer.unwrap(run.bytes) } : run
 }
 
-/** Who lacks the key can list the catalog all the same; reading the manifest then says which key it is (recover.ts). */
+/** A process without the key can still list the catalog; reading the manifest then reports the missing key (recover.ts). */
 function openRecord(record: ManifestRecord, sealer: Sealer): ManifestRecord {
   if (!isWrapped(record.body)) return record
   try {
@@ -67,7 +68,7 @@ function openRecord(record: ManifestRecord, sealer: Sealer): ManifestRecord {
   }
 }
 
-/** A branch takes manifests along, an import manifests and mail: sealed with whatever key was current where they were made. */
+/** A branch brings manifests, an import manifests and mail: sealed with the key that was current at their origin. */
 function wrapCarried(commits: readonly Commit[], sealer: Sealer): readonly Commit[] {
   const { hasher } = sealer
   const isTouched = ({ publish, send, attributes }: Commit) => publish || send || (hasher && attributes)

@@ -1,14 +1,16 @@
-// Wrapping: a stored record put under the current key as a whole, whatever it is sealed with inside. It is how old records
-// are re-encrypted: the digest chain and the names of chunks are about bytes that must not change, so those bytes go
-// inside, together with the derived keys that open them, and the key that they were sealed with can leave the ring. A
-// record is wrapped once at most: under the next key it is taken out and wrapped anew.
-//
+// Wrapping puts a whole stored record under the current key, whatever it is sealed with inside. It re-encrypts old
+// records:
+// the digest chain and the names of chunks cover bytes that must not change, so those bytes go inside, together with
+// the
+// derived keys that open them, and their original key can leave the ring. A record is wrapped at most once: under the
+// next
+// key it is unwrapped and wrapped again.
 //   wrapped = start(core/history/wrapped.ts) key id(text) salt(12) nonce(12) AES-256-GCM(inside) tag(16)
 //   inside  = count(integer) key* record(rest)
 //   key     = key id(text) kind(byte: 0 of chunks, 1 of records) [salt(12)] derived key(32)
-//
-// The associated data is everything before the nonce's end. The checksum is for telling damage from a key that is lacking:
-// what does not match it is handed on as it is, and whoever compares digests finds it.
+// The associated data is everything before the nonce's end. The checksum distinguishes damage from a missing key: bytes
+// that
+// do not match it are returned unchanged, and the comparison of digests finds them.
 
 import { createCipheriv, createDecipheriv, randomFillSync } from 'node:crypto'
 import { crc32 } from 'node:zlib'
@@ -27,7 +29,7 @@ const nonceBytes = 12
 const tagBytes = 16
 const keyBytes = 32
 
-/** The record wrapped under the current key, or null: it is under that key already, or holds nothing that is sealed. */
+/** The record wrapped under the current key. Null: it is under that key already, or contains nothing sealed. */
 export function wrap(keys: DerivedKeys, kind: Wrappable, record: Uint8Array): Uint8Array | null {
   if (isWrapped(record)) return null
   const names = sealNamesIn(kind, record)
@@ -45,7 +47,7 @@ export function wrap(keys: DerivedKeys, kind: Wrappable, record: Uint8Array): Ui
   return encrypt(keys, inside.view())
 }
 
-/** What is inside; the bytes themselves if they are not wrapped, or damaged. Throws KEY_MISSING. */
+/** The content; the bytes themselves if they are not wrapped, or damaged. Throws KEY_MISSING. */
 export function unwrap(keys: DerivedKeys | null, stored: Uint8Array): Uint8Array {
   if (!isWrapped(stored) || crc32(stored.subarray(wrappedStartBytes)) !== wrappedCrc(stored)) return stored
   const reader = new ByteReader(stored, wrappedStartBytes)
@@ -69,15 +71,15 @@ export function unwrap(keys: DerivedKeys | null, stored: Uint8Array): Uint8Array
   }
 }
 
-/** For every record of a store: what it becomes under the current key, or null where it is under it already. */
+/** For every record of a store: its form under the current key. Null: it is under that key already. */
 export function rewrap(keys: DerivedKeys, kind: Wrappable, stored: Uint8Array): Uint8Array | null {
   if (isWrapped(stored) && wrapperOf(stored) === keys.current) return null
   const record = unwrap(keys, stored)
-  // Damaged: there is nothing to take out, and what is there stays for whoever looks into it.
+  // Damaged: nothing can be unwrapped, and the bytes are kept for inspection.
   return isWrapped(record) ? null : wrap(keys, kind, record)
 }
 
-/** The ids of the keys that are needed to open it; '' stands for what is in plain text. */
+/** The ids of the keys needed to open it; '' for plain text. */
 export function keysIn(kind: Wrappable, stored: Uint8Array): string[] {
   if (isWrapped(stored)) return [wrapperOf(stored)]
   return [...new Set(sealNamesIn(kind, stored).map((name) => (name === 'plain' ? '' : name.id)))]
@@ -113,7 +115,7 @@ function takeOut(keys: DerivedKeys, inside: Uint8Array): Uint8Array {
   return reader.raw(reader.remaining)
 }
 
-/** What is sealed in a record, and with which keys. Bytes that are no such record name none: others tell of damage. */
+/** The keys of the sealed parts of a record. Other bytes have none: damage is reported elsewhere. */
 function sealNamesIn(kind: Wrappable, record: Uint8Array): SealName[] {
   const names: SealName[] = []
   const add = (envelope: Uint8Array) => {
@@ -126,7 +128,7 @@ function sealNamesIn(kind: Wrappable, record: Uint8Array): SealName[] {
     else {
       visitEntries(record, ({ key, data }) => {
         add(data)
-        // A dedupe key beside the sealed data, from before it was sealed along with it.
+        // A dedupe key beside the sealed data, from a version that did not seal it.
         if (key !== undefined) names.push('plain')
       })
     }

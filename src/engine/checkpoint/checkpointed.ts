@@ -1,4 +1,4 @@
-// What a checkpointer needs of the open timeline that it serves.
+// The part of an open timeline that its checkpointer needs.
 
 import type { Coordinate, TimelineId } from '../../core/coordinate.ts'
 import type { RepriseError } from '../../core/errors.ts'

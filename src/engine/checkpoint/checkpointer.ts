@@ -1,7 +1,8 @@
 // Checkpoints of one open timeline: decides when (by policy and measured costs), captures without stopping the work,
-// publishes state and coordinate together under the fence, reads back what it wrote, and then lets retention run.
-// One checkpoint is under way at a time. A failed one loses nothing: what was dirty stays dirty, and after a pause it is
-// tried again.
+// publishes
+// state and coordinate together under the fence, reads back the written chunks, and then runs retention. Only one
+// checkpoint
+// runs at a time. A failed one loses nothing: dirty data stays dirty, and it is retried after a pause.
 
 import { assert } from '../../core/assert.ts'
 import { growingPause } from '../../core/calls/pause.ts'
@@ -36,18 +37,18 @@ import { CheckpointTiming } from './timing.ts'
 
 const firstPauseMs = 100
 const longestPauseMs = 60_000
-/** A capture that held up the process for longer is told. */
+/** A capture that blocked the process for longer is reported. */
 const heldMs = 50
 
 export interface CheckpointRequest {
-  /** Shown in the catalog; "manual" if left out. */
+  /** Shown in the catalog. Default: "manual". */
   readonly trigger?: string
   readonly label?: string
-  /** Chosen by the caller, so that it can be looked for in the catalog; EXISTS if one has it. */
+  /** Chosen by the caller, so that the catalog can be searched for it. Throws EXISTS if it is taken. */
   readonly id?: string
   /** Keep until released: a savepoint. */
   readonly pin?: boolean
-  /** Write the whole state, reusing no chunk of an earlier checkpoint's list. */
+  /** Write the whole state, without building on an earlier checkpoint. */
   readonly full?: boolean
 }
 
@@ -65,11 +66,11 @@ export interface CheckpointingStatus {
   readonly lastSeq: number | null
   readonly entriesSince: number
   readonly costs: MeasuredCosts
-  /** The last decision in words, with the numbers behind it. */
+  /** The last decision as text, with the numbers behind it. */
   readonly because: string
-  /** What would be picked now by policy and measured costs, one sentence per trigger. */
+  /** The current interval by policy and measured costs, one sentence per trigger. */
   readonly interval: CheckpointInterval
-  /** Mean time between failures, where the policy has it observed; else null. */
+  /** Mean time between failures, if the policy observes it; else null. */
   readonly failureEveryMs: number | null
   readonly failuresInARow: number
 }
@@ -87,13 +88,13 @@ export class Checkpointer<State> {
   #isQueued = false
   #milestone: string | null = null
   #isStopped = false
-  /** Others have written since the last look at the catalog. */
+  /** Other processes have written since the catalog was last read. */
   #isFollowing = false
   /** A limit is reached and has to wait: the timer decides, not every append. */
   #isWaiting = false
   #isKeeping = false
   #cancelTimer: (() => void) | null = null
-  /** Not null after a failure, until it is tried again: trying again at once would not help. */
+  /** Set after a failure until the retry: an immediate retry would not help. */
   #cancelPause: (() => void) | null = null
 
   constructor(kernel: Kernel, timeline: CheckpointedTimeline<State>, fold: Fold<State>, recovered: Recovered<State>) {
@@ -110,21 +111,23 @@ export class Checkpointer<State> {
     this.#timing.recovered({
       openMs: recovered.lineage.length > 0 ? report.planMs : null,
       restore: report.checkpoint && { ms: report.restoreMs, bytes: recovered.restored?.bytes ?? report.bytesRead },
-      // Time goes on while no process is there: a checkpoint each hour is due in one that lives for ten minutes, too.
+      // Time also counts while no process runs: an hourly checkpoint becomes due even if every process lives for ten
+      // minutes.
       ageMs: kernel.worker.now() - (recovered.restored?.at ?? createdAt),
-      // A replica that takes over has replayed most of them earlier: not what it replayed last, all that lies there counts.
+      // A replica that takes over replayed most entries earlier: all entries since the checkpoint count, not only the
+      // last ones.
       entries: recovered.point.seq - (report.checkpoint?.seq ?? floorSeq),
       replayMs: replayMsPerEntry > 0 ? report.replayMs : null,
     })
     if (usesCosts(fold.checkpoint ?? {})) recovered.state.timeWith(this.#timing.meter)
   }
 
-  /** The timeline is this process's to checkpoint, from here on or again. */
+  /** This process may checkpoint the timeline from now on. */
   start(): void {
     if (this.#timing.entries > 0) this.#decide()
   }
 
-  /** What was just read took so long to replay that the next reader should not have to, whoever owns the timeline. */
+  /** The entries just read took long to replay: checkpoints them for the next reader, whichever process owns the timeline. */
   startReading(): void {
     this.#isFollowing = true
     if (this.#timing.entries > 0) this.#decide(true)
@@ -134,7 +137,7 @@ export class Checkpointer<State> {
     this.#timing.declared(attributes)
   }
 
-  /** Entries of other processes: they may have made checkpoints too. */
+  /** Entries of other processes, which may have made checkpoints, too. */
   followed(entries: number): void {
     this.#timing.followed(entries)
     this.#isFollowing ||= entries > 0
@@ -153,12 +156,12 @@ export class Checkpointer<State> {
     }
   }
 
-  /** Since when every checkpoint fails, asked for or by policy, and why; null: the last one was good. */
+  /** Since when every checkpoint fails, manual or by policy, and why. Null: the last one succeeded. */
   get failing(): { readonly since: number; readonly failures: number; readonly reason: string } | null {
     return this.#failing
   }
 
-  /** Entries became durable: is a checkpoint due? Called on the hot path, so the full decision is made only near a limit. */
+  /** Entries became durable: checks whether a checkpoint is due. Hot path, so the full decision is made only near a limit. */
   wrote(entries: readonly Entry[], bytes: number): void {
     if (entries.length === 0 || !this.#fold.checkpoint) return
     const isNear = this.#timing.wrote(entries.length, bytes)
@@ -172,7 +175,7 @@ export class Checkpointer<State> {
   now(request: CheckpointRequest = {}): Promise<PublishedCheckpoint> {
     if (this.#isStopped) return Promise.reject(new RepriseError('CLOSED', `${this.#timeline.id} was closed`))
     const next = this.#underWay.then(() => this.#make(request, request.trigger ?? 'manual', 'asked for'))
-    // The caller is told; the store's log is told as well.
+    // The caller gets the error, and so does the store's log.
     next.catch((error) => {
       const what = `asked for: ${error instanceof Error ? error.message : String(error)}`
       this.#kernel.events.emit('report', { kind: 'checkpoint-failed', timeline: this.#timeline.id, what })
@@ -185,13 +188,13 @@ export class Checkpointer<State> {
     return next
   }
 
-  /** What goes along with the commit that lets go of the timeline. */
+  /** The attributes to write with the commit that releases the timeline. */
   releasing(): Record<string, Attribute> {
     if (!this.#fold.checkpoint) return {}
     return this.#timing.releasing(this.#timeline.epoch)
   }
 
-  /** Lets a checkpoint that is under way finish; starts no other. */
+  /** Waits for a running checkpoint; starts no other. */
   async stop(): Promise<void> {
     this.#isStopped = true
     this.#endTimer()
@@ -221,7 +224,7 @@ export class Checkpointer<State> {
     })
     this.#underWay = next
       .catch((error) => {
-        // Another process has it now, and its checkpoints are as good as ours.
+        // Another process has the timeline now, and its checkpoints count as well.
         if (this.#timeline.isShared && !this.#timeline.isOwner) return
         this.#failuresInARow += 1
         const { id } = this.#timeline
@@ -231,7 +234,7 @@ export class Checkpointer<State> {
       })
       .finally(() => {
         this.#isQueued = false
-        // What came while this one was written may want another, now or in a while.
+        // The entries written during this checkpoint may need another one, now or later.
         if (timing.entries > 0) this.#decide()
       })
   }
@@ -263,9 +266,9 @@ export class Checkpointer<State> {
     this.#cancelPause = null
   }
 
-  /** By time, or by a limit that had to wait: it becomes due without an append. */
+  /** For limits by time, or limits that had to wait: they become due without an append. */
   #startTimer(delayMs: number): void {
-    // Whole milliseconds: a rest that is lost in rounding would be waited for again and again.
+    // Whole milliseconds: a rounded-off remainder would be waited for again and again.
     this.#cancelTimer = this.#kernel.clock.after(Math.ceil(delayMs) + 1, () => {
       this.#cancelTimer = null
       this.#decide()
@@ -278,13 +281,13 @@ export class Checkpointer<State> {
     this.#cancelTimer = null
   }
 
-  /** Figures that moved between two checkpoints: so that the card, and the next process, have them. */
+  /** Stores costs that changed between two checkpoints, for the card and the next process. */
   #keep(): void {
     if (this.#isKeeping) return
     this.#isKeeping = true
     this.#timeline
       .note(this.#timing.kept())
-      // They are only a help: the next checkpoint keeps them again.
+      // Best effort: the next checkpoint stores them again.
       .catch(() => undefined)
       .finally(() => {
         this.#isKeeping = false
@@ -295,8 +298,8 @@ export class Checkpointer<State> {
     try {
       const made = await this.#attempt(request, trigger, because).catch(async (error) => {
         const isTouched = error instanceof TouchedValue
-        // Retention dropped what we built on, or a collector took what was put while this process was away: once more,
-        // on nothing.
+        // Retention dropped the base, or a collector removed chunks while this process was suspended: retry without a
+        // base.
         if (!isTouched && !isReprise(error, 'BASE_GONE', 'SWEPT')) throw error
         if (!isTouched) this.#base = null
         return await this.#attempt(request, trigger, because, isTouched)
@@ -310,7 +313,7 @@ export class Checkpointer<State> {
     }
   }
 
-  /** `isHeld`: the state is captured in one go, whatever that takes. */
+  /** `isHeld`: the state is captured in one slice, however long that takes. */
   async #attempt(
     request: CheckpointRequest,
     trigger: string,
@@ -335,7 +338,7 @@ export class Checkpointer<State> {
     const { clock, events } = this.#kernel
     if (this.#timeline.broken && !this.#timeline.isShared) throw this.#timeline.broken
     const started = clock.elapsed()
-    // Captured in one go with the coordinate: nothing can be appended in between.
+    // Captured synchronously with the coordinate: nothing can be appended in between.
     const coordinate = this.#timeline.coordinate
     const digest = this.#timeline.digest
     const mark = this.#timing.mark()
@@ -414,14 +417,14 @@ export class Checkpointer<State> {
     }
   }
 
-  /** Reads back what this checkpoint added. Only then does it count for retention. */
+  /** Reads back the chunks that this checkpoint added. Only then does it count for retention. */
   async #verifyPublished(record: ManifestRecord, manifest: Manifest, added: readonly Uint8Array[]): Promise<void> {
     try {
       await verifyChunks(manifest, stateIo(this.#kernel), added)
     } catch (error) {
-      // The next one builds on what was read back, or on nothing.
+      // The next checkpoint builds on verified chunks, or on nothing.
       this.#base = null
-      // A store that does not answer says nothing about the chunks.
+      // A store that does not answer proves nothing about the chunks.
       if (!isReprise(error) || error.remedy === 'retry') throw error
       const reason = error.message
       await this.#timeline.mark({ id: record.id, invalid: reason })
@@ -440,7 +443,7 @@ export class Checkpointer<State> {
   }
 }
 
-/** Layers are read whole before anything else can be: a state that is read page by page has none. */
+/** Layers must be read completely before anything else: a paged state has none. */
 function settingsOf({ paged }: Pick<Fold<unknown>, 'paged'>): CaptureSettings {
   if (!paged) return defaultOutputSettings
   const plan = { ...defaultKeyedPlanSettings, pagesOverLayer: Number.POSITIVE_INFINITY }

@@ -1,5 +1,6 @@
-// A value or a stream of bytes on its way into chunks. Cuts follow the content, so a small change makes few new chunks;
-// chunks that an earlier checkpoint holds are named, not written again. Memory stays bounded, however long the stream is.
+// Writes a value or a stream of bytes as chunks. Cuts follow the content, so a small change makes few new chunks;
+// chunks that
+// an earlier checkpoint holds are referenced, not written again. Memory stays bounded, however long the stream is.
 
 import { type ChunkSizes, defaultChunkSizes, nextCut } from '../../core/checkpoint/chunking.ts'
 import { type ChunkRef, type Content, encodeRefs } from '../../core/checkpoint/manifest.ts'
@@ -13,7 +14,7 @@ import { ChunkOutput } from '../snapshot/output.ts'
 import { liveChunks } from '../snapshot/restore.ts'
 import type { Kernel } from '../storage/kernel.ts'
 
-/** Anything that gives bytes piece by piece. A path is not among them: open it with fs.createReadStream. */
+/** Any source of bytes in pieces. For a path, use fs.createReadStream. */
 export type ByteSource =
   | Uint8Array
   | AsyncIterable<Uint8Array | string>
@@ -22,7 +23,7 @@ export type ByteSource =
 
 export const streamSizes: ChunkSizes = { minBytes: 16 * 1024, averageBytes: 64 * 1024, maxBytes: 256 * 1024 }
 const inlineBytes = 2048
-/** Chunks go to the store in batches of this size: fewer syncs for long streams. */
+/** Chunks are put in batches of this size: fewer syncs for long streams. */
 const putBytes = 4 * 1024 * 1024
 const refsMax = 32
 
@@ -31,7 +32,7 @@ export interface WrittenChunks {
   readonly storedBytes: number
 }
 
-/** A stretch of a stream that is cut for itself, so that a later stream can name its chunks without reading its bytes. */
+/** A part of a stream that is cut independently, so that a later stream can reference its chunks without reading its bytes. */
 export interface StreamSegment {
   readonly size: number
   readonly refs: readonly ChunkRef[]
@@ -54,7 +55,7 @@ export class ChunkWriter {
     return this.#reused
   }
 
-  /** Small ones go into the manifest itself. */
+  /** A small value is stored in the manifest itself. */
   async value(plain: Uint8Array): Promise<WrittenChunks> {
     if (plain.length <= 8 * inlineBytes) {
       const sealed = this.#io.sealer.sealChunk(plain)
@@ -69,12 +70,12 @@ export class ChunkWriter {
     return this.#chunks(piecesOf(source, signal, this.#io.streamBytesMax), streamSizes)
   }
 
-  /** One stretch of a stream, whose chunks `join` names. */
+  /** Writes one part of a stream; `join` references its chunks. */
   async segment(source: ByteSource, signal?: AbortSignal): Promise<StreamSegment> {
     return await this.#cut(piecesOf(source, signal, this.#io.streamBytesMax), streamSizes)
   }
 
-  /** The stream that these stretches are, one after another. */
+  /** The stream that consists of these parts, in order. */
   async join(segments: readonly StreamSegment[]): Promise<WrittenChunks> {
     const size = segments.reduce((sum, each) => sum + each.size, 0)
     const { streamBytesMax: max = Number.POSITIVE_INFINITY } = this.#io
@@ -111,7 +112,7 @@ export class ChunkWriter {
     let rest = new Uint8Array(0)
     const take = async (isEnd: boolean) => {
       let at = 0
-      // A cut is final only if the bytes behind it cannot move it: until the end, keep the longest chunk in hand.
+      // A cut is final only if later bytes cannot move it: until the end, keep at least one longest chunk in memory.
       while (at < rest.length && (isEnd || rest.length - at >= sizes.maxBytes)) {
         const end = nextCut(rest, at, sizes)
         refs.push(this.#add(rest.subarray(at, end)))
@@ -130,7 +131,7 @@ export class ChunkWriter {
   }
 
   #add(piece: Uint8Array): ChunkRef {
-    // Copied: the sealer may keep what it is given, and the source may use its buffer again.
+    // Copied: the sealer may keep its argument, and the source may reuse its buffer.
     const before = this.output.added.length
     const ref = this.output.add(piece.slice(), this.#held)
     if (this.output.added.length === before) this.#reused += 1
@@ -160,7 +161,7 @@ async function* piecesOf(
       const what = `the stream has more than ${bytesMax} bytes`
       throw new RepriseError('LIMIT_EXCEEDED', what, { limit: 'streamBytes', max: bytesMax })
     }
-    // In bites, so that one huge buffer does not double in memory.
+    // In small pieces, so that one huge buffer does not double in memory.
     for (let at = 0; at < bytes.length; at += 1024 * 1024) yield bytes.subarray(at, at + 1024 * 1024)
   }
 }

@@ -1,9 +1,11 @@
-// What was declared about stored data, kept with the timeline: the kind of its model, what is kept of it, and when its
-// state is captured. Tools go by what is stored; a process whose code says otherwise changes it when it takes the
-// timeline, and the change says when, by whom and what was before. A timeline of another kind is refused.
-//
-// It is one attribute, `$declared`, so every store has it, forks and exports carry it, and no schema knows of it. It is
-// left out where the policy is the usual one of a kind, which saves the bytes of a million small timelines.
+// The declared facts about stored data, kept with the timeline: the kind of its model, its retention, and when its
+// state is
+// captured. Tools follow the stored declaration; a process with different code changes it when it takes the timeline,
+// and
+// the change records the time, the worker and the previous value. A timeline of another kind is refused.
+// It is one attribute, `$declared`, so every store has it, forks and exports include it, and no schema knows of it. It
+// is
+// omitted if the policy is the usual one of a kind, which saves space in a million small timelines.
 
 import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'
@@ -20,16 +22,16 @@ export interface Declaration {
   readonly kind: string
   readonly retain?: RetentionPolicy
   readonly checkpoint?: CheckpointPolicy
-  /** When code last changed it, who ran that code, and what it was before. */
+  /** When code last changed it, the worker that ran that code, and the previous value. */
   readonly changed?: { readonly at: number; readonly by: string; readonly from: Omit<Declaration, 'changed'> | null }
 }
 
-/** Attributes of the engine itself start with this. */
+/** Prefix of the engine's own attributes. */
 export function isOwnAttribute(key: string): boolean {
   return key.startsWith('$')
 }
 
-/** What is stored with a timeline; null if nothing is. Text that cannot be read is as good as nothing, and is replaced. */
+/** The stored declaration; null if there is none. Unreadable text counts as none, and is replaced. */
 export function declarationOf(attributes: Head['attributes']): Declaration | null {
   const text = attributes[declaredAttribute]
   if (typeof text !== 'string') return null
@@ -41,7 +43,7 @@ export function declarationOf(attributes: Head['attributes']): Declaration | nul
   }
 }
 
-/** What a model wants to be stored; null where its policy is the usual one, and its kind follows from the id. */
+/** The declaration that a model stores. Null: its policy is the usual one, and its kind follows from the id. */
 function wantedOf(model: Model, timeline: string): Omit<Declaration, 'changed'> | null {
   if (model.name === null || model.policy === 'fixed') return null
   const { retain, checkpoint } = model.fold ?? {}
@@ -51,14 +53,14 @@ function wantedOf(model: Model, timeline: string): Omit<Declaration, 'changed'> 
 }
 
 /**
- * What has to be written when this process takes the timeline, so that what is stored is what its code says. CONFLICT if
- * what is stored there is of another kind.
+ * The attributes to write when this process takes the timeline, so that the stored declaration matches its code. Throws
+ * CONFLICT if the stored kind is another.
  */
 export function declare(
   kernel: Kernel,
   timeline: string,
   head: Head | null,
-  /** The head is that after a claim. */
+  /** The head was read after a claim. */
   isClaimed = false,
 ): Record<string, Attribute> | null {
   const model = kernel.models.find(timeline)
@@ -85,7 +87,7 @@ function declaredBy(
   const before = stored && plain(stored)
   if (same(before ?? null, wanted)) return null
   if (!before && head === null) return wanted && { [declaredAttribute]: JSON.stringify(wanted) }
-  // Nothing was stored where code of before had nothing to say, or an older version ran: that is not a change of mind.
+  // Nothing is stored if earlier code had the usual policy, or an older version ran: that is not a change.
   const { retain, checkpoint } = model.usual ?? {}
   const next = wanted ?? { kind: model.kind, ...(retain && { retain }), ...(checkpoint && { checkpoint }) }
   const changed = before ? { at: kernel.worker.now(), by: kernel.worker.id ?? '', from: before } : undefined
@@ -96,11 +98,11 @@ function declaredBy(
 export interface KnownPolicy {
   readonly policy: RetentionPolicy
   readonly foldVersion: string
-  /** Where it is from: stored with the timeline, declared by code of this process, or the same for all of its kind. */
+  /** Its source: stored with the timeline, declared by code of this process, or common to its kind. */
   readonly from: 'stored' | 'declared' | 'kind'
 }
 
-/** The policy of a timeline, or in words why nobody here can tell. */
+/** The policy of a timeline, or a text that explains why it is unknown here. */
 export async function policyOf(kernel: Kernel, head: Head): Promise<KnownPolicy | string> {
   const model = kernel.models.find(head.timeline)
   const stored = isByProcess(kernel) ? null : await storedFor(kernel, head)
@@ -120,11 +122,11 @@ interface Said {
 export interface Setting {
   readonly name: 'retain' | 'checkpoint'
   readonly value: unknown
-  /** As the recovery card says it. */
+  /** As shown on the recovery card. */
   readonly from: 'stored' | 'declared' | 'kind' | 'usual'
 }
 
-/** What holds for a timeline, and where each comes from; empty: nobody here can tell. */
+/** The settings of a timeline, each with its source. Empty: unknown here. */
 export async function settingsOf(kernel: Kernel, head: Head): Promise<Setting[]> {
   const model = kernel.models.find(head.timeline)
   const stored = await storedFor(kernel, head)
@@ -139,12 +141,12 @@ export async function settingsOf(kernel: Kernel, head: Head): Promise<Setting[]>
   return model.usual ? told(model.usual, 'usual') : []
 }
 
-/** Planted: what the process at hand believes, in place of what is stored. */
+/** Planted bug: uses the policy of this process instead of the stored one. */
 function isByProcess(kernel: Kernel): boolean {
   return kernel.planted.has('policy-of-process') || kernel.planted.has('loose-scope')
 }
 
-/** An archive has no attributes: what was declared of the id it was rolled back from holds for it. */
+/** An archive has no attributes: the declaration of its original timeline applies. */
 async function storedFor(kernel: Kernel, head: Head): Promise<Declaration | null> {
   const own = declarationOf(head.attributes)
   if (own || head.status !== 'archived') return own
@@ -156,7 +158,7 @@ async function storedFor(kernel: Kernel, head: Head): Promise<Declaration | null
   return null
 }
 
-/** Without the code, the newest checkpoint tells at which version the code was. */
+/** Without the code, the newest checkpoint has the version of the fold. */
 async function newestFoldVersion(kernel: Kernel, head: Head): Promise<string> {
   return (await kernel.store.checkpoints(head.timeline))[0]?.foldVersion ?? '1'
 }
@@ -165,7 +167,7 @@ function plain({ changed: _, ...rest }: Declaration): Omit<Declaration, 'changed
   return rest
 }
 
-/** Equal as stored: keys in any order, what is undefined left out. */
+/** Compares stored forms: keys in any order, without undefined values. */
 function same(a: unknown, b: unknown): boolean {
   return canonical(a) === canonical(b)
 }

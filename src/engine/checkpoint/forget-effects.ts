@@ -1,4 +1,4 @@
-// Lets the ledger of an open timeline forget what its policy no longer keeps, once history was trimmed.
+// Removes effects from the ledger of an open timeline that its policy no longer keeps, after history was trimmed.
 
 import { effectsLastOf, type RetentionPolicy } from '../../core/checkpoint/retention.ts'
 import { type EffectLedger, forgottenType } from '../../core/history/effects.ts'
@@ -13,6 +13,6 @@ export async function forgetEffects(
   floor: number,
 ): Promise<void> {
   const below = effectsBelow(timeline.ledger, floor, effectsLastOf(policy), planted)
-  // An entry of its own: whoever folds this history forgets at the same place.
+  // Recorded as an entry, so that every fold of this history forgets at the same place.
   if (below !== null) await timeline.write([{ type: forgottenType, data: { below } }])
 }

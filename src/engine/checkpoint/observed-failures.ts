@@ -1,5 +1,6 @@
-// The failures of a timeline's owners, kept with it for `failureEvery: 'observed'`: counted by whoever takes it, in the
-// commit that takes it. An owner that lets go says so in the commit that releases it, so its end counts as none.
+// The failures of a timeline's owners, stored with it for `failureEvery: 'observed'`: the next owner counts them in the
+// commit
+// that takes the timeline. An owner that releases it records that in the releasing commit, so its end is not a failure.
 
 import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import {
@@ -16,7 +17,7 @@ const failuresAttribute = '$failures'
 
 type Attributes = Readonly<Record<string, Attribute>>
 
-/** What to write with a take. `isClaimed`: the head is as it was after a claim, which had raised its epoch already. */
+/** The attributes to write with a take. `isClaimed`: the head was read after a claim, which had raised its epoch already. */
 export function onTake(
   policy: CheckpointPolicy | undefined,
   head: Pick<Head, 'epoch' | 'isOwnerAlive' | 'attributes'> | null,
@@ -31,7 +32,7 @@ export function onTake(
   return text === head.attributes[failuresAttribute] ? null : { [failuresAttribute]: text }
 }
 
-/** What to write with a release. */
+/** The attributes to write with a release. */
 export function onRelease(
   policy: CheckpointPolicy | undefined,
   attributes: Attributes,
@@ -43,7 +44,7 @@ export function onRelease(
   return { [failuresAttribute]: encodeFailures(observeReleasing(known, epoch)) }
 }
 
-/** The mean time between failures, where it is observed; null where the policy does not ask for it. */
+/** The observed mean time between failures; null if the policy does not use it. */
 export function observedMs(policy: CheckpointPolicy, attributes: Attributes, now: number): number | null {
   if (policy.failureEvery !== 'observed') return null
   return failureEveryMs(decodeFailures(attributes[failuresAttribute]) ?? beginObserving(now), now)

@@ -1,5 +1,7 @@
-// Retention, carried out: asks the core what may go and why, then does it in commits that the store guards once more
-// (forks, cursors and the catalog may have changed since). Runs beside writers; needs no ownership, only the epoch it saw.
+// Executes retention: the core decides what to remove and why; this file does it in commits that the store guards once
+// more
+// (forks, cursors and the catalog may have changed since). Runs beside writers; needs no ownership, only the epoch it
+// read.
 
 import { planRetention, type RetentionPlan, type RetentionPolicy } from '../../core/checkpoint/retention.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
@@ -10,7 +12,7 @@ import type { Head } from '../../core/store/ports.ts'
 import { digestAt, type Point } from '../history/history.ts'
 import { type Kernel, newOperation } from '../storage/kernel.ts'
 
-/** A cursor that has not passed everything in a timeline. */
+/** A cursor that has not read everything in a timeline. */
 export interface CursorHold {
   readonly name: string
   /** It has read this timeline up to and including this sequence. */
@@ -21,7 +23,7 @@ export interface RetainResult {
   readonly plan: RetentionPlan
   readonly dropped: number
   readonly floor: number
-  /** What the store refused, and why; tried again the next time. */
+  /** Refused by the store, with the reasons; retried the next time. */
   readonly refused: readonly string[]
 }
 
@@ -33,8 +35,9 @@ export async function planFor(
   cursors: readonly CursorHold[] = [],
 ): Promise<RetentionPlan> {
   const [catalog, forks] = await Promise.all([kernel.store.checkpoints(head.timeline), forksOf(kernel, head)])
-  // Looked up after the catalog: beside a writer, the head that was listed may be older than a checkpoint, which would then
-  // seem to lie beyond history. If somebody else took the timeline meanwhile, the guard refuses what is planned.
+  // Read after the catalog: beside a writer, an earlier head may be older than a checkpoint, which would then seem to
+  // be beyond
+  // history. If another process took the timeline meanwhile, the guard refuses the plan.
   const [now] = await kernel.store.head([head.timeline])
   return planRetention(
     {
@@ -42,7 +45,7 @@ export async function planFor(
       catalog,
       head: now ?? head,
       foldVersion,
-      // Left out by a writer, which has no time to look: the store itself refuses to trim what a cursor has not passed.
+      // Omitted by a writer, to save the read: the store itself refuses to trim entries that a cursor has not read.
       cursors,
       forks: forks.map((each) => ({ timeline: each.timeline, baseSeq: each.base?.seq ?? 0, floor: each.floor })),
       now: kernel.worker.now(),
@@ -108,7 +111,7 @@ export async function carryOut(kernel: Kernel, head: Head, plan: RetentionPlan):
   return { plan, dropped, floor, refused }
 }
 
-/** History is trimmed at the end of a run only, so that the chain can be followed from there. */
+/** History is trimmed only at the end of a run, so that the chain can be followed from there. */
 export async function runEndAtOrBelow(kernel: Kernel, head: Head, seq: number): Promise<Point | null> {
   if (seq <= (head.base?.seq ?? 0)) {
     return seq === head.base?.seq ? { seq, digest: head.base.digest } : null

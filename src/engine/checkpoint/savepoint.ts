@@ -1,5 +1,6 @@
-// Savepoints: checkpoints that a person asked for, kept until released. Taken through the open handle where there is
-// one at that coordinate; otherwise state is recovered aside and published under the epoch that was seen.
+// Savepoints: checkpoints that a person requested, kept until released. Taken through the open handle if there is one
+// at that
+// coordinate; otherwise the state is recovered separately and published under the epoch that was read.
 
 import { encodeManifest } from '../../core/checkpoint/manifest.ts'
 import { type Coordinate, type ManifestId, timelineId, toHex } from '../../core/coordinate.ts'
@@ -21,7 +22,7 @@ import { type Kernel, newId, newOperation } from '../storage/kernel.ts'
 
 export interface SavepointOptions {
   readonly label?: string
-  /** Chosen by the caller, so that it can be looked for in the catalog; EXISTS if one has it. */
+  /** Chosen by the caller, so that the catalog can be searched for it. Throws EXISTS if it is taken. */
   readonly id?: string
 }
 
@@ -64,14 +65,14 @@ export async function checkpointAside(
   })
 }
 
-/** How a state that was captured aside gets into the catalog. */
+/** How a separately captured state is published. */
 export interface AsideOptions extends SavepointOptions {
   readonly foldVersion: string
   readonly trigger: string
   readonly pin: boolean
 }
 
-/** Publishes these parts as the state at that point, under the epoch of the head that was seen: FENCED if it has moved. */
+/** Publishes these parts as the state at that point, under the epoch of the head that was read: FENCED if it has moved. */
 export async function publishParts(
   kernel: Kernel,
   at: Pick<Located, 'head' | 'point'>,
@@ -90,7 +91,7 @@ export async function publishParts(
   }
 }
 
-/** Where the checkpoint is the truth there is nothing to make anew: the one that stands there is kept. */
+/** With authority "state" there is nothing to rebuild: the existing checkpoint is pinned. */
 async function pinState(
   kernel: Kernel,
   where: Where,
@@ -169,19 +170,19 @@ async function publishUnder(
   try {
     await verifyChunks(manifest, io)
   } catch (error) {
-    // The caller is told, so nothing needs to be kept; a store that does not answer says nothing about the chunks.
+    // The caller gets the error, so nothing is kept; a store that does not answer proves nothing about the chunks.
     const isDamaged = isReprise(error) && error.remedy !== 'retry'
     const mark = { id: record.id, isPinned: false, ...(isDamaged && { invalid: error.message }) }
     await commit({ marks: [mark] }).catch(() => undefined)
     throw error
   }
-  // Only after the publish: chunks that nobody points to may be swept between a check and a publish.
+  // Only after the publication: unreferenced chunks may be swept between a check and a publication.
   await commit({ marks: [{ id: record.id, verifiedAt: kernel.worker.now() }] })
   const coordinate = { timeline: head.timeline, seq: point.seq, epoch: head.epoch, digest: toHex(point.digest) }
   return { id: record.id, coordinate, label: record.label, bytes: record.totalBytes }
 }
 
-/** A released savepoint is an ordinary checkpoint again: retention decides. */
+/** A released savepoint becomes an ordinary checkpoint, subject to retention. */
 export async function releaseSavepoint(kernel: Kernel, timeline: string, id: string): Promise<void> {
   const head = await existing(kernel, timelineId(timeline))
   const record = (await kernel.store.checkpoints(head.timeline)).find((each) => each.id === id)

@@ -1,6 +1,9 @@
-// When the next checkpoint of one timeline is due: what came since the last one, what replaying it would take, what was
-// measured, and the decision (core/checkpoint/checkpoint-policy.ts) with its words. Makes no checkpoint and sets no timer.
-// What was measured is kept with the timeline, in one attribute: a new process starts with it, and so does the card.
+// When the next checkpoint of one timeline is due: the entries since the last one, the time to replay them, the
+// measured
+// costs, and the decision (core/checkpoint/checkpoint-policy.ts) with its explanation. Makes no checkpoint and sets no
+// timer.
+// The measured costs are stored with the timeline, in one attribute: a new process starts with them, and the card shows
+// them.
 
 import {
   beginsAt,
@@ -19,16 +22,16 @@ import { observedMs, onRelease } from './observed-failures.ts'
 
 export const costsAttribute = '$costs'
 
-/** Figures that moved by more than this part are kept anew, though no checkpoint was made… */
+/** Costs that changed by more than this share are stored again even without a checkpoint, */
 const driftMax = 0.25
-/** …but not more often than this. */
+/** but not more often than this. */
 const keepEachMs = 10_000
 
 const lookEvery = 256
 
 type Attributes = Readonly<Record<string, Attribute>>
 
-/** A mark in the middle of things: what lies before it is captured, what comes after is not. */
+/** A position in the counters: everything before it is captured, everything after it is not. */
 export interface TimingMark {
   readonly entries: number
   readonly replayMs: number
@@ -46,16 +49,16 @@ export class CheckpointTiming {
   #replayMs = 0
   #bytes = 0
   #isFirst = true
-  /** Entries that came while the last checkpoint was written. */
+  /** Entries written during the last checkpoint. */
   #during = 0
-  /** When the last checkpoint was made, by whatever process. */
+  /** When any process made the last checkpoint. */
   #lastAt: number
-  /** Since when arrivals and load are counted in this process, and what came since. */
+  /** When this process began to count arrivals and load, and the arrivals since. */
   #startedAt: number
   #arrived = 0
   #activeAt: number
   #decision: CheckpointDecision | null = null
-  /** Entries after which costs are looked at again, though no limit is near. */
+  /** Entry count at which costs are evaluated again, even if no limit is near. */
   #nextLook = 0
   #keptAt: number
 
@@ -73,20 +76,20 @@ export class CheckpointTiming {
     this.#activeAt = this.#activeMs
   }
 
-  /** How a recovery went. `entries` come after the checkpoint that was used, and took `replayMs`; null: not known. */
+  /** Records a recovery. `entries` come after the restored checkpoint and took `replayMs`; null: unknown. */
   recovered(from: {
-    /** Null: it was just made. */
+    /** Null: the timeline was just created. */
     readonly openMs: number | null
     readonly restore: { readonly ms: number; readonly bytes: number } | null
     readonly entries: number
     readonly replayMs: number | null
-    /** How long ago the checkpoint was made, or the timeline if there is none. */
+    /** The age of the checkpoint, or of the timeline if there is none. */
     readonly ageMs: number
   }): void {
     this.#isFirst = from.restore === null
     this.#lastAt = this.#clock.elapsed() - Math.max(0, from.ageMs)
     this.#entries = from.entries
-    // There are many timelines, and most policies ask for no figures.
+    // There are many timelines, and most policies need no costs.
     if (!this.#isMeasuring) return
     if (from.openMs !== null) this.#costs = observe(this.#costs, { kind: 'open', ms: from.openMs })
     if (from.restore) this.#costs = observe(this.#costs, { kind: 'restore', ...from.restore })
@@ -96,7 +99,7 @@ export class CheckpointTiming {
     this.#replayMs = from.replayMs ?? this.#estimated(from.entries, 0)
   }
 
-  /** What was written with the take: failures among them. */
+  /** The attributes written with the take, failures included. */
   declared(attributes: Attributes): void {
     this.#attributes = { ...this.#attributes, ...attributes }
   }
@@ -126,7 +129,7 @@ export class CheckpointTiming {
     return observedMs(this.policy, this.#attributes, this.#now())
   }
 
-  /** For the hot path: adds up, and says whether a decision is worth its while. */
+  /** For the hot path: counts, and returns whether a decision should be made. */
   wrote(entries: number, bytes: number): boolean {
     this.#entries += entries
     this.#arrived += entries
@@ -136,13 +139,13 @@ export class CheckpointTiming {
     return this.#entries >= this.#nextLook || this.isNear
   }
 
-  /** Others wrote these, and they were read. */
+  /** Entries that other processes wrote and this one read. */
   followed(entries: number): void {
     this.#entries += entries
     if (this.#isMeasuring) this.#replayMs += this.#estimated(entries, 0)
   }
 
-  /** A limit is reached, or nobody has looked since the last checkpoint. */
+  /** A limit is reached, or no decision was made since the last checkpoint. */
   get isNear(): boolean {
     const decision = this.#decision
     if (decision === null) return this.#entries > 0
@@ -173,7 +176,7 @@ export class CheckpointTiming {
     return { entries: this.#entries, replayMs: this.#replayMs }
   }
 
-  /** What lay before the mark is captured. */
+  /** Everything before the mark is captured. */
   published(mark: TimingMark, made: { readonly ms: number; readonly bytes: number; readonly stallMs: number }): void {
     if (this.#isMeasuring) {
       const sinceMs = this.#clock.elapsed() - this.#startedAt
@@ -187,7 +190,7 @@ export class CheckpointTiming {
     this.standsAt(this.#during, Math.max(0, this.#replayMs - mark.replayMs))
   }
 
-  /** There is a checkpoint so many entries back, whoever made it. */
+  /** Another process may have made a checkpoint: it is this many entries back. */
   standsAt(entries: number, replayMs = this.#estimated(entries, 0)): void {
     this.#entries = entries
     this.#replayMs = replayMs
@@ -200,7 +203,7 @@ export class CheckpointTiming {
     this.#decision = null
   }
 
-  /** The figures as an attribute of the timeline, to be written now. From here on they are those that the card shows. */
+  /** The costs as an attribute of the timeline, to be written now. From then on the card shows them. */
   kept(): Attributes {
     if (!this.#isMeasuring) return {}
     const text = encodeCosts(this.#costs)
@@ -210,13 +213,13 @@ export class CheckpointTiming {
     return { [costsAttribute]: text }
   }
 
-  /** What goes along with a release: that it was one, and what was measured since the last checkpoint. */
+  /** The attributes to write with a release: that it was one, and the costs measured since the last checkpoint. */
   releasing(epoch: number): Record<string, Attribute> {
     const observed = onRelease(this.policy, this.#attributes, epoch, this.#now())
     return { ...(this.meter.timed > 0 && this.kept()), ...observed }
   }
 
-  /** What is kept is no longer what is measured. */
+  /** True if the stored costs differ from the measured ones. */
   get hasDrifted(): boolean {
     if (!this.#isMeasuring || this.#clock.elapsed() - this.#keptAt < keepEachMs) return false
     const kept = decodeCosts(this.#attributes[costsAttribute]).applyMsPerEntry
@@ -240,7 +243,7 @@ export class CheckpointTiming {
   }
 }
 
-/** What the figures kept with a timeline make of its policy: for whoever does not have it open. */
+/** The interval that a policy and the stored costs result in, for processes that do not have the timeline open. */
 export function keptInterval(
   policy: CheckpointPolicy,
   attributes: Attributes,

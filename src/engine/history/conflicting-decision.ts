@@ -1,5 +1,6 @@
-// What people said of a timeline before: by mail that nobody has taken yet, and in its history. Only one word on the same thing
-// can be true, so whoever says another is told who said what, and when; whoever says the same is right.
+// Earlier decisions of people about a timeline: in unread mail, and in its history. Only one decision on the same
+// matter can
+// hold, so a different one is refused with the author and time of the first; the same decision is accepted again.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -10,17 +11,17 @@ import { openMessage } from '../storage/message.ts'
 import { entriesOf, floorOf, lineageOf, readHistory } from './history.ts'
 
 export interface Word {
-  /** done, failed, approve, …: as the model's own verb takes it. */
+  /** done, failed, approve, …: as passed to the model's own verb. */
   readonly outcome: string
   readonly by: string
-  /** When it was said, or became part of history; null: that entry is gone. */
+  /** When the decision was sent, or entered history. Null: that entry was removed. */
   readonly at: number | null
 }
 
-/** One look is enough: far more than people say. */
+/** One page is enough: far more messages than people send. */
 const inboxMax = 10_000
 
-/** What waits in the inbox, in the order in which it will be taken. */
+/** The unread messages, in the order in which they will be consumed. */
 export async function unreadOf(
   kernel: Kernel,
   timeline: TimelineId,
@@ -32,7 +33,7 @@ export async function unreadOf(
     .map((message) => ({ id: message.id, at: message.sentAt, data: openMessage(kernel, message) }))
 }
 
-/** All entries that are still there, oldest first. */
+/** All entries that still exist, oldest first. */
 export async function* entriesBelow(kernel: Kernel, head: Head): AsyncGenerator<Entry> {
   const lineage = await lineageOf(kernel, head)
   for await (const run of readHistory(kernel, lineage, floorOf(lineage), head.seq)) yield* entriesOf(kernel, run)

@@ -1,7 +1,10 @@
-// External effects of one timeline: markers in history around every call to the outside. The intent is durable before
-// the call, the outcome after it; the intent has the idempotency key, so every call after a crash repeats it with the same
-// key, derived from the effect's id and declared input, else from the history before it (core/history/identity.ts). An effect in
-// doubt is resolved by its declared policy, never by guessing.
+// External effects of one timeline: markers in history around every outside call. The intent is durable before the
+// call, the
+// outcome after it; the intent has the idempotency key, so every call after a crash repeats it with the same key,
+// derived
+// from the effect's id and declared input, else from the history before it (core/history/identity.ts). The declared
+// policy
+// resolves an effect in doubt; its outcome is never guessed.
 
 import { isDeepStrictEqual } from 'node:util'
 import { type Coordinate, type TimelineId, toHex } from '../../core/coordinate.ts'
@@ -31,26 +34,28 @@ import { entryAt } from './history.ts'
 import { claimUndo } from './inherited-undo.ts'
 
 export interface EffectCall {
-  /** The same for every attempt, also after a crash or a takeover: hand it to the outside system. */
+  /** The same for every attempt, even after a crash or a takeover: pass it to the outside system. */
   readonly key: string
   /** 1 for the first attempt. */
   readonly attempt: number
   readonly signal: AbortSignal | undefined
 }
 
-/** What a probe found out: it happened (with what result), or it did not. */
+/** The finding of a probe: it happened (with its result), or it did not. */
 export type Probed<T> = { readonly happened: true; readonly result: T } | { readonly happened: false }
 
 export interface EffectOptions<T> {
-  /** Identity within the timeline; the name if left out. The same id is done once: later calls get the recorded result. */
+  /** Identity within the timeline. The same id is done once: later calls return the recorded result. Default: the name. */
   readonly id?: string
   /**
-   * What is to be done, as a plain value. Two effects with the same id and input have the same key, also after a restore.
-   * Default: none, and the key contains the history before the effect: it is another one after any entry, also a repeated one.
+   * The request as a plain value. Two effects with the same id and input have the same key, even after a restore.
+   * Default:
+   * none, and the key is derived from the history before the effect: it changes with every entry, even for a repeated
+   * effect.
    */
   readonly input?: unknown
   readonly reversal?: Reversal
-  /** When a crash left the outcome unknown: call again with the same key, leave it to a person, or ask the outside. */
+  /** When a crash left the outcome unknown: call again with the same key, hold for a person, or probe the outside system. */
   readonly inDoubt?: 'retry' | 'hold' | ((key: string) => Promise<Probed<T>>)
   readonly signal?: AbortSignal
 }
@@ -66,20 +71,20 @@ const knownOptions = namesOf<EffectOptions<unknown>>({
 const values = { reversal: ['compensate', 'none', 'irreversible'], inDoubt: ['retry', 'hold', aFunction] }
 
 export interface CompensateOptions {
-  /** Also an effect that the original of this fork did. Recorded in the history of the original first. */
+  /** Also undo an effect of this fork's original. Recorded in the original's history first. */
   readonly undo?: 'inherited'
 }
 
 const compensateOptions = namesOf<CompensateOptions>({ undo: true })
 
-/** `key`: where the layer derives it; `isById`: by the id alone. `anew`: a fork makes a call of its own. */
+/** `key`: derived by the layer; `isById`: from the id alone. `anew`: a fork makes a call of its own. */
 interface Intending {
   readonly key?: string | undefined
   readonly isById?: boolean
   readonly anew?: true
 }
 
-/** What it needs of the timeline that it belongs to. */
+/** The part of a timeline that its effects need. */
 interface EffectsTimeline {
   readonly id: TimelineId
   readonly inherited: readonly Inherited[]
@@ -106,7 +111,7 @@ export class Effects {
     this.#worker = kernel.worker
   }
 
-  /** Those that the original of a fork did name it as `inheritedFrom`. */
+  /** Effects of the fork's original name it as `inheritedFrom`. */
   list(): readonly (Effect & { readonly inheritedFrom?: string })[] {
     return withOwners(listEffects(this.#timeline.ledger), this.#timeline.inherited)
   }
@@ -115,7 +120,7 @@ export class Effects {
     return getEffect(this.#timeline.ledger, id)
   }
 
-  /** Intended here, outcome unknown, and not being called right now. */
+  /** Intended here, with an unknown outcome, and not being called right now. */
   inDoubt(): readonly Effect[] {
     return inDoubt(this.#timeline.ledger, this.#running).filter((effect) => this.#ownerOf(effect) === null)
   }
@@ -125,7 +130,7 @@ export class Effects {
     name: string,
     call: (effect: EffectCall) => Promise<T> | T,
     options: EffectOptions<T> = {},
-    /** @internal The key, where the layer derives it; or the id alone says what is to be done. */
+    /** @internal The key, if the layer derives it; 'id': the id alone identifies the request. */
     by?: { readonly key: string } | 'id',
   ): Promise<T> {
     checkOptions('effect', options, knownOptions)
@@ -135,7 +140,8 @@ export class Effects {
     const isOpenElsewhere = known?.outcome === null && this.#ownerOf(known) !== null
     if (known && known.outcome !== 'failed' && !isOpenElsewhere && isOtherInput(known, options)) throw otherInput(known)
     if (known?.outcome === 'done') return known.result as T
-    // A retry of one in doubt writes nothing before it calls: it must not call for an owner that knows it is none.
+    // Retrying an effect in doubt writes nothing before the call: it must not call for a handle known to have lost
+    // ownership.
     this.#timeline.checkWritable()
     if (this.#running.has(id)) throw new RepriseError('CONFLICT', `effect ${id} is being called already`, { id })
     this.#running.add(id)
@@ -149,8 +155,9 @@ export class Effects {
   }
 
   /**
-   * A person (or a program that knows) says what became of an effect in doubt, or that one that was done was undone by hand. What
-   * is known already may be said again; anything else is refused with CONFLICT.
+   * Records the outcome of an effect in doubt, decided by a person or a program, or that a done effect was undone by
+   * hand.
+   * Repeating a recorded outcome is accepted; anything else is refused with CONFLICT.
    */
   async settle(id: string, outcome: 'done' | 'failed' | 'compensated', by: string, result?: unknown): Promise<void> {
     const known = this.get(id)
@@ -195,7 +202,7 @@ export class Effects {
     return ownerOf(this.#timeline.inherited, effect.intendedSeq)
   }
 
-  /** The original's history has to hold the undo before the fork calls it: then nobody else undoes it. */
+  /** The original's history must contain the undo before the fork calls it: then no other timeline undoes it. */
   async #claim(effect: InheritedEffect, { undo }: CompensateOptions): Promise<void> {
     const { id, inheritedFrom } = effect
     if (undo !== 'inherited') {
@@ -223,10 +230,10 @@ export class Effects {
     return intentKey(this.#hash, { ...origin, model: 'effect', name, parts: [id, ...what] })
   }
 
-  /** An attempt number to go on with, or the result that was found out. */
+  /** The number of the next attempt, or the result that a probe found. */
   async #resume<T>(known: Effect, options: EffectOptions<T>): Promise<number | { readonly result: T }> {
     const { id, name, key, reversal, input } = known
-    // In doubt, or failed, in the original: the fork knows nothing of that call, and makes one of its own.
+    // In doubt, or failed, in the original: the fork knows nothing about that call, and makes one of its own.
     const isOpen = known.outcome === null || known.outcome === 'failed'
     const isAnew = this.#ownerOf(known) !== null || isOtherInput(known, options)
     if (isOpen && isAnew) return await this.#intend(id, name, options, { anew: true })
@@ -271,7 +278,7 @@ export class Effects {
     return result
   }
 
-  /** Others see it while it lasts. */
+  /** Reported to other processes while it runs. */
   async #told<T>(what: string, work: () => Promise<T> | T): Promise<T> {
     const told = this.#worker.begin({ timeline: this.#timeline.id, what })
     try {
@@ -282,7 +289,7 @@ export class Effects {
   }
 }
 
-/** Another declared input is another intent: the recorded outcome and the recorded key do not answer it. */
+/** A different declared input is a different intent: the recorded outcome and key do not apply to it. */
 function isOtherInput({ input }: Effect, options: EffectOptions<unknown>): boolean {
   return input !== undefined && options.input !== undefined && !isDeepStrictEqual(input, options.input)
 }

@@ -1,12 +1,14 @@
-// Erasures that were decided: the store's own log of them, and what it is good for. A run of which entries were erased no
-// longer gives its digest (core/history/redacted.ts), so its check is recorded here before it is put in the place of the old
-// one. A run that says of itself that it was erased, and is not recorded, was changed by somebody else: that is damage.
-//
-// The log is the timeline `reprise/erasures`. It names checks, a reason and a count: nothing of what was erased.
-//
-// The head of each timeline that reads one of the entries has the attribute `$erased`: the id of the last erasure; while it is
-// under way, `begun`, the first sequence that goes, and the id. State in memory that was made under another one is dropped and
-// read anew, and none is published by processes that write in turns before it is done.
+// The store's log of erasures, and its use. A run with erased entries no longer matches its digest
+// (core/history/redacted.ts),
+// so its check is recorded here before it replaces the old run. A run marked as erased without a record was changed by
+// somebody else: that is damage. The log is the timeline `reprise/erasures`. It contains checks, a reason and a count,
+// and
+// nothing of the erased data.
+// The head of each timeline that reads one of the entries has the attribute `$erased`: the id of the last erasure;
+// during the
+// erasure, `begun`, the first erased sequence, and the id. State in memory from before another erasure is dropped and
+// read
+// again, and processes that write in turns publish none until the erasure is done.
 
 import { type Digest, fromHex, type TimelineId, timelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -24,11 +26,11 @@ const checksPerEntry = 500
 const attemptsMax = 20
 const pageBytes = 1024 * 1024
 
-/** A decision, as it is recorded. */
+/** The recorded decision. */
 export interface Erasure {
   readonly id: string
   readonly at: number
-  /** Of the process that did it. */
+  /** The worker that erased. */
   readonly worker: string
   readonly why: string
   readonly entries: number
@@ -37,11 +39,11 @@ export interface Erasure {
 
 type Reader = Pick<Kernel, 'store' | 'hash' | 'codec' | 'sealer'>
 
-/** The checks that are known to be recorded; what is not among them is looked for again. */
+/** Checks known to be recorded; any other check is looked up again. */
 const known = new WeakMap<Store, Set<string>>()
 const supposed = new WeakMap<Store, Set<string>>()
 
-/** For a run that was erased and verified. Throws HISTORY_DAMAGED if it was erased without a decision. */
+/** For a verified run with erased entries. Throws HISTORY_DAMAGED if no decision is recorded. */
 export async function confirmErased(reader: Reader, timeline: TimelineId, run: EntryRun): Promise<void> {
   const check = toHex(checkIn(run.bytes))
   if (known.get(reader.store)?.has(check) || supposed.get(reader.store)?.has(check)) return
@@ -53,7 +55,7 @@ export async function confirmErased(reader: Reader, timeline: TimelineId, run: E
   throw new RepriseError('HISTORY_DAMAGED', what, { timeline, seq: run.first, last: lastSeq(run) })
 }
 
-/** For a store that is only thought of: a plan reads it as if these had been recorded. */
+/** For a dry run: reads the store as if these were recorded. */
 export function supposeErased(store: Store, checks: readonly Digest[]): void {
   supposed.set(store, new Set(checks.map(toHex)))
 }
@@ -67,7 +69,7 @@ export async function recordErasure(kernel: Kernel, erasure: Omit<Erasure, 'at' 
   }
 }
 
-/** All that were recorded, oldest first. */
+/** All recorded erasures, oldest first. */
 export async function* readErasures(reader: Reader): AsyncGenerator<Erasure> {
   const { store, hash, sealer, codec } = reader
   let at = { seq: 0, digest: originDigest(hash, erasuresTimeline) }
@@ -111,18 +113,18 @@ async function append(kernel: Kernel, record: Readonly<Record<string, unknown>>)
   }
 }
 
-/** For the head while the erasure goes on (`from`: the first sequence that goes), and when it is done (null). */
+/** The mark of the head during the erasure (`from`: the first erased sequence), and after it (null). */
 export function erasureMark(id: string, from: number | null): Readonly<Record<string, string>> {
   return { [erasedAttribute]: from === null ? id : `begun ${from} ${id}` }
 }
 
-/** Null: nothing of it was ever erased. */
+/** Null: nothing was ever erased. */
 export function erasureOf(head: Partial<Pick<Head, 'attributes'>> | null): string | null {
   const mark = head?.attributes?.[erasedAttribute]
   return typeof mark === 'string' ? mark : null
 }
 
-/** An erasure was begun and is not done: the first sequence that goes, else null. */
+/** The first sequence of an unfinished erasure, else null. */
 export function erasingFrom(head: Pick<Head, 'attributes'>): number | null {
   const from = begun.exec(erasureOf(head) ?? '')?.[1]
   return from === undefined ? null : Number(from)

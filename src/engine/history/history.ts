@@ -1,5 +1,5 @@
-// Reading history so that nothing unverified gets through: runs in order across a fork and its ancestors, each checked
-// against the digest chain before it is handed on. Damage is an error that names the timeline and the sequence.
+// Reads history so that nothing unverified gets through: runs in order across a fork and its ancestors, each checked
+// against the digest chain before it is returned. Damage is an error that names the timeline and the sequence.
 
 import { type Digest, equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -34,8 +34,9 @@ export interface VerifiedRun {
 const pageBytes = 4 * 1024 * 1024
 
 /**
- * The timeline and its ancestors, itself first. Every rollback adds one, so there is no bound on reading them: how deep
- * forks nest is bounded where they are made (fork.ts).
+ * The timeline and its ancestors, itself first. Every rollback adds one, so reading has no bound: fork.ts bounds how
+ * deep
+ * forks nest.
  */
 export async function lineageOf(reader: Pick<Reader, 'store'>, head: Head): Promise<readonly Head[]> {
   const heads = [head]
@@ -67,7 +68,7 @@ export async function lineageOf(reader: Pick<Reader, 'store'>, head: Head): Prom
 
 const archivesAtOnce = 64
 
-/** The head of this id and, where it is an archive, of those before it: after many rollbacks each rests on the one before. */
+/** The head of this id and, for an archive, those of the earlier archives: after many rollbacks each builds on the previous. */
 async function familyOf({ store }: Pick<Reader, 'store'>, id: TimelineId): Promise<Map<string, Head>> {
   const live = archivedFrom(id)
   const ids = [id]
@@ -89,7 +90,7 @@ export function floorOf(lineage: readonly Head[]): Point {
   return { seq: last.floor, digest: last.floorDigest }
 }
 
-/** The earliest point from which history can be read, in segments below the floor too. */
+/** The earliest point from which history can be read, including segments below the floor. */
 export async function reachOf(reader: Reader, lineage: readonly Head[]): Promise<Point> {
   const floor = floorOf(lineage)
   const [oldest] = await segmentsBelow(reader, lineage[lineage.length - 1]!)
@@ -104,7 +105,7 @@ export async function* readHistory(
   to: number,
 ): AsyncGenerator<VerifiedRun, Point> {
   if (to < from.seq) {
-    // The caller looked at the head before it was trimmed.
+    // The caller read the head before it was trimmed.
     const { timeline } = lineage[0]!
     const what = `history of ${timeline} begins after ${from.seq}, and ${to} is before that`
     throw new RepriseError('OUT_OF_RANGE', what, { timeline, seq: to, floor: from.seq })
@@ -123,7 +124,7 @@ async function* readAll(
   to: number,
 ): AsyncGenerator<VerifiedRun, Point> {
   let at = from
-  // A branch may leave its ancestors below the point where its parent left them: the earliest leave counts.
+  // A branch may leave its ancestors below the point where its parent left them: the earliest point counts.
   const ends = [to]
   for (const { base } of lineage) ends.push(Math.min(ends.at(-1)!, base?.seq ?? to))
   for (let i = lineage.length - 1; i >= 0; i--) {
@@ -156,7 +157,7 @@ async function* readOwn(reader: Reader, head: Head, from: Point, end: number): A
       )
     }
     for (const whole of runs) {
-      // A fork that left in the middle of a segment goes on with its own.
+      // A fork that left in the middle of a segment continues with its own history.
       if (at.seq >= end || (isBelow && at.seq >= head.floor)) break
       const before = whole.first > at.seq ? at.digest : await digestInside(reader, head, whole, at)
       verifyEntries(reader.hash, head.timeline, whole, {
@@ -179,10 +180,10 @@ function offFloor({ timeline, floor }: Head): RepriseError {
   return new RepriseError('HISTORY_DAMAGED', what, { timeline, seq: floor })
 }
 
-/** `at` lies inside the run: finds the digest before the run, and checks that the run really passes through `at`. */
+/** `at` is inside the run: finds the digest before the run, and checks that the run passes through `at`. */
 async function digestInside(reader: Reader, head: Head, run: EntryRun, at: Point): Promise<Digest> {
   const before = await digestBefore(reader, head, run.first)
-  // First whether the run is whole: the prefix of a damaged one would look like another branch.
+  // The whole run is checked first: the prefix of a damaged one would look like another branch.
   verifyEntries(reader.hash, head.timeline, run, { seq: run.first - 1, digest: before })
   const prefix = sliceEntries(reader.hash, run, before, at.seq)
   if (!equalBytes(prefix.digest, at.digest)) throw offBranch(head.timeline, at.seq)
@@ -203,7 +204,7 @@ async function digestBefore(reader: Reader, head: Head, first: number): Promise<
   return previous.digest
 }
 
-/** The digest of history at a sequence, without folding anything: read from the run that holds it. */
+/** The digest of history at a sequence, read from the run that contains it, without folding. */
 export async function digestAt(reader: Reader, lineage: readonly Head[], seq: number): Promise<Digest> {
   try {
     return await digestIn(reader, lineage, seq)
@@ -243,7 +244,7 @@ async function digestIn(reader: Reader, lineage: readonly Head[], seq: number): 
   return sliceEntries(reader.hash, run, before, seq).digest
 }
 
-/** The same below the floor, from the segment that holds it. OUT_OF_RANGE: none does. */
+/** The same below the floor, from the segment that contains it. Throws OUT_OF_RANGE if there is none. */
 async function digestBelow(reader: Reader, head: Head, seq: number): Promise<Digest> {
   const starts = await segmentsBelow(reader, head)
   const start = starts.findLast(({ from }) => from.seq <= seq)
@@ -261,7 +262,7 @@ async function digestBelow(reader: Reader, head: Head, seq: number): Promise<Dig
   throw offFloor(head)
 }
 
-/** One entry as it is in history now. Null: it was trimmed, or there is none. */
+/** The current form of one entry. Null: it was trimmed, or does not exist. */
 export async function entryAt(kernel: Kernel, timeline: TimelineId, seq: number): Promise<Entry | null> {
   const [head] = await kernel.store.head([timeline])
   const lineage = head ? await lineageOf(kernel, head) : []
@@ -273,8 +274,9 @@ export async function entryAt(kernel: Kernel, timeline: TimelineId, seq: number)
 }
 
 /**
- * The last entry, bound to its head by the digest of the run before it: what lies further back is not read. Null: it cannot
- * be told from these two runs, or they do not match; whoever needs it reads all of history, which says what is wrong.
+ * The last entry, bound to its head by the digest of the run before it; older history is not read. Null: these two runs
+ * do
+ * not suffice or do not match, and the caller must read all of history, which reports the fault.
  */
 export async function lastEntry(kernel: Kernel, head: Head): Promise<Entry | null> {
   const { timeline, seq, floor, base } = head
@@ -288,7 +290,7 @@ export async function lastEntry(kernel: Kernel, head: Head): Promise<Entry | nul
   return entriesOf(kernel, { timeline, run: last, before: previous.digest, skipTo: seq - 1 })[0] ?? null
 }
 
-/** The entries of a verified run that were not read before, decoded. */
+/** The decoded entries of a verified run, without those read before. */
 export function entriesOf(kernel: Pick<Kernel, 'codec' | 'sealer'>, verified: VerifiedRun): Entry[] {
   const { timeline, run, before, skipTo } = verified
   const { codec, sealer } = kernel

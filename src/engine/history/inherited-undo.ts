@@ -1,5 +1,8 @@
-// The undo of an effect that the original of a fork did: recorded in the history of the original before the fork calls it, so
-// that the original and every other fork find it there. One timeline has one writer, so of several that race one is first.
+// The undo of an effect that the original of a fork did: recorded in the original's history before the fork calls it,
+// so
+// that the original and every other fork find it there. A timeline has one writer, so only one of several racing forks
+// is
+// first.
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -11,8 +14,9 @@ import type { NewEntry } from '../model/entry.ts'
 import type { Kernel } from '../storage/kernel.ts'
 
 /**
- * Records that `by` undoes this effect, unless that is recorded already. ALREADY_UNDONE: the original or another of its forks
- * has undone it, or is about to.
+ * Records that `by` undoes this effect, unless that is recorded already. Throws ALREADY_UNDONE if the original or
+ * another
+ * fork has undone it, or is about to.
  */
 export async function claimUndo(kernel: Kernel, effect: InheritedEffect, by: string): Promise<void> {
   const { id } = effect
@@ -47,14 +51,14 @@ export function checkUndo(effect: InheritedEffect, ledger: EffectLedger, by: str
   isClaimed(effect, getEffect(ledger, effect.id), by)
 }
 
-/** The timeline to ask. An archive cannot be written any more. */
+/** The timeline in which to record the undo. Throws for an archive, which cannot be written any more. */
 export function liveOwner({ id, inheritedFrom }: InheritedEffect) {
   if (liveIdOf(inheritedFrom) === inheritedFrom) return timelineId(inheritedFrom)
   const what = `${liveIdOf(inheritedFrom)} was rolled back to before ${id}, which undid or reported it`
   throw new RepriseError('ALREADY_UNDONE', what, { id, inheritedFrom })
 }
 
-/** True: by this fork, whose process may have died before the call. */
+/** True: this fork claimed it, and its process may have died before the call. */
 function isClaimed(effect: InheritedEffect, now: Effect | undefined, by: string): boolean {
   const { id, inheritedFrom } = effect
   if (now?.outcome === 'compensated' && now.by === by) return true

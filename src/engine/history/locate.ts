@@ -11,7 +11,7 @@ import { digestAt, floorOf, lineageOf, offBranch, type Point, reachOf } from './
 /** Where: a whole coordinate, or a sequence on the current branch. */
 export type Where = Coordinate | { readonly timeline: string; readonly seq: number }
 
-/** For those without a compiler: what is no place is said to be none. */
+/** For callers without TypeScript: refuses a value that is not a place. */
 export function checkWhere(where: unknown): asserts where is Where {
   const { timeline, seq } = (typeof where === 'object' && where !== null ? where : {}) as Partial<Where>
   if (typeof timeline === 'string' && typeof seq === 'number') return
@@ -79,7 +79,7 @@ export async function existing(kernel: Kernel, id: TimelineId): Promise<Head> {
 
 const pageOfArchives = 32
 
-/** Not by scope: the timelines below this id, of which there may be many, are none of them. */
+/** Not by scope: the possibly many timelines below this id are not archives of it. */
 export async function archivesOf(kernel: Kernel, id: TimelineId): Promise<Head[]> {
   const found: Head[] = []
   const unlessOurs = (timeline: string, error: RepriseError) => {

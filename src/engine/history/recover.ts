@@ -1,6 +1,8 @@
-// Recovery, carried out: the core plans which checkpoints to try and what to replay, this does it, checks every
-// digest, falls back, and leaves a report. A damaged checkpoint never stops recovery while an older one plus history
-// survives (A1.3); it is reported to the caller, who owns the timeline and may mark it.
+// Executes recovery: the core plans which checkpoints to try and what to replay; this file does it, checks every
+// digest, falls
+// back, and returns a report. A damaged checkpoint never stops recovery while an older one plus history survives
+// (A1.3); it
+// is reported to the caller, who owns the timeline and may mark it.
 
 import { equalBytes } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -30,14 +32,14 @@ export interface Recovered<State> {
   readonly state: TimelineState<State>
   readonly point: Point
   readonly lineage: readonly Head[]
-  /** The checkpoint that was restored, for the next incremental one to build on. */
+  /** The restored checkpoint, as the base of the next incremental one. */
   readonly base: { readonly id: string; readonly capture: CaptureBase } | null
   readonly damaged: readonly { readonly record: ManifestRecord; readonly reason: string }[]
-  /** Marked invalid earlier, and sound: the mark can be taken back. */
+  /** Marked invalid earlier but intact: the mark can be removed. */
   readonly cleared?: ManifestRecord | null
   readonly report: RecoveryReport
   readonly replayMsPerEntry: number
-  /** Of the checkpoint that was restored: its stored size, and when it was made by the store's clock. */
+  /** The restored checkpoint's stored size, and its creation time by the store's clock. */
   readonly restored?: { readonly bytes: number; readonly at: number } | null
 }
 
@@ -45,17 +47,18 @@ export interface RecoverOptions {
   readonly to?: number
   readonly without?: ReadonlySet<string>
   readonly only?: string
-  /** Also those that were marked because they could not be read. */
+  /** Also try checkpoints that were marked because they could not be read. */
   readonly evenInvalid?: boolean
-  /** For a fold that can: pages are read when they are needed, and damage in one is found then. */
+  /** For a paged fold: read pages on demand; a damaged page is found then. */
   readonly isPaged?: boolean
-  /** It is to be worked with: a state that is not valid at the end is refused. Tools look at any. */
+  /** Refuse a state that is invalid at the end, because it will be worked on. Tools accept any state. */
   readonly mustBeValid?: boolean
 }
 
 /**
- * State as of sequence `to` (default: the head), from the newest usable checkpoint plus history. Writes nothing. Where
- * neither is left in the store, history that lies in a colder place is read.
+ * State as of sequence `to` (default: the head), from the newest usable checkpoint plus history. Writes nothing. If the
+ * store
+ * has neither, history is read from a colder tier.
  */
 export async function recover<State>(
   kernel: Kernel,
@@ -113,10 +116,11 @@ async function recoverFrom<State>(
       to,
       authority: fold.authority ?? 'history',
     })
-  // A mark may be wrong: whoever made it may not have seen the chunks. If nothing else is left, what is marked is read again.
+  // A mark may be wrong: its writer may not have had access to the chunks. Marked checkpoints are read again as a last
+  // resort.
   const suspects = catalog.filter(mayBeSound).map((record) => ({ ...record, invalid: null }))
   const plan = planFor(options.evenInvalid ? suspects : catalog, !options.evenInvalid && floor.seq === 0)
-  // Checkpoints share pages: where one was found damaged, the others are read whole.
+  // Checkpoints share pages: once one was found damaged, the others are read completely.
   let isPaged =
     options.isPaged === true &&
     fold.paged !== undefined &&
@@ -174,7 +178,7 @@ async function recoverFrom<State>(
       continue
     }
     const { point, entries } = replayed
-    // Before its first entry a timeline is as its author begins it.
+    // Before its first entry, a timeline has its initial state.
     if (options.mustBeValid && point.seq > 0) {
       const reason = invalidityOf(kernel, fold, state.value, head.timeline)
       if (reason !== null)
@@ -186,7 +190,7 @@ async function recoverFrom<State>(
       state,
       point,
       lineage,
-      // What was migrated is another state: the next checkpoint is whole.
+      // A migrated state differs from the stored one: the next checkpoint is full.
       base: restored && record && !migrate ? { id: record.id, capture: restored.base } : null,
       damaged,
       cleared: record && wasInvalid.has(record.id) ? record : null,
@@ -212,12 +216,12 @@ async function recoverFrom<State>(
   throw unread ?? migrationMissing(head, fold, plan) ?? unrecoverable(head, plan, skipped)
 }
 
-/** Marked because it could not be read, not because it held something else than history says. */
+/** True if it was marked because it could not be read, not because its content contradicts history. */
 export function mayBeSound({ invalid }: ManifestRecord): boolean {
   return invalid !== null && !isBadMark(invalid) && /\[[A-Z_]+\]/.test(invalid)
 }
 
-/** A migration that throws is the code's fault and not the checkpoint's. */
+/** An error in a migration is the code's fault and not the checkpoint's. */
 function migrated<State>(
   kernel: Kernel,
   head: Head,
@@ -259,15 +263,15 @@ async function tryRestore(
   }
 }
 
-/** What proves that the stored bytes are wrong. Anything else says something about this process, and is never marked. */
+/** Errors that prove that the stored bytes are wrong. Any other error concerns this process, and is never marked. */
 export function isDamage(error: unknown): error is RepriseError {
   return isReprise(error, 'CHUNK_MISSING', 'CHUNK_DAMAGED', 'CHECKPOINT_DAMAGED', 'MALFORMED')
 }
 
-/** This process cannot read it, though it may be sound: an older one may do. */
+/** This process cannot read the checkpoint, though it may be intact: an older checkpoint may work. */
 const beyondThis = ['LIMIT_EXCEEDED', 'INCOMPATIBLE_VERSION'] as const
 
-/** What a tool that lacks keys, classes, limits, migrations or the folder of the chunks meets: it cannot tell. */
+/** Errors of a tool that lacks keys, classes, limits, migrations or the folder of the chunks: it cannot verify. */
 export function cannotTell(error: unknown): boolean {
   const lacking = [
     'KEY_MISSING',
@@ -283,12 +287,13 @@ export const chunkless =
   'cannot tell: there is no chunk in this store at all; name the folder in which they lie (blobs)'
 
 /**
- * A chunk is missing from a store that has not a single one: they may well lie in a folder that nobody named, in a store
- * from before such folders were noted. Who would mark the checkpoint cannot tell.
+ * A chunk is missing in a store without any chunks: they may be in a folder that was not passed, in a store from before
+ * such
+ * folders were recorded. Then the checkpoint must not be marked.
  */
 export async function isChunkless(kernel: Kernel, record: ManifestRecord): Promise<boolean> {
   if ((await kernel.store.blobs.list(null, 1)).length > 0) return false
-  // One that notes its folder was opened with it: what is not there is gone.
+  // A store with a recorded folder was opened with it: missing chunks are lost.
   if (await notesItsFolder(kernel.store)) return false
   try {
     return (await liveChunks(readManifest(kernel, record), stateIo(kernel))).length > 0
@@ -298,8 +303,9 @@ export async function isChunkless(kernel: Kernel, record: ManifestRecord): Promi
 }
 
 /**
- * A checkpoint of another branch must not be restored here. Only stored digests are compared: the run that holds the
- * checkpoint's own sequence is not needed for recovery, so damage in it is no reason to refuse the checkpoint.
+ * A checkpoint of another branch must not be restored here. Only stored digests are compared: recovery does not need
+ * the run
+ * with the checkpoint's own sequence, so damage in it is no reason to refuse the checkpoint.
  */
 async function checkBranch(kernel: Kernel, lineage: readonly Head[], record: ManifestRecord): Promise<void> {
   const head = lineage.find((each) => !each.base || record.seq > each.base.seq) ?? lineage[lineage.length - 1]!
@@ -312,7 +318,7 @@ async function checkBranch(kernel: Kernel, lineage: readonly Head[], record: Man
   if (known && !equalBytes(known, record.digest)) throw mismatch(record, 'lies on another branch')
 }
 
-/** An error that is returned is damage in a page of the checkpoint, which these entries touch. */
+/** A returned error is damage in a page of the checkpoint that these entries touch. */
 async function replay<State>(
   kernel: Kernel,
   lineage: readonly Head[],
@@ -339,7 +345,7 @@ async function replay<State>(
   return { point, entries: count }
 }
 
-/** For page reads: damage as a value, anything else thrown. */
+/** For page reads: returns damage, and throws any other error. */
 export function damageOf(error: unknown): RepriseError {
   if (isDamage(error) || isReprise(error, ...beyondThis)) return error
   throw error
@@ -347,7 +353,7 @@ export function damageOf(error: unknown): RepriseError {
 
 type Versioned = Pick<Fold<unknown>, 'version' | 'migrationFor'>
 
-/** Null: that is not what is missing. */
+/** Null: no migration is missing. */
 function migrationMissing(head: Head, fold: Versioned, plan: RecoveryPlan<ManifestRecord>): RepriseError | null {
   const other = plan.attempts.length === 0 ? plan.skipped.find(({ why }) => why === 'other fold version') : undefined
   return other ? missingMigration(head, other.manifest, fold) : null

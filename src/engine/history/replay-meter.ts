@@ -1,17 +1,18 @@
-// Times the fold while the work goes on, so that the cost of a replay is known before there ever was one. A cheap fold is
-// timed now and then, since reading a clock would cost a sizeable part of it; a costly one is timed every time.
+// Times the fold during normal work, so that the cost of a replay is known before the first one. A cheap fold is
+// sampled, as
+// reading the clock would cost a sizeable part of it; a costly one is timed every time.
 
 import type { Clock } from '../../core/store/ports.ts'
 
-/** The first entries are all timed: a budget holds from the first minute. */
+/** The first entries are all timed: a budget applies from the first minute. */
 const timedFirst = 256
-/** Then one call in so many… */
+/** After that, one call in this many is timed, */
 const oneIn = 16
-/** …unless an entry takes longer than this: then reading the clock costs nothing beside it. */
+/** unless an entry takes longer than this: then reading the clock costs little in comparison. */
 const costlyMs = 0.02
-/** The mean is one of about this many entries: old ones fade. */
+/** The mean covers about this many entries: old ones fade. */
 const memory = 512
-/** How much a mean counts that another process measured. */
+/** The weight of a mean that another process measured. */
 const inherited = 64
 
 export class ReplayMeter {
@@ -19,7 +20,7 @@ export class ReplayMeter {
   #mean: number | null
   #seen: number
   #calls = 0
-  /** Timed, and not yet taken. */
+  /** Timed, and not yet returned by `take`. */
   #timedMs = 0
   #timedEntries = 0
   /** Entries timed in this process. */
@@ -31,12 +32,12 @@ export class ReplayMeter {
     this.#seen = mean === null ? 0 : inherited
   }
 
-  /** Milliseconds per entry; null until something was timed. */
+  /** Milliseconds per entry; null before the first measurement. */
   get mean(): number | null {
     return this.#mean
   }
 
-  /** Negative: not this time. Whatever comes out is handed to `stop`, if the fold did not throw. */
+  /** Returns a negative number if this call is not timed. Pass the result to `stop`, unless the fold threw. */
   start(): number {
     this.#calls += 1
     const isTimed = this.timed < timedFirst || this.#calls % oneIn === 0 || this.#mean! > costlyMs
@@ -54,7 +55,7 @@ export class ReplayMeter {
     this.#mean = this.#mean === null ? ms / entries : this.#mean + (ms / entries - this.#mean) * share
   }
 
-  /** What folding the entries that were just written takes: as timed, and by the mean where they were not. */
+  /** The time of folding the entries just written: as measured, and estimated by the mean for the rest. */
   take(entries: number): number {
     const rest = Math.max(0, entries - this.#timedEntries)
     const ms = this.#timedMs + rest * (this.#mean ?? 0)

@@ -1,12 +1,12 @@
-// A second look. Tools read beside writers, and a head grows old while they do: what it promised may have been trimmed, or
-// moved to an archive by a rollback. So damage counts only if it is still found with a head that is read anew.
+// Retries a read with a fresh head. Tools read beside writers, and their head becomes outdated: history may be trimmed
+// meanwhile, or archived by a rollback. Damage counts only if it is still found with a fresh head.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head, Store } from '../../core/store/ports.ts'
 
 const looksMax = 3
 
-/** Calls again when history seems damaged or out of reach; `call` reads the head itself, each time. */
+/** Retries when history seems damaged or out of reach; `call` must read the head itself each time. */
 export async function retryWithFreshHead<T>(call: () => Promise<T>): Promise<T> {
   for (let look = 1; ; look++) {
     try {
@@ -23,9 +23,11 @@ function mayBeOld(error: unknown): boolean {
 }
 
 /**
- * The error of a read that found less than `head` promises. It is damage only if the head is still as it was: a timeline that
- * was deleted meanwhile is NOT_FOUND, one that was rolled back or trimmed has its own codes. A store with one snapshot per
- * read gives the same picture across two reads as little as one without.
+ * The error of a read that found less than `head` promises. It is damage only if the head is unchanged: a timeline
+ * deleted
+ * meanwhile is NOT_FOUND, one that was rolled back or trimmed has its own codes. This applies to every store, because
+ * even
+ * a store with one snapshot per read has no common snapshot for two reads.
  */
 export async function reasonOf({ store }: { readonly store: Store }, head: Head, error: unknown): Promise<unknown> {
   if (!isReprise(error, 'HISTORY_DAMAGED', 'UNRECOVERABLE', 'STORE_DAMAGED')) return error

@@ -1,5 +1,6 @@
-// Reading history that lies in segments. Every segment is checked: its chunks against their digests, its chain from the
-// point where it starts to the one where it ends. What is lost or damaged is an error that names the segment.
+// Reads history in segments. Every segment is checked: its chunks against their digests, its chain from its start to
+// its end.
+// A missing or damaged segment is an error that names it.
 
 import type { StreamPart } from '../../core/checkpoint/manifest.ts'
 import { equalBytes, fromHex, type TimelineId, toHex } from '../../core/coordinate.ts'
@@ -19,7 +20,7 @@ interface Point {
   readonly digest: Uint8Array
 }
 
-/** A segment as its line in the catalog says it. */
+/** A segment, according to its catalog entry. */
 export interface NamedSegment {
   readonly record: ManifestRecord
   readonly from: Point
@@ -27,12 +28,12 @@ export interface NamedSegment {
   readonly content: StreamPart['content']
 }
 
-/** In a manifest: the name of the one part, which says where the segment ends. */
+/** The name of the manifest's only part: the end of the segment. */
 export function partName({ seq, digest }: Point): string {
   return `to ${seq} ${toHex(digest)}`
 }
 
-/** Throws CHECKPOINT_DAMAGED or MALFORMED where the line is not what it was. */
+/** Throws CHECKPOINT_DAMAGED or MALFORMED if the catalog entry is damaged. */
 export function namedSegment(reader: Pick<Kernel, 'hash' | 'sealer'>, record: ManifestRecord): NamedSegment {
   const [part] = readManifest(reader, record).parts
   const [, seq, digest] = /^to (\d+) ([0-9a-f]{64})$/.exec(part?.kind === 'stream' ? part.name : '') ?? []
@@ -44,15 +45,16 @@ export function namedSegment(reader: Pick<Kernel, 'hash' | 'sealer'>, record: Ma
 }
 
 /**
- * The segments that follow one another up to the floor, oldest first. What lies below a gap is left out: nobody can get
- * there by the chain.
+ * The segments that follow one another up to the floor, oldest first. Segments below a gap are omitted: the chain does
+ * not
+ * reach them.
  */
 export async function segmentsBelow(reader: SegmentReader, head: Pick<Head, 'timeline' | 'floor' | 'floorDigest'>) {
   if (head.floor === 0) return []
   return chained(named(reader, await reader.segments.of(head.timeline)), head)
 }
 
-/** The same, of lines that were read already. */
+/** The same for catalog entries that were read already. */
 export function chained(
   segments: readonly NamedSegment[],
   { floor, floorDigest }: Pick<Head, 'floor' | 'floorDigest'>,
@@ -68,7 +70,7 @@ export function chained(
   }
 }
 
-/** Of lines that can be read; the others are told by `verify`. */
+/** The segments of readable catalog entries; `verify` reports the others. */
 export function named(
   reader: Pick<Kernel, 'hash' | 'sealer'>,
   records: readonly ManifestRecord[],
@@ -83,7 +85,7 @@ export function named(
   })
 }
 
-/** The runs that hold sequences above `after`, from the segment that holds the next one. */
+/** The runs with sequences above `after`, from the segment that contains the next one. */
 export async function readRunsBelow(reader: SegmentReader, head: Head, after: number): Promise<readonly EntryRun[]> {
   const chain = await segmentsBelow(reader, head)
   const holder = chain.findLast(({ from }) => from.seq <= after)
@@ -96,14 +98,14 @@ export async function readRunsBelow(reader: SegmentReader, head: Head, after: nu
     const { runs } = await readSegment(reader, head.timeline, holder)
     return runs.filter((run) => lastSeq(run) > after)
   } catch (error) {
-    // Written anew with what follows it while we read: what is gone is not damaged.
+    // The segment was merged with later ones during the read: a missing segment is not damaged.
     const now = isReprise(error, 'HISTORY_DAMAGED') ? await reader.segments.of(head.timeline) : null
     if (!now || now.some(({ id }) => id === holder.record.id)) throw error
     return await readRunsBelow(reader, head, after)
   }
 }
 
-/** Checked from end to end. HISTORY_DAMAGED names it and what it held. */
+/** Checked from end to end. HISTORY_DAMAGED names the segment and its range. */
 export async function readSegment(
   reader: SegmentReader,
   timeline: TimelineId,

@@ -1,6 +1,8 @@
-// The state of one open timeline: the user's folded value, the dedupe keys seen, and the ledger of effects. Entries
-// are offered before they are written, so that a fold that throws refuses them; state changes only when they are durable.
-// States with Keyed parts change in place: for them the fold runs after the commit.
+// The state of one open timeline: the user's folded value, the dedupe keys seen, and the ledger of effects. Entries are
+// folded
+// before they are written, so that a fold that throws refuses them; the state changes only when they are durable.
+// States
+// with Keyed parts change in place: for them the fold runs after the commit.
 
 import { assert } from '../../core/assert.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -26,43 +28,43 @@ import { type Erased, type Fold, systemPrefix } from '../model/definition.ts'
 import type { Entry } from './history.ts'
 import type { ReplayMeter } from './replay-meter.ts'
 
-/** The state that follows history. `prepare` may refuse entries before they are written by throwing. */
+/** The state that follows history. `prepare` may refuse entries before they are written, by throwing. */
 export interface Follower {
   begin(): void
   prepare(entries: readonly Entry[]): void
-  /** What was prepared is durable now. */
+  /** The prepared entries are durable. */
   accept(): void
-  /** What was prepared was not written. */
+  /** The prepared entries were not written. */
   discard(): void
-  /** Also one whose entry was erased. */
+  /** True even if the key's entry was erased. */
   hasKey(key: string, hash: Hash): boolean
 }
 
-/** What a checkpoint captures: parts by name, see core/checkpoint/manifest.ts. */
+/** The content of a checkpoint: parts by name, see core/checkpoint/manifest.ts. */
 export type CapturedParts = Record<string, unknown>
 
 export class TimelineState<State> implements Follower {
   readonly #fold: Fold<State>
-  /** Null where folds are not guarded. */
+  /** Null if folds are not guarded. */
   readonly #zone: PureZone | null
   #value: State
-  /** Null as long as there are none: most timelines have neither, and there are many. */
+  /** Null as long as there are none: most of the many timelines have neither. */
   #keys: Keyed<number> | null
   #ledger: EffectLedger
-  /** The ledger once more, as a checkpoint takes it: by id, so that only the effects that changed are written. */
+  /** A copy of the ledger in the form that a checkpoint captures: by id, so that only changed effects are written. */
   #effects: Keyed<Effect> | null
-  // Looked at once: Keyed parts are there from the start or not at all.
+  // Determined once: a state has Keyed parts from the start or never.
   readonly #isInPlace: boolean
-  /** Only then can there be pages that were not read. */
+  /** Only a restored state can have unread pages. */
   readonly #isRestored: boolean
   #nextValue: State
   #nextLedger: EffectLedger
-  /** The array of whoever offered the first of them, until there are more. */
+  /** The array passed with the first of them, until there are more. */
   #pending: readonly Entry[] = none
   #gathered: Entry[] | null = null
-  /** Grows with every entry that is folded: what was captured before may have been changed since. */
+  /** Grows with every folded entry: the state may have changed since it was captured. */
   touches = 0
-  /** Times the fold, where a policy goes by what it costs. */
+  /** Times the fold, for policies based on its cost. */
   #meter: ReplayMeter | null = null
 
   constructor(fold: Fold<State>, captured?: CapturedParts, isGuarded = false) {
@@ -92,12 +94,12 @@ export class TimelineState<State> implements Follower {
     return keys.has(key) || (keys.has(erasedKeysMark) && keys.has(erasedKey(hash, key)))
   }
 
-  /** Where the entry with this key is; undefined: there is none, or its key was forgotten or erased. */
+  /** The sequence of the entry with this key; undefined: there is none, or its key was forgotten or erased. */
   seqOfKey(key: string): number | undefined {
     return this.#keys?.get(key)
   }
 
-  /** From here on the fold is timed. */
+  /** Times the fold from now on. */
   timeWith(meter: ReplayMeter): void {
     this.#meter = meter
   }
@@ -106,12 +108,12 @@ export class TimelineState<State> implements Follower {
     return this.#keys?.size ?? 0
   }
 
-  /** Keys at or below this sequence may be forgotten; null if none are. */
+  /** Keys at or below this sequence may be forgotten; null if there are none. */
   keysBelow(last: number): number | null {
     return this.#keys ? keysBelow([...this.#keys.values()], last) : null
   }
 
-  /** Brings in the pages that these entries touch, before they are applied; null if nothing is missing. */
+  /** Reads the pages that these entries touch, before they are applied; null if none is missing. */
   fetch(entries: readonly Entry[]): Promise<unknown> | null {
     const { paged, upcasters } = this.#fold
     if (!paged || !this.#isRestored) return null
@@ -128,7 +130,7 @@ export class TimelineState<State> implements Follower {
     return unread.size > 0 ? Promise.all([...unread].map((page) => page.read())) : null
   }
 
-  /** Recorded history, in order. */
+  /** Applies recorded history, in order. */
   replay(entries: readonly Entry[]): void {
     this.touches += 1
     for (const entry of entries) {
@@ -200,7 +202,7 @@ export class TimelineState<State> implements Follower {
     return { ...parts, value: rest }
   }
 
-  /** Keys and effects of an entry that is part of history now. The ledger has it already. */
+  /** Keys and effects of a durable entry. The ledger already contains it. */
   #follow(entry: Entry): void {
     if (entry.key !== undefined) {
       this.#keys ??= new Keyed()
@@ -223,7 +225,7 @@ export class TimelineState<State> implements Follower {
   }
 
   #apply(value: State, entry: Entry): State | void {
-    // Without upcasters every type is at version 1: what is newer must not be taken for that.
+    // Without upcasters every type is at version 1: a newer entry must not be read as version 1.
     const { upcasters } = this.#fold
     const current = upcasters || entry.version !== 1 ? upcast(entry, upcasters ?? {}) : entry
     return this.#fold.apply(value, current as Entry)
@@ -268,14 +270,14 @@ function goneOf(entry: Entry): Erased {
   return { timeline, seq, epoch, time, type, version }
 }
 
-/** The parts with the state as `migrate` makes it; keys and effects are the engine's own. */
+/** The parts with the migrated state; keys and effects belong to the engine and stay. */
 export function migrateParts(parts: CapturedParts, migrate: (state: never) => unknown): CapturedParts {
   const { keys, ledger } = parts
   const value = migrate(valueFrom<never>(parts))
   return { ...(keys !== undefined && { keys }), ...(ledger !== undefined && { ledger }), shape: 'value', value }
 }
 
-/** Whether it runs in a zone of the guard. Putting the guard in place takes longer than to fold a short history. */
+/** True if the fold runs in a zone of the guard. Installing the guard takes longer than folding a short history. */
 export function guards(kernel: { guardsFolds(): boolean }, fold: Pick<Fold<never>, 'isOurs'>): boolean {
   return fold.isOurs !== true && kernel.guardsFolds()
 }

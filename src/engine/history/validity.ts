@@ -1,4 +1,5 @@
-// The application's word on its state, asked where the engine captures and restores: in a zone of the guard, with an error
+// The application's check of its state, called where the engine captures and restores: in a zone of the guard, with an
+// error
 // that names the coordinate.
 
 import { RepriseError } from '../../core/errors.ts'
@@ -12,18 +13,18 @@ interface Place {
   readonly seq: number
 }
 
-/** Why this state is not valid; null if it is, or nobody declared what valid is. */
+/** Why this state is invalid. Null: it is valid, or no check is declared. */
 export function invalidityOf<State>(kernel: Kernel, fold: Fold<State>, state: State, timeline: string): string | null {
   const { valid } = fold
   return valid ? callPure(kernel.guardsFolds(), `valid of ${timeline}`, () => whyInvalid(valid, state)) : null
 }
 
-/** `what` was not done with it, or it cannot be used for that. */
+/** `what` was not done, or the state cannot be used for it. */
 export function invalidState({ timeline, seq }: Place, reason: string, what: string): RepriseError {
   return new RepriseError('INVALID_STATE', `${timeline}@${seq}: ${what}: ${reason}`, { timeline, seq, reason })
 }
 
-/** Before a capture: what is not valid is not published. */
+/** Before a capture: an invalid state is not published. */
 export function refuseInvalid<State>(kernel: Kernel, fold: Fold<State>, state: State, at: Place): void {
   const reason = invalidityOf(kernel, fold, state, at.timeline)
   if (reason !== null) throw invalidState(at, reason, 'no checkpoint is made, for the state is not valid')

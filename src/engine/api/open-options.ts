@@ -1,5 +1,6 @@
-// The options of open(), checked before anything is opened or made: what is refused leaves no file, no folder and no
-// schema behind.
+// The options of open(), checked before anything is opened or created: a refused open leaves no file, no folder and no
+// schema
+// behind.
 
 import type { ClassCodec } from '../../core/codec/class-codec.ts'
 import { Codec } from '../../core/codec/codec.ts'
@@ -14,9 +15,9 @@ import { checkTiers, type TiersOptions } from '../storage/tier-policy.ts'
 import { checkHousekeeping, type HousekeepingOptions } from '../tools/housekeeping/housekeeping.ts'
 
 export interface EngineOptions {
-  /** Name of this worker, shown to people; the host's name if left out. */
+  /** Name of this worker, for people. Default: the host's name. */
   readonly worker?: string
-  /** How long the others wait for a heartbeat before they take over; default 15 seconds. */
+  /** How long other processes wait for a heartbeat before they take over. Default: 15 seconds. */
   readonly lease?: Duration
   /** Encryption keys: new records are sealed with `current`, old ones open with theirs. */
   readonly keys?: KeyRing
@@ -24,53 +25,60 @@ export interface EngineOptions {
   readonly classes?: readonly ClassCodec[]
   readonly limits?: Partial<Limits>
   /**
-   * How long the ids of mail that was read are remembered, and, while a process of an earlier version works on the store,
-   * how long a chunk stays that no checkpoint names; default one hour.
+   * How long the ids of read messages are kept, and, while a process of an earlier version works on the store, how long
+   * a chunk
+   * that no checkpoint names is kept. Default: one hour.
    */
   readonly grace?: Duration
   /**
-   * Folds, `evolve` and the handlers of projections are refused the clock, chance and the outside, with the line. On unless
-   * NODE_ENV is production; drills always do it.
+   * Refuse the clock, randomness and the outside to folds, `evolve` and projection handlers, with the offending line.
+   * Drills
+   * always do so. Default: true unless NODE_ENV is production.
    */
   readonly guardFolds?: boolean
   /** How long a store that does not answer is asked again by commits, and by jobs and pipelines at work. Default: 30 seconds. */
   readonly patience?: Duration
   /**
-   * Parity for chunks and second copies of catalog lines; on unless false. Where the disk does as much, it can be left to that.
-   * Stored with the store, and followed by whoever opens it without saying anything.
+   * Parity for chunks and second copies of catalog entries; unnecessary on a disk with its own redundancy. Stored with
+   * the
+   * store, and followed by every process that does not set this option. Default: true.
    */
   readonly redundancy?: boolean
 }
 
 export interface Options extends EngineOptions {
   readonly namespace?: string
-  /** The addresses of the stores that make up this one, in place of an address: see docs/guides/shards.md. */
+  /** The addresses of the stores that make up this one, instead of one address: see docs/guides/shards.md. */
   readonly shards?: readonly string[]
-  /** Where chunks go: in the store (default), a directory ('./chunks', 'file:./chunks'), or 's3://bucket/prefix'. */
+  /** Where chunks are stored: a directory ('./chunks', 'file:./chunks') or 's3://bucket/prefix'. Default: in the store. */
   readonly blobs?: string
   /**
-   * A second copy of history, in a folder on another disk: 'file:/mnt/other/app.mirror'. `verify --repair` heals from it.
-   * Stored with the store, and followed by whoever opens it without saying anything; false ends it. See
+   * A second copy of history, in a folder on another disk: 'file:/mnt/other/app.mirror'. `verify --repair` repairs from
+   * it.
+   * Stored with the store, and followed by every process that does not set this option; false ends it. See
    * docs/guides/repair.md.
    */
   readonly mirror?: string | false
   /**
-   * Colder places for the chunks of older checkpoints, by age, count or size: see docs/guides/tiers.md. Stored with the
-   * store, and followed by whoever opens it without saying anything; false ends the moving, not the reading.
+   * Colder tiers for the chunks of older checkpoints, by age, count or size: see docs/guides/tiers.md. Stored with the
+   * store, and
+   * followed by every process that does not set this option; false ends the moving, not the reading.
    */
   readonly tiers?: TiersOptions | false
   readonly readOnly?: boolean
   /**
-   * Opens a store whose restore has not finished, to resume or abandon it (`rp.changes()`). Default: false; such a store is
+   * Opens a store whose restore has not finished, to resume or abandon it (`rp.changes()`). Default: false; such a
+   * store is
    * refused with CHANGE_UNFINISHED, because it has only a part of its timelines.
    */
   readonly evenUnfinished?: boolean
   /**
-   * What is tidied by itself while this program runs, one process at a time: see docs/guides/housekeeping.md. On unless
-   * false, but for the sweep of chunks in a directory that another store uses, or has used: ask for that with `collect`.
+   * Automatic housekeeping while this program runs, by one process at a time: see docs/guides/housekeeping.md. False:
+   * none. The
+   * sweep of chunks in a directory that another store uses, or has used, needs `collect`. Default: on.
    */
   readonly housekeeping?: HousekeepingOptions | false
-  /** False: recoveries, drills, failed checkpoints and the like are not kept in the store's log (`rp.log()`). */
+  /** False: recoveries, drills, failed checkpoints and similar events are not kept in the store's log (`rp.log()`). */
   readonly log?: false
 }
 
@@ -92,7 +100,7 @@ const knownLimits = new Set(Object.keys(defaultLimits))
 const knownKeys = new Set(['current', 'keys', 'hides', 'hashing'])
 const knownHashing = new Set(['key', 'attributes'])
 
-/** A checkpoint must be written within it. Only simulations, whose time is not real, have less. */
+/** A checkpoint must be written within it. Only simulations, with virtual time, use less. */
 const leastGraceMs = 1000
 
 /** For a store that is about to be opened. */
@@ -111,7 +119,7 @@ export function checkOpenOptions(options: Options): void {
   if (options.housekeeping) checkHousekeeping(options.housekeeping)
 }
 
-/** What an engine over a store that is open already is given. */
+/** The options of an engine over a store that is already open. */
 export function checkEngineOptions(options: EngineOptions): void {
   checkOptions('open', options, known)
   checkOptions('open: limits', options.limits, knownLimits)
@@ -121,7 +129,7 @@ export function checkEngineOptions(options: EngineOptions): void {
   checkBoolean('redundancy', options.redundancy)
   checkBoolean('guardFolds', options.guardFolds)
   for (const [name, value] of Object.entries(options.limits ?? {})) checkLimit(name, value)
-  // They say what is wrong with keys and codecs.
+  // Their constructors throw for invalid keys and codecs.
   const limits: Limits = { ...defaultLimits, ...options.limits }
   new Sealer({ limits, ...(options.keys && { keys: options.keys }) })
   new Codec({ limits, ...(options.classes && { classes: options.classes }) })

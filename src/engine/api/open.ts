@@ -1,4 +1,4 @@
-// Opening: from a URL to a running engine.
+// Opens an engine by the URL of its store.
 
 import { Codec } from '../../core/codec/codec.ts'
 import { toMs } from '../../core/duration.ts'
@@ -42,12 +42,12 @@ import { Reprise } from './reprise.ts'
 export { openStore, renewStore } from '../storage/open-store.ts'
 export type { EngineOptions, Options } from './open-options.ts'
 
-/** Ports and test hooks for simulations; everything has its real default. */
+/** Ports and test hooks for simulations. Default: the real ones. */
 export interface Ports {
   readonly store: Store
-  /** Of the store; 'default' if left out. A repair looks for copies under the same name. */
+  /** Of the store. A repair searches for copies under the same name. Default: 'default'. */
   readonly namespace?: string
-  /** What was asked of the object store in which its chunks lie, if they lie in one. */
+  /** Requests made to the object store of its chunks, if there is one. */
   readonly requests?: TierRequests
   readonly clock?: Clock
   readonly random?: Random
@@ -104,7 +104,7 @@ export async function open(url?: string | Options, given: Options = {}): Promise
   return engine
 }
 
-/** An open that fails leaves nothing open. */
+/** A failed open leaves nothing open. */
 async function orClosed<T>(store: Store, make: () => T): Promise<T> {
   try {
     return make()
@@ -120,7 +120,7 @@ function locationOf(url: string | undefined, shards: Options['shards']): string 
   throw new RepriseError('INVALID_ARGUMENT', 'open takes an address or shards, not both', {})
 }
 
-/** For tools that open a store by hand: what happens from now on is kept in the store's log. */
+/** For tools that open a store by hand: keeps later events in the store's log. */
 export function keepLog(engine: Reprise): void {
   const log = new ReportLog(hostOf(engine).kernel)
   hostOf(engine).onClosed(() => log.close())
@@ -132,7 +132,7 @@ function keepMirror(engine: Reprise, path: string): void {
   hostOf(engine).onClosed(() => mirror.close())
 }
 
-/** An engine over a store that is already open: for simulations and for stores of third parties. */
+/** An engine over a store that is already open: for simulations and for third-party stores. */
 export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise {
   checkEngineOptions(options)
   const { clock = systemClock, random = systemRandom, hash = sha256 } = ports
@@ -147,8 +147,9 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
   if (redundancy && ports.store.blobs.isDurable && options.redundancy === undefined) redundancy.blobs.isOn = false
   const inner: Store = redundancy ?? sealed
   const tiers = new TieredBlobs(inner.blobs, ports.requests ?? null)
-  // All else as it is, redundancy included: only the chunks are looked for in more than one place, and segments of history
-  // are no checkpoints.
+  // Forwards everything, redundancy included, except that chunks are read from several tiers, and segments of history
+  // are no
+  // checkpoints.
   const store: Store = Object.create(inner, {
     blobs: { value: tiers, enumerable: true },
     commit: { value: refusingComing(inner, clock), enumerable: true, writable: true },
@@ -230,7 +231,7 @@ function tellOf(events: Events): RedundancyListener {
   }
 }
 
-/** What the store notes about itself has a timeline too, of which everything is kept. */
+/** The store's own notes are timelines, too; everything of them is kept. */
 function withStore(models: Models): Models {
   for (const kind of [cutKind, restoreKind]) models.declare(kind)
   models.declare({ kind: 'store', name: null, scope: 'reprise/', fold: null, policy: 'fixed' })

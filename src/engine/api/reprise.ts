@@ -1,5 +1,6 @@
-// Reprise, the engine as a user holds it: two verbs (open an entity, run a process), and the tools that work for every
-// model because they are written against the kernel. It knows no layer; definitions bring their own behaviour.
+// Reprise, the user's handle of the engine: two verbs (open an entity, run a process), and the tools that work for
+// every model
+// because they are written against the kernel. It knows no layer; definitions bring their own behaviour.
 
 import { type Coordinate, timelineId, toHex } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
@@ -66,9 +67,11 @@ export class Reprise extends StoreTools {
   }
 
   /**
-   * Opens an entity: recovers it from checkpoint and history, and takes ownership under a new epoch unless it is shared.
-   * What it gives can be awaited, and asked at once: `await rp.open(basket, 'ann').close()`. The id must be given where
-   * there is one for each.
+   * Opens an entity: recovers it from checkpoint and history, and takes ownership under a new epoch unless it is
+   * shared. The
+   * result can be awaited, or used at once: `await rp.open(basket, 'ann').close()`. The id is required if the
+   * definition has
+   * one entity per id.
    */
   open<Handle, Id extends string | undefined>(
     definition: Entity<Handle, Id>,
@@ -80,8 +83,9 @@ export class Reprise extends StoreTools {
   }
 
   /**
-   * Starts (or finds) a run of a process. What it gives can be awaited, and asked at once: `await rp.run(papers).result()`.
-   * The input must be given where its type says so.
+   * Starts (or finds) a run of a process. The result can be awaited, or used at once: `await rp.run(papers).result()`.
+   * The input
+   * is required if its type is.
    */
   run<Input, Handle, Options>(
     definition: Process<Input, Handle, Options>,
@@ -89,7 +93,7 @@ export class Reprise extends StoreTools {
       ? [input?: Input, options?: Options]
       : [input: Input, options?: Options]
   ): Pending<Handle> {
-    // Not an async function: many short runs are started, and each of those costs promises.
+    // Not an async function: many short runs are started, and async functions cost promises.
     try {
       this.#host.check()
       checkDefinition(definition, runs, 'run()')
@@ -99,7 +103,7 @@ export class Reprise extends StoreTools {
     }
   }
 
-  /** This process executes runs of these definitions, whoever started them, and stays alive for them until it is closed. */
+  /** Executes runs of these definitions in this process, whichever process started them, and keeps it alive until `close`. */
   work<Options extends object>(definitions: readonly Workable<Options>[], options?: Options): void {
     this.#host.check()
     for (const definition of definitions) {
@@ -110,7 +114,7 @@ export class Reprise extends StoreTools {
     this.#letEnd ??= this.#host.kernel.clock.stayAlive?.() ?? null
   }
 
-  /** State as of a sequence or coordinate, recovered aside. */
+  /** State as of a sequence or coordinate, recovered separately from the open timeline. */
   async at<State>(
     definition: Folding<State>,
     id: string | undefined,
@@ -129,9 +133,13 @@ export class Reprise extends StoreTools {
   }
 
   /**
-   * A new timeline that starts at a coordinate and shares history and chunks with its parent, as its model forks. With edits
-   * it goes on with other values than are recorded; they are in the commit that makes it, and its history tells of them.
-   * @example await rp.fork({ timeline: 'workflow/checkout/42', seq: 9 }, 'as-if-paid', { set: { charge: { ok: true } } })
+   * A new timeline that starts at a coordinate and shares history and chunks with its parent; its model does the fork.
+   * With
+   * edits, it continues with other values than the recorded ones; they are part of the commit that creates it, and of
+   * its
+   * history.
+   * @example await rp.fork({ timeline: 'workflow/checkout/42', seq: 9 }, 'as-if-paid', { set: { charge: { ok: true } }
+   * })
    */
   async fork(where: Where, to: string, options: ForkOptions = {}): Promise<Coordinate & { readonly parent: string }> {
     this.#host.check()
@@ -142,8 +150,9 @@ export class Reprise extends StoreTools {
   }
 
   /**
-   * Continues from an earlier coordinate, as its model goes back. Of most: on a new branch; what came after is archived,
-   * its effects are listed. A workflow undoes its steps itself.
+   * Continues from an earlier coordinate; the model does the rollback. Most models continue on a new branch: the undone
+   * entries
+   * are archived, and their effects listed. A workflow undoes its steps itself.
    */
   async rollback(where: Where, options: RollbackOptions = {}): Promise<Rollback> {
     this.#host.check()
@@ -191,7 +200,10 @@ export class Reprise extends StoreTools {
     return await written(path, (file) => exportTimeline(this.#host.kernel, where, file, options), options.onlyNew)
   }
 
-  /** What was exported, or moved out, as it stood: what waits for it and its wakeup come along. The first of the file. */
+  /**
+   * Imports an exported or moved timeline in its exported condition, with its unread mail and its wakeup. The first of
+   * the file.
+   */
   async import(path: string, options: ImportOptions = {}): Promise<Imported> {
     this.#host.check()
     checkCall('import', options)
@@ -199,8 +211,9 @@ export class Reprise extends StoreTools {
   }
 
   /**
-   * Stops a timeline, and those that belong with it, and moves it: into a file, for another machine to import, or into
-   * another store at once. It goes on there, and can no longer be opened here. Interrupted, it is asked for again.
+   * Stops a timeline and its family, and moves it: into a file, for another machine to import, or directly into another
+   * store.
+   * It continues there, and can no longer be opened here. An interrupted move is resumed by repeating the call.
    */
   async move(timeline: string, to: string | Engine, options: MoveOptions = {}): Promise<Moved> {
     this.#host.check()
@@ -208,7 +221,7 @@ export class Reprise extends StoreTools {
     return await move(this.#host, timelineId(timeline), typeof to === 'string' ? to : hostOf(to), options)
   }
 
-  /** A timeline that was moved out, and whose file was not imported anywhere, is here again as it stood. */
+  /** Restores a timeline that was moved out, and whose file was not imported anywhere. */
   async moveBack(timeline: string): Promise<void> {
     this.#host.check()
     await moveBack(this.#host, timelineId(timeline))
@@ -221,7 +234,7 @@ export class Reprise extends StoreTools {
     await resumeChange(this.#host, this, id, options.other ? hostOf(options.other) : null)
   }
 
-  /** A person says what became of an effect in doubt, of a timeline that nobody owns. */
+  /** Records a person's decision on an effect in doubt, for a timeline without an owner. */
   async settleEffect(
     timeline: string,
     effect: string,
@@ -250,7 +263,8 @@ export class Reprise extends StoreTools {
   }
 
   /**
-   * Rows of your own tables, through the store's own connection. Reads only (else SQL_REFUSED), within `limits.sqlRows` and
+   * Rows of your own tables, through the store's own connection. Reads only (else SQL_REFUSED), within `limits.sqlRows`
+   * and
    * `limits.sqlMs`. Values are bound; a name in the text comes from a definition.
    * @example await rp.sql<{ total: number }>`SELECT total FROM ${ledger.table('totals')} WHERE id = ${id}`
    */
@@ -261,18 +275,18 @@ export class Reprise extends StoreTools {
     return await querySql<Row>(this.#host, text, values)
   }
 
-  /** A message to a timeline's inbox, also before it exists. The same `key` is delivered once; it is the message's id. */
+  /** Sends a message to a timeline's inbox, even before it exists. The same `key` is delivered once; it is the message's id. */
   async send(timeline: string, kind: string, data: unknown, options: { readonly key?: string } = {}): Promise<string> {
     checkCall('send', options)
     return await this.#host.send(timeline, kind, data, options.key === undefined ? {} : { id: options.key })
   }
 
-  /** Tells the tools what the timelines of a scope are, and what is kept of them. Definitions do it when they are used. */
+  /** Declares the model of a scope's timelines to the tools. Definitions do so on first use. */
   declare(model: Model): void {
     this.#host.declare(model)
   }
 
-  /** A model with verbs of its own must be known: the kernel's would do the wrong thing to it. */
+  /** A model with verbs of its own must be known: the kernel's verbs would be wrong for it. */
   async #target(timeline: string): Promise<{ readonly model: Model | null; readonly head: Head }> {
     const id = timelineId(timeline)
     refuseOfStore(id)
@@ -287,8 +301,9 @@ export class Reprise extends StoreTools {
   }
 
   /**
-   * Lets go of everything that is open, then of the store. `grace`: how long calls in flight may take to come to an end; a
-   * second for the steps of workflows if left out.
+   * Releases everything open, then the store. `grace`: how long calls in flight may take to end. Default: one second
+   * for the
+   * steps of workflows.
    */
   async close(options: { readonly grace?: Duration } = {}): Promise<void> {
     checkCall('close', options)

@@ -1,5 +1,6 @@
-// A raw timeline: the kernel for people who build on it. A definition says how entries fold into state; the handle
-// appends, and has the state, the coordinate and the report of how it came back.
+// A raw timeline: direct access to the kernel. A definition declares how entries fold into state; the handle appends,
+// and has
+// the state, the coordinate and the recovery report.
 
 import { type CheckpointPolicy, checkPolicy, usualPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/checkpoint/retention.ts'
@@ -31,7 +32,7 @@ import type { TurnTimeline } from '../writing/turn-timeline.ts'
 import { TurnWriter } from '../writing/turn-writer.ts'
 import type { Asker, Written } from '../writing/writer.ts'
 
-/** What `apply` learns about an entry besides the entry itself. */
+/** The facts about an entry that `apply` gets besides the entry itself. */
 export interface EntryInfo {
   readonly seq: number
   readonly epoch: number
@@ -45,31 +46,36 @@ export interface TimelineOptions<State, E extends { readonly type: string }> {
   /** Pure: returns the next state, or changes Keyed parts in place and returns nothing. */
   readonly apply: (state: State, entry: E, info: EntryInfo) => State | void
   /**
-   * For entries that were erased (`rp.eraseEntries`): where and when one was, and its type, without its data. Left out,
-   * the state is that of the entries that are left.
+   * Called for entries that were erased (`rp.eraseEntries`), with sequence, time and type, without data. Default: the
+   * state of
+   * the remaining entries.
    */
   readonly erased?: (state: State, gone: Erased) => State | void
   /**
-   * `apply` changes nothing of the state it is given, at no depth, but Keyed parts. Then a state of many megabytes is captured
-   * in slices of milliseconds while entries go on to be folded. Without this it is captured in one go if entries come meanwhile,
-   * which holds up the process for about 40 ms per megabyte; a `capture-held` event says so.
+   * `apply` never mutates the state passed to it, at any depth, except for Keyed parts. A state of many megabytes is
+   * then
+   * captured in slices of milliseconds while entries are folded. Otherwise it is captured in one slice if entries
+   * arrive
+   * meanwhile, which blocks the process for about 40 ms per megabyte and emits a `capture-held` event.
    */
   readonly immutable?: boolean
   /** Change it when `apply` changes its meaning: old checkpoints are then ignored and rebuilt from history. */
   readonly version?: string | number
-  /** Default: every 10,000 entries. An empty policy: only by hand. */
+  /** Default: every 10,000 entries. An empty policy: only manual checkpoints. */
   readonly checkpoint?: CheckpointPolicy
   readonly retain?: RetentionPolicy
   readonly upcasters?: Upcasters
   /**
-   * By older `version`: how its state becomes today's. Without one, state of another version is rebuilt from history;
-   * where there is no history (a savepoint of the state alone, a trimmed timeline), it cannot be recovered.
+   * How the state of each older `version` becomes the current one. Without a migration, state of another version is
+   * rebuilt
+   * from history; if there is no history (a savepoint of the state alone, a trimmed timeline), it cannot be recovered.
    */
   readonly migrations?: StateMigrations<State>
   readonly authority?: 'history' | 'state'
   /**
-   * Whether a state makes sense: true, false, or the reason in words. Asked before a checkpoint (none is made of a
-   * state that is not valid) and after a restore (an older one takes its place). Pure, as `apply` is.
+   * Checks a state: returns true, false, or the reason as text. Called before a checkpoint (an invalid state is not
+   * published)
+   * and after a restore (an older checkpoint is used instead). Pure, like `apply`.
    */
   readonly valid?: Validity<State>
 }
@@ -170,7 +176,7 @@ async function openShared<State, E extends { readonly type: string }>(
 export interface AppendOptions {
   /** Applied at most once in this timeline: a second append with the same key is skipped. */
   readonly key?: string
-  /** Only if this is still the last sequence, else CONFLICT. */
+  /** CONFLICT unless this is still the last sequence. */
   readonly expect?: number
   readonly signal?: AbortSignal
 }
@@ -188,7 +194,7 @@ interface SharedWriting<State> {
 }
 
 export class TimelineHandle<State, E extends { readonly type: string }> {
-  /** What it was opened with. */
+  /** The id passed to `open`. */
   readonly id: string
   readonly #own: OpenTimeline<State>
   readonly #shared: SharedWriting<State> | null
@@ -203,7 +209,7 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
     return this.#shared?.turns.open ?? this.#own
   }
 
-  /** The id that tools take: `counter/visits` of the counter `visits`. */
+  /** The id that tools use: `counter/visits` for the counter `visits`. */
   get timeline(): string {
     return this.#open.id
   }
@@ -216,7 +222,7 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
     return this.#open.coordinate
   }
 
-  /** How it came back. */
+  /** How its state was recovered. */
   get recovery(): RecoveryReport {
     return this.#open.recovery
   }
@@ -229,14 +235,15 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
     return this.#open.effects
   }
 
-  /** What the automatic checkpoints decided last, and why. */
+  /** The last decision of the automatic checkpoints, and why. */
   get checkpointing() {
     return this.#open.checkpointing
   }
 
   /**
-   * Durable when it resolves. Several entries become visible together. A function makes them from the state of now; where the
-   * timeline is shared it is called again, on newer state, if another process wrote first.
+   * Durable when it resolves. Several entries become visible together. A function makes them from the current state; on
+   * a shared
+   * timeline it is called again, on newer state, if another process wrote first.
    */
   append(entries: E | readonly E[] | Make<State, E>, options: AppendOptions = {}): Promise<Appended> {
     try {
@@ -246,7 +253,7 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
       if (this.#shared) {
         const { writer } = this.#shared
         if (make) return writer.write((state) => listOf(make(state), key), { signal, expect }).then(toAppended)
-        // What others overtook is given in again: it must be what it was now.
+        // An overtaken append is repeated: the entries must keep their current content.
         return writer.append(listOf(entries as E | readonly E[], key, true), { signal, expect }).then(toAppended)
       }
       if (make) return this.#appendMade(make, options ?? {})
@@ -263,7 +270,7 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
     }
   }
 
-  /** Made from the state that they follow: made again if what was appended before them was not in it yet. */
+  /** Made from the state that they follow: made again if that state lacked entries appended before them. */
   async #appendMade(make: Make<State, E>, options: AppendOptions): Promise<Appended> {
     const { key, expect } = options
     for (;;) {
@@ -287,7 +294,7 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
     return new RepriseError('CONFLICT', `${timeline} is at ${seq}, not at ${expect}`, { timeline, seq, expect })
   }
 
-  /** Where the timeline is shared: reads what others have written by now, and takes nothing. */
+  /** On a shared timeline: reads the entries of other processes, and takes nothing. */
   async refresh(): Promise<State> {
     if (this.#shared) await this.#shared.writer.inTurn(() => this.#shared!.turns.refresh())
     return this.state
@@ -303,7 +310,7 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
       call(
         entries
           .filter((entry) => !entry.type.startsWith(systemPrefix))
-          // A copy: the state may hold the entry, and a listener must not change the state.
+          // A copy: the state may contain the entry, and a listener must not change the state.
           .map((entry) => ({ ...infoOf(entry), ...eventOf<E>({ ...entry, data: this.#open.copyOf(entry.data) }) })),
       ),
     )
@@ -318,29 +325,29 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
   }
 }
 
-/** What to append to this state: pure, since it may be called several times. */
+/** The entries to append to this state: pure, because it may be called several times. */
 export type Make<State, E> = (state: State) => E | readonly E[]
 
-/** `mayChange`: by whoever gave them, before they are encoded. */
+/** `mayChange`: the caller may change the entries before they are encoded. */
 function listOf<E extends { readonly type: string }>(
   entries: E | readonly E[],
   key: string | undefined,
   mayChange = false,
 ): NewEntry[] {
   if (!Array.isArray(entries)) return [toEntry(entries as E, key, undefined, mayChange)]
-  // The first has the key, the others belong to it: a key for each could be somebody else's.
+  // The first has the key, the others belong to it: derived keys could collide with other entries.
   return (entries as readonly E[]).map((entry, i) =>
     i === 0 ? toEntry(entry, key, undefined, mayChange) : toEntry(entry, undefined, key, mayChange),
   )
 }
 
-/** Nothing where nothing is asked for: then an append is as cheap as it can be. */
+/** Undefined without options: then an append is as cheap as it can be. */
 function writeOptions({ signal, expect }: AppendOptions): WriteOptions | undefined {
   if (!signal && expect === undefined) return undefined
   return { ...(signal && { signal }), ...(expect !== undefined && { expect }) }
 }
 
-/** As `write`, with one promise instead of two: what nearly every append is. */
+/** Like `write`, with one promise instead of two: the common case. */
 function appendPlainly(open: Pick<OpenTimeline<unknown>, 'ask'>, list: readonly NewEntry[]): Promise<Appended> {
   const asker = new Appending()
   open.ask(list, asker)
@@ -350,7 +357,7 @@ function appendPlainly(open: Pick<OpenTimeline<unknown>, 'ask'>, list: readonly 
 type Resolve = (appended: Appended) => void
 type Reject = (error: unknown) => void
 
-/** Of the promise that is being made: a function of its own for each would be garbage with every append. */
+/** The callbacks of the promise under construction: a closure per append would be garbage each time. */
 let resolveMade: Resolve
 let rejectMade: Reject
 const noteMade = (resolve: Resolve, reject: Reject) => {
@@ -385,7 +392,7 @@ function toEntry(
   if (typeof entry !== 'object' || entry === null || typeof entry.type !== 'string') {
     throw new RepriseError('INVALID_ARGUMENT', 'an entry must be an object with a type')
   }
-  // Only its own fields would be stored: an Error would come back without its message, an instance without its class.
+  // Only own fields would be stored: an Error would lose its message, an instance its class.
   const prototype: unknown = Object.getPrototypeOf(entry)
   if (prototype !== Object.prototype && prototype !== null && Object.getPrototypeOf(prototype) !== null) {
     const { name } = entry.constructor ?? { name: 'a class' }
@@ -402,9 +409,9 @@ function toEntry(
   return { type, data, key, partOf }
 }
 
-/** The entry as its writer gave it: its type and its data as one object. */
+/** The entry as appended: type and data as one object. */
 export function eventOf<E>(entry: Entry): E {
-  // The data was decoded for this entry alone: the type is put back in place, without a copy.
+  // The data was decoded for this entry alone: the type is set in place, without a copy.
   const event = entry.data as { type?: string }
   event.type ??= entry.type
   return event as E

@@ -1,5 +1,6 @@
-// The engine as layers and adapters hold it: a timeline opened, adopted or made; a queue served; a message put along with a
-// commit; one thing per engine; a head changed. Users hold a `Reprise`, which stands in front of it (reprise.ts).
+// The engine as layers and adapters use it: open, adopt or create a timeline; serve a queue; send a message with a
+// commit; keep
+// one instance per engine; change a head. Users hold a `Reprise`, a facade in front of it (reprise.ts).
 
 import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import { type Coordinate, type TimelineId, timelineId } from '../../core/coordinate.ts'
@@ -42,14 +43,14 @@ import { TurnTimeline } from '../writing/turn-timeline.ts'
 import { writeTo } from '../writing/write-to.ts'
 import type { CommitExtras } from '../writing/writer.ts'
 
-/** What a commit may change of a head beside its history. */
+/** The fields of a head that a commit may change besides history. */
 export type HeadChange = Pick<Commit, 'status' | 'attributes' | 'wakeup' | 'queue' | 'priority' | 'release'>
 
-/** A definition that says where its timelines live and how they fold. */
+/** A definition with the location and the fold of its timelines. */
 export interface Folding<State, Handle = unknown> {
   readonly prefix: string
   readonly fold: Fold<State>
-  /** How its users hold it, given the open timeline; that itself if left out. */
+  /** Wraps the open timeline in the user's handle. Default: the timeline itself. */
   handle?(open: never): Handle
 }
 
@@ -91,17 +92,17 @@ export class Host implements Engine, LayerHost {
     return this.kernel.events
   }
 
-  /** What this process knows of its timelines. */
+  /** The models that this process knows. */
   get models(): Models {
     return this.kernel.models
   }
 
-  /** Throws CLOSED once it was closed. */
+  /** Throws CLOSED once the engine was closed. */
   check(): void {
     if (this.#closed) throw new RepriseError('CLOSED', 'the engine was closed')
   }
 
-  /** Opens an entity, as its definition says. */
+  /** Opens an entity by its definition. */
   async open<Handle>(definition: Entity<Handle>, id?: string, options: OpenOptions = {}): Promise<Handle> {
     this.check()
     checkDefinition(definition, opens, 'open()')
@@ -145,8 +146,9 @@ export class Host implements Engine, LayerHost {
   }
 
   /**
-   * Makes a timeline with its first entries in one commit, and opens it (unless it is released at once).
-   * Null if there is one already.
+   * Creates a timeline with its first entries in one commit, and opens it (unless it is released at once). Null if it
+   * exists
+   * already.
    */
   create<State>(
     id: TimelineId,
@@ -158,24 +160,27 @@ export class Host implements Engine, LayerHost {
     return this.#openTimelines.create(id, fold, entries, along)
   }
 
-  /** This process executes due timelines of a queue. */
+  /** Executes due timelines of a queue in this process. */
   serve(queue: string, handler: Handler, options: ServeOptions = {}): void {
     this.check()
     this.dispatcher.serve(queue, handler, options)
   }
 
-  /** Called when the engine closes, before its timelines are let go, with the time its caller allows; null: yours. */
+  /**
+   * Called when the engine closes, before its timelines are released, with the time its caller allows. Null: your own
+   * default.
+   */
   onClose(call: (graceMs: number | null) => Promise<void>): () => void {
     this.#closing.add(call)
     return () => this.#closing.delete(call)
   }
 
-  /** Called when all timelines were let go, before the store is. */
+  /** Called after all timelines were released, before the store is closed. */
   onClosed(call: () => Promise<void>): void {
     this.#finishing.push(call)
   }
 
-  /** A checkpoint that is kept until it is released: of what is open here, or aside. */
+  /** A checkpoint that is kept until it is released: from the open timeline, or recovered separately. */
   async savepoint(where: Where, options: SavepointOptions = {}): Promise<Savepoint> {
     this.check()
     checkWhere(where)
@@ -186,7 +191,7 @@ export class Host implements Engine, LayerHost {
         const made = await open.checkpoint({ trigger: 'savepoint', pin: true, full: true, ...options })
         return { id: made.id, coordinate: made.coordinate, label: options.label ?? null, bytes: made.totalBytes }
       } catch (error) {
-        // A run that waits leaves memory, at any moment: its state is then captured aside.
+        // A waiting run may leave memory at any moment: its state is then captured separately.
         if (!isReprise(error, 'CLOSED') || !(open.broken || open.closing)) throw error
         this.check()
       }
@@ -210,29 +215,29 @@ export class Host implements Engine, LayerHost {
     return await follow(this.kernel, head, definition.fold, promote, options)
   }
 
-  /** With state that is already there, under the epoch it was taken with. */
+  /** Opens it with state that was already read, under the epoch it was taken with. */
   promote<State>(head: Head, fold: Fold<State>, recovered: Recovered<State>): OpenTimeline<State> {
     return this.#openTimelines.promote(head, fold, recovered)
   }
 
-  /** What this process has open under this id, if it does and can go on with it. */
+  /** The timeline that is open in this process under this id, if it can still be used. */
   async opened(id: TimelineId): Promise<OpenTimeline<unknown> | null> {
     const open = await this.#openTimelines.get(id)
     return open && !open.broken && !open.closing ? open : null
   }
 
-  /** Lets go of a timeline that is open in this process. */
+  /** Releases a timeline that is open in this process. */
   async letGo(id: TimelineId): Promise<void> {
     await (await this.#openTimelines.get(id))?.shut()
   }
 
-  /** One thing per engine, made when it is first asked for. The key is usually the definition it belongs to. */
+  /** One instance per engine, made on first use. The key is usually the definition it belongs to. */
   once<T>(key: object, make: () => T): T {
     if (!this.#things.has(key)) this.#things.set(key, make())
     return this.#things.get(key) as T
   }
 
-  /** Changes what a head says of its timeline, if it still has the epoch that was read. The caller looks at the outcome. */
+  /** Changes fields of a head, if it still has the epoch that was read. The caller checks the outcome. */
   async change({ timeline, epoch }: Pick<Head, 'timeline' | 'epoch'>, change: HeadChange): Promise<Outcome> {
     const { committer, random } = this.kernel
     return await committer.submit({ operation: newOperation(random), guard: { timeline, epoch }, ...change })
@@ -245,8 +250,9 @@ export class Host implements Engine, LayerHost {
   }
 
   /**
-   * All that match, in id order; with `limit` the first so many. Too many to hold at once: LIMIT_EXCEEDED, use `each`. `told`
-   * learns which timelines cannot be read. Default: a `problem` event for each, the first time that a list meets it.
+   * All matches, in id order; with `limit` only the first. Throws LIMIT_EXCEEDED if there are too many: use `each`.
+   * Unreadable
+   * timelines are passed to `told`. Default: a `problem` event for each, the first time that a list meets it.
    */
   async list(query: Partial<TimelineQuery> = {}, told = this.#quarantined): Promise<Head[]> {
     this.check()
@@ -262,13 +268,13 @@ export class Host implements Engine, LayerHost {
     return heads
   }
 
-  /** All that match, one after another, however many there are; `told` as in `list`. */
+  /** All matches, one after another, however many there are; `told` as in `list`. */
   async *each(query: Partial<TimelineQuery> = {}, told = this.#quarantined): AsyncGenerator<Head> {
     this.check()
     yield* soundHeads(this.kernel, query, told)
   }
 
-  /** A message to a timeline's inbox, also before it exists. The same id is delivered once. */
+  /** Sends a message to a timeline's inbox, even before it exists. The same id is delivered once. */
   async send(
     timeline: string,
     kind: string,
@@ -284,22 +290,26 @@ export class Host implements Engine, LayerHost {
     return await sendMessage(this.kernel, timeline, kind, data, options)
   }
 
-  /** A message to go along with a commit. */
+  /** A message to send with a commit. */
   message(timeline: string, kind: string, data: unknown, id: string): OutgoingMessage {
     return messageTo(this.kernel, timeline, kind, data, id)
   }
 
-  /** The data of a message that was read from an inbox, checked and decoded. */
+  /** The data of a message read from an inbox, checked and decoded. */
   openMessage(message: { readonly id: string; readonly to: string; readonly data: Uint8Array }): unknown {
     return openMessage(this.kernel, message)
   }
 
-  /** Tells the tools what the timelines of a scope are, and what is kept of them. Layers do it when they are used. */
+  /** Declares the model of a scope's timelines to the tools. Layers do so on first use. */
   declare(model: Model): void {
     this.models.declare(model)
   }
 
-  /** For a definition without a model of its own: tells the tools how timelines of this scope (core/history/scope.ts) fold. */
+  /**
+   * For a definition without a model of its own: declares to the tools how timelines of this scope
+   * (core/history/scope.ts)
+   * fold.
+   */
   register(scope: string, fold: Fold<unknown>): void {
     const known = this.models.all().find((model) => model.scope === scope)
     this.declare(
@@ -307,19 +317,19 @@ export class Host implements Engine, LayerHost {
     )
   }
 
-  /** Declares what a definition says of itself, or only how it folds. */
+  /** Declares the models of a definition, or only its fold. */
   know(definition: Folding<unknown>): void {
     const described = modelsOf(definition)
     if (described.length > 0) for (const model of described) this.declare(model)
     else this.register(definition.prefix, definition.fold)
   }
 
-  /** When checkpoints of this timeline are due: as stored with it, or as its definition says where it is known here. */
+  /** The checkpoint policy of this timeline: the stored one, or that of its definition if it is known here. */
   checkpointPolicyOf({ timeline, attributes }: Pick<Head, 'timeline' | 'attributes'>): CheckpointPolicy | null {
     return declarationOf(attributes)?.checkpoint ?? this.models.foldOf(timeline)?.checkpoint ?? null
   }
 
-  /** The kernel's own fork, whatever the model says. */
+  /** The kernel's own fork, independent of the model. */
   async forkTimeline(
     where: Where,
     to: string,
@@ -329,7 +339,7 @@ export class Host implements Engine, LayerHost {
     return await fork(this.kernel, where, to, this.models.foldOf(where.timeline), start)
   }
 
-  /** The kernel's own rollback, whatever the model says. */
+  /** The kernel's own rollback, independent of the model. */
   async rollbackTimeline(
     where: Where,
     options: BranchOptions = {},
@@ -340,7 +350,7 @@ export class Host implements Engine, LayerHost {
     return await rollback(this.kernel, where, this.models.foldOf(id) ?? ledgerOnly, options)
   }
 
-  /** Lets go of everything that is open, then of the store. Null: each has its own time for what is in flight. */
+  /** Releases everything open, then the store. Null: each part uses its own time limit for calls in flight. */
   close(graceMs: number | null = null): Promise<void> {
     this.#closed ??= whileAwaited(this.#close(graceMs), this.kernel.clock)
     return this.#closed
@@ -359,7 +369,7 @@ export class Host implements Engine, LayerHost {
   }
 }
 
-/** The host behind what a user holds. INVALID_ARGUMENT if that is no engine. */
+/** The host behind a user's engine. INVALID_ARGUMENT if it is not an engine. */
 export function hostOf(engine: Engine): Host {
   const host = engine?.[behind]
   if (host === undefined) {

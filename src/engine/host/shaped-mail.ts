@@ -1,12 +1,13 @@
-// Mail of a known shape: any program may send a message of any kind to any timeline. One that its model does not know, or whose
-// data has another shape, is reported and dropped by its owner; it never stops the timeline that it was sent to.
+// Mail of a known shape: any program may send a message of any kind to any timeline. The owner reports and drops a
+// message that
+// its model does not know, or whose data has another shape; it never stops the timeline.
 
 import { faultIn, type Shapes } from '../../core/data-shape.ts'
 import { RepriseError } from '../../core/errors.ts'
 import type { Message } from '../../core/store/ports.ts'
 import type { Host } from './host.ts'
 
-/** Null: it was reported, and only has to be taken out of the inbox. */
+/** Null: the message was reported, and only has to be removed from the inbox. */
 export function readShaped(engine: Host, message: Message, shapes: Shapes): unknown {
   const { id, kind, to } = message
   const data = engine.openMessage(message)

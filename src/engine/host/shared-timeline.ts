@@ -1,7 +1,10 @@
-// A timeline that several processes use in turns, as adapters for other people's frameworks have to: whoever writes owns
-// it, under an epoch; a process that was overtaken notices by that epoch, waits for its turn (shared-turns.ts), takes it
-// and tries again on what is there now. Reads take nothing, and never show less than what was acknowledged anywhere: the
-// head is asked each time, and what this process does not own is followed.
+// A timeline that several processes use in turns, as adapters for third-party frameworks need: the writer owns it,
+// under an
+// epoch; a process that was overtaken notices by that epoch, waits for its turn (shared-turns.ts), takes the timeline
+// and
+// retries on the current state. Reads take nothing, and never miss an acknowledged write: the head is read each time,
+// and
+// a timeline that this process does not own is followed.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -19,14 +22,14 @@ import type { NewEntry, OpenTimeline } from '../writing/timeline.ts'
 import type { Written } from '../writing/writer.ts'
 import type { Host } from './host.ts'
 
-/** What to write on a state, and what to make of it once it is written. */
+/** The entry to write on a state, and the result once it is written. */
 export interface Intended<T> {
   readonly entry: NewEntry | null
   done(written: Written): T
 }
 
 const attemptsMax = 8
-/** How long a write waits for its turn before it gives up. */
+/** How long a write waits for its turn before it fails. */
 const patienceMs = 30_000
 const overtaken = ['FENCED', 'CONFLICT', 'OUTCOME_UNKNOWN', 'OWNED', 'WORKER_RETIRED', 'NOT_FOUND'] as const
 
@@ -38,16 +41,16 @@ export class SharedTimeline<State> {
   #open: OpenTimeline<State> | null = null
   #opening: Promise<OpenTimeline<State>> | null = null
   #replica: Replica<State, OpenTimeline<State>> | null = null
-  /** Since a page was damaged: what is followed is read whole, so that damage is found before it is relied on. */
+  /** Set after a page was damaged: the state is then read completely, so that damage is found before it is relied on. */
   #isWhole = false
   readonly #turns: TurnOrder
-  /** Whether anything was written since it was taken. */
+  /** True if anything was written since it was taken. */
   #hasWritten = false
   #writesUnderWay = 0
   #alone: Promise<unknown> = Promise.resolve()
   #idle: (() => void)[] = []
 
-  /** `onReload` is called when what was read of the state before may no longer hold. */
+  /** `onReload` is called when cached parts of the state may no longer be valid. */
   constructor(engine: Host, id: TimelineId, fold: Fold<State>, onReload: () => void = () => undefined) {
     this.#engine = engine
     this.id = id
@@ -60,13 +63,13 @@ export class SharedTimeline<State> {
     return this.#writesUnderWay > 0 || this.#opening !== null
   }
 
-  /** The state as of now; null if there is no such timeline. Use it before the next await. */
+  /** The current state; null if there is no such timeline. Use it before the next await. */
   async read(): Promise<State | null> {
     for (let attempt = 1; ; attempt++) {
       try {
         return await this.#read()
       } catch (error) {
-        // What is followed may touch a page that is gone: read whole, it rests on another checkpoint.
+        // Following may touch a missing page: a complete read uses another checkpoint.
         const isPageLost = this.#replica !== null && !this.#isWhole && isDamage(error)
         if (attempt >= attemptsMax || !(isPageLost || isReprise(error, ...overtaken))) throw error
         if (isPageLost) this.#isWhole = true
@@ -76,8 +79,9 @@ export class SharedTimeline<State> {
   }
 
   /**
-   * What `view` makes of the state as of now; null if there is no such timeline. Where the state is paged, it is called
-   * again once the pages that it asked for are there.
+   * The result of `view` on the current state; null if there is no such timeline. For a paged state, `view` is called
+   * again once
+   * the pages that it needs are read.
    */
   async look<T>(view: (state: State) => T): Promise<T | null> {
     for (let attempt = 1; attempt <= attemptsMax; attempt++) {
@@ -90,8 +94,9 @@ export class SharedTimeline<State> {
   }
 
   /**
-   * Writes what `make` asks for on the state of now. Called again, on newer state, if this process was overtaken.
-   * What it writes must therefore be harmless when written twice.
+   * Writes the entry that `make` returns for the current state. Called again, on newer state, if this process was
+   * overtaken: its
+   * entry must therefore be harmless when written twice.
    */
   async write<T>(make: (state: State) => Intended<T>): Promise<T> {
     await this.#alone
@@ -104,7 +109,7 @@ export class SharedTimeline<State> {
     }
   }
 
-  /** Like write, with no other write of this process beside it. */
+  /** Like write, with no concurrent write of this process. */
   async writeAlone<T>(make: (state: State) => Intended<T>): Promise<T> {
     const turn = this.#alone.then(async () => {
       while (this.#writesUnderWay > 0) await new Promise<void>((resolve) => this.#idle.push(resolve))
@@ -114,21 +119,21 @@ export class SharedTimeline<State> {
     return await turn
   }
 
-  /** Captures the state. */
   async checkpoint(trigger: string): Promise<void> {
     await this.#owning(async (open) => ({ result: await open.checkpoint({ trigger }) }))
   }
 
   /**
-   * Removes it with its history, its captures and the archives that rollbacks made of it. PINNED if a fork or a savepoint
-   * needs any of that; what had to stay is then untouched. No other write of this process goes on beside it.
+   * Removes it with its history, its checkpoints and the archives of its rollbacks. PINNED if a fork or a savepoint
+   * needs any of
+   * them, which are then untouched. No write of this process runs at the same time.
    */
   async remove(): Promise<void> {
     const turn = this.#alone.then(async () => {
       while (this.#writesUnderWay > 0) await new Promise<void>((resolve) => this.#idle.push(resolve))
       await this.close()
       await this.#forget(this.id)
-      // The newest first: each is a fork of the one before it.
+      // Newest first: each archive is a fork of the one before it.
       const archives = await archivesOf(this.#engine.kernel, this.id)
       for (const { timeline } of archives.sort((a, b) => numberOf(b) - numberOf(a))) await this.#forget(timeline)
     })
@@ -152,11 +157,11 @@ export class SharedTimeline<State> {
     }
   }
 
-  /** Lets go of it; it opens again when it is used. */
+  /** Releases it; the next use opens it again. */
   async close(): Promise<void> {
     const open = this.#open ?? (await this.#opening?.catch(() => null))
     this.#drop()
-    // Another process may have it by now: then there is nothing to let go of.
+    // Another process may have it by now: then there is nothing to release.
     await open?.close().catch((error: unknown) => {
       if (!isReprise(error, ...overtaken)) throw error
     })
@@ -188,7 +193,7 @@ export class SharedTimeline<State> {
     })
   }
 
-  /** Does it as the owner, again if this process was overtaken. The work gives null if the state has to be read anew. */
+  /** Runs the work as the owner, again if this process was overtaken. The work returns null if the state must be read again. */
   async #owning<T>(work: (open: OpenTimeline<State>) => Promise<{ readonly result: T } | null>): Promise<T> {
     const { clock } = this.#engine.kernel
     const until = clock.elapsed() + patienceMs
@@ -213,7 +218,7 @@ export class SharedTimeline<State> {
     }
   }
 
-  /** Null: what the state rested on was damaged; it has been left, and is to be read anew. */
+  /** Null: the state was based on damaged pages and dropped, and must be read again. */
   async #see<T>(
     state: State,
     view: (state: State) => T,
@@ -229,7 +234,7 @@ export class SharedTimeline<State> {
         if (!(error instanceof UnreadPages)) throw error
         reading = error.read()
       }
-      // Then it is made anew: the state may have changed while its pages came in.
+      // Called again from the start: the state may have changed while its pages were read.
       const damage = await reading.then(() => null, damageOf)
       if (damage === null) continue
       await this.#leave(damage)
@@ -238,8 +243,9 @@ export class SharedTimeline<State> {
   }
 
   /**
-   * A page cannot be read. If an older checkpoint or history can take the place of the one it belongs to, that one is
-   * marked and left. If nothing can, the damage is told to whoever asked for the page, and the other pages stay readable.
+   * A page cannot be read. If an older checkpoint or history can replace its checkpoint, that one is marked and no
+   * longer used.
+   * Otherwise the caller that needs the page gets the damage, and the other pages stay readable.
    */
   async #leave(damage: RepriseError): Promise<void> {
     const head = await this.#engine.head(this.id)
@@ -252,13 +258,13 @@ export class SharedTimeline<State> {
         for (const { record, reason } of damaged) await open.mark({ id: record.id, invalid: reason })
         open.break(new RepriseError('FENCED', `${this.id}: ${damage.message}`, { timeline: this.id }, damage))
       }
-      // Nothing is damaged: the page was collected, for its checkpoint was replaced since this state was read.
+      // Nothing is damaged: the page was collected, because its checkpoint was replaced after this state was read.
       this.#isWhole ||= damaged.length > 0
     }
     this.#drop()
   }
 
-  /** Whoever only reads takes a timeline that nobody has, to note what is damaged; the others then need not find it. */
+  /** A reader takes a timeline without an owner to mark the damage, so that other processes need not find it again. */
   async #ownToMark(head: Head): Promise<OpenTimeline<State> | null> {
     if (this.#isElsewhere(head) || (await this.#engine.kernel.store.facts()).isReadOnly) return null
     this.#drop()
@@ -268,14 +274,14 @@ export class SharedTimeline<State> {
     })
   }
 
-  /** What others write is read, as far as it is there now. */
+  /** Reads the entries of other processes up to the current head. */
   async #following(): Promise<Replica<State, OpenTimeline<State>>> {
     const known = this.#replica
     const replica = known ?? (await this.#follow())
     this.#replica = replica
     const { state, coordinate } = replica
     if (known) await replica.refresh()
-    // What was cached of the state may have been changed by others, or belong to a branch that was rolled back.
+    // Cached parts of the state may have been changed by other processes, or belong to a branch that was rolled back.
     if (!known || replica.state !== state || replica.coordinate.seq !== coordinate.seq) this.#onReload()
     return replica
   }
@@ -301,7 +307,7 @@ export class SharedTimeline<State> {
     this.#hasWritten = false
     const head = await look()
     const isElsewhere = head !== null && this.#isElsewhere(head)
-    // What was read already is gone on with, unless another handle of this process has it.
+    // Continues with the state already read, unless another handle of this process has the timeline.
     if (head && this.#replica && head.owner !== this.#engine.kernel.worker.id) {
       const replica = this.#replica
       const { state, coordinate } = replica
@@ -329,7 +335,7 @@ export class SharedTimeline<State> {
   }
 }
 
-/** A rollback in this process closes it too, whoever holds it. */
+/** A rollback in this process also closes it, for all holders. */
 function isUsable(open: OpenTimeline<unknown>): boolean {
   return !open.broken && !open.closing
 }

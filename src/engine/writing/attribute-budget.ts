@@ -1,4 +1,4 @@
-// How many searchable attributes a timeline that is open here has, so that one too many is refused where it is written.
+// Counts the searchable attributes of an open timeline, so that one too many is refused when it is written.
 
 import type { Attribute } from '../../core/store/ports.ts'
 import { type AttributeLimits, checkAttributes, tooManyAttributes } from '../../core/store/shapes.ts'
@@ -14,7 +14,7 @@ export class AttributeBudget {
     this.#names = new Set(Object.keys(attributes))
   }
 
-  /** Throws LIMIT_EXCEEDED; else they count as written. */
+  /** Throws LIMIT_EXCEEDED; otherwise they count as written. */
   take(changes: Changes): void {
     checkAttributes(changes, this.#limits)
     const names = new Set(this.#names)

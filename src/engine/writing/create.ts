@@ -1,5 +1,6 @@
-// Making a timeline with its first entries, in one commit and without reading anything back: for layers that start many
-// short ones. Whoever comes second with the same id is told that it exists, and has changed nothing.
+// Creates a timeline with its first entries, in one commit and without reading anything back: for layers that start
+// many
+// short ones. A second creation with the same id changes nothing and learns that the timeline exists.
 
 import type { Digest, TimelineId } from '../../core/coordinate.ts'
 import { originDigest, packEntries } from '../../core/history/entry-run.ts'
@@ -16,7 +17,7 @@ import { sealEntry } from '../storage/seal/entries.ts'
 import type { NewEntry } from './timeline.ts'
 import type { CommitExtras } from './writer.ts'
 
-/** Entries that name the identity of the timeline (core/history/identity.ts) are made once its life is known. */
+/** Entries that contain the identity of the timeline (core/history/identity.ts) are made once its life is known. */
 export type FirstEntries = readonly NewEntry[] | ((identity: string, life: number) => readonly NewEntry[])
 
 export interface Created<State> {
@@ -25,8 +26,8 @@ export interface Created<State> {
 }
 
 /**
- * `made` is given what was made; null: there is one already. Not an async function: runs start here, and each of those costs
- * promises.
+ * `made` is called with the new timeline; null: it exists already. Not an async function: runs start here, and async
+ * functions cost promises.
  */
 export function createTimeline<State, Result>(
   kernel: Kernel,
@@ -82,7 +83,7 @@ export function createTimeline<State, Result>(
           recovered: recoveredOf(id, epoch, state, run),
         })
       if (outcome.code === 'WORKER_RETIRED') return kernel.worker.renewNow().then(() => again())
-      // The id was used before: it goes on from there.
+      // The id was used before: continue from its past life and epoch.
       if (outcome.code === 'FENCED' && !outcome.head) return kernel.identity.past(id).then(again)
       if (outcome.code === 'FENCED' || outcome.code === 'CONFLICT' || outcome.code === 'OWNED') return made(null)
       throw refusalError(id, outcome)

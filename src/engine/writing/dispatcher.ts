@@ -1,6 +1,8 @@
-// The dispatcher: claims timelines that are due (a wakeup reached, or mail) in the queues this process serves, and hands
-// each to its handler with a fresh epoch. It sleeps until the store calls, a known wakeup comes, or the poll is due, so
-// an idle worker costs next to nothing. Workers of this host that died are retired at once, so their timelines come too.
+// The dispatcher claims due timelines (a wakeup reached, or mail) in the queues that this process serves, and passes
+// each to
+// its handler under a new epoch. It sleeps until the store notifies, a known wakeup comes, or the poll is due, so an
+// idle
+// worker costs next to nothing. Dead workers of this host are retired at once, so that their timelines become due, too.
 
 import { assert } from '../../core/assert.ts'
 import type { TimelineId, WorkerId } from '../../core/coordinate.ts'
@@ -11,11 +13,11 @@ import { type Kernel, newOperation } from '../storage/kernel.ts'
 import { soundHeads } from '../storage/sound-page.ts'
 import { Wakeups } from './wakeups.ts'
 
-/** Executes one claimed timeline and lets go of it (or keeps it open). Throwing is reported and leaves it for later. */
+/** Executes one claimed timeline and releases it (or keeps it open). A thrown error is reported, and the timeline stays due. */
 export type Handler = (head: Head) => Promise<void>
 
 export interface ServeOptions {
-  /** How many of this queue at once; default 100. */
+  /** How many timelines of this queue run at once. Default: 100. */
   readonly concurrency?: number
 }
 
@@ -25,10 +27,10 @@ interface Served {
   active: number
 }
 
-/** With a heartbeat now and then, an idle worker asks the store less than twice a second. */
+/** Together with the heartbeat, an idle worker sends fewer than two requests per second to the store. */
 const pollMs = 1200
 const claimAtOnce = 200
-/** Calls of the store are heeded this often. */
+/** Notifications of the store are handled at most this often. */
 const heedMs = 10
 
 export class Dispatcher {
@@ -41,7 +43,7 @@ export class Dispatcher {
   #timerAt = Number.POSITIVE_INFINITY
   #isClaiming = false
   #mayHaveLost = false
-  /** Ours, not worked on, and about to be let go. */
+  /** Owned by this process, not running, and about to be released. */
   readonly #releasing = new Set<TimelineId>()
   #hasStrays = false
   #wantsAnother = false
@@ -66,7 +68,7 @@ export class Dispatcher {
     this.wake()
   }
 
-  /** The store calls after every commit, our own as well: many calls of a moment are answered by one look. */
+  /** The store notifies after every commit, our own included: one claim handles many notifications. */
   #heard(): void {
     const sinceMs = this.#kernel.clock.elapsed() - this.#lastClaimAt
     if (sinceMs >= heedMs) this.wake()
@@ -92,13 +94,13 @@ export class Dispatcher {
       })
   }
 
-  /** A timeline was let go with this wakeup, by the clock of its database: look again then, not only at the next poll. */
+  /** A timeline was released with this wakeup, by the clock of its database: claims again then, not only at the next poll. */
   expect(wakeup: number, timeline: string): void {
     const { worker } = this.#kernel
     this.#sleepUntil(this.#wakeups.add(wakeup - (worker.now(timeline) - worker.now())))
   }
 
-  /** Stops claiming, and waits for what is in hand. */
+  /** Stops claiming, and waits for the running timelines. */
   async stop(): Promise<void> {
     this.#isStopped = true
     this.#unlisten?.()
@@ -123,14 +125,15 @@ export class Dispatcher {
       for (const head of heads) {
         assert(!this.#inHand.has(head.timeline), 'what is in hand is not claimed a second time')
         const served = head.queue === null ? undefined : this.#queues.get(head.queue)
-        // Who stands still between the claim and its answer may be declared dead. Others then went on: the epoch is theirs.
+        // A process suspended between the claim and its answer may be declared dead: another owner then has a newer
+        // epoch.
         if (served && head.owner === id) void this.#execute(served, head)
       }
       if (heads.length === limit) this.#wantsAnother = true
     }
   }
 
-  /** One request for all queues that have room for whatever it may give; the others are asked for one by one. */
+  /** One request for all queues with room for a full claim; one request for each of the others. */
   #requests(free: readonly [string, Served][]): { readonly queues: string[]; readonly limit: number }[] {
     const roomOf = (served: Served) => served.concurrency - served.active
     const wide = free.filter(([, served]) => roomOf(served) >= claimAtOnce).map(([queue]) => queue)
@@ -139,18 +142,18 @@ export class Dispatcher {
     return wide.length > 0 ? [{ queues: wide, limit: claimAtOnce }, ...single] : single
   }
 
-  /** The answer to a claim got lost: what it gave us is ours and nobody works on it. Let go, so that it is claimed again. */
+  /** The answer to a claim was lost: this process owns timelines without working on them. Releases them to be claimed again. */
   async #findLost(worker: WorkerId): Promise<void> {
     const { store, committer, random } = this.#kernel
     const hadStrays = this.#hasStrays
     this.#hasStrays = false
     try {
       for (const queue of this.#queues.keys()) {
-        // One that cannot be read is nobody's to release; the store's lists name it.
+        // An unreadable timeline is not released; the store's lists report it.
         for await (const head of soundHeads(this.#kernel, { owner: worker, queue, limit: 1000 }, () => undefined)) {
           const { timeline } = head
           if (this.#inHand.has(timeline) || this.#isHeld(timeline) || this.#releasing.has(timeline)) continue
-          // Not waited for: it may lie on a database that is away just now, and the others have work to do.
+          // Not awaited: its database may be unreachable just now, and the others have work to do.
           this.#releasing.add(timeline)
           committer
             .submit({ operation: newOperation(random), guard: guardOf(head), release: true })
@@ -177,7 +180,7 @@ export class Dispatcher {
     } catch (error) {
       void this.#kernel.failures.failed(head.timeline, error)
       this.#kernel.events.emit('problem', { where: head.timeline, error })
-      // The store failed before the handler had it open: it is ours, and nobody works on it.
+      // The store failed before the handler opened the timeline: this process owns it without working on it.
       if (isPassingStoreFailure(error)) this.#hasStrays = true
     } finally {
       served.active -= 1

@@ -1,5 +1,7 @@
-// The entries of one request on their way in: encoded and packed behind one another (core/history/packed-entries.ts), not yet
-// sealed, since sealing binds them to their place. What the fold is given is made along with them, all but their place.
+// The entries of one request on their way in: encoded and packed one after another (core/history/packed-entries.ts),
+// not yet
+// sealed, because sealing binds them to their place. The entries for the fold are made along with them, except for
+// their place.
 
 import { isWellFormed, type TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -10,11 +12,11 @@ import type { Entry, NewEntry } from '../model/entry.ts'
 import type { Kernel } from '../storage/kernel.ts'
 
 export interface Drafts {
-  /** As a replay would see them, once their place is known: sequence and epoch are set then. */
+  /** As a replay would decode them; sequence and epoch are set once their place is known. */
   readonly entries: readonly Writable<Entry>[]
   /** Null: there are none. */
   readonly packed: PackedEntries | null
-  /** By index, the key of the entry that each belongs to: its own, or of one before it. Null: none has one of its own. */
+  /** By index, the key of the entry that each belongs to: its own, or an earlier one. Null: none has a key of its own. */
   readonly keys: readonly (string | undefined)[] | null
 }
 
@@ -25,7 +27,7 @@ export class DraftMaker {
   readonly #kernel: Kernel
   readonly #timeline: TimelineId
   readonly #upcasters: Fold<unknown>['upcasters']
-  /** Was found to be well-formed: mostly the next one has it as well. */
+  /** The last type found well-formed: the next entry usually has it as well. */
   #typeSeen: string | null = null
 
   constructor(kernel: Kernel, timeline: TimelineId, upcasters: Fold<unknown>['upcasters']) {
@@ -79,7 +81,7 @@ export class DraftMaker {
       key,
       data: undefined,
     }
-    // Replay sees what the bytes say; so does the fold now, and what the caller does to its object later is its own affair.
+    // The fold gets the decoded bytes, as replay does; later changes of the caller's object have no effect.
     made.data = packer.add(made, entry.data, entry.holdsType === true)
     return made
   }
@@ -94,7 +96,7 @@ export class DraftMaker {
   }
 }
 
-/** Those of them that are wanted: the same if all are. */
+/** The wanted drafts; the same object if all are. */
 export function pickDrafts(drafts: Drafts, isWanted: (index: number) => boolean): Drafts {
   const wanted = drafts.entries.map((_, index) => isWanted(index))
   if (!wanted.includes(false)) return drafts

@@ -1,10 +1,12 @@
-// A stream of bytes that arrives over time, across requests and crashes: it can be published at any byte and appended to from
-// there. Where it is cut depends on its content alone, never on where it was interrupted, so equal content makes equal
-// chunks. In memory are the bytes after the last cut and the lists that are not full yet, whatever its length.
-//
+// A stream of bytes that arrives over time, across requests and crashes: it can be published at any byte and appended
+// to from
+// there. Its cuts depend on its content alone, never on interruptions, so equal content makes equal chunks. In memory
+// are only
+// the bytes after the last cut and the lists that are not full yet, whatever its length.
 // Two parts of a manifest hold it: `bytes`, the chunks; and `sizes`, one chunk for each 1,024 of them:
 //   start(u64: where the first of them begins) size(u32, before sealing)*
-// so that any offset is found without a look at the bytes before it. A stream of a few bytes lies in the manifest itself.
+// so that any offset is found without reading the bytes before it. A stream of a few bytes is stored in the manifest
+// itself.
 
 import { type ChunkSizes, nextCut } from '../../core/checkpoint/chunking.ts'
 import type { ChunkRef, Content, Part } from '../../core/checkpoint/manifest.ts'
@@ -19,11 +21,11 @@ import { streamPart } from './stored-value.ts'
 
 export const sizesPart = 'sizes'
 
-/** How far it is cut for good: what comes after may still be cut elsewhere. */
+/** The final cuts: the bytes after them may still be cut elsewhere. */
 export interface Cut {
   readonly chunks: number
   readonly bytes: number
-  /** Of those chunks, as stored. */
+  /** Stored size of those chunks. */
   readonly storedBytes: number
 }
 
@@ -45,7 +47,7 @@ export class GrowingStream {
   #index: SizeIndex
   #cut: Cut
   readonly #sizes: ChunkSizes
-  /** What was not cut yet; two of the longest chunks fit, and cuts are looked for when it is full. */
+  /** The bytes not cut yet; two of the longest chunks fit, and a full buffer is cut. */
   readonly #buffer: Uint8Array
   #held = 0
 
@@ -61,7 +63,7 @@ export class GrowingStream {
     return new GrowingStream(RefTree.empty(), SizeIndex.empty(), noCut, sizes)
   }
 
-  /** One that was published, ready for its next byte. */
+  /** A published stream, ready for its next byte. */
   static async resume(parts: readonly Part[], cut: Cut, io: StateIo, sizes = streamSizes): Promise<GrowingStream> {
     const reader = new StreamReader(parts, io)
     const stream = new GrowingStream(await reader.tree(cut.chunks), await reader.index(cut), cut, sizes)
@@ -79,7 +81,7 @@ export class GrowingStream {
     return this.#cut.bytes + this.#held
   }
 
-  /** The bytes may be used again afterwards. */
+  /** The caller may reuse the bytes afterwards. */
   async append(bytes: Uint8Array, output: ChunkOutput): Promise<void> {
     for (let at = 0; at < bytes.length; ) {
       const taken = Math.min(bytes.length - at, this.#buffer.length - this.#held)
@@ -90,18 +92,18 @@ export class GrowingStream {
     }
   }
 
-  /** Chunks of another stream that lie in the store, without a look at their bytes. Nothing may be waiting to be cut. */
+  /** Appends a stored chunk of another stream without reading its bytes. Nothing may be waiting to be cut. */
   join(ref: ChunkRef, size: number, output: ChunkOutput): void {
     if (this.#held > 0) throw new RepriseError('BUG', 'a stream is joined at a cut')
     this.#add(ref, size, output)
   }
 
-  /** Cuts here for good, whatever comes. */
+  /** Cuts here for good, whatever follows. */
   async cutHere(output: ChunkOutput): Promise<void> {
     while (this.#held > 0) await this.#cutOnce(output)
   }
 
-  /** As a manifest names it now. It can be appended to afterwards as if nothing had happened. */
+  /** The parts for a manifest now. The stream can be appended to afterwards, unaffected. */
   snapshot(output: ChunkOutput): StreamSnapshot {
     const held = this.#buffer.subarray(0, this.#held)
     if (this.#chunks.count === 0 && held.length <= inlineTryBytes) {
@@ -133,7 +135,7 @@ export class GrowingStream {
     return { parts, cut: this.#cut, storedBytes }
   }
 
-  /** A cut is final once the bytes behind it cannot move it: while the longest chunk is in hand. */
+  /** A cut is final once later bytes cannot move it: while at least one longest chunk is in memory. */
   async #cutBuffer(output: ChunkOutput): Promise<void> {
     let at = 0
     while (this.#held - at >= this.#sizes.maxBytes) {
@@ -225,7 +227,7 @@ export class StreamReader {
   readonly #bytes: Content
   readonly #refs: RefReader | null
   readonly #blocks: RefReader | null
-  /** Of all chunks, and of the blocks of their sizes. */
+  /** Numbers of all chunks, and of the blocks of their sizes. */
   readonly count: number
   readonly #blockCount: number
 
@@ -249,7 +251,7 @@ export class StreamReader {
     this.count = (index.size - startBytes * this.#blockCount) / sizeBytes
   }
 
-  /** From one byte to another, without the last. Every chunk is checked before a byte of it is given. */
+  /** Reads `from` (inclusive) to `to` (exclusive). Every chunk is checked before any of its bytes is returned. */
   async *read(from: number, to: number): AsyncGenerator<Uint8Array> {
     if (from >= to) return
     if (this.#bytes.kind === 'inline') {
@@ -275,7 +277,7 @@ export class StreamReader {
     }
   }
 
-  /** Every chunk with its size, in order; of a stream that lies in the manifest its bytes. */
+  /** Every chunk with its size, in order; none for a stream that is stored in the manifest. */
   async *chunks(): AsyncGenerator<{ readonly ref: ChunkRef; readonly size: number }> {
     for (let number = 0; number < this.#blockCount; number++) {
       const { sizes: blockSizes } = await this.#block(number)
@@ -285,7 +287,7 @@ export class StreamReader {
     }
   }
 
-  /** What names the content: the digests at its root. */
+  /** Identifies the content: the digests at its root. */
   get root(): readonly Digest[] {
     return this.#bytes.kind === 'inline'
       ? [this.#io.hash(this.#bytes.sealed)]

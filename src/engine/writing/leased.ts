@@ -1,5 +1,6 @@
-// The mark of a timeline that a process owns on behalf of one client, who has a lease: those who write in turns leave it alone as
-// long as that process lives, and are told so. It names the epoch it holds for: of an older one it says nothing.
+// The mark of a timeline that a process owns on behalf of one client with a lease: processes that write in turns are
+// refused
+// as long as the owner lives. The mark names its epoch, and does not apply to another.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Attribute, Head } from '../../core/store/ports.ts'
@@ -13,7 +14,7 @@ export function leaseMark(epoch: number, holder: string): Readonly<Record<string
 
 export const noLease: Readonly<Record<string, null>> = { [leaseAttribute]: null }
 
-/** Who has it by a lease of another process; null: nobody. */
+/** The client with a lease through another process. Null: none. */
 export function leaseHolder({ worker }: Pick<Kernel, 'worker'>, head: Head | null): string | null {
   const text = head?.attributes[leaseAttribute]
   if (typeof text !== 'string' || !head?.isOwnerAlive || head.owner === worker.id) return null
@@ -25,7 +26,7 @@ export function leaseHolder({ worker }: Pick<Kernel, 'worker'>, head: Head | nul
   }
 }
 
-/** For whoever would write in turns. A process that died on this host is no owner, though its row has not run out yet. */
+/** Refuses a write in turns. A process that died on this host is no owner, even if its row has not expired yet. */
 export async function refuseLeased(kernel: Kernel, head: Head | null): Promise<void> {
   const holder = leaseHolder(kernel, head)
   if (holder === null || !head) return

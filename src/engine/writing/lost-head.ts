@@ -1,6 +1,8 @@
-// Heads that were lost with a damaged page (core/history/lost-head.ts) are made again from history: the model says which
-// status, queue and wakeup a state has. Done by verify with `repair`, by whoever opens such a timeline or asks for it, and by
-// any process whose code declares its model. Until then nobody writes to it.
+// Rebuilds heads that were lost with a damaged page (core/history/lost-head.ts) from history: the model derives status,
+// queue
+// and wakeup from a state. Done by verify with `repair`, by opening or reading such a timeline, and by any process
+// whose code
+// declares its model. Until then no process writes to it.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -17,7 +19,7 @@ import { quarantined } from '../storage/sound-page.ts'
 const attemptsMax = 10
 const pageHeads = 200
 
-/** The head as it is then. Throws HEAD_LOST, with the reason, where it cannot be made again here. */
+/** Returns the rebuilt head. Throws HEAD_LOST, with the reason, if it cannot be rebuilt here. */
 export async function madeAgain(kernel: Kernel, lost: Head): Promise<Head> {
   let head: Head | null | undefined = lost
   for (let attempt = 1; head && isHeadLost(head); attempt++) {
@@ -41,15 +43,15 @@ export function headLost({ timeline }: Head, why: string, cause?: unknown): Repr
   return new RepriseError('HEAD_LOST', what, { timeline }, cause)
 }
 
-/** Those that a repair left behind, found when the store is opened: made again as soon as their model is declared. */
+/** Heads that a repair left lost, found when the store is opened: rebuilt as soon as their model is declared. */
 export async function watchLostHeads(kernel: Kernel): Promise<void> {
-  // Only a store that writes its files anew leaves any.
+  // Only a store that rewrites its files leaves any.
   if (!kernel.store.renew) return
   const left = new Set<TimelineId>()
   try {
     for await (const { timeline } of lostHeads(kernel)) left.add(timeline)
   } catch (error) {
-    // It is open for whatever is legible; verify says the rest.
+    // The store opens for everything readable; verify reports the rest.
     if (!isReprise(error, 'STORE_DAMAGED')) throw error
   }
   if (left.size === 0) return
@@ -92,7 +94,7 @@ export function watchQuarantine(kernel: Kernel): () => void {
   })
 }
 
-/** By the index of attributes, so that it costs nothing where there are none. */
+/** By the index of attributes, so that it costs nothing if there are none. */
 export async function* lostHeads(kernel: Kernel): AsyncGenerator<Head> {
   for (let after: TimelineId | undefined; ; ) {
     const query = { attributes: { [lostAttribute]: true }, limit: pageHeads }
@@ -115,7 +117,7 @@ async function headAgain(kernel: Kernel, head: Head): Promise<HeadAgain> {
   })
   if (!again) throw headLost(head, `they are made again by whoever declares the ${model.kind}: name its module`)
   const status = { status: '', ...again }
-  // Members of a group that is being restored wait for nothing; what they waited for is in their mark.
+  // Members of a group under restore have neither queue nor wakeup; their mark keeps both.
   return attributes[heldAttribute] === undefined ? status : { ...status, queue: null, wakeup: null }
 }
 

@@ -1,6 +1,8 @@
-// What this process has open: each timeline once, shared by whoever opens it with the same fold, opened under a new
-// epoch and recovered, or adopted from a claim. All of it is let go when the engine closes, and lost when the worker is
-// declared dead.
+// The open timelines of this process: each once, shared by all callers that open it with the same fold; opened under a
+// new
+// epoch and recovered, or adopted from a claim. All are released when the engine closes, and lost when the worker is
+// declared
+// dead.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -21,14 +23,14 @@ import type { CommitExtras } from './writer.ts'
 
 interface Held {
   readonly fold: Fold<unknown>
-  /** Itself once it is open. */
+  /** The timeline itself once it is open. */
   opening: Promise<OpenTimeline<unknown>> | OpenTimeline<unknown>
 }
 
 export class OpenTimelines {
   readonly #kernel: Kernel
   readonly #held = new Map<TimelineId, Held>()
-  /** Those that are written in turns, whoever owns them now. */
+  /** Timelines written in turns, whichever process owns them now. */
   readonly #shared = new Set<OpenTimeline<unknown>>()
 
   constructor(kernel: Kernel) {
@@ -40,7 +42,7 @@ export class OpenTimelines {
     return this.#held.has(id)
   }
 
-  /** What is open (or being opened) under this id. */
+  /** The timeline that is open (or being opened) under this id. */
   async get(id: TimelineId): Promise<OpenTimeline<unknown> | undefined> {
     return await this.#held.get(id)?.opening
   }
@@ -52,19 +54,19 @@ export class OpenTimelines {
       }
       const open = (await held.opening) as OpenTimeline<State>
       if (!open.broken && !open.closing) return open.share()
-      // One that is closing still has its last word to write: a new epoch before that would fence it.
+      // A closing timeline still writes its last commit: a new epoch before that would fence it.
       await open.closing?.catch(() => undefined)
       if (this.#held.get(id) === held) this.#held.delete(id)
     }
     return await this.#keep(id, fold, this.#take(id, fold, options))
   }
 
-  /** Under the epoch of a claim. */
+  /** Opens it under the epoch of a claim. */
   async adopt<State>(head: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {
     return await this.#keep(head.timeline, fold, this.#adopt(head, fold))
   }
 
-  /** With state that is already there. */
+  /** Opens it with state that was already read. */
   promote<State>(head: Head, fold: Fold<State>, recovered: Recovered<State>): OpenTimeline<State> {
     return this.#keepOpen(fold, this.#make(head, fold, recovered))
   }
@@ -96,7 +98,7 @@ export class OpenTimelines {
     return open
   }
 
-  /** With its first entries, in one commit. Null if there is one already. */
+  /** Creates it with its first entries, in one commit. Null if it exists already. */
   create<State>(
     id: TimelineId,
     fold: Fold<State>,
@@ -109,14 +111,14 @@ export class OpenTimelines {
     })
   }
 
-  /** Lets go of everything. */
+  /** Releases all timelines. */
   async shut(): Promise<void> {
     const open = await Promise.allSettled([...this.#held.values()].map((held) => held.opening))
     await Promise.allSettled(open.map((result) => (result.status === 'fulfilled' ? result.value.shut() : undefined)))
     await Promise.allSettled([...this.#shared].map((each) => each.shut()))
   }
 
-  /** This worker was declared dead: nothing of it may be written any more. */
+  /** This worker was declared dead: it must not write any more. */
   fenceAll(): void {
     for (const [timeline, held] of this.#held) {
       const error = new RepriseError('FENCED', `${timeline}: this worker was declared dead`, { timeline })
@@ -146,7 +148,7 @@ export class OpenTimelines {
     try {
       const open = await opening
       held.opening = open as unknown as OpenTimeline<unknown>
-      // It said so already, when it was not known by itself yet.
+      // It broke while it was being opened, before it was registered here.
       if (open.broken && this.#held.get(id) === held) this.#held.delete(id)
       return open
     } catch (error) {
@@ -170,7 +172,7 @@ export class OpenTimelines {
     }
   }
 
-  /** A claim writes nothing but the epoch: what this code declares is written now, if it is not what is stored. */
+  /** A claim writes only the epoch: this code's declaration is written now, if it differs from the stored one. */
   async #adopt<State>(claimed: Head, fold: Fold<State>): Promise<OpenTimeline<State>> {
     const head = isHeadLost(claimed) ? await madeAgain(this.#kernel, claimed) : claimed
     const attributes = declare(this.#kernel, head.timeline, head, true)
@@ -198,7 +200,7 @@ export class OpenTimelines {
     return open
   }
 
-  /** Found while it was read, by one who owned nothing: noted once it does. */
+  /** Found during the recovery, before this process owned the timeline: marked once it does. */
   #markDamaged<State>(open: OpenTimeline<State>, damaged: Recovered<State>['damaged']): void {
     for (const { record, reason } of damaged) {
       open.mark({ id: record.id, invalid: reason }).catch((error) => {

@@ -1,6 +1,8 @@
-// Taking a timeline: a new epoch, so that whoever had it before can no longer write. A dead owner on this host is
-// recognised at once, one elsewhere when the store misses it or its lease has run out; a live one is waited for, or
-// overruled if asked.
+// Takes a timeline under a new epoch, so that the previous owner can no longer write. A dead owner on this host is
+// recognised
+// at once, one elsewhere when its session with the store or its lease ends; a live owner is waited for, or displaced
+// with
+// `takeover`.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { toMs } from '../../core/duration.ts'
@@ -21,7 +23,7 @@ import { madeAgain } from './lost-head.ts'
 
 const pollMs = 50
 
-/** The head under the new epoch. */
+/** Returns the head under the new epoch. */
 export async function takeTimeline(
   kernel: Kernel,
   id: TimelineId,
@@ -55,7 +57,7 @@ export async function takeTimeline(
       kernel.failures.taken(id)
       return await headUnder(kernel, id, outcome.epoch)
     }
-    // Somebody moved between our look and our take, or this worker was declared dead meanwhile: look again.
+    // The head moved between the read and the take, or this worker was declared dead meanwhile: read again.
     if (outcome.code === 'FENCED' || outcome.code === 'WORKER_RETIRED') {
       if (outcome.code === 'WORKER_RETIRED') await worker.renewNow()
       continue
@@ -67,7 +69,7 @@ export async function takeTimeline(
   }
 }
 
-/** Taken, and then not usable: free for others at once, not only when this process ends. */
+/** Releases a taken timeline that turned out unusable: other processes can take it at once. */
 export async function giveBack(kernel: Kernel, head: Head): Promise<void> {
   const operation = newOperation(kernel.random)
   const policy = kernel.models.foldOf(head.timeline)?.checkpoint
@@ -76,7 +78,7 @@ export async function giveBack(kernel: Kernel, head: Head): Promise<void> {
   await kernel.committer.submit(release).catch(() => undefined)
 }
 
-/** The head as it is now, if it is still ours. */
+/** The current head, if this process still owns it. */
 export async function headUnder(kernel: Kernel, id: TimelineId, epoch: number): Promise<Head> {
   const [head] = await kernel.store.head([id])
   if (!head || head.epoch !== epoch) {

@@ -1,17 +1,17 @@
-// A write of one timeline on its way to the store: its commit, and who waits for it.
+// A write of one timeline on its way to the store: its commit, and the requests that wait for it.
 
 import type { Commit, EntryRun, Outcome } from '../../core/store/ports.ts'
 import type { Entry } from '../model/entry.ts'
 import type { PreparedCommit } from '../storage/batches.ts'
 import { sizeOf } from '../storage/committer.ts'
 
-/** Whose write it is. `Taken`: the requests in it. */
+/** The owner of a write. `Taken`: the requests in it. */
 interface WriteOwner<Taken> {
   settle(outcome: Outcome, write: PreparedWrite<Taken>): void
   fail(error: unknown, taken: Taken): void
 }
 
-/** One object per commit, and no functions of its own: a thousand of them are alive at once, and the collector copies them. */
+/** One object per commit, without closures: a thousand of them are alive at once, and the garbage collector copies them. */
 export class PreparedWrite<Taken> implements PreparedCommit {
   readonly commit: Commit
   readonly bytes: number

@@ -1,5 +1,6 @@
-// Notes on a timeline by a process that does not own it at the moment, because several write it in turns: checkpoints and
-// marks. What keeps a stale one out is not its epoch but its digest, which must be part of the current history.
+// Checkpoints and marks on a timeline by a process that does not own it at the moment, because several write it in
+// turns. Not
+// the epoch but the digest keeps out stale ones: it must be part of the current history.
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -14,7 +15,7 @@ import type { CommitExtras } from './writer.ts'
 
 const attemptsMax = 20
 
-/** Publishes a checkpoint under whatever epoch it is now, if its coordinate is on the present branch. */
+/** Publishes a checkpoint under the current epoch, if its coordinate is on the current branch. */
 export async function publishAside(
   kernel: Kernel,
   id: TimelineId,
@@ -24,7 +25,7 @@ export async function publishAside(
   await commitAside(kernel, id, { publish: [record] }, { ...record, erasure })
 }
 
-/** One commit under the epoch of the moment; looks again when that has moved. */
+/** One commit under the current epoch; reads the head again if the epoch has moved. */
 export async function commitAside(
   kernel: Kernel,
   id: TimelineId,
@@ -39,7 +40,7 @@ export async function commitAside(
     ) {
       throw offBranch(id, at.seq)
     }
-    // What was read before may hold what was erased since.
+    // A state read before an erasure may contain erased data.
     if (at && (erasingFrom(head) !== null || erasureOf(head) !== at.erasure)) {
       throw new RepriseError('FENCED', `${id}: entries were erased since its state was read`, { timeline: id })
     }

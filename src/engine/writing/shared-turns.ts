@@ -1,16 +1,18 @@
-// How processes that use one timeline get along: whoever writes owns it, so the others wait until the owner rests or has
-// had its turn before they take it. A turn that ended before anything was written makes the turns that this process
-// grants longer, however slow the store or the machine is; so somebody always gets through. None of this is needed for
-// safety: what keeps a stale write out is the epoch.
+// Turns of processes that share one timeline: the writer owns it, and the others wait until the owner rests or has had
+// its turn
+// before they take it. A turn that ended before anything was written makes the turns granted by this process longer,
+// however slow the store or the machine is; so some process always makes progress. Safety does not depend on this: the
+// epoch
+// keeps out stale writes.
 
 import type { Head } from '../../core/store/ports.ts'
 import type { Kernel } from '../storage/kernel.ts'
 
-/** An owner that has not moved the head for so long rests… */
+/** An owner that has not moved the head for this long rests; */
 const restMs = 6
-/** …and one that goes on writing has had its turn after so long. */
+/** an owner that keeps writing has had its turn after this long. */
 const turnMs = 60
-/** So many times as long at most. */
+/** The longest multiple of these times. */
 const patienceMax = 64
 
 export class TurnOrder {
@@ -46,7 +48,7 @@ export class TurnOrder {
     }
   }
 
-  /** Some chance in it: those who wait do not all come at once. */
+  /** Randomised, so that waiting processes do not all retry at once. */
   async pause(ms: number): Promise<void> {
     const { clock, random } = this.#kernel
     const delayMs = ms * this.#patience * (1 + random.number())

@@ -1,6 +1,8 @@
-// A timeline whose truth is its checkpoints (A1.2): each publication is one commit that appends an entry, publishes the
-// manifest at just that entry's coordinate, and moves whatever else belongs to it. State and position become visible
-// together or not at all. For layers that capture by themselves: saves, projections.
+// A timeline with authority "state" (A1.2): each publication is one commit that appends an entry, publishes the
+// manifest at
+// that entry's coordinate, and applies the extras. State and position become visible together or not at all. For layers
+// that
+// capture by themselves: saves, projections.
 
 import { assert } from '../../core/assert.ts'
 import { encodeManifest, type Part } from '../../core/checkpoint/manifest.ts'
@@ -28,14 +30,14 @@ export interface Publication {
   readonly foldVersion: string
   readonly totalBytes: number
   readonly addedBytes: number
-  /** What it names and its base does not, put under `hold`. Read back first, so that nothing unverified is ever visible. */
+  /** Chunks that the manifest names and its base does not, put under `hold`. Read back first: nothing unverified is visible. */
   readonly addedChunks: readonly Digest[]
-  /** Chunks of other timelines that it names: kept from collectors by `hold` like those it added, but not read back. */
+  /** Chunks of other timelines that it names: `hold` protects them like the added ones, but they are not read back. */
   readonly reusedChunks?: readonly Digest[]
   readonly hold?: ChunkHold
-  /** Reused chunks are read back as well. */
+  /** Also read back reused chunks. */
   readonly readsBackAll?: boolean
-  /** The checkpoint whose chunks are reused; BASE_GONE if it is no longer there. */
+  /** The checkpoint whose chunks are reused; BASE_GONE if it no longer exists. */
   readonly baseId: ManifestId | null
   readonly trigger: string
   readonly label?: string | undefined
@@ -49,7 +51,7 @@ export class StateTimeline {
   #head: { readonly seq: number; readonly epoch: number; readonly digest: Digest }
   #turn: Promise<unknown> = Promise.resolve()
   #broken: RepriseError | null = null
-  /** Goes with the first commit, which makes the timeline. */
+  /** Part of the first commit, which creates the timeline. */
   #creation: Pick<Commit, 'take' | 'attributes'> | null = null
 
   private constructor(kernel: Kernel, id: TimelineId, head: StateTimeline['head']) {
@@ -58,7 +60,7 @@ export class StateTimeline {
     this.#head = head
   }
 
-  /** One that is not there yet: its first publication makes it, in the same commit. FENCED if there is one by then. */
+  /** A timeline that does not exist yet: its first publication creates it, in the same commit. FENCED if it exists by then. */
   static async create(kernel: Kernel, id: TimelineId): Promise<StateTimeline> {
     const worker = await kernel.worker.register()
     const digest = originDigest(kernel.hash, id)
@@ -69,7 +71,7 @@ export class StateTimeline {
     return made
   }
 
-  /** The same for a fork. Its first publication is all that it is restored from, so it reads nothing of its parent. */
+  /** The same for a fork. It is restored from its first publication alone, so it reads nothing of its parent. */
   static async fork(kernel: Kernel, id: TimelineId, base: Base): Promise<StateTimeline> {
     const worker = await kernel.worker.register()
     const { seq, digest } = base
@@ -79,12 +81,12 @@ export class StateTimeline {
     return made
   }
 
-  /** One that was claimed already, under the epoch of that claim. */
+  /** A timeline that was claimed already, under the epoch of that claim. */
   static adopt(kernel: Kernel, { timeline, seq, epoch, digest }: Head): StateTimeline {
     return new StateTimeline(kernel, timeline, { seq, epoch, digest })
   }
 
-  /** Takes ownership under a new epoch. Reads no state: the layer loads what it wants. */
+  /** Takes ownership under a new epoch. Reads no state: the layer loads it. */
   static async take(kernel: Kernel, id: TimelineId, options: OpenOptions = {}): Promise<StateTimeline> {
     const { seq, epoch, digest } = await takeTimeline(kernel, id, options)
     return new StateTimeline(kernel, id, { seq, epoch, digest })
@@ -108,7 +110,7 @@ export class StateTimeline {
     return this.#kernel.store.checkpoints(this.id)
   }
 
-  /** One at a time, in the order asked. */
+  /** One at a time, in call order. */
   publish(publication: Publication): Promise<ManifestRecord> {
     return this.#inTurn(() => this.#publish(publication))
   }
@@ -122,7 +124,7 @@ export class StateTimeline {
     await this.#inTurn(() => this.#commit(along))
   }
 
-  /** An entry without a publication: what happened between two of them. */
+  /** An entry without a publication, for events between two of them. */
   async append(entry: NewEntry, along: CommitExtras = {}): Promise<void> {
     await this.#inTurn(() => this.#commit(along, this.#pack(entry)))
   }
@@ -132,7 +134,7 @@ export class StateTimeline {
     if (head?.epoch === this.#head.epoch) await retain(this.#kernel, head, policy, foldVersion)
   }
 
-  /** Free for others at once. */
+  /** Releases it, so that other processes can take it at once. */
   async release(along: CommitExtras = {}): Promise<void> {
     await this.#turn.catch(() => undefined)
     if (this.#broken) return await this.#letGo(this.#broken, along)
@@ -143,8 +145,9 @@ export class StateTimeline {
   }
 
   /**
-   * It broke for another reason than that somebody else has it: in the store it is still this process's, and nobody could take
-   * it while this process lives. Under a newer epoch the release is refused, and nothing is lost.
+   * It broke without being taken over: in the store, this process still owns it, and no other could take it while this
+   * process
+   * lives. Under a newer epoch the release is refused, without a loss.
    */
   async #letGo(broken: RepriseError, along: CommitExtras): Promise<void> {
     if (isReprise(broken, 'FENCED', 'NOT_FOUND', 'CLOSED')) return

@@ -1,6 +1,6 @@
-// A value, and if wanted a stream of bytes that goes with it, as the parts of one manifest: written in bounded memory,
-// checked before the first byte is handed out, and read piece by piece. For layers whose checkpoints are the truth:
-// saves, memo entries.
+// A value, optionally with a stream of bytes, as the parts of one manifest: written in bounded memory, checked before
+// the
+// first byte is returned, and read piece by piece. For layers with authority "state": saves, memo entries.
 
 import type { Content, Part } from '../../core/checkpoint/manifest.ts'
 import { type Digest, fromHex } from '../../core/coordinate.ts'
@@ -15,9 +15,9 @@ import type { ChunkHold } from '../storage/chunk-hold.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import type { Publication } from './state-timeline.ts'
 
-/** The part in which the bytes of a stream lie; the value has no name. */
+/** The part with the bytes of a stream; the value's part has no name. */
 export const streamPart = 'bytes'
-/** Up to this size all of it is read back before it becomes visible, also what it shares with earlier ones. */
+/** Up to this size everything is read back before it becomes visible, including chunks shared with earlier checkpoints. */
 const readBackBytes = 8 * 1024 * 1024
 
 export type StoredParts = Pick<
@@ -26,7 +26,7 @@ export type StoredParts = Pick<
 >
 
 export interface StreamOptions {
-  /** Chunks that a checkpoint in the catalog holds: they are named, not written again. */
+  /** Chunks that a checkpoint in the catalog holds: referenced, not written again. */
   readonly held?: ReadonlySet<string>
   readonly signal?: AbortSignal | undefined
 }
@@ -35,7 +35,7 @@ export async function writeValue(
   kernel: Kernel,
   hold: ChunkHold,
   source: ByteSource | null,
-  /** Asked for when the stream has been read. */
+  /** Called after the stream has been read. */
   value: () => unknown,
   { held = new Set(), signal }: StreamOptions = {},
 ): Promise<StoredParts> {
@@ -59,13 +59,14 @@ export async function writeValue(
 
 export interface StoredValue {
   readonly value: unknown
-  /** Null: no stream went with it. */
+  /** Null: there is no stream. */
   readonly stream: Content | null
 }
 
 /**
- * The whole of it is read once before anyone gets the first byte: damage at the end must not be met half-way.
- * `unverified`: only the value is read.
+ * Everything is read once before the first byte is returned: damage at the end must not surface half-way. `unverified`:
+ * only
+ * the value is read.
  */
 export async function readValue(
   kernel: Kernel,
@@ -102,13 +103,13 @@ export async function* readStream(kernel: Kernel, content: Content | null): Asyn
   }
 }
 
-/** A chunk that does not match its digest serves nobody, and it stands in the way of its own healthy copy. */
+/** Deletes a chunk that does not match its digest: it is useless, and prevents an intact copy from being put. */
 export async function removeRotten(kernel: Kernel, error: RepriseError): Promise<void> {
   if (error.code !== 'CHUNK_DAMAGED' || typeof error.data.digest !== 'string') return
   await kernel.store.blobs.delete([fromHex(error.data.digest)], Number.MAX_SAFE_INTEGER)
 }
 
-/** Every chunk of this checkpoint that does not match its digest, as far as its lists can be read. */
+/** Deletes every chunk of this checkpoint that does not match its digest, as far as its lists can be read. */
 export async function removeAllRotten(kernel: Kernel, record: ManifestRecord): Promise<void> {
   const manifest = readManifest(kernel, record)
   const io = stateIo(kernel)

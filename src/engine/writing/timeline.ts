@@ -1,7 +1,8 @@
-// An open timeline: the handle a user (or a layer) holds while it owns one. It keeps head and state in memory, writes
-// through the group commit, checkpoints by policy, and stops for good when it is fenced. A shared one
-// (turn-timeline.ts) may be read without owning, takes the timeline with its first write, and goes on after
-// others have written.
+// An open timeline: the handle that a user (or a layer) holds while this process owns it. It keeps head and state in
+// memory,
+// writes through the group commit, checkpoints by policy, and stops for good when it is fenced. A shared one
+// (turn-timeline.ts) can be read without ownership, takes the timeline with its first write, and continues after other
+// processes have written.
 
 import { keysLastOf } from '../../core/checkpoint/retention.ts'
 import { type Coordinate, type TimelineId, toHex } from '../../core/coordinate.ts'
@@ -33,11 +34,11 @@ export type { NewEntry } from '../model/entry.ts'
 
 export interface WriteOptions extends CommitExtras {
   readonly signal?: AbortSignal
-  /** Only if this is the last sequence when their turn comes, else CONFLICT. Entries whose key is known are no conflict. */
+  /** CONFLICT unless this is the last sequence when the write's turn comes. Entries with a known key are no conflict. */
   readonly expect?: number
 }
 
-/** For one that is written in turns with other processes. */
+/** For a timeline that is written in turns with other processes. */
 export interface Sharing {
   readonly isOwner: boolean
   onTaken(): void
@@ -51,20 +52,20 @@ export class OpenTimeline<State> {
   readonly #kernel: Kernel
   readonly #fold: Fold<State>
   readonly #state: TimelineState<State>
-  /** More dedupe keys than this: some are forgotten. */
+  /** Above this many dedupe keys, old ones are forgotten. */
   readonly #keysMax: number
   #isForgetting = false
   readonly #writer: Writer
   readonly #drafts: DraftMaker
-  /** Without a policy it is made when somebody asks for a checkpoint: most timelines end without one. */
+  /** Without a policy, created on the first request for a checkpoint: most timelines end without one. */
   #checkpointer: Checkpointer<State> | null = null
   readonly #recovered: Recovered<State>
   readonly #onClosed: () => void
   readonly #head: Identified
-  /** The stretches of its history that the timelines wrote that it was forked from. */
+  /** The parts of its history that were written by the timelines it was forked from. */
   readonly inherited: readonly Inherited[]
   readonly #sharing: Sharing | null
-  /** The last erasure when its state was read. */
+  /** The last erasure at the time its state was read. */
   readonly #erasure: string | null
   #effects: Effects | null = null
   readonly #watchers = new Set<(entries: readonly Entry[]) => void>()
@@ -112,7 +113,7 @@ export class OpenTimeline<State> {
   get #checkpoints(): Checkpointer<State> {
     if (this.#checkpointer) return this.#checkpointer
     this.#checkpointer = new Checkpointer(this.#kernel, this, this.#fold, this.#recovered)
-    // Asked for too late: it says so.
+    // Requested too late: the stopped checkpointer refuses.
     if (this.broken || this.closing) void this.#checkpointer.stop()
     return this.#checkpointer
   }
@@ -121,34 +122,34 @@ export class OpenTimeline<State> {
     return this.#state.value
   }
 
-  /** Made when somebody asks for it: most timelines call nothing outside. */
+  /** Created on first use: most timelines make no outside calls. */
   get effects(): Effects {
     this.#effects ??= new Effects(this, this.#kernel)
     return this.#effects
   }
 
-  /** Its history began as that of another one. */
+  /** True if its history began as that of another timeline. */
   get isFork(): boolean {
     return this.#head.base !== null
   }
 
-  /** How often a timeline was made under its id, this one included. */
+  /** How many timelines were created under its id, this one included. */
   get life(): number {
     return this.#head.life
   }
 
-  /** What its keys are derived from; needs the identity of the store. */
+  /** The origin of its keys; needs the identity of the store. */
   get origin(): Origin {
     return this.#kernel.identity.origin(this.#head)
   }
 
-  /** The identity of a copy beside its original (carried-identity.ts); null: that of its history, or of its head. */
+  /** The identity of a copy beside its original (carried-identity.ts). Null: that of its history, or of its head. */
   get ownIdentity(): string | null {
     const carried = carriedBy(this.#head.attributes)
     return carried?.isOwn ? carried.identity : null
   }
 
-  /** Whether this process owns it, as far as it knows. */
+  /** True if this process owns it, as far as it knows. */
   get isOwner(): boolean {
     return this.#writer.isOwner && !this.#writer.broken
   }
@@ -179,12 +180,12 @@ export class OpenTimeline<State> {
     return this.#writer.head.digest
   }
 
-  /** Why it can no longer be written through, if so. */
+  /** Why it can no longer be written, if so. */
   get broken(): RepriseError | null {
     return this.#writer.broken
   }
 
-  /** For paged folds: brings in the pages that applying this entry would touch; null if nothing is missing. */
+  /** For paged folds: reads the pages that applying this entry would touch; null if none is missing. */
   fetch(entry: NewEntry): Promise<unknown> | null {
     const { seq, epoch } = this.#writer.head
     const { type, time = 0, key, data } = entry
@@ -196,14 +197,14 @@ export class OpenTimeline<State> {
     return this.#state.hasKey(key, this.#kernel.hash)
   }
 
-  /** Where the entry with this key is, as far as history was read. */
+  /** The sequence of the entry with this key, as far as history was read. */
   seqOfKey(key: string): number | undefined {
     return this.#state.seqOfKey(key)
   }
 
-  /** Entries and whatever goes along with them, in one commit. Durable when it resolves. */
+  /** Writes entries and extras in one commit. Durable when it resolves. */
   write(entries: readonly NewEntry[], options?: WriteOptions): Promise<Written> {
-    // Not an async function: this is the hot path, and each of those costs a promise more.
+    // Not an async function: this is the hot path, and an async function costs one more promise.
     try {
       this.checkWritable()
       const drafts = this.#drafts.make(entries)
@@ -218,13 +219,13 @@ export class OpenTimeline<State> {
     }
   }
 
-  /** Entries alone, without a promise: the asker is told when they are durable. Throws if they cannot be stored. */
+  /** Writes entries alone, without a promise: the asker is called when they are durable. Throws if they cannot be stored. */
   ask(entries: readonly NewEntry[], asker: Asker): void {
     this.checkWritable()
     this.#writer.ask(this.#drafts.make(entries), null, asker)
   }
 
-  /** Throws if it was closed or somebody else owns it: known without asking the store. */
+  /** Throws if it was closed or is known to have lost ownership, without reading the store. */
   checkWritable(): void {
     if (this.#writer.broken) throw this.#writer.broken
     if (this.closing) throw new RepriseError('CLOSED', `${this.id} was closed`, { timeline: this.id })
@@ -235,7 +236,7 @@ export class OpenTimeline<State> {
     return this.#checkpoints.now(request)
   }
 
-  /** What the automatic checkpoints last decided, and why (A4.3). */
+  /** The last decision of the automatic checkpoints, and why (A4.3). */
   get checkpointing() {
     return this.#checkpoints.status
   }
@@ -250,14 +251,14 @@ export class OpenTimeline<State> {
     return this.#state.parts()
   }
 
-  /** Grows with every entry that is folded into the state. */
+  /** Grows with every folded entry. */
   get touches(): number {
     return this.#state.touches
   }
 
   /**
-   * For the checkpointer: the fence of this handle guards what it publishes. Where others write in between, what guards it is
-   * that its digest is part of their history.
+   * For the checkpointer: the fence of this handle guards the publication. On a shared timeline, the guard is that the
+   * checkpoint's digest is part of the current history.
    */
   async publish(record: NewManifest): Promise<void> {
     if (this.#sharing) await publishAside(this.#kernel, this.id, record, this.#erasure)
@@ -268,24 +269,24 @@ export class OpenTimeline<State> {
     await this.#aside({ marks: [mark], ...(Object.keys(attributes).length > 0 && { attributes }) })
   }
 
-  /** For the checkpointer: what it measured, as attributes of the engine's own. */
+  /** For the checkpointer: stores its measurements as engine attributes. */
   async note(attributes: CommitExtras['attributes'] & object): Promise<void> {
     await this.#aside({ attributes })
   }
 
-  /** For one that is shared and not owned: the next write takes it. */
+  /** For a shared timeline without ownership: the next write takes it. */
   attempt(take: Take, attributes: Record<string, Attribute> | null): void {
     this.declared(attributes)
     checkMade({ guard: { timeline: this.id, epoch: 0 }, take }, this.#kernel.limits)
     this.#writer.attempt(take, attributes)
   }
 
-  /** What this process declares of it when it takes it. */
+  /** The attributes that this process declares when it takes the timeline. */
   declared(attributes: Record<string, Attribute> | null): void {
     if (attributes) this.#checkpoints.declared(attributes)
   }
 
-  /** For one that is shared: entries that others wrote, in order, up to `point`. */
+  /** For a shared timeline: applies entries of other processes, in order, up to `point`. */
   async follow(entries: readonly Entry[], point: Point, epoch: number): Promise<void> {
     await this.#state.fetch(entries)
     this.#state.replay(entries)
@@ -294,7 +295,10 @@ export class OpenTimeline<State> {
     for (const call of this.#watchers) call(entries)
   }
 
-  /** For one that is shared, when all is followed: it can be written again, as its owner or with an attempt to take it. */
+  /**
+   * For a shared timeline that has followed everything: it can be written again, as its owner or with an attempt to
+   * take it.
+   */
   renew(epoch: number, isOwner: boolean): void {
     this.#writer.renew({ ...this.#writer.head, epoch }, isOwner)
     if (isOwner) this.#taken()
@@ -305,41 +309,41 @@ export class OpenTimeline<State> {
     return (await this.mail(limit)).messages
   }
 
-  /** The same, with the store's time at which the reading began: for whoever has a deadline to compare it with. */
+  /** The same, with the store's time at which the read began, to compare deadlines with. */
   mail(limit = 100): Promise<Inbox> {
     return this.#kernel.store.inbox(this.id, limit)
   }
 
-  /** Called after entries became durable and were applied. */
+  /** Called after entries are durable and applied. */
   watch(call: (entries: readonly Entry[]) => void): () => void {
     this.#watchers.add(call)
     return () => this.#watchers.delete(call)
   }
 
-  /** The same value again, as replay would read it. */
+  /** A copy of the value, as replay would decode it. */
   copyOf(value: unknown): unknown {
     return this.#kernel.codec.decode(this.#kernel.codec.encode(value))
   }
 
-  /** One more holder in this process; each of them closes. */
+  /** Adds a holder in this process; each of them must close. */
   share(): this {
     this.#holders += 1
     return this
   }
 
-  /** The last holder lets go: what was queued is written, the timeline is free for others at once. */
+  /** The last holder releases the timeline: queued entries are written, and other processes can take it at once. */
   async close(along: CommitExtras = {}): Promise<void> {
     this.#holders -= 1
     if (this.#holders <= 0) await this.shut(along)
   }
 
-  /** Lets go whoever else holds it in this process. */
+  /** Releases it for all holders in this process. */
   shut(along: CommitExtras = {}): Promise<void> {
     this.#closing ??= this.#shut(along)
     return this.#closing
   }
 
-  /** Settles when its last write did, if it is being closed or was closed. */
+  /** Settles with its last write. Null: it is not being closed. */
   get closing(): Promise<void> | null {
     return this.#closing
   }
@@ -359,13 +363,13 @@ export class OpenTimeline<State> {
     }
   }
 
-  /** It broke for another reason than that somebody else took it: in the store it is still this process's. */
+  /** It broke without being taken over: in the store, this process still owns it. */
   get #isLeftOwned(): boolean {
     const { broken } = this.#writer
     return broken !== null && broken.code !== 'FENCED' && !this.#sharing && this.#writer.isOwner
   }
 
-  /** For others at once, not only when this process ends. Under a newer epoch it is refused, and nothing is lost. */
+  /** Releases it at once instead of at the end of this process. Under a newer epoch the release is refused, without a loss. */
   async #letGo(): Promise<void> {
     const guard = { timeline: this.id, epoch: this.epoch }
     const release = { operation: newOperation(this.#kernel.random), guard, release: true }
@@ -377,7 +381,7 @@ export class OpenTimeline<State> {
     return Object.keys(own).length > 0 ? { ...along, attributes: { ...along.attributes, ...own } } : along
   }
 
-  /** Someone else owns it now, or this process must stop: refuses further writes without touching the store. */
+  /** Refuses further writes without a commit: another process owns it now, or this process must stop. */
   break(error: RepriseError): void {
     this.#writer.break(error)
   }
@@ -396,7 +400,7 @@ export class OpenTimeline<State> {
     if (this.#state.keyCount > this.#keysMax && !this.#isForgetting) void this.#forgetKeys()
   }
 
-  /** An entry of its own: whoever folds this history forgets at the same place. */
+  /** Recorded as an entry, so that every fold of this history forgets at the same place. */
   async #forgetKeys(): Promise<void> {
     this.#isForgetting = true
     try {

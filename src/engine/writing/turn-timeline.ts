@@ -1,7 +1,10 @@
-// A timeline that several processes write in turns, none of them the owner for long: replicas of one service. To read it takes
-// nothing. To write is to decide on the state at a coordinate and to commit what was decided, which applies only if history
-// is still there; who wrote owns it, and goes on without looking until another process writes.
-// Where many want it at once, they take turns (contest.ts).
+// A timeline that several processes write in turns, none of them the owner for long: replicas of one service. Reading
+// takes
+// nothing. A write decides on the state at a coordinate and commits its decision, which applies only if history is
+// still at
+// that coordinate; the writer then owns the timeline, and writes without reading first until another process writes.
+// Where
+// many processes want to write at once, they take turns (contest.ts).
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -33,11 +36,11 @@ export class TurnTimeline<State> {
   readonly #mustExist: boolean
   #open: OpenTimeline<State>
   #head: Head | null
-  /** The epoch that the timeline is made from, if it is not there. */
+  /** The life and epoch from which a missing timeline is created. */
   #before: Loaded<State>['before']
   #wasOwner = false
   #readyAt = 0
-  /** The state stopped half of the way to what others wrote. */
+  /** Following the entries of other processes failed half-way. */
   #isTorn = false
   readonly #watchers = new Set<(entries: readonly Entry[]) => void>()
 
@@ -58,7 +61,7 @@ export class TurnTimeline<State> {
     this.#open = this.#make(start.recovered)
   }
 
-  /** Reads what is there; makes and takes nothing. */
+  /** Reads the timeline; creates and takes nothing. */
   static async open<State>(
     kernel: Kernel,
     openTimelines: OpenTimelines,
@@ -71,22 +74,22 @@ export class TurnTimeline<State> {
     return new TurnTimeline(kernel, openTimelines, fold, { id, ...loaded }, mustExist)
   }
 
-  /** State, coordinate and keys as far as they were read. To write, call `ready` first, with nothing awaited in between. */
+  /** State, coordinate and keys as far as they were read. To write, call `ready` first, with no await in between. */
   get open(): OpenTimeline<State> {
     return this.#open
   }
 
-  /** As it was last looked at: what else is noted on the timeline, such as its status. Null if it was never there, or is new. */
+  /** The head as last read, with its status and other attributes. Null: the timeline did not exist, or is new. */
   get head(): Head | null {
     return this.#head
   }
 
-  /** False: there was no such timeline when it was last looked for. */
+  /** False: there was no such timeline when it was last read. */
   get exists(): boolean {
     return this.#head !== null || this.#open.epoch > this.#before.epoch
   }
 
-  /** Sees what others wrote. Called between two writes. */
+  /** Reads the entries of other processes. Called between two writes. */
   async refresh(): Promise<void> {
     const head = await this.#look()
     const { open } = this
@@ -94,7 +97,7 @@ export class TurnTimeline<State> {
     await this.#follow(head)
   }
 
-  /** Nothing has moved since it was read. */
+  /** True if nothing has moved since it was read. */
   async isCurrent(): Promise<boolean> {
     const head = await this.#look()
     const { open } = this
@@ -103,7 +106,7 @@ export class TurnTimeline<State> {
     return head.epoch === open.epoch && head.seq === open.seq && equalBytes(head.digest, open.digest)
   }
 
-  /** Makes the next write possible: as the owner, or with an attempt to become it. False: something has to be awaited first. */
+  /** Prepares the next write: as the owner, or with an attempt to take it. False: something has to be awaited first. */
   tryReady(): boolean {
     const { worker, hash } = this.#kernel
     if (this.#open.broken || this.#open.closing) return false
@@ -134,12 +137,13 @@ export class TurnTimeline<State> {
   }
 
   /**
-   * After a write that was lost: resolves when it is worth deciding again, on what is there by then. `isWanted` is asked at
-   * every look. CONTENDED if the time of the contest is over.
+   * After a lost write: resolves when the caller should decide again, on the then current state. `isWanted` is called
+   * with each
+   * read. Throws CONTENDED when the time of the contest is over.
    */
   async lose(contest: Contest, error: RepriseError, isWanted: () => boolean): Promise<void> {
     await contest.lost(error, this.#kernel.clock.elapsed() - this.#readyAt)
-    // Who was displaced has had its turn. Who only knew less than others may try at once.
+    // A displaced owner has had its turn. A process whose state was merely outdated may retry at once.
     const look = async () => {
       const head = await this.#look()
       await refuseLeased(this.#kernel, head)
@@ -158,7 +162,7 @@ export class TurnTimeline<State> {
     await this.#follow(head, head.epoch)
   }
 
-  /** Owns it, without writing anything; makes it if it is not there. */
+  /** Takes ownership without writing entries; creates the timeline if it is missing. */
   async own(waitMs: number, isWanted: () => boolean): Promise<OpenTimeline<State>> {
     const contest = this.contest(waitMs)
     while (!this.#open.isOwner || this.#open.closing) {
@@ -169,7 +173,7 @@ export class TurnTimeline<State> {
     return this.#open
   }
 
-  /** Called with entries that were written or read; with none when it had to be read anew from the start. */
+  /** Called with entries written or read; with none after a complete reload. */
   watch(call: (entries: readonly Entry[]) => void): () => void {
     this.#watchers.add(call)
     return () => this.#watchers.delete(call)
@@ -177,7 +181,7 @@ export class TurnTimeline<State> {
 
   async close(): Promise<void> {
     if (this.#open.closing) return
-    // Another process may have it by now: then there is nothing to let go of.
+    // Another process may have it by now: then there is nothing to release.
     await this.#open.shut().catch((error: unknown) => {
       if (!isLost(error)) throw error
     })
@@ -191,7 +195,7 @@ export class TurnTimeline<State> {
     return head ?? null
   }
 
-  /** Under a new epoch, whatever its owner does. False: another was faster. */
+  /** Takes it under a new epoch, even from a live owner. False: another process was faster. */
   async #takeTurn(head: Head | null): Promise<boolean> {
     const { committer, random, worker, hash, identity } = this.#kernel
     if (!head && this.#mustExist) throw missing(this.id)
@@ -215,7 +219,7 @@ export class TurnTimeline<State> {
     return false
   }
 
-  /** Reads history up to `seq`; the owner from then on, if `epoch` is one that this process took. */
+  /** Reads history up to `seq`; becomes the owner if `taken` is an epoch that this process took. */
   async #follow(head: Head | null, taken?: number, seq = head?.seq ?? 0): Promise<void> {
     const isOwner = taken !== undefined
     const open = this.#open
@@ -227,7 +231,7 @@ export class TurnTimeline<State> {
       else if (this.#mustExist) throw missing(this.id)
       else open.renew(0, false)
     } catch (error) {
-      // Its state may have gone half of the way: it is read anew before it is used again.
+      // The state may be half-way: it is read again before it is used.
       if (!open.broken) open.break(new RepriseError('CONFLICT', `${this.id} could not be followed`, {}, error))
       this.#isTorn = true
       throw error
@@ -239,7 +243,7 @@ export class TurnTimeline<State> {
     return !this.exists && !this.#open.closing
   }
 
-  /** False: what this process has read is not part of this history, or what comes next is gone. */
+  /** False: the state read so far is not part of this history, or the entries after it are missing. */
   async #catchUp(head: Head, to: number): Promise<boolean> {
     const open = this.#open
     const point = { seq: open.seq, digest: open.digest }
@@ -256,7 +260,7 @@ export class TurnTimeline<State> {
       }
       return true
     } catch (error) {
-      // Perhaps it was removed and made again, or trimmed while it was read: a full recovery tells.
+      // The timeline may have been deleted and created again, or trimmed during the read: a full recovery decides.
       if (isReprise(error, 'HISTORY_DAMAGED', 'NOT_ON_BRANCH', 'OUT_OF_RANGE')) return false
       throw error
     }
@@ -271,7 +275,7 @@ export class TurnTimeline<State> {
     this.#isTorn = false
     if (taken !== undefined && taken === head?.epoch) this.#open.renew(taken, true)
     this.#tell([])
-    // Only its timers are left of it.
+    // Stops its timers.
     if (!old.closing) {
       if (!old.broken) old.break(new RepriseError('FENCED', `${this.id} was read anew`, { timeline: this.id }))
       await old.shut()
@@ -293,7 +297,7 @@ export class TurnTimeline<State> {
 interface Loaded<State> {
   readonly head: Head | null
   readonly recovered: Recovered<State>
-  /** An earlier life, where there is no timeline now. */
+  /** An earlier life, if there is no timeline now. */
   readonly before: Pick<PastLife, 'life' | 'epoch'>
 }
 
@@ -330,7 +334,7 @@ function nothingYet<State>(kernel: Kernel, id: TimelineId, fold: Fold<State>): R
   }
 }
 
-/** The branch of what this process made itself, and has not looked at since. */
+/** The base of a timeline that this process created, and has not read since. */
 const nowhere = { base: null }
 
 function isSameBranch(a: Pick<Head, 'base'> & Partial<Pick<Head, 'attributes'>>, b: Head): boolean {

@@ -1,5 +1,6 @@
-// Writing to a timeline in turns, for models without a queue of their own: entries that are given, or made from the state of
-// now. What is made from a state is made again on newer state if another process wrote first.
+// Writes to a timeline in turns, for models without a queue of their own: entries passed in, or made from the current
+// state.
+// Entries made from a state are made again on newer state if another process wrote first.
 
 import { RepriseError } from '../../core/errors.ts'
 import { isLost } from './contest.ts'
@@ -9,7 +10,7 @@ import type { Written } from './writer.ts'
 
 export interface TurnWriteOptions {
   readonly signal?: AbortSignal | undefined
-  /** Only if this is still the last sequence, else CONFLICT. */
+  /** CONFLICT unless this is still the last sequence. */
   readonly expect?: number | undefined
 }
 
@@ -18,7 +19,7 @@ export class TurnWriter<State> {
   readonly #waitMs: number
   #last: Promise<unknown> = Promise.resolve()
   #waiting = 0
-  /** Under way beside each other: whatever looks at the state waits for them. */
+  /** Concurrent appends: any operation that reads the state waits for them. */
   readonly #quick = new Set<Promise<unknown>>()
 
   constructor(turns: TurnTimeline<State>, waitMs: number) {
@@ -26,14 +27,14 @@ export class TurnWriter<State> {
     this.#waitMs = waitMs
   }
 
-  /** `make` is called on the state of now, perhaps several times; it gives what to write, and must not do anything else. */
+  /** `make` is called with the current state, possibly several times; it returns the entries, and must have no side effects. */
   write(make: (state: State) => readonly NewEntry[], options: TurnWriteOptions = {}): Promise<Written> {
     return this.inTurn(() => this.#write(make, options))
   }
 
   /**
-   * Entries that depend on no state. All that are appended in the same moment go in one commit while this process is
-   * the owner.
+   * Entries that depend on no state. All entries appended at the same moment go in one commit while this process is the
+   * owner.
    */
   append(entries: readonly NewEntry[], options: TurnWriteOptions = {}): Promise<Written> {
     const { open } = this.#turns
@@ -45,13 +46,13 @@ export class TurnWriter<State> {
     const done = () => this.#quick.delete(writing)
     writing.then(done, done)
     return writing.catch((error) => {
-      // Refused as a whole, so it can be written once more; an unknown outcome only where keys tell what is there already.
+      // Refused as a whole, so it can be written again; after an unknown outcome only if keys detect duplicates.
       if (!isLost(error) || (error.code === 'OUTCOME_UNKNOWN' && !isKeyed(entries))) throw error
       return this.write(() => entries, options)
     })
   }
 
-  /** One after another with the writes. */
+  /** Runs one after another with the writes. */
   inTurn<T>(work: () => Promise<T>): Promise<T> {
     this.#waiting += 1
     const next = this.#last.then(async () => {
@@ -80,7 +81,7 @@ export class TurnWriter<State> {
           entries = make(open.state)
           if (entries.length > 0) return await open.write(entries, signal ? { signal } : undefined)
         }
-        // Nothing is written, so nothing would be refused: whether this was the state of now has to be asked.
+        // Without a write nothing would be refused: whether this was the current state must be checked.
         if (!(await turns.isCurrent())) throw new RepriseError('FENCED', `${turns.id} moved`, { timeline: turns.id })
         if (entries.length === 0 && (expect === undefined || expect === seq)) {
           return { first: seq + 1, count: 0, isDuplicate: false, sqlResult: undefined }
@@ -95,7 +96,7 @@ export class TurnWriter<State> {
   }
 }
 
-/** What the caller expected is not so: that is an answer, and no reason to try again. */
+/** The caller's expectation failed: a final result, not a reason to retry. */
 class Moved extends RepriseError {
   constructor(timeline: string, seq: number, expect: number) {
     super('CONFLICT', `${timeline} is at ${seq}, not at ${expect}`, { timeline, seq, expect })

@@ -1,18 +1,19 @@
-// Wakeups that are expected: when a process that let timelines go must look again, to be there on time. However many there
-// are, one look serves those of the same few milliseconds.
+// Expected wakeups: when a process must claim again after it released timelines. One claim serves all wakeups of the
+// same
+// few milliseconds, however many there are.
 
-/** A little late rather than a little early: a look before its time finds nothing, and the next is far away. */
+/** A little late rather than a little early: a claim before its time finds nothing, and the next is far away. */
 const lateMs = 2
 const tickMs = 10
 const secondMs = 1000
 
 export class Wakeups {
-  /** Times to look at, by second. */
+  /** Claim times, by second. */
   readonly #ticks = new Map<number, Set<number>>()
   /** No tick is in a second before this one. */
   #first = Number.POSITIVE_INFINITY
 
-  /** When to look for it. */
+  /** Returns the time of the claim for it. */
   add(wakeup: number): number {
     const tick = Math.ceil((wakeup + lateMs) / tickMs) * tickMs
     const second = Math.floor(tick / secondMs)
@@ -22,7 +23,7 @@ export class Wakeups {
     return tick
   }
 
-  /** The first after the last look and not after `until`; `until` if there is none. Those before are forgotten. */
+  /** The first tick after the last claim and not after `until`; `until` if there is none. Removes earlier ones. */
   next(lookedAt: number, until: number): number {
     this.#forgetBefore(Math.floor(lookedAt / secondMs))
     let next = until
@@ -35,7 +36,7 @@ export class Wakeups {
 
   #forgetBefore(second: number): void {
     if (second <= this.#first) return
-    // After a long pause there are fewer of them than seconds.
+    // After a long pause there are fewer ticks than seconds.
     if (second - this.#first > this.#ticks.size) {
       for (const each of this.#ticks.keys()) if (each < second) this.#ticks.delete(each)
     } else for (let each = this.#first; each < second; each++) this.#ticks.delete(each)

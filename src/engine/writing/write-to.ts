@@ -1,5 +1,6 @@
-// One write to another timeline of the store: through the handle that this process has open, else under an epoch of its own
-// while no other process is at work on it. What is written depends on what the timeline holds when the write is applied.
+// One write to another timeline of the store: through the open handle of this process, else under an epoch of its own
+// while no
+// other process works on it. The entries are decided on the timeline's state when the write is applied.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
@@ -7,7 +8,7 @@ import type { EffectLedger } from '../../core/history/effects.ts'
 import type { Fold, OpenOptions } from '../model/definition.ts'
 import type { NewEntry, OpenTimeline } from './timeline.ts'
 
-/** What the write needs of the engine. */
+/** The part of the engine that the write needs. */
 interface Opener {
   opened(id: TimelineId): Promise<OpenTimeline<unknown> | null>
   openTimeline<State>(id: TimelineId, fold: Fold<State>, options: OpenOptions): Promise<OpenTimeline<State>>
@@ -18,7 +19,7 @@ export interface WrittenTo<State> {
   readonly ledger: EffectLedger
 }
 
-/** `decide` may throw: then nothing is written. An empty list writes nothing. OWNED: another process is at work on it. */
+/** `decide` may throw: then nothing is written. An empty list writes nothing. OWNED: another process works on it. */
 export async function writeTo<State>(
   opener: Opener,
   id: TimelineId,
@@ -36,7 +37,7 @@ export async function writeTo<State>(
   }
 }
 
-/** Decided again where another write of this process came first. */
+/** Decided again if another write of this process came first. */
 async function decideAndWrite<State>(
   open: OpenTimeline<State>,
   decide: (timeline: WrittenTo<State>) => readonly NewEntry[],

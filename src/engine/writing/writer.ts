@@ -1,6 +1,8 @@
 // The writing side of one open timeline: a queue of requests that the group commit turns into commits. Requests that
-// only append are packed into one run; anything else goes in a commit of its own. One commit is under way at a time,
-// so sequence, epoch and digest in memory are always those of the store.
+// only
+// append are packed into one run; any other request has a commit of its own. One commit is in flight at a time, so
+// sequence,
+// epoch and digest in memory are always those of the store.
 
 import { assert } from '../../core/assert.ts'
 import type { Digest, TimelineId } from '../../core/coordinate.ts'
@@ -18,7 +20,7 @@ import { sealEntry } from '../storage/seal/entries.ts'
 import { type Drafts, noDrafts, pickDrafts } from './drafts.ts'
 import { PreparedWrite } from './prepared-write.ts'
 
-/** What may go along with entries in one commit. */
+/** What may go into a commit besides entries. */
 export type CommitExtras = Omit<Commit, 'operation' | 'guard' | 'run' | 'take' | 'branch'>
 
 export interface Written {
@@ -29,23 +31,23 @@ export interface Written {
   readonly sqlResult: unknown
 }
 
-/** Who is told what became of a request. */
+/** Receives the outcome of a request. */
 export interface Asker {
   resolve(written: Written): void
   reject(error: unknown): void
 }
 
-/** A request, and what became of it. One object for both: a thousand of them are alive at once. */
+/** A request and its outcome, in one object: a thousand of them are alive at once. */
 class Request {
   readonly drafts: Drafts
   readonly along: CommitExtras | null
   readonly asker: Asker
-  /** The sequence that it must follow, looked at when its turn comes: what was queued before it has moved the head by then. */
+  /** The sequence it must follow, checked when its turn comes: earlier requests in the queue have moved the head by then. */
   readonly expect: number | undefined
-  /** Those of its drafts that go into history, and where the first of them comes to lie. */
+  /** The drafts that go into history, and the sequence of the first. */
   fresh: Drafts = noDrafts
   first = 0
-  /** The one behind it: in the queue, then in the same commit. */
+  /** The next request: in the queue, then in the same commit. */
   next: Request | null = null
 
   constructor(drafts: Drafts, along: CommitExtras | null, asker: Asker, expect: number | undefined) {
@@ -71,12 +73,12 @@ export class Writer implements CommitSource {
   readonly #onTaken: () => void
   readonly #compressAboveBytes: number | undefined
   #isOwner: boolean
-  /** Goes with the first commit of one who is not the owner; it applies only if nothing has moved. */
+  /** Part of the first commit of a writer that is not the owner; it applies only if nothing has moved. */
   #take: Take | null = null
-  /** Attributes that go along with the take: what this process declares of the timeline. */
+  /** Attributes to write with the take: those that this process declares for the timeline. */
   #declared: CommitExtras['attributes'] | null = null
   #head: WriterHead
-  /** The requests that wait: the first of them, which leads to the others, and the last. */
+  /** The waiting requests: the first of a linked list, and the last. */
   #queued: Request | null = null
   #last: Request | null = null
   #isUnderWay = false
@@ -92,7 +94,7 @@ export class Writer implements CommitSource {
       onWritten(entries: readonly Entry[], bytes: number): void
       onTaken?(): void
       readonly compressAboveBytes?: number | undefined
-      /** True if left out. */
+      /** Default: true. */
       readonly isOwner?: boolean
     },
   ) {
@@ -115,14 +117,14 @@ export class Writer implements CommitSource {
     return this.#isOwner
   }
 
-  /** For one that does not own the timeline: its next commit takes it, and applies only if nothing has moved. */
+  /** For a writer that does not own the timeline: its next commit takes it, and applies only if nothing has moved. */
   attempt(take: Take, declared: CommitExtras['attributes'] | null): void {
     if (this.#isOwner) return
     this.#take = take
     this.#declared = declared ?? null
   }
 
-  /** Others have written: history is followed up to this point, and what was broken by that is whole again. */
+  /** Other processes have written: history is followed up to this point, and the writer works again. */
   renew(head: WriterHead, isOwner: boolean): void {
     assert(!this.#isUnderWay && this.#queued === null, 'a writer is renewed between its commits')
     this.#broken = null
@@ -143,9 +145,9 @@ export class Writer implements CommitSource {
     return new Promise((resolve, reject) => this.ask(drafts, along, { resolve, reject }, signal, expect))
   }
 
-  /** The same without a promise: the asker is called once the entries are durable, applied, and known to whoever watches. */
+  /** The same without a promise: the asker is called once the entries are durable, applied, and passed to the watchers. */
   ask(drafts: Drafts, along: CommitExtras | null, asker: Asker, signal?: AbortSignal, expect?: number): void {
-    // Entries are sealed when their turn comes; whoever cannot seal them is told at once.
+    // Entries are sealed when their turn comes; a request that cannot be sealed is refused at once.
     const unsealable = drafts.packed ? this.#kernel.sealer.refusal : null
     const refusal = this.#broken ?? this.#kernel.committer.userCode.refusal() ?? unsealable
     if (refusal) {
@@ -155,7 +157,7 @@ export class Writer implements CommitSource {
     assert(this.#isOwner || this.#take, 'who writes owns the timeline, or takes it')
     const { committer } = this.#kernel
     const request = new Request(drafts, along, asker, expect)
-    // No await where there is room: this is the hot path, and appends keep the order in which they were called.
+    // No await if there is room: this is the hot path, and appends keep the order of their calls.
     if (committer.tryEnter()) this.#enqueue(request)
     else
       committer.enter(signal).then(
@@ -164,7 +166,7 @@ export class Writer implements CommitSource {
       )
   }
 
-  /** Whoever has entered leaves again when the request is settled. */
+  /** The caller has entered the committer; the request leaves it when it is settled. */
   #enqueue(request: Request): void {
     if (this.#broken) {
       this.#reject(request, this.#broken)
@@ -176,7 +178,7 @@ export class Writer implements CommitSource {
     if (!this.#isUnderWay) this.#kernel.committer.ready(this)
   }
 
-  /** Nothing more can be written through this writer; what waits is refused with the reason. */
+  /** Nothing more can be written through this writer; waiting requests are refused with the reason. */
   break(error: RepriseError): void {
     if (this.#broken) return
     this.#broken = error
@@ -193,7 +195,7 @@ export class Writer implements CommitSource {
     this.#follower.begin()
     let taken: Request | null = null
     let lastTaken: Request | null = null
-    // Those of the first request, which is mostly the only one, are not copied; those of more are put together.
+    // The entries of a single request, the usual case, are not copied; those of several are joined.
     let entries: readonly Entry[] = none
     let joined: Entry[] | null = null
     let bytes = 0
@@ -205,7 +207,7 @@ export class Writer implements CommitSource {
       request.next = null
       const fresh = this.#fresh(request.drafts, entries)
       const seq = this.#head.seq + entries.length
-      // What is in history already was expected once, and is no conflict now.
+      // Entries that are in history already met their expectation then, and are no conflict now.
       if (request.expect !== undefined && request.expect !== seq && fresh.packed) {
         this.#reject(request, this.#unexpected(seq, request.expect))
         continue
@@ -243,7 +245,7 @@ export class Writer implements CommitSource {
     return count + entries.length <= runEntries && bytes + more <= runBytes
   }
 
-  /** Without those whose keys are in history already. */
+  /** Without the drafts whose keys are in history already. */
   #fresh(asked: Drafts, entries: readonly Entry[]): Drafts {
     const { keys } = asked
     if (!keys) return asked
@@ -255,7 +257,7 @@ export class Writer implements CommitSource {
     return this.#follower.hasKey(key, this.#kernel.hash) || entries.some((entry) => entry.key === key)
   }
 
-  /** The entries at their place, offered to the follower, which may refuse them before they are written. */
+  /** Sets sequence and epoch, and passes the entries to the follower, which may refuse them before they are written. */
   #offer(entries: readonly Writable<Entry>[], first: number): Error | null {
     const epoch = this.#nextEpoch
     try {
@@ -296,7 +298,7 @@ export class Writer implements CommitSource {
     return { take: this.#take, ...(attributes && { attributes }) }
   }
 
-  /** What it writes is written under this. */
+  /** The epoch of the next commit. */
   get #nextEpoch(): number {
     return this.#head.epoch + (this.#take ? 1 : 0)
   }
@@ -326,7 +328,7 @@ export class Writer implements CommitSource {
       this.#follower.discard()
       const error = refusalError(this.#timeline, outcome)
       this.#rejectAll(taken, error)
-      // Guards that fail mean that the head moved without us: this writer's picture is no longer true.
+      // A failed guard means that the head moved: this writer's head is outdated.
       if (this.#isLost(outcome.code, run !== null)) this.break(error)
       else if (this.#queued) this.#kernel.committer.ready(this)
       return
@@ -378,7 +380,7 @@ export class Writer implements CommitSource {
     }
   }
 
-  /** The entries are durable: where the state cannot follow, this handle must not be used further. */
+  /** The entries are durable but the state cannot follow: this handle must not be used further. */
   #breakOver(error: unknown, taken: Request | null): void {
     const failure = error instanceof RepriseError ? error : new RepriseError('FOLD_FAILED', String(error), {}, error)
     this.#rejectAll(taken, failure)
@@ -399,12 +401,12 @@ export class Writer implements CommitSource {
     this.#isUnderWay = false
     this.#follower.discard()
     this.#rejectAll(taken, error)
-    // It may be stored: this writer's picture may no longer be true.
+    // The commit may be stored: this writer's head may be outdated.
     if (isReprise(error, 'OUTCOME_UNKNOWN', 'STORE_MOVED')) this.break(error)
     else if (this.#queued) this.#kernel.committer.ready(this)
   }
 
-  /** This one and those behind it. */
+  /** Rejects this request and those after it. */
   #rejectAll(first: Request | null, error: unknown): void {
     for (let request = first; request; request = request.next) this.#reject(request, error)
   }

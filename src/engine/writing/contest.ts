@@ -1,40 +1,45 @@
-// How processes that write one timeline get along. Whoever writes owns it, so most attempts of a crowd would be in
-// vain. Who has lost waits instead: until nobody is at work, until the present owner rests, or until it has had its
-// turn; then it may be displaced. A turn in which nothing was written makes every turn after it longer, however slow
-// the store or the process is, so somebody always gets through. None of this is needed for safety: what keeps a stale
-// write out is the epoch and the sequence that every commit names.
+// Contention between processes that write one timeline. The writer owns it, so most attempts of a crowd would fail. A
+// loser
+// waits instead: until no process works on it, until the current owner rests, or until the owner has had its turn; then
+// the
+// owner may be displaced. A turn without a write makes every later turn longer, however slow the store or the process
+// is, so
+// some process always makes progress. Safety does not depend on this: the epoch and the sequence in every commit keep
+// out
+// stale writes.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/store/ports.ts'
 import type { Kernel } from '../storage/kernel.ts'
 
-/** How long an owner at work is left alone at least, and how many entries it may write; where the store is slow, longer… */
+/** The minimum time an active owner is left alone, and the entries it may write; longer if the store is slow, */
 const leastTurnMs = 40
 const turnEntries = 32
-/** …up to so many times. */
+/** up to this many times. */
 const turnsAtMost = 10
 /**
- * Who has not moved the head between two looks rests. The first two are so many times as far apart as a commit takes, for a
- * slow one is no rest; but not nearer than this, nor farther. From look to look the pause grows.
+ * An owner that has not moved the head between two reads rests. The first two reads are this many commit times apart,
+ * because
+ * a slow commit is no rest, within the two bounds below. The pause grows from read to read.
  */
 const lookCommits = 3
 const leastLookMs = 4
 const longestLookMs = 90
-/** A turn never becomes longer than this. */
+/** The longest turn. */
 const longestTurnMs = 10_000
 
-/** Nothing was written, for another process wrote first; or nobody knows. Either way: look, and decide again. */
+/** Nothing was written because another process wrote first, or the outcome is unknown. Either way: read, and decide again. */
 const lost = ['FENCED', 'CONFLICT', 'OWNED', 'WORKER_RETIRED', 'NOT_FOUND', 'CLOSED', 'OUTCOME_UNKNOWN'] as const
 
 export function isLost(error: unknown): error is RepriseError {
   return isReprise(error, ...lost)
 }
 
-/** Whose turn it is: ours, as nobody is at work; ours, if we take it from its owner; or nobody wants it any more. */
+/** The result of waiting: the timeline is free; its owner's turn is over and it may be displaced; or it is no longer wanted. */
 export type TurnOutcome = { readonly head: Head | null; readonly is: 'free' | 'over' | 'unwanted' }
 
-/** One writer's effort to get something written: how often it lost, what it saw, and until when it goes on. */
+/** One writer's effort to write: the number of its losses, the heads it read, and its deadline. */
 export class Contest {
   readonly #kernel: Kernel
   readonly #timeline: TimelineId
@@ -56,14 +61,14 @@ export class Contest {
     return this.#losses
   }
 
-  /** A write was lost, after it had been under way for so long. */
+  /** Records a lost write that took this long. */
   async lost(error: RepriseError, commitMs: number): Promise<void> {
     this.#losses += 1
     this.#lookMs = Math.min(Math.max(this.#lookMs, lookCommits * commitMs), longestLookMs)
     if (error.code === 'WORKER_RETIRED') await this.#kernel.worker.renewNow()
   }
 
-  /** Waits for a turn. `isWanted` is asked at every look. CONTENDED if the time of the contest is over. */
+  /** Waits for a turn. `isWanted` is called with each read. Throws CONTENDED when the time of the contest is over. */
   async turn(look: () => Promise<Head | null>, isWanted: () => boolean = () => true): Promise<TurnOutcome> {
     const { clock, random } = this.#kernel
     for (;;) {
@@ -88,7 +93,7 @@ export class Contest {
     return new RepriseError('CONTENDED', what, data)
   }
 
-  /** Nobody is at work on it. */
+  /** No process works on it. */
   #isFree({ owner, isOwnerAlive, updatedAt }: Head): boolean {
     const { worker } = this.#kernel
     return (
@@ -96,14 +101,14 @@ export class Contest {
     )
   }
 
-  /** Its owner has done nothing between two looks. Notes what was seen, and where one turn ends and the next begins. */
+  /** Its owner has done nothing between two reads. Records the head, and where one turn ends and the next begins. */
   #isResting({ epoch, seq }: Head): boolean {
     const seen = this.#seen
     if (seen && seen.epoch === epoch && seen.seq === seq) return true
     const { clock, random } = this.#kernel
     const isNewTurn = seen?.epoch !== epoch
     if (isNewTurn && seen) {
-      // A turn in which nothing was written was too short.
+      // A turn without a write was too short.
       const wasWasted = seen.seq === seq
       this.#turnMs = wasWasted ? Math.min(2 * this.#turnMs, longestTurnMs) : leastTurnMs * (1 + random.number() / 2)
     }
@@ -111,7 +116,7 @@ export class Contest {
     return false
   }
 
-  /** The present owner has had its turn. */
+  /** The current owner has had its turn. */
   #isOver(): boolean {
     const seen = this.#seen!
     const ms = this.#kernel.clock.elapsed() - seen.since

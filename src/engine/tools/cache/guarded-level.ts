@@ -1,5 +1,6 @@
-// A level with its bounds: how long it may take, when it is left alone, how many uploads wait for it. Whatever goes wrong there
-// is a miss or an upload that was not made, told once, and never an error of the one who asked.
+// A level with its bounds: how long it may take, when it is skipped, how many uploads wait for it. Any failure there is
+// a miss
+// or a skipped upload, reported once, and never an error for the caller.
 
 import { Breaker } from '../../../core/calls/breaker.ts'
 import { type ErrorCode, RepriseError } from '../../../core/errors.ts'
@@ -9,22 +10,20 @@ import { type CacheLevel, type LevelAccess, LevelError } from './level.ts'
 
 export interface GuardPorts {
   readonly clock: Clock
-  /** Told of what went wrong, once until it goes well again. */
+  /** Receives a failure, once until the level works again. */
   readonly problem: (error: RepriseError) => void
 }
 
-/** What was found, until `settle` says whether it was good. */
+/** A fetched entry; `settle` reports whether it was usable. */
 export interface Fetched {
   readonly scope: string
   readonly body: AsyncIterable<Uint8Array>
   settle(error: unknown): void
 }
 
-/**
- * After two failures in a row, or one wait in vain, it is left alone for half a minute, then for twice as long each time.
- */
+/** After two failures in a row, or one timeout, the level is skipped for half a minute, then for twice as long each time. */
 const breaks = { failures: 2, pauseMs: 30_000, pauseMaxMs: 600_000 }
-/** A level that gives or takes less than this per second, all in all, is too slow to be of use. */
+/** A level that transfers less than this per second on average is too slow to be useful. */
 const leastPerSecond = 16 * 1024
 const uploadsMax = 1000
 const uploadsAtOnce = 4
@@ -39,13 +38,13 @@ export class GuardedLevel {
   readonly #level: CacheLevel
   readonly #ports: GuardPorts
   readonly #timeoutMs: number
-  /** Apart: a level that answers may still take nothing. */
+  /** Separate, because a level that can be read may still refuse writes. */
   readonly #reads = new Breaker(breaks)
   readonly #writes = new Breaker(breaks)
   readonly #waiting: Upload[] = []
   readonly #under = new Set<Promise<void>>()
   #access: Promise<LevelAccess> | null = null
-  /** Its credentials are refused: for reading too, or for writing. */
+  /** Its credentials are refused: for everything, or for writing. */
   #isOff = false
   #isReadOnly = false
   readonly #told = new Set<string>()
@@ -60,7 +59,7 @@ export class GuardedLevel {
     return this.#level.name
   }
 
-  /** Null: there is none, or it cannot be asked now. Whoever gets one settles it. */
+  /** Null: not found, or the level is skipped now. The caller must settle the result. */
   async fetch(key: string): Promise<Fetched | null> {
     const call = {}
     if (this.#isOff || !this.#mayStart(this.#reads, call)) return null
@@ -80,7 +79,7 @@ export class GuardedLevel {
     return null
   }
 
-  /** Put in the background. `body` is opened when its turn comes; null: it is not there any more. */
+  /** Uploads in the background. `body` is opened when its turn comes; null: the entry no longer exists. */
   upload(upload: Upload): void {
     if (this.#isOff || this.#isReadOnly) return
     if (this.#waiting.length >= uploadsMax) {
@@ -91,12 +90,12 @@ export class GuardedLevel {
     this.#work()
   }
 
-  /** Resolves when nothing is on its way any more. */
+  /** Resolves when no upload is waiting or running. */
   async settled(): Promise<void> {
     while (this.#under.size > 0) await Promise.allSettled(this.#under)
   }
 
-  /** Once per reason, until it goes well again. */
+  /** Reported once per reason, until the level works again. */
   tell(reason: string, code: ErrorCode, why: string, cause?: unknown): void {
     if (this.#told.has(reason)) return
     this.#told.add(reason)
@@ -133,7 +132,7 @@ export class GuardedLevel {
       await watch.bounded(this.#level.put(key, sent, watch.signal))
       settle(null)
     } catch (error) {
-      // What cannot be read here says nothing about the level.
+      // A local read error does not count against the level.
       if (own !== null) this.#writes.left(call)
       else if (error instanceof LevelError && error.kind === 'refused') {
         this.#isReadOnly = true
@@ -153,7 +152,7 @@ export class GuardedLevel {
     return (this.#reads.openUntil ?? 0) > this.#ports.clock.elapsed()
   }
 
-  /** What its credentials may do: asked once, by whoever comes first. */
+  /** The permissions of its credentials, requested once by the first caller. */
   async #known(watch: Watch): Promise<LevelAccess> {
     this.#access ??= this.#level.access(watch.signal)
     const asked = this.#access
@@ -177,9 +176,9 @@ export class GuardedLevel {
     } else {
       const why = error instanceof Error ? error.message : String(error)
       const code = codeOf(error)
-      // Whoever waited in vain once need not do it a second time.
+      // One timeout is enough to skip the level.
       breaker.failed(this.#ports.clock.elapsed(), call, code === 'TIMEOUT')
-      // Whoever was told that it is down knows that nothing is sent.
+      // The failure of reads was reported already, which implies that nothing is sent.
       const isKnown = what === 'write' && this.#told.has('read')
       const so = what === 'read' ? 'going on without it' : 'some results are not sent'
       if (!isKnown) this.tell(what, code, `${why}: ${so}`, error)
@@ -197,12 +196,12 @@ async function* noting(body: AsyncIterable<Uint8Array>, failed: (error: unknown)
   }
 }
 
-/** What came and is not what was sent is MALFORMED. */
+/** MALFORMED: the content received differs from the content sent. */
 function codeOf(error: unknown): ErrorCode {
   return error instanceof LevelError || error instanceof RepriseError ? error.code : 'STORE_UNREACHABLE'
 }
 
-/** Aborts what stands still for too long, or moves too slowly to come to an end. Only waiting for the level counts. */
+/** Aborts a transfer that stalls for too long, or is too slow to finish. Only waiting for the level counts. */
 class Watch {
   readonly #ending = new AbortController()
   readonly #clock: Clock
@@ -222,7 +221,7 @@ class Watch {
     return this.#ending.signal
   }
 
-  /** Also where the level does not heed its signal. */
+  /** Bounded even if the level ignores its signal. */
   async bounded<T>(work: Promise<T>): Promise<T> {
     this.#wait()
     try {
@@ -251,11 +250,11 @@ class Watch {
       this.#wait(pieceMs)
       yield piece
     }
-    // All of it is read back there before it is visible.
+    // The level reads all of it back before it becomes visible.
     this.#wait((this.#bytes / leastPerSecond) * 1000)
   }
 
-  /** Lets go of what was not read to its end. */
+  /** Aborts a transfer that was not read to its end. */
   end(): void {
     this.#arrived()
     this.#ending.abort(new LevelError('fault', 'it was let go'))

@@ -1,5 +1,6 @@
-// A Reprise server as a level of a cache, through the plain door that build tools use: GET and PUT below /cache/<space>/. The
-// token's scopes apply. Redirects are not followed: a token goes to the address it was given for, and nowhere else.
+// A Reprise server as a cache level, through the plain interface for build tools: GET and PUT below /cache/<space>/.
+// The
+// token's scopes apply. Redirects are not followed: a token is sent only to the address it was configured for.
 
 import { type ErrorCode, RepriseError } from '../../../core/errors.ts'
 import { type CacheLevel, type LevelAccess, type LevelEntry, LevelError } from './level.ts'
@@ -27,7 +28,7 @@ export class HttpLevel implements CacheLevel {
     if (answer.status !== 200) throw await faultOf(answer)
     const told = (await answer.json()) as { readonly scope?: unknown; readonly mayWrite?: unknown }
     if (typeof told.scope !== 'string') throw new LevelError('fault', 'it is no server of Reprise')
-    // A server that does not say refuses the first upload, and none follows.
+    // A server that omits this refuses the first upload, and none follows.
     return { scope: told.scope, mayWrite: told.mayWrite !== false }
   }
 
@@ -57,14 +58,14 @@ export class HttpLevel implements CacheLevel {
       return await fetch(this.name + path, request)
     } catch (error) {
       signal.throwIfAborted()
-      // What fetch says by itself is "fetch failed".
+      // The message of fetch itself is only "fetch failed".
       const { cause } = error as { readonly cause?: { readonly code?: string; readonly message?: string } }
       throw new LevelError('fault', cause?.code ?? cause?.message ?? (error as Error).message, error)
     }
   }
 }
 
-/** INVALID_ARGUMENT for what is no address of a server. */
+/** INVALID_ARGUMENT if it is not the address of a server. */
 export function baseOf(url: string): string {
   const parsed = URL.canParse(url) ? new URL(url) : null
   if (!parsed || !['http:', 'https:'].includes(parsed.protocol) || parsed.search !== '' || parsed.hash !== '') {
@@ -104,7 +105,7 @@ async function faultOf(answer: Response): Promise<LevelError> {
   }
 }
 
-/** Pulled piece by piece: nothing is read ahead of what the connection takes. */
+/** Read on demand: nothing is read ahead of what the connection accepts. */
 function streamOf(body: AsyncIterable<Uint8Array>): ReadableStream<Uint8Array> {
   const pieces = body[Symbol.asyncIterator]()
   return new ReadableStream<Uint8Array>(

@@ -1,32 +1,34 @@
-// A level of a cache behind the local store: a server of ours, a bucket. The port is small on purpose. Time limits, the breaker,
-// digests, scopes and the queue of uploads lie above it (guarded-level.ts, and the layer that uses it), once for all levels.
+// A cache level behind the local store: a Reprise server, a bucket. The port is small on purpose. Time limits, the
+// breaker,
+// digests, scopes and the upload queue are above it (guarded-level.ts, and the layer that uses it), once for all
+// levels.
 
 import type { Duration } from '../../../core/duration.ts'
 import type { ErrorCode } from '../../../core/errors.ts'
 
 export interface CacheLevel {
-  /** Shown to people and kept in provenance: an address without secrets. */
+  /** Shown to people and stored in provenance: an address without secrets. */
   readonly name: string
-  /** How long it may keep somebody waiting before it is left alone for a while; 10 seconds if left out. */
+  /** How long a caller waits for it before it is skipped for a while. Default: 10 seconds. */
   readonly timeout?: Duration
-  /** It sends so many bytes of a body at once: the time that takes is no standstill. One piece of the body if left out. */
+  /** How many bytes of a body it sends at once: the time of one such piece is no stall. Default: one piece of the body. */
   readonly pieceBytes?: number
-  /** What its credentials may do. Throws where they may do nothing. */
+  /** The permissions of its credentials. Throws if they have none. */
   access(signal: AbortSignal): Promise<LevelAccess>
-  /** Null: there is none. The body is read once, and may be given up half-way. */
+  /** Null: not found. The body is read once, and reading may stop half-way. */
   get(key: string, signal: AbortSignal): Promise<LevelEntry | null>
-  /** All of it is there afterwards, or nothing. A key that is there is replaced. */
+  /** Atomic: afterwards all of it is stored, or nothing. Replaces an existing key. */
   put(key: string, body: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void>
 }
 
 export interface LevelAccess {
-  /** Where entries go that are put. */
+  /** The scope of new entries. */
   readonly scope: string
   readonly mayWrite: boolean
 }
 
 export interface LevelEntry {
-  /** Where it was found; null: the level cannot say, so it counts as the scope of the credentials. */
+  /** Where it was found. Null: unknown, so the scope of the credentials counts. */
   readonly scope: string | null
   readonly body: AsyncIterable<Uint8Array>
 }
@@ -34,8 +36,9 @@ export interface LevelEntry {
 const usualCodes = { refused: 'FORBIDDEN', unfit: 'LIMIT_EXCEEDED', fault: 'STORE_UNREACHABLE' } as const
 
 /**
- * Thrown by a level. `refused`: asking again with these credentials is of no use; `unfit`: this one entry cannot be put. The
- * code is the one that a problem is told with.
+ * Thrown by a level. `refused`: retrying with these credentials is useless; `unfit`: this one entry cannot be put. The
+ * code is
+ * that of the reported problem.
  */
 export class LevelError extends Error {
   readonly kind: 'refused' | 'unfit' | 'fault'

@@ -1,10 +1,10 @@
-// A bucket as a level of a cache: one object per entry, below the scope it belongs to.
-//
+// A bucket as a cache level: one object per entry, below its scope.
 //   <prefix>/memo/<scope>/<digest of the key>
-//
-// There is nobody there to hold scopes apart but the bucket's own rules: who may write below <prefix>/memo/main is theirs to say.
-// A scope reads its own entries, then those of main. An entry replaces the one that is there, unless there was none when it was
-// looked for: then whoever came first stays.
+// Only the bucket's own rules separate scopes: they decide which credentials may write below <prefix>/memo/main. A
+// scope reads
+// its own entries, then those of main. A put replaces an existing entry, unless none was found before: then the first
+// entry
+// stays.
 
 import { createHash } from 'node:crypto'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
@@ -14,14 +14,14 @@ import { type CacheLevel, type LevelAccess, type LevelEntry, LevelError } from '
 export interface ObjectLevelOptions {
   readonly url: string
   readonly scope: string
-  /** The scope that every other one reads as well. */
+  /** The scope that every other scope reads as well. */
   readonly mainScope: string
   /** The first folder below the prefix. */
   readonly space: string
   open(url: string): Promise<ObjectEntries>
 }
 
-/** So many keys are known not to have been there; of others, an entry is replaced. */
+/** How many keys are remembered as missing; the entries of other keys are replaced. */
 const absentMax = 10_000
 
 export class ObjectLevel implements CacheLevel {
@@ -39,7 +39,7 @@ export class ObjectLevel implements CacheLevel {
 
   async access(): Promise<LevelAccess> {
     await this.#opened()
-    // Whether it may write is seen when it does: the first upload that is refused is the last.
+    // Write permission is found out by writing: after the first refused upload, none follows.
     return { scope: this.#options.scope, mayWrite: true }
   }
 
@@ -79,7 +79,7 @@ export class ObjectLevel implements CacheLevel {
     }
   }
 
-  /** Of a digest: a key may be long, and hold what an address cannot. */
+  /** The digest of the key: a key may be long, and contain characters that an address cannot. */
   #keyOf(scope: string, key: string): string {
     return `${this.#options.space}/${scope}/${createHash('sha256').update(key).digest('hex')}`
   }
@@ -91,7 +91,7 @@ export class ObjectLevel implements CacheLevel {
   }
 }
 
-/** As it may be shown: without its query. INVALID_ARGUMENT for what is no address in an object store. */
+/** For display: without its query. INVALID_ARGUMENT if it is not an address in an object store. */
 export function nameOfObjects(url: string): string {
   const name = /^[sS]3:\/\/[a-z0-9][a-z0-9.-]+(?:\/[^?]*)?(?=\?|$)/.exec(url)?.[0]
   if (name !== undefined) return name.replace(/\/+$/, '')
@@ -100,7 +100,7 @@ export function nameOfObjects(url: string): string {
   throw new RepriseError('INVALID_ARGUMENT', what, {})
 }
 
-/** What asking again does not change is refused. */
+/** Errors that a retry does not fix are refusals. */
 const refusals = new Set(['STORE_DENIED', 'NOT_FOUND', 'DRIVER_MISSING', 'INVALID_ARGUMENT'])
 
 function levelErrorOf(error: unknown, what: 'open' | 'read' | 'write'): unknown {
@@ -109,7 +109,7 @@ function levelErrorOf(error: unknown, what: 'open' | 'read' | 'write'): unknown 
   if (code === 'LIMIT_EXCEEDED' || data.status === 413 || data.answer === 'EntityTooLarge') {
     return new LevelError('unfit', message, error)
   }
-  // Who may not list a bucket is not told that an object is missing.
+  // Without permission to list a bucket, a missing object is reported as forbidden.
   const isHidden = what === 'read' && data.status === 403 && data.answer === 'AccessDenied'
   const more = isHidden ? ' (without s3:ListBucket, a missing object is refused as well)' : ''
   return new LevelError(refusals.has(code) ? 'refused' : 'fault', message + more, error, code)

@@ -1,6 +1,7 @@
-// What is forgotten of a cache: entries that were not used for long, and the ones used longest ago where all together
-// are too large. Pinned ones stay. Their chunks go with the next collection. A cache is a kind of timelines that each hold
-// one entry: results of functions and commands, artifacts of build tools.
+// Removes cache entries: those unused for long, and the least recently used if all together are too large. Pinned
+// entries
+// stay. Their chunks are removed by the next collection. A cache is a kind of timelines with one entry each: results of
+// functions and commands, artifacts of build tools.
 
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
@@ -10,9 +11,9 @@ import { deleteTimeline } from '../housekeeping/delete.ts'
 import { pinnedAttribute, usedAttribute } from './uses.ts'
 
 export interface CacheKeep {
-  /** Forgotten when it was not used for so long. Uses are noted to the hour. */
+  /** Remove entries unused for this long. Uses are recorded to the hour. */
   readonly unused?: Duration
-  /** The entries used last that have so many bytes together stay. */
+  /** Keep the most recently used entries up to this many bytes in total. */
   readonly bytes?: number
 }
 
@@ -36,13 +37,13 @@ export function checkKeep(where: string, keep: CacheKeep): void {
 
 /** A kind of timelines that hold one entry each. */
 export interface CacheKind {
-  /** Where those of a name lie, or all of them. */
+  /** The scope of the entries of a name, or of all. */
   within(name?: string): string
-  /** What an id says of its entry; null: it is none. */
+  /** The name and scope in an id. Null: not an entry. */
   place(id: string): { readonly name: string; readonly scope: string } | null
 }
 
-/** One line of the list of entries. */
+/** One row in the list of entries. */
 export interface CacheEntry {
   readonly timeline: string
   readonly name: string
@@ -51,13 +52,13 @@ export interface CacheEntry {
   readonly usedAt: number
   readonly bytes: number
   readonly isPinned: boolean
-  /** Somebody computes it at this moment. */
+  /** A process is computing it at this moment. */
   readonly isBusy: boolean
-  /** Nothing usable is there: it was never finished, or is damaged. */
+  /** There is no usable result: it was never finished, or is damaged. */
   readonly isEmpty: boolean
 }
 
-/** Of these kinds; with `name`, of that name only. */
+/** The entries of these kinds; with `name`, of that name only. */
 export async function* cacheEntries(
   host: Host,
   kinds: readonly CacheKind[],
@@ -81,7 +82,7 @@ export async function* cacheEntries(
   }
 }
 
-/** Pinned ones stay, whatever is forgotten. */
+/** Pinned entries are never removed. */
 export async function pinEntry(host: Host, timeline: string, isPinned: boolean): Promise<void> {
   const head = await host.head(timeline)
   if (!head) throw new RepriseError('NOT_FOUND', `there is no entry ${timeline}`, { timeline })
@@ -89,7 +90,7 @@ export async function pinEntry(host: Host, timeline: string, isPinned: boolean):
   if (!outcome.ok) throw new RepriseError(outcome.code, `${timeline} is computed at this moment`, { timeline })
 }
 
-/** Of all entries of these kinds, or of those with this name. */
+/** Applies to all entries of these kinds, or to those with this name. */
 export async function forgetUnused(
   host: Host,
   kinds: readonly CacheKind[],
@@ -117,7 +118,7 @@ export async function forgetUnused(
   return { entries: gone.length, bytes, kept, keptBytes, timelines: gone.map(({ timeline }) => timeline) }
 }
 
-/** False: it was not there, or somebody computes it at this moment. */
+/** False: it did not exist, or a process is computing it at this moment. */
 export async function forgetEntry(host: Host, timeline: string): Promise<boolean> {
   try {
     await deleteTimeline(host.kernel, timeline)
@@ -131,7 +132,7 @@ export async function forgetEntry(host: Host, timeline: string): Promise<boolean
 const storedBetween = 1000
 const everyMs = 3_600_000
 
-/** Forgets in the background, now and then, as long as something is stored. */
+/** Removes entries in the background, occasionally, while results are stored. */
 export class Pruner {
   readonly #host: Host
   readonly #kind: CacheKind

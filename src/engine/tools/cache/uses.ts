@@ -1,13 +1,15 @@
-// When each entry was last used. For retention to the hour, and later, so that a hit costs no write. The very last uses are noted
-// exactly and in their order when the cache is closed or asked to explain itself: a miss is compared with the last of them.
+// When each entry was last used. Recorded to the hour for retention, and with a delay, so that a hit costs no write.
+// The latest
+// uses are recorded exactly and in order when the cache is closed or explains a miss, which is compared with the last
+// of them.
 
 import type { TimelineId } from '../../../core/coordinate.ts'
 import type { Host } from '../../host/host.ts'
 
-/** A note that is younger than this is left as it is. */
+/** A record younger than this is not updated. */
 const coarseMs = 3_600_000
 const waitingMax = 256
-/** So many of the last uses are noted exactly. */
+/** How many of the latest uses are recorded exactly. */
 const exactMax = 64
 
 export const usedAttribute = 'used'
@@ -16,9 +18,9 @@ export const pinnedAttribute = 'pinned'
 export class Uses {
   readonly #host: Host
   #waiting = new Set<TimelineId>()
-  /** What this process has noted, or found noted. */
+  /** The times that this process has written or read. */
   readonly #noted = new Map<TimelineId, number>()
-  /** The last uses, in their order, that are not noted yet. */
+  /** The latest uses, in order, that are not recorded yet. */
   #exact = new Map<TimelineId, number>()
   #writing: Promise<void> = Promise.resolve()
 
@@ -38,7 +40,7 @@ export class Uses {
     if (this.#waiting.size >= waitingMax) void this.#flush(new Map())
   }
 
-  /** Never fails: what is not noted is only forgotten earlier. */
+  /** Never fails: an entry with an unrecorded use is only removed earlier. */
   flush(): Promise<void> {
     const exact = this.#exact
     this.#exact = new Map()

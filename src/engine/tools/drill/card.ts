@@ -1,5 +1,6 @@
-// The recovery card (D6): for one timeline, what is captured, what history remains after it, which coordinate ties them
-// and to which owner, which effects are safe to replay, and what recovery would cost now.
+// The recovery card (D6) of one timeline: its checkpoint, the history after it, the coordinate that binds them and its
+// owner,
+// the effects that are safe to replay, and the current cost of a recovery.
 
 import type { CheckpointInterval } from '../../../core/checkpoint/checkpoint-policy.ts'
 import type { MeasuredCosts } from '../../../core/checkpoint/costs.ts'
@@ -30,7 +31,7 @@ export interface RecoveryCard {
   readonly coordinate: Coordinate
   readonly owner: { readonly worker: string; readonly isAlive: boolean; readonly msSinceProgress: number | null } | null
   readonly status: string
-  /** The checkpoint a recovery would start from, or null: from the origin. */
+  /** The checkpoint that a recovery would start from. Null: from the origin. */
   readonly captured: {
     readonly id: string
     readonly seq: number
@@ -46,7 +47,10 @@ export interface RecoveryCard {
     readonly floor: number
     readonly head: number
     readonly entriesAfterCheckpoint: number
-    /** Work since the checkpoint that no entry has, and that a recovery does again; null for a kind whose history has it all. */
+    /**
+     * Work since the checkpoint that no entry records and a recovery repeats. Null: history records everything of this
+     * kind.
+     */
     readonly again: { readonly what: string; readonly ms: number } | null
   }
   readonly floor: {
@@ -54,7 +58,7 @@ export interface RecoveryCard {
     readonly because: string
     readonly heldBy: readonly { readonly what: string; readonly seq: number }[]
   }
-  /** By the same figures as the handle: its own where it is open in this process, else those kept with the timeline. */
+  /** From the costs of the open handle, if there is one in this process, else from those stored with the timeline. */
   readonly checkpointing: {
     readonly from: 'handle' | 'kept'
     readonly because: readonly string[]
@@ -62,12 +66,12 @@ export interface RecoveryCard {
     readonly costs: MeasuredCosts
     readonly failureEveryMs: number | null
   }
-  /** What is kept of it and when it is captured, and where that was said; empty: nobody here can tell. */
+  /** Retention and checkpoint policy, each with its source. Empty: unknown here. */
   readonly settings: readonly {
     readonly name: 'retain' | 'checkpoint'
-    /** Null: nothing is said, so everything is kept, or the engine decides. */
+    /** Null: not set, so everything is kept, or the engine decides. */
     readonly value: unknown
-    /** 'stored' with it, 'declared' by code of this process, the same for all of its 'kind', or the 'usual' one of its kind. */
+    /** 'stored' with it, 'declared' by code of this process, common to its 'kind', or the 'usual' one of its kind. */
     readonly from: 'stored' | 'declared' | 'kind' | 'usual'
   }[]
   /** Null: the effects cannot be read here. */
@@ -76,18 +80,18 @@ export interface RecoveryCard {
     readonly safe: number
     readonly compensatable: number
     readonly irreversible: number
-    /** Recorded steps of a workflow and the like: only the definition knows whether they can be compensated. */
+    /** Recorded steps of workflows and similar models: only the definition knows whether they can be compensated. */
     readonly byDefinition: number
     readonly inDoubt: number
   } | null
-  /** Measured just now by a restore aside; null when the definition is not known here. */
+  /** Measured now by a separate restore. Null: the definition is not known here. */
   readonly recovery: RecoveryReport | null
-  /** Why the application says that the state at the head makes no sense; null: it does, or nobody here can tell. */
+  /** Why the application rejects the state at the head. Null: it is valid, or unknown here. */
   readonly invalid: string | null
-  /** What would be missing, in words; null when it can be recovered. */
+  /** What is missing for a recovery, as text. Null: it can be recovered. */
   readonly missing: string | null
   readonly lineage: readonly string[]
-  /** The last few lines of the store's log about it, oldest first. */
+  /** The last few reports about it in the store's log, oldest first. */
   readonly recent: readonly Report[]
 }
 
@@ -97,7 +101,7 @@ export async function card(
   kernel: Kernel,
   id: TimelineId,
   fold: Fold<unknown> | null,
-  /** Where it is open in this process. */
+  /** The handle, if it is open in this process. */
   open: Pick<OpenTimeline<unknown>, 'checkpointing'> | null = null,
 ): Promise<RecoveryCard> {
   const head = await existing(kernel, id)
@@ -185,7 +189,7 @@ function byHand(on: readonly string[] | undefined): string {
   return on === undefined ? 'only by hand' : `only after ${on.join(', ')}, or by hand`
 }
 
-/** Until the last sign of life of its owner, or, without one, until its last commit. */
+/** Up to the last heartbeat of its owner or, without an owner, up to its last commit. */
 function againOf(
   kernel: Kernel,
   head: Head,
@@ -201,7 +205,7 @@ function againOf(
   return { what: model.redoes, ms: isUnfinished ? Math.max(0, until - capturedAt) : 0 }
 }
 
-/** Those of the kernel's ledger, and those that the model knows by itself. */
+/** The effects of the kernel's ledger, and those of the model itself. */
 async function effectsOf(
   kernel: Kernel,
   head: Head,

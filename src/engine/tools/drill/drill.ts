@@ -1,5 +1,7 @@
-// The drill: restores real checkpoints aside, replays what follows, compares the result with another way to the same
-// place, and reports how long recovery would take and what would be lost. The outcome is noted in the catalog.
+// The drill restores real checkpoints separately, replays the history after them, compares the result with another way
+// to the
+// same coordinate, and reports how long a recovery would take and what would be lost. The outcome is recorded in the
+// catalog.
 
 import { type ManifestId, toHex } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
@@ -30,7 +32,7 @@ import { isInCatalog } from '../verify/catalog.ts'
 
 export interface DrillOptions {
   readonly timelines?: readonly string[]
-  /** Checkpoints a timeline, newest first; default all that are usable. */
+  /** Checkpoints per timeline, newest first. Default: all usable ones. */
   readonly checkpoints?: number
 }
 
@@ -39,16 +41,16 @@ export interface DrillResult {
   readonly checkpoint: string | null
   readonly seq: number
   readonly ok: boolean
-  /** This process lacks what it takes to read it: it neither passed nor failed, and nothing was noted. */
+  /** This process could not read it: it neither passed nor failed, and nothing was recorded. */
   readonly isUnknown: boolean
   /** Why it failed, or what it was compared with. */
   readonly note: string
   readonly stateDigest: string | null
   readonly recoveryMs: number
-  /** Chunks that were damaged or missing and were rebuilt: it is restored, and the disk needs a look. */
+  /** Chunks that were damaged or missing and were rebuilt: the restore succeeded, but the disk needs attention. */
   readonly healed: number
   readonly entriesReplayed: number
-  /** Entries that a recovery from here could not bring back. */
+  /** Entries that a recovery from here could not restore. */
   readonly entriesLost: number
 }
 
@@ -61,7 +63,7 @@ export interface DrillReport {
 
 export type FoldOf = (head: Head) => Fold<unknown> | null
 
-/** Folds are guarded here whatever the engine was told: this is where one that is not pure must show. */
+/** Always guards folds, whatever the engine's options are: an impure fold must be detected here. */
 export async function drill(engine: Kernel, foldOf: FoldOf, options: DrillOptions = {}): Promise<DrillReport> {
   const letGo = installGuard()
   try {
@@ -85,9 +87,9 @@ async function drillAll(kernel: Kernel, foldOf: FoldOf, options: DrillOptions): 
 
 interface Drilled {
   readonly result: DrillResult
-  /** The checkpoint itself does not restore, or restores something else: it is marked. Damage elsewhere is no fault of its. */
+  /** The checkpoint itself fails to restore, or restores another state: it is marked. Damage elsewhere does not count. */
   readonly isDamaged: boolean
-  /** It had been marked, and is sound. */
+  /** It had been marked, and is intact. */
   readonly isCleared?: boolean
 }
 
@@ -95,7 +97,7 @@ async function drillTimeline(kernel: Kernel, listed: Head, fold: Fold<unknown>, 
   let head = listed
   let drilled = await drillEach(kernel, head, fold, most)
   if (drilled.some(({ result }) => !result.ok)) {
-    // Beside writers the listed head grows old: what fails must fail with a new one too.
+    // Beside writers the listed head becomes outdated: a failure counts only with a fresh head, too.
     const [now] = await kernel.store.head([listed.timeline])
     if (!now) return []
     head = now
@@ -120,7 +122,7 @@ async function drillTimeline(kernel: Kernel, listed: Head, fold: Fold<unknown>, 
 
 async function drillEach(kernel: Kernel, head: Head, fold: Fold<unknown>, most: number): Promise<Drilled[]> {
   const catalog = (await kernel.store.checkpoints(head.timeline)).filter((record) => record.seq <= head.seq)
-  // What a person marked is not tried: nothing that a drill finds would change that.
+  // A checkpoint that a person marked is skipped: a drill would not change that.
   const records = catalog
     .filter((record) => canRead(fold, record.foldVersion) && !isBadMark(record.invalid))
     .slice(0, most)
@@ -130,9 +132,10 @@ async function drillEach(kernel: Kernel, head: Head, fold: Fold<unknown>, most: 
     reference && !(reference instanceof RepriseError) ? { digest: reference.digest, of: 'full replay' } : null
   for (const record of records) {
     const one = await drillCheckpoint(kernel, head, fold, record, other)
-    // Retention may take it away meanwhile: what is gone can neither pass nor fail.
+    // Retention may remove it meanwhile: a removed checkpoint neither passes nor fails.
     if (!one.result.ok && !(await isInCatalog(kernel, record, head))) continue
-    // Where history does not reach the origin, checkpoints are compared with each other; saves are each their own truth.
+    // If history does not reach the origin, checkpoints are compared with each other; with authority "state", with
+    // nothing.
     if (one.result.ok && fold.authority !== 'state' && record.foldVersion === fold.version) {
       other ??= { digest: one.result.stateDigest!, of: `checkpoint ${record.id}` }
     }
@@ -146,7 +149,7 @@ async function drillEach(kernel: Kernel, head: Head, fold: Fold<unknown>, most: 
     const result = resultOf(head, null, report, true, 'no checkpoint: recovered from all history', digest)
     drilled.push({ result, isDamaged: false })
   } else if (records.length === 0 && catalog.length > 0) {
-    // All that is left is state that this code cannot read: whoever has its migrations can tell.
+    // Only state that this code cannot read is left: a process with its migrations can verify it.
     const { message } = missingMigration(head, catalog[0]!, fold)
     const result = resultOf(head, catalog[0]!, null, false, `cannot tell: ${message}`, null)
     drilled.push({ result: { ...result, isUnknown: true }, isDamaged: false })
@@ -155,8 +158,9 @@ async function drillEach(kernel: Kernel, head: Head, fold: Fold<unknown>, most: 
 }
 
 /**
- * The state as full replay gives it, where history reaches the origin: what checkpoints are measured against. Damaged
- * history is an answer too: it must not stop the drill of other checkpoints and other timelines.
+ * The state by full replay, if history reaches the origin: the reference for checkpoints. Damaged history is a result,
+ * too: it
+ * must not stop the drill of other checkpoints and other timelines.
  */
 async function referenceDigest(kernel: Kernel, head: Head, fold: Fold<unknown>) {
   try {
@@ -183,13 +187,13 @@ async function drillCheckpoint(
       throw new RepriseError('CHECKPOINT_DAMAGED', `marked invalid: ${record.invalid}`)
     }
     const { state, report } = await recover(kernel, head, fold, { only: record.id, evenInvalid: isMarked })
-    // Where the checkpoint is the truth, parts that are read only on demand (the bytes of a stream) have no other copy.
+    // With authority "state", parts that are read only on demand (the bytes of a stream) have no other copy.
     if (fold.authority === 'state') await verifyChunks(readManifest(kernel, record), stateIo(kernel))
     const model = kernel.models.find(head.timeline)
     await model?.readCheckpoint?.(record, readManifest(kernel, record), stateIo(kernel))
     const digest = stateDigest(kernel, state)
     if (record.foldVersion !== fold.version) {
-      // What a migration makes may well differ from what today's code makes of all history: that is no fault of the checkpoint.
+      // A migrated state may differ from a full replay by the current code: that is no fault of the checkpoint.
       const note = `restored and migrated from version ${record.foldVersion}; not compared`
       return { result: resultOf(head, record, report, true, note, digest), isDamaged: false, isCleared: isMarked }
     }
@@ -219,8 +223,9 @@ async function drillCheckpoint(
 }
 
 /**
- * Equal for equal states, however they were reached: keyed parts count by content, not by page. Parts and values are encoded
- * one by one, as a checkpoint stores them: one object in two of them is two objects once it was restored.
+ * Equal for equal states, however they were reached: keyed parts count by content, not by page. Parts and values are
+ * encoded
+ * one by one, as a checkpoint stores them: an object shared by two of them becomes two objects after a restore.
  */
 export function stateDigest({ codec, hash }: Pick<Kernel, 'codec' | 'hash'>, state: TimelineState<unknown>): string {
   const digests: Record<string, unknown> = {}

@@ -1,9 +1,11 @@
-// The log of what happened to a store: recoveries, fallbacks, drills, failed and damaged checkpoints, repairs, housekeeping.
-// It is told by events and written aside, some moments later and several at once, so nothing waits for it and nothing
-// fails because of it. Whoever has something to report emits the event 'report'.
-//
-// It lies in timelines of its own, `reprise/log/N`, each of some hundred entries. A new one is begun when the last is full,
-// and the oldest is forgotten: that is its bound, by count and by age.
+// The log of a store: recoveries, fallbacks, drills, failed and damaged checkpoints, repairs, housekeeping. It is fed
+// by events
+// and written in the background, with a delay and several at once, so nothing waits for it and nothing fails because of
+// it.
+// Any part of the engine adds a report by emitting the event 'report'.
+// It is stored in timelines of its own, `reprise/log/N`, each with some hundred entries. A new one is begun when the
+// last is
+// full, and the oldest is removed: that is its bound, by count and by age.
 
 import { type TimelineId, timelineId, type WorkerId } from '../../../core/coordinate.ts'
 import { type Time, toTime } from '../../../core/duration.ts'
@@ -23,9 +25,9 @@ export interface Report {
   readonly kind: string
   /** Null: the store as a whole. */
   readonly timeline: string | null
-  /** In words. */
+  /** As text for people. */
   readonly what: string
-  /** Name of the process that told it. */
+  /** Name of the worker that reported it. */
   readonly worker: string
   readonly data?: unknown
 }
@@ -35,7 +37,7 @@ export interface ReportFilter {
   readonly kind?: string
   /** A Date, ISO text, or milliseconds since 1970. */
   readonly since?: Time
-  /** The newest so many; 100 if left out. */
+  /** Only this many of the newest. Default: 100. */
   readonly limit?: number
 }
 
@@ -49,7 +51,7 @@ const waitingMax = 200
 const attemptsMax = 5
 const whatMax = 500
 
-/** Writes until it is closed. A store that is only read, or cannot be written, goes without. */
+/** Writes until it is closed. A read-only or unwritable store has no log. */
 export class ReportLog {
   readonly #kernel: Kernel
   readonly #off: (() => void)[] = []
@@ -85,13 +87,13 @@ export class ReportLog {
     })
     on('deleted', ({ timeline, isErased }) => {
       if (!isErased) this.#note('delete', timeline, 'deleted for good')
-      // Not even its id stays.
+      // Not even its id is kept.
       else this.#waiting = this.#waiting.filter((report) => !mentions(report, timeline))
       if (isErased) this.#note('erase', null, 'a timeline was erased, with its id')
     })
   }
 
-  /** What waits is written, if the store answers soon. */
+  /** Writes the waiting reports, if the store answers soon. */
   async close(): Promise<void> {
     for (const off of this.#off.splice(0)) off()
     this.#cancel?.()
@@ -99,7 +101,7 @@ export class ReportLog {
     const late = new Promise<void>((resolve) => {
       cancel = this.#kernel.clock.after(1000, resolve, true)
     })
-    // A timer that is left would keep a program alive that has nothing more to do.
+    // A remaining timer would keep a finished program alive.
     await Promise.race([this.#flush(), late]).finally(cancel)
   }
 
@@ -117,7 +119,7 @@ export class ReportLog {
   }
 
   #note(kind: string, timeline: string | null, what: string, data?: unknown): void {
-    // Its own timelines are not worth a word.
+    // The engine's own timelines are not reported.
     if (timeline !== null && /^reprise\//.test(timeline)) return
     if (this.#waiting.length >= waitingMax) {
       this.#left += 1
@@ -143,7 +145,7 @@ export class ReportLog {
         const { at, worker } = reports.at(-1)!
         reports.push({ at, kind: 'left-out', timeline: null, what: `${left} more reports in the same moment`, worker })
       }
-      // A report that cannot be written is not worth an error: what it tells of has its own way to fail.
+      // A failed report is no error: the reported event has its own way to fail.
       if (reports.length > 0) await write(this.#kernel, reports).catch(() => undefined)
     })
     this.#writing = next
@@ -151,7 +153,7 @@ export class ReportLog {
   }
 }
 
-/** The newest that match, oldest of them first. @example await rp.log({ kind: 'drill' }) */
+/** The newest matching reports, oldest of them first. @example await rp.log({ kind: 'drill' }) */
 export async function readReports(kernel: Kernel, filter: ReportFilter = {}): Promise<Report[]> {
   const { timeline, kind, limit = 100 } = filter
   const since = filter.since === undefined ? 0 : toTime(filter.since, 'since')
@@ -167,16 +169,16 @@ export async function readReports(kernel: Kernel, filter: ReportFilter = {}): Pr
       }
     }
   }
-  // Processes write in turns, each what it gathered.
+  // Processes write in turns, each with its own batch.
   return found.sort((a, b) => a.at - b.at).slice(-limit)
 }
 
-/** Where the log lies. */
+/** The timelines of the log. */
 export function reportTimelines(kernel: Pick<Kernel, 'store'>): Promise<Head[]> {
   return segments(kernel)
 }
 
-/** It is about this timeline, or names it in its words. */
+/** True if the report is about this timeline, or names it in its text. */
 export function mentions(report: unknown, timeline: string): boolean {
   return JSON.stringify(report, (_, value) => (typeof value === 'bigint' ? String(value) : value)).includes(
     JSON.stringify(timeline).slice(1, -1),
@@ -223,7 +225,7 @@ async function startOf(kernel: Kernel, timeline: TimelineId): Promise<Pick<Head,
   return { seq: 0, epoch, digest: originDigest(kernel.hash, timeline) }
 }
 
-/** When a new one was begun: those beyond the bound, and those whose last entry is too old. */
+/** Called when a new one was begun: removes those beyond the bound, and those whose last entry is too old. */
 async function forgetOld(kernel: Kernel): Promise<void> {
   const all = await segments(kernel)
   const tooOld = kernel.worker.now() - ageMaxMs

@@ -1,13 +1,13 @@
-// Erasing entries inside a history that goes on (docs/decisions/erasure.md). In this order, so that it can end anywhere and be
-// asked for again:
-//
+// Erases entries inside a history that continues (docs/decisions/erasure.md). In this order, so that it can be
+// interrupted
+// anywhere and repeated:
 //   1. every timeline that reads one of them is taken, under a new epoch, and marked: state in memory elsewhere is stale;
-//   2. their checkpoints that hold it go, savepoints included if that was said;
-//   3. the erasure is recorded, by the checks of the runs as they will be;
+//   2. their checkpoints that contain it are dropped, savepoints only if the caller allowed it;
+//   3. the erasure is recorded, with the checks of the new runs;
 //   4. the runs are replaced;
-//   5. the timelines are marked as done and let go, under the same epoch: if another process took one in between, which
-//      may have read what was still there, all of it is done once more;
-//   6. chunks that nobody names any more go, and the files are scrubbed.
+//   5. the timelines are marked as done and released, under the same epoch: if another process took one in between, which
+//      may have read the old entries, everything is repeated;
+//   6. chunks that no checkpoint names any more are removed, and the files are scrubbed.
 
 import { type ManifestId, type TimelineId, timelineId } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -27,25 +27,25 @@ import type { Target } from './select.ts'
 
 export interface EraseEntriesReport {
   readonly isDryRun: boolean
-  /** Of the erasure, as it is recorded; null: nothing was left to erase. */
+  /** The id of the recorded erasure. Null: nothing was left to erase. */
   readonly id: string | null
-  /** Where they lie: a fork reads what its parent holds. */
+  /** By the timeline that stores them: a fork reads entries of its parent. */
   readonly entries: readonly { readonly timeline: string; readonly seqs: readonly number[] }[]
-  /** How many of each type. */
+  /** The number of entries of each type. */
   readonly types: Readonly<Record<string, number>>
   /** Sequences of the range that were erased before. */
   readonly already: number
-  /** All that read them, and what they lose. */
+  /** All timelines that read them, and what they lose. */
   readonly timelines: readonly AffectedTimeline[]
-  /** Why it would be refused; empty if it would not. */
+  /** Why it would be refused. Empty: it would not. */
   readonly refusals: ErasePlan['refusals']
-  /** Chunks that were taken out of the store. */
+  /** Chunks that were removed from the store. */
   readonly chunks: number
-  /** Where something of it may be left, in words. */
+  /** Where copies may remain, as text. */
   readonly remains: readonly string[]
 }
 
-/** Others may write in turns meanwhile: so often is it begun again. */
+/** Other processes may write in turns meanwhile: how often it is restarted. */
 const attemptsMax = 10
 const replacesMax = 50
 
@@ -68,7 +68,7 @@ export async function eraseEntries(
   }
   const erasure = plan.timelines.length > 0 ? newId(kernel.random) : null
   if (erasure) await carryOut(kernel, id, erasure, plan, options)
-  // Also where there was nothing to do: an earlier attempt may have got no further than that.
+  // Also if there was nothing to erase: an earlier attempt may have stopped before this.
   const { chunks } = await collect(kernel, { chunksOnly: true })
   await kernel.store.blobs.compact?.(true)
   const remains = [...(await kernel.store.scrub({ whole: true, mayLock: true })), ...said.remains]
@@ -92,7 +92,7 @@ async function carryOut(
   for (let attempt = 1; ; attempt++) {
     const taken = await takeAll(kernel, erasure, plan, options)
     try {
-      // As it is now that nobody else writes: entries may have come since it was planned.
+      // Planned again now that no other process writes: entries may have been added since.
       const now = await planErasure(kernel, id, { ...options, takeover: true })
       const [refusal] = now.refusals
       if (refusal)
@@ -105,7 +105,7 @@ async function carryOut(
       }
       if ((await release(kernel, erasure, taken, isComplete)) && isComplete) return
     } catch (error) {
-      // Their marks stay: state that was read meanwhile is not to be published, and whoever looks sees that it is not done.
+      // The marks stay: state read meanwhile must not be published, and readers see that the erasure is not done.
       await release(kernel, erasure, taken, false).catch(() => undefined)
       throw error
     }
@@ -176,7 +176,7 @@ function byTimeline(made: readonly { readonly target: Target; readonly run: Targ
   return found
 }
 
-/** False: one of them was taken by another process meanwhile. */
+/** False: another process took one of them meanwhile. */
 async function release(kernel: Kernel, erasure: string, heads: readonly Head[], isDone: boolean): Promise<boolean> {
   let isOurs = true
   for (const { timeline, epoch } of heads) {
@@ -214,7 +214,7 @@ function countOf({ targets }: ErasePlan): number {
   return targets.reduce((sum, { seqs }) => sum + seqs.size, 0)
 }
 
-/** What is known now of places that an erasure of entries does not reach. */
+/** Known places that an erasure of entries does not reach. */
 async function remainsOf(kernel: Kernel, plan: ErasePlan): Promise<string[]> {
   const remains: string[] = [...(await mirrorRemains(kernel))]
   const cursors = (await kernel.store.cursors()).map(({ name }) => name)

@@ -1,9 +1,12 @@
-// Erasing: deletes a timeline with its archives (and if asked the forks that share its history), and then sees to it that their
-// bytes leave the files of the store: entries, mail, checkpoints and the chunks that nobody else names. It says what is gone
-// and where copies may be left. Asked again after an interruption, it goes on: also if the timeline itself is gone already.
-//
-// Its id goes with it: reports that name it are erased from the log of the store. Single entries of a history that goes on:
-// entries.ts.
+// Erases a timeline: deletes it with its archives (and optionally the forks that share its history), and then removes
+// their
+// bytes from the files of the store: entries, mail, checkpoints and chunks that no other checkpoint names. The report
+// names
+// the erased data and where copies may remain. A repeated call resumes after an interruption, even if the timeline
+// itself is
+// already deleted. Its id is erased, too: reports that name it are removed from the store's log. For single entries of
+// a
+// history that continues, see entries.ts.
 
 import { isReprise } from '../../../core/errors.ts'
 import { checkIn } from '../../../core/history/redacted.ts'
@@ -20,21 +23,21 @@ import { redact } from './redaction.ts'
 import { ownStart } from './select.ts'
 
 export interface EraseReport extends DeleteReport {
-  /** Chunks that were taken out of the store, of these timelines and of whatever else nobody named any more. */
+  /** Chunks that were removed from the store: those of these timelines, and any other garbage. */
   readonly chunks: number
-  /** Where bytes of it may be left, in words. Empty: nowhere that the store knows of. */
+  /** Where bytes of it may remain, as text. Empty: nowhere that the store knows of. */
   readonly remains: readonly string[]
 }
 
 const replacesMax = 50
 
-/** What no store can reach. */
+/** Copies that no store can reach. */
 const elsewhere = 'backups, exports and savepoint files made before: erase those too'
 
 /** @example await eraseTimeline(kernel, 'agent/support/ann', { dryRun: true }) // only says what would go */
 export async function eraseTimeline(kernel: Kernel, id: string, options: DeleteOptions = {}): Promise<EraseReport> {
   const deleted = await deleteTimeline(kernel, id, { ...options, erase: true }).catch((error) => {
-    // An earlier attempt may have got this far.
+    // An earlier attempt may have deleted it.
     if (!isReprise(error, 'NOT_FOUND') || options.dryRun) throw error
     return { isDryRun: false, timelines: [], refusals: [] }
   })
@@ -53,7 +56,7 @@ export async function eraseTimeline(kernel: Kernel, id: string, options: DeleteO
   return { ...deleted, chunks: chunks.swept, remains }
 }
 
-/** What the log of the store tells of these timelines. */
+/** Erases the reports about these timelines in the store's log. */
 async function eraseReports(kernel: Kernel, ids: readonly string[]): Promise<void> {
   for (const head of await reportTimelines(kernel)) {
     const made = []

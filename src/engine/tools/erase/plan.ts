@@ -1,5 +1,6 @@
-// The plan of an erasure: which entries go, which timelines read them and lose checkpoints, and why it would be refused. The
-// state that is left is folded aside before anything is changed: a fold that cannot do without an entry says so here.
+// The plan of an erasure: the entries, the timelines that read them and lose checkpoints, and the reasons to refuse it.
+// The
+// remaining state is folded separately before anything is changed: a fold that fails without an entry fails here.
 
 import { type TimelineId, timelineId } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -26,19 +27,19 @@ import {
 } from './select.ts'
 
 export interface EraseEntriesOptions extends EntrySelection {
-  /** Only say what would go. */
+  /** Only report what would be erased. */
   readonly dryRun?: boolean
-  /** Savepoints that hold the state after an erased entry go too. Without it, one is a reason to refuse. */
+  /** Also drop savepoints that contain the state after an erased entry. Otherwise such a savepoint is a reason to refuse. */
   readonly savepoints?: boolean
-  /** Also where a live process owns it: what that one holds in memory is refused from then on. Aggregates need no such word. */
+  /** Take over timelines with a live owner: its state in memory is refused from then on. Aggregates do not need this. */
   readonly takeover?: boolean
-  /** Why, for the record: without anything personal. */
+  /** The reason, for the record: without personal data. */
   readonly reason?: string
 }
 
 export interface AffectedTimeline {
   readonly timeline: string
-  /** The first sequence that it reads and that is erased: its state from there on is made anew. */
+  /** The first erased sequence that it reads: its state from there on is rebuilt. */
   readonly from: number
   readonly checkpoints: number
   readonly savepoints: readonly string[]
@@ -70,7 +71,7 @@ export async function planErasure(kernel: Kernel, id: string, options: EraseEntr
   refusals.push(...(await refusalsBelow(kernel, [...family.values()], options)))
   const timelines: AffectedTimeline[] = []
   for (const member of family.values()) {
-    // Where an earlier attempt did not end, a checkpoint may have been made of what was still there.
+    // After an interrupted attempt, a checkpoint may contain entries that still existed.
     const firsts = [firstIn(await ancestorsOf(family, member), selected.targets), erasingFrom(member)]
     const from = firsts.reduce((a, b) => (a === null || b === null ? (a ?? b) : Math.min(a, b)))
     if (from === null) continue
@@ -83,7 +84,10 @@ export async function planErasure(kernel: Kernel, id: string, options: EraseEntr
   return { ...selected, timelines, refusals }
 }
 
-/** Entries in segments are not looked at: whoever may mean one of them is told so, and nothing is left in silence. */
+/**
+ * Entries in segments are not searched: if the selection may include one of them, it is refused instead of being
+ * incomplete.
+ */
 async function refusalsBelow(
   kernel: Kernel,
   family: readonly Head[],
@@ -99,7 +103,7 @@ async function refusalsBelow(
   return refusals
 }
 
-/** The first sequence of this lineage that goes, or null. */
+/** The first erased sequence of this lineage, or null. */
 function firstIn(lineage: readonly Head[], targets: readonly Target[]): number | null {
   const ends = endsOf(lineage)
   let first = Number.POSITIVE_INFINITY
@@ -160,7 +164,7 @@ function isStart({ seq, verifiedAt, invalid }: ManifestRecord, floor: number, fr
   return seq >= floor && seq < from && verifiedAt !== null && invalid === null
 }
 
-/** The store as it will be. */
+/** The store as it will be after the erasure. */
 function imagine(kernel: Kernel, from: number, targets: readonly Target[]): Kernel {
   const redacted = new Map<string, EntryRun>()
   for (const target of targets) {

@@ -1,5 +1,6 @@
-// What stays of an entry that is erased: its place, its time and the type it had; of a dedupe key its hash; and of a marker
-// of an effect what says that it was done, and under which key. So nothing is done twice because something was erased.
+// What remains of an erased entry: its sequence, its time and its type; the hash of its dedupe key; and, for a marker
+// of an
+// effect, that it was done, and under which key. Therefore an erasure never causes anything to be done twice.
 
 import type { Digest } from '../../../core/coordinate.ts'
 import { isEffectType } from '../../../core/history/effects.ts'
@@ -10,7 +11,7 @@ import type { EntryRun } from '../../../core/store/ports.ts'
 import type { Kernel } from '../../storage/kernel.ts'
 import { openEntry, sealEntry } from '../../storage/seal/entries.ts'
 
-/** The run without what these entries hold. Null: they are erased already. */
+/** The run without the content of these entries. Null: they are erased already. */
 export function redact(
   kernel: Pick<Kernel, 'hash' | 'sealer' | 'codec'>,
   run: EntryRun,
@@ -50,7 +51,7 @@ interface Marker {
   readonly [field: string]: unknown
 }
 
-/** No input, no result, no error, and nobody's name. */
+/** Without input, result, error, and names of people. */
 function ofEffect({ id, name, key, reversal, outcome, by }: Marker): Record<string, unknown> {
   const kept = { id, name, key, reversal, outcome, by: by === undefined ? undefined : 'erased' }
   return Object.fromEntries(Object.entries(kept).filter(([, value]) => value !== undefined))

@@ -1,6 +1,8 @@
-// Which entries are to be erased, and where they lie. A sequence is one of the lineage that was asked for: it may lie in an
-// ancestor. A search goes through the whole family: the timeline, its archives, its ancestors, and all that was forked
-// from one of them, for the same person's data may lie on a branch that nobody looks at any more.
+// Selects the entries to erase, and finds where they are stored. A sequence belongs to the requested lineage: its entry
+// may be
+// stored in an ancestor. A search covers the whole family: the timeline, its archives, its ancestors, and all forks of
+// one of
+// them, because the same person's data may be on a branch that is no longer used.
 
 import type { Digest, TimelineId } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -13,7 +15,7 @@ import { systemPrefix } from '../../model/definition.ts'
 import type { Kernel } from '../../storage/kernel.ts'
 import { archivesOf, forksOf } from '../housekeeping/delete.ts'
 
-/** All that is given must be so. Fields are named by their path ('address.city'), and compared as they read. */
+/** All conditions must hold. Fields are named by their path ('address.city'), and compared by their text. */
 export interface EntryFilter {
   readonly type?: string
   /** The dedupe key. */
@@ -22,12 +24,12 @@ export interface EntryFilter {
 }
 
 export interface EntrySelection {
-  /** Sequences from and up to and including. */
+  /** Sequences `from` to `to`, both inclusive. */
   readonly entries?: { readonly from: number; readonly to: number }
   readonly where?: EntryFilter | ((entry: Entry) => boolean)
 }
 
-/** A run with entries that are to be erased, as it lies in the timeline that holds it. */
+/** A run with entries to erase, in the timeline that stores it. */
 export interface Target {
   readonly timeline: TimelineId
   readonly run: EntryRun
@@ -38,7 +40,7 @@ export interface Target {
 export interface Selected {
   readonly targets: readonly Target[]
   readonly types: Readonly<Record<string, number>>
-  /** Chosen, and erased before. */
+  /** Selected entries that were erased before. */
   readonly already: number
 }
 
@@ -60,7 +62,7 @@ function invalid(what: string): RepriseError {
   return new RepriseError('INVALID_ARGUMENT', what)
 }
 
-/** Itself first. By their bases, also where history up to there was trimmed. */
+/** Itself first. Follows the bases, even if history up to there was trimmed. */
 export async function ancestorsOf(family: ReadonlyMap<string, Head>, head: Head): Promise<Head[]> {
   const found = [head]
   for (let base = head.base; base; ) {
@@ -72,14 +74,14 @@ export async function ancestorsOf(family: ReadonlyMap<string, Head>, head: Head)
   return found
 }
 
-/** Up to which sequence each of a lineage counts. */
+/** The last sequence that each member of a lineage contributes. */
 export function endsOf(lineage: readonly Head[]): number[] {
   const ends = [lineage[0]!.seq]
   for (const { base } of lineage.slice(0, -1)) ends.push(Math.min(ends.at(-1)!, base!.seq))
   return ends
 }
 
-/** Everything that shares a history with it, or did. */
+/** Every timeline that shares a history with it, or did. */
 export async function familyOf(kernel: Kernel, head: Head): Promise<Map<string, Head>> {
   const family = new Map<string, Head>()
   const waiting: Head[] = [head, ...(await archivesOf(kernel, liveIdOf(head.timeline) as TimelineId))]
@@ -135,7 +137,7 @@ export async function select(
   return { targets, types, already }
 }
 
-/** The engine's own notes hold nothing of anybody's, but for what effects were called with and gave. */
+/** The engine's own entries contain no personal data, except for the inputs and results of effects. */
 function canGo(type: string): boolean {
   return !type.startsWith(systemPrefix) || isEffectType(type)
 }

@@ -1,10 +1,12 @@
-// Moves chunks of older checkpoints to colder places. One round reads the catalogs, newest checkpoint first, and says for
-// each chunk how cold it may lie: as warm as the warmest checkpoint that names it. Then, batch by batch: read, checked, put
-// into the colder place, read back and checked there, and only then deleted from the warmer one, unless somebody has
-// touched it since.
-//
-// It may be stopped anywhere. A chunk that lies in two places is deleted from the warmer by the next round, and one that no
-// checkpoint names is left to the collector.
+// Moves chunks of older checkpoints to colder tiers. One round reads the catalogs, newest checkpoint first, and
+// determines the
+// tier of each chunk: that of the warmest checkpoint that names it. Then, batch by batch: chunks are read, checked, put
+// into
+// the colder place, read back and checked there, and only then deleted from the warmer one, unless they were touched
+// since.
+// It may be stopped anywhere. The next round deletes a chunk in two places from the warmer one; the collector removes
+// chunks
+// that no checkpoint names.
 
 import { type Digest, toHex } from '../../../core/coordinate.ts'
 import { isReprise, type RepriseError } from '../../../core/errors.ts'
@@ -19,9 +21,9 @@ import { soundIn, type TierRequests } from '../../storage/tiered-blobs.ts'
 import { type HistoryReport, moveHistories } from './history-tiers.ts'
 
 export interface MoveTiersOptions {
-  /** Says what would move, and moves nothing. */
+  /** Only report what would move. */
   readonly dryRun?: boolean
-  /** Chunks that were touched within this time stay where they are; one hour if left out. */
+  /** Chunks touched within this time are not moved. Default: one hour. */
   readonly restMs?: number
   readonly signal?: AbortSignal
 }
@@ -30,17 +32,17 @@ export interface TierReport {
   readonly name: string
   /** Without a query. */
   readonly at: string
-  /** What lies there after the round; with `dryRun`, now. */
+  /** The content after the round; with `dryRun`, the current content. */
   readonly chunks: number
   readonly bytes: number
-  /** What this round moved there. */
+  /** Moved there by this round. */
   readonly moved: number
   readonly movedBytes: number
-  /** What should have moved there and did not: damaged where it lies, or not as written when read back. */
+  /** Chunks that failed to move: damaged at their place, or different when read back. */
   readonly failed: number
-  /** It belongs to this store alone: things are moved there, and swept. */
+  /** It belongs to this store alone: chunks may be moved there, and swept. */
   readonly isOwn: boolean
-  /** What this process has asked of an object store since it opened it, this round included; null for other places. */
+  /** Requests of this process to the object store since it was opened, this round included; null for other places. */
   readonly requests: TierRequests | null
 }
 
@@ -48,7 +50,7 @@ export interface TiersReport {
   readonly isDryRun: boolean
   /** The store's own place first. */
   readonly tiers: readonly TierReport[]
-  /** History that lies in a colder place. */
+  /** History in a colder tier. */
   readonly history: HistoryReport
   /** Timelines that are damaged: what is theirs alone stays where it is, and the others had their turn. */
   readonly unreadable: readonly { readonly timeline: string; readonly because: string }[]
@@ -115,19 +117,19 @@ export async function moveTiers(kernel: Kernel, options: MoveTiersOptions = {}):
   }
 }
 
-/** @returns those that lie in the colder place now, and nowhere else unless somebody touched them. */
+/** @returns the chunks that are now in the colder place only, except for those touched meanwhile. */
 async function moveBatch(kernel: Kernel, from: Blobs, to: Blobs, digests: readonly Digest[]): Promise<Digest[]> {
   const { hash, worker } = kernel
   const chunks = await soundIn(from, digests, hash)
   if (chunks.length === 0) return []
-  // As young as this there, or younger: what was touched here up to then is as young there.
+  // The age in the colder place: at least as young as any touch here up to now.
   const at = worker.earliest()
   const all = chunks.map(({ digest }) => digest)
   await to.put(chunks, at)
   let sound = new Set((await soundIn(to, all, hash)).map(({ digest }) => toHex(digest)))
   const wrong = chunks.filter(({ digest }) => !sound.has(toHex(digest)))
   if (wrong.length > 0) {
-    // A damaged one lay there before: it is replaced.
+    // A damaged chunk was there before: it is replaced.
     await to.delete(
       wrong.map(({ digest }) => digest),
       Number.MAX_SAFE_INTEGER,
@@ -164,7 +166,7 @@ async function coldest(
   const io = stateIo(kernel)
   let warmBytes = 0
   for (const { record, rank } of all) {
-    // The newest of each timeline stays: it is what the next start reads.
+    // The newest checkpoint of each timeline stays: the next start reads it.
     const byRule = rules.map(({ rule }) => rank > 0 && rule !== null && applies(rule, record, rank, now, warmBytes))
     const to = byRule.lastIndexOf(true) + 1
     for (const digest of await chunksOf(record)) {
@@ -173,7 +175,7 @@ async function coldest(
     }
     warmBytes += record.addedBytes
   }
-  // History that was read, and pulled back into the store, goes where it came from.
+  // History that was read, and thereby pulled back into the store, returns to its tier.
   const takes = rules.findLastIndex(({ rule }) => rule?.history === true) + 1
   for (const record of takes > 0 ? segments : []) {
     for (const digest of await chunksOf(record)) wanted.set(toHex(digest), takes)

@@ -1,9 +1,11 @@
-// Garbage collection by reachability, beside writers. First retention for each timeline, then chunks: raise the sweep mark,
-// mark from every checkpoint in the catalog, sweep what is unmarked and was last touched before the sweep mark.
-//
-// Why a checkpoint published during the sweep is safe: the store checked it against the sweep mark, so its new chunks are
-// younger than what we sweep; its reused chunks belong to its base, which the store found in the catalog when it published.
-// If that base was there when we marked, its chunks are marked; if the base itself came later, the same holds for it.
+// Garbage collection by reachability, beside writers. First retention for each timeline, then chunks: raise the sweep
+// mark,
+// mark from every checkpoint in the catalog, sweep unmarked chunks that were last touched before the sweep mark.
+// Why a checkpoint published during the sweep is safe: the store checked it against the sweep mark, so its new chunks
+// are
+// younger than the swept ones; its reused chunks belong to its base, which the store found in the catalog when it
+// published.
+// If that base existed during marking, its chunks are marked; if the base itself came later, the same holds for it.
 // docs/decisions/collection.md has the whole argument.
 
 import type { RetentionPlan, RetentionPolicy } from '../../../core/checkpoint/retention.ts'
@@ -25,15 +27,16 @@ import { headsOf, isDamageOfOne, soundHeads } from '../../storage/sound-page.ts'
 import { type ExpiredForks, expireForks } from './fork-expiry.ts'
 
 export interface CollectOptions {
-  /** Say what would go and why; change nothing. */
+  /** Only report what would be removed and why. */
   readonly dryRun?: boolean
   readonly timelines?: readonly string[]
   /**
-   * Chunks that were touched within this time stay. Left out, those stay that a capture under way may still name, and with
-   * a worker of an earlier version about, those of the last hour (`grace`). Whatever is given, no checkpoint comes to harm.
+   * Chunks touched within this time stay. Default: those stay that a running capture may still name and, beside a
+   * worker of an
+   * earlier version, those of the last hour (`grace`). No value harms a checkpoint.
    */
   readonly graceMs?: number
-  /** Leave retention to others: chunks only. */
+  /** Only chunks, without retention. */
   readonly chunksOnly?: boolean
 }
 
@@ -44,13 +47,13 @@ export interface CollectReport {
     readonly drop: RetentionPlan['drop']
     readonly keep: RetentionPlan['keep']
     readonly floor: RetentionPlan['floor']
-    /** What was gone already: no history goes where `floor.seq` is not above it. */
+    /** The floor before: history is removed only if `floor.seq` is above it. */
     readonly floorBefore: number
     readonly refused: readonly string[]
   }[]
   /** Forks that were due by `retain.forks`. */
   readonly forks: ExpiredForks
-  /** Left as they are: nobody here knows what is to be kept of them. */
+  /** Timelines without a known policy, left unchanged. */
   readonly unknown: readonly { readonly timeline: string; readonly because: string }[]
   readonly chunks: {
     readonly live: number
@@ -59,8 +62,9 @@ export interface CollectReport {
     readonly sweptBytes: number
     readonly tooYoung: number
     /**
-     * Checkpoints and segments that are listed and could not be read: nobody knows which chunks they need, so no chunk went.
-     * Empty in a sound store.
+     * Listed checkpoints and segments that could not be read: the chunks they need are unknown, so no chunk was
+     * removed. Empty in
+     * an intact store.
      */
     readonly unreadable: readonly Unreadable[]
   }
@@ -75,18 +79,18 @@ export interface Unreadable {
 export async function collect(kernel: Kernel, options: CollectOptions = {}): Promise<CollectReport> {
   const missing = await lackingKeys(kernel)
   if (missing.length > 0) throw lacking(missing)
-  // It brings the store's clock along. Who only says what would go writes nothing, and asks for the time.
+  // Registering also reads the store's clock. A dry run writes nothing, and reads the time separately.
   if (!options.dryRun) await kernel.worker.register()
   const now = options.dryRun ? await storeTime(kernel) : kernel.worker.earliest()
   const timelines: CollectReport['timelines'][number][] = []
   const unknown: CollectReport['unknown'][number][] = []
   const expired: string[] = []
   const kept: CollectReport['forks']['kept'][number][] = []
-  // A timeline that is damaged is left as it is, and the others have their turn.
+  // A damaged timeline is left unchanged, and the others are processed.
   const leave = (timeline: string, { message }: RepriseError) => unknown.push({ timeline, because: message })
   const all = () => (options.timelines ? headsOf(kernel, options.timelines) : soundHeads(kernel, {}, leave))
   for await (const head of options.chunksOnly ? noHeads() : all()) {
-    // The store sees to its own.
+    // The store maintains its own timelines.
     if (isOfStore(head.timeline)) continue
     try {
       const known = await policyOf(kernel, head)
@@ -95,7 +99,7 @@ export async function collect(kernel: Kernel, options: CollectOptions = {}): Pro
         continue
       }
       const { policy, foldVersion } = known
-      // First, so that the history they held goes in the same round.
+      // Forks first, so that the history they held is removed in the same round.
       const forks = await expireForks(kernel, head, policy, now, options.dryRun ?? false)
       expired.push(...forks.expired)
       kept.push(...forks.kept)
@@ -116,7 +120,7 @@ export async function collect(kernel: Kernel, options: CollectOptions = {}): Pro
   return { isDryRun: options.dryRun ?? false, timelines, forks: { expired, kept }, unknown, chunks }
 }
 
-/** Only where history would go does it matter which cursor still needs it: the feed is read for that. */
+/** Reads the feed only if history would be removed: only then it matters which cursor still needs it. */
 export async function planBesideCursors(
   kernel: Kernel,
   head: Head,
@@ -129,14 +133,14 @@ export async function planBesideCursors(
   return held ? await planFor(kernel, head, policy, foldVersion, held) : plan
 }
 
-/** An inbox tells the store's time, whosever it is. */
+/** Any inbox returns the store's time. */
 async function storeTime({ store }: Kernel): Promise<number> {
   return (await store.inbox(timelineId('reprise/store'), 0)).now
 }
 
 async function sweep(kernel: Kernel, options: CollectOptions, now: number): Promise<CollectReport['chunks']> {
   const touchedBefore = await sweepableBefore(kernel, now, options.graceMs)
-  // First the mark, then the catalogs: what is published from here on is either in them, or was checked against it.
+  // First the mark, then the catalogs: a later publication is either in them, or was checked against the mark.
   if (!options.dryRun && !kernel.planted.has('sweep-unmarked')) await kernel.store.sweepMark(touchedBefore)
   const { live, unreadable } = await mark(kernel)
   let liveBytes = 0
@@ -144,7 +148,7 @@ async function sweep(kernel: Kernel, options: CollectOptions, now: number): Prom
   let sweptBytes = 0
   let tooYoung = 0
   let due: ChunkRow['digest'][] = []
-  // With parity a chunk leaves its group, and all that leave together do so at the price of one.
+  // With parity, a chunk leaves its group; all that leave together cost as much as one.
   const dueMax = kernel.redundancy ? 20_000 : 500
   const flush = async () => {
     if (due.length > 0) await kernel.store.blobs.delete(due, touchedBefore)
@@ -175,7 +179,7 @@ async function sweep(kernel: Kernel, options: CollectOptions, now: number): Prom
   return { live: live.size, liveBytes, swept, sweptBytes, tooYoung, unreadable }
 }
 
-/** What an erasure has to say of the chunks that it could not remove. */
+/** The report of an erasure about the chunks that it could not remove. */
 export function chunksLeft({ tooYoung, unreadable }: CollectReport['chunks']): string[] {
   const left = unreadable.map(({ timeline, seq, because }) => {
     return `chunks that nothing may need any more: ${timeline} at ${seq} cannot be read (${because}); repair or delete it, and erase again`
@@ -184,7 +188,7 @@ export function chunksLeft({ tooYoung, unreadable }: CollectReport['chunks']): s
   return left
 }
 
-/** Each time: what a sweep that was killed left in a parity must not outlast the next one. */
+/** Every time: the remains of a killed sweep in a parity must not outlast the next sweep. */
 async function tendRedundancy(kernel: Kernel, live: ReadonlySet<string>, chunksOnly: boolean): Promise<void> {
   const { redundancy } = kernel
   if (!redundancy) return
@@ -197,8 +201,9 @@ async function tendRedundancy(kernel: Kernel, live: ReadonlySet<string>, chunksO
 }
 
 /**
- * Chunks last touched before this time are not those of a capture that somebody has announced. It is a courtesy: what keeps a
- * checkpoint whole is that its publication is refused if the mark lies above its oldest chunk.
+ * Chunks last touched before this time belong to no announced capture. An optimisation: a checkpoint stays complete
+ * because its
+ * publication is refused if the mark is above its oldest chunk.
  */
 async function sweepableBefore(kernel: Kernel, now: number, graceMs: number | undefined): Promise<number> {
   const { worker, store, planted } = kernel
@@ -207,7 +212,8 @@ async function sweepableBefore(kernel: Kernel, now: number, graceMs: number | un
   for (const row of await store.workers()) {
     if (row.id === worker.id) continue
     const announced = row.info[capturesKey]
-    // An earlier version neither announces nor has its publications checked. Also one that is thought dead may be back.
+    // An earlier version neither announces captures nor has its publications checked. A worker presumed dead may
+    // return, too.
     if (announced === undefined && row.beatAt > now - kernel.graceMs) before = Math.min(before, now - kernel.graceMs)
     if (planted.has('sweep-unannounced')) continue
     if (typeof announced === 'number' && row.isAlive) before = Math.min(before, announced)
@@ -218,14 +224,15 @@ async function sweepableBefore(kernel: Kernel, now: number, graceMs: number | un
 async function* noHeads(): AsyncGenerator<Head> {}
 
 /**
- * A rollback or a fork beside us moves or copies checkpoints to a timeline that was not in the list yet: lists are read
- * until one of them shows nothing new.
+ * A concurrent rollback or fork moves or copies checkpoints to a timeline that was not listed yet: lists are read again
+ * until
+ * one of them shows nothing new.
  */
 async function mark(kernel: Kernel): Promise<{ live: ReadonlySet<string>; unreadable: readonly Unreadable[] }> {
   const live = new Set<string>()
   const unreadable: Unreadable[] = []
   const marked = new Set<string>()
-  // Nobody knows which chunks it needs.
+  // The chunks that it needs are unknown.
   const quarantine = (timeline: string, { message }: RepriseError) => {
     if (!marked.has(timeline)) unreadable.push({ timeline, seq: 0, because: message })
     marked.add(timeline)
@@ -242,7 +249,7 @@ async function mark(kernel: Kernel): Promise<{ live: ReadonlySet<string>; unread
   return { live, unreadable }
 }
 
-/** Says which could not be read: their chunk may be away for a moment, and back with what it leads to. */
+/** Returns the unreadable ones: their chunks may be temporarily unreachable, with everything they lead to. */
 async function markTimeline(kernel: Kernel, head: Head, live: Set<string>): Promise<Unreadable[]> {
   const io = stateIo(kernel)
   const { timeline } = head
@@ -254,12 +261,12 @@ async function markTimeline(kernel: Kernel, head: Head, live: Set<string>): Prom
     if (!isReprise(error, 'STORE_DAMAGED')) throw error
     return [{ timeline, seq: 0, because: error.message }]
   }
-  // Segments of history too: what they name is needed as much as what a checkpoint names.
+  // Segments of history included: their chunks are needed as much as those of checkpoints.
   for (const record of records) {
     try {
       for (const digest of await liveChunks(readManifest(kernel, record), io)) live.add(toHex(digest))
     } catch (error) {
-      // Verify tells about it. Anything else must stop the sweep.
+      // Verify reports it. Any other error must stop the sweep.
       if (!isReprise(error, 'CHECKPOINT_DAMAGED', 'CHUNK_MISSING', 'CHUNK_DAMAGED', 'MALFORMED')) throw error
       unreadable.push({ timeline, seq: record.seq, because: error.message })
     }

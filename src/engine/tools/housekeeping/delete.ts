@@ -1,6 +1,8 @@
-// Deletes timelines for good: the timeline itself, its archives, and if asked the forks and savepoints that still need it.
-// First it says what would go; the store guards every step once more. Chunks that nobody names any more go with the next
-// collection.
+// Deletes timelines for good: the timeline itself, its archives, and optionally the forks and savepoints that still
+// need it. A
+// dry run reports what would be deleted; the store guards every step once more. The next collection removes chunks that
+// no
+// checkpoint names any more.
 
 import { type ManifestId, type TimelineId, timelineId } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
@@ -13,41 +15,41 @@ import { type Kernel, newOperation } from '../../storage/kernel.ts'
 import { soundPage } from '../../storage/sound-page.ts'
 
 export interface DeleteOptions {
-  /** Only say what would go. */
+  /** Only report what would be deleted. */
   readonly dryRun?: boolean
-  /** Also forks that share its history. Without it, a fork that needs it is a reason to refuse. */
+  /** Also delete forks that share its history. Otherwise a fork that needs it is a reason to refuse. */
   readonly forks?: boolean
-  /** Also savepoints that nobody released. */
+  /** Also delete unreleased savepoints. */
   readonly savepoints?: boolean
-  /** Its bytes are overwritten where the store can do that (erase.ts does the rest). */
+  /** Overwrite its bytes where the store supports that (erase.ts does the rest). */
   readonly erase?: boolean
-  /** Also one that has not ended: it waits for a time, or was interrupted. */
+  /** Also delete an unfinished timeline: it waits for a time, or was interrupted. */
   readonly unfinished?: boolean
 }
 
 export interface Deletion extends DeleteOptions {
-  /** The head on which somebody decided that it goes: CONFLICT if it has moved since. */
+  /** The head on which the deletion was decided: CONFLICT if it has moved since. */
   readonly seen?: Head
 }
 
 export interface DeletedTimeline {
   readonly timeline: string
-  /** Why it goes: it was asked for, it is an archive of one that goes, or a fork of one. */
+  /** Why it is deleted: on request, as an archive of a deleted timeline, or as a fork of one. */
   readonly because: 'asked for' | 'archive' | 'fork'
   readonly entries: number
   readonly checkpoints: number
   readonly savepoints: readonly string[]
-  /** Messages that nobody has read. */
+  /** Unread messages. */
   readonly mail: number
-  /** Named cursors that it owns: places of consumers. */
+  /** Named cursors that it owns: positions of consumers. */
   readonly cursors: readonly string[]
 }
 
 export interface DeleteReport {
   readonly isDryRun: boolean
-  /** In the order in which they go: forks before what they were forked from. */
+  /** In the order of deletion: forks before their parents. */
   readonly timelines: readonly DeletedTimeline[]
-  /** Why it would be refused; empty if it would not. */
+  /** Why it would be refused. Empty: it would not. */
   readonly refusals: readonly {
     readonly timeline: string
     readonly code: 'OWNED' | 'PINNED' | 'CONFLICT'
@@ -63,8 +65,9 @@ interface Member {
 const looksMax = 5
 
 /**
- * Where somebody writes between the look and the delete, it looks again, and may be refused for what it finds then. Without a
- * head on which it was decided, that is; and never on to the next life of the id, which nobody asked to delete.
+ * If another process writes between the read and the deletion, the timeline is read again, and may then be refused. Not
+ * so with
+ * `seen`; and a new life of the id is never deleted, because the caller did not request that.
  */
 export async function deleteTimeline(kernel: Kernel, id: string, options: Deletion = {}): Promise<DeleteReport> {
   refuseOfStore(id)
@@ -84,7 +87,7 @@ export async function deleteTimeline(kernel: Kernel, id: string, options: Deleti
 }
 
 async function deleteAsSeen(kernel: Kernel, head: Head, options: Deletion): Promise<DeleteReport> {
-  // 1. What goes with it.
+  // 1. Find everything to delete.
   const members = await membersOf(kernel, head, options)
   const cursors = await kernel.store.cursors()
   const timelines: DeletedTimeline[] = []
@@ -98,7 +101,7 @@ async function deleteAsSeen(kernel: Kernel, head: Head, options: Deletion): Prom
   if (options.dryRun) return { isDryRun: true, timelines, refusals }
   const [first] = refusals
   if (first) throw new RepriseError(first.code, `${first.timeline} is not deleted: ${first.why}`, { refusals })
-  // 2. Forks first: what they were forked from is needed until they are gone.
+  // 2. Delete forks first: their parents are needed until then.
   for (const { head: gone } of members) {
     const { savepoints } = timelines.find((each) => each.timeline === gone.timeline)!
     await forget(kernel, gone, savepoints, options.erase ? 'erase' : true, options.seen !== undefined)
@@ -106,7 +109,7 @@ async function deleteAsSeen(kernel: Kernel, head: Head, options: Deletion): Prom
   return { isDryRun: false, timelines, refusals: [] }
 }
 
-/** The timeline, its archives, and with `forks` whatever was forked from one of them; leaves of the tree first. */
+/** The timeline, its archives, and with `forks` all forks of one of them; leaves of the tree first. */
 async function membersOf(kernel: Kernel, head: Head, options: DeleteOptions): Promise<Member[]> {
   const found = new Map<TimelineId, Member>()
   const add = async (each: Head, because: Member['because']): Promise<void> => {
@@ -171,14 +174,14 @@ function refusalsOf(
   return refusals
 }
 
-/** An expiry never goes by the models of its process: those of another one may be at work. */
+/** Expiry does not rely on the models of its process: another process may have other models. */
 function isUnfinishedStatus({ models }: Kernel, { timeline, status }: Head, { seen }: Deletion): boolean {
   const model = models.find(timeline)
   if (model?.unfinished?.includes(status)) return true
   return (seen !== undefined || !model) && isUnfinishedKind(timeline, status)
 }
 
-/** Forks that stay and need the history of one that goes. */
+/** Forks that stay and need the history of a deleted timeline. */
 async function forksLeft(kernel: Kernel, members: readonly Member[]): Promise<DeleteReport['refusals']> {
   const going = new Set(members.map(({ head }) => head.timeline))
   const refusals: DeleteReport['refusals'][number][] = []
@@ -193,7 +196,7 @@ async function forksLeft(kernel: Kernel, members: readonly Member[]): Promise<De
   return refusals
 }
 
-/** Whatever it has: also savepoints that nobody released. */
+/** Deletes it with everything it has, including unreleased savepoints. */
 export async function forgetTimeline(kernel: Kernel, head: Head): Promise<void> {
   const catalog = await kernel.store.checkpoints(head.timeline)
   await forget(
@@ -218,7 +221,7 @@ async function forget(
     const released = await kernel.committer.submit({ operation: newOperation(kernel.random), guard, marks })
     if (!released.ok) throw refusalError(head.timeline, released)
   }
-  // Mail moves no sequence: an expiry that saw none is refused once there is some.
+  // Mail moves no sequence: an expiry that saw no mail is refused once there is some.
   const unlessMail = isExpiry && head.mail === 0 && kernel.store.guardsMail === true
   const operation = newOperation(kernel.random)
   const outcome = await kernel.committer.submit({ operation, guard, forget: how, ...(unlessMail && { unlessMail }) })
@@ -229,14 +232,14 @@ async function forget(
 
 const archivesPage = 200
 
-/** All of them, also those of archives that were themselves rolled back. A damaged neighbour is none of its concern. */
+/** All archives, including those of archives that were themselves rolled back. Damaged neighbours are ignored. */
 export async function archivesOf(kernel: Kernel, id: TimelineId): Promise<Head[]> {
   const found: Head[] = []
   const unlessOurs = (timeline: string, error: RepriseError) => {
     if (liveIdOf(timeline) === id) throw error
   }
   let after = archivesStart(id) as TimelineId
-  // Most have none, and what comes after them is nobody's business here: one row says so.
+  // Most timelines have none: then one row is enough.
   for (let limit = 1; ; limit = archivesPage) {
     const page = await soundPage(kernel, { after, limit }, unlessOurs)
     found.push(...page.filter((head) => liveIdOf(head.timeline) === id))

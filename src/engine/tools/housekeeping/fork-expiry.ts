@@ -1,6 +1,8 @@
-// Forks that nobody has touched for as long as was declared (`retain.forks`, stored with the timeline that they were forked
-// from) go, with their archives. Whatever `delete` refuses stays, and the report says why: a fork at work, one that has not
-// ended, one with a savepoint, one that was forked itself. The branch that a rollback made is no fork in this sense.
+// Deletes forks that were not touched for the declared time (`retain.forks`, stored with their parent), with their
+// archives.
+// Forks that `delete` refuses stay, and the report names the reason: a running fork, an unfinished one, one with a
+// savepoint,
+// one with forks of its own. The branch that a rollback made is no fork in this sense.
 
 import { type RetentionPolicy, resolveRetention } from '../../../core/checkpoint/retention.ts'
 import type { TimelineId } from '../../../core/coordinate.ts'
@@ -11,13 +13,13 @@ import type { Kernel } from '../../storage/kernel.ts'
 import { deleteTimeline } from './delete.ts'
 
 export interface ExpiredForks {
-  /** Gone, or, in a dry run, those that would go. */
+  /** Deleted or, in a dry run, to be deleted. */
   readonly expired: readonly string[]
-  /** Due, and kept all the same. */
+  /** Due, but kept. */
   readonly kept: readonly { readonly timeline: string; readonly because: string }[]
 }
 
-/** Of one round, for one timeline. */
+/** Per round and timeline. */
 const forksMax = 200
 
 /** @example await expireForks(kernel, head, { forks: '30d' }, now, true) // only says which */
@@ -65,14 +67,14 @@ async function dueForks(kernel: Kernel, head: Head, before: number): Promise<Hea
   return due.slice(0, forksMax)
 }
 
-/** Of a fork that was rolled back, its archive is what shares our history: it goes with the fork, or not at all. */
+/** The archive of a rolled-back fork shares our history: it is deleted with the fork, or not at all. */
 async function liveOf(kernel: Kernel, fork: Head): Promise<Head> {
   const id = liveIdOf(fork.timeline) as TimelineId
   const [live] = id === fork.timeline ? [fork] : await kernel.store.head([id])
   return live ?? fork
 }
 
-/** The branch that a rollback made is of the same timeline. */
+/** The branch that a rollback made belongs to the same timeline. */
 function isFork(parent: Head, fork: Head): boolean {
   return liveIdOf(fork.timeline) !== liveIdOf(parent.timeline)
 }

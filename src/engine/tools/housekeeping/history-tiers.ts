@@ -1,6 +1,8 @@
-// The part of a round that moves history: for each timeline whose policy says so, what nobody needs in the store goes to
-// the coldest place that takes history, as segments. What is refused (somebody took the timeline, a fork needs it) is said,
-// and tried again in the next round.
+// The part of a round that moves history: for each timeline whose policy allows it, history no longer needed in the
+// store moves
+// to the coldest tier that takes history, as segments. Refusals (another process took the timeline, a fork needs it)
+// are
+// reported, and retried in the next round.
 
 import { isReprise, type RepriseError } from '../../../core/errors.ts'
 import type { Head } from '../../../core/store/ports.ts'
@@ -14,15 +16,15 @@ import { planBesideCursors } from './collect.ts'
 import { moveHistory } from './segments.ts'
 
 export interface HistoryReport {
-  /** The name of the tier that takes history; null: none does, and tiered history stays in the store. */
+  /** The name of the history tier. Null: there is none, and tiered history stays in the store. */
   readonly tier: string | null
-  /** What lies in segments, after the round. */
+  /** The segments after the round. */
   readonly segments: number
   readonly bytes: number
   /** Entries that this round moved, or would move. */
   readonly moved: number
   readonly movedBytes: number
-  /** Timelines whose history may move and did not, and why. */
+  /** Timelines whose history may move and did not, with the reasons. */
   readonly refused: readonly { readonly timeline: string; readonly why: string }[]
 }
 

@@ -1,7 +1,9 @@
-// Housekeeping: chunks that nobody needs, mail that was read, checkpoints that were never drilled, and, where somebody
-// said how long they are kept, what has ended. Every program that opens a store offers to do it; a timeline of its own
-// elects one at a time, keeps what was done for people to see, and where the next round goes on. A round is bounded in what
-// it touches, or in its time, and works a quarter of it.
+// Housekeeping: unreferenced chunks, read mail, checkpoints that were never drilled and, if a time is configured, ended
+// runs.
+// Every program that opens a store offers to do it; a timeline of its own elects one process at a time, keeps the
+// reports for
+// people, and the position of the next round. A round is bounded in its work or its time, and works a quarter of that
+// time.
 
 import { fromHex, timelineId, toHex } from '../../../core/coordinate.ts'
 import { type Duration, toMs } from '../../../core/duration.ts'
@@ -23,29 +25,25 @@ import { deleteTimeline } from './delete.ts'
 import { watchGarbage } from './sweeper.ts'
 
 export interface HousekeepingOptions {
-  /** How often a round is due; 1 hour if left out. Whoever comes first does it for all. */
+  /** How often a round is due; one process does it for all. Default: 1 hour. */
   readonly every?: Duration
-  /**
-   * Retention as stored with each timeline, chunks that no checkpoint names, mail that was read: once a day; true if
-   * left out.
-   */
+  /** Retention as stored with each timeline, unreferenced chunks, read mail: once a day. Default: true. */
   readonly collect?: boolean
-  /**
-   * Restore a few checkpoints aside for practice in each round: those that were not drilled for this long; a week if
-   * left out.
-   */
+  /** Restore a few checkpoints for practice in each round: those not drilled for this long. Default: a week. */
   readonly drill?: Duration | false
-  /** Read a part of the chunks in each round and put right what is damaged (64 MB); true if left out. */
+  /** Read 64 MB of the chunks in each round and repair damaged ones. Default: true. */
   readonly scrub?: boolean
-  /** What has ended is deleted this long after it last changed. Nothing is, for what is left out. */
+  /** Delete ended work this long after it last changed. Default: never. */
   readonly expire?: {
     /**
-     * Runs and jobs that completed, failed, were cancelled, terminated or finished, by the scope of their ids, which must end
-     * in a slash: { 'workflow/': '30d' }. Ids are matched by whole segments; '' is everything. Of several scopes that hold an
-     * id, the longest counts.
+     * Runs and jobs that completed, failed, were cancelled, terminated or finished, by the scope of their ids, which
+     * must end
+     * in a slash: { 'workflow/': '30d' }. Ids are matched by whole segments; '' is everything. If several scopes
+     * contain an id,
+     * the longest counts.
      */
     readonly ended?: Readonly<Record<string, Duration>>
-    /** What rollbacks left behind. */
+    /** Archives of rollbacks. */
     readonly archives?: Duration
   }
 }
@@ -54,18 +52,18 @@ export interface HousekeepingReport {
   readonly swept: number
   readonly drilled: number
   readonly drillsFailed: readonly string[]
-  /** Chunks that were damaged and were put right, in the part of the store that this round read. */
+  /** Damaged chunks that were repaired, in the part of the store that this round read. */
   readonly healed?: number
-  /** Damaged, and nothing to put them right from: `reprise verify` says which. */
+  /** Damaged chunks that could not be repaired: `reprise verify` lists them. */
   readonly damaged?: number
-  /** Chunks after this one are read next; null: from the first. */
+  /** The next round reads chunks after this one. Null: from the first. */
   readonly scrubAfter?: string | null
-  /** The first 200 of them. */
+  /** At most the first 200. */
   readonly expired: readonly string[]
   readonly expiredCount?: number
-  /** Not deleted though it was due, and why. */
+  /** Due but not deleted, with the reason. */
   readonly kept: readonly string[]
-  /** The time was up before all that was due was deleted: the next round rests less. */
+  /** The time was up before everything due was deleted: the next round rests less. */
   readonly isBehind?: boolean
 }
 
@@ -73,30 +71,30 @@ export interface HousekeepingState {
   readonly rounds: number
   readonly lastAt: number | null
   readonly sweptAt: number
-  /** Ids after this one come next in the drills. */
+  /** The next drills start after this id. */
   readonly drillAfter: string | null
   readonly last: HousekeepingReport | null
   readonly problem: string | null
-  /** What was in use when chunks were last swept. */
+  /** Bytes in use at the last sweep. */
   readonly liveBytes: number
 }
 
 export const housekeepingId = 'reprise/housekeeping'
 
 const sweepEveryMs = 86_400_000
-/** Of one round. */
+/** Per round. */
 const drillsMax = 3
 const lookedAtMax = 500
-/** Expiry works until nothing is due, or this long if the next round is due before. */
+/** Expiry runs until nothing is due, or for at least this long if the next round is due earlier. */
 const expiryMsMin = 60_000
-/** Deleted at once; named in the report. */
+/** Deleted in one transaction; named in the report. */
 const togetherMax = 20
 const namedMax = 200
-/** What a round reads of the chunks, to find damage before it is needed: a store of 100 GB has its turn in two months. */
+/** How much of the chunks a round reads, to find damage before they are needed: 100 GB take two months. */
 const scrubBytesMax = 64 * 1024 * 1024
 /** States that take long to restore are left to `reprise drill`. */
 const drillBytesMax = 64 * 1024 * 1024
-/** For each moment of work, so many of rest; fewer while there is more to do than that allows. */
+/** Rest time per unit of work time; less while there is a backlog. */
 const restFactor = 3
 const restFactorBehind = 0.5
 const roundsBehind = 10
@@ -109,7 +107,7 @@ const unlessDamaged = (error: unknown) => {
 }
 
 type Did = HousekeepingReport & { readonly at: number; readonly sweptAt: number; readonly drillAfter: string | null }
-/** Chunks only, between two rounds, because enough of them had become garbage. */
+/** A sweep of chunks only, between two rounds, because enough garbage had accumulated. */
 type Swept = { readonly at: number; readonly swept: number; readonly sweptBytes: number; readonly liveBytes: number }
 
 export const housekeepingFold: Fold<HousekeepingState> = {
@@ -149,14 +147,14 @@ function isIdPart(scope: string): boolean {
   }
 }
 
-/** Whoever takes it for the beginning of an id would wait for an expiry that never comes. */
+/** A scope without a slash would match nothing, and its author would wait for an expiry that never comes. */
 function notWhole(scope: string): RepriseError {
   const why = 'ids are matched by whole segments, and the beginning of a name matches nothing'
   const what = `housekeeping.expire.ended must name scopes that end in a slash, as '${scope}/' (got '${scope}'): ${why}`
   return new RepriseError('INVALID_ARGUMENT', what, { scope })
 }
 
-/** Offers to do it from now on, until the engine closes. @example keepHouse(rp, { expire: { archives: '30d' } }) */
+/** Offers to do the housekeeping until the engine closes. @example keepHouse(rp, { expire: { archives: '30d' } }) */
 export function keepHouse(engine: Host, options: HousekeepingOptions = {}): void {
   const { clock, random, events } = engine.kernel
   checkHousekeeping(options)
@@ -166,7 +164,7 @@ export function keepHouse(engine: Host, options: HousekeepingOptions = {}): void
   const stop = new AbortController()
   let round: Promise<unknown> = Promise.resolve()
   let cancel: () => void = () => undefined
-  // Not all at the same moment, and never in the first minute: short programs are left alone.
+  // Randomised between processes, and never in the first minute: short programs do no housekeeping.
   const plan = (ms: number) => {
     cancel = clock.after(ms * (1 + random.number() / 4), () => {
       round = oneRound(engine, options, stop.signal)
@@ -184,7 +182,7 @@ export function keepHouse(engine: Host, options: HousekeepingOptions = {}): void
   })
 }
 
-/** One round now, unless another process is at it or has just been: then null. */
+/** Runs one round now. Null: another process runs one, or has just done so. */
 export function housekeepingRound(
   rp: Engine,
   options: HousekeepingOptions = {},
@@ -225,7 +223,7 @@ async function oneRound(
   }
 }
 
-/** Chunks that no checkpoint names, now; null if another process is at the housekeeping. */
+/** Sweeps unreferenced chunks now. Null: another process does the housekeeping. */
 export async function sweepRound(engine: Host): Promise<Swept | null> {
   const open = await engine.openTimeline(timelineId(housekeepingId), housekeepingFold).catch((error) => {
     if (isReprise(error, 'OWNED', 'FENCED', 'CLOSED')) return null
@@ -246,7 +244,7 @@ async function sweep({ kernel }: Host): Promise<Swept> {
   return { at: kernel.worker.now(), swept, sweptBytes, liveBytes }
 }
 
-/** What was done, for people; null if nobody ever did anything. */
+/** The reports, for people. Null: no round was ever run. */
 export async function housekeepingState(rp: Engine): Promise<HousekeepingState | null> {
   const engine = hostOf(rp)
   const head = await engine.head(housekeepingId)
@@ -292,7 +290,7 @@ class Round {
     }
   }
 
-  /** A place that is away is no reason to leave the rest undone: what is due moves in another round. */
+  /** An unreachable tier must not stop the rest of the round: due chunks move in another round. */
   async #moveTiers(): Promise<void> {
     const signal = this.#signal
     await this.#resting(() => moveTiers(this.#kernel, { signal })).catch((error) => {
@@ -301,7 +299,7 @@ class Round {
     })
   }
 
-  /** Goes round all chunks, a part in each round. Parity that was damaged is made anew with the next sweep. */
+  /** Cycles through all chunks, a part in each round. Damaged parity is rebuilt with the next sweep. */
   async #scrub(): Promise<Pick<Did, 'healed' | 'damaged' | 'scrubAfter'>> {
     const { redundancy, events } = this.#kernel
     if (!redundancy) return {}
@@ -316,7 +314,7 @@ class Round {
       }
       return { healed, damaged: left, scrubAfter: next && toHex(next) }
     } catch (error) {
-      // Chunks in a folder that was not named, or under a key that is lacking, are somebody else's to read.
+      // The chunks are in a folder that was not passed, or under a missing key: another process can read them.
       if (isReprise(error, 'CHUNKS_ELSEWHERE', 'KEY_MISSING')) return {}
       throw error
     }
@@ -335,10 +333,10 @@ class Round {
     const expired: string[] = []
     const kept: string[] = []
     let expiredCount = 0
-    // While there is more to do than a round allows, the other chores of a round wait.
+    // While there is a backlog, the other chores of a round wait.
     const roundMs = Math.max(this.#everyMs, expiryMsMin) * (this.#before.last?.isBehind ? roundsBehind : 1)
     const until = this.#kernel.clock.elapsed() + roundMs
-    // A few of each in turn: what ends often must not take all the time from the rest.
+    // A few of each in turn: work that ends often must not take all the time from the rest.
     const sources = new Set(
       wanted.map(({ scope, status, ageMs }) => this.#old(scope, status, this.#kernel.worker.earliest() - ageMs)),
     )
@@ -368,7 +366,8 @@ class Round {
       const { timelines } = await deleteTimeline(this.#kernel, timeline, { seen })
       return { gone: timelines.map((each) => each.timeline) }
     } catch (error) {
-      // Somebody needs it, or it is back at work: it stays, and the report says why. One that is gone went with another.
+      // It is needed, or active again: it stays, and the report names the reason. A missing timeline was deleted with
+      // another.
       if (isReprise(error, 'NOT_FOUND')) return { gone: [] }
       const isKept = isReprise(error, 'OWNED', 'PINNED', 'CONFLICT', 'FENCED', 'MAIL_WAITING') || isDamageOfOne(error)
       if (!isKept) throw error
@@ -396,7 +395,7 @@ class Round {
     }
   }
 
-  /** Goes round all timelines, a few in each round. */
+  /** Cycles through all timelines, a few in each round. */
   async #drill(): Promise<Pick<Did, 'drilled' | 'drillsFailed' | 'drillAfter'>> {
     const failed: string[] = []
     let drilled = 0
@@ -425,7 +424,7 @@ class Round {
     return this.#kernel.worker.now() - (newest.drilledAt ?? newest.createdAt) > olderThanMs
   }
 
-  /** The work of others goes first. */
+  /** Rests after the work, so that other work comes first. */
   async #resting<T>(work: () => Promise<T>): Promise<T> {
     const { clock } = this.#kernel
     const started = clock.elapsed()

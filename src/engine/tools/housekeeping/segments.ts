@@ -1,9 +1,10 @@
-// Moves history that nobody needs in the store to the tier that takes history. Segment by segment: read through the chain,
-// put into the colder place, read back from there and checked, and only then is its line published, in the transaction that
-// raises the floor to its end. Killed anywhere, history lies in the store, or in a segment that is named, or in both; what
-// was put and not named is collected. The next round goes on from the floor.
-//
-// Small segments would be many: the last one, while it is small, is written anew together with what follows it.
+// Moves history that is no longer needed in the store to the history tier. Segment by segment: it is read through the
+// chain, put
+// into the colder place, read back from there and checked, and only then published in the catalog, in the transaction
+// that
+// raises the floor to its end. If the process is killed, history is in the store, in a published segment, or in both;
+// unpublished chunks are collected. The next round resumes at the floor.
+// To avoid many small segments, the last one, while it is small, is rewritten together with the history after it.
 
 import { type ChunkRef, encodeManifest } from '../../../core/checkpoint/manifest.ts'
 import type { RetentionPlan } from '../../../core/checkpoint/retention.ts'
@@ -31,9 +32,9 @@ export interface MovedHistory {
 
 /** A segment ends with the run that makes it this large, before compression. */
 const segmentBytes = 4 * 1024 * 1024
-/** One that takes less than this is written anew with what comes after it. */
+/** A smaller segment is rewritten together with the history after it. */
 const smallBytes = 1024 * 1024
-/** The pieces that it is cut into: below the largest chunk, however little they can be compressed. */
+/** The size of its pieces: below the largest chunk, even if they cannot be compressed. */
 const pieceBytes = 1024 * 1024
 
 interface Stretch {
@@ -64,13 +65,13 @@ export async function moveHistory(
   return moved
 }
 
-/** The newest segment, if it is small, or goes beyond the place where a fork left it; null otherwise. */
+/** The newest segment, if it is small, or extends beyond the point where a fork left it; null otherwise. */
 async function lastSmall(kernel: Kernel, head: Head): Promise<NamedSegment | null> {
   const last = (await segmentsBelow(kernel, head)).at(-1)
   return last && (last.record.totalBytes < smallBytes || last.to.seq > head.floor) ? last : null
 }
 
-/** What is to move, cut into segments. */
+/** The history to move, cut into segments. */
 async function* stretches(kernel: Kernel, head: Head, small: Point | null, to: Point): AsyncGenerator<Stretch> {
   const lineage = await lineageOf(kernel, head)
   const from = small ?? (await startOf(kernel, head, lineage))
@@ -86,8 +87,9 @@ async function* stretches(kernel: Kernel, head: Head, small: Point | null, to: P
 }
 
 /**
- * After the segments that it has. A fork also takes what its parents still have for it: once its floor lies above its base,
- * it reads them no more.
+ * After the existing segments. A fork also copies the history that its parents still have for it: once its floor is
+ * above its
+ * base, it no longer reads them.
  */
 async function startOf(kernel: Kernel, head: Head, lineage: readonly Head[]): Promise<Point> {
   const floor = floorOf(lineage)
@@ -96,14 +98,14 @@ async function startOf(kernel: Kernel, head: Head, lineage: readonly Head[]): Pr
   return own.map(({ to }) => to).findLast(({ seq }) => seq >= floor.seq && seq <= head.floor) ?? floor
 }
 
-/** In the place of one that is lost or damaged, with the same entries, into the store. */
+/** Replaces a lost or damaged segment by one with the same entries, in the store. */
 export async function rewriteSegment(
   kernel: Kernel,
   head: Head,
   segment: NamedSegment,
   runs: readonly EntryRun[],
 ): Promise<void> {
-  // Below the tiers: a chunk that lies damaged in a colder place would count as there.
+  // Bypasses the tiers: a damaged chunk in a colder place would count as existing.
   const place = { blobs: kernel.tiers.hot, isOwn: true }
   await moveStretch(kernel, head, { from: segment.from, runs }, [], place, segment)
 }
@@ -114,7 +116,7 @@ async function moveStretch(
   { from, runs }: Stretch,
   restsOn: readonly ManifestId[],
   place: OpenPlace,
-  /** Written anew with these runs, if it starts where they do. */
+  /** The segment to replace, if it starts where these runs do. */
   before: NamedSegment | null,
 ): Promise<{ readonly bytes: number }> {
   const last = runs[runs.length - 1]!
@@ -122,7 +124,7 @@ async function moveStretch(
   const plain = encodeSegment({ timeline: head.timeline, from, to, runs })
   const hold = await ChunkHold.begin(kernel, place.blobs)
   try {
-    // 1. Into its place.
+    // 1. Put the chunks.
     const output = new ChunkOutput(stateIo(kernel, hold))
     const refs: ChunkRef[] = []
     for (let at = 0; at < plain.length; at += pieceBytes) {
@@ -131,9 +133,9 @@ async function moveStretch(
     }
     await output.finish()
     const record = lineOf(kernel, head, from, to, refs, plain.length)
-    // 2. Read back from there, and followed from end to end.
+    // 2. Read them back, and follow the chain from end to end.
     await readSegment(kernel, head.timeline, namedSegment(kernel, record), place.blobs)
-    // 3. Named, and the floor raised, in one.
+    // 3. Publish the segment and raise the floor, in one commit.
     const replaced = before && before.from.seq === from.seq ? [before.record.id] : []
     await hold.publish(output.added, async (chunksSince) => {
       const outcome: Outcome = await kernel.committer.submit({
@@ -189,7 +191,7 @@ function lineOf(
     foldVersion,
     totalBytes: bytes,
     addedBytes: bytes,
-    // It restores no state: nothing that looks for a checkpoint to rest on may count it.
+    // It restores no state: no search for a usable checkpoint may count it.
     verifiedAt: null,
     invalid: null,
     drilledAt: null,

@@ -1,24 +1,26 @@
-// Disk stays bounded while a program runs: when what retention dropped amounts to half of what is in use, the chunks that
-// nobody names any more are swept, without waiting for the daily round. One process at a time, by the timeline of the
-// housekeeping; a sweep is followed by a rest that is longer than it was, unless garbage comes faster than that.
+// Bounds the disk usage while a program runs: when retention has dropped half as much as is in use, unreferenced chunks
+// are
+// swept, without waiting for the daily round. One process at a time, elected by the timeline of the housekeeping; each
+// sweep
+// is followed by a longer rest, unless garbage accumulates faster than that.
 
 import type { Host } from '../../host/host.ts'
 
-/** Less than this is not worth a look through the store. */
+/** Less garbage is not worth a scan of the store. */
 export const leastSweepBytes = 4 * 1024 * 1024
-/** Of what is in use. */
+/** Share of the bytes in use. */
 const sweepShare = 0.5
-/** For each moment of work, so many of rest. */
+/** Rest time per unit of work time. */
 const restFactor = 9
 const firstPauseMs = 50
-/** Where a look through the store takes longer than this, closing does not wait for one. */
+/** If a scan of the store takes longer than this, closing does not wait for one. */
 const closingMs = 2000
 
 export interface SweepResult {
   readonly liveBytes: number
 }
 
-/** Sweeps once, unless another process is at the housekeeping: then null. */
+/** Sweeps once. Null: another process does the housekeeping. */
 export type SweepOnce = (isClosing: boolean) => Promise<SweepResult | null>
 
 /** @example watchGarbage(rp, (isClosing) => sweepRound(rp, isClosing)) */
@@ -36,7 +38,7 @@ export function watchGarbage(engine: Host, sweepOnce: SweepOnce): void {
 class Sweeper {
   readonly #engine: Host
   readonly #sweepOnce: SweepOnce
-  /** An estimate: what a checkpoint had added is what its end sets free. */
+  /** An estimate: dropping a checkpoint frees the bytes it had added. */
   #garbageBytes = 0
   #liveBytes = 0
   #lastMs = 0
@@ -53,12 +55,15 @@ class Sweeper {
   freed(bytes: number): void {
     this.#garbageBytes += bytes
     if (this.#garbageBytes < this.#threshold) return
-    // A rest that was planned when there was little of it ends here.
+    // More garbage ends a rest that was planned when there was little.
     if (this.#isUrgent && !this.#isSweeping) this.#cancelPlan()
     this.#plan(0)
   }
 
-  /** A program that ends before there is enough sweeps with the chance that its part of it is: over many, it is the same. */
+  /**
+   * A program that ends with less garbage sweeps with a proportional probability: over many programs, the effect is the
+   * same.
+   */
   async close(): Promise<void> {
     this.#isClosed = true
     this.#cancel?.()
@@ -71,7 +76,7 @@ class Sweeper {
     return Math.max(leastSweepBytes, this.#liveBytes * sweepShare)
   }
 
-  /** None where garbage comes faster than it goes: disk matters more than time then. */
+  /** No rest while garbage accumulates faster than it is swept: disk space then matters more than time. */
   get #restMs(): number {
     return Math.max(firstPauseMs, this.#isUrgent ? 0 : this.#lastMs * restFactor)
   }

@@ -1,5 +1,6 @@
-// What was shipped, as a list of records in an object store: written once each, under the next number, only if nobody else has
-// written that number. That condition is the fence: of two shippers one finds its number taken, and stops.
+// The shipped records in an object store: each is written once, under the next number, only if that number does not
+// exist. This
+// condition is the fence: of two shippers, one finds its number taken, and stops.
 
 import { type Digest, equalBytes, toHex } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
@@ -25,7 +26,7 @@ import type { Sealer } from '../../storage/seal/seal.ts'
 export interface Tip {
   readonly number: number
   readonly digest: Digest
-  /** Null: it is damaged. */
+  /** Null: the record is damaged. */
   readonly head: RecordHead | null
 }
 
@@ -56,20 +57,20 @@ export class ShipLog {
     return this.#sealer.keyId
   }
 
-  /** Those that a list shows, in order. A list may be late: `newest` looks further. */
+  /** The listed records, in order. A list may be outdated: `newest` checks further. */
   async numbers(): Promise<number[]> {
     const rows = await this.objects.list('log/')
     return rows.flatMap(({ key }) => numberOf(key) ?? []).sort((a, b) => a - b)
   }
 
-  /** The number of the newest record, sound or not; 0: there is none. */
+  /** The number of the newest record, intact or not; 0: there is none. */
   async newest(numbers?: readonly number[]): Promise<number> {
     let last = (numbers ?? (await this.numbers())).at(-1) ?? 0
     while ((await this.objects.get(keyOf(last + 1), { from: 0, bytes: 1 })) !== null) last += 1
     return last
   }
 
-  /** Null: it is not there. Throws MALFORMED, KEY_MISSING or DECRYPT_FAILED. */
+  /** Null: it does not exist. Throws MALFORMED, KEY_MISSING or DECRYPT_FAILED. */
   async read(number: number): Promise<FoundRecord | null> {
     const object = await this.objects.get(keyOf(number))
     if (!object) return null
@@ -78,14 +79,14 @@ export class ShipLog {
     return { ...decodeRecord(content), number, digest: this.#hash(object), previous, bytes: object.length }
   }
 
-  /** Of the object as it lies there, sound or not. */
+  /** The digest of the stored object, intact or not. */
   async digestAt(number: number): Promise<Digest> {
     const object = await this.objects.get(keyOf(number))
     if (!object) throw lost(`record ${number} is missing`)
     return this.#hash(object)
   }
 
-  /** Null: the number is taken. Rejects where nobody knows: then it may be there or not. */
+  /** Null: the number is taken. Rejects if the outcome is unknown: the record may exist or not. */
   async append(tip: Tip | null, record: ShipRecord): Promise<Appended | null> {
     const number = (tip?.number ?? 0) + 1
     const previous = tip?.digest ?? noPrevious
@@ -105,7 +106,7 @@ export class ShipLog {
     return toHex(this.#hash(bytes))
   }
 
-  /** Throws UNRECOVERABLE, and what opening it throws. */
+  /** Throws UNRECOVERABLE, and the errors of opening it. */
   async readPart(row: PartRow): Promise<Uint8Array> {
     const object = await this.objects.get(row.key)
     if (!object) throw lost(`the part ${row.key} is missing`)
@@ -114,17 +115,17 @@ export class ShipLog {
   }
 }
 
-/** Why it cannot be used; null: it goes on from the one before. */
+/** Why it cannot be used. Null: it follows the previous record. */
 export function whyUnfit(before: Pick<Tip, 'digest'>, record: FoundRecord): string | null {
   return equalBytes(before.digest, record.previous) ? null : 'it does not follow the record before it'
 }
 
-/** The record, or why there is none to use. */
+/** The record, or the reason why it cannot be used. */
 export async function readOr(log: ShipLog, number: number): Promise<FoundRecord | string> {
   try {
     return (await log.read(number)) ?? 'it is missing'
   } catch (error) {
-    // A key that is not at hand is no damage.
+    // A missing key is no damage.
     if (isReprise(error, 'MALFORMED', 'DECRYPT_FAILED')) return error.message
     throw error
   }

@@ -1,6 +1,8 @@
-// From what was shipped back to a file: the newest base that is sound, and the records behind it, in order, while each goes on
-// from the one before. The first that is missing or damaged ends it, and what lies behind it is said. The file gets its name
-// when it is whole. Interrupted, it is asked for again, and parts that are there already are not fetched again.
+// Restores a file from shipped records: the newest intact base, and the records after it, in order, as long as each
+// follows the
+// previous one. The first missing or damaged record ends it, and the losses are reported. The file gets its name when
+// it is
+// complete. A repeated call resumes an interrupted restore, and does not fetch existing parts again.
 
 import { type FileHandle, open as openFile, rename } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
@@ -15,17 +17,17 @@ import { findTarget, pointOf, type ShipPoint } from './target.ts'
 
 export interface ShippedRestore {
   readonly file: string
-  /** The last record that is in it. */
+  /** The last record in the file. */
   readonly record: number
-  /** Everything that was acknowledged before this time is in it. */
+  /** Everything acknowledged before this time is in the file. */
   readonly at: number
   readonly position: number
   readonly base: number
   readonly records: number
   readonly bytes: number
-  /** Records that are there, or were, and could not be used. Null: nothing is lost. */
+  /** Records that exist, or existed, and could not be used. Null: nothing is lost. */
   readonly lost: { readonly from: number; readonly to: number; readonly why: string } | null
-  /** The moment that was asked for lies after the last record: this is the newest there is. */
+  /** The requested moment is after the last record: this is the newest state. */
   readonly isLater: boolean
   /** Bases that could not be used. */
   readonly skipped: readonly { readonly base: number; readonly why: string }[]
@@ -95,7 +97,7 @@ interface Reached {
   readonly head: RecordHead
 }
 
-/** A file on its way to a state. */
+/** A file while it is being restored. */
 class FileState {
   readonly #handle: FileHandle
   readonly #log: ShipLog
@@ -103,7 +105,7 @@ class FileState {
   records = 0
   bytes = 0
   bytesAll = 0
-  /** Why it went no further. */
+  /** Why it stopped. */
   why = ''
 
   constructor(handle: FileHandle, log: ShipLog, tell: ShippedRestoreOptions['onProgress']) {
@@ -119,7 +121,7 @@ class FileState {
     const digest = isGap ? base.digest : fromHex(asOfDigest)
     const whole = await this.#apply(start, digest, target)
     if (whole.isEnd) return whole.reached
-    // The last records are pieces of a transaction that has no end: once more, up to before it.
+    // The last records are a part of a transaction that has no end: repeat, up to before it.
     await this.#writeParts(base)
     const { why } = this
     const again = await this.#apply(start, digest, whole.reached.number)
@@ -177,7 +179,7 @@ class FileState {
         break
       }
       if (found.head.whole) {
-        // It changes nothing: what was reached is its state too, or a later one.
+        // The record changes nothing: the state reached is also its state, or a later one.
         if (isEnd) reached = { number, head: reached.head }
         continue
       }

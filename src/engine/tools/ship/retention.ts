@@ -1,5 +1,7 @@
-// What was shipped goes once a restore can go back far enough without it. Parts go before the records that name them: killed in
-// between, the next time finds the same again. Parts that no base came to name go when they are a day old.
+// Removes shipped data that no restore within the retention time needs. Parts are deleted before the records that name
+// them: if
+// the process is killed in between, the next run finds the same again. Parts that no base names are deleted after a
+// day.
 
 import type { RecordHead, Whole } from '../../../core/ship/record.ts'
 import { keyOf } from '../../../core/ship/record.ts'
@@ -14,7 +16,7 @@ export interface BaseRow {
 const orphanMs = 86_400_000
 const atOnce = 200
 
-/** Newest first, from this record down. A damaged one is passed by. */
+/** Newest first, from this record down. Damaged records are skipped. */
 export async function* basesFrom(log: ShipLog, number: number, oldest = 1): AsyncGenerator<BaseRow> {
   for (let at = number; at >= oldest; ) {
     const found: FoundRecord | string = await readOr(log, at)
@@ -33,13 +35,14 @@ function nextBase(head: RecordHead, number: number): number {
 }
 
 /**
- * Says how many objects went. `tip` is the shipper's last record: where there is another behind it, another shipper has
- * followed, and what that one names is not for this one to judge.
+ * Returns the number of deleted objects. `tip` is the shipper's last record: a later record means that another shipper
+ * has
+ * taken over, and this one deletes nothing.
  */
 export async function dropOld(log: ShipLog, tip: number, newestBase: number, keepMs: number): Promise<number> {
   const rows = await log.objects.list('parts/')
   const now = log.objects.now()
-  // After the list: what it shows was put by us, or by those before us.
+  // Checked after listing: all listed objects were put by this shipper or its predecessors.
   if ((await log.newest()) !== tip) return 0
   const kept: BaseRow[] = []
   const dropped: BaseRow[] = []

@@ -1,5 +1,6 @@
-// Ships for as long as it is not told to stop: a round, a pause, another round. A place that is away is asked again and again;
-// the store notices nothing of it.
+// Ships until it is stopped: a round, a pause, another round. An unreachable place is retried again and again, without
+// any
+// effect on the store.
 
 import { randomUUID } from 'node:crypto'
 import { isReprise, type RepriseError } from '../../../core/errors.ts'
@@ -16,21 +17,21 @@ export interface ShipRun {
   readonly policy: ShipPolicy
   /** Ends it, after a last round. */
   readonly signal: AbortSignal
-  /** One round, and no more. */
+  /** Run one round only. */
   readonly once?: boolean
   readonly onStatus?: (status: ShipStatus) => void
 }
 
-/** Without anything to ship for so long, the log is let go: it can be emptied, and is looked at more often. */
+/** With nothing to ship for this long, the write-ahead log is released: it can be truncated, and is checked more often. */
 const idleAfterMs = 5000
 const idleLookMs = 100
 const pauseMsMax = 30_000
 const tellEveryMs = 1000
 
-/** Tried again: the place, the disk or the network is in trouble, and may come out of it. */
+/** Retried: the place, the disk or the network fails, and may recover. */
 const passing = ['STORE_UNREACHABLE', 'STORE_IO', 'STORE_FULL', 'STORE_BUSY', 'STORE_DENIED', 'TIMEOUT'] as const
 
-/** Throws SHIP_FENCED, and whatever waiting does not mend. */
+/** Throws SHIP_FENCED, and any error that waiting does not fix. */
 export async function runShipper(run: ShipRun): Promise<ShipStatus> {
   checkNoOther(run.source.file)
   const loop = new Loop(run)
@@ -87,7 +88,7 @@ class Loop {
     const { tip, base } = this.#shipper
     const sums = { records: this.#status.records + records, bytes: this.#status.bytes + bytes }
     const bases = this.#status.bases + (hasBase ? 1 : 0)
-    // Nothing to ship: all that was acknowledged before we looked is there.
+    // Nothing to ship: everything acknowledged before this round is there.
     const safeAt = records > 0 ? Math.min(before, tip?.head?.at ?? before) : before
     const position = tip?.head?.position ?? 0
     const now = { record: tip?.number ?? 0, base, safeAt, position, failing: null, ...sums, bases }

@@ -1,4 +1,4 @@
-// Shipping a store, and bringing it back on an empty machine, as the command line and programs ask for it.
+// Ships a store, and restores it on an empty machine, for the command line and for programs.
 
 import { existsSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
@@ -20,21 +20,21 @@ import type { ShipStatus } from './status.ts'
 import { type ShippedReport, verifyShipped } from './verify.ts'
 
 export interface ShipOptions {
-  /** How often what was committed leaves, while something is committed; '1s' if left out. */
+  /** How often commits are shipped while the store is written. Default: '1s'. */
   readonly every?: Duration
-  /** How often the whole state leaves, so that a restore has little to apply; '1d' if left out. */
+  /** How often the whole state is shipped, so that a restore has little to apply. Default: '1d'. */
   readonly base?: Duration
-  /** How far back a restore can go; '7d' if left out. */
+  /** How far back a restore can go. Default: '7d'. */
   readonly keep?: Duration
-  /** Even if the place has the records of another store. */
+  /** Ship even if the place has the records of another store. */
   readonly take?: boolean
-  /** What is there now, and no more. */
+  /** Ship the current state, and stop. */
   readonly once?: boolean
   readonly signal?: AbortSignal
   readonly onStatus?: (status: ShipStatus) => void
 }
 
-/** Ships until the signal. Throws SHIP_FENCED if another shipper writes there, and whatever waiting does not mend. */
+/** Ships until the signal. Throws SHIP_FENCED if another shipper writes there, and any error that waiting does not fix. */
 export async function shipStore(
   url: string,
   place: string,
@@ -42,7 +42,7 @@ export async function shipStore(
   options: ShipOptions = {},
 ): Promise<ShipStatus> {
   const policy = policyOf(options)
-  // Under a key that the store does not know, those who have its keys could not restore it.
+  // Under a key that the store does not know, holders of its keys could not restore it.
   await requireWriterKeys(kernel)
   const source = await openPages(url)
   try {
@@ -64,7 +64,7 @@ function policyOf({ every, base, keep, take }: ShipOptions): ShipPolicy {
   }
 }
 
-/** Is it a place that a store was shipped to? Else it may be a backup. */
+/** True if a store was shipped to this place. Otherwise it may be a backup. */
 export async function isShipPlace(place: string): Promise<boolean> {
   const objects = await openShipPlace(place, { mustExist: true })
   return (await objects.list('log/')).length > 0
@@ -74,12 +74,13 @@ export interface RestoreShippedOptions extends ShippedRestoreOptions {
   readonly keys?: KeyRing
 }
 
-/** What lies beside the file of a store: any of it belongs to another life of that file. */
+/** Files beside the file of a store: any of them belongs to another life of that file. */
 const beside = ['', '-wal', '-shm', '-ack', '-journal'] as const
 
 /**
- * A store that was shipped, into a file that is not there yet. Whoever owned its timelines is gone: they are free at once.
- * Interrupted, it is asked for again.
+ * Restores a shipped store into a file that must not exist. The owners of its timelines are gone: the timelines are
+ * released
+ * at once. A repeated call resumes an interrupted restore.
  */
 export async function restoreShipped(
   place: string,
@@ -113,7 +114,7 @@ async function freeOwned(url: string): Promise<void> {
   })
 }
 
-/** Everything that was shipped, looked at where it lies. */
+/** Checks everything that was shipped, in place. */
 export async function verifyPlace(place: string, sealer: Sealer): Promise<ShippedReport> {
   return await verifyShipped(new ShipLog(await openShipPlace(place, { mustExist: true }), sealer, sha256))
 }

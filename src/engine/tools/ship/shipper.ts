@@ -1,6 +1,8 @@
-// The shipper: takes what a store has committed to another place, batch by batch, for as long as it runs. What it knows lies in
-// the records that it wrote, so one that was killed goes on from the last of them. While the place is away the store goes on;
-// what it writes meanwhile stays in its log, and leaves once the place is back.
+// The shipper: copies a store's commits to another place, batch by batch, for as long as it runs. Its position is in
+// the records
+// that it wrote, so a killed shipper resumes after the last of them. While the place is unreachable the store
+// continues; its
+// later commits stay in its log, and are shipped once the place is back.
 
 import { toHex } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
@@ -9,17 +11,17 @@ import { noPrevious, type PartRow, type RecordHead } from '../../../core/ship/re
 import { readOr, type ShipLog, type Tip } from './log.ts'
 
 export interface ShipPolicy {
-  /** Milliseconds between two records, while something is written. */
+  /** Milliseconds between two records, while the store is written. */
   readonly intervalMs: number
-  /** A new base after so long, so that a restore has little to apply. */
+  /** Time between bases, so that a restore has little to apply. */
   readonly baseMs: number
   /** How far back a restore can go. */
   readonly keepMs: number
-  /** The write-ahead log may grow to this while the place is away; then it is let go, and a base follows. */
+  /** The maximum size of the write-ahead log while the place is unreachable; then the log is released, and a base follows. */
   readonly logBytesMax: number
-  /** Even if the place has the records of another store. */
+  /** Ship even if the place has the records of another store. */
   readonly take: boolean
-  /** About so much goes into one record, and into one part of a base. */
+  /** Approximate size of one record, and of one part of a base. */
   readonly recordBytes: number
   readonly partBytes: number
 }
@@ -46,7 +48,7 @@ const partsAtOnce = 6
 const sinceBaseBytesLeast = 64 * 1024 * 1024
 const sinceBaseRecordsMax = 10_000
 const wholeTriesMax = 5
-/** Records that are looked at for whose they are, where the last one is damaged. */
+/** How many records are read back to find their store, if the last one is damaged. */
 const looksBack = 20
 
 export class Shipper {
@@ -56,12 +58,12 @@ export class Shipper {
   readonly #id: string
   readonly #now: () => number
   #tip: Tip | null = null
-  /** Null: nothing can go on from the last record. */
+  /** Null: nothing can continue from the last record. */
   #place: LogPlace | null = null
   #base: { readonly number: number; readonly at: number; readonly bytes: number } | null = null
   #parts = new Map<string, PartRow>()
   #partCount = 0
-  /** A part of the newest base is not at the place: nothing can be restored from it. */
+  /** A part of the newest base is missing at the place: nothing can be restored from it. */
   #isBaseTorn = false
   #sinceBytes = 0
   #sinceRecords = 0
@@ -75,7 +77,7 @@ export class Shipper {
     this.#now = now
   }
 
-  /** Throws INVALID_ARGUMENT if the place is another store's, or does not obey conditions. */
+  /** Throws INVALID_ARGUMENT if the place belongs to another store, or does not honour conditions. */
   static async begin(
     source: PageSource,
     log: ShipLog,
@@ -96,7 +98,7 @@ export class Shipper {
     return this.#base?.number ?? 0
   }
 
-  /** Ships what was committed by now. @example await shipper.round() */
+  /** Ships everything committed by now. @example await shipper.round() */
   async round(): Promise<Shipped> {
     this.#shipped = { records: 0, pages: 0, bytes: 0, hasBase: false }
     const moment = this.#source.look()
@@ -106,7 +108,7 @@ export class Shipper {
     return this.#shipped
   }
 
-  /** Where the last record left off. Damaged ones are passed by with a base, which needs nothing of them. */
+  /** Finds where the last record ended. Damaged records are skipped with a base, which needs none of them. */
   async #findTip(): Promise<void> {
     const number = await this.#log.newest()
     if (number === 0) return
@@ -129,7 +131,7 @@ export class Shipper {
     this.#isBaseTorn = !base.head.whole.parts.every(isThere)
   }
 
-  /** What others deleted, or left half of, is written anew: a base that names it could not be restored. */
+  /** Deleted or truncated parts are written again: a base that names them could not be restored. */
   async #partsThere(): Promise<(row: PartRow) => boolean> {
     const sizes = new Map((await this.#log.objects.list('parts/')).map(({ key, bytes }) => [key, bytes]))
     return ({ key, bytes }) => sizes.get(key) === bytes
@@ -143,7 +145,7 @@ export class Shipper {
   #isNewBase(number: number, head: RecordHead): void {
     const { parts } = head.whole!
     this.#base = { number, at: head.at, bytes: parts.reduce((sum, { bytes }) => sum + bytes, 0) }
-    // Under another key they are written anew, so that the old one can leave the ring.
+    // Parts under another key are written again, so that the old key can leave the ring.
     this.#parts = new Map(parts.filter(({ sealed }) => sealed === this.#log.keyId).map((row) => [row.plain, row]))
     this.#isBaseTorn = false
     this.#sinceBytes = 0
@@ -160,7 +162,7 @@ export class Shipper {
     )
   }
 
-  /** False: a base is needed, since nobody can prove that the log still has everything. */
+  /** False: a base is needed, because the log may no longer contain everything. */
   async #shipChanges(moment: Moment): Promise<boolean> {
     if (!this.#place || !this.#base) return false
     const pagesMax = Math.max(16, Math.floor(this.#policy.recordBytes / moment.pageBytes))
@@ -183,7 +185,7 @@ export class Shipper {
       try {
         return await this.#tryBase()
       } catch (error) {
-        // Its log began anew meanwhile. The parts that are there already are used again.
+        // The log was restarted meanwhile. Existing parts are reused.
         if (!isReprise(error, 'STORE_BUSY') || tries === wholeTriesMax) throw error
       }
     }
@@ -194,7 +196,7 @@ export class Shipper {
     const isThere = await this.#partsThere()
     const whole = this.#source.whole(pagesPerPart)
     const { moment } = whole
-    // What leads here goes first, so that a restore from an older base passes by this one.
+    // The changes up to here are shipped first, so that a restore from an older base can skip this one.
     const isGap = !(await this.#shipChanges(moment))
     const asOf = { number: this.#tip?.number ?? 0, digest: toHex(this.#tip?.digest ?? noPrevious) }
     const rows: (PartRow | Promise<PartRow>)[] = []
@@ -214,7 +216,7 @@ export class Shipper {
         )
         if (going.size >= partsAtOnce) await Promise.race(going)
       }
-      // A large store takes long: what is written meanwhile does not wait for it.
+      // A large store takes long: changes made meanwhile do not wait for it.
       if (!isGap && this.#now() - lastAt >= this.#policy.intervalMs) {
         await this.#shipChanges(this.#source.look())
         lastAt = this.#now()
@@ -251,7 +253,7 @@ export class Shipper {
 
   /** Throws SHIP_FENCED. */
   async #append(head: RecordHead, pages: ReadonlyMap<number, Uint8Array>): Promise<Tip> {
-    // Times never go back, whatever the clock does: a point in time is found by halves.
+    // Times never go back, whatever the clock does: a point in time is found by binary search.
     const at = Math.max(head.at, this.#tip?.head?.at ?? 0)
     const added = await this.#log.append(this.#tip, { head: { ...head, at }, pages })
     if (!added) {
@@ -266,7 +268,7 @@ export class Shipper {
     return added
   }
 
-  /** Our own number is taken: by ourselves, if an answer was lost, or by another. */
+  /** The next number is taken: by this shipper, if an answer was lost, or by another one. */
   async #meetTaken(): Promise<void> {
     const number = (this.#tip?.number ?? 0) + 1
     const there = await readOr(this.#log, number)

@@ -1,5 +1,6 @@
-// How shipping stands, in a small file beside the store (`FILE-ship`): for the doctor, for metrics, and so that no second
-// shipper of the same store begins on this machine. It is a note, not a lock: what keeps two apart is the fence at the place.
+// The status of shipping, in a small file beside the store (`FILE-ship`): for the doctor, for metrics, and to refuse a
+// second
+// shipper of the same store on this machine. It is a note, not a lock: the fence at the place keeps two shippers apart.
 
 import { readFileSync } from 'node:fs'
 import { rename, writeFile } from 'node:fs/promises'
@@ -7,7 +8,7 @@ import { RepriseError } from '../../../core/errors.ts'
 import { identifyProcess, isProcessGone, type ProcessIdentity } from '../../base/platform.ts'
 
 export interface ShipStatus {
-  /** Where to; never with keys. */
+  /** The destination, without keys. */
   readonly place: string
   readonly process: ProcessIdentity
   readonly pid: number
@@ -15,16 +16,16 @@ export interface ShipStatus {
   /** The last record; 0: none yet. */
   readonly record: number
   readonly base: number
-  /** Everything that was acknowledged before this time is there; null: nothing yet. */
+  /** Everything acknowledged before this time is at the place. Null: nothing yet. */
   readonly safeAt: number | null
-  /** The feed is there up to here. */
+  /** The feed is shipped up to this position. */
   readonly position: number
-  /** When the shipper last said so. */
+  /** When the shipper last wrote this file. */
   readonly updatedAt: number
   readonly failing: { readonly since: number; readonly tries: number; readonly error: string } | null
-  /** It ended, and was not killed. */
+  /** When it ended regularly. Null: it runs, or was killed. */
   readonly endedAt: number | null
-  /** Since this shipper began. */
+  /** Since this shipper started. */
   readonly records: number
   readonly bytes: number
   readonly bases: number
@@ -34,7 +35,7 @@ export function statusFile(file: string): string {
   return `${file}-ship`
 }
 
-/** Null: it was never shipped from here. */
+/** Null: the store was never shipped from here. */
 export function readShipStatus(file: string): ShipStatus | null {
   try {
     return JSON.parse(readFileSync(statusFile(file), 'utf8')) as ShipStatus
@@ -43,14 +44,14 @@ export function readShipStatus(file: string): ShipStatus | null {
   }
 }
 
-/** Written beside and renamed: whoever reads it finds the old one or the new one. */
+/** Written to a temporary file and renamed: a reader finds the old one or the new one. */
 export async function writeShipStatus(file: string, status: ShipStatus): Promise<void> {
   const aside = `${statusFile(file)}.${process.pid}`
   await writeFile(aside, JSON.stringify(status))
   await rename(aside, statusFile(file))
 }
 
-/** Is the process that wrote it still there? Of another machine nobody knows. */
+/** True if the process that wrote it may still run; for another machine this is unknown. */
 export function isShipping({ process: shipper, endedAt }: ShipStatus): boolean {
   return endedAt === null && !isProcessGone(shipper, identifyProcess())
 }

@@ -1,4 +1,4 @@
-// Which record a restore goes up to: the newest, or the last one of a time or of a position in the feed.
+// The last record of a restore: the newest, or the last one up to a time or a position in the feed.
 
 import { type Time, toTime } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -22,13 +22,13 @@ export function pointOf(at: ShipPoint | Time): ShipPoint {
 
 export interface Target {
   readonly number: number
-  /** What was asked for; more, where the last records cannot be read. */
+  /** The requested record; higher than `number` if the last records cannot be read. */
   readonly of: number
-  /** What was asked for lies after the last record. */
+  /** The requested moment is after the last record. */
   readonly isLater: boolean
 }
 
-/** Throws NOT_FOUND: it lies before what is kept. */
+/** Throws NOT_FOUND if it is before the oldest record kept. */
 export async function findTarget(log: ShipLog, oldest: number, newest: number, point?: ShipPoint): Promise<Target> {
   if (!point) return { number: newest, of: newest, isLater: false }
   if ('record' in point) {
@@ -37,7 +37,7 @@ export async function findTarget(log: ShipLog, oldest: number, newest: number, p
     return { number, of: number, isLater: point.record > newest }
   }
   const isWithin = (head: RecordHead) => ('time' in point ? head.at <= point.time : head.position <= point.position)
-  // By halves: neither times nor positions go back.
+  // Binary search: neither times nor positions go back.
   let [low, high] = [oldest - 1, newest]
   while (low < high) {
     const middle = Math.ceil((low + high) / 2)
@@ -49,7 +49,7 @@ export async function findTarget(log: ShipLog, oldest: number, newest: number, p
   return { number: low, of: low, isLater: low === newest && (await isAfter(log, newest, point)) }
 }
 
-/** Of a record that cannot be read nobody knows: then what is lost is told anyway. */
+/** False for an unreadable record: its loss is reported anyway. */
 async function isAfter(log: ShipLog, newest: number, point: { time: number } | { position: number }): Promise<boolean> {
   const found = await readOr(log, newest)
   if (typeof found === 'string') return false

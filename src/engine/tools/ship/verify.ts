@@ -1,5 +1,6 @@
-// Looks at everything that was shipped to a place: is each record there, does it follow the one before, is each part of each
-// base as it was written? It reads all of it, and changes nothing.
+// Verifies everything that was shipped to a place: every record exists and follows the previous one, and every part of
+// every
+// base is unchanged. Reads all of it, and changes nothing.
 
 import { equalBytes, fromHex } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
@@ -13,15 +14,15 @@ export interface ShippedReport {
   readonly bases: number
   readonly parts: number
   readonly bytes: number
-  /** A restore can go back to this time; null: to none. */
+  /** The earliest time that a restore can go back to. Null: none. */
   readonly from: number | null
   readonly to: number | null
   readonly faults: readonly { readonly where: string; readonly what: string }[]
-  /** What to do about parts that are missing or damaged; null: all are sound. */
+  /** How to fix missing or damaged parts. Null: all are intact. */
   readonly cure: string | null
 }
 
-/** A shipper that begins looks which parts are there; it does not read them. */
+/** A starting shipper checks which parts exist; it does not read them. */
 const newBase =
   'delete the damaged parts at the place and start `reprise ship` again: it writes what is missing, in a new base'
 const olderOnly = 'the newest base is sound: what is damaged lies before it, and leaves the place when its time is over'
@@ -33,7 +34,7 @@ export async function verifyShipped(log: ShipLog): Promise<ShippedReport> {
   if (newest === 0) throw new RepriseError('NOT_FOUND', `nothing was shipped to ${log.objects.name}`, {})
   const oldest = numbers[0] ?? newest
   const faults: { where: string; what: string }[] = []
-  /** By key: why a part is not sound. */
+  /** Why a part is damaged, by key. Null: it is intact. */
   const seen = new Map<string, string | null>()
   let isBaseSound = false
   let before: FoundRecord | null = null
@@ -63,7 +64,7 @@ export async function verifyShipped(log: ShipLog): Promise<ShippedReport> {
           bytes += part.bytes
           seen.set(part.key, await whyUnsound(log, part))
         }
-        // Each base that names it is of no use.
+        // Every base that names the part is unusable.
         const why = seen.get(part.key) ?? null
         if (why !== null) faults.push({ where: `base ${number}`, what: why })
         isBaseSound &&= why === null

@@ -19,7 +19,7 @@ export function postgresBlobs(connections: Connections, s: string, ns: number): 
     async put(chunks, at = 0) {
       connections.checkOpen()
       for (const group of groups(chunks)) {
-        // Equal bytes under one digest: the newest touch counts. Sorted, so that two writers cannot lock each other out.
+        // Equal bytes under one digest: the newest touch counts. Sorted, so that two writers cannot deadlock.
         const text = `INSERT INTO ${s}.chunk (ns, digest, bytes, touched_at)
           SELECT $1, substr($2::bytea, 32 * (i.n::integer - 1) + 1, i.named), substr($3::bytea, i.start, i.size), greatest(${nowMs}, $7)
           FROM unnest($4::integer[], $5::integer[], $6::integer[]) WITH ORDINALITY AS i(start, size, named, n) ORDER BY 2
@@ -45,7 +45,7 @@ export function postgresBlobs(connections: Connections, s: string, ns: number): 
     async touch(digests, at) {
       connections.checkOpen()
       if (digests.length === 0) return []
-      // Locked in one order, so that two writers cannot lock each other out.
+      // Locked in one order, so that two writers cannot deadlock.
       const text = `WITH found AS (
           SELECT digest FROM ${s}.chunk WHERE ns = $1 AND digest = ANY ($2::bytea[]) ORDER BY digest FOR NO KEY UPDATE
         ) UPDATE ${s}.chunk c SET touched_at = greatest(c.touched_at, ${nowMs}, $3) FROM found
@@ -101,7 +101,7 @@ export function postgresBlobs(connections: Connections, s: string, ns: number): 
 
 type Chunk = Parameters<Blobs['put']>[0][number]
 
-/** A statement may not name the same row twice, and is kept to a size. */
+/** A statement must not name the same row twice, and its size is bounded. */
 function groups(chunks: readonly Chunk[]): Chunk[][] {
   const all: Chunk[][] = []
   const seen = new Set<string>()

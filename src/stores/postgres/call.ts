@@ -1,6 +1,8 @@
-// A call of one of our functions: values in, one value out, as text. It goes to the driver as a query of its own kind (the
-// driver calls that submittable), which leaves out what a call does not need: no description of the result, no rows, no
-// copies. A commit is one such call, so this is most of what the client spends on an append.
+// A call of one of our functions: values in, one value out, as text. It is sent as a query of its own kind (the driver
+// calls
+// that submittable), which omits what a call does not need: no description of the result, no rows, no copies. A commit
+// is one
+// such call, so this is most of the client's cost of an append.
 
 import { createHash } from 'node:crypto'
 import type { DriverConnection, Submittable } from './driver.ts'
@@ -14,15 +16,16 @@ export function callText(name: string, count: number): string {
 }
 
 /**
- * The name of a prepared statement says what its text is. Behind a pooler, sessions of the server are shared with others:
- * whoever finds this name there finds this text.
+ * The name of a prepared statement is derived from its text. Behind a pooler, sessions of the server are shared with
+ * other
+ * clients: an existing statement of this name has this text.
  */
 export function statementName(text: string): string {
   return `reprise_${createHash('sha256').update(text).digest('hex').slice(0, 32)}`
 }
 
 export class Call implements Submittable {
-  /** The driver notes these two of a statement that was parsed. Without a name it is parsed every time. */
+  /** The driver records name and text of a parsed statement. Without a name it is parsed every time. */
   readonly name: string
   readonly text: string
   callback: (error: unknown) => void

@@ -1,10 +1,11 @@
-// The general commit, in the database: everything that a Commit can hold, in the order that ports.ts gives. The batch
-// arrives as one JSON value and one value with all the bytes (encode.ts writes them); outcomes leave as JSON.
+// The general commit, in the database: everything that a Commit can contain, in the order that ports.ts defines. The
+// batch
+// arrives as one JSON value and one value with all the bytes (encode.ts writes them); outcomes are returned as JSON.
 
 import { functionName, isAlive, nowMs, positionText, steadyPlans, transactionNumber } from './functions.ts'
 import { headColumns, headTables } from './rows.ts'
 
-/** Rows for those that have none, in the order of their ids. */
+/** Inserts missing rows, in the order of their ids. */
 const makeStubs = (s: string, ids: string) =>
   `
     INSERT INTO ${s}.timeline (ns, id, is_stub, pos_base, created_at, updated_at)

@@ -1,6 +1,8 @@
-// The user's SQL in the transaction of a commit. The commit decides: if it is refused, or turns out to have been
-// applied before (its answer was lost), the user's SQL is not called. If the user's SQL throws, nothing of the commit is kept.
-// What the user's SQL can send is in transaction-sql.ts; here its transaction ends, with the session as it was before.
+// The user's SQL in the transaction of a commit. The commit decides: if it is refused, or was applied before (its
+// answer was
+// lost), the user's SQL is not called. If the user's SQL throws, nothing of the commit is kept. transaction-sql.ts
+// limits the
+// statements that it can send; this file ends its transaction and restores the session.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -14,7 +16,7 @@ import { ownTables, refuseChanges } from './own-tables.ts'
 import { transactionSql } from './transaction-sql.ts'
 import type { CommitPort } from './write.ts'
 
-/** The user's SQL that does nothing for this long loses its transaction, so that it cannot hold locks forever. */
+/** User SQL that is idle for this long loses its transaction, so that it cannot hold locks forever. */
 const idleTimeoutMs = 60_000
 
 const doing = 'a commit with SQL'
@@ -45,12 +47,12 @@ async function commitOnce(port: CommitPort, client: DriverClient, commit: Commit
   const started = await run(`BEGIN; SET LOCAL idle_in_transaction_session_timeout = ${idleTimeoutMs};
     SELECT pg_current_xact_id()::text AS xact, (SELECT count(*) FROM pg_prepared_statements WHERE name <> '${riderStatement}') AS statements`)
   const before = lastRow(started) as { xact: string; statements: number }
-  // Whoever prepared statements, or dropped ours, leaves a session that nobody else should have.
+  // User SQL that prepared statements, or dropped ours, leaves a session that must not be reused.
   const keepOrSpend = (statements: unknown) => {
     if (statements !== before.statements) spend()
   }
   try {
-    // The commit goes first: the user's code is called only when it stands, and its locks keep it standing.
+    // The commit comes first: the user's code is called only if it succeeded, and its locks protect that result.
     const { answer, mark } = await commitInside(run, port, commit)
     const outcome = toOutcome(commit, answer)
     if (!outcome.ok || outcome.isDuplicate) {
@@ -72,10 +74,13 @@ async function commitOnce(port: CommitPort, client: DriverClient, commit: Commit
 }
 
 /**
- * Everything that the user's SQL set is undone before the COMMIT, in the same round trip and the same transaction: settings (also
- * the one that this commit's durability rests on), role, channels, cursors, temporary tables, locks. Deferred constraints come
- * first, since their triggers are user code as well. The first error ends it, before the COMMIT. Says how many prepared
- * statements the session has.
+ * Undoes all settings of the user's SQL before the COMMIT, in the same round trip and transaction: settings (including
+ * the one
+ * that this commit's durability depends on), role, channels, cursors, temporary tables, locks. Deferred constraints
+ * come first,
+ * because their triggers are user code as well. The first error ends it, before the COMMIT. Returns the number of
+ * prepared
+ * statements in the session.
  */
 async function finish(run: RunSql, { schema }: CommitPort, xact: string, mark: string): Promise<unknown> {
   try {
@@ -83,7 +88,7 @@ async function finish(run: RunSql, { schema }: CommitPort, xact: string, mark: s
       (await run(`SET CONSTRAINTS ALL IMMEDIATE; CLOSE ALL; RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL;
       UNLISTEN *; DISCARD TEMP; DISCARD SEQUENCES; ${refuseChanges(schema, mark)};
       SELECT ${functionName(schema, 'rider_end')}('${xact}') AS statements; COMMIT`)) as unknown as QueryResult[]
-    // A transaction that cannot commit is answered with ROLLBACK, without an error.
+    // The server answers a COMMIT that cannot succeed with ROLLBACK, without an error.
     if (results.at(-1)!.command !== 'COMMIT') throw new UserSqlFailure(new Error('the transaction was rolled back'))
     return results.at(-2)!.rows[0]!.statements
   } catch (error) {
@@ -95,7 +100,7 @@ async function finish(run: RunSql, { schema }: CommitPort, xact: string, mark: s
     if (code === 'RP001') throw new UserSqlFailure(ownTables(schema))
     if (code === 'RP003')
       throw new UserSqlFailure(new RepriseError('SQL_REFUSED', 'the SQL inside the commit ended its transaction'))
-    // What the server refuses at the end is what the user's SQL did: a deferred constraint, mostly.
+    // An error at the end is caused by the user's SQL: usually a deferred constraint.
     throw new UserSqlFailure(error)
   }
 }
@@ -119,8 +124,7 @@ async function callUserSql(
   } finally {
     isOver = true
   }
-  // Whatever the user's SQL made of it: a connection that broke, or a full disk, says nothing about the user's SQL. The commit
-  // is asked for again.
+  // However the user's SQL handled it: a broken connection or a full disk is not its fault. The commit is retried.
   throw loss
 }
 

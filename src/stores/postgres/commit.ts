@@ -1,6 +1,8 @@
-// Committing. Commits with runs and little else, each to a timeline of its own, take the hot path (write.ts). If that
-// does not fit (a guard that does not hold, an answer asked for again), and for everything else, there is the general
-// commit, which knows the reasons. Either way: one round trip, one transaction.
+// Commits. Commits with runs and little else, each to a timeline of its own, take the hot path (write.ts). If that does
+// not fit
+// (a guard that does not hold, a repeated commit), and for everything else, there is the general commit, which returns
+// the
+// reasons. Either way: one round trip, one transaction.
 
 import { assert } from '../../core/assert.ts'
 import { riderFailed } from '../../core/commit/refused.ts'
@@ -18,7 +20,7 @@ type Answer =
   | { readonly seq: number; readonly was: boolean }
   | { readonly code: Refusal; readonly reason: string; readonly head?: Readonly<Record<string, unknown>> | null }
 
-/** Commits without riders. */
+/** Commits without user SQL. */
 export async function commitBatch(port: CommitPort, commits: readonly Commit[]): Promise<Outcome[]> {
   if (commits.length === 0) return []
   if (areWrites(commits) && (await write(port, commits))) {
@@ -36,14 +38,17 @@ async function commitGeneral(port: CommitPort, commits: readonly Commit[]): Prom
   return commits.map((commit, index) => toOutcome(commit, answers[index]!))
 }
 
-/** The same inside a transaction that is already open. The mark is of what it did to our tables, and nothing after it. */
+/**
+ * The same inside a transaction that is already open. The mark covers this commit's changes to our tables, and nothing
+ * later.
+ */
 export async function commitInside(
   run: RunSql,
   port: CommitPort,
   commit: Commit,
 ): Promise<{ readonly answer: Answer; readonly mark: string }> {
   const { name, values } = generalCall(port, [commit])
-  // The inner select is done before the outer one looks: OFFSET keeps them apart, and the mark depends on the answer.
+  // The inner select must run before the outer one: OFFSET separates them, and the mark depends on the answer.
   const called = `(${callText(name, values.length)} OFFSET 0) x`
   const { rows } = await run(`SELECT x.answer, ${changesMark(port.schema, 'x.answer')} AS mark FROM ${called}`, values)
   const { answer, mark } = rows[0] as { readonly answer: Answer[]; readonly mark: string }

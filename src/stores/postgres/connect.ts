@@ -1,8 +1,11 @@
-// Connections. Every call has an end: a server that is not there is tried again with growing pauses until
-// connectTimeoutMs, a statement that does not answer gives up after statementTimeoutMs and its connection is dropped.
-// No session state that matters but settings given at connect (session-settings.ts), and no session locks: a pooler in
-// transaction mode works. Calls of our functions are prepared statements, and go on without when one turns out to be
-// missing, or there already, where a pooler shares sessions. What needs a session has one of its own (session.ts).
+// Connections. Every call ends: an unreachable server is retried with growing pauses until connectTimeoutMs; a
+// statement without
+// an answer fails after statementTimeoutMs, and its connection is dropped.
+// There is no session state except for settings at connect (session-settings.ts), and no session locks: a pooler in
+// transaction
+// mode works. Calls of our functions are prepared statements, and continue unprepared once one is missing, or exists
+// already,
+// because a pooler shares sessions. Features that need a session have one of their own (session.ts).
 
 import { growingPause } from '../../core/calls/pause.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -20,13 +23,13 @@ export interface ConnectionOptions {
   readonly statementTimeoutMs: number
   /** Prepared statements for calls of our functions, as long as they work. */
   readonly isPrepared: boolean
-  /** The server is told as well, so that nothing can be written by mistake. */
+  /** Also sets the server's session to read-only, so that nothing can be written by mistake. */
   readonly isReadOnly?: boolean
   /** A server that may lose acknowledged commits is accepted. */
   readonly isRelaxed?: boolean
 }
 
-/** What may be done when an answer did not come: ask again, or tell the caller. */
+/** The reaction to a lost answer: retry, or report it to the caller. */
 export type Repeat = 'safe' | 'unsafe'
 
 const graceMs = 500
@@ -44,16 +47,16 @@ export class Connections {
   readonly #Client: Driver['Client']
   #pool: DriverPool
   readonly #options: ConnectionOptions
-  /** For a pooler that takes no settings at connect. */
+  /** For a pooler that accepts no settings at connect. */
   readonly #plainUrl: string
   readonly #statements = new Map<string, { readonly text: string; readonly name: string }>()
-  /** The pool would count the wait for a connection that others use as a server that does not answer. */
+  /** The pool would count the wait for a busy connection as a server that does not answer. */
   readonly #slots: Slots
-  /** The user's SQL takes as long as it likes: some connections are never its, so that heartbeats and reads go on beside it. */
+  /** User SQL may take any time: some connections are reserved, so that heartbeats and reads continue beside it. */
   readonly #userSlots: Slots
   #isPrepared: boolean
   #isClosed = false
-  /** Of the last statements, for the next ones: the pool takes a tenth of the time of an append to hand one out and in. */
+  /** Connections of the last statements, kept for the next ones: the pool takes a tenth of an append's time to lend one. */
   readonly #kept: DriverClient[] = []
   #keeping: NodeJS.Timeout | null = null
 
@@ -65,7 +68,8 @@ export class Connections {
     this.#plainUrl = withoutSettings(url, session)
     this.#config = {
       connectionString: withSettings(url, session),
-      // The server stops first, so that what we give up on is not done later; we wait a little longer for its word.
+      // The server stops first, so that an abandoned statement is not executed later; the client waits a little longer
+      // for its answer.
       statement_timeout: options.statementTimeoutMs,
       keepAlive: true,
       application_name: 'reprise',
@@ -78,7 +82,7 @@ export class Connections {
     this.#userSlots = new Slots(poolSize > 2 * reserved ? poolSize - reserved : poolSize, endlessMs)
   }
 
-  /** One that is not of the pool. */
+  /** A client outside of the pool. */
   newClient(config: Readonly<Record<string, unknown>>): DriverClient {
     return new this.#Client({ ...this.#config, ...config })
   }
@@ -91,13 +95,16 @@ export class Connections {
       idleTimeoutMillis: 30_000,
       allowExitOnIdle: true,
     })
-    // A connection that breaks while nobody uses it is replaced by the next call; there is nobody to tell.
+    // A connection that breaks while idle is replaced by the next call; there is no caller to report it to.
     pool.on('error', ignore)
     pool.on('connect', (client: DriverClient) => client.on('error', ignore))
     return pool
   }
 
-  /** A pooler may take no settings at connect. Then only we give up on a statement, and heartbeats find other settings. */
+  /**
+   * A pooler may accept no settings at connect. Then only the client's time limit applies, and heartbeats detect other
+   * settings.
+   */
   #goWithoutSettings(pool: DriverPool): void {
     if (this.#pool !== pool) return
     const { statement_timeout: _, ...rest } = this.#config
@@ -114,8 +121,9 @@ export class Connections {
   }
 
   /**
-   * Rows of a read that is planned without regard to statistics (functions.ts, steady). Its values are $1[1], $1[2], … in
-   * the text; `columns` names and types what it gives.
+   * Rows of a read that is planned without statistics (functions.ts, steady). Its values are $1[1], $1[2], … in the
+   * text; `columns`
+   * are the names and types of its result.
    */
   steadyRows<Row>(
     s: string,
@@ -128,7 +136,7 @@ export class Connections {
     return this.rows<Row>(outer, [text, values], 'safe', doing)
   }
 
-  /** The value of one of our functions, which writes. As with any write, it is not asked for again if its answer is lost. */
+  /** The value of one of our writing functions. As with any write, it is not retried if its answer is lost. */
   call(functionName: string, values: readonly CallValue[]): Promise<string | null> {
     const statement = this.#statements.get(functionName) ?? this.#statement(functionName, values.length)
     return this.use(functionName, 'unsafe', async (client) => {
@@ -136,7 +144,7 @@ export class Connections {
         return await send(client, statement.text, this.#isPrepared ? statement.name : '', values)
       } catch (error) {
         if (!isStatementMisplaced(error)) throw error
-        // A pooler shares the sessions among its clients. Nothing was done; from now on it goes without.
+        // A pooler shares the sessions among its clients. Nothing was done; later calls are not prepared.
         this.#isPrepared = false
         return await send(client, statement.text, '', values)
       }
@@ -172,7 +180,7 @@ export class Connections {
     })
   }
 
-  /** `spend`: the connection is not to be used by others after this. */
+  /** `spend`: marks the connection as not reusable. */
   async use<Result>(
     doing: string,
     repeat: Repeat,
@@ -187,7 +195,7 @@ export class Connections {
     }
   }
 
-  /** For a transaction with the user's SQL: after those that are under way, however long they take. */
+  /** For a transaction with the user's SQL: waits for the running ones, however long they take. */
   async inUserTurn<Result>(doing: string, work: () => Promise<Result>): Promise<Result> {
     if (!this.#userSlots.tryTake()) await this.#userSlots.take(doing)
     try {
@@ -231,7 +239,7 @@ export class Connections {
     if (this.#isClosed) return
     this.#isClosed = true
     this.#letGo()
-    // A server that hangs must not keep us.
+    // A hanging server must not delay closing.
     let timer: NodeJS.Timeout | undefined
     const patience = new Promise<void>((resolve) => {
       timer = setTimeout(resolve, 2000)
@@ -244,7 +252,7 @@ export class Connections {
     if (this.#isClosed) throw new RepriseError('CLOSED', 'the PostgreSQL store is closed')
   }
 
-  /** Nothing was sent yet, so trying again is always safe. */
+  /** Nothing was sent yet, so a retry is always safe. */
   async #checkOut(doing: string, until: number): Promise<DriverClient> {
     for (let attempt = 1; ; attempt++) {
       this.checkOpen()

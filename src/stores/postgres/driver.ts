@@ -1,17 +1,18 @@
-// The driver `pg`, as much of it as this store uses. It is optional: imported when a postgres URL is opened and not
-// before, and its types are written down here so that ours do not need its.
+// The part of the driver `pg` that this store uses. The driver is optional: it is imported only when a postgres URL is
+// opened,
+// and its types are declared here so that ours do not depend on them.
 
 import { RepriseError } from '../../core/errors.ts'
 
 export interface QueryResult {
   readonly rows: Record<string, unknown>[]
   readonly rowCount: number | null
-  /** The first word of what was done: INSERT, COMMIT, ROLLBACK. */
+  /** The first word of the executed command: INSERT, COMMIT, ROLLBACK. */
   readonly command: string
 }
 
 export interface QueryConfig {
-  /** Extended: one statement, and never several at once. `rows` asks for the same of drivers that do not know it yet. */
+  /** Extended: exactly one statement. `rows` has the same effect on drivers that do not support queryMode yet. */
   readonly queryMode?: 'extended'
   readonly rows?: number
   readonly text: string
@@ -24,7 +25,7 @@ export interface QueryConfig {
 /** Messages of the protocol, as queries send them. */
 export interface DriverConnection {
   readonly stream: { cork(): void; uncork(): void }
-  /** By name: the statements that this session has. */
+  /** By name: the statements prepared in this session. */
   readonly parsedStatements: Record<string, string>
   parse(statement: { readonly name: string; readonly text: string }): void
   bind(portal: { readonly statement?: string; readonly values?: readonly (string | Buffer | null)[] }): void
@@ -33,12 +34,12 @@ export interface DriverConnection {
   sync(): void
 }
 
-/** A query that sends its own messages and takes the answers. */
+/** A query that sends its own messages and receives the answers. */
 export interface Submittable {
   submit(connection: DriverConnection): null
 }
 
-/** The driver's own query, with its result. Several statements give a list of results. */
+/** The driver's own query, with its result. Several statements return a list of results. */
 export interface DriverQuery extends Submittable {
   callback: (error: unknown, result?: QueryResult | QueryResult[]) => void
   submit(connection: DriverConnection): null
@@ -51,7 +52,7 @@ export interface DriverClient {
   release(error?: Error | boolean): void
   end(): Promise<void>
   on(event: string, call: (value: never) => void): void
-  /** What the server said at connect is its process for this session; a pooler says something else. */
+  /** The server's process id for this session, sent at connect; behind a pooler, another number. */
   readonly processID?: number | null
   unref?(): void
 }
@@ -77,7 +78,7 @@ export async function loadDriver(): Promise<Driver> {
   }
 }
 
-/** How our own results are read: numbers as numbers (all of ours are below 2^53), bytes as plain Uint8Arrays. */
+/** Parsers for our own results: numbers as numbers (all of ours are below 2^53), bytes as plain Uint8Arrays. */
 export const ownTypes: NonNullable<QueryConfig['types']> = { getTypeParser: (oid) => parsers[oid] ?? asText }
 
 const asText = (value: string): unknown => value
@@ -93,7 +94,7 @@ const parsers: Readonly<Record<number, (value: string) => unknown>> = {
   3802: JSON.parse,
 }
 
-/** The driver only has the text form of bytes: \\x and hexadecimal, or, where bytea_output is set to it, the older one. */
+/** The driver has only the text form of bytes: \\x and hexadecimal or, depending on bytea_output, the older one. */
 export function fromByteaText(value: string): Uint8Array {
   if (!value.startsWith('\\x')) return fromEscapes(value)
   const bytes = new Uint8Array((value.length - 2) / 2)
@@ -102,7 +103,7 @@ export function fromByteaText(value: string): Uint8Array {
   return bytes
 }
 
-/** A backslash is doubled, what cannot be printed is a backslash and three octal digits, the rest is itself. */
+/** A backslash is doubled; an unprintable byte is a backslash and three octal digits; any other byte is itself. */
 function fromEscapes(value: string): Uint8Array {
   const bytes = value.replace(/\\(\\|[0-7]{3})/g, (_, piece: string) =>
     piece === '\\' ? piece : String.fromCharCode(Number.parseInt(piece, 8)),

@@ -1,5 +1,6 @@
-// Commits as the functions in the database take them: JSON for what is small, one value with all the bytes beside it.
-// `start` counts from 1, as SQL does.
+// Encodes commits for the functions in the database: JSON for small values, one value with all the bytes beside it.
+// `start`
+// counts from 1, as SQL does.
 
 import { toHex } from '../../core/coordinate.ts'
 import type { Attribute, Commit, ManifestMark, ManifestRecord } from '../../core/store/ports.ts'
@@ -9,9 +10,9 @@ type Json = Record<string, unknown>
 
 export interface EncodedBatch {
   readonly commits: string
-  /** Timelines that must have a row before the first commit is looked at. */
+  /** Timelines that must have a row before the first commit is processed. */
   readonly make: readonly string[]
-  /** All timelines that are written to. */
+  /** All timelines that are written. */
   readonly lock: readonly string[]
   readonly blob: Buffer
 }
@@ -33,7 +34,7 @@ export function encodeBatch(commits: readonly Commit[]): EncodedBatch {
   return { commits: JSON.stringify(encoded), make: [...make], lock: [...lock], blob: blob.take() }
 }
 
-/** All bytes of a batch in a row. */
+/** All bytes of a batch, concatenated. */
 export class BlobWriter {
   readonly #pieces: Uint8Array[] = []
   #size = 0

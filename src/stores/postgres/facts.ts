@@ -1,5 +1,6 @@
-// What the server says about itself, and whether Reprise can stand on it: its version, its encoding, and the settings that
-// durability rests on, read back rather than believed.
+// The facts of a server, and whether they suffice for Reprise: its version, its encoding, and the settings that
+// durability
+// depends on, read back rather than assumed.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { StoreFacts } from '../../core/store/ports.ts'
@@ -50,7 +51,7 @@ export async function checkServer(connections: Connections, isRelaxed: boolean):
   if (failure) throw failure
 }
 
-/** The settings that durability and the meaning of statements rest on. */
+/** The settings that durability and the meaning of statements depend on. */
 export interface Durability {
   readonly meaning: Meaning
   readonly fsync: string
@@ -58,11 +59,11 @@ export interface Durability {
   readonly full_page_writes: string
 }
 
-/** As columns of a statement that runs anyway: they are looked at again while the store is open. */
+/** As columns of a statement that runs anyway: they are checked again while the store is open. */
 export const durabilityColumns = `current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit,
   current_setting('full_page_writes') AS full_page_writes, ${meaningColumn}`
 
-/** Null: what is acknowledged is kept, and statements mean what they should. */
+/** Null: acknowledged commits are kept, and statements have the required meaning. */
 export function settingsFailure(settings: Durability, isRelaxed: boolean): RepriseError | null {
   return meaningFailure(settings.meaning) ?? (isRelaxed ? null : durabilityFailure(settings))
 }

@@ -1,6 +1,7 @@
-// The feed across timelines. Runs are read in the order of (pos, id), and only below the oldest transaction
-// that is still under way: a run that commits later can then never lie behind a reader. Committed runs above that line
-// are not readable yet; the page says that it is not the end.
+// The feed across timelines. Runs are read in the order of (pos, id), and only below the oldest running transaction: a
+// run that
+// commits later can then never be behind a reader. Committed runs above that line are not readable yet; the page then
+// reports that it is not the end.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { rangeOf } from '../../core/history/scope.ts'
@@ -18,34 +19,34 @@ interface FeedRow {
   readonly first: number
   readonly last: number
   readonly timeline: TimelineId
-  /** Null where the filter says no. */
+  /** Null if the filter does not match. */
   readonly digest: Uint8Array | null
   readonly bytes: Uint8Array | null
 }
 
-/** On every row, also when no run was found. */
+/** On every row, even if no run was found. */
 interface FeedBound {
-  /** Committed runs lie above the line. */
+  /** There are committed runs above the line. */
   readonly is_waiting: boolean
-  /** No run lies at this place or above it yet, nor will one that is below it appear: the end of the feed. */
+  /** No run is at or above this place yet, and none will appear below it: the end of the feed. */
   readonly bound: number
-  /** Readable runs lie after the page. */
+  /** There are readable runs after the page. */
   readonly is_cut: boolean
-  /** Where the last readable run lies, if few timelines can match: what matches was looked for there, up to this place. */
+  /** The last readable run, if few timelines can match: matches were searched up to this place. */
   readonly end_pos: number | null
   readonly end_id: number | null
 }
 
 type NameRange = ReturnType<typeof rangeOf>
 
-/** A page stops at about this many bytes, whatever its limit says. */
+/** A page ends at about this many bytes, whatever its limit. */
 const pageBytesMax = 16 * 1024 * 1024
 const scanMin = 256
 const scanMax = 4096
 const waitsMax = 6
-/** So many timelines, or fewer, are read one by one instead of looking at all runs. */
+/** Up to this many timelines are read one by one instead of scanning all runs. */
 const fewMax = 200
-/** Values before the prefixes. */
+/** Number of values before the prefixes. */
 const numbersCount = 6
 const feedColumns =
   'pos bigint, id bigint, first bigint, last bigint, timeline text, digest bytea, bytes bytea, is_waiting boolean, is_cut boolean, bound bigint, end_pos bigint, end_id bigint'
@@ -60,7 +61,7 @@ export async function readFeed(
 ): Promise<FeedPage> {
   for (let attempt = 1; ; attempt++) {
     const { page, isWaiting } = await readPage(connections, s, ns, after, filter, limit)
-    // Mostly a writer is just about to end: a short wait here saves the caller a useless round.
+    // Usually a writer is just about to end: a short wait here saves the caller a useless round trip.
     if (page.items.length > 0 || page.next !== after || !isWaiting || attempt > waitsMax) return page
     await new Promise((resolve) => setTimeout(resolve, 2 ** attempt))
   }
@@ -87,11 +88,11 @@ async function readPage(
     values,
     'feed',
   )
-  // Who only reads may look at a namespace that is not there yet.
+  // A read-only process may read a namespace that does not exist yet.
   if (rows.length === 0) return { page: { items: [], next: after, isEnd: true }, isWaiting: false }
-  // One row is always there, for the line: its own columns are null if nothing was found.
+  // There is always one row, for the line: its own columns are null if nothing was found.
   const { is_waiting: isWaiting, bound } = rows[0]!
-  // Whatever was read lay below the line of then, and the line never moves back.
+  // Everything read earlier was below the line of that time, and the line never moves back.
   if (from.pos >= bound) throw positionGone(after, toPosition({ pos: bound, id: 0 }))
   const found = rows.filter((row) => row.pos !== null)
   const last = found.at(-1)
@@ -109,20 +110,23 @@ async function readPage(
   const { end_pos: endPos, end_id: endId } = rows[0]!
   const isEnd = !isWaiting && !rows[0]!.is_cut
   const isPassed = endPos !== null && endId !== null && (endPos > from.pos || (endPos === from.pos && endId > from.id))
-  // Between the last match and the end of what is readable there is nothing for this reader.
+  // Between the last match and the end of the readable runs there is nothing for this reader.
   if (isPassed && !rows[0]!.is_cut)
     return { page: { items, next: toPosition({ pos: endPos, id: endId }), isEnd }, isWaiting }
   return { page: { items, next: last ? toPosition(last) : after, isEnd }, isWaiting }
 }
 
 /**
- * scanned: the next runs in order, without their bytes, and one more to see whether there is more. ranked: which of them match,
- * and how many and how many bytes have matched up to each. The page ends where it is full. few: where few timelines lie in the
- * ranges of the prefixes, or none, only their runs are looked at (functions: feed_of), and ended says up to where that counts.
- *
- * The plan must not depend on statistics. So there is no join, only rows looked up one by one (LATERAL, LIMIT 1), and whether
- * runs wait above the line is asked of the last one there is (ORDER BY, LIMIT 1), once: "is there any" is planned as a scan
- * of all runs where statistics say that many are above, and none is.
+ * scanned: the next runs in order, without their bytes, and one more to detect whether there are more. ranked: the
+ * matching ones,
+ * with the running count and bytes of matches. The page ends where it is full. few: if few timelines, or none, are in
+ * the ranges
+ * of the prefixes, only their runs are read (functions: feed_of), and ended is the place up to which that counts.
+ * The plan must not depend on statistics. So there is no join, only single-row lookups (LATERAL, LIMIT 1), and whether
+ * runs
+ * wait above the line is read from the last existing run (ORDER BY, LIMIT 1), once: an EXISTS is planned as a scan of
+ * all
+ * runs if the statistics expect many above, even when there is none.
  */
 function feedQuery(s: string, prefixes: readonly string[] | null, ranges: readonly NameRange[]): string {
   const matches = prefixes?.map((_, i) => withinSql('t.timeline', `$1[${numbersCount + i + 1}]`))

@@ -1,5 +1,6 @@
-// Functions that live in the database, so that a whole batch is one round trip and its statements are planned once a
-// connection. This file: the small ones, and the two that append (the hot path). commit-function.ts has the rest.
+// Functions in the database, so that a whole batch is one round trip and its statements are planned once per
+// connection. This
+// file has the small ones, and the two that append (the hot path). commit-function.ts has the rest.
 
 import { schemaVersion } from './tables.ts'
 
@@ -8,7 +9,7 @@ export function functionName(s: string, name: string): string {
   return `${s}.${name}_v${schemaVersion}`
 }
 
-/** Milliseconds of the database's clock, moving also inside a transaction. */
+/** Milliseconds of the database's clock, advancing even inside a transaction. */
 export const nowMs = "floor(date_part('epoch', clock_timestamp()) * 1000)"
 
 /** The same clock when this statement arrived: before its snapshot. */
@@ -21,26 +22,28 @@ export function positionText(run: string): string {
 }
 
 /**
- * Plans that stay good. A plan made while a table was small reads all of it, and is kept while the table grows; these
- * functions look everything up by key, so they say so. What is ruled out counts as very dear where it is used all the same, and
- * the server compiles what is dear (`jit`), for a second at a time.
+ * Plans that stay good. A plan made while a table was small reads all of it, and is cached while the table grows; these
+ * functions
+ * look everything up by key, so other scans are disabled. A disabled scan that is used anyway counts as very expensive,
+ * and
+ * the server compiles expensive plans (`jit`), for a second each time.
  */
 export const steadyPlans =
   'SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan SET jit = off'
 
-/** A worker's row `w` says that it may still be at work. */
+/** The row `w` of a worker that may still be alive. */
 export const isAlive = (now: string) => `(w.retired_at IS NULL AND ${now} < w.beat_at + w.lease_ms)`
 
 /** The operation that wrote a run. */
 export const operationOf = (r: string) => `coalesce(${r}.operation, encode(substr(${r}.digest, 1, 8), 'hex'))`
 
-/** How an id that was forgotten is remembered: core/history/identity.ts, pastName. */
+/** The name under which a forgotten id is stored: core/history/identity.ts, pastName. */
 export const pastName = (id: string) => `substr(encode(sha256(convert_to(${id}, 'UTF8')), 'hex'), 1, 32)`
 
-/** The prepared statement that commits with SQL use, each of them anew. */
+/** The prepared statement of commits with SQL, prepared again for each. */
 export const riderStatement = 'reprise_rider'
 
-/** The number of this transaction, which it gets at this moment if it has none. */
+/** The number of this transaction, assigned now if it has none. */
 export const transactionNumber = 'pg_current_xact_id()::text::bigint'
 
 /** Without them, code of that version can no longer write. */

@@ -1,4 +1,4 @@
-// Opening a PostgreSQL store: check the server, make or check the schema, hand out the store.
+// Opens a PostgreSQL store: checks the server, creates or checks the schema, returns the store.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Hash, Store } from '../../core/store/ports.ts'
@@ -16,16 +16,16 @@ import { isStorable } from './text.ts'
 
 export interface PostgresOptions {
   readonly namespace: string
-  /** Name of the schema that holds the tables: `reprise` unless given. */
+  /** The schema of the tables. Default: `reprise`. */
   readonly schema?: string
   readonly hash: Hash
-  /** Most connections at a time, beside the session that listens and shows that this process is there. */
+  /** Maximum number of connections, besides the session that listens and proves that this process is alive. */
   readonly poolSize?: number
-  /** How long a server that is not there is tried again before STORE_UNREACHABLE. */
+  /** How long an unreachable server is retried before STORE_UNREACHABLE. */
   readonly connectTimeoutMs?: number
-  /** How long one statement may take. */
+  /** The time limit of one statement. */
   readonly statementTimeoutMs?: number
-  /** Nothing is written, neither tables nor rows: for a user who may only read, and for a standby. */
+  /** Write nothing, neither tables nor rows: for a user who may only read, and for a standby. */
   readonly readOnly?: boolean
 }
 
@@ -48,7 +48,7 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
     isRelaxed: location.isRelaxed,
   })
   try {
-    // Who only reads loses nothing.
+    // A reader cannot lose commits.
     await checkServer(connections, location.isRelaxed || readOnly)
     const number = await (readOnly ? findSchema : prepareSchema)(connections, s, namespace)
     const session = new Session(connections)
@@ -64,7 +64,7 @@ export async function openPostgres(url: string, options: PostgresOptions): Promi
   }
 }
 
-/** Channels are shared by all of a database, and short. */
+/** Channels are shared by a whole database, and their names are short. */
 function channelName(hash: Hash, schema: string, namespace: string): string {
   const digest = hash(new TextEncoder().encode(`${schema}\n${namespace}`))
   return `reprise_${Buffer.from(digest).toString('hex').slice(0, 24)}`

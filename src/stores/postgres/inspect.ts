@@ -1,5 +1,6 @@
-// The store's own check: rows that contradict each other. Pages and indexes are the server's own to check (data_checksums,
-// amcheck). It goes through the timelines by their numbers, a page of them at a time, so that no statement takes long.
+// The store's own check: rows that contradict each other. The server checks its pages and indexes itself
+// (data_checksums,
+// amcheck). Timelines are checked by number, a page at a time, so that no statement takes long.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Inspection, StoreFault } from '../../core/store/ports.ts'
@@ -24,7 +25,7 @@ export async function inspectRows(
   const last = end!.last
   for (let from = Number(after) || 0; from < last && faults.length < faultsMax; from += timelinesPerPage) {
     if (signal?.aborted) throw new RepriseError('ABORTED', 'inspect: aborted', {}, signal.reason)
-    // The last page is open: what comes meanwhile is looked at too, and costs nothing more.
+    // The last page is open-ended: timelines created meanwhile are checked too, at no extra cost.
     const isLast = from + timelinesPerPage >= last
     const range = [from, isLast ? Number.MAX_SAFE_INTEGER : from + timelinesPerPage]
     for (const sql of checks(s)) faults.push(...(await connections.rows<StoreFault>(sql, [ns, ...range], 'safe')))
@@ -53,7 +54,7 @@ function checks(s: string): readonly string[] {
   ]
 }
 
-/** A timeline that is gone leaves no row behind: where there is one, its own row was lost, and lists are without it. */
+/** A deleted timeline leaves no rows behind: if there are any, its own row was lost, and lists omit it. */
 function orphans(s: string): string {
   const left = (table: string, one: string, many: string) =>
     `SELECT 'timeline number ' || o.tid AS "where", 'it is gone, and ' || count(*)

@@ -1,5 +1,6 @@
-// How the lives of ids begin and end, in the database: what a timeline is made with, who its mail is for, and what stays of one
-// that is forgotten. Called by the general commit (commit-function.ts).
+// How the lives of ids begin and end, in the database: the initial values of a timeline, the receiver of its mail, and
+// what is
+// kept of a forgotten one. Called by the general commit (commit-function.ts).
 
 import { functionName, pastName } from './functions.ts'
 

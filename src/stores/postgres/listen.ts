@@ -1,9 +1,11 @@
-// Telling others that something may be due or readable. A NOTIFY inside a commit would make all commits of the cluster
-// queue up behind one lock, fsync included. So it goes out after the commit, in a transaction of its own that writes
-// nothing, and many commits share one. It may be lost; listeners poll as well.
-//
-// Listening takes the store's own session. Where notifications do not come through (a pooler in transaction mode), a
-// timer wakes the listeners instead.
+// Notifies other processes that something may be due or readable. A NOTIFY inside a commit would make all commits of
+// the
+// cluster queue behind one lock, fsync included. Therefore it is sent after the commit, in a transaction of its own
+// that
+// writes nothing, and many commits share one. It may be lost; listeners poll as well.
+// Listening uses the store's own session. If notifications do not arrive (a pooler in transaction mode), a timer wakes
+// the
+// listeners instead.
 
 import type { Connections } from './connect.ts'
 import type { Guest, Session, SessionClient } from './session.ts'
@@ -11,7 +13,7 @@ import type { Guest, Session, SessionClient } from './session.ts'
 const quietMs = 20
 const pollMs = 500
 const probeMs = 2000
-/** What a notification says if nothing has become due. */
+/** The payload of a notification if nothing has become due. */
 const nothingDue = 'nothing due'
 
 export class Bell implements Guest {
@@ -22,12 +24,12 @@ export class Bell implements Guest {
   readonly #wired = new WeakSet<SessionClient>()
   #client: SessionClient | null = null
   #isHeard = false
-  /** Nothing came through although LISTEN was accepted: there is no use in trying again. */
+  /** LISTEN was accepted but nothing arrived: a retry is useless. */
   #isDeaf = false
   #isClosed = false
   #poll: NodeJS.Timeout | null = null
   #quiet: NodeJS.Timeout | null = null
-  /** Null: there is nothing to tell; else whether anything may be due. */
+  /** Null: nothing to notify; else whether anything may be due. */
   #untold: boolean | null = null
 
   constructor(connections: Connections, session: Session, channel: string) {
@@ -48,7 +50,7 @@ export class Bell implements Guest {
     }
   }
 
-  /** At once for the listeners of this store; for others at most every few milliseconds. */
+  /** Immediate for the listeners of this store; for other processes at most every few milliseconds. */
   ring(mayBeDue: boolean): void {
     if (this.#isClosed) return
     queueMicrotask(() => this.#wakeAll(mayBeDue))
@@ -72,7 +74,7 @@ export class Bell implements Guest {
     this.#wired.add(client)
     this.#client = client
     await client.query({ text: `LISTEN ${this.#channel}` })
-    // Do we hear ourselves? Behind a pooler LISTEN succeeds and nothing ever comes.
+    // Checks that our own notification arrives: behind a pooler LISTEN succeeds and nothing ever arrives.
     await client.query({ text: `NOTIFY ${this.#channel}` })
     setTimeout(() => this.#checkHearing(client), probeMs).unref()
   }
@@ -114,7 +116,7 @@ export class Bell implements Guest {
     this.#session.leave(this)
     this.#client = null
     this.#isHeard = false
-    // The session may stay for another guest.
+    // The session may stay open for another guest.
     client?.query({ text: `UNLISTEN ${this.#channel}` }).catch(ignore)
   }
 

@@ -1,15 +1,15 @@
-// The URL of a PostgreSQL store: what is ours in it, what goes to the driver, what people may see.
+// The URL of a PostgreSQL store: our own parameters, the part for the driver, and the part to show.
 
 import { RepriseError } from '../../core/errors.ts'
 
 export interface Location {
   /** For the driver. */
   readonly url: string
-  /** For people: no user, no password. */
+  /** For people: without user and password. */
   readonly shown: string
   /** ?durability=relaxed: a server that may lose acknowledged commits is accepted. */
   readonly isRelaxed: boolean
-  /** ?prepare=false: no prepared statements, also where they would work. */
+  /** ?prepare=false: no prepared statements, even where they would work. */
   readonly isPrepared: boolean
 }
 

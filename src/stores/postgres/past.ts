@@ -1,4 +1,4 @@
-// The lives of ids that were forgotten (ports.ts, past), outside of commits: asked for, listed, taken over from elsewhere.
+// The lives of forgotten ids (ports.ts, past), outside of commits: read, listed, and imported from another store.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { pastLives } from '../../core/limits.ts'
@@ -49,7 +49,7 @@ export async function recall(
   await connections.rows(text, [ns, JSON.stringify(pasts)], 'safe')
 }
 
-/** Those that were forgotten long ago leave the highest life that any of them had. */
+/** Ids forgotten long ago are reduced to the highest life that any of them had. */
 export async function tidyPasts(connections: Connections, s: string, ns: number, before: number): Promise<void> {
   const text = `WITH old AS (
       DELETE FROM ${s}.past WHERE ns = $1 AND name <> '' AND forgotten_at < $2 RETURNING life

@@ -1,5 +1,6 @@
-// A client of the driver whose time limits are ours: the driver's own run by the clock, and would take a process that is busy
-// computing for a server that is silent. Whoever does not answer in time loses the connection, and with it the statement.
+// A client of the driver with our own time limits: the driver's limits run by the clock, and would mistake a busy
+// process for
+// a silent server. A server that does not answer in time loses the connection, and with it the statement.
 
 import { patientTimer } from '../patient-timer.ts'
 import type { Driver, QueryConfig, QueryResult, Submittable } from './driver.ts'
@@ -9,13 +10,13 @@ export interface AnswerLimits {
   readonly answerMs: number
 }
 
-/** The driver's stream, which it shows to whoever makes queries. */
+/** The driver's stream, which is accessible to query objects. */
 interface Streamed {
   readonly connection: { readonly stream: { destroy(error: Error): void } }
 }
 
 type Connected = (error: unknown, ...more: readonly unknown[]) => void
-/** As the driver's pool calls it, and as we do. */
+/** As called by the driver's pool, and by us. */
 type Connect = (connected?: Connected) => Promise<void> | undefined
 type Ask = (query: QueryConfig | Submittable, ...more: readonly unknown[]) => unknown
 
@@ -23,7 +24,7 @@ export function patientClient(driver: Driver, limits: AnswerLimits): Driver['Cli
   const { Client } = driver
   class PatientClient extends Client {
     override connect(connected?: Connected): Promise<void> {
-      // The socket keeps the process alive, as far as anything should.
+      // The socket keeps the process alive if anything should.
       const end = this.#limit(limits.connectMs, 'the server did not take the connection before the timeout', false)
       const connect = super.connect.bind(this) as Connect
       if (!connected) return connect()!.finally(end)
@@ -53,7 +54,7 @@ export function patientClient(driver: Driver, limits: AnswerLimits): Driver['Cli
       return (ask(rest, ...more) as Promise<QueryResult>).finally(end)
     }
 
-    /** The driver tells everybody who waits on the connection. */
+    /** The driver rejects everything that waits on the connection. */
     #limit(limitMs: number, what: string, keepsAlive = true): () => void {
       const give = () => (this as unknown as Streamed).connection.stream.destroy(new Error(what))
       return patientTimer(limitMs, give, keepsAlive)

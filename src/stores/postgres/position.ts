@@ -1,4 +1,5 @@
-// Positions in the feed: pos-id, each of 16 digits, so that they compare as text (functions.ts writes the same in SQL).
+// Positions in the feed: pos-id, each with 16 digits, so that they compare as text (functions.ts writes the same in
+// SQL).
 
 import { type FeedPosition, feedStart } from '../../core/store/ports.ts'
 import { notAPosition } from '../refusals.ts'

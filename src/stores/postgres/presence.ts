@@ -1,9 +1,11 @@
-// Presence: a lock that lives as long as a session tells a dead process from a slow one. A worker holds an advisory lock
-// of its own on the store's session, and its row says so; a worker that says so while its lock is free is gone. A process
-// that is only paused keeps its session, and with it the lock. The server ends the session of a dead host by itself.
-//
-// Only a session that is ours alone counts. Behind a pooler there is none: the worker then has no presence, and its lease
-// decides. None of this is for safety: whoever is taken for gone by mistake is fenced by the epoch, as ever.
+// Presence: a lock that lives as long as a session distinguishes a dead process from a slow one. A worker holds an
+// advisory lock
+// of its own on the store's session, and its row records that; a worker with such a row and a free lock is gone. A
+// suspended
+// process keeps its session, and with it the lock. The server ends the session of a dead host by itself.
+// Only a session of our own counts. Behind a pooler there is none: the worker then has no presence, and its lease
+// decides.
+// Safety does not depend on this: a worker retired by mistake is fenced by the epoch, as always.
 
 import type { WorkerId } from '../../core/coordinate.ts'
 import type { Connections } from './connect.ts'
@@ -13,20 +15,21 @@ import { escapeText } from './text.ts'
 
 const retryMs = 250
 
-/** A host that is gone has no session any more after about five seconds. No setting of the server ends an idle session. */
+/** The session of a dead host ends after about five seconds. No setting of the server ends an idle session. */
 const settings = `set_config('tcp_keepalives_idle', '2', false), set_config('tcp_keepalives_interval', '1', false),
   set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '5000', false),
   set_config('idle_session_timeout', '0', false)`
 
-/** A restart of the server ends all sessions, which says nothing about their processes: presence is of one start. */
+/** A restart of the server ends all sessions, which proves nothing about their processes: presence belongs to one start. */
 const serverStart = "floor(date_part('epoch', pg_postmaster_start_time()) * 1000)"
 
 /** The number of a worker's lock. */
 export const lockOf = (s: string, ns: string, id: string) => `hashtextextended('${s} ' || ${ns} || ' ' || ${id}, 4711)`
 
 /**
- * Of a worker's row `w`. The lock is tried for the moment of the statement only, and shared, so that lookers do not see
- * each other.
+ * For a worker's row `w`. The lock is tried for the duration of the statement only, and shared, so that concurrent
+ * checks do not
+ * see each other.
  */
 export const isGone = (s: string) => `CASE
     WHEN w.presence IS NULL OR w.retired_at IS NOT NULL OR pg_is_in_recovery() OR w.presence <> ${serverStart} THEN false
@@ -50,7 +53,7 @@ export class Presence implements Guest {
     this.#ns = namespace
   }
 
-  /** From now on this worker is there as long as the session is. Until the lock is held, its lease alone counts. */
+  /** From now on this worker counts as alive as long as the session exists. Until the lock is held, its lease alone counts. */
   hold(worker: WorkerId): void {
     if (this.#isImpossible || this.#wanted.has(worker)) return
     this.#wanted.add(worker)
@@ -58,7 +61,7 @@ export class Presence implements Guest {
     else this.#session.join(this)
   }
 
-  /** Of workers that were retired. */
+  /** For workers that were retired. */
   release(workers: readonly WorkerId[]): void {
     for (const worker of workers) {
       this.#wanted.delete(worker)
@@ -78,7 +81,11 @@ export class Presence implements Guest {
     for (const worker of this.#wanted) await this.#lock(client, worker)
   }
 
-  /** The process is alive and its lock is free: say so before others conclude anything, and lock again in a new session. */
+  /**
+   * The process is alive and its lock is free: records that before other workers conclude anything, and locks again in
+   * a new
+   * session.
+   */
   unsettle(): void {
     this.#client = null
     const workers = [...this.#held].map(escapeText)
@@ -93,11 +100,11 @@ export class Presence implements Guest {
     await this.#clearing
     if (!isOurs()) return
     if (!(await this.#ask(client, 'pg_try_advisory_lock', worker))) {
-      // Somebody looks at this moment, or the server has not noticed yet that our last session broke.
+      // Another worker checks at this moment, or the server has not noticed yet that our last session broke.
       setTimeout(() => void this.#lock(client, worker).catch(ignore), retryMs).unref()
       return
     }
-    // It counts only if others see it: not where locks mean nothing, nor where they are another server's.
+    // It counts only if other sessions see it: not if locks have no effect, or belong to another server.
     if (await this.#ask(null, 'pg_try_advisory_xact_lock_shared', worker)) return this.#giveUp()
     if (!isOurs()) return
     this.#held.add(worker)

@@ -1,6 +1,8 @@
-// What a worker asks for most: timelines that are due, with their heads, and then the history and the catalog of each. Those of
-// one moment are asked for together (together.ts), so the functions take many timelines; their plans are kept, which spares the
-// server more than the reading itself.
+// The most frequent reads of a worker: due timelines with their heads, and then the history and the catalog of each.
+// Reads of
+// one moment are combined (together.ts), so the functions take many timelines; their plans are cached, which saves the
+// server
+// more than the reading itself costs.
 
 import { functionName, isAlive, nowMs, steadyPlans } from './functions.ts'
 import { headColumns, headRecord, headTables, manifestColumns, manifestRecord } from './rows.ts'

@@ -12,7 +12,7 @@ export interface Reading {
   readonly bytesMax: number
 }
 
-/** Of all that are read together, so that a crowd with long histories does not fill the memory. Each has at least one run. */
+/** Shared by all timelines of one read, so that many long histories do not fill the memory. Each gets at least one run. */
 const bytesTogether = 16 * 1024 * 1024
 
 export async function readHistories(
@@ -43,7 +43,7 @@ export async function readCatalogs(
   return byAsker(asked.length, rows, toManifest)
 }
 
-/** `n`: whose row it is, from 1. */
+/** `n`: the number of the request that the row answers, from 1. */
 type Numbered<Row> = Row & { readonly n: number }
 
 function byAsker<Row, Value>(count: number, rows: readonly Numbered<Row>[], toValue: (row: Row) => Value): Value[][] {

@@ -1,5 +1,6 @@
-// Other bytes in place of stored ones (Store.rewrite). Each row is replaced only while it is the one that was read, which its
-// digest tells (of a message: its bytes), so no lock is held between reading and writing.
+// Replaces stored bytes by others (Store.rewrite). A row is replaced only if it is unchanged since it was read,
+// according to its
+// digest (for a message: its bytes), so no lock is held between reading and writing.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { Change, ManifestRecord, Rewritable, Rewritten, RunChange } from '../../core/store/ports.ts'
@@ -7,11 +8,11 @@ import type { Connections } from './connect.ts'
 
 interface Kind {
   readonly table: string
-  /** Two columns that give the rows an order. */
+  /** Two columns that order the rows. */
   readonly order: readonly [string, string]
   readonly orderTypes: readonly [string, string]
   readonly bytes: string
-  /** What is equal as long as the row is the one that was read. */
+  /** Equal as long as the row is unchanged. */
   readonly same: string
   readonly where: string
 }
@@ -93,7 +94,7 @@ export async function rewrite(
   return { next, seen: rows.length, changed, left: 0 }
 }
 
-/** Of runs of one timeline (Store.replace). */
+/** Replaces runs of one timeline (Store.replace). */
 export async function replaceRuns(
   connections: Connections,
   s: string,
@@ -118,7 +119,7 @@ export async function replaceRuns(
   return { changed, left: 0 }
 }
 
-/** Lines of a catalog from their copies (Store.mendCatalog). */
+/** Restores catalog entries from their copies (Store.mendCatalog). */
 export async function mendLines(
   connections: Connections,
   s: string,
@@ -142,7 +143,7 @@ export async function mendLines(
   }
 }
 
-/** One that is missing goes to the place of the run before it in the feed, or after it: the order of its timeline stays. */
+/** A missing run is inserted in the feed at the place of the run before it, or after it: the order of its timeline stays. */
 async function mend(
   connections: Connections,
   s: string,

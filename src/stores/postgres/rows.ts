@@ -15,13 +15,13 @@ import { fromByteaText } from './driver.ts'
 import { isAlive, nowMs, operationOf } from './functions.ts'
 import { unescapeAttributes, unescapeText } from './text.ts'
 
-/** The columns of a head: `t` is the timeline, `r` its last run if that lies above, `b` its base, `w` its owner's worker. */
+/** The columns of a head: `t` is the timeline, `r` its last run if that is above, `b` its base, `w` its owner's worker. */
 export const headColumns = `t.id, coalesce(r.last, t.seq) AS seq, t.epoch, coalesce(r.digest, t.digest) AS digest, t.owner,
   coalesce(${isAlive(nowMs)}, false) AS is_owner_alive, t.floor, t.floor_digest, coalesce(b.id, t.base_id) AS base_id,
   t.base_seq, t.base_digest, t.queue, t.priority, t.status, t.wakeup, t.mail, t.attributes,
   coalesce(r.operation, t.operation) AS operation, t.created_at, greatest(t.updated_at, r.written_at) AS updated_at, t.life`
 
-/** Looked up one by one: a join may be planned as one of all with all. */
+/** Looked up one by one: a join might be planned as a join of the whole tables. */
 export function headTables(s: string, timelines = `${s}.timeline`): string {
   return `${timelines} t
     LEFT JOIN LATERAL (SELECT l.last, l.digest, l.written_at, ${operationOf('l')} AS operation FROM ${s}.run l
@@ -30,7 +30,7 @@ export function headTables(s: string, timelines = `${s}.timeline`): string {
     LEFT JOIN LATERAL (SELECT o.* FROM ${s}.worker o WHERE o.ns = t.ns AND o.id = t.owner LIMIT 1) w ON true`
 }
 
-/** What headColumns are, for a function that gives records. */
+/** The types of headColumns, for a function that returns records. */
 export const headRecord = `id text, seq bigint, epoch bigint, digest bytea, owner text, is_owner_alive boolean, floor bigint,
   floor_digest bytea, base_id text, base_seq bigint, base_digest bytea, queue text, priority double precision, status text,
   wakeup double precision, mail integer, attributes jsonb, operation text, created_at double precision, updated_at double precision, life bigint`
@@ -83,7 +83,7 @@ export function toHead(row: HeadRow): Head {
   }
 }
 
-/** A head that came as JSON: bytes are still text there. */
+/** A head from JSON, where bytes are still text. */
 export function fromJsonHead(row: Readonly<Record<string, unknown>>): Head {
   const bytes = (name: string) => (row[name] === null ? null : fromByteaText(row[name] as string))
   const binary = { digest: bytes('digest'), floor_digest: bytes('floor_digest'), base_digest: bytes('base_digest') }
@@ -101,7 +101,7 @@ export function toRun({ first, last, digest, bytes }: RunRow): EntryRun {
   return { first, count: last - first + 1, digest, bytes }
 }
 
-/** Of an empty inbox there is one row, without a message. */
+/** An empty inbox is one row, without a message. */
 export interface InboxRow {
   readonly now: number
   readonly id: string | null
@@ -121,7 +121,7 @@ export function toInbox(rows: readonly InboxRow[], to: TimelineId): Inbox {
 export const manifestColumns = `id, seq, epoch, digest, body, body_digest, base_id, created_at, trigger, label, is_pinned,
   fold_version, total_bytes, added_bytes, verified_at, invalid, drilled_at, drill`
 
-/** What manifestColumns are, for a function that gives records. */
+/** The types of manifestColumns, for a function that returns records. */
 export const manifestRecord = `id text, seq bigint, epoch bigint, digest bytea, body bytea, body_digest bytea, base_id text,
   created_at double precision, trigger text, label text, is_pinned boolean, fold_version text, total_bytes double precision,
   added_bytes double precision, verified_at double precision, invalid text, drilled_at double precision, drill text`

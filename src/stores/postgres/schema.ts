@@ -1,5 +1,6 @@
-// The schema: made and brought up to date by itself, under a lock, so that many processes may open at once. Data of a
-// newer version is refused before anything is written.
+// The schema: created and upgraded automatically, under a lock, so that many processes may open at once. Data of a
+// newer
+// version is refused before anything is written.
 
 import { RepriseError } from '../../core/errors.ts'
 import { createCommitFunction } from './commit-function.ts'
@@ -23,7 +24,7 @@ export function quoteSchema(name: string): string {
   return `"${name}"`
 }
 
-/** Number of the namespace, made if it is not there. */
+/** The number of the namespace, created if it is missing. */
 export async function prepareSchema(connections: Connections, s: string, namespace: string): Promise<number> {
   if ((await readVersion(connections, s)) !== schemaVersion) await migrate(connections, s)
   const found = await findNamespace(connections, s, namespace)
@@ -32,7 +33,7 @@ export async function prepareSchema(connections: Connections, s: string, namespa
   return id
 }
 
-/** The same for who only reads: nothing is made, and a namespace that is not there is empty (0). */
+/** The same for a read-only process: nothing is created, and a missing namespace is empty (0). */
 export async function findSchema(connections: Connections, s: string, namespace: string): Promise<number> {
   const version = await readVersion(connections, s)
   if (version === 0) {
@@ -70,7 +71,7 @@ function checkVersion(version: number): number {
   return version
 }
 
-/** Large tables take their time, and so do those who wait for them. */
+/** Upgrading large tables takes long, and so does waiting for it. */
 const migrateTimeoutMs = 3_600_000
 
 async function migrate(connections: Connections, s: string): Promise<void> {
@@ -90,8 +91,9 @@ async function migrate(connections: Connections, s: string): Promise<void> {
 }
 
 /**
- * Workers of an older release still beat, and can commit nothing any more: what they own would wait for as long as they live.
- * Comes before the tables are locked: a commit under way has its rows, and asks for a worker next.
+ * Workers of an older release still send heartbeats, but can commit nothing any more: their timelines would wait for as
+ * long as
+ * they live. Runs before the tables are locked: a running commit has its rows, and reads a worker next.
  */
 async function retireAll(run: RunSql, s: string): Promise<void> {
   await run(`UPDATE ${s}.worker SET retired_at = ${nowMs} WHERE retired_at IS NULL`)
@@ -109,7 +111,7 @@ async function makeTables(run: RunSql, s: string): Promise<void> {
 }
 
 async function readVersionInside(run: RunSql, s: string): Promise<number> {
-  // A query, not to_regclass: that would answer from what this connection remembers from before the lock.
+  // A query, not to_regclass: that would answer from this connection's cache from before the lock.
   const { rows } = await run(
     `SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'meta'`,
     [s.slice(1, -1)],
@@ -131,8 +133,9 @@ async function makeNamespace(connections: Connections, s: string, name: string):
 }
 
 /**
- * A dump restored into a younger cluster: transaction numbers start anew, below those in the rows. The namespace's base
- * is raised above them, so that positions in the feed keep growing.
+ * A dump restored into a younger cluster: transaction numbers restart below those in the rows. The namespace's base is
+ * raised
+ * above them, so that positions in the feed keep growing.
  */
 async function repairFeed(connections: Connections, s: string, ns: number): Promise<void> {
   const isBehind = `SELECT n.pos_base + pg_snapshot_xmax(pg_current_snapshot())::text::bigint <= greatest(
@@ -142,8 +145,9 @@ async function repairFeed(connections: Connections, s: string, ns: number): Prom
   const [row] = await connections.rows<{ is_behind: boolean }>(isBehind, [ns], 'safe')
   if (!row?.is_behind) return
   await connections.transaction('raising the base of the feed', async (run) => {
-    // Who makes a timeline reads this table, and who appends to one locks its row: they are waited for, and see the new
-    // base after.
+    // A commit that creates a timeline reads this table, and one that appends locks its row: the lock waits for both,
+    // and later
+    // commits see the new base.
     await run(`LOCK TABLE ${s}.namespace IN ACCESS EXCLUSIVE MODE`)
     const again = await run(isBehind, [ns])
     if (!(again.rows[0] as { is_behind: boolean }).is_behind) return

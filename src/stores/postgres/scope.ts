@@ -1,6 +1,7 @@
-// Whether an id lies within a scope, in SQL: the rule of core/history/scope.ts, for statements that decide it in the database.
+// Tests in SQL whether an id is within a scope: the rule of core/history/scope.ts, for statements that decide it in the
+// database.
 
-/** Both are expressions of type text that were bound or read, never text of a user. */
+/** Both are SQL expressions of type text, bound or read; never text of a user. */
 export function withinSql(id: string, scope: string): string {
   return `(${scope} = '' OR ${id} = ${scope}
     OR starts_with(${id}, CASE WHEN right(${scope}, 1) = '/' THEN ${scope} ELSE ${scope} || '/' END)

@@ -1,11 +1,12 @@
-// Bytes that were deleted, and where they may still be. VACUUM frees them for reuse, and only rewriting a table (VACUUM FULL,
-// which locks it meanwhile) takes them out of its file. What the server keeps beside its tables is not ours to change.
+// Deleted bytes, and where they may remain. VACUUM frees them for reuse, and only rewriting a table (VACUUM FULL, which
+// locks it
+// meanwhile) removes them from its file. Copies that the server keeps beside its tables are outside of our control.
 
 import { isReprise } from '../../core/errors.ts'
 import type { Scrubbing } from '../../core/store/ports.ts'
 import type { Connections } from './connect.ts'
 
-/** What no statement of ours empties. */
+/** Places that no statement of ours clears. */
 export const keepsErased = ["the server's write-ahead log until it is recycled, its replicas' and its archives"]
 
 const tables = ['run', 'message', 'manifest', 'cursor', 'chunk', 'timeline']

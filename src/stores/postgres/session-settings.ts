@@ -1,6 +1,7 @@
-// Settings of a session that change the meaning of a statement or of its result. They are given at connect, so neither a role,
-// nor the database, nor the server can change them for our sessions, also not while these are open; RESET ALL returns to them.
-// Options in the URL come after them and win. A pooler may take none: then heartbeats find what differs.
+// Settings of a session that change the meaning of a statement or of its result. They are set at connect, so neither a
+// role, nor
+// the database, nor the server can change them for our sessions, even while these are open; RESET ALL returns to them.
+// Options in the URL come after them and win. A pooler may accept none: then heartbeats detect differences.
 
 import { RepriseError } from '../../core/errors.ts'
 
@@ -21,7 +22,7 @@ const settings: Readonly<Record<string, string>> = {
   idle_session_timeout: '0',
 }
 
-/** Of these, what our own statements and the values that history keeps depend on. */
+/** The settings among them that our own statements and the values in history depend on. */
 const needed: Readonly<Record<string, RegExp>> = {
   extra_float_digits: /^[1-3]$/,
   DateStyle: /^ISO\b/,
@@ -38,7 +39,7 @@ export interface SessionOptions {
   readonly isRelaxed: boolean
 }
 
-/** The URL with our settings before those that it has. */
+/** The URL with our settings before its own. */
 export function withSettings(text: string, { isReadOnly, isRelaxed }: SessionOptions): string {
   const all = {
     ...settings,
@@ -49,7 +50,7 @@ export function withSettings(text: string, { isReadOnly, isRelaxed }: SessionOpt
   return withOptions(text, given, 'before')
 }
 
-/** Through a pooler that takes no settings of ours: the options of the URL, and reading only. */
+/** For a pooler that accepts none of our settings: the options of the URL, and read-only mode. */
 export function withoutSettings(text: string, { isReadOnly }: SessionOptions): string {
   return isReadOnly ? withOptions(text, ['-c default_transaction_read_only=on'], 'after') : text
 }
@@ -69,7 +70,7 @@ export const meaningColumn = `jsonb_build_object(${Object.keys(needed)
 
 export type Meaning = Readonly<Record<string, string>>
 
-/** Null: statements mean what they should. */
+/** Null: statements have the required meaning. */
 export function meaningFailure(meaning: Meaning): RepriseError | null {
   const wrong = Object.entries(meaning).filter(([name, value]) => !needed[name]?.test(value))
   if (wrong.length === 0) return null

@@ -1,11 +1,13 @@
-// The one connection that is ours alone, for what lives as long as a session does: hearing notifications, and the lock
-// that says that this process is there. Opened when the first guest comes, opened again when it breaks, ended when the
-// last guest leaves. It keeps no process alive.
+// The store's own connection, for everything that lives as long as a session: notifications, and the lock that proves
+// that this
+// process is alive. Opened for the first guest, reopened when it breaks, closed when the last guest leaves. It does not
+// keep
+// the process alive.
 
 import type { Connections } from './connect.ts'
 import type { DriverClient, QueryConfig, QueryResult } from './driver.ts'
 
-/** The session as guests see it: their statements wait for each other. */
+/** The session as guests use it: their statements wait for each other. */
 export interface SessionClient {
   readonly processID: number | null
   query(query: QueryConfig): Promise<QueryResult>
@@ -13,9 +15,9 @@ export interface SessionClient {
 }
 
 export interface Guest {
-  /** A fresh session. If this rejects, the session is given up and another one tried. */
+  /** Called with a new session. If this rejects, the session is closed and another one tried. */
   settle(client: SessionClient): Promise<void>
-  /** The session that it had settled in broke. */
+  /** The guest's session broke. */
   unsettle(): void
 }
 

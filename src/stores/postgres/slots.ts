@@ -1,6 +1,8 @@
-// Who may use a connection: as many at a time as there are, the others wait in line. The wait is not that for a server: a
-// crowd is served as long as somebody is done now and then, however long the line is. Only when nobody is, for longer than
-// a statement may take, the line is told that the store is busy.
+// Limits the number of connections in use; further callers wait in line. This wait is separate from that for a server:
+// the line
+// is served as long as calls finish now and then, however long it is. Only if none finishes for longer than a statement
+// may
+// take are the waiting calls refused as busy.
 
 import { RepriseError } from '../../core/errors.ts'
 
@@ -17,20 +19,20 @@ export class Slots {
   #taken = 0
   #watch: NodeJS.Timeout | null = null
 
-  /** `stalledMs`: how long nobody may be done before whoever waits is refused. */
+  /** `stalledMs`: how long no call may finish before waiting calls are refused. */
   constructor(count: number, stalledMs: number) {
     this.#count = count
     this.#stalledMs = stalledMs
   }
 
-  /** True if there was one: no promise on the way of most calls. */
+  /** True if a slot was free: most calls then need no promise. */
   tryTake(): boolean {
     if (this.#taken >= this.#count) return false
     this.#taken += 1
     return true
   }
 
-  /** In the order of the calls. Throws STORE_BUSY. */
+  /** In call order. Throws STORE_BUSY. */
   take(doing: string): Promise<void> {
     return new Promise((begin, refuse) => {
       this.#line.push({ doing, begin, refuse })

@@ -77,7 +77,7 @@ export interface StoreParts {
   readonly isRelaxed: boolean
 }
 
-/** Longer memory would only spare a slower commit. */
+/** A larger cache would only save an occasional slower commit. */
 const lastRunsMax = 10_000
 
 export class PostgresStore implements Store {
@@ -127,7 +127,7 @@ export class PostgresStore implements Store {
     return outcomes
   }
 
-  /** Commits between two commits with SQL share a transaction; the user's SQL has one of its own. */
+  /** Commits between two commits with SQL share a transaction; each commit with user SQL has its own. */
   async #commitWithSql(commits: readonly Commit[]): Promise<Outcome[]> {
     const outcomes: Outcome[] = []
     for (let start = 0; start < commits.length; ) {
@@ -163,7 +163,8 @@ export class PostgresStore implements Store {
 
   async inbox(timeline: TimelineId, limit: number): Promise<Inbox> {
     this.#connections.checkOpen()
-    // The statement's time is before its snapshot: what is durable by then is in it. An empty inbox is one row without id.
+    // The statement's time is before its snapshot: everything durable by then is included. An empty inbox is one row
+    // without id.
     const text = `SELECT ${statementMs} AS now, m.id, m.kind, m.data, m.sent_at FROM (VALUES (1)) AS one LEFT JOIN LATERAL (
         SELECT x.ord, x.id, x.kind, x.data, x.sent_at FROM ${this.#s}.message x
         WHERE x.tid = (SELECT tid FROM ${this.#s}.timeline WHERE ns = $1[1]::integer AND id = $1[2]) AND x.consumed_at IS NULL
@@ -270,7 +271,8 @@ export class PostgresStore implements Store {
   async beat(worker: WorkerRecord): Promise<{ readonly ok: boolean; readonly now: number }> {
     this.#connections.checkOpen()
     const { ok, now, ...settings } = await beat(this.#connections, this.#s, this.#ns, worker)
-    // Settings change while a server runs, and a failover brings another server: writing stops until they are right again.
+    // Settings change while a server runs, and a failover brings another server: writes are refused until they are
+    // right again.
     this.#notDurable = settingsFailure(settings, this.#isRelaxed)
     if (ok) this.#presence.hold(worker.id)
     else this.#presence.release([worker.id])

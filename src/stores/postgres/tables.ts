@@ -1,14 +1,16 @@
 // The tables. Every key of history starts with the timeline's number (tid), which never changes: a rollback renames a
-// timeline and its rows stay where they are. Times are milliseconds of the database's clock.
-//
+// timeline,
+// and its rows stay in place. Times are milliseconds of the database's clock.
 // pos is the order of the feed: the namespace's pos_base plus the number of the transaction that wrote the run. A
-// reader stays below the oldest transaction under way, so nothing can appear behind it. Inside one transaction the
-// run's id decides, which follows the order of the batch.
+// reader stays
+// below the oldest running transaction, so nothing can appear behind it. Inside one transaction the run's id decides,
+// which
+// follows the order of the batch.
 
-/** The version of tables and functions together. Functions carry it in their names: code of another version finds none. */
+/** The version of tables and functions together. Function names contain it: code of another version finds none. */
 export const schemaVersion = 9
 
-/** What each version changed about the one before it. */
+/** The changes of each version to the previous one. */
 const upgrades: Readonly<Record<number, (s: string) => string>> = {
   2: (s) => `
 ALTER TABLE ${s}.run DROP CONSTRAINT run_pkey, ADD PRIMARY KEY (tid, first), ALTER COLUMN operation DROP NOT NULL;
@@ -17,16 +19,16 @@ ALTER TABLE ${s}.timeline ALTER COLUMN pos_base DROP DEFAULT;
 UPDATE ${s}.timeline t SET pos_base = n.pos_base FROM ${s}.namespace n WHERE n.id = t.ns AND n.pos_base > 0;`,
   // Functions only.
   3: () => '',
-  // Functions, and forks of what is gone.
+  // Functions, and an index for forks of deleted timelines.
   4: (s) =>
     `CREATE INDEX timeline_orphan ON ${s}.timeline (ns, base_id) WHERE base_tid IS NULL AND base_id IS NOT NULL;`,
-  // Functions, and up to when chunks may be swept.
+  // Functions, and the sweep mark.
   5: (s) => `ALTER TABLE ${s}.namespace ADD COLUMN sweep_mark double precision NOT NULL DEFAULT 0;`,
-  // Functions, what is due in the order in which it is claimed, and the timelines of a status (8 makes that one).
+  // Functions, an index of due timelines in claim order, and one by status (replaced by version 8).
   6: (s) => `DROP INDEX ${s}.timeline_wakeup; DROP INDEX ${s}.timeline_mail; ${dueIndex(s)}`,
-  // Functions, workers in the order in which they were retired, and vacuums that come earlier.
+  // Functions, an index of workers in the order of their retirement, and earlier vacuums.
   7: (s) => retiredIndex(s) + vacuumSettings(s),
-  // Functions, and an index of statuses that is used only for them.
+  // Functions, and an index of statuses that is used for status queries only.
   8: (s) => `DROP INDEX IF EXISTS ${s}.timeline_status; ${statusIndex(s)}`,
   // Functions, and lives of timelines.
   9: (s) =>
@@ -34,10 +36,10 @@ UPDATE ${s}.timeline t SET pos_base = n.pos_base FROM ${s}.namespace n WHERE n.i
 ALTER TABLE ${s}.namespace ADD COLUMN identity text;${pastTable(s)}`,
 }
 
-/** Since when it is due; mail counts as always. */
+/** When it became due; mail sorts first. */
 export const dueSince = (t: string) => `(CASE WHEN ${t}.mail > 0 THEN 0 ELSE ${t}.wakeup END)`
 
-/** May be due, and nobody has it. */
+/** May be due, and has no owner. */
 export const isFree = (t: string) =>
   `(${t}.owner IS NULL AND NOT ${t}.is_stub AND ${t}.queue IS NOT NULL AND (${t}.mail > 0 OR ${t}.wakeup IS NOT NULL))`
 
@@ -46,8 +48,9 @@ function dueIndex(s: string): string {
 }
 
 /**
- * True of every row, and said only by who asks for a status. Else the planner takes this index to look up ids, too, while a table
- * is small: it reads one page then, and all of them later, since plans are kept.
+ * True for every row, and part of status queries only. Otherwise the planner would use this index for id lookups, too,
+ * while the
+ * table is small: it then reads one page, and later all of them, because plans are cached.
  */
 export const hasStatus = (t: string) => `${t}.status >= ''`
 
@@ -55,7 +58,7 @@ function statusIndex(s: string): string {
   return `CREATE INDEX timeline_status ON ${s}.timeline (ns, status, id) WHERE ${hasStatus('timeline')};`
 }
 
-/** The lives of ids that were forgotten (ports.ts, past). name '': the life that ids without a past start above. */
+/** The lives of forgotten ids (ports.ts, past). name '': the life above which ids without a past start. */
 function pastTable(s: string): string {
   return `
 CREATE TABLE ${s}.past (
@@ -73,9 +76,11 @@ function retiredIndex(s: string): string {
 }
 
 /**
- * Rows of these are updated in place or go after a while. The server's own vacuum comes when a fifth of a table is dead, so that
- * large ones stay a fifth larger, and what looks along an index passes all of it: a twentieth is enough. Cursors and workers
- * are few rows that change all the time: pages keep room for that (HOT), and are cleaned after some dozens of changes.
+ * Rows of these tables are updated in place or deleted after a while. Autovacuum waits until a fifth of a table is
+ * dead, so that
+ * large ones stay a fifth larger, and index scans pass all of it: a twentieth is enough. Cursors and workers are few
+ * rows
+ * that change all the time: their pages keep room for that (HOT), and are cleaned after some dozens of changes.
  */
 function vacuumSettings(s: string): string {
   const early = 'autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.1'

@@ -1,5 +1,6 @@
-// Text that PostgreSQL cannot hold. Its text has no NUL and no lone surrogates, ours may (attributes, kinds, labels):
-// such text is escaped with backslashes, reversibly, and equal text stays equal. Timeline ids never need it.
+// Text that PostgreSQL cannot store. Its text has no NUL and no lone surrogates, ours may (attributes, kinds, labels):
+// such text
+// is escaped with backslashes, reversibly, and equal text stays equal. Timeline ids never need it.
 //   \ → \\    NUL → \0    lone surrogate U+D8AB → \uD8AB
 
 import { RepriseError } from '../../core/errors.ts'
@@ -7,7 +8,7 @@ import type { Attribute } from '../../core/store/ports.ts'
 
 const loneSurrogate = '[\\ud800-\\udbff](?![\\udc00-\\udfff])|(?<![\\ud800-\\udbff])[\\udc00-\\udfff]'
 const unstorable = new RegExp(`\\0|${loneSurrogate}`)
-/** Quick: most text has none of these. */
+/** A quick check: most text has none of these. */
 const mayNeedEscape = /[\0\\\ud800-\udfff]/
 const toEscape = new RegExp(`[\\0\\\\]|${loneSurrogate}`, 'g')
 const escaped = /\\(?:\\|0|u([0-9a-f]{4}))/g
@@ -29,7 +30,7 @@ export function unescapeText(text: string): string {
   })
 }
 
-/** Ids and prefixes are stored as they are; one that cannot be stored is nobody's. */
+/** Ids and prefixes are stored unescaped; one that cannot be stored matches nothing. */
 export function isStorable(text: string): boolean {
   return !mayNeedEscape.test(text) || !unstorable.test(text)
 }
@@ -40,7 +41,7 @@ export function checkId(text: string): string {
   return text
 }
 
-/** An array in PostgreSQL's own writing, which is quicker than the driver's. */
+/** An array in PostgreSQL's text form, which is faster than the driver's. */
 export function arrayOfTexts(values: readonly (string | null)[]): string {
   return `{${values.map((value) => (value === null ? 'NULL' : quoted(value))).join(',')}}`
 }
@@ -51,7 +52,7 @@ function quoted(text: string): string {
 
 type StoredAttribute = Attribute | { readonly n: string }
 
-/** Numbers that JSON does not have travel as { n: 'NaN' }. */
+/** Numbers without a JSON form are encoded as { n: 'NaN' }. */
 export function escapeAttributes(attributes: Readonly<Record<string, Attribute>>): Record<string, StoredAttribute> {
   return Object.fromEntries(Object.entries(attributes).map(([key, value]) => [escapeText(key), escapeAttribute(value)]))
 }

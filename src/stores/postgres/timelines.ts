@@ -1,6 +1,8 @@
-// The query over timelines: every condition is bound, and one that nothing can match is said to match nothing. Who asks for
-// an owner's or a parent's gets those looked up by their index; other conditions are looked at in the order of ids. So a
-// status or a queue that few have makes the server go through the timelines of the namespace.
+// The query over timelines: every condition is bound, and one that nothing can match returns nothing. Timelines of an
+// owner or
+// a parent are looked up by their index; other conditions are checked in id order. Therefore a rare status or queue
+// makes the
+// server scan the timelines of the namespace.
 
 import { rangeOf } from '../../core/history/scope.ts'
 import { feedStart, type TimelineQuery } from '../../core/store/ports.ts'
@@ -13,7 +15,7 @@ export interface BuiltQuery {
   readonly text: string
   /** One array, the only parameter of the text. */
   readonly values: readonly string[]
-  /** Plans are to be steady. With attributes they are not: that index can only be used by a bitmap. */
+  /** Whether to use steady plans. Not with attributes: their index supports bitmap scans only. */
   readonly isSteady: boolean
 }
 
@@ -32,7 +34,7 @@ export function timelinesQuery(s: string, ns: number, query: TimelineQuery): Bui
 
   if (query.prefix !== undefined && query.prefix !== '') {
     where((p) => withinSql('t.id', p), query.prefix)
-    // The range that it lies in, which the index can use.
+    // The range of the prefix, which the index can use.
     const { from, to } = rangeOf(query.prefix)
     where((p) => `t.id >= ${p}`, from)
     if (to !== null) where((p) => `t.id < ${p}`, to)
@@ -46,7 +48,7 @@ export function timelinesQuery(s: string, ns: number, query: TimelineQuery): Bui
     )
   }
   if (query.parent !== undefined) {
-    // A parent that is gone is known by its id only: it has an index of its own.
+    // A deleted parent is known by its id only, which has an index of its own.
     const parent = (p: string) => `SELECT p.tid FROM ${s}.timeline p WHERE ${isOurs('p')} AND p.id = ${p}`
     const forks = (p: string) => `SELECT f.tid FROM ${s}.timeline f WHERE f.base_tid = (${parent(p)}) UNION ALL
       SELECT g.tid FROM ${s}.timeline g WHERE ${isOurs('g')} AND g.base_id = ${p} AND g.base_tid IS NULL`
@@ -63,7 +65,7 @@ export function timelinesQuery(s: string, ns: number, query: TimelineQuery): Bui
   return { text, values, isSteady: !hasAttributes }
 }
 
-/** By their numbers: the planner then does not go through the others in the order of their ids. */
+/** By number: then the planner does not scan the others in id order. */
 function among(numbers: string): string {
   return `t.tid = ANY (ARRAY(${numbers}))`
 }

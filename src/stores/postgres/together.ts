@@ -1,5 +1,6 @@
-// Questions of one moment, asked together: while as many statements are under way as may be, those who come gather, and the next
-// statement takes them all. One who comes alone does not wait. What one of a crowd asks for costs a fraction of a statement.
+// Combines concurrent requests: while the maximum number of statements is running, new requests gather, and the next
+// statement
+// takes them all. A single request does not wait. A request among many costs a fraction of a statement.
 
 export class Together<Ask, Answer> {
   readonly #ask: (asks: readonly Ask[]) => Promise<readonly Answer[]>
@@ -7,7 +8,7 @@ export class Together<Ask, Answer> {
   #underWay = 0
   #isFlushing = false
 
-  /** `ask` answers each, in their order, or rejects. */
+  /** `ask` answers each request, in order, or rejects. */
   constructor(ask: (asks: readonly Ask[]) => Promise<readonly Answer[]>) {
     this.#ask = ask
   }
@@ -17,7 +18,7 @@ export class Together<Ask, Answer> {
       this.#waiting.push({ ask, resolve, reject })
       if (this.#isFlushing) return
       this.#isFlushing = true
-      // After whoever asks in this same moment.
+      // After all requests of this same moment.
       queueMicrotask(() => {
         this.#isFlushing = false
         this.#flush()
@@ -49,6 +50,6 @@ interface Waiting<Ask, Answer> {
   reject(error: unknown): void
 }
 
-/** So that one long answer does not keep all others waiting. */
+/** Several lanes, so that one long answer does not delay all others. */
 const lanes = 4
 const atOnce = 64

@@ -1,7 +1,10 @@
-// The SQL of the user's SQL on its way to the server. That it cannot end the commit's transaction is the server's doing: what
-// has rows and values goes through PREPARE, whose grammar has SELECT, INSERT, UPDATE, DELETE, MERGE and VALUES and nothing
-// else; everything besides goes through EXECUTE in a function, which has no transaction control. Both take one statement.
-// Our own look at the first word only chooses between the two, and refuses the well-known ones with a better message.
+// Sends the statements of the user's SQL to the server. The server itself ensures that they cannot end the commit's
+// transaction:
+// statements with rows and values go through PREPARE, whose grammar has SELECT, INSERT, UPDATE, DELETE, MERGE and
+// VALUES and
+// nothing else; all others go through EXECUTE in a function, which has no transaction control. Both accept one
+// statement.
+// Our own check of the first word only chooses between the two, and refuses the well-known ones with a better message.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Sql } from '../../core/store/ports.ts'
@@ -20,10 +23,10 @@ const withRows = /^(EXPLAIN|SHOW)\b/i
 export interface TransactionSqlPort {
   readonly client: DriverClient
   readonly driver: Driver
-  /** Of our functions. */
+  /** The schema of our functions. */
   readonly schema: string
   isOver(): boolean
-  /** Told of every statement that failed. */
+  /** Called with every failed statement. */
   onFailure(error: unknown): void
 }
 
@@ -60,7 +63,8 @@ export function transactionSql(port: TransactionSqlPort): Sql {
 const prefix = `PREPARE ${riderStatement} AS `
 
 /**
- * One round trip: PREPARE, and the statement it made. SQL's PREPARE and the protocol's share their names. One that an
+ * One round trip: PREPARE, and the prepared statement. SQL's PREPARE and the protocol's share their names. A statement
+ * that an
  * error left behind is closed first.
  */
 function runPrepared(
@@ -79,7 +83,7 @@ function runPrepared(
       connection.parse({ name: '', text: prefix + text })
       connection.bind({})
       connection.execute({})
-      // The driver then takes the statement for parsed.
+      // The driver then considers the statement parsed.
       connection.parsedStatements[riderStatement] = text
       return submit(connection)
     } finally {
@@ -96,7 +100,7 @@ function runPrepared(
   })
 }
 
-/** The server parses it first, as one statement or not at all; it runs inside a function of ours. */
+/** The server parses it first, and accepts one statement only; it runs inside a function of ours. */
 async function runOther({ client, schema }: TransactionSqlPort, text: string, hasRows: boolean): Promise<QueryResult> {
   await parseOnly(client, text)
   const name = functionName(schema, hasRows ? 'rider_open' : 'rider_run')
@@ -137,7 +141,7 @@ type Parsing = {
   [handler: `handle${string}`]: (value: never) => void
 }
 
-/** The server counts from the start of what it was sent. */
+/** The server counts from the start of the text it received. */
 function withoutPrefix(error: unknown): unknown {
   const { position } = error as { position?: string }
   if (position !== undefined) Object.assign(error as object, { position: String(Number(position) - prefix.length) })
@@ -148,7 +152,7 @@ function refused(message: string): RepriseError {
   return new RepriseError('SQL_REFUSED', message)
 }
 
-/** The driver takes bytes as a Buffer only. */
+/** The driver accepts bytes only as a Buffer. */
 function toParameter(value: unknown): unknown {
   return value instanceof Uint8Array ? Buffer.from(value.buffer, value.byteOffset, value.byteLength) : value
 }

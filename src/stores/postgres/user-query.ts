@@ -1,6 +1,8 @@
-// Queries of the user's own tables: in a transaction that only reads, through a cursor, which takes nothing but a query and
-// gives no more rows than are wanted. The server ends one that takes too long. The transaction is always rolled back, and with
-// it whatever the query set.
+// Queries of the user's own tables: in a read-only transaction, through a cursor, which accepts only a query and
+// returns no more
+// rows than requested. The server ends a query that takes too long. The transaction is always rolled back, and with it
+// any
+// setting of the query.
 
 import { RepriseError } from '../../core/errors.ts'
 import { checkReads, refusedByDatabase, type SqlQuery, textOf, tookTooLong, tooManyRows } from '../../core/store/sql.ts'
@@ -14,7 +16,7 @@ import { toNumbered } from './placeholder.ts'
 type Rows = Record<string, unknown>[]
 
 const cursor = 'reprise_query'
-/** The server stops first; we wait a little longer for its word. */
+/** The server stops first; the client waits a little longer for its answer. */
 const graceMs = 500
 
 export async function queryUser(connections: Connections, schema: string, query: SqlQuery): Promise<Rows> {
@@ -26,7 +28,7 @@ export async function queryUser(connections: Connections, schema: string, query:
     try {
       return await fetch(client, numbered, query)
     } catch (error) {
-      // What says something about the connection is dealt with there; the rest is about the query.
+      // Connection errors are handled by the caller; all others concern the query.
       if (isConnectionLoss(error) || isRetryable(error)) throw error
       return failureOf(error, query, text)
     } finally {
@@ -40,7 +42,8 @@ export async function queryUser(connections: Connections, schema: string, query:
 async function fetch(client: DriverClient, text: string, query: SqlQuery): Promise<Rows> {
   const { values, rowsMax, timeoutMs } = query
   await client.query({ text: `BEGIN READ ONLY; SET LOCAL statement_timeout = ${Math.ceil(timeoutMs)}` })
-  // The extended protocol takes one statement: without values the driver would use the simple one, which takes several.
+  // The extended protocol accepts one statement: without values the driver would use the simple one, which accepts
+  // several.
   const declare = { text: `DECLARE ${cursor} NO SCROLL CURSOR FOR ${text}`, values: values.map(toParameter) }
   // The connection's own limit is for our statements, which are short.
   const query_timeout = Math.ceil(timeoutMs) + graceMs
@@ -56,7 +59,7 @@ function failureOf(error: unknown, query: SqlQuery, text: string): RepriseError 
   return code === '57014' ? tookTooLong(query) : refusedByDatabase(withStatement(error, text))
 }
 
-/** The driver takes bytes as a Buffer only. */
+/** The driver accepts bytes only as a Buffer. */
 function toParameter(value: unknown): unknown {
   return value instanceof Uint8Array ? Buffer.from(value.buffer, value.byteOffset, value.byteLength) : value
 }

@@ -48,7 +48,10 @@ export async function listWorkers(connections: Connections, s: string, ns: numbe
   return (await connections.rows<WorkerDbRow>(text, [ns], 'safe')).map(toWorker)
 }
 
-/** Timelines are freed in one order, as commits lock them. A take under way by such a worker ends up owned by a dead one. */
+/**
+ * Timelines are released in one order, as commits lock them. A concurrent take by such a worker ends up owned by a dead
+ * one.
+ */
 export async function retire(connections: Connections, s: string, ns: number, ids: readonly WorkerId[]): Promise<void> {
   const workers = ids.map(escapeText)
   await connections.transaction('retiring workers', async (run) => {
@@ -62,7 +65,7 @@ export async function retire(connections: Connections, s: string, ns: number, id
        WHERE t.tid = owned.tid AND t.owner = ANY ($2::text[])`,
       [ns, workers],
     )
-    // Those that nobody will ask for any more.
+    // Rows of workers that no process needs any more.
     await run(
       `DELETE FROM ${s}.worker WHERE ns = $1 AND retired_at < least(${nowMs} - $3, (
          SELECT retired_at FROM ${s}.worker WHERE ns = $1 AND retired_at IS NOT NULL
@@ -73,8 +76,8 @@ export async function retire(connections: Connections, s: string, ns: number, id
 }
 
 /**
- * The server reuses the space of chunks that are gone only after a vacuum, and its own comes when a fifth of all rows has
- * changed. One that is refused (another is under way, this role may not, it takes too long) leaves it to that one.
+ * The server reuses the space of deleted chunks only after a vacuum, and autovacuum waits until a fifth of all rows has
+ * changed. A refused vacuum (another one runs, the role may not, it takes too long) leaves it to autovacuum.
  */
 async function reuseSpace(connections: Connections, s: string): Promise<void> {
   const text = `VACUUM (SKIP_LOCKED, TRUNCATE false) ${s}.chunk`
@@ -96,7 +99,7 @@ export async function tidy(
       DELETE FROM ${s}.worker WHERE ns = $1 AND retired_at < $2 RETURNING 1
     ) SELECT (SELECT count(*) FROM messages) AS messages, (SELECT count(*) FROM workers) AS workers`
   const rows = await connections.rows<{ messages: number; workers: number }>(text, [ns, before], 'unsafe')
-  // A stub without any message is what a refused commit left behind.
+  // A stub without messages is left over from a refused commit.
   await connections.rows(
     `DELETE FROM ${s}.timeline t WHERE t.ns = $1 AND t.is_stub AND t.mail = 0 AND t.updated_at < $2
      AND NOT EXISTS (SELECT 1 FROM ${s}.message m WHERE m.tid = t.tid)`,

@@ -1,7 +1,10 @@
-// The hot path: commits with a run, each to a timeline of its own, that append, make their timeline, or change some fields of
-// its row as well. One call does them all, set by set. It has to be told where the run before each one begins, which is
-// looked up by its key: quicker than to search for the last one. It is a hint, and kept only for that: where it is wrong,
-// or anything else does not fit, the call does nothing.
+// The hot path: commits with a run, each to a timeline of its own, that append, create their timeline, or also change
+// some fields
+// of its row. One call does them all, as sets. The caller passes where the previous run of each begins, which is looked
+// up by
+// key: faster than searching for the last run. It is a hint, and kept only for that: if it is wrong, or anything else
+// does not
+// fit, the call does nothing.
 
 import { type Digest, type TimelineId, toHex } from '../../core/coordinate.ts'
 import { isAppendOperation } from '../../core/history/entry-run.ts'
@@ -24,7 +27,7 @@ export interface CommitPort {
   readonly lastRuns: LastRuns
 }
 
-/** The runs that were appended last, by timeline. One that is not remembered is taken to have one entry. */
+/** The runs that were appended last, by timeline. An unknown run is assumed to have one entry. */
 export class LastRuns {
   readonly #runs = new Map<TimelineId, { readonly first: number; readonly last: number }>()
   readonly #max: number
@@ -80,7 +83,7 @@ export function areWrites(commits: readonly Commit[]): commits is readonly Write
   return true
 }
 
-/** A timeline that starts from nothing; forks have more to look at. */
+/** A timeline created from nothing; forks need more checks. */
 function isMaking({ guard, take }: Commit): boolean {
   const create = take?.create
   return (
@@ -139,7 +142,7 @@ async function writeMany(
   const ids: string[] = []
   const operations: (string | null)[] = []
   let hasOperation = false
-  // Arrays in PostgreSQL's own writing, which is quicker than the driver's, and written in one go.
+  // Arrays in PostgreSQL's text form, which is faster than the driver's, written in one pass.
   let epochs = ''
   let seqs = ''
   let befores = ''
@@ -185,7 +188,7 @@ async function writeMany(
   return isDone === 't'
 }
 
-/** The row of a timeline that is made. */
+/** The row of a new timeline. */
 function encodeMade(commit: Write) {
   const { guard, take, operation, release } = commit
   const worker = escapeText(take!.worker)
@@ -206,7 +209,7 @@ function push(set: Map<string, number[]>, fields: string, at: number): void {
   else set.set(fields, [at])
 }
 
-/** What changes to the same is one statement: where many runs end at once, most of them do. */
+/** Equal changes become one statement: where many runs end at once, most changes are equal. */
 function encodeSet(set: ReadonlyMap<string, readonly number[]>): string {
   const each = Array.from(set, ([fields, at]) => `{"at":[${at}]${fields === '{}' ? '' : `,${fields.slice(1, -1)}`}}`)
   return `[${each}]`
@@ -218,7 +221,7 @@ function sortedById(writes: readonly Write[]): number[] {
   return numbers.sort((a, b) => (writes[a]!.guard.timeline < writes[b]!.guard.timeline ? -1 : 1))
 }
 
-/** Null: the database can tell it from the digest. */
+/** Null: the database derives it from the digest. */
 function operationOf({ operation, run }: Write): string | null {
   return isAppendOperation(operation, run.digest) ? null : escapeText(operation)
 }

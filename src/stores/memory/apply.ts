@@ -1,4 +1,4 @@
-// What a decided commit does to the world. The rules are in core/commit; nothing here can be refused.
+// Applies a decided commit to the world. The rules are in core/commit; nothing here can be refused.
 
 import { assert } from '../../core/assert.ts'
 import type { Changes } from '../../core/commit/changes.ts'

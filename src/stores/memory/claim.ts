@@ -1,4 +1,4 @@
-// Claiming: which timelines want to run, and giving them to a worker with a new epoch.
+// Claims: selects due timelines, and assigns them to a worker with a new epoch.
 
 import type { ClaimRequest, Head } from '../../core/store/ports.ts'
 import { compareText } from '../../core/store/text-order.ts'

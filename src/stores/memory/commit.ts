@@ -8,7 +8,7 @@ import { commitView } from './commit-view.ts'
 import { toHead } from './view.ts'
 import type { Space } from './world.ts'
 
-/** A trial says what the answer would be and applies nothing: the user's SQL is asked between the two. */
+/** A trial returns the outcome and applies nothing: the user's SQL runs between the two. */
 export function commitOne(space: Space, hash: Hash, commit: Commit, now: number, isTrial = false): Outcome {
   try {
     const { outcome, changes } = decide(commitView(space, hash, now), commit)

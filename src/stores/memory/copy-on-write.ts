@@ -1,5 +1,6 @@
-// The two containers of the memory world. Both can be shared by a snapshot in constant time: a map is copied by whoever
-// writes first after the sharing, a log only when two branches of it grow apart.
+// The two containers of the memory world. A snapshot shares both in constant time: a map is copied by the first write
+// after the
+// sharing, a log only when two branches of it diverge.
 
 /** A map whose snapshots cost nothing until the next write. */
 export class SharedMap<Key, Value> {
@@ -54,7 +55,7 @@ export class SharedMap<Key, Value> {
   }
 }
 
-/** An immutable list that is cheap to append to and to cut at its beginning: views of one growing array. */
+/** An immutable list that is cheap to append to and to trim at its beginning: views of one growing array. */
 export class Log<Item> {
   readonly #items: Item[]
   readonly #start: number
@@ -88,11 +89,11 @@ export class Log<Item> {
 
   dropFirst(count: number): Log<Item> {
     const start = Math.min(this.#start + count, this.#end)
-    // Once half of it is dead weight, copy the rest so that the memory can go.
+    // Once half of it is unused, copy the rest so that the memory can be freed.
     return start > this.#end / 2 ? new Log(this.#items.slice(start, this.#end)) : new Log(this.#items, start, this.#end)
   }
 
-  /** Index of the first item for which the test holds, given that it holds for all after it; the length if for none. */
+  /** Index of the first item for which the test holds, provided that it holds for all later ones; the length if for none. */
   search(isAtOrAfter: (item: Item) => boolean): number {
     let low = 0
     let high = this.length

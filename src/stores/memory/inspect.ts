@@ -1,4 +1,4 @@
-// The memory world's own check: rows that contradict each other, and bytes that are not what their name says.
+// The memory world's own check: rows that contradict each other, and bytes that do not match their digest.
 
 import { equalBytes } from '../../core/coordinate.ts'
 import { isWrapped } from '../../core/history/wrapped.ts'
@@ -17,7 +17,7 @@ export function inspect(space: Space, hash: Hash): StoreFault[] {
     }
   }
   for (const [name, { digest, bytes }] of space.chunks.entries()) {
-    // What is wrapped is named by what is inside; parity and copies carry their digest.
+    // A wrapped chunk is named by its content; parity and copies contain their own digest.
     if (isWrapped(bytes) || isRedundancy(digest)) continue
     if (!equalBytes(hash(bytes), digest)) faults.push({ where: `chunk ${name}`, what: 'it does not match its digest' })
   }

@@ -1,4 +1,4 @@
-// The lives of ids that were forgotten (ports.ts, past).
+// The lives of forgotten ids (ports.ts, past).
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { pastName } from '../../core/history/identity.ts'
@@ -35,7 +35,7 @@ export function rememberForgotten(
     recall(space, { name, life, epoch, forgottenAt: now })
     return
   }
-  // Also that of an earlier life.
+  // Also the digest of an earlier life.
   space.pasts.delete(name)
   recall(space, { name: anyName, life, epoch: 0, forgottenAt: now })
 }

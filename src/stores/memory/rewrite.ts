@@ -1,4 +1,4 @@
-// Other bytes in place of stored ones (Store.rewrite), in the memory world.
+// Replaces stored bytes by others (Store.rewrite), in the memory world.
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import type { Change, ManifestRecord, Rewritable, Rewritten, RunChange } from '../../core/store/ports.ts'
@@ -6,7 +6,7 @@ import { copyRecord } from './apply.ts'
 import { Log } from './copy-on-write.ts'
 import { type MessageRow, messageKey, type RunRow, type Space } from './world.ts'
 
-/** Everything at once: nobody waits for a world in memory. */
+/** All in one call: a world in memory needs no paging. */
 export function rewrite(space: Space, kind: Rewritable, change: Change): Rewritten {
   const count = new Count(change)
   if (kind === 'runs') rewriteRuns(space, count)
@@ -47,7 +47,7 @@ export function replace(
   return { changed: renewed.size, left: 0 }
 }
 
-/** Store.mendCatalog. What was published last stays last. */
+/** Store.mendCatalog. The entry published last stays last. */
 export function mendLines(space: Space, timeline: TimelineId, lines: readonly ManifestRecord[]): void {
   const row = space.timelines.get(timeline)
   if (!row) return
@@ -58,7 +58,7 @@ export function mendLines(space: Space, timeline: TimelineId, lines: readonly Ma
   space.timelines.set(timeline, { ...row, catalog: [...added, ...catalog] })
 }
 
-/** The feed and the timeline hold the same row, and go on doing so. */
+/** The feed and the timeline share the same row objects, before and after. */
 function rewriteRuns(space: Space, count: Count): void {
   const renewed = new Map<RunRow, RunRow>()
   const renew = (run: RunRow): RunRow => {

@@ -1,5 +1,6 @@
-// The memory store: the reference implementation of the Store port. Everything happens synchronously inside a call; a
-// promise is only its surface. Nothing survives the process, and facts() says so.
+// The memory store: the reference implementation of the Store port. Every call works synchronously; the promise is only
+// its
+// interface. Nothing survives the process, and facts() reports that.
 
 import { riderFailed } from '../../core/commit/refused.ts'
 import type { MessageId, TimelineId, WorkerId } from '../../core/coordinate.ts'
@@ -51,7 +52,7 @@ export interface MemoryOptions {
   readonly hash: Hash
   /** The "database" clock, in milliseconds since 1970. */
   readonly clock?: () => number
-  /** Share one world between several stores; without it the store has its own. */
+  /** The world to share between several stores. Default: a world of its own. */
   readonly world?: MemoryWorld
   readonly readOnly?: boolean
 }
@@ -102,7 +103,7 @@ class MemoryStore implements Store {
     return outcomes
   }
 
-  /** The user's SQL is asked between a trial and the real step, so that nobody reads what it may still take back. */
+  /** The user's SQL runs between a trial and the real step, so that no other reader sees changes that may be undone. */
   async #commitOne(space: Space, commit: Commit): Promise<Outcome> {
     if (!commit.userSql) return commitOne(space, this.#hash, commit, this.#clock())
     const trial = commitOne(space, this.#hash, commit, this.#clock(), true)
@@ -191,7 +192,7 @@ class MemoryStore implements Store {
 
   async checkpoints(timeline: TimelineId): Promise<ManifestRecord[]> {
     const catalog = this.#space().timelines.get(timeline)?.catalog ?? []
-    // The sort is stable, so that of equal sequences the one published last comes first.
+    // The sort is stable: of equal sequences, the one published last comes first.
     return [...catalog]
       .reverse()
       .sort((a, b) => b.seq - a.seq)
@@ -288,7 +289,7 @@ class MemoryStore implements Store {
     this.#listeners.clear()
   }
 
-  /** Each call looks it up anew: the door through which a closed store is refused. */
+  /** Looked up in each call, so that a closed store refuses it. */
   #space(): Space {
     if (this.#isClosed) throw new RepriseError('CLOSED', 'the memory store is closed')
     return spaceOf(this.#world, this.#namespace)

@@ -1,4 +1,4 @@
-// Workers and housekeeping: heartbeats, retirement, forgetting what nobody asks for any more.
+// Workers and housekeeping: heartbeats, retirement, removal of rows that are no longer needed.
 
 import type { WorkerId } from '../../core/coordinate.ts'
 import { retiredWorkers } from '../../core/limits.ts'

@@ -1,4 +1,4 @@
-// Reading the world: what goes out is a copy, so that a caller can do with it what it likes.
+// Reads the world: results are copies, so that a caller may change them.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isWithin } from '../../core/history/scope.ts'
@@ -84,7 +84,7 @@ export function readFeed(space: Space, after: FeedPosition, filter: FeedFilter, 
     next = toPosition(run.number)
     const timeline = space.serials.get(serial)
     const row = timeline === undefined ? undefined : space.timelines.get(timeline)
-    // What was forgotten or trimmed is gone from the feed too.
+    // Forgotten and trimmed runs are not in the feed either.
     if (!row || run.first <= row.floor || !isWanted(row.id, filter)) continue
     items.push({ position: next, timeline: row.id, run: copyRun(run) })
   }

@@ -1,6 +1,8 @@
-// The data of the memory store, apart from any handle on it: several stores ("processes") and several namespaces share
-// one world, and a simulated power loss goes back to a snapshot of it. Rows are immutable; what they hold as bytes are
-// copies of what was given in, so that a simulator can flip bits in them (cells).
+// The data of the memory store, independent of any handle: several stores ("processes") and several namespaces share
+// one world,
+// and a simulated power loss returns to a snapshot of it. Rows are immutable; their bytes are copies of the arguments,
+// so
+// that a simulator can flip bits in them (cells).
 
 import type { HeadFacts } from '../../core/commit/view.ts'
 import type { ManifestId, MessageId, TimelineId, WorkerId } from '../../core/coordinate.ts'
@@ -17,7 +19,7 @@ import { Log, SharedMap } from './copy-on-write.ts'
 import { WriteLock } from './write-lock.ts'
 
 export interface TimelineRow extends HeadFacts {
-  /** What the feed knows it by: it survives a renaming. */
+  /** Its identity in the feed: it survives a renaming. */
   readonly serial: number
   readonly id: TimelineId
   readonly queue: string | null
@@ -61,7 +63,7 @@ export interface FeedRow {
 /** One namespace. */
 export interface Space {
   readonly timelines: SharedMap<TimelineId, TimelineRow>
-  /** From serial to the timeline's present id. */
+  /** From serial to the timeline's current id. */
   readonly serials: SharedMap<number, TimelineId>
   /** The ids in all catalogs. */
   readonly manifests: SharedMap<ManifestId, TimelineId>
@@ -69,7 +71,7 @@ export interface Space {
   readonly unread: SharedMap<TimelineId, readonly MessageRow[]>
   readonly cursors: SharedMap<string, CursorRow>
   readonly workers: SharedMap<WorkerId, WorkerState>
-  /** By name; '' is what ids without a past start from. */
+  /** By name; '' is the start for ids without a past. */
   readonly pasts: SharedMap<string, PastLife>
   /** By digest in hexadecimal. */
   readonly chunks: SharedMap<string, ChunkState>
@@ -82,7 +84,7 @@ export interface Space {
 
 export interface MemoryWorld {
   readonly spaces: Map<string, Space>
-  /** Not data: who listens, and whose turn it is to write. A snapshot starts without them. */
+  /** Not data: the listeners, and the write lock. A snapshot starts without them. */
   readonly listeners: Set<{ readonly space: Space; readonly wake: (mayBeDue: boolean) => void }>
   readonly writeLock: WriteLock
 }
@@ -92,7 +94,7 @@ export function createWorld(): MemoryWorld {
   return { spaces: new Map(), listeners: new Set(), writeLock: new WriteLock() }
 }
 
-/** The world as it is now; what either does later is not seen by the other. Costs a few objects a namespace. */
+/** The current world; later changes of either are invisible to the other. Costs a few objects per namespace. */
 export function snapshot(world: MemoryWorld): MemoryWorld {
   const copy = createWorld()
   for (const [namespace, space] of world.spaces) {
@@ -143,7 +145,7 @@ export function messageKey(to: TimelineId, id: MessageId): string {
   return `${to.length}:${to}${id}`
 }
 
-/** A place where stored bytes lie: flip bits in `bytes` and the medium is damaged, in snapshots that share it too. */
+/** A place with stored bytes: flipping bits in `bytes` damages the medium, including snapshots that share it. */
 export interface Cell {
   readonly namespace: string
   readonly kind: 'run' | 'manifest' | 'message' | 'chunk'

@@ -1,5 +1,6 @@
-// Whose turn it is to write. A commit with the user's SQL waits for the user's function in the middle; other writers queue up
-// behind it. Everything else finds the turn free and runs at once, synchronously.
+// The write lock. A commit with user SQL awaits the user's function; other writers queue behind it. All other commits
+// find the
+// lock free and run synchronously.
 
 export class WriteLock {
   #last: Promise<unknown> | null = null

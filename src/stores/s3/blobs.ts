@@ -1,11 +1,13 @@
 // Chunks in an object store: packed into objects of a few megabytes, so that a checkpoint is a handful of requests.
-//
-// Nothing there says "delete it if it is old", and nothing is changed in place. So touching and deleting are notes, and of
-// two that meet at least one sees the other: whoever touches writes its note and then looks for notes of deletion; whoever
-// deletes writes its note and then looks for touches. A chunk that is to go and was touched in time stays; one whose
-// toucher found that it is to go is made again. Bytes leave when their pack is written anew without them (compact), at the
-// earliest when the note about them is as old as `graceMs`: that covers a store whose lists show late what was written (up
-// to half of it).
+// Object stores have no conditional deletion by age, and nothing is changed in place. So touches and deletions are
+// notes, and of
+// two concurrent ones at least one sees the other: a touch writes its note and then reads the notes of deletion; a
+// deletion
+// writes its note and then reads the touches. A chunk marked for deletion that was touched in time stays; a chunk whose
+// touch
+// found the mark is put again. Bytes are removed when their pack is rewritten without them (compact), at the earliest
+// when
+// the note about them is as old as `graceMs`: that tolerates a store whose lists are outdated (by up to half of it).
 
 import { type Digest, toHex } from '../../core/coordinate.ts'
 import type { Blobs, Change, ChunkRow, Hash, Rewritten, StoredChunk } from '../../core/store/ports.ts'
@@ -16,22 +18,22 @@ import { Packs } from './packs.ts'
 
 export interface S3BlobsOptions {
   readonly hash: Hash
-  /** Milliseconds since 1970; the system's clock if left out. */
+  /** Milliseconds since 1970. Default: the system's clock. */
   readonly clock?: () => number
-  /** How long what was deleted stays readable for nobody, but there; 10 minutes if left out. */
+  /** How long deleted chunks are kept unreadable before their bytes are removed. Default: 10 minutes. */
   readonly graceMs?: number
-  /** Size of a pack; 8 MB if left out. */
+  /** Size of a pack. Default: 8 MB. */
   readonly packBytes?: number
 }
 
-/** To write a few bytes again costs less than a note and a look. */
+/** Writing a few bytes again costs less than a note and a list. */
 const touchedBytesMin = 256 * 1024
-/** A pack is written anew when this share of it is to go, */
+/** A pack is rewritten when this share of it is marked for deletion, */
 const deadShare = 0.25
-/** or when there are so many small ones. */
+/** or when there are this many small ones. */
 const smallPacks = 16
 const smallBytes = 1024 * 1024
-/** So much is in memory at once while packs are written anew. */
+/** Bytes in memory at once while packs are rewritten. */
 const compactBytes = 32 * 1024 * 1024
 
 export class S3Blobs implements Blobs {
@@ -77,8 +79,9 @@ export class S3Blobs implements Blobs {
       await this.#packs.note({ touches })
       await this.#packs.refresh()
     }
-    // One of which somebody said that it goes counts as gone, also if a touch seems to have brought it back: whoever touched it
-    // may have come as late as we do, and whoever deletes it has looked already.
+    // A chunk that was ever marked for deletion counts as missing, even if a touch seems to have restored it: that
+    // touch may have
+    // been as late as ours, and the deletion has already read the touches.
     const missing = digests.filter((digest) => !index.hasCertain(digest))
     index.learn({ touches, drops: [] })
     return missing
@@ -87,7 +90,7 @@ export class S3Blobs implements Blobs {
   async get(digests: readonly Digest[]): Promise<(Uint8Array | null)[]> {
     await this.#packs.opened()
     const found = await this.#read(digests)
-    // It may be new, or its pack may have been written anew: only a fresh look can tell.
+    // It may be new, or its pack may have been rewritten: only a fresh list decides.
     const lost = digests.filter((_, i) => found[i] === null)
     if (lost.length === 0) return found
     await this.#packs.refresh()
@@ -144,7 +147,7 @@ export class S3Blobs implements Blobs {
       fresh.push({ digest, bytes: other, at: touchedAt })
     }
     await this.#write(fresh)
-    // The new ones first: at no moment is there none.
+    // The new ones first, so that there is always one.
     if (old.length > 0) {
       const drops = dropsOf(old, Number.MAX_SAFE_INTEGER)
       await this.#packs.note({ drops })
@@ -157,8 +160,9 @@ export class S3Blobs implements Blobs {
   }
 
   /**
-   * Writes packs anew without what is to go, and small ones together; a pack goes once nothing of it is needed. With
-   * `isFinal` every pack that holds something that is to go, and at once: afterwards no byte of it is there.
+   * Rewrites packs without chunks marked for deletion, and joins small ones; a pack is deleted once nothing in it is
+   * needed. With
+   * `isFinal`, every pack with a marked chunk, and at once: afterwards no byte of it is left.
    */
   async compact(isFinal = false): Promise<void> {
     await this.#packs.refresh()
@@ -180,13 +184,13 @@ export class S3Blobs implements Blobs {
       bytes = 0
     }
     await this.#copyOut(batch)
-    // Not those of which a place could not be read: they stay for whoever looks into it.
+    // Packs with an unreadable chunk are kept for inspection.
     const spent = packs.filter((pack) => placesOf(pack).every((copy) => this.#isSpent(copy, graceMs)))
     await this.#packs.remove(spent.map(({ id }) => id))
     if (going.size + spent.length > 0) await this.#packs.join()
   }
 
-  /** What is needed of these packs into new ones: who reads meanwhile finds one or the other. */
+  /** Copies needed chunks of these packs into new ones: concurrent readers find one or the other. */
   async #copyOut(packs: readonly Pack[]): Promise<void> {
     const staying = packs.flatMap((pack) => this.#needed(pack))
     const found = await this.#packs.read(staying)
@@ -207,7 +211,7 @@ export class S3Blobs implements Blobs {
     return placesOf(pack).filter((copy) => this.#isNeeded(copy))
   }
 
-  /** Of several copies the newest stays. */
+  /** The newest of several copies stays. */
   #isNeeded(copy: Copy): boolean {
     const found = this.#packs.index.find(digestAt(copy.pack, copy.place))
     return found !== null && found.pack === copy.pack && found.place === copy.place

@@ -1,7 +1,8 @@
 // An S3-compatible store over HTTP. A request is signed (aws4fetch), with the digest of its body in the signature and
-// beside it, so that the server refuses what was changed on the way. One that fails is sent again, after a random pause
-// that grows; one that is slow to answer a read is overtaken by a second. What a person should know is in the error after
-// the last attempt.
+// in a
+// header, so that the server refuses a body changed on the way. A failed request is retried after a random, growing
+// pause; a
+// slow read is hedged by a second one. The error after the last attempt has the details for people.
 
 import { createHash, randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -14,11 +15,11 @@ import { Slots } from './slots.ts'
 
 export interface ClientOptions {
   readonly env?: NodeJS.ProcessEnv
-  /** Requests at once; 12 if left out. */
+  /** Concurrent requests. Default: 12. */
   readonly concurrency?: number
-  /** How long a request is tried again; 60 seconds if left out. */
+  /** How long a request is retried. Default: 60 seconds. */
   readonly patienceMs?: number
-  /** How long one attempt may take to begin its answer; 15 seconds if left out. */
+  /** How long one attempt may take until its answer begins. Default: 15 seconds. */
   readonly timeoutMs?: number
 }
 
@@ -29,9 +30,9 @@ export interface Request {
   readonly query?: Readonly<Record<string, string>>
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: Uint8Array
-  /** Statuses that are answers, not failures. */
+  /** Statuses that are results, not failures. */
   readonly accepts?: readonly number[]
-  /** Gives it up, and the attempts that would follow: its reason is thrown. */
+  /** Aborts the request and its retries; its reason is thrown. */
   readonly signal?: AbortSignal | undefined
   /** For people. */
   readonly what: string
@@ -46,15 +47,15 @@ export interface Answer {
 export interface Streamed {
   readonly status: number
   readonly headers: Headers
-  /** Empty where the status is not one of success. */
+  /** Empty if the status is not a success. */
   readonly body: AsyncIterable<Uint8Array>
 }
 
 const firstPauseMs = 50
 const pauseMsMax = 5000
-/** A body may take this long for each of its bytes, beyond the timeout. */
+/** A body may take this long per byte, in addition to the timeout. */
 const slowestBytesPerMs = 50
-/** A second read is sent when the first has taken this many times what reads take. */
+/** A second read is sent when the first has taken this many times the usual time. */
 const hedgeFactor = 4
 const hedgeMsMin = 100
 const hedgeShare = 0.1
@@ -70,7 +71,7 @@ export class S3Client implements Objects {
   readonly #patienceMs: number
   readonly #timeoutMs: number
   readonly #signing = new Map<string, ArrayBuffer>()
-  /** What the server's clock is ahead of ours. */
+  /** How far the server's clock is ahead of ours. */
   #aheadMs = 0
   #typicalMs = hedgeMsMin
 
@@ -98,8 +99,9 @@ export class S3Client implements Objects {
   }
 
   /**
-   * A write that makes an object. One that must be new is marked: when its answer was lost, the second attempt is refused by
-   * what the first wrote, and the mark says so.
+   * A write that creates an object. With `onlyNew` it is marked: if its answer was lost, the retry is refused because
+   * of the first
+   * write, and the mark proves that it was ours.
    */
   async write(request: Request, onlyNew: boolean, mark: string = randomUUID()): Promise<boolean> {
     if (!onlyNew) {
@@ -117,13 +119,13 @@ export class S3Client implements Objects {
   async get(key: string, range?: Range): Promise<Uint8Array | null> {
     const answer = await this.send({
       ...{ method: 'GET', key, what: `read ${key}` },
-      // 416: a range of an object without bytes.
+      // 416: a range of an empty object.
       accepts: [404, 416],
       ...(range && { headers: { range: rangeText(range) } }),
     })
     if (answer.status === 404) return null
     if (answer.status === 416) return new Uint8Array(0)
-    // One that does not know ranges gives all of it.
+    // A server without range support returns the whole object.
     return range && answer.status === 200 ? partOf(answer.bytes, range) : answer.bytes
   }
 
@@ -150,12 +152,12 @@ export class S3Client implements Objects {
     await Promise.all(keys.map((key) => this.send({ method: 'DELETE', key, accepts: [404], what: `delete ${key}` })))
   }
 
-  /** Sent until it is answered, or for as long as patience lasts. */
+  /** Retried until it is answered, or `patienceMs` is over. */
   async send(request: Request): Promise<Answer> {
     return await this.#retried(request, () => this.#attempt(request))
   }
 
-  /** A read whose body is taken as it comes: how long that may take is the reader's to say, and it is not begun again. */
+  /** A read with a streamed body: the reader bounds its time, and the body is not retried. */
   async stream(request: Request): Promise<Streamed> {
     return await this.#retried(request, async () => {
       const { response, stop } = await this.#opened(request)
@@ -190,7 +192,7 @@ export class S3Client implements Objects {
     }
   }
 
-  /** Keys that have ended are asked for anew; a clock that is off is corrected by the server's. */
+  /** Expired keys are requested again; a wrong clock is corrected by the server's. */
   #learn(failure: HttpFailure): void {
     if (/^Expired/.test(failure.code)) this.#credentials.forget()
     if (failure.code === 'RequestTimeTooSkewed' && !Number.isNaN(failure.date)) {
@@ -203,7 +205,7 @@ export class S3Client implements Objects {
     return await this.#read(request, response, stop)
   }
 
-  /** As far as the beginning of the answer. */
+  /** Resolves when the answer begins. */
   async #opened(request: Request): Promise<Opened> {
     const url = this.#urlOf(request)
     const size = request.body?.length ?? 0
@@ -253,7 +255,7 @@ export class S3Client implements Objects {
       ...(sessionToken !== undefined && { sessionToken }),
     })
     const signed = await signer.sign()
-    // Of a shared buffer `fetch` takes none; ours never is.
+    // `fetch` accepts no shared buffer; ours never is one.
     return await fetch(url, {
       method,
       headers: signed.headers,
@@ -273,7 +275,10 @@ export class S3Client implements Objects {
     }
   }
 
-  /** The first to begin its answer is read, the other is given up. Few: a store that is slow for all is not asked twice. */
+  /**
+   * The first to begin its answer is read, the other is aborted. Hedges are limited: a slow store must not get twice
+   * the load.
+   */
   async #hedged(open: (signal: AbortSignal) => Promise<Response>, timeoutMs: number): Promise<Opened> {
     const first = this.#timed(open, timeoutMs)
     if (this.meter.hedges >= 4 + this.meter.gets * hedgeShare) return await first
@@ -309,7 +314,7 @@ export class S3Client implements Objects {
   }
 
   #urlOf({ key, query }: Request): string {
-    // A list is asked of the bucket.
+    // A list is a request to the bucket.
     const path = key === '' ? '' : this.#keyOf(key).split('/').map(encodeURIComponent).join('/')
     const search = query ? `?${new URLSearchParams(query).toString().replaceAll('+', '%20')}` : ''
     return `${this.#location.base}/${path}${search}`
@@ -336,7 +341,7 @@ function partOf(bytes: Uint8Array, range: Range): Uint8Array {
   return bytes.subarray(range.from, range.from + range.bytes)
 }
 
-/** Of our own answers only: names of fields are known, and values hold no tags. */
+/** For the server's answers only: field names are known, and values contain no tags. */
 function field(xml: string, name: string): string | undefined {
   return new RegExp(`<${name}>([^<]*)</${name}>`).exec(xml)?.[1]
 }

@@ -1,13 +1,12 @@
-// Keys for an S3-compatible store, looked for where people put them, the first that has some wins:
-//
+// Keys for an S3-compatible store, from the usual places; the first that has some wins:
 //   1. AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN
 //   2. AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN: a role of a Kubernetes service account, by a call of STS
 //   3. ~/.aws/credentials and ~/.aws/config: the keys of the profile
 //   4. AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or _FULL_URI: the role of a container
 //   5. the role of the machine, by the metadata service of EC2 (version 2 only), unless AWS_EC2_METADATA_DISABLED is true
-//
-// Keys of a role end: they are asked for anew five minutes before that. Single sign-on, credential_process and roles that are
-// assumed by a profile are not had here; `aws configure export-credentials` turns all of them into 1.
+// Keys of a role expire: they are requested again five minutes before that. Single sign-on, credential_process and
+// roles that a
+// profile assumes are not supported here; `aws configure export-credentials` turns all of them into 1.
 
 import { readFile } from 'node:fs/promises'
 import { RepriseError } from '../../core/errors.ts'
@@ -20,7 +19,7 @@ export interface S3Keys {
 }
 
 interface EndingKeys extends S3Keys {
-  /** Milliseconds since 1970; they do not end if it is left out. */
+  /** Milliseconds since 1970. Default: they do not expire. */
   readonly endsAt?: number
   readonly from: string
 }
@@ -30,7 +29,7 @@ const rolesMs = 5000
 const metadataMs = 1000
 const metadata = 'http://169.254.169.254/latest'
 
-/** Asks once for all who need keys at the same time. @example const keys = await new Credentials().keys() */
+/** One request serves all concurrent callers. @example const keys = await new Credentials().keys() */
 export class Credentials {
   readonly #env: NodeJS.ProcessEnv
   #found: Promise<EndingKeys> | null = null
@@ -53,7 +52,7 @@ export class Credentials {
     }
   }
 
-  /** The store has refused them: the next caller gets newer ones. */
+  /** The store has refused the keys: the next caller gets newer ones. */
   forget(): void {
     this.#found = null
     this.#endsAt = Number.POSITIVE_INFINITY
@@ -114,7 +113,7 @@ async function ofContainer(env: NodeJS.ProcessEnv): Promise<EndingKeys | null> {
   return fromJson(await ask(url, token ? { authorization: token } : {}, 'the container', rolesMs), 'the container')
 }
 
-/** Null where there is no such service: the machine is not one of theirs. */
+/** Null if there is no such service: the machine is not an EC2 instance. */
 async function ofMachine(env: NodeJS.ProcessEnv): Promise<EndingKeys | null> {
   if (env.AWS_EC2_METADATA_DISABLED?.toLowerCase() === 'true') return null
   const base = env.AWS_EC2_METADATA_SERVICE_ENDPOINT?.replace(/\/+$/, '').concat('/latest') ?? metadata

@@ -1,4 +1,5 @@
-// The package `aws4fetch`, as much of it as this store uses: it signs requests. It is optional, and imported when an s3 address
+// The part of the package `aws4fetch` that this store uses: it signs requests. It is optional, and imported when an s3
+// address
 // is opened.
 
 import { RepriseError } from '../../core/errors.ts'

@@ -1,5 +1,6 @@
-// Entries of a cache as objects: one each, read and written as streams. One that fits into a part is written by one request, a
-// larger one in parts that are joined at the end; either way it is there whole or not at all.
+// Cache entries as objects: one each, read and written as streams. An entry that fits into a part is written by one
+// request, a
+// larger one in parts that are joined at the end; either way it exists as a whole or not at all.
 
 import { RepriseError } from '../../core/errors.ts'
 import { type ClientOptions, S3Client } from './client.ts'
@@ -7,13 +8,13 @@ import { locate } from './location.ts'
 import { Multipart } from './multipart.ts'
 
 const partBytes = 8 * 1024 * 1024
-/** There are at most 10,000. */
+/** The maximum number of parts. */
 const partsMax = 10_000
 
 /** @example const entries = await S3Entries.open('s3://caches/app'); await entries.put('a', body, true, signal) */
 export class S3Entries {
   readonly #client: S3Client
-  /** Some stores refuse what they do not know. */
+  /** Some stores refuse unknown headers. */
   #hasConditions = true
 
   constructor(client: S3Client) {
@@ -24,13 +25,13 @@ export class S3Entries {
     return new S3Entries(await S3Client.open(await locate(url, options.env), options))
   }
 
-  /** Null: there is none. */
+  /** Null: not found. */
   async get(key: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array> | null> {
     const answer = await this.#client.stream({ method: 'GET', key, accepts: [404], what: `read ${key}`, signal })
     return answer.status === 404 ? null : answer.body
   }
 
-  /** With `onlyNew`, what is there already stays, where the store knows conditions. LIMIT_EXCEEDED: it is too large. */
+  /** With `onlyNew`, an existing object is kept, if the store supports conditions. LIMIT_EXCEEDED: the body is too large. */
   async put(key: string, body: AsyncIterable<Uint8Array>, onlyNew: boolean, signal: AbortSignal): Promise<void> {
     let upload: Multipart | null = null
     let count = 0
@@ -54,7 +55,7 @@ export class S3Entries {
     }
   }
 
-  /** False: there is one already. */
+  /** False: it exists already. */
   async #putOne(key: string, body: Uint8Array, onlyNew: boolean, signal: AbortSignal): Promise<boolean> {
     const condition = onlyNew && { headers: { 'if-none-match': '*' }, accepts: [412] }
     const request = { method: 'PUT', key, body, what: `write ${key}`, signal } as const
@@ -73,7 +74,7 @@ export class S3Entries {
   }
 }
 
-/** All of the same size, but for the last; one without bytes where there are none. */
+/** All of the same size, except for the last; one empty part for an empty body. */
 async function* partsOf(body: AsyncIterable<Uint8Array>): AsyncGenerator<{ bytes: Uint8Array; isLast: boolean }> {
   let pieces: Uint8Array[] = []
   let size = 0

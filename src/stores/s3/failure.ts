@@ -1,13 +1,13 @@
-// What went wrong with a request, and whether another attempt may help.
+// Failures of a request, and whether a retry may help.
 
 import { RepriseError } from '../../core/errors.ts'
 
-/** An answer that is not what was asked for. */
+/** An unexpected answer. */
 export class HttpFailure extends Error {
   readonly status: number
   /** The code in the body, such as SlowDown; '' if there is none. */
   readonly code: string
-  /** When the server sent it, by its own clock; NaN if it did not say. */
+  /** When the server sent it, by its own clock; NaN if unknown. */
   readonly date: number
 
   constructor(status: number, body: string, date: string | null) {
@@ -21,11 +21,11 @@ export class HttpFailure extends Error {
 
 const transientCodes = new Set(['RequestTimeTooSkewed', 'ExpiredToken', 'RequestTimeout', 'ExpiredTokenException'])
 
-/** Everything below HTTP is: a refused connection, an answer that was cut off, one that did not come. */
+/** Everything below HTTP is transient: a refused connection, a truncated or missing answer. */
 export function isTransient(error: unknown): boolean {
   if (error instanceof RepriseError) return false
   if (!(error instanceof HttpFailure)) return true
-  // 501: it will not know more the next time.
+  // 501: a retry will not help.
   if (error.status === 501) return false
   return error.status >= 500 || [408, 409, 425, 429].includes(error.status) || transientCodes.has(error.code)
 }

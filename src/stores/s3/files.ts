@@ -1,6 +1,8 @@
-// A file as one object and back: exports and backups. Large ones go in parts, several at a time, each with its digest; the
-// object is there whole or not at all. It is read in ranges of one version of the object, so that one that is replaced
-// meanwhile is told.
+// A file as one object and back: exports and backups. Large files go in parts, several at a time, each with its digest;
+// the
+// object exists as a whole or not at all. It is read in ranges of one version of the object, so that a concurrent
+// replacement
+// is detected.
 
 import { type FileHandle, open as openFile } from 'node:fs/promises'
 import { RepriseError } from '../../core/errors.ts'
@@ -9,14 +11,14 @@ import { locate } from './location.ts'
 import { Multipart } from './multipart.ts'
 
 const partBytes = 16 * 1024 * 1024
-/** There are at most 10,000; files grow while nobody looks. */
+/** At most 10,000 are allowed; a file may grow meanwhile. */
 const partsMax = 9000
 const rangeBytes = 8 * 1024 * 1024
-/** So many parts or ranges are in memory. */
+/** How many parts or ranges are in memory at once. */
 const atOnce = 4
 
 export interface FileOptions extends ClientOptions {
-  /** Refused with EXISTS where there is something already. */
+  /** Throws EXISTS if the object exists already. */
   readonly onlyNew?: boolean
 }
 
@@ -103,7 +105,7 @@ async function inParts(
   }
 }
 
-/** A few at a time, in order; the first that fails ends it. */
+/** A few at a time, in order; the first failure ends it. */
 async function each(count: number, work: (i: number) => Promise<void>): Promise<void> {
   let next = 0
   let isOver = false

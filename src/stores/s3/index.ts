@@ -1,5 +1,6 @@
-// reprise/s3: chunks in any S3-compatible store. Most people never import it: `open(url, { blobs: 's3://bucket/prefix' })`
-// and the commands take addresses. This is for programs that look into such a place themselves.
+// reprise/s3: chunks in any S3-compatible store. Most programs never import it: `open(url, { blobs:
+// 's3://bucket/prefix' })`
+// and the commands take addresses. This is for programs that read such a place themselves.
 
 import { createHash } from 'node:crypto'
 import type { Blobs } from '../../core/store/ports.ts'
@@ -10,13 +11,17 @@ export type { Blobs, Change, ChunkRow, Rewritten, StoredChunk } from '../../core
 export type { ClientOptions } from './client.ts'
 
 export interface S3Options extends ClientOptions {
-  /** How long the bytes of what was deleted stay; 10 minutes if left out. Covers lists that are late by up to half of it. */
+  /**
+   * How long the bytes of deleted chunks are kept. Tolerates lists that are outdated by up to half of it. Default: 10
+   * minutes.
+   */
   readonly graceMs?: number
 }
 
 /**
- * The chunks below an address: `s3://bucket/prefix`, with `?endpoint=` and `region=` where the environment does not say
- * them. Chunks of a store lie below its namespace: `s3://bucket/prefix/default`.
+ * The chunks below an address: `s3://bucket/prefix`, with `?endpoint=` and `region=` if the environment does not set
+ * them.
+ * Chunks of a store are below its namespace: `s3://bucket/prefix/default`.
  */
 export async function s3Blobs(url: string, options: S3Options = {}): Promise<Blobs> {
   const hash = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update(bytes).digest())

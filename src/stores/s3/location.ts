@@ -1,5 +1,5 @@
-// An address in an S3-compatible store: s3://bucket/prefix, with what the environment does not say as a query:
-// s3://bucket/prefix?endpoint=http://127.0.0.1:9000&region=eu-west-1. Keys never stand in it: addresses are logged.
+// An address in an S3-compatible store: s3://bucket/prefix, with a query for values that the environment does not set:
+// s3://bucket/prefix?endpoint=http://127.0.0.1:9000&region=eu-west-1. It never contains keys: addresses are logged.
 
 import { RepriseError } from '../../core/errors.ts'
 import { type AwsProfile, readProfile } from './profile.ts'
@@ -8,10 +8,10 @@ export interface S3Location {
   readonly bucket: string
   /** Without a slash at its ends; '' if there is none. */
   readonly prefix: string
-  /** Without a slash at its end, and with the bucket in it. */
+  /** Without a trailing slash, and with the bucket in it. */
   readonly base: string
   readonly region: string
-  /** As it may be shown: the address without its query. */
+  /** For display: the address without its query. */
   readonly name: string
 }
 
@@ -63,7 +63,10 @@ function endpointOf(env: NodeJS.ProcessEnv, profile: AwsProfile): string | undef
   return env.AWS_ENDPOINT_URL_S3 || env.AWS_ENDPOINT_URL || profile.endpoint
 }
 
-/** Amazon's own has the bucket in the host's name, unless a dot in it would break the certificate; others in the path. */
+/**
+ * Amazon's own endpoint has the bucket in the host name, unless a dot in it would break the certificate; others in the
+ * path.
+ */
 function baseOf(bucket: string, region: string, endpoint: string | undefined): string {
   if (endpoint !== undefined) {
     const given = URL.canParse(endpoint) ? new URL(endpoint) : null

@@ -1,5 +1,6 @@
-// An object that is written in parts: it is there whole when the parts are joined, and not before. Of one that is not joined,
-// nothing is seen; what it takes is paid for, so it is given up as far as that can be done.
+// An object that is written in parts: it exists as a whole once the parts are joined, and not before. An unjoined
+// upload is
+// invisible but costs storage, so it is aborted if possible.
 
 import { randomUUID } from 'node:crypto'
 import type { S3Client } from './client.ts'
@@ -33,14 +34,14 @@ export class Multipart {
     return new Multipart(client, key, id, mark, signal)
   }
 
-  /** Numbered from 0, in any order. All but the last have 5 MiB or more. */
+  /** Numbered from 0, in any order. All but the last have at least 5 MiB. */
   async put(i: number, body: Uint8Array): Promise<void> {
     const query = { partNumber: String(i + 1), uploadId: this.#id }
     const { headers } = await this.#client.send({ ...this.#about, method: 'PUT', query, body })
     this.#tags[i] = headers.get('etag') ?? ''
   }
 
-  /** False: it was to be new, and there is one already. */
+  /** False: `onlyNew`, and the object exists already. */
   async join(onlyNew: boolean): Promise<boolean> {
     const parts = this.#tags.map((tag, i) => `<Part><PartNumber>${i + 1}</PartNumber><ETag>${tag}</ETag></Part>`)
     const list = `<CompleteMultipartUpload>${parts.join('')}</CompleteMultipartUpload>`
@@ -50,7 +51,7 @@ export class Multipart {
       return await this.#client.write({ ...this.#about, method: 'POST', query, body }, onlyNew, this.#mark)
     } catch (error) {
       this.#signal?.throwIfAborted()
-      // Asked a second time because the answer was lost, the upload is gone: then the object has our mark.
+      // After a lost answer, the repeated request finds no upload: then the object has our mark.
       const look = { method: 'HEAD', key: this.#key, accepts: [404], what: `look at ${this.#key}` } as const
       const { headers } = await this.#client.send(look)
       if (headers.get('x-amz-meta-reprise-write') === this.#mark) return true
@@ -58,7 +59,7 @@ export class Multipart {
     }
   }
 
-  /** Also when its signal has fired. */
+  /** Works even after its signal has fired. */
   async giveUp(): Promise<void> {
     const { key, query, what } = { key: this.#key, query: { uploadId: this.#id }, what: `give up ${this.#key}` }
     const signal = AbortSignal.timeout(giveUpMs)

@@ -1,24 +1,25 @@
-// Which chunk lies in which pack, when it was last touched, and which are to go: what the notes and the lists of the packs say,
-// in memory. About 120 bytes for each chunk. It only computes: blobs.ts reads and writes.
+// An in-memory index of chunks from the notes and the lists of the packs: the pack of each chunk, its last touch, and
+// whether
+// it is marked for deletion. About 120 bytes per chunk. It only computes: blobs.ts reads and writes.
 
 import type { Digest } from '../../core/coordinate.ts'
 import { decodeList, type Notes, type PackList } from './pack.ts'
 
 export interface Pack extends PackList {
   readonly id: string
-  /** Of the object. */
+  /** Size of the object. */
   readonly bytes: number
   readonly encodedList: Uint8Array
 }
 
-/** A chunk as it lies in one pack. */
+/** A chunk in one pack. */
 export interface Copy {
   readonly pack: Pack
   readonly place: number
 }
 
 const digestBytes = 32
-/** Places are below this: a number says pack and place. */
+/** Places are below this: one number encodes pack and place. */
 const placesMax = 2 ** 20
 
 export class PackIndex {
@@ -29,7 +30,7 @@ export class PackIndex {
   /** One place, or several, oldest first. */
   readonly #copies = new Map<string, number | readonly number[]>()
   readonly #touches = new Map<string, number>()
-  /** By pack and place: goes if it was last touched before this. */
+  /** By pack and place: deleted if it was last touched before this. */
   readonly #drops = new Map<string, Map<number, number>>()
   #sorted: readonly string[] | null = null
 
@@ -73,7 +74,7 @@ export class PackIndex {
     }
   }
 
-  /** What the notes say of packs that are there, and of chunks in them. */
+  /** Adds the notes about existing packs, and about chunks in them. */
   learn({ touches, drops }: Pick<Notes, 'touches' | 'drops'>): void {
     for (const { digest, at } of touches) {
       const name = nameOf(digest)
@@ -86,14 +87,14 @@ export class PackIndex {
     }
   }
 
-  /** Where the chunk lies; null: nowhere, or only where it is to go. The newest copy, if there are several. */
+  /** The chunk's copy; the newest, if there are several. Null: none, or only copies marked for deletion. */
   find(digest: Digest): Copy | null {
     const all = this.copiesOf(digest)
     for (let i = all.length - 1; i >= 0; i--) if (!this.isDropped(all[i]!)) return all[i]!
     return null
   }
 
-  /** All copies, oldest first, those included that are to go. */
+  /** All copies, oldest first, including those marked for deletion. */
   copiesOf(digest: Digest): Copy[] {
     const known = this.#copies.get(nameOf(digest))
     if (known === undefined) return []
@@ -113,7 +114,7 @@ export class PackIndex {
     return before !== undefined && this.ageOf(copy) < before
   }
 
-  /** A copy of which nobody has ever said that it is to go. */
+  /** True if a copy was never marked for deletion. */
   hasCertain(digest: Digest): boolean {
     return this.copiesOf(digest).some(({ pack, place }) => !this.#drops.get(pack.id)?.has(place))
   }
@@ -131,7 +132,7 @@ export class PackIndex {
     return found
   }
 
-  /** All that there is to know beside the lists: what is needed no more is left out. */
+  /** All facts besides the lists, without obsolete ones. */
   facts(): Pick<Notes, 'touches' | 'drops'> {
     const touches = [...this.#touches]
       .filter(([name]) => this.#copies.has(name))

@@ -1,16 +1,15 @@
-// The two kinds of objects in which chunks lie in an object store. Both are written once and never changed.
-//
+// The two kinds of objects that hold chunks in an object store. Both are written once and never changed.
 //   pack    = chunk* list listDigest(32) listBytes(4, little-endian) "RPK1"
-//   list    = count(integer) since(integer) { digest(32) bytes(integer) at(integer: later than since by so many ms) }*
-//             in the order of the chunks; `at`: when the chunk was last touched, as far as the pack knows
+//   list    = count(integer) since(integer) { digest(32) bytes(integer) at(integer: ms after since) }*
+//             in the order of the chunks; `at`: the last touch of the chunk, as far as the pack knows
 //   notes   = "RPN1" body bodyDigest(32)
 //   body    = packs touches drops
-//   packs   = count { id(text) bytes(integer) list(sized) }*      the lists of packs, so that not each has to be read for its own
+//   packs   = count { id(text) bytes(integer) list(sized) }*      the lists of packs, so that not every pack must be read
 //   touches = count { digest(32) at(integer) }*                   chunks that were touched after they were packed
-//   drops   = count { id(text) count { place(integer) before(integer) }* }*     chunks of a pack, by their place, that go
-//             if nobody touched them since `before`
-//
-// A pack describes itself: without any notes all chunks are found. The list is at its end, so that its last bytes are enough.
+//   drops   = count { id(text) count { place(integer) before(integer) }* }*     chunks of a pack, by place, to be deleted
+//             unless they were touched since `before`
+// A pack describes itself: all chunks are found without any notes. The list is at its end, so its last bytes are
+// enough.
 
 import { ByteReader, ByteWriter } from '../../core/bytes.ts'
 import { type Digest, equalBytes } from '../../core/coordinate.ts'
@@ -72,14 +71,14 @@ export function encodePack(hash: Hash, chunks: readonly PackedChunk[]): { bytes:
   return { bytes: all, list }
 }
 
-/** How long the list is that ends with these bytes; null: they are not the end of a pack. */
+/** The length of the list that ends with these bytes. Null: they are not the end of a pack. */
 export function listBytesOf(tail: Uint8Array): number | null {
   const end = tail.subarray(tail.length - packEnd.length)
   if (tail.length < packTailBytes || !equalBytes(end, packEnd)) return null
   return new DataView(tail.buffer, tail.byteOffset + tail.length - packEnd.length - 4, 4).getUint32(0, true)
 }
 
-/** The list at the end of these bytes; null: they are too few, or are not what was written. */
+/** The list at the end of these bytes. Null: they are too few, or damaged. */
 export function listIn(hash: Hash, end: Uint8Array): Uint8Array | null {
   const size = listBytesOf(end)
   if (size === null || end.length < size + packTailBytes) return null
@@ -138,7 +137,7 @@ export function encodeNotes(hash: Hash, { packs, touches, drops }: Notes): Uint8
   return all
 }
 
-/** Throws MALFORMED where they are not what was written. */
+/** Throws MALFORMED if they are damaged. */
 export function decodeNotes(hash: Hash, bytes: Uint8Array): Notes {
   const body = bytes.subarray(notesStart.length, bytes.length - digestBytes)
   const isOurs = bytes.length >= notesStart.length + digestBytes && equalBytes(bytes.subarray(0, 4), notesStart)
@@ -159,7 +158,7 @@ export function decodeNotes(hash: Hash, bytes: Uint8Array): Notes {
 
 function many<T>(reader: ByteReader, read: () => T): T[] {
   const count = reader.integer()
-  // Each takes at least a byte: a count that lies is found before anything is made for it.
+  // Each takes at least a byte: a forged count is detected before anything is allocated.
   if (count > reader.remaining) throw malformed('notes on packs')
   return Array.from({ length: count }, read)
 }

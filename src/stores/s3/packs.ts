@@ -1,8 +1,10 @@
-// The packs and notes of one chunk store, as the object store has them: reads what others wrote, writes new ones, and keeps the
-// index (pack-index.ts) in step. Nothing here is ever overwritten: names are new, and later ones sort behind earlier ones.
-//
-// A list of the packs is the truth about which are there. Notes spare reading each pack for its list; when there are many they
-// are joined, and the old ones go after the new ones are there. Whoever comes meanwhile finds them gone and looks again.
+// The packs and notes of one chunk store in the object store: reads those of other processes, writes new ones, and
+// keeps the
+// index (pack-index.ts) current. Nothing here is ever overwritten: names are new, and later names sort after earlier
+// ones.
+// A list of the packs is the truth about which exist. Notes save reading each pack for its list; many notes are joined,
+// and the
+// old ones are deleted after the new ones are written. A concurrent reader finds them missing and lists again.
 
 import { randomBytes } from 'node:crypto'
 import { RepriseError } from '../../core/errors.ts'
@@ -22,13 +24,13 @@ import { type Copy, digestAt, type Pack, PackIndex } from './pack-index.ts'
 
 /** The list of a pack of a few megabytes is shorter than this. */
 const tailBytes = 64 * 1024
-/** So many small objects are read at each opening before they are joined. */
+/** How many small objects are read at each opening before they are joined. */
 const joinedAt = 48
-/** Notes above this are joined only when there are many of their size. */
+/** Notes above this are joined only if there are many of their size. */
 const largeNotesBytes = 1024 * 1024
 const largeNotesMax = 16
 const looksMax = 5
-/** Chunks that lie near each other are read with one request, gaps included. */
+/** Chunks near each other are read with one request, gaps included. */
 const gapBytes = 128 * 1024
 const readBytesMax = 8 * 1024 * 1024
 
@@ -36,13 +38,13 @@ export class Packs {
   readonly index = new PackIndex()
   readonly #objects: Objects
   readonly #hash: Hash
-  /** Notes that were read, with their size; those that are gone by now are left out. */
+  /** Notes that were read, with their size, without those deleted since. */
   #notes = new Map<string, number>()
-  /** When it was last said that chunks of a pack are to go, by the clock of the object store. */
+  /** When chunks of a pack were last marked for deletion, by the clock of the object store. */
   readonly #droppedAt = new Map<string, number>()
   /** When packs were written, by the same clock. */
   readonly #writtenAt = new Map<string, number>()
-  /** Packs whose list stands in notes. */
+  /** Packs whose list is in notes. */
   readonly #noted = new Map<string, string>()
   #newestMs = 0
   #isRead = false
@@ -57,9 +59,9 @@ export class Packs {
     if (!this.#isRead) await this.refresh()
   }
 
-  /** All that was written before this was called is known afterwards. */
+  /** Everything written before this call is known afterwards. */
   async refresh(): Promise<void> {
-    // One that is under way may have listed before.
+    // A running refresh may have listed before.
     while (this.#reading) await this.#reading.catch(() => undefined)
     this.#reading = this.#refresh()
     try {
@@ -75,7 +77,7 @@ export class Packs {
       const packs = await this.#objects.list('packs/')
       for (const { key } of [...notes, ...packs])
         this.#newestMs = Math.max(this.#newestMs, Number(idOf(key).slice(0, 13)))
-      // Joined or rewritten since they were listed: what took their place is in the next list.
+      // Joined or rewritten since they were listed: their replacements are in the next list.
       if ((await this.#readNotes(notes, new Set(packs.map(({ key }) => idOf(key))))) && (await this.#readPacks(packs)))
         break
       if (look >= looksMax) {
@@ -86,7 +88,7 @@ export class Packs {
     this.#isRead = true
   }
 
-  /** False: one of them is gone. */
+  /** False: one of them is missing. */
   async #readNotes(rows: readonly ObjectRow[], packs: ReadonlySet<string>): Promise<boolean> {
     const listed = new Map(rows.map(({ key, bytes }) => [idOf(key), bytes]))
     this.#notes = new Map([...this.#notes].filter(([id]) => listed.has(id)))
@@ -115,7 +117,7 @@ export class Packs {
     for (const [i, { key, bytes }] of fresh.entries()) {
       const list = lists[i]
       if (list === null) return false
-      // One that is damaged keeps nothing that can be read: its chunks are missing, and verify tells of them.
+      // A damaged pack is unreadable: its chunks are missing, and verify reports them.
       if (list) this.index.add(idOf(key), bytes, list)
     }
     for (const { key, modifiedAt } of rows) this.#writtenAt.set(idOf(key), modifiedAt)
@@ -123,7 +125,7 @@ export class Packs {
     return true
   }
 
-  /** Null: it is gone. Undefined: it is damaged. */
+  /** Null: it is missing. Undefined: it is damaged. */
   async #readList(key: string, size: number): Promise<Uint8Array | null | undefined> {
     const end = await this.#objects.get(key, { last: Math.min(tailBytes, size) })
     if (end === null) return null
@@ -144,11 +146,11 @@ export class Packs {
     return id
   }
 
-  /** Durable when it resolves, and not yet in the index: others may have written first. */
+  /** Durable when it resolves, and not yet in the index: other processes may have written first. */
   async note(notes: Partial<Notes>): Promise<void> {
     const id = this.#newId()
     const bytes = encodeNotes(this.#hash, { packs: [], touches: [], drops: [], ...notes })
-    // Known from here on: a look at what others wrote must not count it among that.
+    // Recorded now, so that a refresh does not count it among the notes of other processes.
     this.#notes.set(id, bytes.length)
     await this.#objects.put(`notes/${id}`, bytes)
     this.#noteDrops({ drops: notes.drops ?? [] }, this.#objects.now())
@@ -159,7 +161,7 @@ export class Packs {
     for (const id of ids) this.#forget(id)
   }
 
-  /** Whether all that makes this copy one that is not needed was there for all to see for so long. */
+  /** True if everything that makes this copy superfluous has been visible for this long. */
   isSettled({ pack, place }: Copy, graceMs: number): boolean {
     const all = this.index.copiesOf(digestAt(pack, place))
     const newer = all.filter((copy) => copy.pack.id > pack.id && !this.index.isDropped(copy))
@@ -170,7 +172,7 @@ export class Packs {
     return since <= this.#objects.now() - graceMs
   }
 
-  /** Makes few objects of many, so that the next opening reads few. */
+  /** Joins many objects into few, so that the next opening reads few. */
   async join(): Promise<void> {
     const isLarge = (bytes: number) => bytes >= largeNotesBytes
     const large = [...this.#notes.values()].filter(isLarge).length
@@ -193,7 +195,7 @@ export class Packs {
     for (const each of going) this.#notes.delete(each)
   }
 
-  /** The bytes of these, in the order asked; null where the pack is gone or ends too early. */
+  /** The bytes of these, in the order requested; null if the pack is missing or ends too early. */
   async read(copies: readonly Copy[]): Promise<(Uint8Array | null)[]> {
     const found: (Uint8Array | null)[] = copies.map(() => null)
     await Promise.all(
@@ -202,7 +204,7 @@ export class Packs {
         if (read === null || read.length < bytes) return
         for (const i of members) {
           const at = copies[i]!.pack.offsets[copies[i]!.place]! - from
-          // A copy: a view would keep all of what was read.
+          // A copy: a view would keep the whole response in memory.
           found[i] = read.slice(at, at + pack.sizes[copies[i]!.place]!)
         }
       }),
@@ -219,7 +221,7 @@ export class Packs {
     for (const { pack } of drops) this.#droppedAt.set(pack, Math.max(at, this.#droppedAt.get(pack) ?? 0))
   }
 
-  /** Above every one that is known: what takes the place of another is listed after it. */
+  /** Above every known id: a replacement is listed after its original. */
   #newId(): string {
     this.#newestMs = Math.max(Date.now(), this.#newestMs + 1)
     return `${String(this.#newestMs).padStart(13, '0')}-${randomBytes(8).toString('hex')}`

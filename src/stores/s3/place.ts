@@ -1,7 +1,8 @@
-// A place for chunks in an object store, and what it says of itself in small objects beside them: the mark by which a store
-// knows its chunks again, whose they are, and that they are of several. Each is put there once and counts for good, which
-// takes a store that obeys If-None-Match. One that does not is used all the same, as a place that others may share: nobody
-// sweeps it unasked.
+// A place for chunks in an object store, with small objects beside them: the mark by which a store recognises its
+// chunks, their
+// owner, and whether several stores share them. Each is written once and counts for good, which needs a store that
+// honours
+// If-None-Match. A store that does not is treated as a place that others may share: it is swept only on request.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Blobs, Hash } from '../../core/store/ports.ts'
@@ -14,7 +15,7 @@ export interface S3Place {
   readonly blobs: Blobs
   readonly meter: Meter
   exists(): Promise<boolean>
-  /** Fails where nothing can be written. */
+  /** Fails if nothing can be written. */
   make(): Promise<void>
   mark(): Promise<string | null>
   setMark(mark: string): Promise<string>

@@ -1,6 +1,7 @@
-// The files of the AWS command line: ~/.aws/credentials and ~/.aws/config, the profile that AWS_PROFILE names. Only keys,
-// region and endpoint are read from them: what needs a browser or another program (sso, credential_process, role_arn) is named
-// in the refusal (credentials.ts).
+// The files of the AWS command line: ~/.aws/credentials and ~/.aws/config, for the profile in AWS_PROFILE. Only keys,
+// region
+// and endpoint are read from them: unsupported sources (sso, credential_process, role_arn) are named in the refusal
+// (credentials.ts).
 
 import { readFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
@@ -13,7 +14,7 @@ export interface AwsProfile {
   readonly sessionToken?: string
   readonly region?: string
   readonly endpoint?: string
-  /** How else it says that keys are had, which is not done here. */
+  /** Another source of keys that the profile names, which is not supported here. */
   readonly other?: string
 }
 
@@ -37,7 +38,7 @@ export async function readProfile(env: NodeJS.ProcessEnv = process.env): Promise
   }
 }
 
-/** Lines of the first section that has one of these names. Indented lines belong to a nested table, which is passed over. */
+/** The lines of the first section with one of these names. Indented lines belong to a nested table and are skipped. */
 function sectionOf(text: string, names: readonly string[]): Map<string, string> {
   const found = new Map<string, string>()
   let isOurs = false

@@ -1,4 +1,4 @@
-// At most so many at once; the others wait in the order they came. It bounds connections and the bytes in memory.
+// Limits concurrency; further callers wait in order. It bounds connections and the bytes in memory.
 
 export class Slots {
   #free: number

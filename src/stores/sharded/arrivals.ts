@@ -1,5 +1,7 @@
-// Timelines that come from another shard. The copy is nobody's until the signpost that it leaves behind names the same move;
-// then it is the timeline, whoever notices first. The notes on it say which of its runs the feed of the shard that it left shows.
+// Timelines that arrive from another shard. The copy is inactive until the signpost at its old place names the same
+// move; then
+// it is the timeline, whichever process notices first. Its notes record which of its runs the feed of the old shard
+// shows.
 
 import type { OperationId, TimelineId } from '../../core/coordinate.ts'
 import { guardOf } from '../../core/store/guard.ts'
@@ -20,14 +22,14 @@ import {
 import { noDigest, shardsWorker } from './shards-worker.ts'
 
 export interface Arrival {
-  /** The shard that it left, and the id under which its runs are there. */
+  /** The shard that it left, and the id of its runs there. */
   readonly from: number
   readonly remnant: TimelineId
   /** Runs up to here are copies: the shard that it left shows them. Null: all are. */
   readonly hides: FeedPosition | null
-  /** Whoever has come so far there has seen those. */
+  /** A reader at this position there has seen those. */
   readonly behind: FeedPosition
-  /** Where its history was then: how it is told from another of the same id. */
+  /** The end of its history then: distinguishes it from another timeline of the same id. */
   readonly seq: number
   readonly digest: string
 }
@@ -82,7 +84,7 @@ export async function noteArrival(
   }
 }
 
-/** Two who do it at once do it once: it has the operation of the last commit before the move. */
+/** Idempotent: it has the operation of the last commit before the move, so two processes apply it once. */
 export function activation(head: Head, newOperation: () => OperationId): Commit {
   const standing = JSON.parse(String(head.attributes[standingKey])) as Standing
   const { status, queue, wakeup, operation, pinned } = standing
@@ -99,7 +101,7 @@ export function activation(head: Head, newOperation: () => OperationId): Commit 
   }
 }
 
-/** A copy of a move that came to nothing goes, with the copies of its forks. */
+/** Deletes the copy of an abandoned move, with the copies of its forks. */
 export async function discard(store: Store, id: TimelineId, newOperation: () => OperationId): Promise<void> {
   for (;;) {
     const [head] = await store.head([id])

@@ -1,5 +1,6 @@
-// Chunks over several shards. They belong to no timeline, so they are placed by their digest, each on two shards: one that is
-// away stops no timeline of another. A chunk is looked for where it belongs first, and then everywhere.
+// Chunks over several shards. They belong to no timeline, so they are placed by their digest, each on two shards: a
+// shard that is
+// away stops no timeline of another. A chunk is searched for at its places first, and then everywhere.
 
 import type { Digest, TimelineId } from '../../core/coordinate.ts'
 import { toHex } from '../../core/coordinate.ts'
@@ -44,7 +45,7 @@ export class ShardedBlobs implements Blobs {
       failed.add(groups[i]![0])
     }
     if (failed.size === 0) return
-    // Two places each, whoever is away just now.
+    // Two copies each, even while a shard is away.
     const again = chunks.filter((chunk) => placed.some((one) => one.chunk === chunk && failed.has(one.shard)))
     if (this.#places.shards.every((shard) => shard.isAway)) throw awayError(this.#shard([...failed][0]!))
     await this.put(again, at)
@@ -83,7 +84,7 @@ export class ShardedBlobs implements Blobs {
   }
 
   async delete(digests: readonly Digest[], touchedBefore: number): Promise<number> {
-    // Who does not see every shard does not know what is in use: looked at after it has looked for that.
+    // A process that lacks a shard does not know all chunks in use: checked after it has read those.
     await this.#growth.check()
     // Copies count once.
     const wasThere = await this.has(digests)
@@ -125,14 +126,14 @@ export class ShardedBlobs implements Blobs {
     return this.#places.shards[index]!
   }
 
-  /** The two that rank first, those left out that are away. */
+  /** The first two in rank, without shards that are away. */
   #placesOf(digest: Digest): number[] {
     const order = ranked(hashOf(digest), this.#places.count)
     const there = order.filter((shard) => !this.#shard(shard).isAway)
     return (there.length > 0 ? there : order).slice(0, copies)
   }
 
-  /** Of those that are there; a failure of any other kind counts. */
+  /** Calls the reachable shards; any other failure counts. */
   async #everywhere<T>(ask: (blobs: Blobs) => Promise<T>): Promise<T[]> {
     const there = this.#places.shards.filter((shard) => !shard.isAway)
     const answers = await Promise.allSettled(
@@ -147,7 +148,11 @@ export class ShardedBlobs implements Blobs {
     return given
   }
 
-  /** Where each belongs first, then the next, until all are found. One that is away may have it: then nobody says no. */
+  /**
+   * Searches the places of each chunk in rank order until all are found. A shard that is away may have a chunk: then
+   * the absence
+   * of the chunk is not reported.
+   */
   async #search<T>(
     digests: readonly Digest[],
     none: T,
@@ -185,7 +190,7 @@ function hashOf(digest: Digest): number {
   return ((digest[8]! << 24) | (digest[9]! << 16) | (digest[10]! << 8) | digest[11]!) >>> 0
 }
 
-/** One shard after another: where to go on names the shard. */
+/** One shard after another: `after` contains the shard. */
 export async function inTurn(
   places: Places,
   after: string | null,

@@ -1,5 +1,6 @@
-// Claims over several shards: each gives its share, and what one has not is taken from the others. Urgency is looked at within a
-// shard; between them everybody gets a turn, so that a full shard does not hide the others.
+// Claims over several shards: each contributes its share, and the others fill what one lacks. Priority applies within a
+// shard;
+// the shards take turns, so that a full shard does not hide the others.
 
 import type { WorkerId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
@@ -13,7 +14,7 @@ import { isUnreachable, type Shard } from './shard.ts'
 export class Claims {
   readonly #places: Places
   readonly #relay: Relay
-  /** By shard: the queues of which it gave no answer. What it gave is not known to whom it was given. */
+  /** By shard: the queues for which a claim got no answer, so that its timelines may be claimed without a worker knowing. */
   readonly #lost = new Map<number, Set<string | undefined>>()
   #turn = 0
 
@@ -46,7 +47,7 @@ export class Claims {
     }
     const share = Math.floor(request.limit / Math.max(1, there.length))
     if (share > 0) await Promise.all(there.map((shard) => ask(shard, share)))
-    // What others left of their share, or too little for all: one after another.
+    // The unused shares of others, or a limit too small for all: one shard after another.
     for (const shard of share > 0 ? [...full] : there) {
       const left = request.limit - claimed.length
       if (left > 0) await ask(shard, left)
@@ -58,7 +59,7 @@ export class Claims {
     return claimed.sort(byUrgency)
   }
 
-  /** What was given by one that is away is looked for once it is back. */
+  /** Timelines claimed from a shard that was away are searched for once it is back. */
   get hasLost(): boolean {
     return [...this.#lost.keys()].some((index) => !this.#places.shards[index]!.isAway)
   }
@@ -70,8 +71,9 @@ export class Claims {
   }
 
   /**
-   * What this worker has in a queue, on the shards that are there (hasLost). The others are noted, each for the queue of which
-   * it was not asked: one that comes back in the middle of several questions is asked the first of them again.
+   * This worker's timelines in a queue, on the reachable shards (hasLost). The others are recorded with the unread
+   * queue: a shard
+   * that returns in the middle of several queries gets the first of them again.
    */
   async ofOwner(query: TimelineQuery): Promise<Head[]> {
     const there = this.#places.shards.filter((shard) => !shard.isAway)
@@ -87,7 +89,7 @@ export class Claims {
     return found
   }
 
-  /** Signposts of this worker that it does not know of, or could not see to. */
+  /** Forwards from signposts that this worker owns without knowing, or could not handle before. */
   async #findSignposts(shard: Shard, worker: WorkerId): Promise<void> {
     const heads = await shard.askBriefly((store) =>
       store.timelines({ owner: worker, queue: signpostQueue, limit: 1000 }),

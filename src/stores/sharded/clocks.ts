@@ -1,4 +1,5 @@
-// The clocks of the shards. Each database has its own, and they disagree: a deadline belongs to the clock of the shard that
+// The clocks of the shards. Each database has its own, and they disagree: a deadline belongs to the clock of the shard
+// that
 // has its timeline, which also dates the mail of that timeline. Heartbeats measure how far ahead each clock is.
 
 import type { ShardClock } from '../../core/store/store-facts.ts'
@@ -6,7 +7,7 @@ import type { Shard, Timers } from './shard.ts'
 
 export class Clocks {
   readonly #timers: Timers
-  /** Of each shard: its clock minus the monotonic one of this process. */
+  /** Per shard: its clock minus the monotonic clock of this process. */
   readonly #offsets = new Map<Shard, number>()
   /** The same for the time that the last heartbeat returned. */
   #reference: number | null = null

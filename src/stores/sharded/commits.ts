@@ -1,5 +1,6 @@
-// The one write, over several shards: the commits of a batch go to their shards, all shards at the same time. A shard that does
-// not answer leaves the outcomes of its own commits unknown, and of no others.
+// The one write, over several shards: the commits of a batch go to their shards, all shards at the same time. A shard
+// that does
+// not answer leaves only the outcomes of its own commits unknown.
 
 import type { Commit, Outcome } from '../../core/store/ports.ts'
 import { checkCommit } from '../../core/store/shapes.ts'
@@ -48,7 +49,7 @@ export class Commits {
       plans = []
     }
     for (const [at, commit] of commits.entries()) {
-      // What looks at other shards first sees what came before it in the batch.
+      // A commit that reads other shards must see the commits before it in the batch.
       if (reachesOut(commit)) await flush()
       const planned = await this.#plan(commit)
       if ('refusal' in planned) outcomes[at] = planned.refusal
@@ -56,12 +57,12 @@ export class Commits {
       if (reachesOut(commit)) await flush()
     }
     await flush()
-    // Nothing is known of any: then the store failed as a whole.
+    // No outcome is known: the store failed as a whole.
     if (outcomes.every(isAway)) throw outcomes[0]!.cause
     return outcomes
   }
 
-  /** One that needs a shard that is away waits for it alone. */
+  /** Only a commit that needs a shard that is away waits for it. */
   async #plan(commit: Commit): Promise<Plan | { readonly refusal: Outcome }> {
     try {
       return await plan(this.#places, this.#holds, commit)
@@ -71,7 +72,7 @@ export class Commits {
     }
   }
 
-  /** Without a promise where one shard has it all and answers at once. */
+  /** Without a promise if one shard has all of it and answers synchronously. */
   #send(commits: readonly Commit[], plans: readonly Placed[]): Outcome[] | Promise<Outcome[]> {
     const groups = byShard(plans, ({ shard }) => shard)
     const outcomes = new Array<Outcome>(commits.length)
@@ -91,7 +92,7 @@ export class Commits {
     const asked = [...groups]
     const answers = await Promise.allSettled(asked.map(async ([shard, some]) => await this.#ask(shard, some)))
     const failed = answers.flatMap((answer) => (answer.status === 'rejected' ? [answer.reason] : []))
-    // Asked for again with the same operations, what was applied says so.
+    // On a retry with the same operations, applied commits return their success.
     const fatal = failed.length === answers.length ? failed[0] : failed.find((error) => !isUnreachable(error))
     if (fatal) throw fatal
     for (const [i, answer] of answers.entries()) {
@@ -156,7 +157,7 @@ export class Commits {
     return outcomes
   }
 
-  /** A signpost refused it: it goes where that points to. */
+  /** Refused by a signpost: the commit is sent to the shard it points to. */
   async #redirected(commit: Commit, refused: Outcome): Promise<Outcome> {
     let outcome = refused
     for (let hops = 0; hops < redirectsMax; hops++) {
@@ -177,7 +178,7 @@ export class Commits {
   }
 }
 
-/** What became of it is not known: it is asked for again. */
+/** The outcome is unknown: the commit is retried. */
 function away(error: unknown): Outcome {
   const reason = error instanceof Error ? error.message : String(error)
   return { ok: false, code: 'SHARD_AWAY', reason, head: null, cause: error }

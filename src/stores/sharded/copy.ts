@@ -1,4 +1,4 @@
-// A timeline as it is, on another shard: its history run by run, its catalog, the ids of its mail, and an epoch that nobody had.
+// Copies a timeline to another shard: its history run by run, its catalog, the ids of its mail, and an unused epoch.
 
 import type { MessageId, OperationId, TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -9,7 +9,7 @@ import { shardsWorker } from './shards-worker.ts'
 const readBytes = 4 * 1024 * 1024
 const atOnce = 500
 
-/** Gives whether it has any history of its own. The copy has the life and the epoch of `head`. */
+/** Returns whether it has any history of its own. The copy has the life and the epoch of `head`. */
 export async function copyTimeline(
   source: Store,
   target: Store,
@@ -56,7 +56,7 @@ async function copyRuns(
   }
 }
 
-/** What was read is known by its id, so that it does not arrive again; then what was not, in its order. */
+/** Consumed messages are copied by id, so that they are not delivered again; then the unread ones, in order. */
 async function copyMail(
   source: Store,
   target: Store,
@@ -76,7 +76,7 @@ async function copyMail(
     check(timeline, await target.commit(mail))
     after = ids.at(-1)!
   }
-  // Without consuming it here: what comes while this is read follows later.
+  // Not consumed here: messages that arrive meanwhile follow later.
   const { messages } = await source.inbox(timeline, Number.MAX_SAFE_INTEGER)
   for (let i = 0; i < messages.length; i += atOnce) {
     const send = messages.slice(i, i + atOnce).map(({ sentAt: _, ...message }) => message)

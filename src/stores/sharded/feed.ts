@@ -1,5 +1,6 @@
-// The feed of several shards: one order in each, and a position that has a part for each. A reader who goes on from a position
-// goes on in all of them, so it misses nothing and sees nothing twice.
+// The feed of several shards: one order in each, and a position with a part for each. A reader that resumes at a
+// position resumes
+// in all of them, so it misses nothing and sees nothing twice.
 
 import type { FeedFilter, FeedItem, FeedPage, FeedPosition } from '../../core/store/ports.ts'
 import { joinPositions, splitPosition } from '../../core/store/shards.ts'
@@ -19,7 +20,7 @@ export async function readFeed(
   const items: FeedItem[] = []
   const away: unknown[] = []
   let open = [...places.shards]
-  // A full shard leaves room for the others first, and then takes what they left.
+  // A full shard first leaves room for the others, and then takes the rest.
   do {
     const share = limit === 0 ? 0 : Math.max(1, Math.floor((limit - items.length) / open.length))
     const pages = await Promise.all(
@@ -42,16 +43,16 @@ export async function readFeed(
     }
     for (const [i, part] of reached.entries()) parts[i] = part
     open = further
-    // An empty page moves on too: whoever reads with a filter gets a turn now and then.
+    // An empty page moves the position, too: a filtered read returns now and then.
     if (items.length === 0) break
   } while (open.length > 0 && items.length < limit)
   const next = joinPositions(parts)
-  // Nothing is left of the others, and of the one that is away nobody knows.
+  // The others have nothing left, and the shard that is away may have more.
   if (away.length > 0 && open.length === 0 && items.length === 0) throw away[0]
   return { items, next, isEnd: open.length === 0 && away.length === 0 }
 }
 
-/** What waits for a shard that is away is not looked at again at once. */
+/** Reads of a shard that is away are not retried at once. */
 async function moved(
   places: Places,
   shard: Shard,
@@ -66,7 +67,7 @@ async function moved(
     away.push(awayError(other))
     return { ...rest, isEnd: true }
   } catch (error) {
-    // What was left here lives on a shard that is away: nobody knows under which name.
+    // The timeline that left this shard is on one that is away: its current name is unknown.
     if (!isUnreachable(error)) throw error
     away.push(error)
     return null

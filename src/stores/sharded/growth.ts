@@ -1,5 +1,6 @@
-// Adding a shard: it becomes a member, the processes of the set are waited for until they know it, the map gets its next version,
-// and the families that belong there are moved. Each step can be done again, so whoever was killed starts the same again.
+// Adds a shard: it becomes a member, all processes of the set must learn of it, the map gets its next version, and the
+// families
+// that belong there are moved. Each step can be repeated, so a killed call is simply started again.
 
 import type { WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -28,7 +29,7 @@ export interface ShardSource {
   /** For people; without credentials. */
   readonly name: string
   readonly open: OpenShard
-  /** False: opening it would make it. Left out: nobody can tell before. */
+  /** False: opening it would create it. Default: unknown. */
   readonly exists?: () => boolean
 }
 
@@ -55,7 +56,7 @@ export class Growth {
     const members = await Promise.all(
       shards.map((shard) => unlessAway(() => shard.ask((store) => membershipOf(store)))),
     )
-    // As the databases say now: what this process knows of the set may be a second old.
+    // Read from the databases now: this process's knowledge of the set may be a second old.
     const isOpen = members.every((member) => member === 'away' || member?.count === shards.length)
     return await Promise.all(
       shards.map(async (shard, i): Promise<ShardRow> => {
@@ -81,7 +82,7 @@ export class Growth {
     }
   }
 
-  /** Looks at the stored map now. Throws SHARDS_GREW where this process has not all of the set. */
+  /** Reads the stored map now. Throws SHARDS_GREW if this process lacks a shard of the set. */
   async check(): Promise<void> {
     this.#lookedAt = Date.now()
     const [head] = await this.#places.shards[0]!.askNow((store) => store.head([mapTimeline]))
@@ -98,7 +99,7 @@ export class Growth {
     })
   }
 
-  /** Copies whose mover died between the two commits of their move. */
+  /** Settles copies whose mover died between the two commits of their move. */
   async settle(): Promise<void> {
     const { shards, first } = this.#places
     for (const shard of shards.slice(first)) {
@@ -118,7 +119,7 @@ export class Growth {
         await this.#waitForAll(request)
         for (const shard of shards.slice(first)) await this.#holds.cover(shard.index)
         const { version } = (await shards.at(-1)!.ask((store) => membershipOf(store)))!
-        // The first shard last: whoever sees it there knows that all are ready.
+        // The first shard is last: a process that sees the version there knows that all are ready.
         for (const shard of [...shards].reverse()) {
           const member = (await shard.ask((store) => membershipOf(store)))!
           const wanted = { ...member, count, first, version }
@@ -155,7 +156,7 @@ export class Growth {
     await this.#places.shards[0]!.ask((store) => store.commit([{ operation, guard, release: true }]))
   }
 
-  /** Makes the store at this address the next shard, if it is not one already. */
+  /** Makes the store at this address the next shard, unless it is one already. */
   async #join(url: string): Promise<void> {
     const { shards, count, first, newOperation } = this.#places
     if (!this.#open)
@@ -187,7 +188,7 @@ export class Growth {
     }
   }
 
-  /** Two addresses do not get the same number, also if whoever gave it to the first died. */
+  /** Two addresses never get the same number, even if the process that reserved the first died. */
   async #reserve(name: string): Promise<void> {
     const { shards, count, newOperation } = this.#places
     const [head] = await shards[0]!.ask((store) => store.head([mapTimeline]))
@@ -203,7 +204,7 @@ export class Growth {
     if (!outcome!.ok) await this.#reserve(name)
   }
 
-  /** Workers say with each heartbeat how many shards they were given. */
+  /** Workers report the number of their shards with each heartbeat. */
   async #waitForAll({ worker, signal, onProgress }: GrowRequest): Promise<void> {
     for (;;) {
       const rows = await workers(this.#places)
@@ -222,7 +223,7 @@ export class Growth {
     }
   }
 
-  /** Those that nobody has go first; those in use are waited for, and then taken. */
+  /** Families without an owner move first; those in use are waited for, and then taken over. */
   async #moveAll({ worker, waitMs, signal, onProgress }: GrowRequest): Promise<Grown> {
     const mover = new Mover(this.#places, this.#relay, worker)
     const until = Date.now() + waitMs

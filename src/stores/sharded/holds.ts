@@ -1,6 +1,8 @@
-// Cursors over several shards. The whole position of a cursor is kept with its owner, in the same commit as the owner's
-// entries; every other shard has a hold: a cursor of its own, never ahead of that position, which keeps its history from
-// being trimmed. A hold is put before its cursor exists and is taken away after it is gone.
+// Cursors over several shards. The whole position of a cursor is stored with its owner, in the same commit as the
+// owner's
+// entries; every other shard has a hold: a cursor of its own, never ahead of that position, which keeps its history
+// from being
+// trimmed. A hold is put before its cursor exists and removed after it is deleted.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { CursorRow, FeedPosition, Head, Outcome } from '../../core/store/ports.ts'
@@ -17,7 +19,7 @@ export class Holds {
     this.#places = places
   }
 
-  /** Null: they are put. Else whose the name is. */
+  /** Null: they are put. Otherwise the owner of the name. */
   async put(name: string, owner: TimelineId, home: number, parts: readonly FeedPosition[]): Promise<string | null> {
     const done: number[] = []
     for (const shard of this.#others(home)) {
@@ -31,7 +33,10 @@ export class Holds {
     return null
   }
 
-  /** After the cursor has moved (or is gone, with null). A shard that is away keeps more than it must, until the next move. */
+  /**
+   * Called after the cursor has moved (or was deleted, with null). A shard that is away keeps more than needed until
+   * the next move.
+   */
   async follow(name: string, owner: TimelineId, home: number, parts: readonly FeedPosition[] | null): Promise<void> {
     await Promise.allSettled(
       this.#others(home)
@@ -40,7 +45,7 @@ export class Holds {
     )
   }
 
-  /** A shard that joins: what cursors have not passed there is kept from the start. */
+  /** For a new shard: entries that cursors have not read there are kept from the start. */
   async cover(shard: number): Promise<void> {
     const own = await this.#places.shards[shard]!.ask((store) => store.cursors())
     for (const { name, owner } of await this.list()) {
@@ -48,7 +53,7 @@ export class Holds {
     }
   }
 
-  /** Whether this shard will refuse the name to this owner. */
+  /** True if this shard will refuse the name to this owner. */
   async isOfAnother(name: string, owner: TimelineId, shard: number): Promise<boolean> {
     const rows = await this.#places.shards[shard]!.askNow((store) => store.cursors())
     const row = rows.find((one) => one.name === name)
@@ -74,7 +79,7 @@ export class Holds {
     return rows.flat().sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0))
   }
 
-  /** Holds whose cursor is gone: their process died between the two. */
+  /** Removes holds without a cursor: their process died between the two steps. */
   async tidy(before: number): Promise<void> {
     for (const shard of this.#places.shards) {
       const rows = await shard.ask((store) => store.cursors())
@@ -96,7 +101,7 @@ export class Holds {
     return this.#places.shards.map(({ index }) => index).filter((index) => index !== home)
   }
 
-  /** Each change takes the timeline of the holds anew, so that two who want the same name see each other. */
+  /** Each change takes the timeline of the holds again, so that two processes that want the same name see each other. */
   async #change(shard: number, name: string, owner: TimelineId, position: FeedPosition | null): Promise<string | null> {
     const { shards, newOperation } = this.#places
     for (let attempt = 0; attempt < attemptsMax; attempt++) {
@@ -118,7 +123,7 @@ export class Holds {
         ]),
       )
       if (outcome!.ok) return null
-      // It is ahead already: somebody who is not the owner any more was slower than the owner.
+      // It is ahead already: a former owner was slower than the owner.
       if (outcome!.code === 'CONFLICT' && whose === owner) return null
       if (outcome!.code === 'CONFLICT') return ownerIn(outcome!)
     }
@@ -138,7 +143,7 @@ function ownerIn(outcome: Extract<Outcome, { ok: false }>): string {
   return /belongs to (.+)$/.exec(outcome.reason)?.[1] ?? 'another timeline'
 }
 
-/** A refusal in the words of the stores. */
+/** A refusal in the wording of the stores. */
 export function cursorTaken(name: string, owner: string, head: Head | null): Outcome {
   return { ok: false, code: 'CONFLICT', reason: `cursor ${name} belongs to ${owner}`, head: head && plainHead(head) }
 }

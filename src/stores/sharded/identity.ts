@@ -1,4 +1,4 @@
-// What a set of shards is known by outside, and the lives of ids that its shards have forgotten.
+// The identity of a set of shards, and the lives of ids that its shards have forgotten.
 
 import type { PastLife } from '../../core/store/ports.ts'
 import { isUnreachable, type Shard } from './shard.ts'

@@ -1,4 +1,4 @@
-// Opening a set of shards: each store is opened, its membership looked at, and an empty set made.
+// Opens a set of shards: opens each store, checks its membership, and initialises an empty set.
 
 import { randomUUID } from 'node:crypto'
 import type { OperationId } from '../../core/coordinate.ts'
@@ -14,7 +14,7 @@ import { ShardedStore } from './store.ts'
 
 export interface ShardedOptions {
   readonly readOnly?: boolean
-  /** For a shard that is added. */
+  /** For adding a shard. */
   readonly openAnother?: (url: string) => ShardSource
   /** @internal For simulations. */
   readonly timers?: Timers
@@ -33,9 +33,10 @@ export async function openSharded(sources: readonly ShardSource[], options: Shar
   }
   const newOperation = () => `shards ${randomUUID()}` as OperationId
   const given = sources.map(({ name, open }, i) => new Shard(i, name, open, options.timers))
-  // Not a store at all, and only to be read: it may stand in the place of a shard, which is the better thing to say.
+  // A file that is not a store cannot be opened read-only; a misplaced shard is the more useful error, so this one
+  // waits.
   const unread: unknown[] = []
-  // One that would be made by a look is looked at as empty: what is refused leaves nothing behind.
+  // A store that reading would create counts as empty: a refused open leaves nothing behind.
   const look = async (shard: Shard, i: number) => {
     if (!options.readOnly && sources[i]!.exists?.() === false) return null
     try {
@@ -48,7 +49,8 @@ export async function openSharded(sources: readonly ShardSource[], options: Shar
   }
   try {
     let members = await Promise.all(given.map(look))
-    // Somebody may have made the set between two looks. The mark comes last: whoever saw it now sees every number.
+    // Another process may have created the set between two reads. The mark comes last: after the mark, every number is
+    // visible.
     if (lacksShard(members)) {
       unread.length = 0
       members = await Promise.all(given.map((shard, i) => (members[i] === null ? look(shard, i) : members[i]!)))
@@ -91,7 +93,7 @@ async function settle(
     sources.map(({ name }) => name),
   )
   const away = given.find((_, i) => members[i] === 'away')
-  // Nobody knows which numbers are left while one that may have its own does not answer.
+  // While a shard that may have a number does not answer, the remaining numbers are unknown.
   const isWhole = members.some((member) => member !== null && member !== 'away' && member.isWhole)
   if (away && (!arranged || !isWhole)) {
     const what = `shard ${away.index} (${away.name}) is away, and the set is not made yet`
@@ -100,7 +102,7 @@ async function settle(
   const order = arranged?.places ?? given.map((_, i) => i)
   let { set } = arranged ?? { set: randomUUID() as string }
   if (!isReadOnly) {
-    // The first decides which set it is, where two make one at the same time.
+    // The first shard decides which set it is, if two processes create one at the same time.
     for (const [index, at] of order.entries()) {
       if (members[at] !== null) continue
       const member = await given[at]!.ask((store) =>

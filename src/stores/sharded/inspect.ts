@@ -1,4 +1,4 @@
-// The own checks of all shards, at the same time. How far they are is told as one, and so is the mark to go on from.
+// The own checks of all shards, at the same time. Their progress is reported as one, and so is the mark to resume from.
 
 import type { Inspected, Inspection, StoreFault } from '../../core/store/ports.ts'
 import type { Shard } from './shard.ts'
@@ -43,13 +43,13 @@ export async function inspectShards(
   return lists.flat()
 }
 
-/** One per shard; '' is the beginning. What cannot be read, or is of another number of shards, counts for nothing. */
+/** One per shard; '' is the beginning. An unreadable mark, or one for another number of shards, is ignored. */
 function marksOf(after: string | undefined, count: number): string[] {
   try {
     const marks: unknown = JSON.parse(after ?? '')
     if (Array.isArray(marks) && marks.length === count) return marks.map(String)
   } catch {
-    // Of something else.
+    // Not a mark of this store.
   }
   return Array.from({ length: count }, () => '')
 }

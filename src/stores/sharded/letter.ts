@@ -1,4 +1,4 @@
-// A message on its way to another shard: what is kept in an outbox until it has arrived.
+// A message in transit to another shard, stored in an outbox until it has arrived.
 
 import type { MessageId, TimelineId } from '../../core/coordinate.ts'
 import type { Change, OutgoingMessage } from '../../core/store/ports.ts'
@@ -13,7 +13,7 @@ type Address = [to: TimelineId, id: MessageId, kind: string, life?: number]
 export function toOutbox({ id, to, kind: inner, data, life }: OutgoingMessage, shard: number): OutgoingMessage {
   const address = new TextEncoder().encode(JSON.stringify(life === undefined ? [to, id, inner] : [to, id, inner, life]))
   return {
-    // The same message again is the same letter again.
+    // The same message makes the same letter.
     id: `${to.length}:${to}${id}` as MessageId,
     to: outboxFor(shard),
     kind,
@@ -27,7 +27,7 @@ export function fromOutbox(letter: Pick<OutgoingMessage, 'data'>): OutgoingMessa
   return { id, to, kind: inner, data, ...(life !== undefined && { life }) }
 }
 
-/** Other bytes for a message also while it is on its way. */
+/** Also changes the bytes of a message in transit. */
 export function changeInside(change: Change): Change {
   return (bytes) => {
     if (!isLetter(bytes)) return change(bytes)

@@ -1,5 +1,6 @@
-// Lists over several shards: each gives its own in order, and they are merged. Signposts, and what the shards keep about
-// themselves, are no timelines to anybody.
+// Lists over several shards: each returns its own in order, and they are merged. Signposts and the shards' own
+// timelines are
+// hidden.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { Head, TimelineQuery, WorkerRow } from '../../core/store/ports.ts'
@@ -9,14 +10,14 @@ import { compareText } from '../../core/store/text-order.ts'
 import type { Places } from './places.ts'
 import type { Shard } from './shard.ts'
 
-/** On these shards; on all, if not told. */
+/** On these shards. Default: on all. */
 export async function findTimelines(
   places: Places,
   query: TimelineQuery,
   shards: readonly Shard[] = places.shards,
 ): Promise<Head[]> {
   checkTimelineQuery(query)
-  // Families move to later shards only: what one of the first has lost meanwhile is on one that is asked after it.
+  // Families move to later shards only: a family that left an earlier shard meanwhile is on one that is read after it.
   const first = shards.filter(({ index }) => index < places.first)
   const lists = await Promise.all(first.map((shard) => ofShard(places, shard, query)))
   for (const shard of shards) {
@@ -29,12 +30,12 @@ export async function findTimelines(
   return each.slice(0, query.limit)
 }
 
-/** One that moved between two looks is where it was seen last. */
+/** A timeline that moved between two reads counts where it was seen last. */
 function withoutTwice(heads: readonly Head[]): Head[] {
   return heads.filter((head, i) => heads[i + 1]?.timeline !== head.timeline)
 }
 
-/** Copies whose signpost is there already are timelines, also if whoever moved them did not come to say so. */
+/** Copies whose signpost exists already are timelines, even if their mover died before activating them. */
 export async function settleOn(places: Places, shard: Shard): Promise<void> {
   for (let after: TimelineId | undefined; ; ) {
     const query = { status: arrivingStatus, limit: 1000, ...(after !== undefined && { after }) }
@@ -72,7 +73,7 @@ export async function names(places: Places): Promise<readonly TimelineId[]> {
   return [...new Set(lists.flat())].filter((id) => !isOfShards(id))
 }
 
-/** One row for each worker, which has one on every shard. A shard that is away knows nothing new of anybody. */
+/** One row for each worker, which has a row on every shard. A shard that is away contributes nothing. */
 export async function workers(places: Places): Promise<WorkerRow[]> {
   const there = places.shards.filter((shard) => !shard.isAway)
   const answers = await Promise.allSettled(there.map((shard) => shard.askBriefly((store) => store.workers())))
@@ -95,7 +96,7 @@ function mergeWorkers(a: WorkerRow, b: WorkerRow): WorkerRow {
     progressAt: Math.max(a.progressAt, b.progressAt),
     isAlive: a.isAlive || b.isAlive,
     isRetired: a.isRetired || b.isRetired,
-    // A server that was restarted has lost every session; its worker is gone when no server sees it.
+    // A restarted server has lost every session; a worker is gone only if no server sees it.
     isGone: a.isGone && b.isGone,
   }
 }

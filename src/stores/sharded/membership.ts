@@ -1,5 +1,6 @@
-// The stored map: every shard knows to which set it belongs, its number in it, and how many there are, with a version. It is
-// looked at when a set is opened, so that nobody reads a set with a shard too few, too many, or of another set.
+// The stored map: every shard knows its set, its number in it, and the number of shards, with a version. It is checked
+// when a
+// set is opened, so that no process reads a set with a missing shard, an extra one, or one of another set.
 
 import type { OperationId, TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -25,7 +26,7 @@ export async function membershipOf(store: Store): Promise<Membership | null> {
   return head ? membershipIn(head) : null
 }
 
-/** Makes an empty store a member, or finds that somebody else just did. Refuses one that holds something already. */
+/** Makes an empty store a member, or finds that another process just did. Refuses a store that is not empty. */
 export async function join(store: Store, wanted: Membership, newOperation: () => OperationId): Promise<Membership> {
   const [first] = await store.timelines({ limit: 1 })
   if (first && !isOfShards(first.timeline)) {
@@ -45,7 +46,7 @@ export async function join(store: Store, wanted: Membership, newOperation: () =>
   return outcome!.ok ? wanted : membershipIn(outcome!.head!)
 }
 
-/** The next version of the map: so many shards. Whoever is faster notes the same. */
+/** Writes the next version of the map, with this many shards. Concurrent callers write the same. */
 export async function renumber(
   store: Store,
   { index, count, first, version }: Membership,
@@ -63,7 +64,7 @@ export async function renumber(
   }
 }
 
-/** Notes that every shard has its number. Whoever is faster notes the same. */
+/** Records that every shard has its number. Concurrent callers write the same. */
 export async function markWhole(store: Store, newOperation: () => OperationId): Promise<void> {
   const [head] = await store.head([mapTimeline])
   if (!head || membershipIn(head).isWhole) return
@@ -81,7 +82,7 @@ function making(operation: OperationId, id: TimelineId): Commit {
   }
 }
 
-/** Puts the given shards in the order of their numbers, and says what does not fit. `null`: this one did not answer. */
+/** Puts the shards in the order of their numbers; throws if they do not fit together. 'away': the shard did not answer. */
 export function arrange(
   members: readonly (Membership | null | 'away')[],
 ): { readonly places: readonly number[]; readonly set: string } | null {
@@ -101,19 +102,19 @@ export function arrange(
     if (places[member.index] !== -1) throw differ(`shard ${member.index} was given twice`)
     places[member.index] = given
   }
-  // Of those that are away or new nobody knows the number: they take those that are left, in the order given.
+  // Shards that are away or new have unknown numbers: they take the remaining ones, in the order passed.
   for (const [given, member] of members.entries()) {
     if (member === null || member === 'away') places[places.indexOf(-1)] = given
   }
   return { places, set: first.set }
 }
 
-/** Whether a set that was whole once has a store among it that knows of no set. */
+/** True if a complete set contains a store that is no member. */
 export function lacksShard(members: readonly (Membership | null | 'away')[]): boolean {
   return members.includes(null) && members.some((member) => member !== null && member !== 'away' && member.isWhole)
 }
 
-/** Throws SHARDS_DIFFER: such a store is not taken for the shard that is missing, whose timelines would seem to be gone. */
+/** Throws SHARDS_DIFFER: such a store is not accepted in place of the missing shard, whose timelines would seem to be gone. */
 export function refuseStranger(members: readonly (Membership | null | 'away')[], names: readonly string[]): void {
   if (!lacksShard(members)) return
   const numbers = members.map((member) => (member === null || member === 'away' ? -1 : member.index))
@@ -124,7 +125,7 @@ export function refuseStranger(members: readonly (Membership | null | 'away')[],
   throw differ(`${place} is missing, and ${name} in its place is empty or another database: ${cure}`)
 }
 
-/** The number of one that was away was taken from what was left: once it is back, it must have that. Throws SHARDS_DIFFER. */
+/** A shard that was away got one of the remaining numbers: once it is back, it must have that number. Throws SHARDS_DIFFER. */
 export async function refuseOther(
   store: Store,
   { set, index, name }: { readonly set: string; readonly index: number; readonly name: string },

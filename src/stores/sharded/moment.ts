@@ -1,5 +1,5 @@
-// A position in the feed of one shard that comes after everything that was committed before now: that of a run of our own, which
-// no reader sees.
+// A position in the feed of one shard after everything committed before now: that of a run of our own, hidden from
+// readers.
 
 import { createHash } from 'node:crypto'
 import type { OperationId } from '../../core/coordinate.ts'
@@ -13,7 +13,7 @@ const hash: Hash = (bytes) => new Uint8Array(createHash('sha256').update(bytes).
 
 export class Moments {
   readonly #newOperation: () => OperationId
-  /** How far the feed of each shard was read: the next is after it. */
+  /** How far the feed of each shard was read: the next moment is after it. */
   readonly #reached = new Map<number, FeedPosition>()
 
   constructor(newOperation: () => OperationId) {
@@ -29,7 +29,7 @@ export class Moments {
       after = found?.position ?? page.next
       this.#reached.set(shard, after)
       if (found) return found.position
-      // Others that began before it have not ended: it is not shown yet.
+      // Transactions that began before it are still running: it is not shown yet.
       if (page.isEnd) await new Promise((resolve) => setTimeout(resolve, pauseMs))
     }
   }

@@ -1,6 +1,8 @@
-// The feed of a shard where families have moved. The shard that a timeline left goes on to show the runs that it had there; the
-// copies on its new shard are hidden, and what it has written since comes once the reader has passed what it left behind. So
-// every run is shown once, and those of a timeline in their order.
+// The feed of a shard with moved families. The shard that a timeline left still shows the runs that it had there; the
+// copies on
+// its new shard are hidden, and its later runs follow once the reader has passed the old ones. So every run is shown
+// once, and
+// the runs of a timeline in order.
 
 import type { FeedItem, FeedPage, FeedPosition, Head } from '../../core/store/ports.ts'
 import { isArriving, isOfShards, targetOf } from '../../core/store/shards.ts'
@@ -10,11 +12,11 @@ import { Remnants } from './remnants.ts'
 import type { Shard } from './shard.ts'
 
 export interface MovedPage extends FeedPage {
-  /** It ends early: this shard must be read further first. */
+  /** The page ends early: this shard must be read further first. */
   readonly waitsFor: number | null
 }
 
-/** `parts`: how far the reader has come on each shard. */
+/** `parts`: the reader's position on each shard. */
 export async function asMoved(
   places: Places,
   shard: Shard,
@@ -52,7 +54,7 @@ export async function asMoved(
   return { ...page, items: shown, waitsFor: null }
 }
 
-/** Notes without a position are of a copy that is on its way, or of one that came to nothing before another was made here. */
+/** Notes without a position belong to a copy in transit, or to an abandoned one that was replaced. */
 function isCopy({ position }: FeedItem, { hides }: Arrival, head: Head | null): boolean {
   return hides === null ? head === null || isArriving(head) : position <= hides
 }

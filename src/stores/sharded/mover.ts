@@ -1,6 +1,9 @@
-// Moves families to the shard that the map gives them, one by one, while their runs go on. A family (a timeline, its archives and
-// its forks) is taken from whoever has it, copied, and handed over by the commit that makes a signpost of it, its root first.
-// Until then the copies are nobody's (arrivals.ts), and after it they are the family: a crash anywhere leaves one of each.
+// Moves families to their shard in the map, one by one, while their runs continue. A family (a timeline, its archives
+// and its
+// forks) is taken from its owner, copied, and handed over by the commit that makes a signpost of it, its root first.
+// Until then
+// the copies are inactive (arrivals.ts), and after it they are the family: a crash at any point leaves exactly one of
+// each.
 
 import { randomUUID } from 'node:crypto'
 import { type TimelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
@@ -27,13 +30,13 @@ import type { Places } from './places.ts'
 import type { Relay } from './relay.ts'
 import type { Shard } from './shard.ts'
 
-/** `again`: somebody has it, or it changed meanwhile. Else why it stays where it is. */
+/** `again`: it has an owner, or changed meanwhile. Otherwise the reason why it stays. */
 export type Verdict = 'moved' | 'again' | { readonly stays: string }
 
 interface Member {
-  /** Before it was taken. */
+  /** The head before it was taken. */
   readonly before: Head
-  /** Under which the mover has it. */
+  /** The epoch under which the mover has it. */
   readonly epoch: number
 }
 
@@ -53,7 +56,7 @@ export class Mover {
     this.#moments = new Moments(places.newOperation)
   }
 
-  /** The roots of families that belong on another shard, with the shard that they are on. */
+  /** The roots of families that belong on another shard, with their current shard. */
   async *candidates(): AsyncGenerator<{ readonly root: Head; readonly from: Shard; readonly to: number }> {
     for (const from of this.#places.shards) {
       for (let after: TimelineId | undefined; ; ) {
@@ -69,14 +72,15 @@ export class Mover {
     }
   }
 
-  /** Where it should be; null: here. A fork goes with its parent, and after it if that has moved already. */
+  /** Its target shard. Null: it stays. A fork goes with its parent, and follows it if that has moved already. */
   async #target(from: Shard, { timeline, base }: Head): Promise<number | null> {
     if (base) {
       const [parent] = await from.ask((store) => store.head([base.timeline]))
       return parent ? targetOf(parent) : null
     }
     const to = this.#places.placement(timeline)
-    // Only to shards that were added, and never back: the feed of one waits for that of an earlier one (moved-feed.ts).
+    // Only to shards that were added, and never back: the feed of a shard waits for that of an earlier one
+    // (moved-feed.ts).
     return to > from.index && to >= this.#places.first ? to : null
   }
 
@@ -110,13 +114,13 @@ export class Mover {
     return 'moved'
   }
 
-  /** A fork whose parent is there already: a roll back of that would give it another base. */
+  /** The epoch of a fork's parent that has moved already: a rollback of the parent would change the fork's base. */
   async #parent(target: Shard, { base }: Head): Promise<number | null> {
     const [head] = base ? await target.ask((store) => store.head([base.timeline])) : [null]
     return head?.epoch ?? null
   }
 
-  /** Parents before their forks; null: too many. */
+  /** Parents before their forks. Null: too many. */
   async #family(from: Shard, root: Head): Promise<Head[] | null> {
     const [head] = await from.ask((store) => store.head([root.timeline]))
     const found: Head[] = head && !isHidden(head) ? [head] : []
@@ -152,7 +156,7 @@ export class Mover {
     return there && !isHidden(there) ? `there is a timeline of that id on shard ${to}` : null
   }
 
-  /** What the fork was made of is not what goes on under that id. */
+  /** The history that the fork was made from is no longer the current one of that id. */
   async #isRolledBack(
     from: Shard,
     to: number,
@@ -165,7 +169,7 @@ export class Mover {
     return !a || !b || a.first !== b.first || toHex(a.digest) !== toHex(b.digest)
   }
 
-  /** Whoever wrote to them is fenced from here on. Null: somebody was faster, or does not let go. */
+  /** Fences all writers of the family. Null: another process was faster, or a live owner keeps it. */
   async #take(from: Shard, family: readonly Head[], isTakeover: boolean): Promise<Member[] | null> {
     const members: Member[] = []
     for (const before of family) {
@@ -188,7 +192,7 @@ export class Mover {
     const { newOperation } = this.#places
     for (const { before, epoch } of members) {
       const guard = { timeline: before.timeline, epoch }
-      // Somebody was at work on it: it is due.
+      // It had an owner: it is due.
       const wakeup = before.owner !== null && before.queue !== null && before.wakeup === null ? { wakeup: 0 } : {}
       const commit = { release: true, attributes: { [movingKey]: null }, ...wakeup }
       await from.ask((store) => store.commit([{ operation: newOperation(), guard, ...commit }]))
@@ -224,7 +228,7 @@ export class Mover {
     }
   }
 
-  /** The root first. What comes after a refusal stays, and follows later, as a fork whose parent has moved. */
+  /** The root first. After a refusal the rest stays, and follows later, as forks whose parent has moved. */
   async #handOver(from: Shard, to: number, members: readonly Member[], move: string): Promise<boolean> {
     const { newOperation } = this.#places
     for (const [i, { before, epoch }] of members.entries()) {
@@ -254,7 +258,7 @@ export class Mover {
     return true
   }
 
-  /** It goes on where it is now; mail that came meanwhile follows it. */
+  /** Activates it at its new place; mail that arrived meanwhile follows it. */
   async #settle(from: Shard, to: number, timeline: TimelineId): Promise<void> {
     this.#places.forget(timeline)
     await this.#places.find([timeline])
@@ -274,7 +278,7 @@ function isRenamed(family: readonly Head[], arrivals: readonly ({ readonly remna
   return arrivals.some((arrival, i) => arrival && arrival.remnant !== family[i]!.timeline)
 }
 
-/** What it waits for. Somebody was executing it: it is due where it arrives. */
+/** Its queue, wakeup and pins. If it had an owner, it is due at its new place. */
 async function standing(from: Shard, { timeline, owner, status, queue, wakeup, operation }: Head): Promise<Standing> {
   const { now } = await from.ask((store) => store.inbox(timeline, 0))
   const records = await from.ask((store) => store.checkpoints(timeline))
@@ -282,7 +286,7 @@ async function standing(from: Shard, { timeline, owner, status, queue, wakeup, o
   return { status, queue, wakeup: owner !== null && queue !== null ? now : wakeup, operation, pinned }
 }
 
-/** Throws STORE_UNSUPPORTED: a store that cannot say which mail was read cannot give a timeline away. */
+/** Throws STORE_UNSUPPORTED: a store that cannot list consumed mail cannot move a timeline. */
 export function checkStore(store: Store, shard: Shard): void {
   if (store.consumed) return
   throw new RepriseError('STORE_UNSUPPORTED', `shard ${shard.index} (${shard.name}) cannot tell which mail was read`)

@@ -1,5 +1,6 @@
-// What forks and roll backs look at while families move: a fork stays with its parent, so none is made of a timeline that is
-// about to leave, and nothing is rolled back while a fork of it has still to come.
+// Checks for forks and rollbacks while families move: a fork stays with its parent, so none is made of a timeline that
+// is about
+// to leave, and nothing is rolled back while a fork of it is still to arrive.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -9,7 +10,7 @@ import { isArriving, isHidden, movingKey } from '../../core/store/shards.ts'
 import type { Places } from './places.ts'
 import { shardsWorker } from './shards-worker.ts'
 
-/** The epoch of a parent that nobody moves; null: somebody does. A mover that is dead is fenced. */
+/** The epoch of a parent that is not being moved. Null: it is being moved. A dead mover is fenced. */
 export async function parentAtRest(places: Places, shard: number, head: Head): Promise<number | null> {
   if (head.attributes[movingKey] === undefined) return head.epoch
   if (head.owner !== null && head.isOwnerAlive) return null
@@ -22,7 +23,7 @@ export async function parentAtRest(places: Places, shard: number, head: Head): P
   return outcome!.ok ? outcome!.epoch : null
 }
 
-/** After the fork was made: if its parent was taken meanwhile it may have left, and the fork is taken back. */
+/** After the fork was made: if its parent was taken meanwhile, it may have left, and the fork is removed. */
 export async function isParentSame(
   places: Places,
   shard: number,
@@ -50,7 +51,7 @@ export async function arrivingFork(places: Places, shard: number, parent: Timeli
   return (await forks()).find(isArriving)?.timeline ?? null
 }
 
-/** It is asked for again. */
+/** Refused; the caller retries. */
 export function moving(timeline: TimelineId): Outcome {
   const reason = `${timeline} is being moved to another shard`
   return {

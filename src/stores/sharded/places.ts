@@ -1,8 +1,9 @@
-// Where timelines are: the place that the map says, or where the signpost that stands there points to. What this process has
-// seen is remembered, so that a known timeline costs no look.
-//
-// The place that the map says is one of the shards that the set was made with, for good: its row is the arbiter of an id,
-// whatever two processes believe of the map. What lives on a shard that was added later has a signpost there.
+// Where timelines are: the place in the map, or the place that its signpost there points to. Places that this process
+// has seen
+// are cached, so that a known timeline costs no read.
+// The place in the map is one of the original shards of the set, for good: its row is the arbiter of an id, whatever
+// two
+// processes believe about the map. A timeline on a shard that was added later has a signpost there.
 
 import type { OperationId, TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -21,7 +22,7 @@ import type { Shard } from './shard.ts'
 import { noDigest, shardsWorker } from './shards-worker.ts'
 
 export interface Found {
-  /** As its shard has it; null: it is not there. */
+  /** On its shard. Null: it does not exist. */
   readonly head: Head | null
   readonly shard: number
 }
@@ -31,7 +32,7 @@ interface Open {
   readonly at: number
   readonly shard: number
   readonly hops: number
-  /** Which move put the signpost that led here. */
+  /** The move that put the signpost that led here. */
   readonly move: unknown
 }
 
@@ -51,11 +52,11 @@ export class Places {
   readonly #seen = new Map<string, number>()
   readonly #whenAdded: ((shard: Shard) => void)[] = []
   readonly newOperation: () => OperationId
-  /** So many shards the set was made with. */
+  /** The original number of shards. */
   readonly first: number
   /** The stored map has all of these shards: new families go to all of them. */
   isOpen: boolean
-  /** The stored map has more than this process was given. */
+  /** The stored map has more shards than this process was opened with. */
   #isOutdated = false
 
   constructor(shards: readonly Shard[], newOperation: () => OperationId, options: PlacesOptions = {}) {
@@ -84,7 +85,7 @@ export class Places {
     for (const call of this.#whenAdded) call(shard)
   }
 
-  /** Those that are there, and those that are added. */
+  /** Calls for all current shards, and for those added later. */
   eachShard(call: (shard: Shard) => void): void {
     for (const shard of this.#shards) call(shard)
     this.#whenAdded.push(call)
@@ -98,13 +99,13 @@ export class Places {
     throw this.#grew()
   }
 
-  /** The stored map says so. */
+  /** Records the number of shards in the stored map. */
   learn(count: number): void {
     if (count === this.count) this.isOpen = true
     if (count > this.count) this.#isOutdated = true
   }
 
-  /** What must see everything is refused where this process has not all of it. Throws SHARDS_GREW. */
+  /** Refuses operations that must see everything if this process lacks a shard. Throws SHARDS_GREW. */
   refuseOutdated(): void {
     if (this.#isOutdated) throw this.#grew()
   }
@@ -114,28 +115,28 @@ export class Places {
     return new RepriseError('SHARDS_GREW', what, { given: this.count })
   }
 
-  /** Where the map says. */
+  /** The place in the map. */
   home(id: string): number {
     return this.#home(id)
   }
 
-  /** Where a new family is made. */
+  /** Where a new family is created. */
   placement(id: string): number {
     return this.hasGrown && this.isOpen ? shardOf(id, this.count) : this.#home(id)
   }
 
-  /** Where it was seen; undefined: nobody looked yet. */
+  /** Where it was seen; undefined: not read yet. */
   seen(id: string): number | undefined {
     return this.#seen.get(id)
   }
 
-  /** Where it was seen, or else where it must be looked for first. */
+  /** Where it was seen, or else where to read first. */
   guess(id: string): number {
     return this.#seen.get(id) ?? this.#home(id)
   }
 
   note(id: string, shard: number): void {
-    // The ones that are in use stay: their clock is that of their shard.
+    // Least recently used ids are dropped; those in use stay, because their clock is that of their shard.
     if (this.#seen.delete(id)) {
       this.#seen.set(id, shard)
       return
@@ -155,13 +156,13 @@ export class Places {
 
   async locate(id: TimelineId): Promise<number> {
     const seen = this.#seen.get(id)
-    // On a set that has grown it may have moved since.
+    // In a set that has grown it may have moved since.
     if (seen !== undefined && !this.hasGrown) return seen
     const [found] = await this.find([id])
     return found!.shard
   }
 
-  /** In the order asked. A timeline that is not there: `shard` is where it would be made. */
+  /** In the order requested. For a missing timeline, `shard` is where it would be created. */
   async find(ids: readonly TimelineId[], how: 'ask' | 'askNow' = 'ask'): Promise<Found[]> {
     const found = new Array<Found>(ids.length)
     let open = ids.map((id, at): Open => ({ id, at, shard: this.guess(id), hops: 0, move: null }))
@@ -190,7 +191,7 @@ export class Places {
     return found
   }
 
-  /** Where to look next; null: here it is, or it is nowhere. */
+  /** Where to read next. Null: it is here, or does not exist. */
   #follow(id: TimelineId, shard: number, head: Head | null, hops: number): number | 'gone' | null {
     if (!head) {
       const wasSeen = this.#seen.delete(id)
@@ -206,8 +207,9 @@ export class Places {
   }
 
   /**
-   * A copy at which a signpost points is the timeline from then on, if both are of the same move: it gets what it waits for.
-   * Any other was left by a move that came to nothing, and goes. Nobody looks here without a signpost.
+   * A copy that a signpost points to becomes the timeline, if both belong to the same move: it gets its queue and
+   * wakeup. Any other
+   * copy was left by an abandoned move, and is deleted. Only a signpost leads here.
    */
   async #arrive({ id, shard, move }: Open, head: Head): Promise<void> {
     const { newOperation } = this
@@ -217,7 +219,9 @@ export class Places {
   }
 
   /**
-   * Puts a signpost where this id would be made, so that it can be made on another shard. Answers where it is to be made, or is.
+   * Puts a signpost where this id would be created, so that it can be created on another shard. Returns where it is, or
+   * is to be
+   * created.
    */
   async point(id: TimelineId, to: number): Promise<number> {
     let from = this.#home(id)
@@ -232,7 +236,7 @@ export class Places {
     return from
   }
 
-  /** The life of an id that was forgotten is remembered at its home: whoever makes it elsewhere goes on from there. */
+  /** The life of a forgotten id is stored at its home: a creation on another shard continues from there. */
   async bringPast(id: TimelineId, to: number): Promise<void> {
     const [past] = await this.shard(this.home(id)).ask((store) => store.past([id]))
     if (past!.life > 0) await this.shard(to).ask((store) => store.recall([past!]))
@@ -250,7 +254,7 @@ export class Places {
     }
   }
 
-  /** Where a refused commit belongs, if a signpost refused it. */
+  /** The shard for a commit that a signpost refused. */
   redirect(outcome: Outcome): number | null {
     return outcome.ok || !outcome.head ? null : targetOf(outcome.head)
   }

@@ -1,5 +1,6 @@
-// What becomes of a commit before it goes to a shard: which shard that is, which messages leave it by an outbox, and what must be
-// put on other shards first. A commit that concerns one shard only is passed on as it is.
+// Plans a commit before it is sent to a shard: the shard, the messages that leave it through an outbox, and the writes
+// to other
+// shards that must come first. A commit that concerns one shard only is passed on unchanged.
 
 import { lifeOver } from '../../core/commit/mail.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
@@ -16,19 +17,19 @@ import { Remnants } from './remnants.ts'
 export interface Plan {
   readonly shard: number
   readonly commit: Commit
-  /** Shards that messages of it go to. */
+  /** Shards that receive messages of it. */
   readonly sendsTo: readonly number[]
-  /** Whose a cursor is that it wants: it will be refused. */
+  /** The owner of a cursor that it sets: the commit will be refused. */
   readonly cursorOwner?: string
   /** Called once it is applied. */
   readonly after?: () => Promise<void>
-  /** Called once it is applied, with its epoch: whether it may stay. If not, it is gone again, and asked for anew. */
+  /** Called once it is applied, with its epoch. False: it must not stay; it was removed again, and is retried. */
   readonly confirm?: ((epoch: number) => Promise<boolean>) | undefined
-  /** Called once it is refused: what was put elsewhere for it goes. */
+  /** Called once it is refused: removes the writes to other shards. */
   readonly undo?: () => Promise<void>
 }
 
-/** Nothing has to be read or put elsewhere for it; null: something has. */
+/** Null: something must be read or written on another shard first. */
 export function planAtOnce(places: Places, commit: Commit): Plan | null {
   if (namesLife(commit.send)) return null
   return planLocally(places, commit)
@@ -49,12 +50,12 @@ function isMadeElsewhere(places: Places, { guard, take }: Commit): boolean {
   return places.placement(guard!.timeline) !== places.home(guard!.timeline)
 }
 
-/** It may concern other shards than its own, beside its messages. */
+/** It may concern other shards besides the receivers of its messages. */
 export function reachesOut({ take, branch, cursors, forget }: Commit): boolean {
   return Boolean(cursors || forget || branch || take?.create?.base)
 }
 
-/** A refusal: there is nothing to ask the shard. */
+/** May return a refusal without a request to the shard. */
 export async function plan(places: Places, holds: Holds, asked: Commit): Promise<Plan | { readonly refusal: Outcome }> {
   let commit = asked
   if (namesLife(asked.send)) {
@@ -102,7 +103,7 @@ export async function plan(places: Places, holds: Holds, asked: Commit): Promise
     const names = head ? cursorNames(head.attributes) : []
     const isErased = commit.forget === 'erase'
     const left = await remnants.of(timeline, shard, head === null)
-    // It was forgotten before, by somebody who died then.
+    // It was forgotten before, by a process that died then.
     if (left && !head) await remnants.forgotten(timeline, left, isErased)
     const after = async () => {
       places.forget(timeline)
@@ -134,14 +135,14 @@ function addressed(places: Places, commit: Commit, shard: number): Plan {
   return { shard, commit: { ...commit, send: posted }, sendsTo: [...sendsTo] }
 }
 
-/** An archive stays with its family, whatever its name says. */
+/** An archive stays with its family, whatever its id. */
 async function placeArchive(places: Places, archive: TimelineId, shard: number, head: Head): Promise<Outcome | null> {
   const at = await places.point(archive, shard)
   if (at === shard) return null
   return { ok: false, code: 'EXISTS', reason: `there is a timeline ${archive} already`, head: plainHead(head) }
 }
 
-/** It will be refused, or was applied before: only what its own shard looks at matters. */
+/** It will be refused, or was applied before: only the part for its own shard matters. */
 function withLocalCursors(places: Places, planned: Plan): Plan {
   const { cursors } = planned.commit
   if (!cursors) return planned
@@ -175,7 +176,7 @@ async function planCursors(
     const parts = partsOf(places, position)
     if (typeof before === 'string') {
       const from = partsOf(places, before)
-      // Its own shard refuses it in its turn, if anything else does not come first.
+      // Its own shard refuses it, unless it refuses something else first.
       if (parts[shard]! < from[shard]!) return withLocalCursors(places, planned)
       if (goesBack(from, parts)) {
         const reason = `cursor ${name} is at ${before} and does not move back to ${position}`

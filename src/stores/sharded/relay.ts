@@ -1,6 +1,8 @@
-// Messages between shards. A commit puts them into the outbox of its own shard, in its own transaction; whoever committed then
-// carries them over, oldest first, and takes them out of the outbox once they are there. What a process leaves behind when it
-// dies is found by the next heartbeat of any other. A message arrives once, since its id is known where it arrives.
+// Messages between shards. A commit puts them into the outbox of its own shard, in its own transaction; the committing
+// process
+// then carries them over, oldest first, and removes them from the outbox once they have arrived. The next heartbeat of
+// any
+// process finds messages left by a dead one. A message arrives once, because its id is known at its destination.
 
 import type { Head, Store } from '../../core/store/ports.ts'
 import { isOfShards, outboxFor } from '../../core/store/shards.ts'
@@ -9,7 +11,7 @@ import type { Places } from './places.ts'
 import { byReceiver } from './receivers.ts'
 
 const atOnce = 500
-/** A sender waits so long for its messages to arrive; then they arrive later. */
+/** How long a sender waits for its messages to arrive; after that they arrive later. */
 const waitMs = 2000
 
 export class Relay {
@@ -22,12 +24,12 @@ export class Relay {
     this.#places = places
   }
 
-  /** Everything that was in the outbox when this was called has arrived when it resolves. */
+  /** Everything that was in the outbox at the time of the call has arrived when it resolves. */
   carry(from: number, to: number): Promise<void> {
     const key = `${from} ${to}`
     const running = this.#running.get(key)
     if (!running) return this.#start(key, from, to)
-    // The one under way may have looked before: another follows it, for all who ask meanwhile.
+    // The running one may have read the outbox before: another follows it, for all callers that wait meanwhile.
     const waiting = this.#next.get(key)
     if (waiting) return waiting
     const next = running
@@ -41,9 +43,9 @@ export class Relay {
     return next
   }
 
-  /** The same, but not for long: a shard that is away does not stop the others. */
+  /** The same with a time limit: a shard that is away does not stop the others. */
   async carryPatiently(from: number, to: number): Promise<void> {
-    // One that was added since is seen to by those who have it.
+    // Processes that know a newly added shard carry its messages.
     if (this.#places.shards[to]?.isAway !== false) return
     let timer: NodeJS.Timeout | undefined
     const patience = new Promise<void>((resolve) => {
@@ -53,7 +55,7 @@ export class Relay {
     clearTimeout(timer)
   }
 
-  /** What processes that died have left in their outboxes. */
+  /** Carries messages that dead processes left in their outboxes. */
   async sweep(): Promise<void> {
     const { shards, count } = this.#places
     await Promise.all(
@@ -68,7 +70,7 @@ export class Relay {
     )
   }
 
-  /** Whether nothing was in any outbox. */
+  /** True if all outboxes are empty. */
   async isIdle(): Promise<boolean> {
     const { shards } = this.#places
     const mail = await Promise.all(
@@ -81,7 +83,7 @@ export class Relay {
     return mail.every((count) => count === 0)
   }
 
-  /** Since when the oldest message of any outbox waits; null: none does. */
+  /** When the oldest message of any outbox was sent. Null: there is none. */
   async waitingSince(): Promise<number | null> {
     let oldest: number | null = null
     for (const [from, shard] of this.#places.shards.entries()) {
@@ -94,7 +96,7 @@ export class Relay {
     return oldest
   }
 
-  /** Mail at a signpost, sent by somebody who did not know that it is one. `head` is claimed. */
+  /** Forwards mail at a signpost, from a sender that did not know that it is one. `head` is claimed. */
   async forward(shard: number, head: Head, target: number): Promise<void> {
     const { shards, newOperation } = this.#places
     const { timeline, epoch } = head
@@ -139,11 +141,11 @@ export class Relay {
         const [carried] = await shards[to]!.askNow((store) =>
           store.commit([{ operation: newOperation(), guard: null, send }]),
         )
-        // The life of a receiver ended since the look: the next look leaves that letter out.
+        // The life of a receiver ended since the read: the next read omits that letter.
         if (!carried!.ok && carried!.code === 'NOT_FOUND') continue
       }
       const consume = messages.map(({ id }) => id)
-      // Refused: somebody else has carried some of them too. What is left is seen by the next look.
+      // Refused: another process has carried some of them, too. The next read finds the rest.
       await ask((store) =>
         store.commit([{ operation: newOperation(), guard: { timeline, epoch: head.epoch }, consume }]),
       )

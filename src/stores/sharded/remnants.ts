@@ -1,5 +1,6 @@
-// What a timeline that moved leaves behind: its signpost keeps the runs that it had, since the feed of that shard has shown them
-// to some readers and not to others. They go when the timeline is forgotten, and are trimmed when it is.
+// What a moved timeline leaves behind: its signpost keeps its runs, because the feed of that shard has shown them to
+// some readers
+// and not to others. They are deleted when the timeline is forgotten, and trimmed when it is.
 
 import { type TimelineId, toHex } from '../../core/coordinate.ts'
 import { lastSeq } from '../../core/history/entry-run.ts'
@@ -20,8 +21,9 @@ export class Remnants {
   }
 
   /**
-   * Where the runs lie that this timeline has left, if they are its own still, or nobody's since it is gone. The shard it lives
-   * on is given.
+   * The runs that this timeline left behind, if they are still its own, or belong to no timeline because it is gone.
+   * `shard`: its
+   * current shard.
    */
   async of(id: TimelineId, shard: number, isGone = false): Promise<Arrival | null> {
     if (shard < this.#places.first) return null
@@ -32,8 +34,9 @@ export class Remnants {
   }
 
   /**
-   * Under which id the runs go on that were left under this one: its own, or that of the archive which a later roll back made of
-   * it. Null: they were forgotten.
+   * The current id of the runs that were left under this one: its own, or that of the archive that a later rollback
+   * made of it.
+   * Null: they were forgotten.
    */
   async nameOf(id: TimelineId): Promise<TimelineId | null> {
     const [found] = await this.#places.find([id])
@@ -57,7 +60,7 @@ export class Remnants {
     })
   }
 
-  /** Before a roll back: its archive has the notes of what it is made of. One that is never made is harmed by none. */
+  /** Before a rollback: copies the notes to its archive. Notes of an archive that is never made do no harm. */
   async share(id: TimelineId, archive: TimelineId, shard: number): Promise<void> {
     const [arrival] = await this.#arrivals(shard, [id])
     if (!arrival) return
@@ -66,8 +69,9 @@ export class Remnants {
   }
 
   /**
-   * After the timeline was forgotten. Its signpost stays, since mail to that id waits there as it would for any that does not
-   * exist. What a cursor has not passed stays too, and nobody is shown it; unless it is erased: then the signpost is made anew.
+   * After the timeline was forgotten. Its signpost stays, because mail to that id waits there as for any missing
+   * timeline. Entries
+   * that a cursor has not read stay too, hidden; but if it is erased, the signpost is created again without them.
    */
   async forgotten(id: TimelineId, left: Arrival, isErased: boolean): Promise<void> {
     if (isErased && left.remnant === id) {
@@ -79,7 +83,7 @@ export class Remnants {
     } else await this.trim(left, null)
   }
 
-  /** Without its runs, and under an epoch that nobody had. */
+  /** Creates it again without its runs, under an unused epoch. */
   async #renew(at: number, id: TimelineId): Promise<void> {
     const { newOperation } = this.#places
     const shard = this.#places.shard(at)
@@ -98,7 +102,7 @@ export class Remnants {
     }
   }
 
-  /** After the timeline was trimmed; null: all of it. What a cursor still needs stays. */
+  /** After the timeline was trimmed; null: all of it. Entries that a cursor still needs stay. */
   async trim({ from, remnant }: Arrival, trim: Pick<Head, 'seq' | 'digest'> | null): Promise<void> {
     const { newOperation } = this.#places
     const store = this.#places.shard(from)
@@ -116,7 +120,7 @@ export class Remnants {
   }
 }
 
-/** Whether the history that was moved is this timeline's own; null: nobody can tell any more, it was trimmed. */
+/** Whether the moved history is this timeline's own. Null: unknown, because it was trimmed. */
 async function holds(store: Store, head: Head, { seq, digest }: Arrival): Promise<boolean | null> {
   if (seq <= (head.base?.seq ?? 0) || head.seq < seq) return false
   if (head.floor === seq) return toHex(head.floorDigest) === digest

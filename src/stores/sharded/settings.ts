@@ -1,6 +1,9 @@
-// What holds for the whole store (its keys, its tiers, where its chunks lie) is noted with the timeline `reprise/store`, on the
-// first shard, and everybody needs it to open the set. So every other shard has a copy, for the time that the first is away. A
-// copy is only read: a change needs the first shard, and is copied to those that are there; the others get it when they are back.
+// Settings of the whole store (its keys, its tiers, the place of its chunks) are stored with the timeline
+// `reprise/store`, on the
+// first shard, and every process needs them to open the set. So every other shard has a copy, for when the first is
+// away. A
+// copy is only read: a change needs the first shard, and is copied to the reachable ones; the others get it when they
+// are back.
 
 import type { Attribute, Head } from '../../core/store/ports.ts'
 import { copiedEpochKey, plainHead, settingsTimeline, storeTimeline } from '../../core/store/shards.ts'
@@ -19,7 +22,7 @@ export class Settings {
     this.#isReadOnly = isReadOnly
   }
 
-  /** The head of `reprise/store`, or what the shards that are there know of it. */
+  /** The head of `reprise/store`, or its newest copy on the reachable shards. */
   async head(): Promise<Head | null> {
     try {
       const [found] = await this.#places.find([storeTimeline], 'askNow')
@@ -32,7 +35,7 @@ export class Settings {
     }
   }
 
-  /** Called after a change, and for a shard that is back. One at a time: nobody overtakes a newer one. */
+  /** Called after a change, and for a shard that is back. One at a time, so that none overtakes a newer one. */
   copy(): Promise<void> {
     if (this.#isReadOnly || this.#places.count === 1) return Promise.resolve()
     this.#copying = this.#copying.then(() => this.#copy()).catch(() => undefined)
@@ -54,7 +57,7 @@ export class Settings {
     if (old && epochOf(old) >= head.epoch) return
     const gone = Object.keys(old?.attributes ?? {}).map((key): [string, Attribute | null] => [key, null])
     const attributes = { ...Object.fromEntries(gone), ...head.attributes, [copiedEpochKey]: head.epoch }
-    // Refused: somebody else has just copied it.
+    // Refused: another process has just copied it.
     await shard.askNow((store) =>
       store.commit([
         {
@@ -68,7 +71,7 @@ export class Settings {
     )
   }
 
-  /** Of those that are there. None: nothing was ever noted. */
+  /** From the reachable shards. Null: nothing was ever stored. */
   async #newestCopy(reason: unknown): Promise<Head | null> {
     const there = this.#places.shards.filter((shard) => !shard.isAway)
     const answers = await Promise.allSettled(

@@ -1,25 +1,27 @@
-// One of the stores that a sharded store is made of. It may be away: then only what lives on it waits. One probe looks for it
-// until it is back; meanwhile nobody else tries to reach it, since every attempt may take seconds. Whoever can do without it is
-// told at once, and whoever needs it waits for a moment.
+// One of the stores of a sharded store. While it is away, only its own timelines wait. One probe retries until it is
+// back; no
+// other call tries to reach it meanwhile, because every attempt may take seconds. Calls that can do without it fail at
+// once,
+// and calls that need it wait for a moment.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Clock, Store } from '../../core/store/ports.ts'
 import { mapTimeline } from '../../core/store/shards.ts'
 
-/** Opens the store of one shard; called again after it could not be opened. */
+/** Opens the store of one shard; called again after a failed attempt. */
 export type OpenShard = () => Promise<Store>
 
 export type Timers = Pick<Clock, 'after' | 'elapsed'>
 
-/** While it is away, the shard is looked for this often. */
+/** While it is away, the shard is probed this often. */
 const probeMs = 1000
-/** Whoever needs it waits so long for it to be back. */
+/** How long a call that needs it waits for its return. */
 const patienceMs = 4000
-/** Without an answer for so long it counts as away for those who can do without it. */
+/** Without an answer for this long it counts as away for calls that can do without it. */
 const briefMs = 5000
-/** Others who come back with it show first that they live; until then nothing of theirs is claimed. */
+/** After its return, other workers first send a heartbeat; until then nothing of theirs is claimed. */
 const settleMs = 1500
-/** After this process stood still, what has arrived meanwhile is read before anybody is said to be late. */
+/** After this process was suspended, answers that arrived meanwhile are read before a call counts as late. */
 const lateMs = 50
 
 export class Shard {
@@ -47,13 +49,13 @@ export class Shard {
     this.#timers = timers
   }
 
-  /** As the map has it, whatever the order in which the shards were given. */
+  /** The number in the map, whatever the order in which the shards were passed. */
   numbered(index: number): this {
     this.index = index
     return this
   }
 
-  /** Nothing is asked of it before this was looked at, whenever it is back. */
+  /** Checked before the first call after each return. */
   checked(check: (store: Store) => Promise<void>): void {
     this.#check = check
   }
@@ -71,24 +73,24 @@ export class Shard {
     return this.#away !== null
   }
 
-  /** It is there, and was not a moment ago. */
+  /** It has just returned. */
   get isSettling(): boolean {
     return this.#isSettling
   }
 
-  /** Why it is away, for those who ask; null: it is there. */
+  /** Why it is away. Null: it is reachable. */
   get reason(): RepriseError | null {
     return this.#away && this.#awayError()
   }
 
-  /** Calls now or once it is open. */
+  /** Calls now, or once it is open. */
   whenOpen(call: (store: Store) => void): () => void {
     if (this.#store) call(this.#store)
     else this.#whenOpen.add(call)
     return () => this.#whenOpen.delete(call)
   }
 
-  /** Called when it is there again, before anybody else may ask it. What fails there leaves it away. */
+  /** Called after its return, before any other call. A failure leaves it away. */
   beforeBack(call: (store: Store) => Promise<void>): void {
     this.#beforeBack.push(call)
   }
@@ -99,12 +101,12 @@ export class Shard {
     return () => this.#onBack.delete(call)
   }
 
-  /** For whoever needs it. A failure to reach it says which shard it was. */
+  /** For calls that need it. An unreachable error names the shard. */
   ask<T>(call: (store: Store) => T | Promise<T>): T | Promise<T> {
     return this.#away ? this.#askPatiently(call) : this.askNow(call)
   }
 
-  /** For whoever does not wait: rejects at once if it is away. */
+  /** For calls that do not wait: rejects at once if it is away. */
   askNow<T>(call: (store: Store) => T | Promise<T>): T | Promise<T> {
     if (this.#away) return Promise.reject(this.#awayError())
     if (!this.#store) return this.#askOpened(call)
@@ -116,7 +118,7 @@ export class Shard {
     }
   }
 
-  /** For whoever can do without it: it has not long to answer. What it does after that is not known. */
+  /** For calls that can do without it: with a short time limit. The outcome of a late call is unknown. */
   async askBriefly<T>(call: (store: Store) => T | Promise<T>): Promise<T> {
     const answer = this.askNow(call)
     if (!(answer instanceof Promise)) return answer
@@ -214,7 +216,7 @@ export class Shard {
     for (const call of [...this.#onBack]) call()
   }
 
-  /** Another database in its place is said as it is: nobody waits for that to pass. */
+  /** Another database in its place is reported as such: waiting would not fix that. */
   #awayError(): RepriseError {
     const { error } = this.#away!
     return error instanceof RepriseError && !isUnreachable(error) ? error : awayError(this, error)
@@ -239,7 +241,7 @@ export const systemTimers: Timers = {
   },
 }
 
-/** Only what lives there waits. */
+/** Only timelines on it wait. */
 export function awayError(shard: Pick<Shard, 'index' | 'name'>, cause?: unknown): RepriseError {
   const reason = cause instanceof Error ? `: ${cause.message}` : ''
   return new RepriseError(

@@ -1,5 +1,5 @@
-// A store made of stores: each timeline lives whole on one of them, and the rest of the engine sees one store. What crosses the
-// shards is told in docs/decisions/shards.md, case by case.
+// A store made of stores: each timeline is stored as a whole on one of them, and the rest of the engine sees one store.
+// docs/decisions/shards.md describes every operation that spans shards.
 
 import type { MessageId, TimelineId, WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -73,7 +73,7 @@ export class ShardedStore implements Store {
   readonly #growth: Growth
   readonly #settings: Settings
   readonly #clocks: Clocks
-  /** Of this process, as it beat last. */
+  /** This process's worker, as of its last heartbeat. */
   #worker: WorkerRecord | null = null
   #isClosed = false
 
@@ -87,7 +87,7 @@ export class ShardedStore implements Store {
     this.#growth = new Growth(places, this.#holds, this.#relay, openAnother ?? null)
     this.#settings = new Settings(places, readOnly)
     places.eachShard((shard) => {
-      // Nobody takes a worker for dead that could not show there that it lives.
+      // A worker that could not send heartbeats there must not be retired first.
       shard.beforeBack(async (store) => {
         const worker = this.#worker
         if (worker) await this.#clocks.measure(shard, () => store.beat(worker))
@@ -100,7 +100,7 @@ export class ShardedStore implements Store {
     this.blobs = guarded(new ShardedBlobs(places, this.#growth), () => this.#check())
   }
 
-  /** Those of one shard: each has batches of its own (placeOf). */
+  /** The lanes of one shard: each shard has batches of its own (placeOf). */
   get lanes(): number {
     return Math.max(...this.#places.shards.map(({ store }) => store?.lanes ?? 1))
   }
@@ -185,7 +185,7 @@ export class ShardedStore implements Store {
     return found
   }
 
-  /** Two looks that agree, with empty outboxes: then there was a moment at which all of it was so. */
+  /** Two equal reads, with empty outboxes: then all of it held at one moment. */
   async moment(timelines: readonly TimelineId[]): Promise<(Head | null)[] | null> {
     this.#check()
     const [first, second] = [await this.#look(timelines), await this.#look(timelines)]
@@ -193,7 +193,7 @@ export class ShardedStore implements Store {
     return second
   }
 
-  /** Null: mail is on its way. */
+  /** Null: mail is in transit. */
   async #look(timelines: readonly TimelineId[]): Promise<(Head | null)[] | null> {
     const heads = await this.head(timelines)
     return (await this.#relay.isIdle()) ? heads : null
@@ -226,7 +226,7 @@ export class ShardedStore implements Store {
     this.#check()
     if (query.owner === undefined) await this.#growth.checkNowAndThen()
     if (query.owner === undefined) return await findTimelines(this.#places, query)
-    // Asked by a worker for what is its own (hasLostClaims).
+    // Requested by a worker for its own timelines (hasLostClaims).
     return await this.#claims.ofOwner(query)
   }
 
@@ -252,7 +252,7 @@ export class ShardedStore implements Store {
     return rows.map(({ info: { [knownShards]: _, ...info }, ...row }) => ({ ...row, info }))
   }
 
-  /** On every shard that is there. The time is the earliest of theirs (aheadMs): an age measured by it is an age everywhere. */
+  /** On every reachable shard. Returns the earliest of their times (aheadMs): an age measured by it is valid everywhere. */
   async beat(worker: WorkerRecord): Promise<{ readonly ok: boolean; readonly now: number }> {
     this.#check()
     const told = { ...worker, info: { ...worker.info, [knownShards]: this.#places.count } }
@@ -265,7 +265,7 @@ export class ShardedStore implements Store {
       .checkNowAndThen()
       .then(() => this.#growth.settle())
       .catch(() => undefined)
-    // What another process left behind when it died is carried on, while nobody waits for it.
+    // Carries messages of dead processes, in the background.
     void this.#relay.sweep().catch(() => undefined)
     return { ok: answers.every(({ ok }) => ok), now }
   }
@@ -291,7 +291,7 @@ export class ShardedStore implements Store {
   async sweepMark(raiseTo?: number): Promise<number> {
     this.#check()
     const { shards } = this.#places
-    // A chunk may be swept anywhere once all know: so all must.
+    // A chunk may be swept on any shard once all have the mark: so all must answer.
     if (raiseTo !== undefined) {
       await this.#growth.check()
       return Math.min(...(await Promise.all(shards.map((shard) => shard.ask((store) => store.sweepMark(raiseTo))))))
@@ -363,7 +363,7 @@ export class ShardedStore implements Store {
     }
   }
 
-  /** The ids of mail are kept while the same mail may still be on its way from another shard. */
+  /** The ids of mail are kept while the same mail may still be in transit from another shard. */
   async tidy(before: number): Promise<{ readonly messages: number; readonly workers: number }> {
     this.#check()
     await this.#growth.check()
@@ -408,7 +408,7 @@ export class ShardedStore implements Store {
     return await shard.ask(call)
   }
 
-  /** Those that are there; one that is away is told about once the others have answered. */
+  /** Calls the reachable shards; the error about one that is away is thrown after the others have answered. */
   async #everywhere<T>(call: (store: Store, shard: Shard) => T | Promise<T>): Promise<T[]> {
     const { shards } = this.#places
     const there = shards.filter((shard) => !shard.isAway)
@@ -431,7 +431,7 @@ function isUnmoved(a: Head | null, b: Head | null): boolean {
   return a.operation === b.operation && a.epoch === b.epoch && a.seq === b.seq && a.mail === b.mail
 }
 
-/** Chunks of a store that is closed are refused like everything else of it. */
+/** Chunks of a closed store are refused like everything else of it. */
 function guarded<Own extends Blobs>(blobs: Own, check: () => void): Blobs {
   return new Proxy(blobs, {
     get(target, name) {

@@ -1,6 +1,5 @@
 // The options of open(), checked before anything is opened or created: a refused open leaves no file, no folder and no
-// schema
-// behind.
+// schema behind.
 
 import type { ClassCodec } from '../../core/codec/class-codec.ts'
 import { Codec } from '../../core/codec/codec.ts'
@@ -26,22 +25,19 @@ export interface EngineOptions {
   readonly limits?: Partial<Limits>
   /**
    * How long the ids of read messages are kept, and, while a process of an earlier version works on the store, how long
-   * a chunk
-   * that no checkpoint names is kept. Default: one hour.
+   * a chunk that no checkpoint names is kept. Default: one hour.
    */
   readonly grace?: Duration
   /**
    * Refuse the clock, randomness and the outside to folds, `evolve` and projection handlers, with the offending line.
-   * Drills
-   * always do so. Default: true unless NODE_ENV is production.
+   * Drills always do so. Default: true unless NODE_ENV is production.
    */
   readonly guardFolds?: boolean
   /** How long a store that does not answer is asked again by commits, and by jobs and pipelines at work. Default: 30 seconds. */
   readonly patience?: Duration
   /**
    * Parity for chunks and second copies of catalog entries; unnecessary on a disk with its own redundancy. Stored with
-   * the
-   * store, and followed by every process that does not set this option. Default: true.
+   * the store, and followed by every process that does not set this option. Default: true.
    */
   readonly redundancy?: boolean
 }
@@ -61,21 +57,18 @@ export interface Options extends EngineOptions {
   readonly mirror?: string | false
   /**
    * Colder tiers for the chunks of older checkpoints, by age, count or size: see docs/guides/tiers.md. Stored with the
-   * store, and
-   * followed by every process that does not set this option; false ends the moving, not the reading.
+   * store, and followed by every process that does not set this option; false ends the moving, not the reading.
    */
   readonly tiers?: TiersOptions | false
   readonly readOnly?: boolean
   /**
    * Opens a store whose restore has not finished, to resume or abandon it (`rp.changes()`). Default: false; such a
-   * store is
-   * refused with CHANGE_UNFINISHED, because it has only a part of its timelines.
+   * store is refused with CHANGE_UNFINISHED, because it has only a part of its timelines.
    */
   readonly evenUnfinished?: boolean
   /**
    * Automatic housekeeping while this program runs, by one process at a time: see docs/guides/housekeeping.md. False:
-   * none. The
-   * sweep of chunks in a directory that another store uses, or has used, needs `collect`. Default: on.
+   * none. The sweep of chunks in a directory that another store uses, or has used, needs `collect`. Default: on.
    */
   readonly housekeeping?: HousekeepingOptions | false
   /** False: recoveries, drills, failed checkpoints and similar events are not kept in the store's log (`rp.log()`). */

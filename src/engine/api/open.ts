@@ -148,8 +148,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
   const inner: Store = redundancy ?? sealed
   const tiers = new TieredBlobs(inner.blobs, ports.requests ?? null)
   // Forwards everything, redundancy included, except that chunks are read from several tiers, and segments of history
-  // are no
-  // checkpoints.
+  // are no checkpoints.
   const store: Store = Object.create(inner, {
     blobs: { value: tiers, enumerable: true },
     commit: { value: refusingComing(inner, clock), enumerable: true, writable: true },

@@ -1,6 +1,5 @@
 // Reprise, the user's handle of the engine: two verbs (open an entity, run a process), and the tools that work for
-// every model
-// because they are written against the kernel. It knows no layer; definitions bring their own behaviour.
+// every model because they are written against the kernel. It knows no layer; definitions bring their own behaviour.
 
 import { type Coordinate, timelineId, toHex } from '../../core/coordinate.ts'
 import { type Duration, toMs } from '../../core/duration.ts'
@@ -68,10 +67,8 @@ export class Reprise extends StoreTools {
 
   /**
    * Opens an entity: recovers it from checkpoint and history, and takes ownership under a new epoch unless it is
-   * shared. The
-   * result can be awaited, or used at once: `await rp.open(basket, 'ann').close()`. The id is required if the
-   * definition has
-   * one entity per id.
+   * shared. The result can be awaited, or used at once: `await rp.open(basket, 'ann').close()`. The id is required if
+   * the definition has one entity per id.
    */
   open<Handle, Id extends string | undefined>(
     definition: Entity<Handle, Id>,
@@ -84,8 +81,7 @@ export class Reprise extends StoreTools {
 
   /**
    * Starts (or finds) a run of a process. The result can be awaited, or used at once: `await rp.run(papers).result()`.
-   * The input
-   * is required if its type is.
+   * The input is required if its type is.
    */
   run<Input, Handle, Options>(
     definition: Process<Input, Handle, Options>,
@@ -134,12 +130,9 @@ export class Reprise extends StoreTools {
 
   /**
    * A new timeline that starts at a coordinate and shares history and chunks with its parent; its model does the fork.
-   * With
-   * edits, it continues with other values than the recorded ones; they are part of the commit that creates it, and of
-   * its
-   * history.
-   * @example await rp.fork({ timeline: 'workflow/checkout/42', seq: 9 }, 'as-if-paid', { set: { charge: { ok: true } }
-   * })
+   * With edits, it continues with other values than the recorded ones; they are part of the commit that creates it, and
+   * of its history.
+   * @example await rp.fork({ timeline: 'workflow/checkout/42', seq: 9 }, 'as-if-paid', { set: { charge: { ok: true } } })
    */
   async fork(where: Where, to: string, options: ForkOptions = {}): Promise<Coordinate & { readonly parent: string }> {
     this.#host.check()
@@ -151,8 +144,7 @@ export class Reprise extends StoreTools {
 
   /**
    * Continues from an earlier coordinate; the model does the rollback. Most models continue on a new branch: the undone
-   * entries
-   * are archived, and their effects listed. A workflow undoes its steps itself.
+   * entries are archived, and their effects listed. A workflow undoes its steps itself.
    */
   async rollback(where: Where, options: RollbackOptions = {}): Promise<Rollback> {
     this.#host.check()
@@ -264,8 +256,7 @@ export class Reprise extends StoreTools {
 
   /**
    * Rows of your own tables, through the store's own connection. Reads only (else SQL_REFUSED), within `limits.sqlRows`
-   * and
-   * `limits.sqlMs`. Values are bound; a name in the text comes from a definition.
+   * and `limits.sqlMs`. Values are bound; a name in the text comes from a definition.
    * @example await rp.sql<{ total: number }>`SELECT total FROM ${ledger.table('totals')} WHERE id = ${id}`
    */
   sql<Row = Record<string, unknown>>(text: TemplateStringsArray, ...values: readonly unknown[]): Promise<Row[]>
@@ -302,8 +293,7 @@ export class Reprise extends StoreTools {
 
   /**
    * Releases everything open, then the store. `grace`: how long calls in flight may take to end. Default: one second
-   * for the
-   * steps of workflows.
+   * for the steps of workflows.
    */
   async close(options: { readonly grace?: Duration } = {}): Promise<void> {
     checkCall('close', options)

@@ -1,6 +1,5 @@
 // A raw timeline: direct access to the kernel. A definition declares how entries fold into state; the handle appends,
-// and has
-// the state, the coordinate and the recovery report.
+// and has the state, the coordinate and the recovery report.
 
 import { type CheckpointPolicy, checkPolicy, usualPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import { type RetentionPolicy, resolveRetention } from '../../core/checkpoint/retention.ts'
@@ -47,16 +46,13 @@ export interface TimelineOptions<State, E extends { readonly type: string }> {
   readonly apply: (state: State, entry: E, info: EntryInfo) => State | void
   /**
    * Called for entries that were erased (`rp.eraseEntries`), with sequence, time and type, without data. Default: the
-   * state of
-   * the remaining entries.
+   * state of the remaining entries.
    */
   readonly erased?: (state: State, gone: Erased) => State | void
   /**
    * `apply` never mutates the state passed to it, at any depth, except for Keyed parts. A state of many megabytes is
-   * then
-   * captured in slices of milliseconds while entries are folded. Otherwise it is captured in one slice if entries
-   * arrive
-   * meanwhile, which blocks the process for about 40 ms per megabyte and emits a `capture-held` event.
+   * then captured in slices of milliseconds while entries are folded. Otherwise it is captured in one slice if entries
+   * arrive meanwhile, which blocks the process for about 40 ms per megabyte and emits a `capture-held` event.
    */
   readonly immutable?: boolean
   /** Change it when `apply` changes its meaning: old checkpoints are then ignored and rebuilt from history. */
@@ -67,15 +63,14 @@ export interface TimelineOptions<State, E extends { readonly type: string }> {
   readonly upcasters?: Upcasters
   /**
    * How the state of each older `version` becomes the current one. Without a migration, state of another version is
-   * rebuilt
-   * from history; if there is no history (a savepoint of the state alone, a trimmed timeline), it cannot be recovered.
+   * rebuilt from history; if there is no history (a savepoint of the state alone, a trimmed timeline), it cannot be
+   * recovered.
    */
   readonly migrations?: StateMigrations<State>
   readonly authority?: 'history' | 'state'
   /**
    * Checks a state: returns true, false, or the reason as text. Called before a checkpoint (an invalid state is not
-   * published)
-   * and after a restore (an older checkpoint is used instead). Pure, like `apply`.
+   * published) and after a restore (an older checkpoint is used instead). Pure, like `apply`.
    */
   readonly valid?: Validity<State>
 }
@@ -242,8 +237,7 @@ export class TimelineHandle<State, E extends { readonly type: string }> {
 
   /**
    * Durable when it resolves. Several entries become visible together. A function makes them from the current state; on
-   * a shared
-   * timeline it is called again, on newer state, if another process wrote first.
+   * a shared timeline it is called again, on newer state, if another process wrote first.
    */
   append(entries: E | readonly E[] | Make<State, E>, options: AppendOptions = {}): Promise<Appended> {
     try {

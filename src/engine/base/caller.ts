@@ -1,6 +1,5 @@
 // Makes one outside call under the project's call policy: attempts and pauses, breaker, rate, time limit. The end of
-// the run
-// ends every wait and aborts the signal of the call. For models that record no attempts in a history.
+// the run ends every wait and aborts the signal of the call. For models that record no attempts in a history.
 
 import { setMaxListeners } from 'node:events'
 import { CallGate, type CallPolicy } from '../../core/calls/call-policy.ts'

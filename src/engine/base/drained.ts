@@ -1,6 +1,5 @@
 // Callbacks that run once the microtask queue is empty, when other code has run as far as it can. All callbacks that
-// wait at
-// the same moment share one tick, because a thousand runs may receive their outcomes at once.
+// wait at the same moment share one tick, because a thousand runs may receive their outcomes at once.
 
 const settled = Promise.resolve()
 let waiting: (() => void)[] = []

@@ -1,6 +1,5 @@
 // The current iteration of the event loop, as a number. Two events in different iterations are not part of one
-// synchronous
-// chain.
+// synchronous chain.
 
 let turn = 0
 let isCounting = false

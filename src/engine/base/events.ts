@@ -72,8 +72,7 @@ export interface EngineEvents {
   readonly 'group-restored': { readonly restore: string; readonly members: readonly string[] }
   /**
    * A memo returned a result, or failed to. `stale`: the stored result had expired and was returned anyway. `failed`:
-   * no
-   * result was stored, and computing it failed.
+   * no result was stored, and computing it failed.
    */
   readonly recalled: {
     readonly memo: string

@@ -12,8 +12,7 @@ export type LogFields = Readonly<Record<string, unknown>>
 
 /**
  * Each line gets the current fields of `place`, before its own fields. Null: the line is dropped. `around` wraps the
- * call
- * of the logger.
+ * call of the logger.
  */
 export function placed(
   logger: Logger,

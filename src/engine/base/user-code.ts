@@ -1,6 +1,5 @@
 // The user's code inside a transaction, as the engine passes it to the store: with a time limit, and marked, so that a
-// write
-// that it awaits is refused. Such a write would wait for the transaction that waits for it.
+// write that it awaits is refused. Such a write would wait for the transaction that waits for it.
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { RepriseError } from '../../core/errors.ts'

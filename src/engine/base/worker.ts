@@ -1,6 +1,5 @@
 // This process as a worker: one row and one heartbeat, however many timelines it owns. Leases are for liveness only;
-// the
-// epoch check in every write keeps out a zombie. A worker that the store declared dead loses all its timelines and
+// the epoch check in every write keeps out a zombie. A worker that the store declared dead loses all its timelines and
 // continues under a new identity.
 
 import { type TimelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
@@ -115,8 +114,7 @@ export class Worker {
 
   /**
    * A lower bound of database time, for measuring ages. The estimate of `now` may be off by half a round trip, or by
-   * hours
-   * in a process that was paused during one.
+   * hours in a process that was paused during one.
    */
   earliest(): number {
     const { clock } = this.#options
@@ -162,8 +160,7 @@ export class Worker {
 
   /**
    * Reports one call with each heartbeat until `end`. `alive` restarts the measurement of its time.
-   * @example const call = worker.begin({ timeline, what: 'tool refund' }); try { await refund() } finally { call.end()
-   * }
+   * @example const call = worker.begin({ timeline, what: 'tool refund' }); try { await refund() } finally { call.end() }
    */
   begin(call: Omit<UnderWay, 'since'>): { alive(): void; end(): void } {
     const { clock } = this.#options
@@ -195,10 +192,8 @@ export class Worker {
 
   /**
    * Declares workers dead without waiting for their lease: at once those of this host whose process is gone, and those
-   * whose
-   * lease expired a day ago. Workers whose session with the store is gone are retired after a second check, because a
-   * process
-   * that just lost its connection reconnects.
+   * whose lease expired a day ago. Workers whose session with the store is gone are retired after a second check,
+   * because a process that just lost its connection reconnects.
    */
   async retireGone(): Promise<WorkerId[]> {
     const { store, identity, isGone = isProcessGone } = this.#options

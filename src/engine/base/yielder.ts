@@ -1,6 +1,5 @@
 // Long work in slices: synchronous work calls the yielder regularly, and the event loop runs other work once a slice
-// has
-// taken some milliseconds. A store that answers synchronously never yields by itself.
+// has taken some milliseconds. A store that answers synchronously never yields by itself.
 
 import type { Clock } from '../../core/store/ports.ts'
 

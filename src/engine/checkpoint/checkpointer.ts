@@ -1,8 +1,6 @@
 // Checkpoints of one open timeline: decides when (by policy and measured costs), captures without stopping the work,
-// publishes
-// state and coordinate together under the fence, reads back the written chunks, and then runs retention. Only one
-// checkpoint
-// runs at a time. A failed one loses nothing: dirty data stays dirty, and it is retried after a pause.
+// publishes state and coordinate together under the fence, reads back the written chunks, and then runs retention. Only
+// one checkpoint runs at a time. A failed one loses nothing: dirty data stays dirty, and it is retried after a pause.
 
 import { assert } from '../../core/assert.ts'
 import { growingPause } from '../../core/calls/pause.ts'

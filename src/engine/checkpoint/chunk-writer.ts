@@ -1,6 +1,6 @@
 // Writes a value or a stream of bytes as chunks. Cuts follow the content, so a small change makes few new chunks;
-// chunks that
-// an earlier checkpoint holds are referenced, not written again. Memory stays bounded, however long the stream is.
+// chunks that an earlier checkpoint holds are referenced, not written again. Memory stays bounded, however long the
+// stream is.
 
 import { type ChunkSizes, defaultChunkSizes, nextCut } from '../../core/checkpoint/chunking.ts'
 import { type ChunkRef, type Content, encodeRefs } from '../../core/checkpoint/manifest.ts'

@@ -1,11 +1,8 @@
 // The declared facts about stored data, kept with the timeline: the kind of its model, its retention, and when its
-// state is
-// captured. Tools follow the stored declaration; a process with different code changes it when it takes the timeline,
-// and
-// the change records the time, the worker and the previous value. A timeline of another kind is refused.
+// state is captured. Tools follow the stored declaration; a process with different code changes it when it takes the
+// timeline, and the change records the time, the worker and the previous value. A timeline of another kind is refused.
 // It is one attribute, `$declared`, so every store has it, forks and exports include it, and no schema knows of it. It
-// is
-// omitted if the policy is the usual one of a kind, which saves space in a million small timelines.
+// is omitted if the policy is the usual one of a kind, which saves space in a million small timelines.
 
 import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'

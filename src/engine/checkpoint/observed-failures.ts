@@ -1,6 +1,6 @@
 // The failures of a timeline's owners, stored with it for `failureEvery: 'observed'`: the next owner counts them in the
-// commit
-// that takes the timeline. An owner that releases it records that in the releasing commit, so its end is not a failure.
+// commit that takes the timeline. An owner that releases it records that in the releasing commit, so its end is not a
+// failure.
 
 import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import {

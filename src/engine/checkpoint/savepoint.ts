@@ -1,6 +1,5 @@
 // Savepoints: checkpoints that a person requested, kept until released. Taken through the open handle if there is one
-// at that
-// coordinate; otherwise the state is recovered separately and published under the epoch that was read.
+// at that coordinate; otherwise the state is recovered separately and published under the epoch that was read.
 
 import { encodeManifest } from '../../core/checkpoint/manifest.ts'
 import { type Coordinate, type ManifestId, timelineId, toHex } from '../../core/coordinate.ts'

@@ -1,7 +1,6 @@
 // When the next checkpoint of one timeline is due: the entries since the last one, the time to replay them, the
-// measured
-// costs, and the decision (core/checkpoint/checkpoint-policy.ts) with its explanation. Makes no checkpoint and sets no
-// timer.
+// measured costs, and the decision (core/checkpoint/checkpoint-policy.ts) with its explanation. Makes no checkpoint and
+// sets no timer.
 // The measured costs are stored with the timeline, in one attribute: a new process starts with them, and the card shows
 // them.
 

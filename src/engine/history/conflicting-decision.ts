@@ -1,6 +1,6 @@
 // Earlier decisions of people about a timeline: in unread mail, and in its history. Only one decision on the same
-// matter can
-// hold, so a different one is refused with the author and time of the first; the same decision is accepted again.
+// matter can hold, so a different one is refused with the author and time of the first; the same decision is accepted
+// again.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'

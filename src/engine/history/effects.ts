@@ -1,10 +1,7 @@
 // External effects of one timeline: markers in history around every outside call. The intent is durable before the
-// call, the
-// outcome after it; the intent has the idempotency key, so every call after a crash repeats it with the same key,
-// derived
-// from the effect's id and declared input, else from the history before it (core/history/identity.ts). The declared
-// policy
-// resolves an effect in doubt; its outcome is never guessed.
+// call, the outcome after it; the intent has the idempotency key, so every call after a crash repeats it with the same
+// key, derived from the effect's id and declared input, else from the history before it (core/history/identity.ts). The
+// declared policy resolves an effect in doubt; its outcome is never guessed.
 
 import { isDeepStrictEqual } from 'node:util'
 import { type Coordinate, type TimelineId, toHex } from '../../core/coordinate.ts'

@@ -1,14 +1,10 @@
 // The store's log of erasures, and its use. A run with erased entries no longer matches its digest
-// (core/history/redacted.ts),
-// so its check is recorded here before it replaces the old run. A run marked as erased without a record was changed by
-// somebody else: that is damage. The log is the timeline `reprise/erasures`. It contains checks, a reason and a count,
-// and
-// nothing of the erased data.
+// (core/history/redacted.ts), so its check is recorded here before it replaces the old run. A run marked as erased
+// without a record was changed by somebody else: that is damage. The log is the timeline `reprise/erasures`. It
+// contains checks, a reason and a count, and nothing of the erased data.
 // The head of each timeline that reads one of the entries has the attribute `$erased`: the id of the last erasure;
-// during the
-// erasure, `begun`, the first erased sequence, and the id. State in memory from before another erasure is dropped and
-// read
-// again, and processes that write in turns publish none until the erasure is done.
+// during the erasure, `begun`, the first erased sequence, and the id. State in memory from before another erasure is
+// dropped and read again, and processes that write in turns publish none until the erasure is done.
 
 import { type Digest, fromHex, type TimelineId, timelineId, toHex, type WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'

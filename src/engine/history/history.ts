@@ -35,8 +35,7 @@ const pageBytes = 4 * 1024 * 1024
 
 /**
  * The timeline and its ancestors, itself first. Every rollback adds one, so reading has no bound: fork.ts bounds how
- * deep
- * forks nest.
+ * deep forks nest.
  */
 export async function lineageOf(reader: Pick<Reader, 'store'>, head: Head): Promise<readonly Head[]> {
   const heads = [head]
@@ -275,8 +274,7 @@ export async function entryAt(kernel: Kernel, timeline: TimelineId, seq: number)
 
 /**
  * The last entry, bound to its head by the digest of the run before it; older history is not read. Null: these two runs
- * do
- * not suffice or do not match, and the caller must read all of history, which reports the fault.
+ * do not suffice or do not match, and the caller must read all of history, which reports the fault.
  */
 export async function lastEntry(kernel: Kernel, head: Head): Promise<Entry | null> {
   const { timeline, seq, floor, base } = head

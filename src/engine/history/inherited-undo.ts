@@ -1,8 +1,6 @@
 // The undo of an effect that the original of a fork did: recorded in the original's history before the fork calls it,
-// so
-// that the original and every other fork find it there. A timeline has one writer, so only one of several racing forks
-// is
-// first.
+// so that the original and every other fork find it there. A timeline has one writer, so only one of several racing
+// forks is first.
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -15,8 +13,7 @@ import type { Kernel } from '../storage/kernel.ts'
 
 /**
  * Records that `by` undoes this effect, unless that is recorded already. Throws ALREADY_UNDONE if the original or
- * another
- * fork has undone it, or is about to.
+ * another fork has undone it, or is about to.
  */
 export async function claimUndo(kernel: Kernel, effect: InheritedEffect, by: string): Promise<void> {
   const { id } = effect

@@ -1,8 +1,6 @@
 // Executes recovery: the core plans which checkpoints to try and what to replay; this file does it, checks every
-// digest, falls
-// back, and returns a report. A damaged checkpoint never stops recovery while an older one plus history survives
-// (A1.3); it
-// is reported to the caller, who owns the timeline and may mark it.
+// digest, falls back, and returns a report. A damaged checkpoint never stops recovery while an older one plus history
+// survives (A1.3); it is reported to the caller, who owns the timeline and may mark it.
 
 import { equalBytes } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -57,8 +55,7 @@ export interface RecoverOptions {
 
 /**
  * State as of sequence `to` (default: the head), from the newest usable checkpoint plus history. Writes nothing. If the
- * store
- * has neither, history is read from a colder tier.
+ * store has neither, history is read from a colder tier.
  */
 export async function recover<State>(
   kernel: Kernel,
@@ -288,8 +285,7 @@ export const chunkless =
 
 /**
  * A chunk is missing in a store without any chunks: they may be in a folder that was not passed, in a store from before
- * such
- * folders were recorded. Then the checkpoint must not be marked.
+ * such folders were recorded. Then the checkpoint must not be marked.
  */
 export async function isChunkless(kernel: Kernel, record: ManifestRecord): Promise<boolean> {
   if ((await kernel.store.blobs.list(null, 1)).length > 0) return false
@@ -304,8 +300,7 @@ export async function isChunkless(kernel: Kernel, record: ManifestRecord): Promi
 
 /**
  * A checkpoint of another branch must not be restored here. Only stored digests are compared: recovery does not need
- * the run
- * with the checkpoint's own sequence, so damage in it is no reason to refuse the checkpoint.
+ * the run with the checkpoint's own sequence, so damage in it is no reason to refuse the checkpoint.
  */
 async function checkBranch(kernel: Kernel, lineage: readonly Head[], record: ManifestRecord): Promise<void> {
   const head = lineage.find((each) => !each.base || record.seq > each.base.seq) ?? lineage[lineage.length - 1]!

@@ -1,6 +1,5 @@
 // Times the fold during normal work, so that the cost of a replay is known before the first one. A cheap fold is
-// sampled, as
-// reading the clock would cost a sizeable part of it; a costly one is timed every time.
+// sampled, as reading the clock would cost a sizeable part of it; a costly one is timed every time.
 
 import type { Clock } from '../../core/store/ports.ts'
 

@@ -24,10 +24,8 @@ function mayBeOld(error: unknown): boolean {
 
 /**
  * The error of a read that found less than `head` promises. It is damage only if the head is unchanged: a timeline
- * deleted
- * meanwhile is NOT_FOUND, one that was rolled back or trimmed has its own codes. This applies to every store, because
- * even
- * a store with one snapshot per read has no common snapshot for two reads.
+ * deleted meanwhile is NOT_FOUND, one that was rolled back or trimmed has its own codes. This applies to every store,
+ * because even a store with one snapshot per read has no common snapshot for two reads.
  */
 export async function reasonOf({ store }: { readonly store: Store }, head: Head, error: unknown): Promise<unknown> {
   if (!isReprise(error, 'HISTORY_DAMAGED', 'UNRECOVERABLE', 'STORE_DAMAGED')) return error

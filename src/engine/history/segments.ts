@@ -46,8 +46,7 @@ export function namedSegment(reader: Pick<Kernel, 'hash' | 'sealer'>, record: Ma
 
 /**
  * The segments that follow one another up to the floor, oldest first. Segments below a gap are omitted: the chain does
- * not
- * reach them.
+ * not reach them.
  */
 export async function segmentsBelow(reader: SegmentReader, head: Pick<Head, 'timeline' | 'floor' | 'floorDigest'>) {
   if (head.floor === 0) return []

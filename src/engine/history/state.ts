@@ -1,8 +1,6 @@
 // The state of one open timeline: the user's folded value, the dedupe keys seen, and the ledger of effects. Entries are
-// folded
-// before they are written, so that a fold that throws refuses them; the state changes only when they are durable.
-// States
-// with Keyed parts change in place: for them the fold runs after the commit.
+// folded before they are written, so that a fold that throws refuses them; the state changes only when they are
+// durable. States with Keyed parts change in place: for them the fold runs after the commit.
 
 import { assert } from '../../core/assert.ts'
 import { RepriseError } from '../../core/errors.ts'

@@ -1,6 +1,5 @@
 // The application's check of its state, called where the engine captures and restores: in a zone of the guard, with an
-// error
-// that names the coordinate.
+// error that names the coordinate.
 
 import { RepriseError } from '../../core/errors.ts'
 import { whyInvalid } from '../../core/history/validity.ts'

@@ -1,6 +1,5 @@
 // The engine as layers and adapters use it: open, adopt or create a timeline; serve a queue; send a message with a
-// commit; keep
-// one instance per engine; change a head. Users hold a `Reprise`, a facade in front of it (reprise.ts).
+// commit; keep one instance per engine; change a head. Users hold a `Reprise`, a facade in front of it (reprise.ts).
 
 import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import { type Coordinate, type TimelineId, timelineId } from '../../core/coordinate.ts'
@@ -147,8 +146,7 @@ export class Host implements Engine, LayerHost {
 
   /**
    * Creates a timeline with its first entries in one commit, and opens it (unless it is released at once). Null if it
-   * exists
-   * already.
+   * exists already.
    */
   create<State>(
     id: TimelineId,
@@ -251,8 +249,8 @@ export class Host implements Engine, LayerHost {
 
   /**
    * All matches, in id order; with `limit` only the first. Throws LIMIT_EXCEEDED if there are too many: use `each`.
-   * Unreadable
-   * timelines are passed to `told`. Default: a `problem` event for each, the first time that a list meets it.
+   * Unreadable timelines are passed to `told`. Default: a `problem` event for each, the first time that a list meets
+   * it.
    */
   async list(query: Partial<TimelineQuery> = {}, told = this.#quarantined): Promise<Head[]> {
     this.check()
@@ -307,8 +305,7 @@ export class Host implements Engine, LayerHost {
 
   /**
    * For a definition without a model of its own: declares to the tools how timelines of this scope
-   * (core/history/scope.ts)
-   * fold.
+   * (core/history/scope.ts) fold.
    */
   register(scope: string, fold: Fold<unknown>): void {
     const known = this.models.all().find((model) => model.scope === scope)

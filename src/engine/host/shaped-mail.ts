@@ -1,6 +1,5 @@
 // Mail of a known shape: any program may send a message of any kind to any timeline. The owner reports and drops a
-// message that
-// its model does not know, or whose data has another shape; it never stops the timeline.
+// message that its model does not know, or whose data has another shape; it never stops the timeline.
 
 import { faultIn, type Shapes } from '../../core/data-shape.ts'
 import { RepriseError } from '../../core/errors.ts'

@@ -1,10 +1,7 @@
 // A timeline that several processes use in turns, as adapters for third-party frameworks need: the writer owns it,
-// under an
-// epoch; a process that was overtaken notices by that epoch, waits for its turn (shared-turns.ts), takes the timeline
-// and
-// retries on the current state. Reads take nothing, and never miss an acknowledged write: the head is read each time,
-// and
-// a timeline that this process does not own is followed.
+// under an epoch; a process that was overtaken notices by that epoch, waits for its turn (shared-turns.ts), takes the
+// timeline and retries on the current state. Reads take nothing, and never miss an acknowledged write: the head is read
+// each time, and a timeline that this process does not own is followed.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -80,8 +77,7 @@ export class SharedTimeline<State> {
 
   /**
    * The result of `view` on the current state; null if there is no such timeline. For a paged state, `view` is called
-   * again once
-   * the pages that it needs are read.
+   * again once the pages that it needs are read.
    */
   async look<T>(view: (state: State) => T): Promise<T | null> {
     for (let attempt = 1; attempt <= attemptsMax; attempt++) {
@@ -95,8 +91,7 @@ export class SharedTimeline<State> {
 
   /**
    * Writes the entry that `make` returns for the current state. Called again, on newer state, if this process was
-   * overtaken: its
-   * entry must therefore be harmless when written twice.
+   * overtaken: its entry must therefore be harmless when written twice.
    */
   async write<T>(make: (state: State) => Intended<T>): Promise<T> {
     await this.#alone
@@ -125,8 +120,7 @@ export class SharedTimeline<State> {
 
   /**
    * Removes it with its history, its checkpoints and the archives of its rollbacks. PINNED if a fork or a savepoint
-   * needs any of
-   * them, which are then untouched. No write of this process runs at the same time.
+   * needs any of them, which are then untouched. No write of this process runs at the same time.
    */
   async remove(): Promise<void> {
     const turn = this.#alone.then(async () => {

@@ -1,6 +1,6 @@
 // Definitions are plain values: a name and how history folds into state. Each layer makes its own kind of definition
-// and
-// implements, under these symbols, how the engine opens an entity or runs a process of it; the engine knows no layer.
+// and implements, under these symbols, how the engine opens an entity or runs a process of it; the engine knows no
+// layer.
 
 import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
 import type { RetentionPolicy } from '../../core/checkpoint/retention.ts'
@@ -41,8 +41,7 @@ export interface OpenOptions {
   readonly wait?: Duration
   /**
    * Write in turns with other processes instead of owning the timeline: no OWNED, no FENCED. For timelines; aggregates
-   * are
-   * always shared. `wait` is then the time a write waits for its turn. Default: 30 seconds.
+   * are always shared. `wait` is then the time a write waits for its turn. Default: 30 seconds.
    */
   readonly shared?: boolean
   /** Open even if the definition reports the state as invalid (otherwise INVALID_STATE): to repair it with new entries. */
@@ -66,8 +65,7 @@ export const turnWaitMs = 30_000
 
 /**
  * Something with an identity that is opened: a timeline, an aggregate, a table, a session. `Id`: required (string),
- * absent
- * (undefined), or optional.
+ * absent (undefined), or optional.
  */
 export interface Entity<Handle, Id extends string | undefined = string | undefined> {
   readonly name: string
@@ -130,23 +128,20 @@ export interface Fold<State> {
   erased?(state: State, gone: Erased): State | void
   /**
    * Called with a state restored from a checkpoint, before entries are applied. Computes derived data of a large state
-   * in
-   * slices, so that the event loop is not blocked.
+   * in slices, so that the event loop is not blocked.
    */
   restored?(state: State, breath: { readonly isDue: boolean; take(): Promise<void> }): Promise<void>
   readonly upcasters?: Upcasters | undefined
   /**
    * How the state of each older version becomes the current one. A version without a migration is rebuilt from history,
-   * or
-   * lost if there is no history.
+   * or lost if there is no history.
    */
   readonly migrations?: StateMigrations<State> | undefined
   /** For the error about a missing migration: the code that the author of the definition should add. */
   migrationFor?(version: string): string
   /**
    * `apply` never mutates the state passed to it, at any depth, except for Keyed parts. A large state is then captured
-   * in
-   * slices while later entries are folded; otherwise a state that is folded during its capture is captured in one
+   * in slices while later entries are folded; otherwise a state that is folded during its capture is captured in one
    * slice.
    */
   readonly immutable?: boolean | undefined
@@ -181,8 +176,7 @@ export interface PagedFold {
   readonly pageBytes: number
   /**
    * The keys of Keyed parts (properties of the state) that `apply` reads, sets or deletes. It must name all of them,
-   * because
-   * `apply` cannot wait.
+   * because `apply` cannot wait.
    */
   touches(entry: Entry): Iterable<readonly [part: string, key: string]>
 }

@@ -1,6 +1,5 @@
 // Metrics of a timeline that processes streams, for people: its parts, their connections, and how busy each was in the
-// last
-// seconds.
+// last seconds.
 
 export interface FlowPart {
   readonly name: string

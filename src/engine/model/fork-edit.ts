@@ -1,8 +1,6 @@
 // The entries a fork starts with beyond its parent's history: edits, written in the commit that creates it, and the
-// mark on its
-// head that records them. Only the model knows the meaning of a name and the entries that change it (ForkEdits); the
-// rest is
-// the same for all models.
+// mark on its head that records them. Only the model knows the meaning of a name and the entries that change it
+// (ForkEdits); the rest is the same for all models.
 
 import type { Codec } from '../../core/codec/codec.ts'
 import { toHex } from '../../core/coordinate.ts'
@@ -14,8 +12,7 @@ import type { NewEntry } from './entry.ts'
 export interface ForkOptions {
   /**
    * Values that replace recorded ones in the fork, by name. The model defines the names: a step of a workflow, a row of
-   * a
-   * table, a field of a session.
+   * a table, a field of a session.
    */
   readonly set?: Readonly<Record<string, unknown>>
   /** Names to remove in the fork: rows of a table. */
@@ -44,8 +41,7 @@ export interface ForkEdits {
   readonly inputSeq?: number
   /**
    * Throws for anything that cannot be edited, with the reason. `state` is that of the requested sequence. Default: the
-   * model's
-   * own `fork` applies the edit.
+   * model's own `fork` applies the edit.
    */
   of?(state: unknown, edit: ForkEdit, timeline: string): EditedFork
 }

@@ -1,6 +1,5 @@
 // The first segments of ids, and their owners. Users name raw timelines, savers and sessions themselves, and those
-// names are
-// first segments too: reserved ones are refused.
+// names are first segments too: reserved ones are refused.
 
 import { RepriseError } from '../../core/errors.ts'
 import { isWithin } from '../../core/history/scope.ts'
@@ -37,8 +36,7 @@ const reserved: Readonly<Record<string, string>> = {
 
 /**
  * The statuses with no work left, for kinds whose work ends or pauses. Expiry reads them here, because its process may
- * not
- * have loaded the model. 'open': a fork that was never run.
+ * not have loaded the model. 'open': a fork that was never run.
  */
 const ended: Readonly<Record<string, readonly string[]>> = {
   agent: ['', 'open', 'idle'],

@@ -1,8 +1,6 @@
 // The descriptor of a model: the name of a kind of timeline, the scope of its ids, how its history folds, how people
-// read its
-// state, and how each verb works on it. Tools (the command line, a server, a dashboard) read it and know no layer; a
-// layer
-// exports it and knows no tool.
+// read its state, and how each verb works on it. Tools (the command line, a server, a dashboard) read it and know no
+// layer; a layer exports it and knows no tool.
 // A kind as a whole has a descriptor without a name (`jobKind`), with everything that works without the user's code. A
 // definition has a descriptor with its name, its own scope, and everything that needs its code.
 
@@ -33,8 +31,7 @@ export interface Model {
   readonly fold: Fold<unknown> | null
   /**
    * 'fixed': every definition of this kind has the policy of `fold`. 'declared': definitions declare their own, which
-   * is
-   * stored with the timeline unless it equals `usual`.
+   * is stored with the timeline unless it equals `usual`.
    */
   readonly policy: 'fixed' | 'declared'
   /** The policy of a definition that declares none. Default: none; the policy is always stored. */
@@ -59,14 +56,13 @@ export interface Model {
   refuses?(state: unknown, head: Head): Refusals
   /**
    * Rebuilds the fields of a head beside its history, after a damaged page lost them (core/history/lost-head.ts).
-   * `state` is
-   * undefined where `fold` is null. Null: needs the definition. Default: the `summary` of the fold, or an empty status.
+   * `state` is undefined where `fold` is null. Null: needs the definition. Default: the `summary` of the fold, or an
+   * empty status.
    */
   headOf?(state: unknown, head: Head, around: Surroundings): HeadAgain | null | Promise<HeadAgain | null>
   /**
    * @internal Reads everything that a restore of this checkpoint reads beyond the kernel's state, and throws as the
-   * restore
-   * would. For verify and drills: intact chunks may still lack promised content.
+   * restore would. For verify and drills: intact chunks may still lack promised content.
    */
   readCheckpoint?(record: ManifestRecord, manifest: Pick<Manifest, 'parts'>, io: StateIo): Promise<void>
   /** Metrics of the records that flow through it, for kinds that process records. Null: none known yet. */
@@ -235,8 +231,7 @@ export interface Actions {
       readonly consumed?: readonly Consumer[]
       /**
        * A repeated request with the same key is done once. With a key, the rollback targets exactly this sequence: mail
-       * read
-       * after it is undone, too.
+       * read after it is undone, too.
        */
       readonly key?: string
     },

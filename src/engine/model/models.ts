@@ -1,7 +1,6 @@
 // The models this process knows, by the scope of their timelines (core/history/scope.ts). Tools that get only an id
-// (drill,
-// card, savepoint, rollback, collect, show, …) find its model here. A model and its policy apply only to the timelines
-// declared with them: an id is looked up under each scope that contains it.
+// (drill, card, savepoint, rollback, collect, show, …) find its model here. A model and its policy apply only to the
+// timelines declared with them: an id is looked up under each scope that contains it.
 
 import { RepriseError } from '../../core/errors.ts'
 import { scopesOf } from '../../core/history/scope.ts'

@@ -1,6 +1,6 @@
 // Schemas of any library that implements Standard Schema (standardschema.dev): zod, valibot, arktype and others. A
-// value is
-// validated and, if the schema does so, transformed. A schema that can export itself as JSON Schema is exported, too.
+// value is validated and, if the schema does so, transformed. A schema that can export itself as JSON Schema is
+// exported, too.
 
 /** The part of the standard that is used here. */
 export interface StandardSchema<Input = unknown, Output = Input> {

@@ -1,8 +1,7 @@
 // Captures a state and writes it as the parts of a checkpoint. `captureState` is short: it freezes Keyed parts and
-// encodes
-// the rest, because the next entry may change it. `writeCapture` does the long work concurrently with the engine's
-// other
-// work. Nothing here publishes: the caller does, and reports success by the base it passes to the next capture.
+// encodes the rest, because the next entry may change it. `writeCapture` does the long work concurrently with the
+// engine's other work. Nothing here publishes: the caller does, and reports success by the base it passes to the next
+// capture.
 
 import { assert } from '../../core/assert.ts'
 import type { Part, ValuePart } from '../../core/checkpoint/manifest.ts'

@@ -1,6 +1,5 @@
 // The part of the kernel that capture and restore need; yields whenever a slice of work has held the event loop for a
-// few
-// milliseconds.
+// few milliseconds.
 
 import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'

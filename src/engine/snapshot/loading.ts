@@ -1,6 +1,5 @@
 // Reports the loading of a state as `progress` events: bytes read from its checkpoint, then entries replayed. Costs
-// nothing
-// without a listener, and emits at most ten events per second.
+// nothing without a listener, and emits at most ten events per second.
 
 import { forwardBlobs } from '../../core/store/forward.ts'
 import type { StateIo } from '../model/state-io.ts'

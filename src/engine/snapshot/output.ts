@@ -84,8 +84,7 @@ export class ChunkOutput {
 
   /**
    * Seals and queues a chunk. Reuse the bytes afterwards only if they were copied: a sealer may return its argument.
-   * Chunks
-   * `held` by a checkpoint that stays in the catalog are referenced, not stored again.
+   * Chunks `held` by a checkpoint that stays in the catalog are referenced, not stored again.
    */
   add(plain: Uint8Array, held?: { has(name: string): boolean }): ChunkRef {
     const stored = this.io.sealer.sealChunk(plain)

@@ -1,7 +1,6 @@
 // An append-only list of chunks, stored as the lists of lists of a manifest (core/checkpoint/manifest.ts). Every full
-// list
-// has the same number of entries, so the place of an entry is arithmetic: a list can be appended to, and read from any
-// place, without reading the part before. Only lists that are not full are kept in memory.
+// list has the same number of entries, so the place of an entry is arithmetic: a list can be appended to, and read from
+// any place, without reading the part before. Only lists that are not full are kept in memory.
 
 import { type ChunkRef, type Content, decodeRefs, encodeRefs } from '../../core/checkpoint/manifest.ts'
 import type { ChunkInput } from './restore-input.ts'

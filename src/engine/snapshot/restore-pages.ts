@@ -1,6 +1,5 @@
 // Reads blocks of a Keyed part: assembled from checked chunks and compared with the directory. PageReader reads pages
-// on
-// demand; pages requested at the same moment are read together.
+// on demand; pages requested at the same moment are read together.
 
 import { assert } from '../../core/assert.ts'
 import type { Segment } from '../../core/checkpoint/manifest.ts'

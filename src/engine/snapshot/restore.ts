@@ -1,7 +1,6 @@
 // Restores a state from one manifest: every chunk is checked against its digest before it is decoded, and the decoded
-// content
-// is checked against the manifest. Also here: the chunks that a manifest keeps alive, and a check of them that decodes
-// nothing.
+// content is checked against the manifest. Also here: the chunks that a manifest keeps alive, and a check of them that
+// decodes nothing.
 
 import {
   type ChunkRef,
@@ -70,8 +69,7 @@ export async function liveChunks(manifest: Pick<Manifest, 'parts'>, io: StateIo)
 
 /**
  * Reads chunks again and checks their digests: all chunks of the manifest, or only those passed. Throws CHUNK_MISSING
- * or
- * CHUNK_DAMAGED for the first that fails.
+ * or CHUNK_DAMAGED for the first that fails.
  */
 export async function verifyChunks(
   manifest: Pick<Manifest, 'parts'>,

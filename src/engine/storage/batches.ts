@@ -1,8 +1,6 @@
 // The commits that wait for one database, cut into batches: everything ready at the same moment goes in one
-// transaction. If the
-// store accepts several batches at once, the ready commits are split, so that it works on one while the next is built.
-// A store
-// of several databases has one instance for each, so that none waits for another.
+// transaction. If the store accepts several batches at once, the ready commits are split, so that it works on one while
+// the next is built. A store of several databases has one instance for each, so that none waits for another.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { Limits } from '../../core/limits.ts'
@@ -127,10 +125,8 @@ export class Batches {
 
   /**
    * Callers that await one write before the next make the next one right after the first is settled. It is sent without
-   * waiting
-   * for the event loop, which would cost more than the engine's part of an append; but only for a short time, because
-   * timers
-   * and connections wait meanwhile.
+   * waiting for the event loop, which would cost more than the engine's part of an append; but only for a short time,
+   * because timers and connections wait meanwhile.
    */
   #goOn(): void {
     if (this.#isScheduled || !this.#hasRoom) return

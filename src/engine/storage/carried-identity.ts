@@ -1,8 +1,6 @@
 // The identity of a timeline that came from another store, as an attribute of its head. An import under its original id
-// keeps
-// the original identity, so that the same intents keep their keys. An import under another id, or into a copy of a
-// store,
-// coexists with the original: it gets an identity of its own, which replaces the one recorded in its history.
+// keeps the original identity, so that the same intents keep their keys. An import under another id, or into a copy of
+// a store, coexists with the original: it gets an identity of its own, which replaces the one recorded in its history.
 
 import type { Attribute } from '../../core/store/ports.ts'
 

@@ -1,11 +1,9 @@
 // Protects chunks between their put and the publication that names them. Every publication is checked in its own
 // transaction:
 // if a collector may have removed chunks since the first of them was put, it is refused, and the chunks are touched (or
-// made
-// again if they are missing) before the publication is retried. This keeps a checkpoint complete, however long the
-// process
-// was suspended. To avoid repeating a long capture, it is also announced: with the heartbeat, and at once when it is
-// large.
+// made again if they are missing) before the publication is retried. This keeps a checkpoint complete, however long the
+// process was suspended. To avoid repeating a long capture, it is also announced: with the heartbeat, and at once when
+// it is large.
 // Collectors keep the chunks that a live worker has announced. docs/decisions/collection.md
 
 import type { Digest } from '../../core/coordinate.ts'
@@ -40,8 +38,7 @@ export class ChunkHold {
 
   /**
    * Call before the first put: captures are announced in the worker's row, and its heartbeat reads the time. `place`:
-   * where
-   * the chunks are put. Default: the store's own place.
+   * where the chunks are put. Default: the store's own place.
    */
   static async begin(kernel: Kernel, place: Blobs = kernel.store.blobs): Promise<ChunkHold> {
     await kernel.worker.register()
@@ -52,8 +49,7 @@ export class ChunkHold {
 
   /**
    * Runs the commit that publishes the chunks, with the time to pass as `chunksSince`. `chunks`: all chunks that the
-   * publication
-   * names and its base does not. Throws SWEPT if some were removed: the capture must be made again.
+   * publication names and its base does not. Throws SWEPT if some were removed: the capture must be made again.
    */
   async publish<T>(chunks: readonly Digest[], commit: (chunksSince: number) => Promise<T>): Promise<T> {
     const { worker, graceMs, planted } = this.#kernel

@@ -1,13 +1,9 @@
 // Where the chunks of a store are, as recorded in the store itself: in the store, or in a folder that carries a mark. A
-// process
-// that opens the store without that folder, or with another one, gets an error before it reads a chunk. Otherwise it
-// would
-// report every checkpoint as damaged.
+// process that opens the store without that folder, or with another one, gets an error before it reads a chunk.
+// Otherwise it would report every checkpoint as damaged.
 // The note is a timeline without entries, `reprise/store`, whose attribute `$chunks` names the mark and where it was
-// seen. In
-// a store from before there were notes, the chunks that its checkpoints name (named-chunk.ts) are checked before a
-// first chunk
-// is put: a place that lacks them is refused, and nothing is recorded.
+// seen. In a store from before there were notes, the chunks that its checkpoints name (named-chunk.ts) are checked
+// before a first chunk is put: a place that lacks them is refused, and nothing is recorded.
 
 import { randomUUID } from 'node:crypto'
 import { resolve } from 'node:path'
@@ -89,8 +85,7 @@ export async function withChunks(
     return { store: placed, isAlone: facts.isReadOnly ? false : await noteFolder() }
   }
   // A store filled before folders were recorded may keep its chunks elsewhere: an empty folder, perhaps mistyped, is
-  // not
-  // accepted as theirs.
+  // not accepted as theirs.
   const isEmpty = mark === null && (await folder.blobs.list(null, 1)).length === 0
   if (isEmpty) {
     const put = askedFirst(store, blobs, async (named) => {
@@ -207,8 +202,7 @@ function askedFirst(store: Store, blobs: Blobs, answer: (named: NamedChunk | nul
 
 /**
  * A copy of the database has the same note but another location. It records this in the folder, as does any other store
- * that
- * uses the folder: from then on, neither treats chunks that it does not name as garbage.
+ * that uses the folder: from then on, neither treats chunks that it does not name as garbage.
  */
 async function isAlone(folder: ChunkFolder, note: Note, facts: StoreFacts): Promise<boolean> {
   const owner = await folder.owner()

@@ -1,9 +1,7 @@
 // Group commit: everything ready at the same moment goes in one transaction and one fsync (batches.ts); each commit
-// succeeds
-// or fails by its own guard. A source (an open timeline) has at most one commit in flight, which keeps its order. When
-// the
-// store's answer is lost, the same operations are sent again: the outcome is never guessed, and no commit applied
-// twice.
+// succeeds or fails by its own guard. A source (an open timeline) has at most one commit in flight, which keeps its
+// order. When the store's answer is lost, the same operations are sent again: the outcome is never guessed, and no
+// commit applied twice.
 
 import { assert } from '../../core/assert.ts'
 import { growingPause } from '../../core/calls/pause.ts'
@@ -77,8 +75,7 @@ export class Committer {
 
   /**
    * Backpressure: resolves when there is room for one more waiting write. The caller frees its place with `leave` when
-   * its
-   * write is settled. Nothing is dropped; callers wait.
+   * its write is settled. Nothing is dropped; callers wait.
    */
   async enter(signal?: AbortSignal): Promise<void> {
     if (this.tryEnter()) return
@@ -256,10 +253,8 @@ export class Committer {
 
   /**
    * After a lost answer, a refusal may only mean that another process wrote since. If history contains the run under
-   * its own
-   * digest, which no other process could have written, the commit was applied, here or on a branch archived since. If
-   * that
-   * history was trimmed meanwhile, the outcome stays unknown.
+   * its own digest, which no other process could have written, the commit was applied, here or on a branch archived
+   * since. If that history was trimmed meanwhile, the outcome stays unknown.
    */
   async #reconsider(commit: Commit, outcome: Outcome): Promise<Outcome | RepriseError> {
     const { guard, run } = commit

@@ -1,8 +1,6 @@
 // Failures in the head of a timeline: the reason, the time of the first failure, and the number in a row. One mechanism
-// for
-// every model; lists, `show`, the doctor and the metrics read it. The process that works on a timeline writes the note
-// beside
-// its history, under the epoch that it reads, and removes it with the first success.
+// for every model; lists, `show`, the doctor and the metrics read it. The process that works on a timeline writes the
+// note beside its history, under the epoch that it reads, and removes it with the first success.
 // The note is two attributes: `$failing` (true), by which the store finds it, and `$failure`, JSON with the fields of
 // FailureNote. With an encryption key, the reason is sealed (`sealed`, base64), bound to the timeline.
 
@@ -76,8 +74,7 @@ export class FailureNotes {
 
   /**
    * Records a failure. Resolves when the note is written, or could not be: the store itself may be failing. An error
-   * that only
-   * means that another process has the timeline is no failure.
+   * that only means that another process has the timeline is no failure.
    */
   async failed(timeline: string, error: unknown): Promise<void> {
     if (isReprise(error, ...noFailures)) return

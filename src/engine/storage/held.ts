@@ -1,6 +1,6 @@
 // The mark of a group that is being restored: no process opens a member until all of them are rolled back, so that none
-// reads
-// or writes entries that the others are about to lose. The mark keeps the member's queue and wakeup, and restores them.
+// reads or writes entries that the others are about to lose. The mark keeps the member's queue and wakeup, and restores
+// them.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/store/ports.ts'

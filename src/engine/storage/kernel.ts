@@ -1,6 +1,5 @@
 // The dependencies of every part of the engine and every layer: the ports, the shared services, the limits. Passed in
-// as an
-// argument, never global.
+// as an argument, never global.
 
 import type { Codec } from '../../core/codec/codec.ts'
 import { type OperationId, type TimelineId, toHex } from '../../core/coordinate.ts'
@@ -48,24 +47,21 @@ export interface Kernel {
   readonly planted: Planted
   /**
    * Whether folds and other pure user functions run in a zone of the guard, where the clock, randomness and the outside
-   * are
-   * refused. The first call installs the guard, so that tools without folds need none.
+   * are refused. The first call installs the guard, so that tools without folds need none.
    */
   guardsFolds(): boolean
   /** Members of groups that this process restores; held for every other process (held.ts). */
   readonly restoring: Set<string>
   /**
    * Chunks younger than this are never collected beside workers of earlier versions. Read mail and retired workers are
-   * removed
-   * after this time.
+   * removed after this time.
    */
   readonly graceMs: number
   /** The tracer, set by its adapter. */
   tracing?: Tracing | null
   /**
    * Writes the entries that `decide` returns for another timeline's ledger; set by the host. Uses the open handle of
-   * this
-   * process, or else an epoch of its own. Throws OWNED if another process works on the timeline.
+   * this process, or else an epoch of its own. Throws OWNED if another process works on the timeline.
    */
   writeTo?(timeline: TimelineId, decide: (ledger: EffectLedger) => readonly NewEntry[]): Promise<void>
 }

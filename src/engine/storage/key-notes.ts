@@ -1,7 +1,6 @@
 // The keys with which a store is encrypted, as recorded in the store itself: attributes `$key:ID` of the timeline
 // `reprise/store`, with a proof that distinguishes a key from another of the same id. A tool that lacks a key names it
-// before
-// it reads anything, and a program without keys does not write plain text beside encrypted data.
+// before it reads anything, and a program without keys does not write plain text beside encrypted data.
 
 import { type TimelineId, timelineId, type WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -45,8 +44,7 @@ export async function lackingKeys(kernel: Pick<Kernel, 'store' | 'sealer'>): Pro
 
 /**
  * Called when a store is opened: records the key that seals from now on, or reads that there must be one. Refuses
- * another key
- * under a known id, and a new key of a process that lacks a key in use: its ring is out of date.
+ * another key under a known id, and a new key of a process that lacks a key in use: its ring is out of date.
  */
 export async function meetKeys(kernel: Notes, isReadOnly: boolean): Promise<void> {
   const { sealer } = kernel

@@ -1,7 +1,6 @@
 // Finds a chunk that some checkpoint of a store names: it identifies the place of the chunks in a store without a note.
-// Reads
-// catalogs until the first one; a store whose checkpoints name no chunk is read completely, once, before its first
-// chunk.
+// Reads catalogs until the first one; a store whose checkpoints name no chunk is read completely, once, before its
+// first chunk.
 
 import { chunksOf, decodeManifest } from '../../core/checkpoint/manifest.ts'
 import type { Digest, TimelineId } from '../../core/coordinate.ts'

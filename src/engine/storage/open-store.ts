@@ -1,6 +1,5 @@
 // Opens a store by its URL. The only file that knows the existing stores; each is imported when its URL is opened, so
-// that no
-// unused driver is loaded.
+// that no unused driver is loaded.
 
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
@@ -59,8 +58,7 @@ export async function openPlaced(url: string, options: StoreOptions): Promise<Pl
 
 /**
  * A single shard holds only some of the timelines, and chunks that only other shards name: a write could create a
- * second
- * timeline of the same id, and a sweep would remove chunks in use. Throws SHARDS_DIFFER.
+ * second timeline of the same id, and a sweep would remove chunks in use. Throws SHARDS_DIFFER.
  */
 async function refuseShard(store: Store, url: string): Promise<void> {
   const [map] = await store.head([mapTimeline])
@@ -72,8 +70,7 @@ async function refuseShard(store: Store, url: string): Promise<void> {
 
 /**
  * Rewrites a store whose file no longer opens from its intact parts; the old file stays beside it. With `dryRun`, works
- * on a
- * copy and reports the losses. Null: this kind of store has no file of its own.
+ * on a copy and reports the losses. Null: this kind of store has no file of its own.
  * @example const renewal = await renewStore('sqlite:.reprise/reprise.db', { dryRun: true })
  */
 export async function renewStore(

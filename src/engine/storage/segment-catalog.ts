@@ -1,9 +1,7 @@
 // Segments of history in the catalog of their timeline: an entry for each, at the sequence where it starts, with a
-// manifest
-// that names its chunks. They are therefore published in the transaction that raises the floor, and collected, sealed,
-// copied
-// and repaired like checkpoints. `store.checkpoints` omits them, because they restore no state. They follow one another
-// without a gap up to the floor; the oldest one determines how far back history can be read.
+// manifest that names its chunks. They are therefore published in the transaction that raises the floor, and collected,
+// sealed, copied and repaired like checkpoints. `store.checkpoints` omits them, because they restore no state. They
+// follow one another without a gap up to the floor; the oldest one determines how far back history can be read.
 
 import { type TimelineId, toHex } from '../../core/coordinate.ts'
 import type { ManifestRecord, Store } from '../../core/store/ports.ts'

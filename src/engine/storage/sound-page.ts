@@ -1,8 +1,6 @@
 // Verify's part for the store's own structures: pages, indexes, lists. Findings of the store's own check are faults;
-// with
-// `repair`, a store that can do so rewrites its files from their intact parts, and reports the losses. The rest of
-// verify then
-// reads the result.
+// with `repair`, a store that can do so rewrites its files from their intact parts, and reports the losses. The rest of
+// verify then reads the result.
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -107,8 +105,7 @@ const listPage = 500
 
 /**
  * All matching heads, in id order. Unreadable timelines are skipped and passed to `told`, and the others are found by
- * their
- * names. Without names (Store.names) it rejects, as the store does.
+ * their names. Without names (Store.names) it rejects, as the store does.
  */
 export async function* soundHeads(kernel: Kernel, query: Partial<TimelineQuery>, told: Told): AsyncGenerator<Head> {
   const { limit = listPage } = query

@@ -1,8 +1,6 @@
 // Long changes of a store: a restore, an import, a move, a rescale, a rekey, the addition of a shard. Each has one note
-// in the
-// store, written before its first step and removed after its last one. A change whose process died is therefore visible
-// to
-// every process that opens the store, until it is resumed or abandoned (change-actions.ts).
+// in the store, written before its first step and removed after its last one. A change whose process died is therefore
+// visible to every process that opens the store, until it is resumed or abandoned (change-actions.ts).
 //   $change:ID, an attribute of `reprise/store` = JSON of `Note`
 
 import { type TimelineId, timelineId, toHex, type WorkerId } from '../../core/coordinate.ts'

@@ -1,6 +1,5 @@
 // The identity of this store: an id and an incarnation, kept by the store (Store.identity), and the numbers that new
-// timelines
-// start from. Keys, positions and random values are derived from it (core/history/identity.ts).
+// timelines start from. Keys, positions and random values are derived from it (core/history/identity.ts).
 
 import { type TimelineId, toHex } from '../../core/coordinate.ts'
 import { type Intent, identityOf, nextEra, type StoreIdentity } from '../../core/history/identity.ts'
@@ -77,8 +76,7 @@ export class Identity {
 
   /**
    * The store's current identity. A store that went back to an older copy of itself (a failover to a lagging replica)
-   * begins a
-   * new incarnation here; one of the processes that notice it is enough.
+   * begins a new incarnation here; one of the processes that notice it is enough.
    */
   current(): Promise<StoreIdentity> {
     // One read after another: a result never comes from a read that began before the call. Waiting calls share the next
@@ -113,10 +111,8 @@ export class Identity {
 
   /**
    * Begins a new incarnation, because the store went back to an earlier state or became another store: earlier
-   * positions are
-   * then refused. With `id` and `namespace`, the store takes over the identity of the store that it was restored from;
-   * with
-   * `isCopy`, it gets an identity of its own.
+   * positions are then refused. With `id` and `namespace`, the store takes over the identity of the store that it was
+   * restored from; with `isCopy`, it gets an identity of its own.
    */
   async reincarnate(
     as: {

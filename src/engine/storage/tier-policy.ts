@@ -1,7 +1,6 @@
 // The colder tiers of a store, as recorded in the store itself: an attribute of the timeline `reprise/store`, which
-// every
-// process that opens it follows, tools included. A tier that was named once is read for good; only the rules for moving
-// chunks there change.
+// every process that opens it follows, tools included. A tier that was named once is read for good; only the rules for
+// moving chunks there change.
 
 import { randomUUID } from 'node:crypto'
 import { resolve } from 'node:path'

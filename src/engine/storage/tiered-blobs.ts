@@ -1,8 +1,6 @@
 // Chunks in several places: the store's own first, then colder tiers. Puts go to the first; a read tries one place
-// after the
-// other until it finds the chunk. tools/housekeeping/blob-tiers.ts moves chunks: it puts them into the colder place
-// before it
-// deletes them from the warmer one, so that a read in that order finds them in one of the two.
+// after the other until it finds the chunk. tools/housekeeping/blob-tiers.ts moves chunks: it puts them into the colder
+// place before it deletes them from the warmer one, so that a read in that order finds them in one of the two.
 
 import { type Digest, equalBytes, toHex } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'

@@ -1,12 +1,8 @@
 // Contention between processes that write one timeline. The writer owns it, so most attempts of a crowd would fail. A
-// loser
-// waits instead: until no process works on it, until the current owner rests, or until the owner has had its turn; then
-// the
-// owner may be displaced. A turn without a write makes every later turn longer, however slow the store or the process
-// is, so
-// some process always makes progress. Safety does not depend on this: the epoch and the sequence in every commit keep
-// out
-// stale writes.
+// loser waits instead: until no process works on it, until the current owner rests, or until the owner has had its
+// turn; then the owner may be displaced. A turn without a write makes every later turn longer, however slow the store
+// or the process is, so some process always makes progress. Safety does not depend on this: the epoch and the sequence
+// in every commit keep out stale writes.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -20,8 +16,7 @@ const turnEntries = 32
 const turnsAtMost = 10
 /**
  * An owner that has not moved the head between two reads rests. The first two reads are this many commit times apart,
- * because
- * a slow commit is no rest, within the two bounds below. The pause grows from read to read.
+ * because a slow commit is no rest, within the two bounds below. The pause grows from read to read.
  */
 const lookCommits = 3
 const leastLookMs = 4

@@ -1,6 +1,5 @@
 // Creates a timeline with its first entries, in one commit and without reading anything back: for layers that start
-// many
-// short ones. A second creation with the same id changes nothing and learns that the timeline exists.
+// many short ones. A second creation with the same id changes nothing and learns that the timeline exists.
 
 import type { Digest, TimelineId } from '../../core/coordinate.ts'
 import { originDigest, packEntries } from '../../core/history/entry-run.ts'

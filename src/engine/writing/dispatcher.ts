@@ -1,8 +1,7 @@
 // The dispatcher claims due timelines (a wakeup reached, or mail) in the queues that this process serves, and passes
-// each to
-// its handler under a new epoch. It sleeps until the store notifies, a known wakeup comes, or the poll is due, so an
-// idle
-// worker costs next to nothing. Dead workers of this host are retired at once, so that their timelines become due, too.
+// each to its handler under a new epoch. It sleeps until the store notifies, a known wakeup comes, or the poll is due,
+// so an idle worker costs next to nothing. Dead workers of this host are retired at once, so that their timelines
+// become due, too.
 
 import { assert } from '../../core/assert.ts'
 import type { TimelineId, WorkerId } from '../../core/coordinate.ts'

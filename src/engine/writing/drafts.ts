@@ -1,7 +1,6 @@
 // The entries of one request on their way in: encoded and packed one after another (core/history/packed-entries.ts),
-// not yet
-// sealed, because sealing binds them to their place. The entries for the fold are made along with them, except for
-// their place.
+// not yet sealed, because sealing binds them to their place. The entries for the fold are made along with them, except
+// for their place.
 
 import { isWellFormed, type TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'

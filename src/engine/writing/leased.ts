@@ -1,6 +1,5 @@
 // The mark of a timeline that a process owns on behalf of one client with a lease: processes that write in turns are
-// refused
-// as long as the owner lives. The mark names its epoch, and does not apply to another.
+// refused as long as the owner lives. The mark names its epoch, and does not apply to another.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Attribute, Head } from '../../core/store/ports.ts'

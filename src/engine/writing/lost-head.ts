@@ -1,8 +1,6 @@
 // Rebuilds heads that were lost with a damaged page (core/history/lost-head.ts) from history: the model derives status,
-// queue
-// and wakeup from a state. Done by verify with `repair`, by opening or reading such a timeline, and by any process
-// whose code
-// declares its model. Until then no process writes to it.
+// queue and wakeup from a state. Done by verify with `repair`, by opening or reading such a timeline, and by any
+// process whose code declares its model. Until then no process writes to it.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'

@@ -1,8 +1,6 @@
 // The open timelines of this process: each once, shared by all callers that open it with the same fold; opened under a
-// new
-// epoch and recovered, or adopted from a claim. All are released when the engine closes, and lost when the worker is
-// declared
-// dead.
+// new epoch and recovered, or adopted from a claim. All are released when the engine closes, and lost when the worker
+// is declared dead.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'

@@ -1,8 +1,6 @@
 // Takes a timeline under a new epoch, so that the previous owner can no longer write. A dead owner on this host is
-// recognised
-// at once, one elsewhere when its session with the store or its lease ends; a live owner is waited for, or displaced
-// with
-// `takeover`.
+// recognised at once, one elsewhere when its session with the store or its lease ends; a live owner is waited for, or
+// displaced with `takeover`.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { toMs } from '../../core/duration.ts'

@@ -1,9 +1,7 @@
 // Turns of processes that share one timeline: the writer owns it, and the others wait until the owner rests or has had
-// its turn
-// before they take it. A turn that ended before anything was written makes the turns granted by this process longer,
-// however slow the store or the machine is; so some process always makes progress. Safety does not depend on this: the
-// epoch
-// keeps out stale writes.
+// its turn before they take it. A turn that ended before anything was written makes the turns granted by this process
+// longer, however slow the store or the machine is; so some process always makes progress. Safety does not depend on
+// this: the epoch keeps out stale writes.
 
 import type { Head } from '../../core/store/ports.ts'
 import type { Kernel } from '../storage/kernel.ts'

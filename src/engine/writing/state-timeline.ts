@@ -1,8 +1,6 @@
 // A timeline with authority "state" (A1.2): each publication is one commit that appends an entry, publishes the
-// manifest at
-// that entry's coordinate, and applies the extras. State and position become visible together or not at all. For layers
-// that
-// capture by themselves: saves, projections.
+// manifest at that entry's coordinate, and applies the extras. State and position become visible together or not at
+// all. For layers that capture by themselves: saves, projections.
 
 import { assert } from '../../core/assert.ts'
 import { encodeManifest, type Part } from '../../core/checkpoint/manifest.ts'
@@ -146,8 +144,7 @@ export class StateTimeline {
 
   /**
    * It broke without being taken over: in the store, this process still owns it, and no other could take it while this
-   * process
-   * lives. Under a newer epoch the release is refused, without a loss.
+   * process lives. Under a newer epoch the release is refused, without a loss.
    */
   async #letGo(broken: RepriseError, along: CommitExtras): Promise<void> {
     if (isReprise(broken, 'FENCED', 'NOT_FOUND', 'CLOSED')) return

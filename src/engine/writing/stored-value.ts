@@ -1,6 +1,5 @@
 // A value, optionally with a stream of bytes, as the parts of one manifest: written in bounded memory, checked before
-// the
-// first byte is returned, and read piece by piece. For layers with authority "state": saves, memo entries.
+// the first byte is returned, and read piece by piece. For layers with authority "state": saves, memo entries.
 
 import type { Content, Part } from '../../core/checkpoint/manifest.ts'
 import { type Digest, fromHex } from '../../core/coordinate.ts'
@@ -65,8 +64,7 @@ export interface StoredValue {
 
 /**
  * Everything is read once before the first byte is returned: damage at the end must not surface half-way. `unverified`:
- * only
- * the value is read.
+ * only the value is read.
  */
 export async function readValue(
   kernel: Kernel,

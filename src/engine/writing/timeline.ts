@@ -1,6 +1,5 @@
 // An open timeline: the handle that a user (or a layer) holds while this process owns it. It keeps head and state in
-// memory,
-// writes through the group commit, checkpoints by policy, and stops for good when it is fenced. A shared one
+// memory, writes through the group commit, checkpoints by policy, and stops for good when it is fenced. A shared one
 // (turn-timeline.ts) can be read without ownership, takes the timeline with its first write, and continues after other
 // processes have written.
 

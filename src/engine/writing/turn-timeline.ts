@@ -1,10 +1,7 @@
 // A timeline that several processes write in turns, none of them the owner for long: replicas of one service. Reading
-// takes
-// nothing. A write decides on the state at a coordinate and commits its decision, which applies only if history is
-// still at
-// that coordinate; the writer then owns the timeline, and writes without reading first until another process writes.
-// Where
-// many processes want to write at once, they take turns (contest.ts).
+// takes nothing. A write decides on the state at a coordinate and commits its decision, which applies only if history
+// is still at that coordinate; the writer then owns the timeline, and writes without reading first until another
+// process writes. Where many processes want to write at once, they take turns (contest.ts).
 
 import { equalBytes, type TimelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -138,8 +135,7 @@ export class TurnTimeline<State> {
 
   /**
    * After a lost write: resolves when the caller should decide again, on the then current state. `isWanted` is called
-   * with each
-   * read. Throws CONTENDED when the time of the contest is over.
+   * with each read. Throws CONTENDED when the time of the contest is over.
    */
   async lose(contest: Contest, error: RepriseError, isWanted: () => boolean): Promise<void> {
     await contest.lost(error, this.#kernel.clock.elapsed() - this.#readyAt)

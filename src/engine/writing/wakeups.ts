@@ -1,6 +1,5 @@
 // Expected wakeups: when a process must claim again after it released timelines. One claim serves all wakeups of the
-// same
-// few milliseconds, however many there are.
+// same few milliseconds, however many there are.
 
 /** A little late rather than a little early: a claim before its time finds nothing, and the next is far away. */
 const lateMs = 2

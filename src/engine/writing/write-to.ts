@@ -1,6 +1,5 @@
 // One write to another timeline of the store: through the open handle of this process, else under an epoch of its own
-// while no
-// other process works on it. The entries are decided on the timeline's state when the write is applied.
+// while no other process works on it. The entries are decided on the timeline's state when the write is applied.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'

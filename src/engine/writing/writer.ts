@@ -1,8 +1,6 @@
 // The writing side of one open timeline: a queue of requests that the group commit turns into commits. Requests that
-// only
-// append are packed into one run; any other request has a commit of its own. One commit is in flight at a time, so
-// sequence,
-// epoch and digest in memory are always those of the store.
+// only append are packed into one run; any other request has a commit of its own. One commit is in flight at a time, so
+// sequence, epoch and digest in memory are always those of the store.
 
 import { assert } from '../../core/assert.ts'
 import type { Digest, TimelineId } from '../../core/coordinate.ts'

@@ -1,6 +1,5 @@
 // The two containers of the memory world. A snapshot shares both in constant time: a map is copied by the first write
-// after the
-// sharing, a log only when two branches of it diverge.
+// after the sharing, a log only when two branches of it diverge.
 
 /** A map whose snapshots cost nothing until the next write. */
 export class SharedMap<Key, Value> {

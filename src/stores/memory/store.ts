@@ -1,6 +1,5 @@
 // The memory store: the reference implementation of the Store port. Every call works synchronously; the promise is only
-// its
-// interface. Nothing survives the process, and facts() reports that.
+// its interface. Nothing survives the process, and facts() reports that.
 
 import { riderFailed } from '../../core/commit/refused.ts'
 import type { MessageId, TimelineId, WorkerId } from '../../core/coordinate.ts'

@@ -1,8 +1,6 @@
 // The data of the memory store, independent of any handle: several stores ("processes") and several namespaces share
-// one world,
-// and a simulated power loss returns to a snapshot of it. Rows are immutable; their bytes are copies of the arguments,
-// so
-// that a simulator can flip bits in them (cells).
+// one world, and a simulated power loss returns to a snapshot of it. Rows are immutable; their bytes are copies of the
+// arguments, so that a simulator can flip bits in them (cells).
 
 import type { HeadFacts } from '../../core/commit/view.ts'
 import type { ManifestId, MessageId, TimelineId, WorkerId } from '../../core/coordinate.ts'

@@ -1,6 +1,5 @@
 // The write lock. A commit with user SQL awaits the user's function; other writers queue behind it. All other commits
-// find the
-// lock free and run synchronously.
+// find the lock free and run synchronously.
 
 export class WriteLock {
   #last: Promise<unknown> | null = null

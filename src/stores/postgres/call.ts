@@ -1,8 +1,6 @@
 // A call of one of our functions: values in, one value out, as text. It is sent as a query of its own kind (the driver
-// calls
-// that submittable), which omits what a call does not need: no description of the result, no rows, no copies. A commit
-// is one
-// such call, so this is most of the client's cost of an append.
+// calls that submittable), which omits what a call does not need: no description of the result, no rows, no copies. A
+// commit is one such call, so this is most of the client's cost of an append.
 
 import { createHash } from 'node:crypto'
 import type { DriverConnection, Submittable } from './driver.ts'
@@ -17,8 +15,7 @@ export function callText(name: string, count: number): string {
 
 /**
  * The name of a prepared statement is derived from its text. Behind a pooler, sessions of the server are shared with
- * other
- * clients: an existing statement of this name has this text.
+ * other clients: an existing statement of this name has this text.
  */
 export function statementName(text: string): string {
   return `reprise_${createHash('sha256').update(text).digest('hex').slice(0, 32)}`

@@ -1,6 +1,6 @@
 // The general commit, in the database: everything that a Commit can contain, in the order that ports.ts defines. The
-// batch
-// arrives as one JSON value and one value with all the bytes (encode.ts writes them); outcomes are returned as JSON.
+// batch arrives as one JSON value and one value with all the bytes (encode.ts writes them); outcomes are returned as
+// JSON.
 
 import { functionName, isAlive, nowMs, positionText, steadyPlans, transactionNumber } from './functions.ts'
 import { headColumns, headTables } from './rows.ts'

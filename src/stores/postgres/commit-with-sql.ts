@@ -1,8 +1,6 @@
 // The user's SQL in the transaction of a commit. The commit decides: if it is refused, or was applied before (its
-// answer was
-// lost), the user's SQL is not called. If the user's SQL throws, nothing of the commit is kept. transaction-sql.ts
-// limits the
-// statements that it can send; this file ends its transaction and restores the session.
+// answer was lost), the user's SQL is not called. If the user's SQL throws, nothing of the commit is kept.
+// transaction-sql.ts limits the statements that it can send; this file ends its transaction and restores the session.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -75,12 +73,9 @@ async function commitOnce(port: CommitPort, client: DriverClient, commit: Commit
 
 /**
  * Undoes all settings of the user's SQL before the COMMIT, in the same round trip and transaction: settings (including
- * the one
- * that this commit's durability depends on), role, channels, cursors, temporary tables, locks. Deferred constraints
- * come first,
- * because their triggers are user code as well. The first error ends it, before the COMMIT. Returns the number of
- * prepared
- * statements in the session.
+ * the one that this commit's durability depends on), role, channels, cursors, temporary tables, locks. Deferred
+ * constraints come first, because their triggers are user code as well. The first error ends it, before the COMMIT.
+ * Returns the number of prepared statements in the session.
  */
 async function finish(run: RunSql, { schema }: CommitPort, xact: string, mark: string): Promise<unknown> {
   try {

@@ -1,8 +1,6 @@
 // Commits. Commits with runs and little else, each to a timeline of its own, take the hot path (write.ts). If that does
-// not fit
-// (a guard that does not hold, a repeated commit), and for everything else, there is the general commit, which returns
-// the
-// reasons. Either way: one round trip, one transaction.
+// not fit (a guard that does not hold, a repeated commit), and for everything else, there is the general commit, which
+// returns the reasons. Either way: one round trip, one transaction.
 
 import { assert } from '../../core/assert.ts'
 import { riderFailed } from '../../core/commit/refused.ts'

@@ -1,11 +1,8 @@
 // Connections. Every call ends: an unreachable server is retried with growing pauses until connectTimeoutMs; a
-// statement without
-// an answer fails after statementTimeoutMs, and its connection is dropped.
+// statement without an answer fails after statementTimeoutMs, and its connection is dropped.
 // There is no session state except for settings at connect (session-settings.ts), and no session locks: a pooler in
-// transaction
-// mode works. Calls of our functions are prepared statements, and continue unprepared once one is missing, or exists
-// already,
-// because a pooler shares sessions. Features that need a session have one of their own (session.ts).
+// transaction mode works. Calls of our functions are prepared statements, and continue unprepared once one is missing,
+// or exists already, because a pooler shares sessions. Features that need a session have one of their own (session.ts).
 
 import { growingPause } from '../../core/calls/pause.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -122,8 +119,7 @@ export class Connections {
 
   /**
    * Rows of a read that is planned without statistics (functions.ts, steady). Its values are $1[1], $1[2], … in the
-   * text; `columns`
-   * are the names and types of its result.
+   * text; `columns` are the names and types of its result.
    */
   steadyRows<Row>(
     s: string,

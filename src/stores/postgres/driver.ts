@@ -1,6 +1,5 @@
 // The part of the driver `pg` that this store uses. The driver is optional: it is imported only when a postgres URL is
-// opened,
-// and its types are declared here so that ours do not depend on them.
+// opened, and its types are declared here so that ours do not depend on them.
 
 import { RepriseError } from '../../core/errors.ts'
 

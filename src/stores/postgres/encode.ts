@@ -1,6 +1,5 @@
 // Encodes commits for the functions in the database: JSON for small values, one value with all the bytes beside it.
-// `start`
-// counts from 1, as SQL does.
+// `start` counts from 1, as SQL does.
 
 import { toHex } from '../../core/coordinate.ts'
 import type { Attribute, Commit, ManifestMark, ManifestRecord } from '../../core/store/ports.ts'

@@ -1,6 +1,5 @@
 // The facts of a server, and whether they suffice for Reprise: its version, its encoding, and the settings that
-// durability
-// depends on, read back rather than assumed.
+// durability depends on, read back rather than assumed.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { StoreFacts } from '../../core/store/ports.ts'

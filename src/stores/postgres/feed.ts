@@ -1,7 +1,6 @@
 // The feed across timelines. Runs are read in the order of (pos, id), and only below the oldest running transaction: a
-// run that
-// commits later can then never be behind a reader. Committed runs above that line are not readable yet; the page then
-// reports that it is not the end.
+// run that commits later can then never be behind a reader. Committed runs above that line are not readable yet; the
+// page then reports that it is not the end.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { rangeOf } from '../../core/history/scope.ts'
@@ -118,15 +117,12 @@ async function readPage(
 
 /**
  * scanned: the next runs in order, without their bytes, and one more to detect whether there are more. ranked: the
- * matching ones,
- * with the running count and bytes of matches. The page ends where it is full. few: if few timelines, or none, are in
- * the ranges
- * of the prefixes, only their runs are read (functions: feed_of), and ended is the place up to which that counts.
+ * matching ones, with the running count and bytes of matches. The page ends where it is full. few: if few timelines, or
+ * none, are in the ranges of the prefixes, only their runs are read (functions: feed_of), and ended is the place up to
+ * which that counts.
  * The plan must not depend on statistics. So there is no join, only single-row lookups (LATERAL, LIMIT 1), and whether
- * runs
- * wait above the line is read from the last existing run (ORDER BY, LIMIT 1), once: an EXISTS is planned as a scan of
- * all
- * runs if the statistics expect many above, even when there is none.
+ * runs wait above the line is read from the last existing run (ORDER BY, LIMIT 1), once: an EXISTS is planned as a scan
+ * of all runs if the statistics expect many above, even when there is none.
  */
 function feedQuery(s: string, prefixes: readonly string[] | null, ranges: readonly NameRange[]): string {
   const matches = prefixes?.map((_, i) => withinSql('t.timeline', `$1[${numbersCount + i + 1}]`))

@@ -1,6 +1,5 @@
 // Functions in the database, so that a whole batch is one round trip and its statements are planned once per
-// connection. This
-// file has the small ones, and the two that append (the hot path). commit-function.ts has the rest.
+// connection. This file has the small ones, and the two that append (the hot path). commit-function.ts has the rest.
 
 import { schemaVersion } from './tables.ts'
 
@@ -23,10 +22,8 @@ export function positionText(run: string): string {
 
 /**
  * Plans that stay good. A plan made while a table was small reads all of it, and is cached while the table grows; these
- * functions
- * look everything up by key, so other scans are disabled. A disabled scan that is used anyway counts as very expensive,
- * and
- * the server compiles expensive plans (`jit`), for a second each time.
+ * functions look everything up by key, so other scans are disabled. A disabled scan that is used anyway counts as very
+ * expensive, and the server compiles expensive plans (`jit`), for a second each time.
  */
 export const steadyPlans =
   'SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan SET jit = off'

@@ -1,6 +1,5 @@
 // The store's own check: rows that contradict each other. The server checks its pages and indexes itself
-// (data_checksums,
-// amcheck). Timelines are checked by number, a page at a time, so that no statement takes long.
+// (data_checksums, amcheck). Timelines are checked by number, a page at a time, so that no statement takes long.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Inspection, StoreFault } from '../../core/store/ports.ts'

@@ -1,11 +1,8 @@
 // Notifies other processes that something may be due or readable. A NOTIFY inside a commit would make all commits of
-// the
-// cluster queue behind one lock, fsync included. Therefore it is sent after the commit, in a transaction of its own
-// that
-// writes nothing, and many commits share one. It may be lost; listeners poll as well.
+// the cluster queue behind one lock, fsync included. Therefore it is sent after the commit, in a transaction of its own
+// that writes nothing, and many commits share one. It may be lost; listeners poll as well.
 // Listening uses the store's own session. If notifications do not arrive (a pooler in transaction mode), a timer wakes
-// the
-// listeners instead.
+// the listeners instead.
 
 import type { Connections } from './connect.ts'
 import type { Guest, Session, SessionClient } from './session.ts'

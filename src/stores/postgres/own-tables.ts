@@ -1,9 +1,8 @@
 // The store's own tables, which the user's SQL must not touch. A statement that names their schema is refused before it
 // is sent.
 // Indirect access (a function, dynamic SQL, a search_path) is detected at the end, before the COMMIT: the server counts
-// the
-// rows that a transaction changed in each table, and every definition of a table has the number of the transaction that
-// changed it last. Neither needs a role of its own or a trigger, and the hot path pays nothing.
+// the rows that a transaction changed in each table, and every definition of a table has the number of the transaction
+// that changed it last. Neither needs a role of its own or a trigger, and the hot path pays nothing.
 
 import { RepriseError } from '../../core/errors.ts'
 import { functionName } from './functions.ts'

@@ -1,6 +1,5 @@
 // A client of the driver with our own time limits: the driver's limits run by the clock, and would mistake a busy
-// process for
-// a silent server. A server that does not answer in time loses the connection, and with it the statement.
+// process for a silent server. A server that does not answer in time loses the connection, and with it the statement.
 
 import { patientTimer } from '../patient-timer.ts'
 import type { Driver, QueryConfig, QueryResult, Submittable } from './driver.ts'

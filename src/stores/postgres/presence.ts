@@ -1,8 +1,7 @@
 // Presence: a lock that lives as long as a session distinguishes a dead process from a slow one. A worker holds an
-// advisory lock
-// of its own on the store's session, and its row records that; a worker with such a row and a free lock is gone. A
-// suspended
-// process keeps its session, and with it the lock. The server ends the session of a dead host by itself.
+// advisory lock of its own on the store's session, and its row records that; a worker with such a row and a free lock
+// is gone. A suspended process keeps its session, and with it the lock. The server ends the session of a dead host by
+// itself.
 // Only a session of our own counts. Behind a pooler there is none: the worker then has no presence, and its lease
 // decides.
 // Safety does not depend on this: a worker retired by mistake is fenced by the epoch, as always.
@@ -28,8 +27,7 @@ export const lockOf = (s: string, ns: string, id: string) => `hashtextextended('
 
 /**
  * For a worker's row `w`. The lock is tried for the duration of the statement only, and shared, so that concurrent
- * checks do not
- * see each other.
+ * checks do not see each other.
  */
 export const isGone = (s: string) => `CASE
     WHEN w.presence IS NULL OR w.retired_at IS NOT NULL OR pg_is_in_recovery() OR w.presence <> ${serverStart} THEN false
@@ -83,8 +81,7 @@ export class Presence implements Guest {
 
   /**
    * The process is alive and its lock is free: records that before other workers conclude anything, and locks again in
-   * a new
-   * session.
+   * a new session.
    */
   unsettle(): void {
     this.#client = null

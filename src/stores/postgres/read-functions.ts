@@ -1,8 +1,6 @@
 // The most frequent reads of a worker: due timelines with their heads, and then the history and the catalog of each.
-// Reads of
-// one moment are combined (together.ts), so the functions take many timelines; their plans are cached, which saves the
-// server
-// more than the reading itself costs.
+// Reads of one moment are combined (together.ts), so the functions take many timelines; their plans are cached, which
+// saves the server more than the reading itself costs.
 
 import { functionName, isAlive, nowMs, steadyPlans } from './functions.ts'
 import { headColumns, headRecord, headTables, manifestColumns, manifestRecord } from './rows.ts'

@@ -1,6 +1,5 @@
 // Replaces stored bytes by others (Store.rewrite). A row is replaced only if it is unchanged since it was read,
-// according to its
-// digest (for a message: its bytes), so no lock is held between reading and writing.
+// according to its digest (for a message: its bytes), so no lock is held between reading and writing.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { Change, ManifestRecord, Rewritable, Rewritten, RunChange } from '../../core/store/ports.ts'

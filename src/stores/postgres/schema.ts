@@ -1,6 +1,5 @@
 // The schema: created and upgraded automatically, under a lock, so that many processes may open at once. Data of a
-// newer
-// version is refused before anything is written.
+// newer version is refused before anything is written.
 
 import { RepriseError } from '../../core/errors.ts'
 import { createCommitFunction } from './commit-function.ts'
@@ -92,8 +91,7 @@ async function migrate(connections: Connections, s: string): Promise<void> {
 
 /**
  * Workers of an older release still send heartbeats, but can commit nothing any more: their timelines would wait for as
- * long as
- * they live. Runs before the tables are locked: a running commit has its rows, and reads a worker next.
+ * long as they live. Runs before the tables are locked: a running commit has its rows, and reads a worker next.
  */
 async function retireAll(run: RunSql, s: string): Promise<void> {
   await run(`UPDATE ${s}.worker SET retired_at = ${nowMs} WHERE retired_at IS NULL`)
@@ -134,8 +132,7 @@ async function makeNamespace(connections: Connections, s: string, name: string):
 
 /**
  * A dump restored into a younger cluster: transaction numbers restart below those in the rows. The namespace's base is
- * raised
- * above them, so that positions in the feed keep growing.
+ * raised above them, so that positions in the feed keep growing.
  */
 async function repairFeed(connections: Connections, s: string, ns: number): Promise<void> {
   const isBehind = `SELECT n.pos_base + pg_snapshot_xmax(pg_current_snapshot())::text::bigint <= greatest(
@@ -146,8 +143,7 @@ async function repairFeed(connections: Connections, s: string, ns: number): Prom
   if (!row?.is_behind) return
   await connections.transaction('raising the base of the feed', async (run) => {
     // A commit that creates a timeline reads this table, and one that appends locks its row: the lock waits for both,
-    // and later
-    // commits see the new base.
+    // and later commits see the new base.
     await run(`LOCK TABLE ${s}.namespace IN ACCESS EXCLUSIVE MODE`)
     const again = await run(isBehind, [ns])
     if (!(again.rows[0] as { is_behind: boolean }).is_behind) return

@@ -1,6 +1,6 @@
 // Deleted bytes, and where they may remain. VACUUM frees them for reuse, and only rewriting a table (VACUUM FULL, which
-// locks it
-// meanwhile) removes them from its file. Copies that the server keeps beside its tables are outside of our control.
+// locks it meanwhile) removes them from its file. Copies that the server keeps beside its tables are outside of our
+// control.
 
 import { isReprise } from '../../core/errors.ts'
 import type { Scrubbing } from '../../core/store/ports.ts'

@@ -1,8 +1,6 @@
 // The store's own connection, for everything that lives as long as a session: notifications, and the lock that proves
-// that this
-// process is alive. Opened for the first guest, reopened when it breaks, closed when the last guest leaves. It does not
-// keep
-// the process alive.
+// that this process is alive. Opened for the first guest, reopened when it breaks, closed when the last guest leaves.
+// It does not keep the process alive.
 
 import type { Connections } from './connect.ts'
 import type { DriverClient, QueryConfig, QueryResult } from './driver.ts'

@@ -1,11 +1,8 @@
 // The tables. Every key of history starts with the timeline's number (tid), which never changes: a rollback renames a
-// timeline,
-// and its rows stay in place. Times are milliseconds of the database's clock.
+// timeline, and its rows stay in place. Times are milliseconds of the database's clock.
 // pos is the order of the feed: the namespace's pos_base plus the number of the transaction that wrote the run. A
-// reader stays
-// below the oldest running transaction, so nothing can appear behind it. Inside one transaction the run's id decides,
-// which
-// follows the order of the batch.
+// reader stays below the oldest running transaction, so nothing can appear behind it. Inside one transaction the run's
+// id decides, which follows the order of the batch.
 
 /** The version of tables and functions together. Function names contain it: code of another version finds none. */
 export const schemaVersion = 9
@@ -49,8 +46,7 @@ function dueIndex(s: string): string {
 
 /**
  * True for every row, and part of status queries only. Otherwise the planner would use this index for id lookups, too,
- * while the
- * table is small: it then reads one page, and later all of them, because plans are cached.
+ * while the table is small: it then reads one page, and later all of them, because plans are cached.
  */
 export const hasStatus = (t: string) => `${t}.status >= ''`
 
@@ -77,10 +73,9 @@ function retiredIndex(s: string): string {
 
 /**
  * Rows of these tables are updated in place or deleted after a while. Autovacuum waits until a fifth of a table is
- * dead, so that
- * large ones stay a fifth larger, and index scans pass all of it: a twentieth is enough. Cursors and workers are few
- * rows
- * that change all the time: their pages keep room for that (HOT), and are cleaned after some dozens of changes.
+ * dead, so that large ones stay a fifth larger, and index scans pass all of it: a twentieth is enough. Cursors and
+ * workers are few rows that change all the time: their pages keep room for that (HOT), and are cleaned after some
+ * dozens of changes.
  */
 function vacuumSettings(s: string): string {
   const early = 'autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.1'

@@ -1,8 +1,6 @@
 // The query over timelines: every condition is bound, and one that nothing can match returns nothing. Timelines of an
-// owner or
-// a parent are looked up by their index; other conditions are checked in id order. Therefore a rare status or queue
-// makes the
-// server scan the timelines of the namespace.
+// owner or a parent are looked up by their index; other conditions are checked in id order. Therefore a rare status or
+// queue makes the server scan the timelines of the namespace.
 
 import { rangeOf } from '../../core/history/scope.ts'
 import { feedStart, type TimelineQuery } from '../../core/store/ports.ts'

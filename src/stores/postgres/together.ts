@@ -1,6 +1,5 @@
 // Combines concurrent requests: while the maximum number of statements is running, new requests gather, and the next
-// statement
-// takes them all. A single request does not wait. A request among many costs a fraction of a statement.
+// statement takes them all. A single request does not wait. A request among many costs a fraction of a statement.
 
 export class Together<Ask, Answer> {
   readonly #ask: (asks: readonly Ask[]) => Promise<readonly Answer[]>

@@ -1,9 +1,8 @@
 // Sends the statements of the user's SQL to the server. The server itself ensures that they cannot end the commit's
 // transaction:
 // statements with rows and values go through PREPARE, whose grammar has SELECT, INSERT, UPDATE, DELETE, MERGE and
-// VALUES and
-// nothing else; all others go through EXECUTE in a function, which has no transaction control. Both accept one
-// statement.
+// VALUES and nothing else; all others go through EXECUTE in a function, which has no transaction control. Both accept
+// one statement.
 // Our own check of the first word only chooses between the two, and refuses the well-known ones with a better message.
 
 import { RepriseError } from '../../core/errors.ts'
@@ -64,8 +63,7 @@ const prefix = `PREPARE ${riderStatement} AS `
 
 /**
  * One round trip: PREPARE, and the prepared statement. SQL's PREPARE and the protocol's share their names. A statement
- * that an
- * error left behind is closed first.
+ * that an error left behind is closed first.
  */
 function runPrepared(
   { client, driver }: TransactionSqlPort,

@@ -1,8 +1,6 @@
 // Queries of the user's own tables: in a read-only transaction, through a cursor, which accepts only a query and
-// returns no more
-// rows than requested. The server ends a query that takes too long. The transaction is always rolled back, and with it
-// any
-// setting of the query.
+// returns no more rows than requested. The server ends a query that takes too long. The transaction is always rolled
+// back, and with it any setting of the query.
 
 import { RepriseError } from '../../core/errors.ts'
 import { checkReads, refusedByDatabase, type SqlQuery, textOf, tookTooLong, tooManyRows } from '../../core/store/sql.ts'

@@ -1,10 +1,7 @@
 // The hot path: commits with a run, each to a timeline of its own, that append, create their timeline, or also change
-// some fields
-// of its row. One call does them all, as sets. The caller passes where the previous run of each begins, which is looked
-// up by
-// key: faster than searching for the last run. It is a hint, and kept only for that: if it is wrong, or anything else
-// does not
-// fit, the call does nothing.
+// some fields of its row. One call does them all, as sets. The caller passes where the previous run of each begins,
+// which is looked up by key: faster than searching for the last run. It is a hint, and kept only for that: if it is
+// wrong, or anything else does not fit, the call does nothing.
 
 import { type Digest, type TimelineId, toHex } from '../../core/coordinate.ts'
 import { isAppendOperation } from '../../core/history/entry-run.ts'

@@ -1,13 +1,10 @@
 // Chunks in an object store: packed into objects of a few megabytes, so that a checkpoint is a handful of requests.
 // Object stores have no conditional deletion by age, and nothing is changed in place. So touches and deletions are
-// notes, and of
-// two concurrent ones at least one sees the other: a touch writes its note and then reads the notes of deletion; a
-// deletion
-// writes its note and then reads the touches. A chunk marked for deletion that was touched in time stays; a chunk whose
-// touch
-// found the mark is put again. Bytes are removed when their pack is rewritten without them (compact), at the earliest
-// when
-// the note about them is as old as `graceMs`: that tolerates a store whose lists are outdated (by up to half of it).
+// notes, and of two concurrent ones at least one sees the other: a touch writes its note and then reads the notes of
+// deletion; a deletion writes its note and then reads the touches. A chunk marked for deletion that was touched in time
+// stays; a chunk whose touch found the mark is put again. Bytes are removed when their pack is rewritten without them
+// (compact), at the earliest when the note about them is as old as `graceMs`: that tolerates a store whose lists are
+// outdated (by up to half of it).
 
 import { type Digest, toHex } from '../../core/coordinate.ts'
 import type { Blobs, Change, ChunkRow, Hash, Rewritten, StoredChunk } from '../../core/store/ports.ts'
@@ -80,8 +77,7 @@ export class S3Blobs implements Blobs {
       await this.#packs.refresh()
     }
     // A chunk that was ever marked for deletion counts as missing, even if a touch seems to have restored it: that
-    // touch may have
-    // been as late as ours, and the deletion has already read the touches.
+    // touch may have been as late as ours, and the deletion has already read the touches.
     const missing = digests.filter((digest) => !index.hasCertain(digest))
     index.learn({ touches, drops: [] })
     return missing
@@ -161,8 +157,7 @@ export class S3Blobs implements Blobs {
 
   /**
    * Rewrites packs without chunks marked for deletion, and joins small ones; a pack is deleted once nothing in it is
-   * needed. With
-   * `isFinal`, every pack with a marked chunk, and at once: afterwards no byte of it is left.
+   * needed. With `isFinal`, every pack with a marked chunk, and at once: afterwards no byte of it is left.
    */
   async compact(isFinal = false): Promise<void> {
     await this.#packs.refresh()

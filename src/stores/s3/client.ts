@@ -1,8 +1,6 @@
 // An S3-compatible store over HTTP. A request is signed (aws4fetch), with the digest of its body in the signature and
-// in a
-// header, so that the server refuses a body changed on the way. A failed request is retried after a random, growing
-// pause; a
-// slow read is hedged by a second one. The error after the last attempt has the details for people.
+// in a header, so that the server refuses a body changed on the way. A failed request is retried after a random,
+// growing pause; a slow read is hedged by a second one. The error after the last attempt has the details for people.
 
 import { createHash, randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -100,8 +98,7 @@ export class S3Client implements Objects {
 
   /**
    * A write that creates an object. With `onlyNew` it is marked: if its answer was lost, the retry is refused because
-   * of the first
-   * write, and the mark proves that it was ours.
+   * of the first write, and the mark proves that it was ours.
    */
   async write(request: Request, onlyNew: boolean, mark: string = randomUUID()): Promise<boolean> {
     if (!onlyNew) {

@@ -5,8 +5,7 @@
 //   4. AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or _FULL_URI: the role of a container
 //   5. the role of the machine, by the metadata service of EC2 (version 2 only), unless AWS_EC2_METADATA_DISABLED is true
 // Keys of a role expire: they are requested again five minutes before that. Single sign-on, credential_process and
-// roles that a
-// profile assumes are not supported here; `aws configure export-credentials` turns all of them into 1.
+// roles that a profile assumes are not supported here; `aws configure export-credentials` turns all of them into 1.
 
 import { readFile } from 'node:fs/promises'
 import { RepriseError } from '../../core/errors.ts'

@@ -1,6 +1,5 @@
 // The part of the package `aws4fetch` that this store uses: it signs requests. It is optional, and imported when an s3
-// address
-// is opened.
+// address is opened.
 
 import { RepriseError } from '../../core/errors.ts'
 

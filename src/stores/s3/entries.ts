@@ -1,6 +1,5 @@
 // Cache entries as objects: one each, read and written as streams. An entry that fits into a part is written by one
-// request, a
-// larger one in parts that are joined at the end; either way it exists as a whole or not at all.
+// request, a larger one in parts that are joined at the end; either way it exists as a whole or not at all.
 
 import { RepriseError } from '../../core/errors.ts'
 import { type ClientOptions, S3Client } from './client.ts'

@@ -1,8 +1,6 @@
 // A file as one object and back: exports and backups. Large files go in parts, several at a time, each with its digest;
-// the
-// object exists as a whole or not at all. It is read in ranges of one version of the object, so that a concurrent
-// replacement
-// is detected.
+// the object exists as a whole or not at all. It is read in ranges of one version of the object, so that a concurrent
+// replacement is detected.
 
 import { type FileHandle, open as openFile } from 'node:fs/promises'
 import { RepriseError } from '../../core/errors.ts'

@@ -1,6 +1,5 @@
 // reprise/s3: chunks in any S3-compatible store. Most programs never import it: `open(url, { blobs:
-// 's3://bucket/prefix' })`
-// and the commands take addresses. This is for programs that read such a place themselves.
+// 's3://bucket/prefix' })` and the commands take addresses. This is for programs that read such a place themselves.
 
 import { createHash } from 'node:crypto'
 import type { Blobs } from '../../core/store/ports.ts'

@@ -1,6 +1,5 @@
 // An object that is written in parts: it exists as a whole once the parts are joined, and not before. An unjoined
-// upload is
-// invisible but costs storage, so it is aborted if possible.
+// upload is invisible but costs storage, so it is aborted if possible.
 
 import { randomUUID } from 'node:crypto'
 import type { S3Client } from './client.ts'

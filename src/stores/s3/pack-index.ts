@@ -1,6 +1,5 @@
 // An in-memory index of chunks from the notes and the lists of the packs: the pack of each chunk, its last touch, and
-// whether
-// it is marked for deletion. About 120 bytes per chunk. It only computes: blobs.ts reads and writes.
+// whether it is marked for deletion. About 120 bytes per chunk. It only computes: blobs.ts reads and writes.
 
 import type { Digest } from '../../core/coordinate.ts'
 import { decodeList, type Notes, type PackList } from './pack.ts'

@@ -1,10 +1,8 @@
 // The packs and notes of one chunk store in the object store: reads those of other processes, writes new ones, and
-// keeps the
-// index (pack-index.ts) current. Nothing here is ever overwritten: names are new, and later names sort after earlier
-// ones.
+// keeps the index (pack-index.ts) current. Nothing here is ever overwritten: names are new, and later names sort after
+// earlier ones.
 // A list of the packs is the truth about which exist. Notes save reading each pack for its list; many notes are joined,
-// and the
-// old ones are deleted after the new ones are written. A concurrent reader finds them missing and lists again.
+// and the old ones are deleted after the new ones are written. A concurrent reader finds them missing and lists again.
 
 import { randomBytes } from 'node:crypto'
 import { RepriseError } from '../../core/errors.ts'

@@ -1,8 +1,7 @@
 // A place for chunks in an object store, with small objects beside them: the mark by which a store recognises its
-// chunks, their
-// owner, and whether several stores share them. Each is written once and counts for good, which needs a store that
-// honours
-// If-None-Match. A store that does not is treated as a place that others may share: it is swept only on request.
+// chunks, their owner, and whether several stores share them. Each is written once and counts for good, which needs a
+// store that honours If-None-Match. A store that does not is treated as a place that others may share: it is swept only
+// on request.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Blobs, Hash } from '../../core/store/ports.ts'

@@ -1,7 +1,6 @@
 // The files of the AWS command line: ~/.aws/credentials and ~/.aws/config, for the profile in AWS_PROFILE. Only keys,
-// region
-// and endpoint are read from them: unsupported sources (sso, credential_process, role_arn) are named in the refusal
-// (credentials.ts).
+// region and endpoint are read from them: unsupported sources (sso, credential_process, role_arn) are named in the
+// refusal (credentials.ts).
 
 import { readFile } from 'node:fs/promises'
 import { homedir } from 'node:os'

@@ -1,7 +1,6 @@
 // Timelines that arrive from another shard. The copy is inactive until the signpost at its old place names the same
-// move; then
-// it is the timeline, whichever process notices first. Its notes record which of its runs the feed of the old shard
-// shows.
+// move; then it is the timeline, whichever process notices first. Its notes record which of its runs the feed of the
+// old shard shows.
 
 import type { OperationId, TimelineId } from '../../core/coordinate.ts'
 import { guardOf } from '../../core/store/guard.ts'

@@ -1,6 +1,5 @@
 // Chunks over several shards. They belong to no timeline, so they are placed by their digest, each on two shards: a
-// shard that is
-// away stops no timeline of another. A chunk is searched for at its places first, and then everywhere.
+// shard that is away stops no timeline of another. A chunk is searched for at its places first, and then everywhere.
 
 import type { Digest, TimelineId } from '../../core/coordinate.ts'
 import { toHex } from '../../core/coordinate.ts'
@@ -150,8 +149,7 @@ export class ShardedBlobs implements Blobs {
 
   /**
    * Searches the places of each chunk in rank order until all are found. A shard that is away may have a chunk: then
-   * the absence
-   * of the chunk is not reported.
+   * the absence of the chunk is not reported.
    */
   async #search<T>(
     digests: readonly Digest[],

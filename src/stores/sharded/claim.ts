@@ -1,6 +1,5 @@
 // Claims over several shards: each contributes its share, and the others fill what one lacks. Priority applies within a
-// shard;
-// the shards take turns, so that a full shard does not hide the others.
+// shard; the shards take turns, so that a full shard does not hide the others.
 
 import type { WorkerId } from '../../core/coordinate.ts'
 import { isReprise } from '../../core/errors.ts'
@@ -72,8 +71,7 @@ export class Claims {
 
   /**
    * This worker's timelines in a queue, on the reachable shards (hasLost). The others are recorded with the unread
-   * queue: a shard
-   * that returns in the middle of several queries gets the first of them again.
+   * queue: a shard that returns in the middle of several queries gets the first of them again.
    */
   async ofOwner(query: TimelineQuery): Promise<Head[]> {
     const there = this.#places.shards.filter((shard) => !shard.isAway)

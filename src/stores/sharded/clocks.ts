@@ -1,6 +1,5 @@
 // The clocks of the shards. Each database has its own, and they disagree: a deadline belongs to the clock of the shard
-// that
-// has its timeline, which also dates the mail of that timeline. Heartbeats measure how far ahead each clock is.
+// that has its timeline, which also dates the mail of that timeline. Heartbeats measure how far ahead each clock is.
 
 import type { ShardClock } from '../../core/store/store-facts.ts'
 import type { Shard, Timers } from './shard.ts'

@@ -1,6 +1,5 @@
 // The one write, over several shards: the commits of a batch go to their shards, all shards at the same time. A shard
-// that does
-// not answer leaves only the outcomes of its own commits unknown.
+// that does not answer leaves only the outcomes of its own commits unknown.
 
 import type { Commit, Outcome } from '../../core/store/ports.ts'
 import { checkCommit } from '../../core/store/shapes.ts'

@@ -1,6 +1,5 @@
 // The feed of several shards: one order in each, and a position with a part for each. A reader that resumes at a
-// position resumes
-// in all of them, so it misses nothing and sees nothing twice.
+// position resumes in all of them, so it misses nothing and sees nothing twice.
 
 import type { FeedFilter, FeedItem, FeedPage, FeedPosition } from '../../core/store/ports.ts'
 import { joinPositions, splitPosition } from '../../core/store/shards.ts'

@@ -1,6 +1,5 @@
 // Adds a shard: it becomes a member, all processes of the set must learn of it, the map gets its next version, and the
-// families
-// that belong there are moved. Each step can be repeated, so a killed call is simply started again.
+// families that belong there are moved. Each step can be repeated, so a killed call is simply started again.
 
 import type { WorkerId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'

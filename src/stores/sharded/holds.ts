@@ -1,8 +1,6 @@
 // Cursors over several shards. The whole position of a cursor is stored with its owner, in the same commit as the
-// owner's
-// entries; every other shard has a hold: a cursor of its own, never ahead of that position, which keeps its history
-// from being
-// trimmed. A hold is put before its cursor exists and removed after it is deleted.
+// owner's entries; every other shard has a hold: a cursor of its own, never ahead of that position, which keeps its
+// history from being trimmed. A hold is put before its cursor exists and removed after it is deleted.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { CursorRow, FeedPosition, Head, Outcome } from '../../core/store/ports.ts'

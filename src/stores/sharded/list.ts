@@ -1,6 +1,5 @@
 // Lists over several shards: each returns its own in order, and they are merged. Signposts and the shards' own
-// timelines are
-// hidden.
+// timelines are hidden.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import type { Head, TimelineQuery, WorkerRow } from '../../core/store/ports.ts'

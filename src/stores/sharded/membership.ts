@@ -1,6 +1,5 @@
 // The stored map: every shard knows its set, its number in it, and the number of shards, with a version. It is checked
-// when a
-// set is opened, so that no process reads a set with a missing shard, an extra one, or one of another set.
+// when a set is opened, so that no process reads a set with a missing shard, an extra one, or one of another set.
 
 import type { OperationId, TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'

@@ -1,8 +1,6 @@
 // The feed of a shard with moved families. The shard that a timeline left still shows the runs that it had there; the
-// copies on
-// its new shard are hidden, and its later runs follow once the reader has passed the old ones. So every run is shown
-// once, and
-// the runs of a timeline in order.
+// copies on its new shard are hidden, and its later runs follow once the reader has passed the old ones. So every run
+// is shown once, and the runs of a timeline in order.
 
 import type { FeedItem, FeedPage, FeedPosition, Head } from '../../core/store/ports.ts'
 import { isArriving, isOfShards, targetOf } from '../../core/store/shards.ts'

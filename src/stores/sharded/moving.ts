@@ -1,6 +1,5 @@
 // Checks for forks and rollbacks while families move: a fork stays with its parent, so none is made of a timeline that
-// is about
-// to leave, and nothing is rolled back while a fork of it is still to arrive.
+// is about to leave, and nothing is rolled back while a fork of it is still to arrive.
 
 import type { TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'

@@ -1,9 +1,7 @@
 // Where timelines are: the place in the map, or the place that its signpost there points to. Places that this process
-// has seen
-// are cached, so that a known timeline costs no read.
+// has seen are cached, so that a known timeline costs no read.
 // The place in the map is one of the original shards of the set, for good: its row is the arbiter of an id, whatever
-// two
-// processes believe about the map. A timeline on a shard that was added later has a signpost there.
+// two processes believe about the map. A timeline on a shard that was added later has a signpost there.
 
 import type { OperationId, TimelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -208,8 +206,7 @@ export class Places {
 
   /**
    * A copy that a signpost points to becomes the timeline, if both belong to the same move: it gets its queue and
-   * wakeup. Any other
-   * copy was left by an abandoned move, and is deleted. Only a signpost leads here.
+   * wakeup. Any other copy was left by an abandoned move, and is deleted. Only a signpost leads here.
    */
   async #arrive({ id, shard, move }: Open, head: Head): Promise<void> {
     const { newOperation } = this
@@ -220,8 +217,7 @@ export class Places {
 
   /**
    * Puts a signpost where this id would be created, so that it can be created on another shard. Returns where it is, or
-   * is to be
-   * created.
+   * is to be created.
    */
   async point(id: TimelineId, to: number): Promise<number> {
     let from = this.#home(id)

@@ -1,6 +1,5 @@
 // Plans a commit before it is sent to a shard: the shard, the messages that leave it through an outbox, and the writes
-// to other
-// shards that must come first. A commit that concerns one shard only is passed on unchanged.
+// to other shards that must come first. A commit that concerns one shard only is passed on unchanged.
 
 import { lifeOver } from '../../core/commit/mail.ts'
 import type { TimelineId } from '../../core/coordinate.ts'

@@ -10,10 +10,9 @@ export function namesLife(send: readonly OutgoingMessage[] = []): boolean {
 
 /**
  * Divides messages by whether the life of their receiver continues. A message keeps its life, so the shard of its
- * receiver checks
- * it again in the commit. In a store that has grown, a signpost with a life of its own may stand for the receiver:
- * there a
- * message loses its life, and a receiver created again just after this read gets mail of the life before.
+ * receiver checks it again in the commit. In a store that has grown, a signpost with a life of its own may stand for
+ * the receiver: there a message loses its life, and a receiver created again just after this read gets mail of the life
+ * before.
  */
 export async function byReceiver(
   places: Places,

@@ -1,8 +1,7 @@
 // Messages between shards. A commit puts them into the outbox of its own shard, in its own transaction; the committing
-// process
-// then carries them over, oldest first, and removes them from the outbox once they have arrived. The next heartbeat of
-// any
-// process finds messages left by a dead one. A message arrives once, because its id is known at its destination.
+// process then carries them over, oldest first, and removes them from the outbox once they have arrived. The next
+// heartbeat of any process finds messages left by a dead one. A message arrives once, because its id is known at its
+// destination.
 
 import type { Head, Store } from '../../core/store/ports.ts'
 import { isOfShards, outboxFor } from '../../core/store/shards.ts'

@@ -1,6 +1,5 @@
 // What a moved timeline leaves behind: its signpost keeps its runs, because the feed of that shard has shown them to
-// some readers
-// and not to others. They are deleted when the timeline is forgotten, and trimmed when it is.
+// some readers and not to others. They are deleted when the timeline is forgotten, and trimmed when it is.
 
 import { type TimelineId, toHex } from '../../core/coordinate.ts'
 import { lastSeq } from '../../core/history/entry-run.ts'
@@ -22,8 +21,7 @@ export class Remnants {
 
   /**
    * The runs that this timeline left behind, if they are still its own, or belong to no timeline because it is gone.
-   * `shard`: its
-   * current shard.
+   * `shard`: its current shard.
    */
   async of(id: TimelineId, shard: number, isGone = false): Promise<Arrival | null> {
     if (shard < this.#places.first) return null
@@ -70,8 +68,8 @@ export class Remnants {
 
   /**
    * After the timeline was forgotten. Its signpost stays, because mail to that id waits there as for any missing
-   * timeline. Entries
-   * that a cursor has not read stay too, hidden; but if it is erased, the signpost is created again without them.
+   * timeline. Entries that a cursor has not read stay too, hidden; but if it is erased, the signpost is created again
+   * without them.
    */
   async forgotten(id: TimelineId, left: Arrival, isErased: boolean): Promise<void> {
     if (isErased && left.remnant === id) {

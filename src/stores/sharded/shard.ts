@@ -1,8 +1,6 @@
 // One of the stores of a sharded store. While it is away, only its own timelines wait. One probe retries until it is
-// back; no
-// other call tries to reach it meanwhile, because every attempt may take seconds. Calls that can do without it fail at
-// once,
-// and calls that need it wait for a moment.
+// back; no other call tries to reach it meanwhile, because every attempt may take seconds. Calls that can do without it
+// fail at once, and calls that need it wait for a moment.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Clock, Store } from '../../core/store/ports.ts'

@@ -1,6 +1,5 @@
 // Randomness as code in a zone sees it: numbers, bytes and ids come from the zone's own generator. Calls that cannot be
-// made
-// deterministic (keys, randomised signatures, results from another thread) are refused.
+// made deterministic (keys, randomised signatures, results from another thread) are refused.
 
 import nodeCrypto from 'node:crypto'
 import { type Any, callsOf, derive, refuse, throwRefusal } from './patch.ts'

@@ -1,6 +1,6 @@
 // The clock as code in a zone sees it: every Node API that reads the time returns the zone's time, from Date to the
-// time
-// stamp of an event. Its zero is that of Date, so that `performance.timeOrigin + performance.now()` is `Date.now()`.
+// time stamp of an event. Its zero is that of Date, so that `performance.timeOrigin + performance.now()` is
+// `Date.now()`.
 
 import { type Any, derive, deriveGetter, dress, refuse, replace, replaceGetter, valuesFor } from './patch.ts'
 

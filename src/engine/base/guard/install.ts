@@ -1,6 +1,5 @@
 // The determinism guard: while replayed code (a zone) runs, the clock, randomness and ids come from the zone, and calls
-// to
-// the outside are refused with the line that made them. All other code gets the originals, at the cost of one check.
+// to the outside are refused with the line that made them. All other code gets the originals, at the cost of one check.
 // Installed while at least one engine that needs it is open, and removed with the last of them.
 
 import { syncBuiltinESMExports } from 'node:module'

@@ -1,8 +1,6 @@
 // The outside as code in a zone sees it: timers, files, processes, sockets, DNS, the machine. Every call is refused,
-// with the
-// user's line. Where only folds are guarded, modules that are not loaded stay untouched: a synchronous fold cannot use
-// a
-// module that it has not imported.
+// with the user's line. Where only folds are guarded, modules that are not loaded stay untouched: a synchronous fold
+// cannot use a module that it has not imported.
 
 import { type Any, callsOf, dress, refuse, replace } from './patch.ts'
 import { refusal } from './refusal.ts'
@@ -123,10 +121,8 @@ const heap = [
 
 /**
  * Every database client ends here, whatever its name. Its sockets are shared with other code and must not get stuck in
- * the
- * middle of an exchange, so the guard throws nothing into them: a new connection fails like a failed connection, a
- * write to
- * an open connection succeeds, and the zone is blamed. Standard output and error are logs and are allowed.
+ * the middle of an exchange, so the guard throws nothing into them: a new connection fails like a failed connection, a
+ * write to an open connection succeeds, and the zone is blamed. Standard output and error are logs and are allowed.
  */
 function guardSockets(sockets: Any): void {
   const { connect } = sockets

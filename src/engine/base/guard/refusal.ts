@@ -1,6 +1,5 @@
 // The error for a call that code in a zone may not make: it names the call, the line of the user's code that made it,
-// and
-// the fix.
+// and the fix.
 
 import { fileURLToPath } from 'node:url'
 import { RepriseError } from '../../../core/errors.ts'

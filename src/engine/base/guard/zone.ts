@@ -1,7 +1,6 @@
 // Zones: code that is replayed from history and must then do the same. Workflow code is in a zone (the layer finds it
-// through
-// the async context); a fold, an `evolve` or a projection handler is in a zone while it runs. The guard looks up the
-// caller's zone here; code outside of zones gets the original functions.
+// through the async context); a fold, an `evolve` or a projection handler is in a zone while it runs. The guard looks
+// up the caller's zone here; code outside of zones gets the original functions.
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type { RepriseError } from '../../../core/errors.ts'

@@ -1,11 +1,9 @@
 // An open directory, and operations on the names in it. No operation follows a link: no whole path is passed to the
 // system; each directory is entered by its name in its parent. This is the only module that writes or deletes files
-// that
-// stored data names.
+// that stored data names.
 // On Linux a folder is a descriptor, and names are resolved below it (/proc/self/fd/N/name, equivalent to openat): a
 // directory that another process swaps for a link after it was entered is not followed. Elsewhere a folder is a path;
-// every
-// directory on it is checked before each operation, which leaves a gap between the check and the operation.
+// every directory on it is checked before each operation, which leaves a gap between the check and the operation.
 
 import { isUtf8 } from 'node:buffer'
 import { randomBytes } from 'node:crypto'

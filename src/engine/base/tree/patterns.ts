@@ -1,8 +1,7 @@
 // Patterns that name files, in the syntax of .gitignore: patterns apply from the root down, the last match decides, "!"
 // negates, "/" at the front or in the middle anchors, "/" at the end matches folders only, "**" spans folders. Pure
-// text
-// functions. The author of a workspace writes the patterns, so a match takes at most pattern length times path length
-// steps: it uses no regular expressions, and a failing star backtracks to the last star only.
+// text functions. The author of a workspace writes the patterns, so a match takes at most pattern length times path
+// length steps: it uses no regular expressions, and a failing star backtracks to the last star only.
 
 import { RepriseError } from '../../../core/errors.ts'
 
@@ -113,8 +112,7 @@ function matchName(tokens: readonly Token[], name: string): boolean {
 
 /**
  * True if the whole text matches, where a star matches any part of it. A star matches as little as possible; on a
- * mismatch,
- * the last star takes one more. Earlier stars need no backtracking: the last star covers every such case.
+ * mismatch, the last star takes one more. Earlier stars need no backtracking: the last star covers every such case.
  */
 function matchWithStars(
   patternLength: number,

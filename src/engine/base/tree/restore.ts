@@ -1,7 +1,6 @@
 // Restores a tree to its recorded content. Checks come first: the recorded paths, and whether an excluded name blocks
-// one of
-// them; then unrecorded files are removed and recorded files written. Changes by other processes during the restore are
-// rechecked, a bounded number of times.
+// one of them; then unrecorded files are removed and recorded files written. Changes by other processes during the
+// restore are rechecked, a bounded number of times.
 
 import { createHash } from 'node:crypto'
 import type { RepriseError } from '../../../core/errors.ts'

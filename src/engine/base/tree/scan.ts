@@ -1,6 +1,5 @@
 // Lists a tree: files and links, and the names that are left alone. Directories are entered one inside the other, never
-// by a
-// path, and links are data. Bounded by the limits: a tree that is too deep or too large is refused.
+// by a path, and links are data. Bounded by the limits: a tree that is too deep or too large is refused.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Limits } from '../../../core/limits.ts'
@@ -26,8 +25,7 @@ export interface Scan {
   readonly found: readonly Found[]
   /**
    * By choice (`ignored`), or because they cannot be captured (`special`: devices, pipes, sockets, names and targets
-   * that are
-   * not valid text).
+   * that are not valid text).
    */
   readonly leftAlone: readonly {
     readonly path: string

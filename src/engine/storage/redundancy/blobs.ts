@@ -1,6 +1,5 @@
 // Chunks with parity: a put also writes the parity of the chunks' group, and a damaged chunk is rebuilt from the
-// others. A
-// plain wrapper around the chunks of a store: list and delete show chunks only.
+// others. A plain wrapper around the chunks of a store: list and delete show chunks only.
 // A few chunks at a time would cost a parity as large as they are: a small group stays open, and the next few chunks
 // join it.
 // Its new parity is put under a new name, and the old one is deleted afterwards.
@@ -130,8 +129,8 @@ export class RedundantBlobs implements Blobs {
 
   /**
    * Reads the next chunks after this one, up to `bytesMax` bytes, and repairs damaged ones. `next` is null at the end.
-   * Parity
-   * and copies come last and are read as well: damaged ones are removed, and made again when the store is tended.
+   * Parity and copies come last and are read as well: damaged ones are removed, and made again when the store is
+   * tended.
    */
   async scrub(after: Digest | null, bytesMax: number): Promise<ScrubReport> {
     let next = after
@@ -213,8 +212,7 @@ export class RedundantBlobs implements Blobs {
 
   /**
    * The open groups that a batch of this size should join: those not much larger, since their parity is written again.
-   * A group
-   * that another process changed by sweeping is no longer used.
+   * A group that another process changed by sweeping is no longer used.
    */
   async #take(bytes: number): Promise<OpenGroup[]> {
     const taken: OpenGroup[] = []

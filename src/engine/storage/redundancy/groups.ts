@@ -28,8 +28,7 @@ export function storedForm(hash: Hash, builder: ParityBuilder): { group: StoredG
   const group = { ...plain, id: hash(encoded).slice(0, 24) }
   const [record, other] = keysOf(group)
   // The list is put last and deleted first: a killed process then leaves a parity without a list, never a list without
-  // its
-  // parity.
+  // its parity.
   const chunks = [
     { digest: other, bytes: withDigest(hash, parity), stripe: stripeOfParity },
     { digest: record, bytes: withDigest(hash, encoded), stripe: stripeOfParity },

@@ -1,10 +1,8 @@
 // A second copy of catalog entries, manifests included, among the chunks, needed where history cannot replace a
 // checkpoint.
 // With authority "state", and for savepoints, each entry has a copy. A timeline with trimmed history has one copied
-// entry,
-// the spare: any other entry may be lost, because an older checkpoint and the history after it replace it, and the
-// spare
-// remains if all of them are lost together.
+// entry, the spare: any other entry may be lost, because an older checkpoint and the history after it replace it, and
+// the spare remains if all of them are lost together.
 // A copy is removed before its entry is dropped, so a copy without an entry is an entry that was lost.
 
 import { ByteReader, ByteWriter } from '../../../core/bytes.ts'
@@ -67,8 +65,7 @@ export class CatalogLines {
 
   /**
    * Call before anything depends on these entries alone. With `isTruth`, each of them gets a copy; otherwise savepoints
-   * and one
-   * other entry do.
+   * and one other entry do.
    */
   async protect(timeline: TimelineId, rows: readonly ManifestRecord[], isTruth: boolean): Promise<void> {
     const there = new Set((await this.#keys(timeline)).map(toHex))

@@ -1,6 +1,5 @@
 // Finds an intact copy of a damaged or missing chunk: a copy stored separately, or the rest of its parity group. The
-// chunk is
-// put back in its place, or else stored as a separate copy; a read-only store is only read.
+// chunk is put back in its place, or else stored as a separate copy; a read-only store is only read.
 
 import { besides, lanes, type Member, rebuild, stripeOf, stripeOfParity } from '../../../core/checkpoint/parity.ts'
 import { type Digest, equalBytes, toHex } from '../../../core/coordinate.ts'

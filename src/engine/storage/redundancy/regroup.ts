@@ -1,8 +1,7 @@
 // Keeps groups consistent with the stored chunks. A swept chunk leaves its group first: the new parity is put before
-// the chunk
-// is deleted, and the old parity is deleted last, so that the remaining chunks never lose their protection. Tending
-// adds
-// chunks without a group (of an older release, of a crash) to one, and merges groups that have become small.
+// the chunk is deleted, and the old parity is deleted last, so that the remaining chunks never lose their protection.
+// Tending adds chunks without a group (of an older release, of a crash) to one, and merges groups that have become
+// small.
 
 import { lanes, type Member, ParityBuilder } from '../../../core/checkpoint/parity.ts'
 import { type Digest, equalBytes, fromHex, toHex } from '../../../core/coordinate.ts'
@@ -29,8 +28,7 @@ const tendBytesMax = 64 * 1024 * 1024
  * all.
  * A concurrent put may add to a group that is being rebuilt here, and its new parity still contains chunks swept here.
  * Therefore the old groups are deleted first, and then all groups are read again: either the new group is found here,
- * or the
- * other process finds the group it added to deleted (`RedundantBlobs.put`), and one of the two removes the swept
+ * or the other process finds the group it added to deleted (`RedundantBlobs.put`), and one of the two removes the swept
  * chunks.
  */
 export async function regroup(

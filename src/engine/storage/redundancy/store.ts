@@ -1,7 +1,6 @@
 // A store in which one damaged place loses no checkpoint: chunks have parity (blobs.ts), catalog entries a second copy
 // (lines.ts). Damaged or missing data is read from there, reported to the listener, and put back where possible. All
-// other
-// calls are forwarded.
+// other calls are forwarded.
 
 import type { ManifestId, TimelineId } from '../../../core/coordinate.ts'
 import { isReprise } from '../../../core/errors.ts'
@@ -230,8 +229,7 @@ class RedundantCatalog {
 
   /**
    * In the background: an acknowledged commit does not wait for its second copy. A failed copy is made when the store
-   * is
-   * tended.
+   * is tended.
    */
   #copy(timeline: TimelineId, records: readonly ManifestRecord[]): void {
     if (!this.isOn) return

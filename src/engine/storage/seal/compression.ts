@@ -1,6 +1,5 @@
 // Compression behind one small table: zstd where this Node has it, else deflate. The number of the algorithm is stored,
-// so
-// each can be read wherever the platform supports it. Output is bounded before and during decompression.
+// so each can be read wherever the platform supports it. Output is bounded before and during decompression.
 
 import * as zlib from 'node:zlib'
 import { RepriseError } from '../../../core/errors.ts'
@@ -59,8 +58,7 @@ export function decompress(
   let plain: Uint8Array
   try {
     // By default each result, however small, keeps 16 KB of memory. One byte more than expected, so that it ends in one
-    // step;
-    // but bounded, because the size in a header may be forged.
+    // step; but bounded, because the size in a header may be forged.
     const chunkSize = Math.min(Math.max(size + 1, chunkBytesMin), chunkBytesMax)
     plain = inflate(from.bytes, { maxOutputLength: size, chunkSize })
   } catch (cause) {
@@ -97,10 +95,9 @@ interface Inflater {
 
 /**
  * Inflates small values through one reused stream. `inflateRawSync` creates a stream per call, which takes twice as
- * long as
- * inflating a kilobyte and leaves 40 KB of garbage: half of the time to replay a thousand entries. This relies on
- * Node's
- * internals, so they are checked first, and any irregular result, errors included, falls back to `inflateRawSync`.
+ * long as inflating a kilobyte and leaves 40 KB of garbage: half of the time to replay a thousand entries. This relies
+ * on Node's internals, so they are checked first, and any irregular result, errors included, falls back to
+ * `inflateRawSync`.
  */
 function smallInflater(): ((bytes: Uint8Array, size: number) => Uint8Array | null) | null {
   const { _handle: handle, _writeState: left } = zlib.createInflateRaw({

@@ -1,6 +1,5 @@
 // Seals an entry for its run, and opens it. Without keys, only its data is in an envelope. With keys, the dedupe key is
-// sealed
-// along with the data, and so is the type if the ring hides types: the run then contains neither in plain text.
+// sealed along with the data, and so is the type if the ring hides types: the run then contains neither in plain text.
 //   inside = flags(byte: 1 has a key, 2 has its type) [key(text)] [type(text)] data
 
 import { ByteReader, ByteWriter } from '../../../core/bytes.ts'

@@ -1,7 +1,6 @@
 // A value in a row of the user's database that only history can decrypt: the row's name and its key are both derived
-// from a
-// secret stored in an entry. A reader of the table, even from another namespace, learns neither the value nor its
-// owner.
+// from a secret stored in an entry. A reader of the table, even from another namespace, learns neither the value nor
+// its owner.
 //   sealed = nonce(12) AES-256-GCM(value) tag(16)
 
 import { createCipheriv, createDecipheriv, createHmac, randomFillSync } from 'node:crypto'

@@ -4,11 +4,9 @@
 //              [key id(text) salt(12, not for chunks) nonce(12), if encrypted] body [tag(16), if encrypted]
 //   flags    = 1 compressed · 2 encrypted · 4 checked · 8 chunk; any other bit is MALFORMED
 // Encryption is AES-256-GCM; the associated data is the envelope up to the body (without the crc) ++ the caller's
-// context,
-// so a record opens only in its own place. The crc covers context ++ everything but itself; it distinguishes damage
-// (MALFORMED) from a wrong key or forgery (DECRYPT_FAILED). With keys configured, unencrypted envelopes still open:
-// they are
-// older data, and the digest chain vouches for them.
+// context, so a record opens only in its own place. The crc covers context ++ everything but itself; it distinguishes
+// damage (MALFORMED) from a wrong key or forgery (DECRYPT_FAILED). With keys configured, unencrypted envelopes still
+// open: they are older data, and the digest chain vouches for them.
 
 import { createCipheriv, createDecipheriv, createHmac, type KeyObject, randomFillSync } from 'node:crypto'
 import * as zlib from 'node:zlib'

@@ -1,6 +1,5 @@
 // The store as the engine sees it: records wrapped under a newer key (wrap.ts) are unwrapped to the form that their
-// digests
-// cover, and records brought from elsewhere under an older key are wrapped. Everything else is forwarded.
+// digests cover, and records brought from elsewhere under an older key are wrapped. Everything else is forwarded.
 
 import { isReprise } from '../../../core/errors.ts'
 import { isWrapped } from '../../../core/history/wrapped.ts'

@@ -1,16 +1,13 @@
 // Wrapping puts a whole stored record under the current key, whatever it is sealed with inside. It re-encrypts old
 // records:
 // the digest chain and the names of chunks cover bytes that must not change, so those bytes go inside, together with
-// the
-// derived keys that open them, and their original key can leave the ring. A record is wrapped at most once: under the
-// next
-// key it is unwrapped and wrapped again.
+// the derived keys that open them, and their original key can leave the ring. A record is wrapped at most once: under
+// the next key it is unwrapped and wrapped again.
 //   wrapped = start(core/history/wrapped.ts) key id(text) salt(12) nonce(12) AES-256-GCM(inside) tag(16)
 //   inside  = count(integer) key* record(rest)
 //   key     = key id(text) kind(byte: 0 of chunks, 1 of records) [salt(12)] derived key(32)
 // The associated data is everything before the nonce's end. The checksum distinguishes damage from a missing key: bytes
-// that
-// do not match it are returned unchanged, and the comparison of digests finds them.
+// that do not match it are returned unchanged, and the comparison of digests finds them.
 
 import { createCipheriv, createDecipheriv, randomFillSync } from 'node:crypto'
 import { crc32 } from 'node:zlib'

@@ -1,6 +1,5 @@
 // A level with its bounds: how long it may take, when it is skipped, how many uploads wait for it. Any failure there is
-// a miss
-// or a skipped upload, reported once, and never an error for the caller.
+// a miss or a skipped upload, reported once, and never an error for the caller.
 
 import { Breaker } from '../../../core/calls/breaker.ts'
 import { type ErrorCode, RepriseError } from '../../../core/errors.ts'

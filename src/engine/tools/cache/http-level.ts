@@ -1,6 +1,5 @@
 // A Reprise server as a cache level, through the plain interface for build tools: GET and PUT below /cache/<space>/.
-// The
-// token's scopes apply. Redirects are not followed: a token is sent only to the address it was configured for.
+// The token's scopes apply. Redirects are not followed: a token is sent only to the address it was configured for.
 
 import { type ErrorCode, RepriseError } from '../../../core/errors.ts'
 import { type CacheLevel, type LevelAccess, type LevelEntry, LevelError } from './level.ts'

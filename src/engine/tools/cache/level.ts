@@ -1,7 +1,6 @@
 // A cache level behind the local store: a Reprise server, a bucket. The port is small on purpose. Time limits, the
-// breaker,
-// digests, scopes and the upload queue are above it (guarded-level.ts, and the layer that uses it), once for all
-// levels.
+// breaker, digests, scopes and the upload queue are above it (guarded-level.ts, and the layer that uses it), once for
+// all levels.
 
 import type { Duration } from '../../../core/duration.ts'
 import type { ErrorCode } from '../../../core/errors.ts'
@@ -37,8 +36,7 @@ const usualCodes = { refused: 'FORBIDDEN', unfit: 'LIMIT_EXCEEDED', fault: 'STOR
 
 /**
  * Thrown by a level. `refused`: retrying with these credentials is useless; `unfit`: this one entry cannot be put. The
- * code is
- * that of the reported problem.
+ * code is that of the reported problem.
  */
 export class LevelError extends Error {
   readonly kind: 'refused' | 'unfit' | 'fault'

@@ -1,10 +1,8 @@
 // A bucket as a cache level: one object per entry, below its scope.
 //   <prefix>/memo/<scope>/<digest of the key>
 // Only the bucket's own rules separate scopes: they decide which credentials may write below <prefix>/memo/main. A
-// scope reads
-// its own entries, then those of main. A put replaces an existing entry, unless none was found before: then the first
-// entry
-// stays.
+// scope reads its own entries, then those of main. A put replaces an existing entry, unless none was found before: then
+// the first entry stays.
 
 import { createHash } from 'node:crypto'
 import { isReprise, RepriseError } from '../../../core/errors.ts'

@@ -1,7 +1,6 @@
 // Removes cache entries: those unused for long, and the least recently used if all together are too large. Pinned
-// entries
-// stay. Their chunks are removed by the next collection. A cache is a kind of timelines with one entry each: results of
-// functions and commands, artifacts of build tools.
+// entries stay. Their chunks are removed by the next collection. A cache is a kind of timelines with one entry each:
+// results of functions and commands, artifacts of build tools.
 
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'

@@ -1,7 +1,6 @@
 // When each entry was last used. Recorded to the hour for retention, and with a delay, so that a hit costs no write.
-// The latest
-// uses are recorded exactly and in order when the cache is closed or explains a miss, which is compared with the last
-// of them.
+// The latest uses are recorded exactly and in order when the cache is closed or explains a miss, which is compared with
+// the last of them.
 
 import type { TimelineId } from '../../../core/coordinate.ts'
 import type { Host } from '../../host/host.ts'

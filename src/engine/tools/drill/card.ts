@@ -1,6 +1,5 @@
 // The recovery card (D6) of one timeline: its checkpoint, the history after it, the coordinate that binds them and its
-// owner,
-// the effects that are safe to replay, and the current cost of a recovery.
+// owner, the effects that are safe to replay, and the current cost of a recovery.
 
 import type { CheckpointInterval } from '../../../core/checkpoint/checkpoint-policy.ts'
 import type { MeasuredCosts } from '../../../core/checkpoint/costs.ts'

@@ -1,7 +1,6 @@
 // The drill restores real checkpoints separately, replays the history after them, compares the result with another way
-// to the
-// same coordinate, and reports how long a recovery would take and what would be lost. The outcome is recorded in the
-// catalog.
+// to the same coordinate, and reports how long a recovery would take and what would be lost. The outcome is recorded in
+// the catalog.
 
 import { type ManifestId, toHex } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
@@ -159,8 +158,7 @@ async function drillEach(kernel: Kernel, head: Head, fold: Fold<unknown>, most: 
 
 /**
  * The state by full replay, if history reaches the origin: the reference for checkpoints. Damaged history is a result,
- * too: it
- * must not stop the drill of other checkpoints and other timelines.
+ * too: it must not stop the drill of other checkpoints and other timelines.
  */
 async function referenceDigest(kernel: Kernel, head: Head, fold: Fold<unknown>) {
   try {
@@ -224,8 +222,7 @@ async function drillCheckpoint(
 
 /**
  * Equal for equal states, however they were reached: keyed parts count by content, not by page. Parts and values are
- * encoded
- * one by one, as a checkpoint stores them: an object shared by two of them becomes two objects after a restore.
+ * encoded one by one, as a checkpoint stores them: an object shared by two of them becomes two objects after a restore.
  */
 export function stateDigest({ codec, hash }: Pick<Kernel, 'codec' | 'hash'>, state: TimelineState<unknown>): string {
   const digests: Record<string, unknown> = {}

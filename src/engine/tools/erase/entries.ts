@@ -1,6 +1,5 @@
 // Erases entries inside a history that continues (docs/decisions/erasure.md). In this order, so that it can be
-// interrupted
-// anywhere and repeated:
+// interrupted anywhere and repeated:
 //   1. every timeline that reads one of them is taken, under a new epoch, and marked: state in memory elsewhere is stale;
 //   2. their checkpoints that contain it are dropped, savepoints only if the caller allowed it;
 //   3. the erasure is recorded, with the checks of the new runs;

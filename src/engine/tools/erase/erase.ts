@@ -1,12 +1,8 @@
 // Erases a timeline: deletes it with its archives (and optionally the forks that share its history), and then removes
-// their
-// bytes from the files of the store: entries, mail, checkpoints and chunks that no other checkpoint names. The report
-// names
-// the erased data and where copies may remain. A repeated call resumes after an interruption, even if the timeline
-// itself is
-// already deleted. Its id is erased, too: reports that name it are removed from the store's log. For single entries of
-// a
-// history that continues, see entries.ts.
+// their bytes from the files of the store: entries, mail, checkpoints and chunks that no other checkpoint names. The
+// report names the erased data and where copies may remain. A repeated call resumes after an interruption, even if the
+// timeline itself is already deleted. Its id is erased, too: reports that name it are removed from the store's log. For
+// single entries of a history that continues, see entries.ts.
 
 import { isReprise } from '../../../core/errors.ts'
 import { checkIn } from '../../../core/history/redacted.ts'

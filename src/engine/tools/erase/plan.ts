@@ -1,6 +1,5 @@
 // The plan of an erasure: the entries, the timelines that read them and lose checkpoints, and the reasons to refuse it.
-// The
-// remaining state is folded separately before anything is changed: a fold that fails without an entry fails here.
+// The remaining state is folded separately before anything is changed: a fold that fails without an entry fails here.
 
 import { type TimelineId, timelineId } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'

@@ -1,8 +1,6 @@
 // Selects the entries to erase, and finds where they are stored. A sequence belongs to the requested lineage: its entry
-// may be
-// stored in an ancestor. A search covers the whole family: the timeline, its archives, its ancestors, and all forks of
-// one of
-// them, because the same person's data may be on a branch that is no longer used.
+// may be stored in an ancestor. A search covers the whole family: the timeline, its archives, its ancestors, and all
+// forks of one of them, because the same person's data may be on a branch that is no longer used.
 
 import type { Digest, TimelineId } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'

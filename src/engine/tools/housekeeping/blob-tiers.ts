@@ -1,12 +1,9 @@
 // Moves chunks of older checkpoints to colder tiers. One round reads the catalogs, newest checkpoint first, and
-// determines the
-// tier of each chunk: that of the warmest checkpoint that names it. Then, batch by batch: chunks are read, checked, put
-// into
-// the colder place, read back and checked there, and only then deleted from the warmer one, unless they were touched
-// since.
+// determines the tier of each chunk: that of the warmest checkpoint that names it. Then, batch by batch: chunks are
+// read, checked, put into the colder place, read back and checked there, and only then deleted from the warmer one,
+// unless they were touched since.
 // It may be stopped anywhere. The next round deletes a chunk in two places from the warmer one; the collector removes
-// chunks
-// that no checkpoint names.
+// chunks that no checkpoint names.
 
 import { type Digest, toHex } from '../../../core/coordinate.ts'
 import { isReprise, type RepriseError } from '../../../core/errors.ts'

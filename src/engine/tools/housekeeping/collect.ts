@@ -1,9 +1,7 @@
 // Garbage collection by reachability, beside writers. First retention for each timeline, then chunks: raise the sweep
-// mark,
-// mark from every checkpoint in the catalog, sweep unmarked chunks that were last touched before the sweep mark.
+// mark, mark from every checkpoint in the catalog, sweep unmarked chunks that were last touched before the sweep mark.
 // Why a checkpoint published during the sweep is safe: the store checked it against the sweep mark, so its new chunks
-// are
-// younger than the swept ones; its reused chunks belong to its base, which the store found in the catalog when it
+// are younger than the swept ones; its reused chunks belong to its base, which the store found in the catalog when it
 // published.
 // If that base existed during marking, its chunks are marked; if the base itself came later, the same holds for it.
 // docs/decisions/collection.md has the whole argument.
@@ -32,8 +30,7 @@ export interface CollectOptions {
   readonly timelines?: readonly string[]
   /**
    * Chunks touched within this time stay. Default: those stay that a running capture may still name and, beside a
-   * worker of an
-   * earlier version, those of the last hour (`grace`). No value harms a checkpoint.
+   * worker of an earlier version, those of the last hour (`grace`). No value harms a checkpoint.
    */
   readonly graceMs?: number
   /** Only chunks, without retention. */
@@ -63,8 +60,7 @@ export interface CollectReport {
     readonly tooYoung: number
     /**
      * Listed checkpoints and segments that could not be read: the chunks they need are unknown, so no chunk was
-     * removed. Empty in
-     * an intact store.
+     * removed. Empty in an intact store.
      */
     readonly unreadable: readonly Unreadable[]
   }
@@ -202,8 +198,7 @@ async function tendRedundancy(kernel: Kernel, live: ReadonlySet<string>, chunksO
 
 /**
  * Chunks last touched before this time belong to no announced capture. An optimisation: a checkpoint stays complete
- * because its
- * publication is refused if the mark is above its oldest chunk.
+ * because its publication is refused if the mark is above its oldest chunk.
  */
 async function sweepableBefore(kernel: Kernel, now: number, graceMs: number | undefined): Promise<number> {
   const { worker, store, planted } = kernel
@@ -225,8 +220,7 @@ async function* noHeads(): AsyncGenerator<Head> {}
 
 /**
  * A concurrent rollback or fork moves or copies checkpoints to a timeline that was not listed yet: lists are read again
- * until
- * one of them shows nothing new.
+ * until one of them shows nothing new.
  */
 async function mark(kernel: Kernel): Promise<{ live: ReadonlySet<string>; unreadable: readonly Unreadable[] }> {
   const live = new Set<string>()

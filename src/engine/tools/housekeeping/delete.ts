@@ -1,8 +1,6 @@
 // Deletes timelines for good: the timeline itself, its archives, and optionally the forks and savepoints that still
-// need it. A
-// dry run reports what would be deleted; the store guards every step once more. The next collection removes chunks that
-// no
-// checkpoint names any more.
+// need it. A dry run reports what would be deleted; the store guards every step once more. The next collection removes
+// chunks that no checkpoint names any more.
 
 import { type ManifestId, type TimelineId, timelineId } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
@@ -66,8 +64,7 @@ const looksMax = 5
 
 /**
  * If another process writes between the read and the deletion, the timeline is read again, and may then be refused. Not
- * so with
- * `seen`; and a new life of the id is never deleted, because the caller did not request that.
+ * so with `seen`; and a new life of the id is never deleted, because the caller did not request that.
  */
 export async function deleteTimeline(kernel: Kernel, id: string, options: Deletion = {}): Promise<DeleteReport> {
   refuseOfStore(id)

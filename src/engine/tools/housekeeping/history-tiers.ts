@@ -1,8 +1,6 @@
 // The part of a round that moves history: for each timeline whose policy allows it, history no longer needed in the
-// store moves
-// to the coldest tier that takes history, as segments. Refusals (another process took the timeline, a fork needs it)
-// are
-// reported, and retried in the next round.
+// store moves to the coldest tier that takes history, as segments. Refusals (another process took the timeline, a fork
+// needs it) are reported, and retried in the next round.
 
 import { isReprise, type RepriseError } from '../../../core/errors.ts'
 import type { Head } from '../../../core/store/ports.ts'

@@ -1,9 +1,8 @@
 // Housekeeping: unreferenced chunks, read mail, checkpoints that were never drilled and, if a time is configured, ended
 // runs.
 // Every program that opens a store offers to do it; a timeline of its own elects one process at a time, keeps the
-// reports for
-// people, and the position of the next round. A round is bounded in its work or its time, and works a quarter of that
-// time.
+// reports for people, and the position of the next round. A round is bounded in its work or its time, and works a
+// quarter of that time.
 
 import { fromHex, timelineId, toHex } from '../../../core/coordinate.ts'
 import { type Duration, toMs } from '../../../core/duration.ts'
@@ -37,10 +36,8 @@ export interface HousekeepingOptions {
   readonly expire?: {
     /**
      * Runs and jobs that completed, failed, were cancelled, terminated or finished, by the scope of their ids, which
-     * must end
-     * in a slash: { 'workflow/': '30d' }. Ids are matched by whole segments; '' is everything. If several scopes
-     * contain an id,
-     * the longest counts.
+     * must end in a slash: { 'workflow/': '30d' }. Ids are matched by whole segments; '' is everything. If several
+     * scopes contain an id, the longest counts.
      */
     readonly ended?: Readonly<Record<string, Duration>>
     /** Archives of rollbacks. */

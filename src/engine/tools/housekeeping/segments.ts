@@ -1,9 +1,7 @@
 // Moves history that is no longer needed in the store to the history tier. Segment by segment: it is read through the
-// chain, put
-// into the colder place, read back from there and checked, and only then published in the catalog, in the transaction
-// that
-// raises the floor to its end. If the process is killed, history is in the store, in a published segment, or in both;
-// unpublished chunks are collected. The next round resumes at the floor.
+// chain, put into the colder place, read back from there and checked, and only then published in the catalog, in the
+// transaction that raises the floor to its end. If the process is killed, history is in the store, in a published
+// segment, or in both; unpublished chunks are collected. The next round resumes at the floor.
 // To avoid many small segments, the last one, while it is small, is rewritten together with the history after it.
 
 import { type ChunkRef, encodeManifest } from '../../../core/checkpoint/manifest.ts'
@@ -88,8 +86,7 @@ async function* stretches(kernel: Kernel, head: Head, small: Point | null, to: P
 
 /**
  * After the existing segments. A fork also copies the history that its parents still have for it: once its floor is
- * above its
- * base, it no longer reads them.
+ * above its base, it no longer reads them.
  */
 async function startOf(kernel: Kernel, head: Head, lineage: readonly Head[]): Promise<Point> {
   const floor = floorOf(lineage)

@@ -1,8 +1,6 @@
 // Bounds the disk usage while a program runs: when retention has dropped half as much as is in use, unreferenced chunks
-// are
-// swept, without waiting for the daily round. One process at a time, elected by the timeline of the housekeeping; each
-// sweep
-// is followed by a longer rest, unless garbage accumulates faster than that.
+// are swept, without waiting for the daily round. One process at a time, elected by the timeline of the housekeeping;
+// each sweep is followed by a longer rest, unless garbage accumulates faster than that.
 
 import type { Host } from '../../host/host.ts'
 

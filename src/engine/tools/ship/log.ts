@@ -1,6 +1,5 @@
 // The shipped records in an object store: each is written once, under the next number, only if that number does not
-// exist. This
-// condition is the fence: of two shippers, one finds its number taken, and stops.
+// exist. This condition is the fence: of two shippers, one finds its number taken, and stops.
 
 import { type Digest, equalBytes, toHex } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'

@@ -1,8 +1,6 @@
 // Restores a file from shipped records: the newest intact base, and the records after it, in order, as long as each
-// follows the
-// previous one. The first missing or damaged record ends it, and the losses are reported. The file gets its name when
-// it is
-// complete. A repeated call resumes an interrupted restore, and does not fetch existing parts again.
+// follows the previous one. The first missing or damaged record ends it, and the losses are reported. The file gets its
+// name when it is complete. A repeated call resumes an interrupted restore, and does not fetch existing parts again.
 
 import { type FileHandle, open as openFile, rename } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'

@@ -1,7 +1,6 @@
 // Removes shipped data that no restore within the retention time needs. Parts are deleted before the records that name
-// them: if
-// the process is killed in between, the next run finds the same again. Parts that no base names are deleted after a
-// day.
+// them: if the process is killed in between, the next run finds the same again. Parts that no base names are deleted
+// after a day.
 
 import type { RecordHead, Whole } from '../../../core/ship/record.ts'
 import { keyOf } from '../../../core/ship/record.ts'
@@ -36,8 +35,7 @@ function nextBase(head: RecordHead, number: number): number {
 
 /**
  * Returns the number of deleted objects. `tip` is the shipper's last record: a later record means that another shipper
- * has
- * taken over, and this one deletes nothing.
+ * has taken over, and this one deletes nothing.
  */
 export async function dropOld(log: ShipLog, tip: number, newestBase: number, keepMs: number): Promise<number> {
   const rows = await log.objects.list('parts/')

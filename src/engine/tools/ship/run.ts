@@ -1,6 +1,5 @@
 // Ships until it is stopped: a round, a pause, another round. An unreachable place is retried again and again, without
-// any
-// effect on the store.
+// any effect on the store.
 
 import { randomUUID } from 'node:crypto'
 import { isReprise, type RepriseError } from '../../../core/errors.ts'

@@ -79,8 +79,7 @@ const beside = ['', '-wal', '-shm', '-ack', '-journal'] as const
 
 /**
  * Restores a shipped store into a file that must not exist. The owners of its timelines are gone: the timelines are
- * released
- * at once. A repeated call resumes an interrupted restore.
+ * released at once. A repeated call resumes an interrupted restore.
  */
 export async function restoreShipped(
   place: string,

@@ -1,8 +1,6 @@
 // The shipper: copies a store's commits to another place, batch by batch, for as long as it runs. Its position is in
-// the records
-// that it wrote, so a killed shipper resumes after the last of them. While the place is unreachable the store
-// continues; its
-// later commits stay in its log, and are shipped once the place is back.
+// the records that it wrote, so a killed shipper resumes after the last of them. While the place is unreachable the
+// store continues; its later commits stay in its log, and are shipped once the place is back.
 
 import { toHex } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'

@@ -1,6 +1,6 @@
 // The status of shipping, in a small file beside the store (`FILE-ship`): for the doctor, for metrics, and to refuse a
-// second
-// shipper of the same store on this machine. It is a note, not a lock: the fence at the place keeps two shippers apart.
+// second shipper of the same store on this machine. It is a note, not a lock: the fence at the place keeps two shippers
+// apart.
 
 import { readFileSync } from 'node:fs'
 import { rename, writeFile } from 'node:fs/promises'

@@ -1,6 +1,5 @@
 // Verifies everything that was shipped to a place: every record exists and follows the previous one, and every part of
-// every
-// base is unchanged. Reads all of it, and changes nothing.
+// every base is unchanged. Reads all of it, and changes nothing.
 
 import { equalBytes, fromHex } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'

@@ -1,5 +1,5 @@
-// The current iteration of the event loop, as a number. Two events in different iterations are not part of one
-// synchronous chain.
+// The current iteration of the event loop, as a number. An event in a later iteration than another was not caused by that
+// one alone.
 
 let turn = 0
 let isCounting = false

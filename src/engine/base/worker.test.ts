@@ -1,4 +1,4 @@
-// The heart of a process: a beat that had to wait for the store does not cost it its lease.
+// The heartbeat of a process: one that had to wait for the store does not cost the process its lease.
 
 import { expect, test } from 'vitest'
 import { RepriseError } from '../../core/errors.ts'

@@ -25,7 +25,7 @@ export interface UnderWay {
   readonly timeline: string
   /** For people: 'step charge', 'item 10.1000/7'. */
   readonly what: string
-  /** Monotonic time of its start or its last heartbeat. */
+  /** Monotonic time of its start, or of its last sign of life. */
   readonly since: number
   /** The time limit of its own policy. Null: none. */
   readonly limitMs?: number | null

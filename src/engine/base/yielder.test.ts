@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import type { Clock } from '../../core/store/ports.ts'
 import { Yielder } from './yielder.ts'
 
-/** Time passes only by work; turns of the event loop are counted. */
+/** Time passes only with work; iterations of the event loop are counted. */
 function world() {
   const clock = { now: 0, turns: 0 }
   const given = {

@@ -21,7 +21,7 @@ test('A4.2: the first checkpoint may come later than the others follow each othe
   expect(ticks.checkpointing.interval.because).toEqual(['the first after 30 entries'])
   for (let n = 1; n <= 50; n++) {
     await ticks.append({ type: 'tick' })
-    // Long enough for a checkpoint that is due to be taken before the next tick.
+    // Waits until a due checkpoint is taken, before the next tick.
     const due = n >= 30 ? 1 + Math.floor((n - 30) / 10) : 0
     while (taken.length < due) await new Promise((resolve) => setTimeout(resolve, 1))
   }
@@ -40,7 +40,7 @@ test.each([
       apply: (lines, entry: { type: 'line' | 'milestone'; text: string }) => [...lines, entry.text],
       checkpoint,
     })
-    // Large enough for chunks, so that what holds them can fail.
+    // Large enough for chunks, so that the blob store can fail.
     const line = (type: 'line' | 'milestone' = 'line') => ({ type, text: randomBytes(4000).toString('hex') })
     let isFull = true
     let attempts = 0
@@ -70,7 +70,7 @@ test.each([
     await lines.append(line('milestone'))
     for (let round = 1; round <= 4; round++) {
       await expect.poll(() => failed.length).toBe(round)
-      // Neither turns of the loop nor appends try it again.
+      // Neither iterations of the event loop nor appends retry it.
       for (let n = 0; n < 20; n++) await lines.append(line())
       expect([failed.length, attempts, pauses.length]).toEqual([round, round, round])
       if (round === 4) isFull = false
@@ -79,7 +79,7 @@ test.each([
     await expect.poll(() => verified).toBe(1)
     expect(pauses.map(({ ms }) => ms)).toEqual([100, 200, 400, 800])
     expect(lines.checkpointing).toMatchObject({ lastSeq: 85, entriesSince: 0, failuresInARow: 0 })
-    // One by hand that works ends the pause of the others.
+    // A successful manual checkpoint ends the pause of the automatic ones.
     isFull = true
     for (let n = 0; n < 5; n++) await lines.append(line('milestone'))
     await expect.poll(() => failed.length).toBe(5)

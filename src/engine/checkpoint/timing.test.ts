@@ -2,7 +2,10 @@ import { expect, test } from 'vitest'
 import { systemClock } from '../base/platform.ts'
 import { CheckpointTiming } from './timing.ts'
 
-/** One append after another; each checkpoint is published so many appends after it was captured. The most that lay behind. */
+/**
+ * Appends one entry after another; each checkpoint is published `during` appends after its capture. Returns the largest
+ * number of entries that were ever behind.
+ */
 function mostBehind(every: number, during: number): number {
   const timing = new CheckpointTiming(systemClock, { every }, {}, Date.now)
   timing.recovered({ openMs: null, restore: null, entries: 0, replayMs: null, ageMs: 0 })

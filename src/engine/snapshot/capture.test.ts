@@ -26,7 +26,7 @@ class FailingShelf extends Shelf {
   }
 }
 
-/** Each look at the clock takes a while, so that the work is cut into many slices. */
+/** Each read of the clock takes a while, so that the work is cut into many slices. */
 function slowIo(blobs: Blobs, breathe = async () => {}): StateIo {
   let now = 0
   return ioOn(blobs, { elapsed: () => (now += 0.5), breathe })
@@ -174,7 +174,7 @@ describe('capture and restore', () => {
               const next = waiting.pop()
               if (next) state = make(state, next)
             })
-            // Without a base nothing may be relied on: what the last checkpoint stored is gone.
+            // Without a base nothing can be reused: the chunks of the last checkpoint are deleted.
             if (action.end === 'full') shelf.keepOnly([])
             const plain = plainOf(state)
             const capture = captureState(state, action.end === 'full' ? null : base, io)
@@ -187,7 +187,7 @@ describe('capture and restore', () => {
             if (written === null || action.end === 'abandon' || action.end === 'forget') continue
             published = { manifest: manifestOf(written.parts), plain }
             base = written.base
-            // The collector at its worst: everything the newest checkpoint does not need is gone at once.
+            // The collector at its worst: everything that the newest checkpoint does not need is deleted at once.
             shelf.keepOnly(await liveChunks(published.manifest, io))
           }
         }
@@ -195,7 +195,7 @@ describe('capture and restore', () => {
         const { state: last } = await restoreState(published.manifest, slowIo(shelf))
         expect(plainOf(last as State)).toEqual(published.plain)
       }),
-      // A fixed seed: all four ways of writing must be met, and some random walks miss one.
+      // A fixed seed: all four ways of writing must occur, and some random walks miss one.
       { numRuns: 200, seed: 7 },
     )
     expect([...choices].sort()).toEqual(['layer', 'merge', 'pages', 'unchanged'])

@@ -25,7 +25,7 @@ function make(): { readonly io: StateIo; readonly shelf: LosingShelf } {
 const settings = { ...defaultOutputSettings, pageBytes: 256 }
 const isPaged = () => true
 
-/** Does it again as long as pages are missing. */
+/** Repeats as long as pages are missing. */
 async function see<T>(view: () => T): Promise<T> {
   for (;;) {
     try {
@@ -147,7 +147,7 @@ describe('pages that are read when they are asked for', () => {
     const { state } = await restoreState(written, io)
     expect([...(state as Keyed<unknown>).values()].filter((value) => value === 'changed')).toHaveLength(1)
     expect((state as Keyed<unknown>).size).toBe(2000)
-    // One that builds on nothing writes all pages, so it has to read them.
+    // A capture without a base writes all pages, so it must read them.
     const full = await writeCapture(captureState(map, null, io), io, settings)
     expect([...((await restoreState(full, io)).state as Keyed<unknown>)]).toEqual([...(state as Keyed<unknown>)])
   })

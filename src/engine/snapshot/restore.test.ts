@@ -8,7 +8,7 @@ import { keyed } from '../../core/keyed/keyed.ts'
 import { captureState, writeCapture } from './capture.ts'
 import { liveChunks, restoreState, verifyChunks } from './restore.ts'
 
-/** One of them is changed on the way out. */
+/** Changes one of the chunks when it is read. */
 class DamagedShelf extends Shelf {
   damage: { readonly name: string; readonly as: (bytes: Uint8Array) => Uint8Array | null } | null = null
 
@@ -24,7 +24,7 @@ const io = ioOn(shelf)
 let manifest: Pick<Manifest, 'parts'>
 let names: string[]
 
-// A checkpoint with everything in it: a value long enough for a list of lists, pages, a directory in chunks, layers.
+// A checkpoint with every feature: a value long enough for a list of lists, pages, a directory in chunks, layers.
 beforeAll(async () => {
   let word = 1
   const random = () => {

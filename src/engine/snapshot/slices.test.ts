@@ -10,7 +10,7 @@ import { restoreState } from './restore.ts'
 
 const rows = (count: number) => Array.from({ length: count }, (_, id) => ({ id, text: `row ${id} `.repeat(6) }))
 
-/** Each look at the clock takes a while, so that the work is cut into many slices; counts the turns that others get. */
+/** Each read of the clock takes a while, so that the work is cut into many slices; counts how often it yields. */
 function slowIo(shelf: Shelf): { io: StateIo; turns: () => number } {
   let now = 0
   let turns = 0
@@ -42,7 +42,7 @@ test('A4.4: a large value is encoded between the turns of others, and a small on
   const restored = await restoreState(decodeManifest(encodeManifest(manifest)), large.io)
   expect(restored.state).toEqual(state)
   expect(large.turns() - before).toBeGreaterThan(5)
-  // Nothing has changed: nothing is stored again, though nobody looked at all of it at once.
+  // Nothing has changed: nothing is stored again, even though the value was never compared as a whole.
   const again = await writeCapture(
     captureState(state, restored.base, large.io, () => false),
     large.io,
@@ -66,7 +66,7 @@ interface Noted {
   readonly n: number
 }
 
-/** As large as it takes for slices on a fast machine, too. */
+/** Large enough for slices on a fast machine, too. */
 const start = () => ({ sum: 0, rows: rows(60_000) })
 
 const pure = timeline('pure', {
@@ -75,7 +75,7 @@ const pure = timeline('pure', {
   immutable: true,
 })
 
-/** Allowed by nobody, and done all the same. */
+/** Not allowed, but done anyway. */
 const inPlace = timeline('in-place', {
   initial: start,
   apply(state, { n }: Noted) {
@@ -97,7 +97,7 @@ test.each([
       holds += 1
     })
     let most = 0
-    // Whether a fold falls into a capture is chance: a few more rounds, until one did.
+    // Whether a fold falls into a capture is chance: repeat until one did.
     for (let round = 1; round <= 2 || (round <= 40 && (most < 2 || holds < held)); round++) {
       const making = handle.checkpoint()
       let isOver = false
@@ -113,7 +113,7 @@ test.each([
       most = Math.max(most, appends)
     }
     expect(most).toBeGreaterThan(1)
-    // A drill restores the checkpoint, replays, and compares with what history says.
+    // A drill restores the checkpoint, replays, and compares with history.
     const { results } = await rp.drill({ timelines: [`${definition.name}/x`] } as never)
     expect(results.map(({ ok }) => ok)).not.toContain(false)
     expect(results.length).toBeGreaterThan(0)

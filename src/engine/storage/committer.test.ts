@@ -1,4 +1,4 @@
-// The group commit over a store that answers when it likes, in any order.
+// The group commit over a store that answers at any time, in any order.
 
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
@@ -21,7 +21,7 @@ function committerOver(store: Partial<Store>): Committer {
   })
 }
 
-/** Each source has commits to make one after another; a commit may send. */
+/** Each source makes commits one after another; a commit may send messages. */
 const plans = fc.array(fc.array(fc.record({ sends: fc.boolean() }), { minLength: 1, maxLength: 4 }), {
   minLength: 1,
   maxLength: 120,
@@ -44,7 +44,7 @@ test.each([undefined, 1, 2, 3])(
             new Promise<Outcome[]>((answer) => {
               asked.push({ commits, answer })
               most = Math.max(most, asked.length)
-              // Not thrown here: the committer would take it for an answer of the store.
+              // Not thrown here: the committer would treat it as an answer of the store.
               if (asked.filter((each) => each.commits.some(({ send }) => send)).length > 1)
                 wrong.push('two send at once')
               const timelines = asked.flatMap((each) => each.commits.map(({ guard }) => guard!.timeline))

@@ -324,7 +324,7 @@ export function sizeOf(commit: Commit): number {
   return bytes
 }
 
-/** Ids and attributes stay within the limits from the start, because lookups enforce the same limits. */
+/** Refuses ids and attributes beyond the limits, so that every stored one can be looked up. */
 export function checkMade(commit: Pick<Commit, 'guard' | 'take' | 'branch' | 'attributes'>, limits: Limits): void {
   if (commit.attributes) checkAttributes(commit.attributes, limits)
   const id = commit.branch?.archive ?? (commit.take?.create ? commit.guard?.timeline : undefined)

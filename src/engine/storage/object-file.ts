@@ -1,5 +1,5 @@
-// Lets tools that write or read a file do the same with an object of an object store, through a temporary file that is
-// removed afterwards. The next such call also removes the temporary files of killed processes.
+// Writes and reads objects of an object store for tools that work on files, through a temporary file that is removed
+// afterwards. The next such call also removes the temporary files of killed processes.
 
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'

@@ -17,7 +17,7 @@ export const segmentMark = { foldVersion: mark, trigger: mark } as const
 
 type Catalog = (timeline: TimelineId) => Promise<ManifestRecord[]>
 
-/** On a store that omits segments: gives access to all catalog entries, for an engine on top of another engine's store. */
+/** On a store that omits segments: the method that reads all catalog entries, for an engine on top of another one's store. */
 const allLines = Symbol('all lines of the catalog')
 
 /** The catalog entries of a timeline that are not checkpoints. */

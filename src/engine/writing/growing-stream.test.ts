@@ -59,7 +59,7 @@ describe('a stream that grows', () => {
             await stream.append(whole.subarray(at, at + size), output)
             at += size
             last = await publish(stream, output)
-            // As after a crash: nothing but what was published is known.
+            // As after a crash: only published data is known.
             stream = await GrowingStream.resume(last.parts, last.cut, io, tiny)
             expect(stream.size).toBe(at)
           }
@@ -83,7 +83,7 @@ describe('a stream that grows', () => {
   test('has lists of lists when it is long, and every chunk of it is found by a collector', async () => {
     const shelf = new Shelf()
     const io = ioOn(shelf)
-    // Two chunks, named over and over: what is looked at here are the lists.
+    // Two chunks, named over and over: this tests the lists.
     const output = new ChunkOutput(io)
     const plain = [noise(1, 8192), noise(2, 6000)]
     const refs = plain.map((each) => output.add(each))
@@ -101,7 +101,7 @@ describe('a stream that grows', () => {
     expect(parts.map((part) => part.kind === 'stream' && part.content.kind === 'chunks' && part.content.level)).toEqual(
       [2, 1],
     )
-    // What only earlier publications named is garbage, and nothing that is left needs it.
+    // Chunks that only earlier publications named are garbage, and nothing else needs them.
     const live = new Set((await liveChunks({ parts }, io)).map(toHex))
     for (const name of [...shelf.chunks.keys()]) if (!live.has(name)) shelf.chunks.delete(name)
     let at = 0

@@ -1,4 +1,4 @@
-// Expected wakeups: none is looked for late, whatever else is looked for in between.
+// Expected wakeups: no claim for one is late, whatever other claims are made in between.
 
 import fc from 'fast-check'
 import { expect, it } from 'vitest'

@@ -1,4 +1,4 @@
-// What only the memory store has: worlds that are shared, snapshotted and damaged on purpose.
+// Features of the memory store only: worlds that are shared, snapshotted and damaged on purpose.
 
 import { createHash } from 'node:crypto'
 import fc from 'fast-check'

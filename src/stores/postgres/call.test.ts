@@ -1,4 +1,4 @@
-// Calls of our functions against a real server: prepared where that works, without where a pooler shares sessions.
+// Calls of our functions against a real server: prepared where that works, unprepared where a pooler shares sessions.
 
 import { createServer, type Server, type Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
@@ -33,7 +33,7 @@ function taking(id: string): Commit {
   return { operation: asOperation(`${id}-take`), guard: { timeline: asTimeline(id), epoch: 0 }, take }
 }
 
-/** Bytes that differ by sequence are enough here: stores have no part in the chain. */
+/** Bytes that differ by sequence are enough here: stores do not check the chain. */
 function appending(id: string, seq: number, more: Partial<Commit> = {}): Commit {
   const digest = seq === 0 ? originDigest(hash, asTimeline(id)) : runAt(id, seq - 1).digest
   const guard = { timeline: asTimeline(id), epoch: 1, seq, digest }
@@ -66,14 +66,14 @@ describe('calls', () => {
     const takeAway = "DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$"
     await store.commit([appending('t/a', 1, { userSql: (sql) => sql.run(takeAway) })])
     expect(await store.commit([appending('t/a', 2)])).toMatchObject([{ ok: true, seq: 3, isDuplicate: false }])
-    // That session went, and in the next one they are prepared as ever.
+    // That session was closed, and in the next one they are prepared as usual.
     const [outcome] = await store.commit([appending('t/a', 3, { userSql: (sql) => sql.all(prepared) })])
     const name = statementName(callText(functionName(`"${schema}"`, 'append_one'), 10))
     expect(outcome).toMatchObject({ ok: true, sqlResult: [{ name }] })
   })
 
   it('work through a pooler that gives each transaction another session', async () => {
-    // Two sessions that take turns, one client: what is prepared in the one is missing in the other at the next call.
+    // Two sessions that take turns, one client: a statement prepared in one is missing in the other at the next call.
     const pooler = await startPooler(shared, 2)
     opened.push(pooler)
     const write = async (store: Store, id: string) => {
@@ -84,11 +84,11 @@ describe('calls', () => {
     }
     const alone = await openStore('pooled', pooler.url, 1)
     await write(alone, 'pooled/alone')
-    // What rings the bell takes a turn as well: on a slow machine each append may find the session of the last one.
+    // Notifications take a turn as well: on a slow machine each append may get the session of the previous one.
     let others = 0
     while (pooler.misplaced() === 0 && others < 50) await write(alone, `other/${++others}`)
     expect(pooler.misplaced()).toBe(1)
-    // And many at a time, in whatever order they come.
+    // And many at a time, in any order.
     const stores = await Promise.all([1, 2, 3].map(() => openStore('pooled', pooler.url)))
     await Promise.all(stores.flatMap((store, i) => [write(store, `pooled/a${i}`), write(store, `pooled/b${i}`)]))
     const heads = await alone.timelines({ prefix: 'pooled/', limit: 10 })
@@ -110,7 +110,7 @@ describe('a batch of appends', () => {
     const ids = ['m/z', 'm/a', 'm/m', 'm/b']
     await store.commit(ids.map(taking))
     await store.commit([appending('m/a', 0), appending('m/b', 0)])
-    // z fits, a is behind its head, m would leave a gap, b was applied already, and nobody knows x.
+    // z fits, a is behind its head, m would leave a gap, b was applied already, and x does not exist.
     const batch = [...ids.map((id) => appending(id, id === 'm/m' ? 5 : 0)), appending('m/x', 0)]
     const stale = { ...batch[1]!, operation: asOperation('another') }
     expect(await store.commit(batch.with(1, stale))).toMatchObject([
@@ -123,7 +123,7 @@ describe('a batch of appends', () => {
   })
 })
 
-/** A pooler in transaction mode that knows nothing of prepared statements: each transaction goes to the next free session. */
+/** A pooler in transaction mode without support for prepared statements: each transaction goes to the next free session. */
 async function startPooler(url: string, size: number) {
   const sessions = await Promise.all(Array.from({ length: size }, () => openSession(url)))
   const free = [...sessions]
@@ -163,7 +163,7 @@ async function startPooler(url: string, size: number) {
         const message = bytes.subarray(0, start + bytes.readInt32BE(start))
         bytes = bytes.subarray(message.length)
         if (!isGreeted) client.write(greeting)
-        // A request ends with Sync or is a simple Query; Terminate is the client's own affair.
+        // A request ends with Sync or is a simple Query; Terminate concerns the client only.
         else if (message[0] !== 0x58) request.push(message)
         if (isGreeted && (message[0] === 0x53 || message[0] === 0x51)) {
           const whole = Buffer.concat(request)
@@ -187,10 +187,10 @@ async function startPooler(url: string, size: number) {
   }
 }
 
-/** AuthenticationOk, BackendKeyData (a process that is nobody's), ReadyForQuery. */
+/** AuthenticationOk, BackendKeyData (an invented process), ReadyForQuery. */
 const greeting = Buffer.from('520000000800000000' + '4b0000000c075bcd1500000001' + '5a0000000549', 'hex')
 
-/** A session of the server, past its greeting; from then on its bytes are ours. */
+/** A session of the server, past its greeting; from then on the test handles its bytes. */
 async function openSession(url: string): Promise<Duplex> {
   const client = new pg.Client(url)
   client.on('error', () => undefined)

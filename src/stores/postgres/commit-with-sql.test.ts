@@ -1,5 +1,5 @@
-// Riders on PostgreSQL: whatever SQL the user's code sends, it cannot end the commit's transaction, and nothing of it stays
-// in the session that others use next.
+// User SQL on PostgreSQL: whatever it sends, it cannot end the commit's transaction, and nothing of it stays in the
+// session that is reused next.
 
 import { afterAll, afterEach, beforeAll, describe, expect, inject, it } from 'vitest'
 import { dropSchema, newSchemaName, query } from '../../../test/support/schema.ts'
@@ -15,7 +15,7 @@ const opened: Store[] = []
 
 async function openKit(namespace: string): Promise<Kit> {
   const open = async () => {
-    // One connection: who comes next gets the session that the user's SQL had.
+    // One connection: the next call gets the session that the user's SQL had.
     const store = await openPostgres(shared, { namespace, schema, hash, poolSize: 1 })
     opened.push(store)
     return store
@@ -133,7 +133,7 @@ describe('a rider on PostgreSQL', () => {
         })
         const count = await noteCount(note)
         const head = await kit.head('a')
-        // Both or neither, as the outcome says.
+        // Both or neither, according to the outcome.
         expect([count, head.seq - before.seq]).toEqual(outcome.ok ? [1, 1] : [0, 0])
         if (!outcome.ok) {
           expect(outcome.code).toBe('RIDER_FAILED')
@@ -144,7 +144,7 @@ describe('a rider on PostgreSQL', () => {
         await writer.append('more')
       }
     }
-    // Bytes read in the sessions that user SQL had are what they were.
+    // Bytes read in the sessions that user SQL had are unchanged.
     const [run] = await kit.store.read(writer.id, 0, 1e6)
     expect(run!.bytes.length).toBeGreaterThan(10)
     expect(await kit.store.inspect()).toEqual([])

@@ -1,4 +1,5 @@
-// What the general commit reads: rows that it names, however large the tables have become since its plans were made.
+// The reads of the general commit: only rows that it names, however large the tables have become since its plans were
+// made.
 
 import { afterAll, afterEach, expect, inject, it } from 'vitest'
 import { dropSchema, newSchemaName } from '../../../test/support/schema.ts'
@@ -27,7 +28,7 @@ const sending = (id: string, to: string): Pick<Commit, 'send'> => {
   return { send: [{ id: asMessage(id), to: asTimeline(to), kind: 'k', data: utf8('hi') }] }
 }
 
-/** Rows of the table of heads that the session has looked at lately. */
+/** Rows of the table of heads that the session has read. */
 const looked = `SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) AS rows FROM pg_stat_xact_user_tables
   WHERE schemaname = '${schema}' AND relname = 'timeline'`
 
@@ -35,7 +36,7 @@ it.each([
   ['makes a timeline', (): Commit => taking('note/new')],
   ['sends a message', (): Commit => ({ ...taking('note/sender'), ...sending('late', 'note/7') })],
 ])('a commit that %s reads a few rows of a table that has grown', async (_, commit) => {
-  // One session, so that the plans from when the tables were small are still there.
+  // One session, so that the plans from when the tables were small are still cached.
   const store = await openPostgres(shared, { namespace: `grown ${_}`, schema, hash, poolSize: 1 })
   opened.push(store)
   for (let i = 0; i < 10; i++) {
@@ -49,6 +50,6 @@ it.each([
   }
   const before = await rows(taking('note/before'))
   const after = await rows(commit())
-  // Now and then the server adds up its counts and starts anew.
+  // Now and then the server adds up its counts and starts again from zero.
   expect(after < before ? after : after - before).toBeLessThan(40)
 })

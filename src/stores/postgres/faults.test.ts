@@ -27,7 +27,7 @@ afterEach(async () => {
 })
 afterAll(() => dropSchema(shared, schema))
 
-/** One timeline's owner: asks again with the same operation id until it has an answer, as the engine does. */
+/** One timeline's owner: retries with the same operation id until it has an answer, as the engine does. */
 class Owner {
   readonly id: string
   readonly store: Store
@@ -91,7 +91,7 @@ class Owner {
   }
 }
 
-/** What the store holds of a timeline, its chain checked. */
+/** The stored history of a timeline, its chain checked. */
 async function textsOf(store: Store, id: string): Promise<string[]> {
   const texts: string[] = []
   let before = { seq: 0, digest: originDigest(hash, asTimeline(id)) }
@@ -387,7 +387,7 @@ describe('the schema', () => {
     const late = new Owner(again, 'restored/z')
     await late.take()
     for (const owner of [...owned, late]) await owner.append('after')
-    // A transaction of anybody on this server holds the feed back until it ends.
+    // Any running transaction on this server delays the feed until it ends.
     const fed: string[] = []
     for (let from = end; fed.length < 3; ) {
       const { items, next } = await again.feed(from, {}, 100)

@@ -1,5 +1,5 @@
-// The feed by prefixes: whether it reads the timelines that match one by one or looks at all runs, it gives what a filter over
-// the whole feed gives, from any place, in pages of any size.
+// The feed by prefixes: whether it reads the matching timelines one by one or scans all runs, it returns the same as a
+// filter over the whole feed, from any place, in pages of any size.
 
 import fc from 'fast-check'
 import { afterAll, beforeAll, expect, inject, it } from 'vitest'
@@ -68,7 +68,7 @@ it('P: gives by prefixes what a filter over the whole feed gives', async () => {
         expect(page.items.length).toBeLessThanOrEqual(limit)
         found.push(...page.items)
         ;({ next, isEnd } = page)
-        // Behind the last match there is nothing for this reader, and it is told so.
+        // After the last match there is nothing for this reader, and the page reports the end.
         if (isEnd) expect(next >= all.at(-1)!.position || found.at(-1)?.position === next).toBe(true)
       }
       expect(found).toEqual(all.slice(from).filter(isAsked))

@@ -61,7 +61,7 @@ async function open(given = url): Promise<Store> {
 
 const parts = (text: string) => ({ parts: [text], values: [], rowsMax: 10, timeoutMs: 5000 })
 
-/** What a program sees: of the store's own rows, of its SQL inside a commit, and of its queries. */
+/** Everything a program sees: the store's own rows, its SQL inside a commit, and its queries. */
 async function everything(store: Store) {
   const kit = new Kit(store, async () => store, {})
   const id = `t${Math.random().toString(36).slice(2)}`
@@ -102,7 +102,7 @@ describe('hostile settings', () => {
     try {
       for (const [name, value] of Object.entries(hostile)) {
         await query(server.url, `ALTER ROLE ${role} SET ${name} = '${value}'`)
-        // Our own look at the server is by another role, which these two would hinder.
+        // The test's own queries use another role, which these two would block.
         if (/read_only|timeout|session/.test(name)) continue
         await query(server.url, `ALTER DATABASE "${database}" SET ${name} = '${value}'`)
         if (name !== 'client_encoding') await query(server.url, `ALTER SYSTEM SET ${name} = '${value}'`)

@@ -1,5 +1,5 @@
 // How the lives of ids begin and end, in the database: the initial values of a timeline, the receiver of its mail, and
-// what is kept of a forgotten one. Called by the general commit (commit-function.ts).
+// the past of a forgotten one. Called by the general commit (commit-function.ts).
 
 import { functionName, pastName } from './functions.ts'
 

@@ -1,4 +1,4 @@
-// The user's SQL cannot change the store's own tables, whichever way it takes: nothing of such a commit is kept.
+// The user's SQL cannot change the store's own tables in any way: nothing of such a commit is kept.
 
 import { afterAll, afterEach, beforeAll, expect, inject, it } from 'vitest'
 import { dropSchema, newSchemaName, query } from '../../../test/support/schema.ts'

@@ -1,6 +1,6 @@
-// The plans of all statements that a store runs all day, on tables of a million rows: with and without statistics, by a
-// session that planned while the tables were empty and by a new one. What is asserted is how many rows and pages the server
-// touched, never how long it took. On other versions of PostgreSQL: npm run test:postgres -- 14 15 16 17
+// The plans of all frequent statements of a store, on tables of a million rows: with and without statistics, in a
+// session that planned while the tables were empty and in a new one. The assertions count the rows and pages that the
+// server touched, never the time it took. On other versions of PostgreSQL: npm run test:postgres -- 14 15 16 17
 
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -26,7 +26,7 @@ import { toPosition } from './position.ts'
 const manyCount = 120_000
 const runsOfMany = 5
 const runsOfHot = 400_000
-/** A row that is looked up is three or four pages. A page of the feed looks at 4,096 runs; nothing else comes near. */
+/** A lookup of one row reads three or four pages. A page of the feed reads 4,096 runs; nothing else comes near. */
 const usual = { rows: 1_200, buffers: 4_000 }
 const ofTheFeed = { rows: 4_200, buffers: 18_000 }
 
@@ -39,7 +39,7 @@ beforeAll(async () => {
   server = await startPostgres(planSettings)
   early = await open('big')
   await (await open('small')).close()
-  // Plans are made and kept while there is nothing.
+  // Plans are made and cached while the tables are empty.
   for (let i = 0; i < 6; i++) for (const work of Object.values(operations)) await attempt(work)
   await fill(server.url)
   late = await open('big')
@@ -51,7 +51,7 @@ afterAll(async () => {
   await server?.stop()
 })
 
-/** Most find nothing yet, and say so. */
+/** Most find nothing yet, and fail. */
 async function attempt(work: (store: Store) => unknown): Promise<void> {
   try {
     await work(early)
@@ -77,7 +77,7 @@ async function fill(url: string): Promise<void> {
     "SET auto_explain.log_min_duration = -1; SET search_path = plans; SET work_mem = '256MB'; SET maintenance_work_mem = '256MB'",
   )
   await run('TRUNCATE timeline, run, message, manifest, cursor, worker')
-  // Transaction numbers of this cluster are small: the positions lie below the base.
+  // Transaction numbers of this cluster are small: the positions are below the base.
   await run('UPDATE namespace SET pos_base = 3000000')
   const ns = "(SELECT id FROM namespace WHERE name = 'big')"
   await run('BEGIN')
@@ -155,10 +155,7 @@ const bytes = (text: string): Digest => hash(utf8(text))
 const half = toPosition({ pos: 500_000, id: 0 })
 const end = toPosition({ pos: 999_990, id: 0 })
 
-/**
- * By name: everything that a store does in the course of work. What looks through all there is on purpose is left out:
- * inspect, tidy, facts.
- */
+/** By name: every frequent operation of a store, without those that scan everything on purpose: inspect, tidy, facts. */
 const operations: Readonly<Record<string, (store: Store) => unknown>> = {
   'feed from the start': (store) => store.feed(feedStart, {}, 1000),
   'feed from the middle': (store) => store.feed(half, {}, 1000),

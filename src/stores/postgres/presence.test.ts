@@ -1,5 +1,5 @@
-// Presence against a real server: what tells a dead worker from one that lost its connection, what a pooler or a restart
-// of the server changes, and how the server is told to notice a dead host.
+// Presence against a real server: how a dead worker differs from one that lost its connection, the effect of a pooler
+// or a restart of the server, and the settings by which the server notices a dead host.
 
 import { existsSync, readFileSync } from 'node:fs'
 import { connect, createServer, type Server, type Socket } from 'node:net'
@@ -94,7 +94,7 @@ describe('presence', () => {
       await store.beat(worker('probed'))
       await until(async () => (await presenceOf('probed')) !== null, 'the lock is held')
       const [session] = await heldBy('probed')
-      // The kernel tells which timer a connection waits for (2 is keepalive), and for how many hundredths of a second.
+      // The kernel shows which timer a connection waits for (2 is keepalive), and for how many hundredths of a second.
       const hex = (port: unknown) => Number(port).toString(16).toUpperCase().padStart(4, '0')
       const timerOf = () =>
         readFileSync('/proc/net/tcp', 'utf8')
@@ -142,7 +142,7 @@ describe('presence', () => {
   )
 })
 
-/** Passes everything on but the number of the server's process, as a pooler does that hands out cancel keys of its own. */
+/** Forwards everything except the number of the server's process, like a pooler with cancel keys of its own. */
 async function startPooler(url: string): Promise<{ readonly url: string; close(): void }> {
   const target = new URL(url)
   const sockets = new Set<Socket>()
@@ -159,7 +159,7 @@ async function startPooler(url: string): Promise<{ readonly url: string; close()
     client.pipe(upstream)
     let isGreeted = false
     upstream.on('data', (bytes: Buffer) => {
-      // BackendKeyData: the letter K, a length, the process, the key. The greeting comes in one piece on loopback.
+      // BackendKeyData: the letter K, a length, the process, the key. The greeting arrives in one piece on loopback.
       for (let at = 0; !isGreeted && at + 9 <= bytes.length; at += 1 + bytes.readInt32BE(at + 1)) {
         if (bytes[at] !== 0x4b) continue
         bytes.writeInt32BE(123_456_789, at + 5)

@@ -1,5 +1,5 @@
-// Settings of the server that are not ours to choose: whatever they are, what is read is what was written, and a user who may
-// only read can.
+// Server settings outside of our control: whatever they are, data is read as it was written, and a user who may only
+// read can.
 
 import { afterAll, afterEach, beforeAll, describe, expect, inject, it } from 'vitest'
 import { startPostgres } from '../../../test/support/postgres.ts'
@@ -54,7 +54,7 @@ describe('settings of the server', () => {
     })
     expect(await look(escaped)).toEqual(await look(plain))
     expect((await escaped.checkpoints(asTimeline('a')))[0]).toMatchObject({ id: asManifest('c1'), body })
-    // A refusal shows the head too, by another way.
+    // A refusal contains the head, too, by another code path.
     const guard = { timeline: asTimeline('a'), epoch: 9 }
     const [refused] = await escaped.commit([{ operation: 'o' as never, guard, status: 'x' }])
     expect(refused).toMatchObject({ ok: false, head: { digest: (await plain.head([asTimeline('a')]))[0]!.digest } })
@@ -104,7 +104,7 @@ describe('settings of the server', () => {
         await query(server.url, 'SELECT pg_sleep(0.2)')
       }
       await set('ALTER SYSTEM SET full_page_writes = off')
-      // The next heartbeat sees it, within a third of the lease.
+      // The next heartbeat detects it, within a third of the lease.
       while ((await store.facts()).durability.full_page_writes === 'on') await query(server.url, 'SELECT pg_sleep(0.1)')
       await store.beat(worker('w'))
       await expect(writer.append('lost?')).rejects.toMatchObject({ code: 'STORE_DURABILITY' })

@@ -4,7 +4,7 @@ import { toNumbered } from './placeholder.ts'
 import { fromPosition, toPosition } from './position.ts'
 import { escapeAttributes, escapeText, isStorable, unescapeAttributes, unescapeText } from './text.ts'
 
-/** Any sequence of UTF-16 units, with NUL, backslashes and halves of surrogate pairs more often than chance gives. */
+/** Any sequence of UTF-16 units, with NUL, backslashes and halves of surrogate pairs more often than by chance. */
 const anyText = fc
   .array(fc.oneof(fc.integer({ min: 0, max: 0xffff }), fc.constantFrom(0, 0x5c, 0xd83d, 0xde00, 0x30, 0x75)))
   .map((units) => String.fromCharCode(...units))

@@ -1,4 +1,4 @@
-// Time limits that reach the server: what this process gave up on does not run later, and does not pile up.
+// Time limits that reach the server: statements that this process abandoned do not run later, and do not pile up.
 
 import { type AddressInfo, connect, createServer } from 'node:net'
 import pg from 'pg'
@@ -28,7 +28,7 @@ afterEach(async () => {
 })
 afterAll(() => dropSchema(shared, schema))
 
-/** Statements of ours that the server is still busy with. */
+/** Our statements that the server is still executing. */
 async function running(): Promise<number> {
   const text = `SELECT count(*)::int AS n FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%${schema}%' AND pid <> pg_backend_pid()`
   return (await query(shared, text))[0]!.n as number
@@ -52,7 +52,7 @@ it('an append and a takeover that were given up while somebody held the row do n
     expect(attempt.status).toBe('rejected')
     if (attempt.status === 'rejected') expect(isReprise(attempt.reason, 'TIMEOUT', 'STORE_UNREACHABLE')).toBe(true)
   }
-  // The server gives up as well, while the lock is still held.
+  // The server aborts as well, while the lock is still held.
   for (let i = 0; i < 100 && (await running()) > 0; i++) await new Promise((resolve) => setTimeout(resolve, 50))
   expect(await running()).toBe(0)
   await blocker.query('ROLLBACK')
@@ -71,7 +71,7 @@ it('a process that computes for longer than the limits takes no answer for a los
   opened.push(store)
   const kit = new Kit(store, async () => store, { sql: true })
   const writer = await kit.create('a')
-  // A turn of the event loop now and then, as a pipeline gives it.
+  // Yields to the event loop now and then, as a pipeline does.
   let isOver = false
   const computing = (async () => {
     for (let i = 0; i < 30 && !isOver; i++) {
@@ -80,7 +80,7 @@ it('a process that computes for longer than the limits takes no answer for a los
     }
   })()
   try {
-    // One connection is there; the others are made now.
+    // One connection exists; the others are opened now.
     const three = Array.from({ length: 3 }, (_, i) => store.head([asTimeline(`${i}`)]))
     expect(await Promise.all(three)).toEqual([[null], [null], [null]])
     const sql = await writer.commit({ userSql: (each) => each.get('SELECT 1 AS n') })
@@ -103,7 +103,7 @@ it('reads go on beside commits whose SQL takes long, as many as there are', asyn
       },
     }),
   )
-  // Longer than a connection is waited for.
+  // Longer than the wait for a connection.
   for (let i = 0; i < 6; i++) {
     await new Promise((resolve) => setTimeout(resolve, 1000))
     expect(await kit.head('a')).toMatchObject({ timeline: 'a' })
@@ -166,7 +166,7 @@ function errorMessage(code: string, text: string): Buffer {
 }
 
 it('a crowd waits for a free connection, however long its line is, and is not told that the server is gone', async () => {
-  // Each asks for 30 ms, two at a time: the last one waits for many times as long as a server may take to answer.
+  // Each takes 30 ms, two at a time: the last one waits many times longer than a server may take to answer.
   const store = await openPostgres(shared, { namespace: 'crowd', schema, hash, poolSize: 2, connectTimeoutMs: 100 })
   opened.push(store)
   const slow: SqlQuery = { parts: ['SELECT pg_sleep(0.03), 1 AS n'], values: [], rowsMax: 10, timeoutMs: 5000 }
@@ -181,7 +181,7 @@ it('where no connection becomes free for longer than a statement may take, whoev
   const slow: SqlQuery = { parts: ['SELECT pg_sleep(1.5)'], values: [], rowsMax: 10, timeoutMs: 5000 }
   const held = store.query!(slow)
   await expect(store.head([asTimeline('x')])).rejects.toMatchObject({ code: 'STORE_BUSY' })
-  // A query of the user's may take longer than a statement of ours: it has a limit of its own.
+  // A user query may take longer than a statement of ours: it has a limit of its own.
   expect(await held).toHaveLength(1)
   expect(await store.head([asTimeline('x')])).toEqual([null])
 })

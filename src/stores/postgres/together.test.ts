@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { Together } from './together.ts'
 
-/** Answers when told to, and notes who was asked for together. */
+/** Answers on demand, and records which requests were combined. */
 function asker() {
   const asked: number[][] = []
   const pending: { readonly resolve: () => void; readonly reject: (error: Error) => void }[] = []

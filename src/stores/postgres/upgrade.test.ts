@@ -1,4 +1,4 @@
-// A schema as an older version left it, dumped with its data, is brought up to date when it is opened.
+// A schema of an older version, dumped with its data, is upgraded when it is opened.
 
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
@@ -31,7 +31,7 @@ describe('a schema of version 1', () => {
       `UPDATE "${schema}".namespace SET pos_base = 1000000000; UPDATE "${schema}".run SET pos = pos + 1000000000;
        UPDATE "${schema}".cursor SET position = '000000100' || substr(position, 10)`,
     )
-    // A process of the release that made it is still at work.
+    // A process of the release that created it is still running.
     await query(
       shared,
       `INSERT INTO "${schema}".worker (ns, id, name, host, process, lease_ms, info, progress, started_at, beat_at, progress_at)
@@ -124,7 +124,7 @@ describe('a schema of version 1', () => {
     const take = { worker: asWorker('x'), from: 'anyone' as const }
     const taken = await store.commit([{ operation: asOperation('t'), guard: { timeline: a, epoch: 1 }, take }])
     expect(taken).toMatchObject([{ ok: true, epoch: 2, seq: 10 }])
-    // New runs lie behind the old ones in the feed, although this server counts its transactions from elsewhere.
+    // New runs come after the old ones in the feed, although this server has other transaction numbers.
     await wholeFeed(store)
     const { items } = await store.feed(cursor!.position, {}, 100)
     expect(items.slice(-3).map(({ timeline, run }) => [timeline, run.first])).toEqual([

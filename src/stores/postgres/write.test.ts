@@ -1,5 +1,5 @@
-// Commits on the short way: they leave the head's row alone where they can, do what the general commit does, and history does
-// not fork whoever writes at the same time.
+// Commits on the hot path: they leave the head's row unchanged where they can, have the effect of the general commit,
+// and never fork history, whatever other processes write at the same time.
 
 import fc from 'fast-check'
 import { afterAll, afterEach, describe, expect, inject, it } from 'vitest'
@@ -38,7 +38,7 @@ async function take(store: Store, id: string): Promise<void> {
   ])
 }
 
-/** Stores have no part in the chain, so each run may stand on the origin. `before` is the run that ends at `seq`. */
+/** Stores do not check the chain, so each run may follow the origin. `before` is the run that ends at `seq`. */
 function appending(
   id: string,
   seq: number,
@@ -65,7 +65,7 @@ interface Draft {
   readonly kind: 'make' | 'set' | 'append'
   readonly count: number
   readonly worker: string
-  /** Off from where the timeline is. */
+  /** Difference from the timeline's current sequence. */
   readonly seqOff: number
   readonly digestOff: boolean
   readonly epochOff: number
@@ -277,7 +277,7 @@ describe('appends', () => {
     let lastBeside: Digest | null = null
     for (let round = 0, seq = 0; round < 40; round++) {
       const batches = stores.map((_, i) => [appending('race/a', seq, 1 + (i % 3), `${i}`, last)])
-      // Some come together with another timeline, which has one writer.
+      // Some are in one batch with another timeline, which has one writer.
       const beside = appending('race/b', round, 1, '', lastBeside)
       batches[round % 6]!.push(beside)
       const outcomes = await Promise.all(stores.map((store, i) => store.commit(batches[i]!)))
@@ -304,7 +304,7 @@ describe('appends', () => {
         last.set(id, commit.run.digest)
       }
     }
-    // As after the loss of its last transactions: this process goes on and remembers more than the server does.
+    // As after the loss of its last transactions: this process continues and remembers more than the server has.
     await query(shared, `DELETE FROM "${schema}".run WHERE first > ${2 * count}`)
     const late = ids.map((id) => appending(id, 3 * count, count, '', last.get(id)))
     expect(await store.commit([late[0]!])).toMatchObject([{ ok: false, code: 'CONFLICT', head: { seq: 2 * count } }])

@@ -51,7 +51,7 @@ export interface Streamed {
 
 const firstPauseMs = 50
 const pauseMsMax = 5000
-/** A body may take this long per byte, in addition to the timeout. */
+/** The slowest transfer that is accepted: a body gets this much time in addition to the timeout. */
 const slowestBytesPerMs = 50
 /** A second read is sent when the first has taken this many times the usual time. */
 const hedgeFactor = 4

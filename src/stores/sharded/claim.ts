@@ -87,7 +87,7 @@ export class Claims {
     return found
   }
 
-  /** Forwards from signposts that this worker owns without knowing, or could not handle before. */
+  /** Forwards the mail at signposts that this worker owns without knowing, or could not handle before. */
   async #findSignposts(shard: Shard, worker: WorkerId): Promise<void> {
     const heads = await shard.askBriefly((store) =>
       store.timelines({ owner: worker, queue: signpostQueue, limit: 1000 }),

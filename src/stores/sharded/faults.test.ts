@@ -1,5 +1,5 @@
-// Shards that come and go, answers that get lost and processes that die, on seeded chance: what was sent arrives once and in
-// order, and whoever follows the feed misses nothing and sees nothing twice.
+// Shards that go away and return, lost answers and dying processes, by seeded chance: messages arrive once and in
+// order, and a reader of the feed misses nothing and sees nothing twice.
 
 import { describe, expect, it } from 'vitest'
 import { seeded } from '../../../test/support/seeded.ts'
@@ -34,7 +34,7 @@ const ids = Array.from({ length: 8 }, (_, i) => asTimeline(`t/${i}`))
 const steps = 250
 const seeds = Number(process.env.REPRISE_TEST_SHARD_SEEDS ?? 12)
 
-/** Time passes as soon as nothing else is to be done. */
+/** Time passes as soon as there is nothing else to do. */
 const timers = {
   elapsed: () => performance.now(),
   after(_ms: number, call: () => void) {
@@ -186,7 +186,7 @@ class World {
     if (mail !== undefined) await this.#append(store, head, `got ${mail}`, { consume: [asMessage(mail)] })
   }
 
-  /** Takes it if this process does not believe that it has it. */
+  /** Takes it unless this process believes that it owns it. */
   async #hold(store: Store, id: Head['timeline']): Promise<Head | null> {
     const held = this.#held.get(store)!
     const known = held.get(id)
@@ -235,7 +235,7 @@ class World {
     return page.isEnd
   }
 
-  /** A process dies with all it was doing, and another starts. */
+  /** A process dies with all its work, and another starts. */
   async #replace(store: Store): Promise<void> {
     const started = await this.#quietly(() => this.#start())
     if (started) this.#processes = [...this.#processes.filter((each) => each !== store), started]
@@ -256,7 +256,7 @@ class World {
     return store
   }
 
-  /** A request may not arrive, and its answer may get lost. */
+  /** A request may not arrive, and its answer may be lost. */
   #faulty(shard: number, store: Store): Store {
     const unreachable = () => new RepriseError('STORE_UNREACHABLE', `nobody answers at ${shard}`)
     return new Proxy(store, {

@@ -1,6 +1,6 @@
-// A shard is added while everything else goes on, and whoever adds it is killed at random moments: seeded chance decides what
-// others do between any two calls of the mover. The same is done to one store that is not made of several, and at the end both
-// must have the same timelines, histories, catalogs, mail and feed.
+// A shard is added during normal work, and its mover is killed at random moments: seeded chance decides what other
+// processes do between any two calls of the mover. The same is done to a plain store, and at the end both must have the
+// same timelines, histories, catalogs, mail and feed.
 
 import { describe, expect, it } from 'vitest'
 import { seeded } from '../../../test/support/seeded.ts'
@@ -50,7 +50,7 @@ describe('a set that grows', () => {
 
 interface Reader {
   position: FeedPosition
-  /** Digests name runs whatever timeline they belong to by now. */
+  /** Digests identify runs, whatever timeline they belong to by now. */
   readonly seen: string[]
 }
 
@@ -62,7 +62,7 @@ class World {
   readonly #chance: () => number
   #operations = 0
   #stores: Store[] = []
-  /** Calls of the mover until it is killed; null: nobody moves. */
+  /** Calls of the mover until it is killed. Null: there is no mover. */
   #callsLeft: number | null = null
   #forks = 0
 
@@ -74,7 +74,7 @@ class World {
     for (let i = 0; i < 2; i++) this.#stores.push(await this.#open(3))
     for (let i = 0; i < 40; i++) await this.#act()
     const [store] = this.#stores
-    // One that has only the three: it must be gone before anything moves.
+    // A process with only the three: it must be gone before anything moves.
     await store!.beat(worker('old'))
     await this.#killedMovers(3, 2)
     const abort = new AbortController()
@@ -108,7 +108,7 @@ class World {
         if (!/killed/.test(String(error))) throw error
       })
       clearTimeout(timer)
-      // It is dead: its lease runs out.
+      // It is dead: its lease expires.
       this.#callsLeft = null
       for (const store of this.#stores) await store.retire([asWorker(`mover ${this.#movers}`)])
       for (let n = 0; n < 5; n++) await this.#act()
@@ -148,7 +148,7 @@ class World {
     return await openSharded(sources, { openAnother: (url) => source(Number(url)) })
   }
 
-  /** Others do something before each of its calls, until it is killed. */
+  /** Other processes act before each of its calls, until it is killed. */
   #interrupted(store: Store): Store {
     return new Proxy(store, {
       get: (target, name) => {
@@ -168,7 +168,7 @@ class World {
     })
   }
 
-  /** One thing that anybody may do, in both; one after another. */
+  /** One random action, in both stores; one after another. */
   async #act(): Promise<void> {
     const turn = this.#turn.then(() => this.#actNow())
     this.#turn = turn.catch(() => undefined)
@@ -200,7 +200,7 @@ class World {
     return [...roots, ...there.map(({ timeline }) => timeline)]
   }
 
-  /** By a guest, in both: what one takes the other must take, and refuse for the same reason. */
+  /** By a guest, in both stores: both must accept it, or refuse it for the same reason. */
   async #both(
     store: Store,
     id: string,
@@ -225,10 +225,10 @@ class World {
       }
       const base = extras.forget ? {} : { take, release: true }
       const commit: Commit = { operation: this.#operation(), guard, ...base, ...extras }
-      // A fork of it, or it as a fork, is on its way: not now.
+      // A fork of it, or itself as a fork, is in transit: not now.
       const outcome = await notNow(async () => (await each.commit([commit]))[0]!)
       if (!outcome || (!outcome.ok && /has not moved yet/.test(outcome.reason))) return false
-      // The mover took it between the two: whoever is fenced looks again.
+      // The mover took it between the two: a fenced writer reads again.
       if (!outcome.ok && outcome.code === 'FENCED' && attempts < 5)
         return await this.#both(store, id, make, attempts + 1)
       answers.push(outcome.ok ? 'ok' : outcome.code)
@@ -271,7 +271,7 @@ class World {
       await this.#append(store, id, { consume: [asMessage(first.id)] })
   }
 
-  /** Signposts are seen to by whoever claims. */
+  /** A claim handles signposts. */
   async #arrived(store: Store, id: string): Promise<void> {
     await store.beat(worker('courier'))
     for (let i = 0; i < 50; i++) {

@@ -33,8 +33,8 @@ export async function openSharded(sources: readonly ShardSource[], options: Shar
   }
   const newOperation = () => `shards ${randomUUID()}` as OperationId
   const given = sources.map(({ name, open }, i) => new Shard(i, name, open, options.timers))
-  // A file that is not a store cannot be opened read-only; a misplaced shard is the more useful error, so this one
-  // waits.
+  // Errors of stores that do not exist, opened read-only. A store in the place of a missing shard is the more useful
+  // error, so these are thrown later.
   const unread: unknown[] = []
   // A store that reading would create counts as empty: a refused open leaves nothing behind.
   const look = async (shard: Shard, i: number) => {

@@ -1,4 +1,4 @@
-// Those who knew a timeline before it moved to a shard that was added: owners of long ago, and processes that lack the shard.
+// Processes that knew a timeline before it moved to an added shard: former owners, and processes that lack the shard.
 
 import { describe, expect, it } from 'vitest'
 import { originDigest } from '../../core/history/entry-run.ts'

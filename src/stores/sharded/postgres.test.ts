@@ -61,7 +61,7 @@ conformance(
 describe('connections of a process', () => {
   it('are at most one pool per shard, and one to listen on each', async () => {
     const own = [newSchemaName(), newSchemaName(), newSchemaName()]
-    // A name of ours tells them from those of other tests.
+    // A name of our own distinguishes them from those of other tests.
     const address = (schema: string) => {
       const parsed = new URL(url)
       parsed.searchParams.set('application_name', own[0]!)

@@ -1,5 +1,6 @@
-// The sharded store behind the port: the conformance suite over three memory stores, and over three SQLite files. The random
-// histories compare every order with one store's, so there all timelines live on one shard, and only archives are elsewhere.
+// The sharded store behind the port: the conformance suite over three memory stores, and over three SQLite files. The
+// random histories compare every order with that of one store, so there all timelines are on one shard, and only
+// archives elsewhere.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -43,7 +44,7 @@ conformance({ describe, it }, { name: 'sharded memory', capabilities, seeds: [],
 const together = (id: string) => (id.startsWith('old-') ? shardOf(id, 3) : 1)
 conformance({ describe, it }, { name: 'sharded memory, families together', capabilities, create: inMemory(together) })
 
-// Three files for each of 180 tests take their time.
+// Three files for each of 180 tests take long.
 const isThorough = process.env.REPRISE_TEST_SHARDS === 'all'
 if (isThorough)
   conformance(

@@ -408,7 +408,7 @@ export class ShardedStore implements Store {
     return await shard.ask(call)
   }
 
-  /** Calls the reachable shards; the error about one that is away is thrown after the others have answered. */
+  /** Calls the reachable shards, or all if none is. An unreachable shard is an error only if no other shard answered. */
   async #everywhere<T>(call: (store: Store, shard: Shard) => T | Promise<T>): Promise<T[]> {
     const { shards } = this.#places
     const there = shards.filter((shard) => !shard.isAway)

@@ -1,10 +1,10 @@
-// The matcher of .gitignore beside a reference that tries every way there is, and patterns made to take for ever.
+// Compares the .gitignore matcher with a brute-force reference, and runs patterns made to take forever.
 
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { isMatchedBy, parsePatterns } from './patterns.ts'
 
-/** By definition, one character at a time, every way tried: right, and hopeless on anything long. */
+/** By definition, one character at a time, trying every way: correct, and far too slow for long texts. */
 function matches(pattern: string, text: string): boolean {
   if (pattern === '') return text === ''
   if (pattern.startsWith('**/')) {
@@ -38,7 +38,7 @@ describe('patterns of .gitignore', () => {
   const pattern = fc
     .tuple(fc.constantFrom('', '/'), fc.array(part, { minLength: 1, maxLength: 4 }))
     .map(([start, parts]) => start + parts.join('/'))
-    // "**" beside other characters is one star, and a run of them at the start or in the middle is folders.
+    // "**" next to other characters is one star; a segment of its own at the start or in the middle matches folders.
     .filter((each) => !each.split('/').some((one) => one.includes('**') && one !== '**') && each !== '**')
 
   it('match as the definition says', () => {

@@ -45,7 +45,7 @@ async function all(blobs: Blobs): Promise<Uint8Array[]> {
   return (await blobs.list(null, 10_000)).map(({ digest }) => digest)
 }
 
-/** Plays a script, then damages each chunk that is there in turn. Says which did not come back. */
+/** Runs a script, then damages each existing chunk in turn. Returns those that could not be rebuilt. */
 async function play(script: readonly Step[], planted: ReadonlySet<string> = new Set()): Promise<number[]> {
   const inner = world()
   const open = () => new RedundantBlobs(inner, sha256, () => undefined, planted)

@@ -1,5 +1,5 @@
-// What is swept, and above all what is erased, must be in no parity and in no copy any more: also if the process was killed
-// anywhere in between, if another one added to a group that was taken apart, and if it was told to keep no redundancy.
+// Swept chunks, and above all erased ones, must be in no parity and in no copy any more: even if the process was killed
+// at any point, if another process added to a group that was being rebuilt, and if redundancy was switched off.
 
 import { describe, expect, test } from 'vitest'
 import { type Digest, equalBytes, toHex } from '../../../core/coordinate.ts'
@@ -30,7 +30,7 @@ function redundant(blobs: Blobs): RedundantBlobs {
   return new RedundantBlobs(blobs, sha256, () => undefined)
 }
 
-/** In words: what of the redundancy still holds bytes of a chunk that is not there. */
+/** Describes the redundancy that still contains bytes of a missing chunk. */
 async function stale(blobs: Blobs): Promise<string[]> {
   const there = new Map<string, Uint8Array>()
   for (const { digest } of await blobs.list(null, 10_000)) {
@@ -190,7 +190,7 @@ describe('what is swept', () => {
           }
         },
       })
-      // It still has the group in its memory, and its new one is put when it is told to.
+      // It still has the group in memory, and puts its new group when the test continues it.
       const other = redundant(waiting)
       await other.put(chunks)
       isSlow = true

@@ -22,7 +22,7 @@ test('values around the size of a piece come out whole', () => {
   }
 })
 
-/** What the platform makes of it: the bytes, or null where it is not exactly so many. */
+/** The result of the platform: the bytes, or null if their number is not exactly `size`. */
 function asNodeDoes(bytes: Uint8Array, size: number): Uint8Array | null {
   try {
     const plain = inflateRawSync(bytes, { maxOutputLength: size })

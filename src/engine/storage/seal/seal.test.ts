@@ -95,7 +95,7 @@ describe('encryption', () => {
       expect(code(() => seal.open(seal.bytes))).toBe('opened')
       for (let i = 0; i < seal.bytes.length; i++) {
         for (let bit = 0; bit < 8; bit++) {
-          // Clearing the "encrypted" flag makes an envelope from before encryption; the digest chain finds that.
+          // Clearing the "encrypted" flag makes an envelope from before encryption; the digest chain detects that.
           if (i === 0 && bit === 1) continue
           const flipped = Uint8Array.from(seal.bytes)
           flipped[i]! ^= 1 << bit

@@ -269,7 +269,7 @@ function malformed(message: string): RepriseError {
   return new RepriseError('MALFORMED', message)
 }
 
-/** Checked at run time: a misspelt word would leave in plain text what was to be hidden. */
+/** Checked at run time: a misspelt word would leave the types in plain text. */
 function hidesTypes(hides: unknown): boolean {
   if (hides === undefined) return false
   if (Array.isArray(hides) && hides.every((what) => what === 'types')) return hides.length > 0

@@ -87,7 +87,7 @@ export interface RecoveryCard {
   readonly recovery: RecoveryReport | null
   /** Why the application rejects the state at the head. Null: it is valid, or unknown here. */
   readonly invalid: string | null
-  /** What is missing for a recovery, as text. Null: it can be recovered. */
+  /** The missing data that prevents a recovery, as text. Null: it can be recovered. */
   readonly missing: string | null
   readonly lineage: readonly string[]
   /** The last few reports about it in the store's log, oldest first. */

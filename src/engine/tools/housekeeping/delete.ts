@@ -171,7 +171,7 @@ function refusalsOf(
   return refusals
 }
 
-/** Expiry does not rely on the models of its process: another process may have other models. */
+/** Expiry never relies on the models of its process alone: another process may work with other models. */
 function isUnfinishedStatus({ models }: Kernel, { timeline, status }: Head, { seen }: Deletion): boolean {
   const model = models.find(timeline)
   if (model?.unfinished?.includes(status)) return true

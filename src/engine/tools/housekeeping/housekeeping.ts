@@ -82,7 +82,7 @@ const sweepEveryMs = 86_400_000
 /** Per round. */
 const drillsMax = 3
 const lookedAtMax = 500
-/** Expiry runs until nothing is due, or for at least this long if the next round is due earlier. */
+/** Expiry runs until nothing is due, for at most the time between two rounds or this, whichever is longer. */
 const expiryMsMin = 60_000
 /** Deleted in one transaction; named in the report. */
 const togetherMax = 20

@@ -22,7 +22,7 @@ export function pointOf(at: ShipPoint | Time): ShipPoint {
 
 export interface Target {
   readonly number: number
-  /** The requested record; higher than `number` if the last records cannot be read. */
+  /** The last record requested; records between `number` and this one are reported as lost. */
   readonly of: number
   /** The requested moment is after the last record. */
   readonly isLater: boolean

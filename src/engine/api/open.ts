@@ -45,7 +45,7 @@ export type { EngineOptions, Options } from './open-options.ts'
 /** Ports and test hooks for simulations. Default: the real ones. */
 export interface Ports {
   readonly store: Store
-  /** Of the store. A repair searches for copies under the same name. Default: 'default'. */
+  /** The namespace of the store. A repair searches for copies under the same name. Default: 'default'. */
   readonly namespace?: string
   /** Requests made to the object store of its chunks, if there is one. */
   readonly requests?: TierRequests

@@ -1,6 +1,6 @@
 // Executes retention: the core decides what to remove and why; this file does it in commits that the store guards once
-// more (forks, cursors and the catalog may have changed since). Runs beside writers; needs no ownership, only the epoch
-// it read.
+// more (forks, cursors and the catalog may have changed since). Runs concurrently with writers; needs no ownership,
+// only the epoch it read.
 
 import { planRetention, type RetentionPlan, type RetentionPolicy } from '../../core/checkpoint/retention.ts'
 import type { TimelineId } from '../../core/coordinate.ts'
@@ -34,8 +34,8 @@ export async function planFor(
   cursors: readonly CursorHold[] = [],
 ): Promise<RetentionPlan> {
   const [catalog, forks] = await Promise.all([kernel.store.checkpoints(head.timeline), forksOf(kernel, head)])
-  // Read after the catalog: beside a writer, an earlier head may be older than a checkpoint, which would then seem to
-  // be beyond history. If another process took the timeline meanwhile, the guard refuses the plan.
+  // Read after the catalog: with a concurrent writer, an earlier head may be older than a checkpoint, which would then
+  // seem to be beyond history. If another process took the timeline meanwhile, the guard refuses the plan.
   const [now] = await kernel.store.head([head.timeline])
   return planRetention(
     {

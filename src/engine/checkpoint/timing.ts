@@ -21,9 +21,9 @@ import { observedMs, onRelease } from './observed-failures.ts'
 
 export const costsAttribute = '$costs'
 
-/** Costs that changed by more than this share are stored again even without a checkpoint, */
+/** Costs that changed by more than this share are stored again even without a checkpoint. */
 const driftMax = 0.25
-/** but not more often than this. */
+/** The minimum time between two such writes. */
 const keepEachMs = 10_000
 
 const lookEvery = 256

@@ -1,6 +1,6 @@
 // The store's log of erasures, and its use. A run with erased entries no longer matches its digest
 // (core/history/redacted.ts), so its check is recorded here before it replaces the old run. A run marked as erased
-// without a record was changed by somebody else: that is damage. The log is the timeline `reprise/erasures`. It
+// without a record was changed by another program: that is damage. The log is the timeline `reprise/erasures`. It
 // contains checks, a reason and a count, and nothing of the erased data.
 // The head of each timeline that reads one of the entries has the attribute `$erased`: the id of the last erasure;
 // during the erasure, `begun`, the first erased sequence, and the id. State in memory from before another erasure is

@@ -5,9 +5,9 @@ import type { Clock } from '../../core/store/ports.ts'
 
 /** The first entries are all timed: a budget applies from the first minute. */
 const timedFirst = 256
-/** After that, one call in this many is timed, */
+/** After that, one call in this many is timed. */
 const oneIn = 16
-/** unless an entry takes longer than this: then reading the clock costs little in comparison. */
+/** A fold slower than this per entry is always timed: reading the clock then costs little in comparison. */
 const costlyMs = 0.02
 /** The mean covers about this many entries: old ones fade. */
 const memory = 512

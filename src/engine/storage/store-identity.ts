@@ -12,7 +12,7 @@ const idBytes = 16
 const incarnationBytes = 8
 const secretBytes = 32
 
-/** Of a store that no version with identities has opened for writing. */
+/** The identity of a store that no version with identities has opened for writing. */
 const nobody: StoreIdentity = { id: '', incarnation: '', era: 0, secret: '' }
 
 interface Ports {

@@ -29,7 +29,7 @@ export interface TierRequests {
   readonly gets: number
   readonly lists: number
   readonly deletes: number
-  /** Of these requests: sent again after a fault, or a second time because the first was slow. */
+  /** Requests among these that were sent again after a fault, or a second time because the first was slow. */
   readonly retries: number
   readonly hedges: number
   readonly bytesOut: number

@@ -9,10 +9,10 @@ import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Head } from '../../core/store/ports.ts'
 import type { Kernel } from '../storage/kernel.ts'
 
-/** The minimum time an active owner is left alone, and the entries it may write; longer if the store is slow, */
+/** A turn lasts at least this long, and until the owner has written this many entries. */
 const leastTurnMs = 40
 const turnEntries = 32
-/** up to this many times. */
+/** A turn with fewer entries, on a slow store, ends after this many times its minimum. */
 const turnsAtMost = 10
 /**
  * An owner that has not moved the head between two reads rests. The first two reads are this many commit times apart,

@@ -166,7 +166,7 @@ export class GrowingStream {
 /** The sizes of the chunks, in blocks. */
 class SizeIndex {
   readonly #blocks: RefTree
-  /** Of the block that is not full yet. */
+  /** Start and sizes of the block that is not full yet. */
   #start: number
   #sizes: number[]
 

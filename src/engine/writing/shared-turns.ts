@@ -6,9 +6,9 @@
 import type { Head } from '../../core/store/ports.ts'
 import type { Kernel } from '../storage/kernel.ts'
 
-/** An owner that has not moved the head for this long rests; */
+/** An owner that has not moved the head for this long rests. */
 const restMs = 6
-/** an owner that keeps writing has had its turn after this long. */
+/** An owner that keeps writing has had its turn after this long. */
 const turnMs = 60
 /** The longest multiple of these times. */
 const patienceMax = 64

@@ -18,7 +18,7 @@ import { sealEntry } from '../storage/seal/entries.ts'
 import { type Drafts, noDrafts, pickDrafts } from './drafts.ts'
 import { PreparedWrite } from './prepared-write.ts'
 
-/** What may go into a commit besides entries. */
+/** Parts of a commit besides its entries. */
 export type CommitExtras = Omit<Commit, 'operation' | 'guard' | 'run' | 'take' | 'branch'>
 
 export interface Written {

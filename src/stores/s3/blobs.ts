@@ -25,9 +25,9 @@ export interface S3BlobsOptions {
 
 /** Writing a few bytes again costs less than a note and a list. */
 const touchedBytesMin = 256 * 1024
-/** A pack is rewritten when this share of it is marked for deletion, */
+/** A pack is rewritten when this share of it is marked for deletion. */
 const deadShare = 0.25
-/** or when there are this many small ones. */
+/** Small packs are joined when there are this many. */
 const smallPacks = 16
 const smallBytes = 1024 * 1024
 /** Bytes in memory at once while packs are rewritten. */

@@ -1,5 +1,5 @@
-// What a moved timeline leaves behind: its signpost keeps its runs, because the feed of that shard has shown them to
-// some readers and not to others. They are deleted when the timeline is forgotten, and trimmed when it is.
+// The remnant of a moved timeline: its signpost keeps its runs, because the feed of that shard has shown them to some
+// readers and not to others. They are deleted when the timeline is forgotten, and trimmed when it is.
 
 import { type TimelineId, toHex } from '../../core/coordinate.ts'
 import { lastSeq } from '../../core/history/entry-run.ts'

@@ -20,7 +20,7 @@ export interface LargeFile {
   readonly mode: number
   readonly bytes: number
   readonly modifiedMs: number
-  /** Of the whole content, in hexadecimal. */
+  /** The digest of the whole content, in hexadecimal. */
   readonly sha256: string
   pieces(): AsyncIterable<Uint8Array>
 }

@@ -225,8 +225,7 @@ async function removeOld(
   there: ReadonlyMap<string, ChunkRow>,
   live: ReadonlySet<string>,
 ): Promise<void> {
-  // Listed before the groups: a parity is put before its list, so a group that is being put is not mistaken for a
-  // leftover.
+  // Listed before the groups, so that a list that is put meanwhile is found below, and its parity kept.
   const parities = await listKind(blobs, kinds.parity)
   const now = await loadGroups(blobs, hash)
   const counts = new Map<string, number>()

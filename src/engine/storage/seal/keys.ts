@@ -9,7 +9,7 @@ export interface KeyRing {
   readonly current: string
   /** Id (1 to 64 characters) to key (32 bytes). */
   readonly keys: Readonly<Record<string, Uint8Array>>
-  /** What else is sealed: the types of entries. Default: they are stored in plain text beside the sealed data. */
+  /** Seals the types of entries, too. Default: they are stored in plain text beside the sealed data. */
   readonly hides?: readonly 'types'[]
   /** Values that are hashed with a key of their own, so that they can still be searched for. See docs/guides/encryption.md. */
   readonly hashing?: Hashing

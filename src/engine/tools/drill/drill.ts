@@ -96,7 +96,7 @@ async function drillTimeline(kernel: Kernel, listed: Head, fold: Fold<unknown>, 
   let head = listed
   let drilled = await drillEach(kernel, head, fold, most)
   if (drilled.some(({ result }) => !result.ok)) {
-    // Beside writers the listed head becomes outdated: a failure counts only with a fresh head, too.
+    // With concurrent writers the listed head becomes outdated: a failure counts only with a fresh head, too.
     const [now] = await kernel.store.head([listed.timeline])
     if (!now) return []
     head = now

@@ -1,10 +1,9 @@
-// Garbage collection by reachability, beside writers. First retention for each timeline, then chunks: raise the sweep
-// mark, mark from every checkpoint in the catalog, sweep unmarked chunks that were last touched before the sweep mark.
-// Why a checkpoint published during the sweep is safe: the store checked it against the sweep mark, so its new chunks
-// are younger than the swept ones; its reused chunks belong to its base, which the store found in the catalog when it
-// published.
-// If that base existed during marking, its chunks are marked; if the base itself came later, the same holds for it.
-// docs/decisions/collection.md has the whole argument.
+// Garbage collection by reachability, concurrently with writers. First retention for each timeline, then chunks: raise
+// the sweep mark, mark from every checkpoint in the catalog, sweep unmarked chunks that were last touched before the
+// sweep mark. Why a checkpoint published during the sweep is safe: the store checked it against the sweep mark, so its
+// new chunks are younger than the swept ones; its reused chunks belong to its base, which the store found in the
+// catalog when it published. If that base existed during marking, its chunks are marked; if the base itself came later,
+// the same holds for it. docs/decisions/collection.md has the whole argument.
 
 import type { RetentionPlan, RetentionPolicy } from '../../../core/checkpoint/retention.ts'
 import { timelineId, toHex } from '../../../core/coordinate.ts'

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
 import type { Reprise } from '../../src/engine/api/reprise.ts'
+import { timeline } from '../../src/index.ts'
 import { aggregate, processManager, projection } from '../../src/layers/events/index.ts'
 import { consumer } from '../../src/layers/job/index.ts'
 import { collect, entries, httpSource, pipeline } from '../../src/layers/pipeline/index.ts'
@@ -95,6 +96,35 @@ onEveryStore('readers of the feed', (world) => {
     await add(rp, 'trial', 1)
     expect(await consumed(rp, 'some')).toEqual(own)
     expect(await consumed(rp, 'all', true)).toEqual([...trial, ...own])
+  })
+
+  it('take a copy whose history was trimmed for a fork', async () => {
+    const brief = timeline('brief', {
+      initial: () => 0,
+      apply: (sum: number) => sum + 1,
+      checkpoint: { every: 1 },
+      retain: { checkpoints: 1, history: 'needed' },
+    })
+    const append = async (rp: Reprise, id: string, count: number) => {
+      const open = await rp.open(brief, id)
+      for (let n = 0; n < count; n++) {
+        await open.append(added(1))
+        await open.checkpoint()
+      }
+      await open.close()
+    }
+    const rp = await (await world()).engine()
+    await append(rp, 'x', 3)
+    const file = newFile()
+    await rp.export({ timeline: 'brief/x', seq: 3 }, file)
+    await rp.import(file, { as: 'brief/trial' })
+    await append(rp, 'trial', 3)
+    await rp.collect()
+    expect((await rp.head('brief/trial'))?.floor).toBeGreaterThan(0)
+    const seen = new Set<string>()
+    const each = ({ timeline: id }: { timeline: string }) => void seen.add(id)
+    await (await rp.run(consumer('brief', { from: ['brief/'], follow: false, each }))).result()
+    expect([...seen]).toEqual(['brief/x'])
   })
 
   it('read beside a fork that was moved here, or imported', async () => {

@@ -4,8 +4,9 @@
 import { type Digest, equalBytes, type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import { isChained, lastSeq, originDigest, verifyEntries } from '../../core/history/entry-run.ts'
+import { importedInheritance } from '../../core/history/inheritance.ts'
 import { isRedacted } from '../../core/history/redacted.ts'
-import { archivedFrom, idBelow } from '../../core/history/scope.ts'
+import { archivedFrom, idBelow, liveIdOf } from '../../core/history/scope.ts'
 import { type FeedItem, type FeedPosition, feedStart, type Head } from '../../core/store/ports.ts'
 import { Yielder } from '../base/yielder.ts'
 import { confirmErased } from '../history/erasures.ts'
@@ -201,6 +202,8 @@ export class FeedReader {
     const own = archivedFrom(timeline) ?? timeline
     for (let id: TimelineId | undefined = timeline; id !== undefined; ) {
       const [head]: (Head | null)[] = await this.#kernel.store.head([id])
+      // A copy whose history was trimmed has lost its origin, but not the list of the histories that it inherited.
+      if (importedInheritance(head?.attributes).some(({ timeline }) => liveIdOf(timeline) !== own)) return true
       const parent: TimelineId | undefined = head?.base?.timeline
       if (parent !== undefined && archivedFrom(parent) !== own) return true
       if (head && parent === undefined && head.floor === 0 && !this.#isOrigin(id, head.floorDigest)) return true

@@ -21,7 +21,7 @@ export function refusingComing(store: Store, clock: Clock): Store['commit'] {
   let noneAt: number | null = null
   return (commits) => {
     const isNone = noneAt !== null && clock.elapsed() - noneAt < knownForMs
-    if (isNone || commits.every((commit) => madeBy(commit).length === 0)) return store.commit(commits)
+    if (isNone || !commits.some(mayMake)) return store.commit(commits)
     return readComing(store).then((coming) => {
       noneAt = coming.length === 0 ? clock.elapsed() : null
       return noneAt === null ? commitOthers(store, commits, coming) : store.commit(commits)
@@ -38,6 +38,11 @@ function comingIn(head: Head): Coming {
   return notesIn(head).flatMap(([change, { kind, of, coming: scopes = [] }]) => {
     return scopes.length === 0 ? [] : [{ change, what: `the ${kind} of ${of}`, scopes }]
   })
+}
+
+/** Every commit passes here, and nearly all of them only append. */
+function mayMake({ guard, take, send }: Commit): boolean {
+  return guard ? take?.create !== undefined : send !== undefined
 }
 
 /** The ids that it would make, or send mail to by itself. The change's own commits say that they import. */

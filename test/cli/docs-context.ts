@@ -104,6 +104,10 @@ export const contexts: Readonly<Record<string, readonly string[]>> = {
     "declare const shop: import('reprise/pipeline').PipelineDefinition",
     'interface Order { readonly id: string; readonly cents: number; readonly customer: string; readonly at: number }',
     'declare const url: string',
+    'declare const brokers: string[]',
+    'interface Price { readonly cents: number }',
+    "declare const p: import('reprise/pipeline').PipelineBuilder",
+    "declare const orders: import('reprise/pipeline').Stream<{ readonly sku: string }>",
     'declare const app: { post(path: string, take: (c: { readonly req: { readonly raw: Request } }) => unknown): void }',
     ...['describe', 'it', 'source', 'expected', 'add', 'forget', 'destroy', 'sink', 'visible'].map(
       (name) => `declare const ${name}: never`,

@@ -271,7 +271,7 @@ describe.skipIf(missing !== null)('a cluster is reached', () => {
 
   it('without the library that reads kubeconfigs, it says what to install', () => {
     const alone = at('alone')
-    for (const each of ['core', 'adapters/kubernetes'])
+    for (const each of ['core', 'layers/resource/rules', 'adapters/kubernetes'])
       cpSync(join(root, 'dist', each), join(alone, each), { recursive: true })
     writeFileSync(join(alone, 'package.json'), '{"type":"module"}')
     const url = pathToFileURL(join(alone, 'adapters/kubernetes/connection.js')).href

@@ -151,7 +151,7 @@ export function createEngine(ports: Ports, options: EngineOptions = {}): Reprise
   // are no checkpoints.
   const store: Store = Object.create(inner, {
     blobs: { value: tiers, enumerable: true },
-    commit: { value: refusingComing(inner, clock), enumerable: true, writable: true },
+    commit: { value: refusingComing(inner, clock), enumerable: true, writable: true, configurable: true },
     ...checkpointsOnly(inner),
   })
   const identity = ports.identity ?? identifyProcess()

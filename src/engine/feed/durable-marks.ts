@@ -6,10 +6,12 @@ import { isReprise } from '../../core/errors.ts'
 import { lastSeq } from '../../core/history/entry-run.ts'
 import type { Commit, FeedItem } from '../../core/store/ports.ts'
 import type { Events } from '../base/events.ts'
+import { isOfStore } from '../model/kinds.ts'
 import type { Kernel } from '../storage/kernel.ts'
 import type { Identity } from '../storage/store-identity.ts'
 import { FeedMarks } from './marks.ts'
 
+/** The store's own timelines (`reprise/…`) have no marks: their deletion is not logged. */
 export class DurableMarks {
   /** Commits and reads have separate marks: a reader may be far behind the commits. */
   readonly #committed: FeedMarks
@@ -26,7 +28,7 @@ export class DurableMarks {
 
   /** Notes a commit that the store acknowledged. */
   committed({ guard, run }: Commit): void {
-    if (!guard || !run) return
+    if (!guard || !run || isOfStore(guard.timeline)) return
     const { timeline, seq, digest } = guard
     const before = seq !== undefined && digest ? { seq, digest } : null
     this.#committed.noteUnchecked(timeline, { seq: lastSeq(run), digest: run.digest }, before)
@@ -34,6 +36,7 @@ export class DurableMarks {
 
   /** Notes the last item of the feed. */
   saw({ timeline, run }: Pick<FeedItem, 'timeline' | 'run'>): void {
+    if (isOfStore(timeline)) return
     this.#read.noteUnchecked(timeline, { seq: lastSeq(run), digest: run.digest }, null)
   }
 

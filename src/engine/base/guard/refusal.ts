@@ -6,7 +6,7 @@ import { RepriseError } from '../../../core/errors.ts'
 import type { Zone } from './zone.ts'
 
 /** Our own files, which appear on the stack between the user's code and this function. */
-const ownFolder = fileURLToPath(new URL('../../', import.meta.url))
+const ownFolder = fileURLToPath(new URL('../../../', import.meta.url))
 
 /** Null: the caller is the module loader, which runs an import. */
 export function refusal(zone: Zone, call: string): RepriseError | null {

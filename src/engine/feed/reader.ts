@@ -206,10 +206,22 @@ export class FeedReader {
       if (importedInheritance(head?.attributes).some(({ timeline }) => liveIdOf(timeline) !== own)) return true
       const parent: TimelineId | undefined = head?.base?.timeline
       if (parent !== undefined && archivedFrom(parent) !== own) return true
-      if (head && parent === undefined && head.floor === 0 && !this.#isOrigin(id, head.floorDigest)) return true
+      if (head && parent === undefined && head.floor === 0 && !this.#isOrigin(id, head.floorDigest)) {
+        await this.#checkFloor(head)
+        return true
+      }
       id = parent
     }
     return false
+  }
+
+  /** HISTORY_DAMAGED: the first run does not follow from the digest of the floor, so that digest names no origin. */
+  async #checkFloor({ timeline, floorDigest }: Head): Promise<void> {
+    const { store, hash } = this.#kernel
+    const [first] = await store.read(timeline, 0, 1)
+    if (!first || isChained(hash, floorDigest, first)) return
+    const what = `the row of ${timeline} has another digest at its floor than its history`
+    throw new RepriseError('HISTORY_DAMAGED', what, { timeline, seq: 0 })
   }
 
   /** Of an archived branch only what its successor still builds on counts, and as the successor's. */

@@ -5,7 +5,6 @@
 // The loop gives the event loop a turn every few milliseconds, so that a checkpoint is written beside the records. Records
 // wait while a sink or a call cannot take more: sources are not read then, and nothing is queued without a bound.
 
-import { assert } from '../../../core/assert.ts'
 import { RepriseError } from '../../../core/errors.ts'
 import type { Clock, Random } from '../../../core/store/ports.ts'
 import type { RunTrace } from '../../../engine/base/tracing.ts'
@@ -245,10 +244,10 @@ export class Flow {
   /** Into the input of the operator that it came from, or through the source that could not decode it. */
   #sendBack({ operator, value, time, key, input = 0, origin }: SetAside): void {
     const taker = this.#takerOf(operator)!
-    if (taker instanceof RunningSource) return sentBack(this.#hooks.origins, origin, () => taker.again(value))
-    const to = this.#wiring.instanceFor(taker, key).inputs[input]
-    assert(to !== undefined, 'a record goes back into an input that its operator has')
-    sentBack(this.#hooks.origins, origin, () => to.batch(batchOf({ value, time, key })))
+    sentBack(this.#hooks.origins, origin, () => {
+      if (taker instanceof RunningSource) taker.again(value)
+      else this.#wiring.instanceFor(taker, key).inputs[input]!.batch(batchOf({ value, time, key }))
+    })
   }
 
   /** Records whose function asked for it go back when it is time, and what waited for them goes on. */

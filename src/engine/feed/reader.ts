@@ -217,11 +217,8 @@ export class FeedReader {
 
   /** HISTORY_DAMAGED: the first run does not follow from the digest of the floor, so that digest names no origin. */
   async #checkFloor({ timeline, floorDigest }: Head): Promise<void> {
-    const { store, hash } = this.#kernel
-    const [first] = await store.read(timeline, 0, 1)
-    if (!first || isChained(hash, floorDigest, first)) return
-    const what = `the row of ${timeline} has another digest at its floor than its history`
-    throw new RepriseError('HISTORY_DAMAGED', what, { timeline, seq: 0 })
+    const [first] = await this.#kernel.store.read(timeline, 0, 1)
+    if (first) verifyEntries(this.#kernel.hash, timeline, first, { seq: 0, digest: floorDigest })
   }
 
   /** Of an archived branch only what its successor still builds on counts, and as the successor's. */

@@ -18,7 +18,7 @@ const digester = {
 const nothing = new Observed(digester).here()
 
 it('runs that recorded no identity keep the keys they had', async () => {
-  const folder = fileURLToPath(new URL('../../../test/golden/workflow-1/', import.meta.url))
+  const folder = fileURLToPath(new URL('../../../../test/golden/workflow-1/', import.meta.url))
   const engine: Host = hostOf(await open('memory:'))
   for (const name of readdirSync(folder)) {
     const history = await loadHistory(folder + name)

@@ -1,5 +1,5 @@
-// A workflow definition: a name and a function. It is a plain value; the engine runs it, and any process that works on
-// it can go on where another left off.
+// A workflow definition: a name and a function. It is a plain value; the engine executes it, and any process that works
+// on the workflow can resume a run that another process left.
 
 import { resolveRetry } from '../../core/calls/retry.ts'
 import { checkPolicy } from '../../core/checkpoint/checkpoint-policy.ts'

@@ -1,5 +1,5 @@
-// How the history of a workflow folds: the same for all, but for the policies that a definition declares. Those are stored
-// with each run, so tools without the code keep to them.
+// The fold of a workflow's history. It is the same for all workflows except for the policies that a definition
+// declares. Those are stored with each run, so tools without the code apply them too.
 
 import type { Fold } from '../../engine/model/definition.ts'
 import type { AnyWorkflow } from './context.ts'
@@ -16,7 +16,7 @@ export function foldOf(definition: AnyWorkflow): Fold<RunState> {
   const known = folds.get(definition)
   if (known) return known
   const { checkpoint, retain } = definition.options
-  // Steps are not types of entries: the run itself looks at their names.
+  // `on` holds step names, which are not entry types: the run itself checks them.
   const { on: _, ...policy } = checkpoint ?? {}
   const fold = { ...workflowFold, ...(checkpoint && { checkpoint: policy }), ...(retain && { retain }) }
   folds.set(definition, fold)

@@ -1,5 +1,5 @@
-// Children: runs that a run starts. One that is waited for tells its parent how it ended, by mail; one that lives on its own
-// is only started.
+// Children: runs that a run starts. A child that its parent waits for reports its end by mail; a detached child is only
+// started.
 
 import { isPassingStoreFailure } from '../../../core/errors.ts'
 import type { Clock } from '../../../core/store/ports.ts'
@@ -15,9 +15,9 @@ import type { Saga } from './saga.ts'
 
 const againMs = 500
 
-/** How runs are started and stopped for their parent. */
+/** Starts and stops runs on behalf of their parent. */
 export interface ChildHost {
-  /** Once, by its id. */
+  /** Idempotent by the child's id. */
   startChild(
     definition: AnyWorkflow,
     id: string,
@@ -26,11 +26,11 @@ export interface ChildHost {
     parent: ParentLink,
   ): Promise<void>
   cancelChild(timeline: string, reason: string, by: string): Promise<void>
-  /** Resolves when all that it did is undone. */
+  /** Resolves once every step of the child is undone. */
   undoChild(definition: AnyWorkflow, id: string, reason: string): Promise<void>
 }
 
-/** What a child needs of its parent. */
+/** The parts of the parent run that a child uses. */
 export interface ParentRun extends CommandRun {
   readonly definition: { readonly name: string; readonly prefix: string }
   readonly open: { readonly id: string }
@@ -39,7 +39,10 @@ export interface ParentRun extends CommandRun {
   readonly clock: Clock
 }
 
-/** A child that is waited for. It is started (once, by its id) whenever this run is live and has no result of it yet. */
+/**
+ * A child that the parent waits for. The live run starts it (idempotent by its id) whenever history has no result for
+ * it yet.
+ */
 export function askChild(
   run: ParentRun,
   scope: Scope,
@@ -81,8 +84,8 @@ export function askChild(
 }
 
 /**
- * A database that does not answer is no failure of the child, which may live on another one than its parent: it is asked again.
- * False: this process lets go of the parent meanwhile, and whoever has it next starts the child.
+ * An unavailable database does not fail the child, which may be stored in another database than its parent: the start
+ * is retried. Returns false if this process releases the parent meanwhile; the parent's next owner starts the child.
  */
 async function started(run: ParentRun, start: () => Promise<void>): Promise<boolean> {
   for (;;) {
@@ -108,7 +111,7 @@ async function stopChild(
   await run.host.cancelChild(definition.prefix + childId, `its parent ${run.id} no longer waits`, `${run.open.id}`)
 }
 
-/** A child that lives on its own: that it was started is recorded. */
+/** A detached child: history records that it was started. */
 export function askStart(
   run: ParentRun,
   scope: Scope,
@@ -137,7 +140,7 @@ export function askStart(
   })
 }
 
-/** The parent's id and the command's, so that a parent that starts it again finds the same child. */
+/** Derived from the parent's id and the command's id, so a parent that starts the child again finds the same one. */
 function childIdOf(run: Pick<ParentRun, 'definition' | 'state'>, command: string): string {
   const behaviour = run.state.started?.behaviour ?? 0
   const detached = behaviour >= namesDetached ? 'start:' : ''
@@ -148,7 +151,7 @@ function childIdOf(run: Pick<ParentRun, 'definition' | 'state'>, command: string
   return `${workflow}${parent}${generation}.${own}`
 }
 
-/** The timelines of children whose start or end was recorded after a sequence. */
+/** The timelines of children whose start or end was recorded after `seq`. */
 export function childrenAfter(state: RunState, timeline: string, seq: number): string[] {
   const name = nameOf(timeline)
   const run = { definition: { name, prefix: `${workflowPrefix}${name}/` }, state }

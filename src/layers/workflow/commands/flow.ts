@@ -1,4 +1,4 @@
-// Branches, races and loops: how code divides and repeats. Each branch and each iteration is a scope of its own.
+// Branches, races and loops. Each branch and each iteration has its own scope.
 
 import type { RepriseError } from '../../../core/errors.ts'
 import type { Branch, LoopContext, RaceOptions, WorkflowContext } from '../context.ts'
@@ -9,12 +9,12 @@ import { commandName, enterScope, type Scope } from '../run/scope.ts'
 import type { Saga } from './saga.ts'
 import type { Signals } from './waits.ts'
 
-/** What branches and loops need of their run. */
+/** The parts of a run that branches and loops use. */
 export interface BranchingRun extends CommandRun {
   readonly cancelled: RepriseError | null
   readonly saga: Pick<Saga, 'undoBelow' | 'settle'>
   readonly signals: Pick<Signals, 'takenBelow'>
-  /** At the boundaries of loops. */
+  /** Called at loop boundaries. */
   checkpointIfDue(): void
 }
 
@@ -59,7 +59,7 @@ export async function race(
 
 type Started = ReturnType<typeof fanOut>
 
-/** The first to settle; the others are abandoned, and are the losers. */
+/** Resolves with the first branch to settle; the other branches are abandoned and added to `losers`. */
 async function settle(run: BranchingRun, started: Started, losers: Scope[]) {
   let won: Scope | null = null
   const firsts = started.map(({ name, promise, scope: own }) =>
@@ -82,7 +82,7 @@ async function settle(run: BranchingRun, started: Started, losers: Scope[]) {
   return settled
 }
 
-/** One command, so that a replay waits for it where this execution did. */
+/** A single command, so that a replay waits for the undo at the same point as this execution. */
 function undoLosers(run: BranchingRun, scope: Scope, id: string, losers: readonly Scope[]): Promise<unknown> {
   return run.execution.ask(scope, id, {
     kind: 'undo',
@@ -140,11 +140,11 @@ export async function loop(
 ): Promise<unknown> {
   const id = scope.next('~loop')
   let at: Boundary = { n: 0, state: initial }
-  // A boundary in history: all before it is done, and its outcomes are gone.
+  // A boundary that history already has: everything before it is done, and its outcomes were dropped from the journal.
   if (run.execution.expects('loop', id)) at = await boundary(run, scope, id, null)
   for (;;) {
     const own = run.execution.scope(scope, `${id}.${at.n}`)
-    // Earlier iterations are forgotten: all that this one knows of them is in the state.
+    // Earlier iterations are dropped: the state carries everything that this iteration knows of them.
     if (at.n > 0) own.observed.addResult('~state', at.state)
     const context = Object.assign(contextOf(own), { stop: (result: unknown) => new Stopped(result) })
     const { state } = at
@@ -157,9 +157,10 @@ export async function loop(
   }
 }
 
-/** The step over a boundary; `to` is null while it is only read from history. */
+/** Passes the boundary between two iterations. `to` is null while the boundary is only read from history. */
 function boundary(run: BranchingRun, scope: Scope, id: string, to: Boundary | null): Promise<Boundary> {
-  // Asked for after the code was told of a cancellation: it goes on all the same, and must do so in a replay.
+  // Code that reaches a boundary after its cancellation continues into the next iteration, and a replay must do the
+  // same.
   const told = run.cancelled !== null
   return run.execution.ask<Boundary>(scope, id, {
     kind: 'loop',

@@ -1,6 +1,6 @@
-// Results that runs share: what a memo remembers, asked for in a step. The outcome is recorded like that of every step, with
-// where it came from, so a replay does not ask the cache again. The arguments are part of the step's name: code that asks for
-// something else in a replay has diverged.
+// Results shared between runs: a step that reads a memo. The outcome and its origin are recorded like those of any
+// step, so a replay does not read the cache again. The arguments are part of the step's name, so code that passes other
+// arguments in a replay has diverged.
 
 import type { Coordinate } from '../../../core/coordinate.ts'
 import type { LayerHost } from '../../../engine/model/definition.ts'
@@ -8,7 +8,7 @@ import { type Recallable, recallingOf } from '../../../engine/model/memo-protoco
 import { currentPlace, readableId, type Scope } from '../run/scope.ts'
 import { askStep, SharedResult, type StepRun } from './steps.ts'
 
-/** What a shared result needs of its run. */
+/** The parts of a run that a shared result uses. */
 export interface SharingRun extends StepRun {
   readonly open: { readonly coordinate: Coordinate }
   readonly host: StepRun['host'] & { readonly engine: LayerHost }

@@ -1,6 +1,6 @@
-// Queries and updates: how others ask a run and change it while it runs. A query reads and records nothing; an update is
-// recorded, handled once by the code, and its result recorded for whoever asked. One that the code has no handler for when
-// it waits is refused, and history says so: a handler that is added later must not find it.
+// Queries and updates: reads from and changes to a run while it executes. A query records nothing. An update is
+// recorded, handled once by the code, and its result is recorded for its sender. An update without a handler is refused
+// once the code waits; the refusal is recorded, so a handler that is added later does not find the update.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Item } from '../history/entries.ts'
@@ -27,12 +27,12 @@ type AskedRun = Pick<CommandRun, 'state' | 'execution' | 'spawn' | 'record'> & {
   readonly open: { readonly id: string }
 }
 
-/** The run goes on from these by itself. The others wait for somebody else, or for a time. */
+/** Commands that the run completes by itself. The others wait for mail, a child or a time. */
 const goesOn: ReadonlySet<CommandKind> = new Set(['step', 'loop', 'undo'])
 
 export class Queries {
   readonly #run: AskedRun
-  /** Null as long as there are none: few runs have any. */
+  /** Null until the first handler is registered: few runs have one. */
   #queries: Map<string, (...args: never[]) => unknown> | null = null
   #updates: Map<string, UpdateHandler> | null = null
   #waiting: UpdateItem[] = []
@@ -82,8 +82,8 @@ export class Queries {
   }
 
   /**
-   * Why an update of that name has nobody to take it, as the code stands now; null if it has, or may have in a moment: a run
-   * that has no handler at all and whose own steps are under way has not come to them yet.
+   * The error for an update that no handler takes; null if a handler exists or may still be registered: a run without
+   * any handlers whose own steps are in flight may not have reached the registration yet.
    */
   refusal(name: string, open: Iterable<Pick<Command, 'kind'>> = this.#run.execution.open): RepriseError | null {
     const known = this.updates
@@ -93,7 +93,7 @@ export class Queries {
     return new RepriseError('NOT_FOUND', what, { update: name, known })
   }
 
-  /** The code waits: nobody will take these. */
+  /** Refuses the pending updates: the code waits, so no handler will take them. */
   refuse(): void {
     if (this.#waiting.length === 0) return
     for (const item of this.#waiting) {
@@ -106,17 +106,17 @@ export class Queries {
     }
   }
 
-  /** The names that it has handlers for. */
+  /** The names of updates with a handler. */
   get updates(): readonly string[] {
     return [...(this.#updates?.keys() ?? [])]
   }
 
-  /** Updates that were handled; the others stay with the run when it starts over. */
+  /** The sequences of handled and refused updates; the others stay with the run when it starts over. */
   taken(): readonly number[] {
     return this.#taken
   }
 
-  /** Records the answers that history does not have yet. */
+  /** Records the answers that are not in history yet. */
   flush(): void {
     if (this.#answers.length === 0) return
     const { updates } = this.#run.state

@@ -1,4 +1,5 @@
-// A saga alone, with a run that keeps its entries in memory: which compensation is next follows from what is recorded.
+// A saga on its own, with a run that keeps its entries in memory: the recorded entries decide which compensation is
+// next.
 
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
@@ -38,7 +39,7 @@ class FakeRun {
     this.state = workflowFold.apply(this.state, entry as unknown as Entry) as RunState
   }
 
-  /** A saga of this run, as a replay of its code makes it. */
+  /** A saga of this run, as a replay of its code builds it. */
   saga(ids: readonly string[], undo: (id: string) => unknown): Saga {
     const saga = new Saga(this as unknown as SagaRun)
     for (const id of ids)

@@ -1,7 +1,8 @@
-// Sagas: compensations in reverse order, each recorded. Which are due follows from history and from the code that was
-// replayed, so a crash anywhere neither repeats a recorded one nor forgets any. One that fails for good waits for a person:
-// where it is, or, if the workflow says so, with the run back before its saga and a report of what stands. A fork undoes what
-// it did itself; the steps of its original only by choice, once the history of the original has it (inherited.ts).
+// Sagas: compensations in reverse order, each recorded. History and the replayed code determine which ones are due, so
+// a crash neither repeats a recorded compensation nor forgets one. A compensation that fails for good waits for a
+// person: in place, or (`whenUndoFails: 'restore'`) with the run back before its saga and a report of the steps that
+// were not undone. A fork undoes its own steps; inherited steps are undone only by choice, after the undo is recorded
+// in the original's history (history/inherited.ts).
 
 import { decideRetry, patientRetry, type RetryPolicy, resolveRetry } from '../../../core/calls/retry.ts'
 import { isReprise } from '../../../core/errors.ts'
@@ -19,25 +20,25 @@ import { undoKeyOf } from '../run/key.ts'
 import { enterStep, readableId } from '../run/scope.ts'
 
 export interface Compensation {
-  /** What it undoes. */
+  /** The command to undo. */
   readonly command: Command
-  /** The outcome in history. `replaces`: it was edited in a fork, so nobody did it. */
+  /** The outcome in history. `replaces` is set if the outcome was edited in a fork, so the step was never called. */
   readonly item: { readonly seq: number; readonly replaces?: number }
   readonly result: unknown
-  /** `state`: that of the run that did it, whose keys and children they are. */
+  /** `state` is the state of the run that made the call; keys and children belong to that run. */
   readonly call: (result: unknown, step: StepCall, state: RunState) => unknown
   readonly retry: RetryPolicy | undefined
 }
 
-/** What a saga needs of its run. */
+/** The parts of a run that a saga uses. */
 export interface SagaRun extends CommandRun {
   readonly open: { readonly id: string; readonly inherited: readonly Inherited[] }
   readonly kernel: Pick<Kernel, 'hash'>
   readonly host: ClaimHost
   readonly definition: { readonly options: { readonly whenUndoFails?: 'hold' | 'restore' } }
-  /** Fires when this process must let go of the run… */
+  /** Fires when this process must release the run. */
   readonly stopSignal: AbortSignal
-  /** …and then this rejects. It never resolves. */
+  /** Rejects when `stopSignal` fires. It never resolves. */
   readonly leaving: Promise<never>
 }
 
@@ -45,19 +46,19 @@ export class Saga {
   readonly #run: SagaRun
   #done: Compensation[] = []
   #isWorking = false
-  /** What is to be undone while the run goes on, by the command that waits for it. */
+  /** Paths to undo while the run continues, by the id of the command that waits for the undo. */
   readonly #asked = new Map<string, readonly string[]>()
 
   constructor(run: SagaRun) {
     this.#run = run
   }
 
-  /** In the order in which outcomes were recorded: that is the order to undo, from the end. */
+  /** Called in the order in which outcomes were recorded; compensations run in reverse. */
   add(compensation: Compensation): void {
     this.#done.push(compensation)
   }
 
-  /** An iteration that has ended stands; so does what it did. */
+  /** Drops the compensations below `path`: a completed iteration is not undone. */
   settle(path: string): void {
     this.#done = this.#done.filter(({ command }) => !command.id.startsWith(path))
   }
@@ -66,24 +67,27 @@ export class Saga {
     this.#done = []
   }
 
-  /** Undoes what was done below these paths, and then says so under that id. */
+  /** Undoes the steps below these paths, then records `done` for the command `id`. */
   undoBelow(id: string, paths: readonly string[]): void {
     this.#asked.set(id, paths)
     this.#run.execution.wake()
   }
 
-  /** Called whenever nothing else is going on: goes on with what was asked for. */
+  /** Called whenever the run is idle: continues the undos that `undoBelow` requested. */
   serve(): void {
     for (const [id, paths] of this.#asked) {
       const isTarget = (each: string) => paths.some((path) => each.startsWith(`${path}/`))
-      // What is still in flight there may have to be undone as well.
+      // Calls in flight below the paths may have to be undone as well.
       if (this.#run.execution.isUndoableBelow(isTarget) || !this.advance(isTarget)) continue
       this.#asked.delete(id)
       this.#run.spawn(() => this.#run.record('done', { id }))
     }
   }
 
-  /** What this run undoes: its own steps, and those of its original where a person chose so. */
+  /**
+   * The compensations that this run is responsible for: its own, and those of its original if a person chose to undo
+   * them too.
+   */
   get #due(): readonly Compensation[] {
     const { open, state } = this.#run
     return this.#done.filter(
@@ -92,7 +96,10 @@ export class Saga {
     )
   }
 
-  /** True when nothing is left to undo; otherwise the next one is under way, waits for its time, or for a person. */
+  /**
+   * Returns true when nothing is left to undo. Otherwise the next compensation is under way, or waits for its retry
+   * time or for a person.
+   */
   advance(isTarget: (id: string) => boolean = () => true): boolean {
     const { undone, undos } = this.#run.state
     const next = this.#due.findLast(({ command: { id } }) => isTarget(id) && !Object.hasOwn(undone, id))
@@ -127,7 +134,7 @@ export class Saga {
       await Promise.race([enterStep(place, () => one.call(one.result, step, state)), run.leaving])
     } catch (error) {
       if (run.isLeaving) return
-      // Another was first: it is undone, and not by this run.
+      // Another run has undone the step first; record it as undone by that run.
       if (isReprise(error, 'ALREADY_UNDONE'))
         return await run.record('undone', { id, by: error.data.by ?? error.data.inheritedFrom })
       const now = run.now()
@@ -142,7 +149,10 @@ export class Saga {
     await run.record('undone', { id })
   }
 
-  /** Back to before the first call that could be undone, with a report of what stands; there it waits for a person. */
+  /**
+   * Goes back to before the first call that could be undone, records the steps that were not undone, and waits there
+   * for a person.
+   */
   async #restore(failed: Compensation, error: Failure): Promise<void> {
     const run = this.#run
     const { undone, journal } = run.state
@@ -157,7 +167,7 @@ export class Saga {
       const why = isFailed ? error.message : registered.has(item.id) ? 'not undone' : 'it says of no way to undo it'
       return [{ step: readableId(item.id), why }]
     })
-    // A step that failed here may have happened outside: its undo was due as well.
+    // A step that failed may still have happened outside, so its undo was due as well.
     if (!stands.some(({ step }) => step === readableId(failed.command.id))) {
       stands.push({ step: readableId(failed.command.id), why: error.message })
     }

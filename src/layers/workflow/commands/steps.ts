@@ -1,5 +1,6 @@
-// Steps: the calls to the outside. An attempt is called outside of workflow code, its outcome is one entry; a failed
-// attempt that will be repeated is an entry too, so that a restart goes on counting. A crash is not a failed attempt.
+// Steps: the calls to the outside. An attempt runs outside of workflow code and its outcome is one entry. A failed
+// attempt that will be retried is an entry too, so that the count of attempts survives a restart. A crash is not a
+// failed attempt.
 
 import { type CallGate, callPolicyNames } from '../../../core/calls/call-policy.ts'
 import {
@@ -36,7 +37,7 @@ type Call<T> = (step: StepCall) => Promise<T> | T
 
 const values = { inDoubt: ['retry', 'hold', aFunction], compensate: [aFunction], undo: [aFunction] }
 
-/** The outcome of a step that other runs share: its entry says where it came from. */
+/** The outcome of a step whose result is shared with other runs; its entry records the origin. */
 export class SharedResult {
   readonly result: unknown
   readonly shared: SharedFrom
@@ -47,15 +48,15 @@ export class SharedResult {
   }
 }
 
-/** What a step needs of its run. */
+/** The parts of a run that a step uses. */
 export interface StepRun extends CommandRun, CallingRun {
   readonly definition: { readonly options: { readonly retry?: RetryPolicy } }
   readonly kernel: Digester
   readonly saga: Pick<Saga, 'add'>
   readonly recorder: Pick<Recorder, 'recordLater'>
-  /** Nobody has executed it before, or whoever did let it go with nothing under way. */
+  /** No process has executed the run before, or the last owner released it with nothing in flight. */
   readonly isUntouched: boolean
-  /** The user's function outside of workflow code and of steps. */
+  /** Calls a user's function outside of workflow code and of steps. */
   callOutside<T>(call: () => T): Promise<Awaited<T>>
 }
 
@@ -80,14 +81,14 @@ export function askStep<T>(
   return run.execution.ask<T>(scope, id, new Step(run, id, call, options as StepOptions<unknown>, retry, gate))
 }
 
-/** Nobody waits any more. What can be undone is let finish, so that it is known what became of it. */
+/** Aborts a call that no branch waits for any more. A call with an undo may finish, so that its outcome is known. */
 export function abandonStep(run: Pick<StepRun, 'alarms' | 'attempts'>, command: Command, reason: string): void {
   if (command.hasUndo) return
   run.alarms.delete(command.id)
   run.attempts.get(command.id)?.abort(new RepriseError('CANCELLED', reason))
 }
 
-/** Few async functions here: a step is the hot path, and each of those costs promises. */
+/** Few async functions here: a step is the hot path, and each async function allocates promises. */
 class Step implements Asked {
   readonly kind = 'step'
   readonly hasUndo: boolean
@@ -140,7 +141,7 @@ class Step implements Asked {
     else command.resolve(item.result)
   }
 
-  /** Registered before the call: whatever came of it. */
+  /** `undo` is registered for every outcome, because it must also run for a step that failed. */
   #addUndo(command: Command, item: Item, result: unknown): void {
     const { undo, compensateRetry } = this.#options
     if (!undo) return
@@ -163,12 +164,12 @@ class Step implements Asked {
     return this.#attemptWhenDue(command, before)
   }
 
-  /** What history says of it. */
+  /** The open command in history. */
   get #before(): OpenCommand {
     return own(this.#run.state.open, this.#id, noCommand)
   }
 
-  /** It was intended, and nobody knows whether it happened. */
+  /** The step's intent is in history, but its outcome is unknown. */
   async #decideDoubt(command: Command): Promise<unknown> {
     const { inDoubt } = this.#options
     if (typeof inDoubt !== 'function') {
@@ -243,7 +244,7 @@ class Step implements Asked {
       .then(() => this.#attemptAt(command, at))
   }
 
-  /** A result that cannot be kept is a failure, and the code is told why. */
+  /** A result that cannot be stored fails the step, and the code receives the reason. */
   #recordDone(command: Command, result: unknown): Working {
     this.#run.trace?.ended(this.#id)
     const data = doneOf(command, result)
@@ -256,7 +257,7 @@ class Step implements Asked {
   }
 }
 
-/** History has the key that the outside was given. */
+/** The key that was passed to the outside, for the step's entry. */
 function keyOf({ keyUsed }: Command): { readonly key?: string } {
   return keyUsed === null ? {} : { key: keyUsed }
 }

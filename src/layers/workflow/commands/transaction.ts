@@ -1,6 +1,6 @@
-// Transactions: the user's SQL and the step's entry in one commit. The entry is sealed before the SQL runs, so what the SQL
-// returned is kept in a table of the same transaction until history has it. Rows are sealed with a secret that the entry
-// holds: the table lies in the user's database, where other namespaces and any SQL can read it.
+// Transactions: the user's SQL and the step's entry in one commit. The entry is sealed before the SQL runs, so the
+// SQL's result is stored in a table, in the same transaction, until history has it. The rows are encrypted with a
+// secret that the entry holds: the table is in the user's database, where other namespaces and any SQL can read it.
 
 import { decideRetry, type RetryPolicy, resolveRetry } from '../../../core/calls/retry.ts'
 import { toHex } from '../../../core/coordinate.ts'
@@ -27,12 +27,12 @@ type Call<T> = (db: Sql, step: { readonly key: string }) => Promise<T> | T
 
 const table = 'workflow_results'
 const secretBytes = 32
-/** Of the ids that rows had before they were sealed. */
+/** Matches row names from releases that stored rows in plain text. */
 const plainName = /^[0-9a-f]{16}$/
 
-/** Values that the SQL of this run returned, until they are in history. */
+/** Values that the SQL of this run returned, until history has them. */
 export class SqlResults {
-  /** Rows that were written and may go. */
+  /** Rows written so far; the next commit deletes them. */
   readonly rows: string[] = []
   #results: Map<string, unknown> | null = null
 
@@ -42,16 +42,16 @@ export class SqlResults {
   }
 }
 
-/** What the results of transactions need of their run. */
+/** The parts of a run that transaction results use. */
 export interface SqlResultsRun {
   readonly state: CommandRun['state']
   readonly sqlResults: SqlResults
   readonly kernel: Pick<Kernel, 'codec' | 'random'>
-  /** Reads through the user's SQL, outside of any entry. */
+  /** Runs a read through the user's SQL, without an entry. */
   readSql<T>(call: (sql: Sql) => Promise<T> | T): Promise<T>
 }
 
-/** What a transaction needs of its run. */
+/** The parts of a run that a transaction uses. */
 export interface TransactionRun extends CommandRun, SqlResultsRun {
   readonly definition: { readonly options: { readonly retry?: RetryPolicy } }
   readonly saga: Pick<Saga, 'add'>
@@ -148,13 +148,13 @@ async function commitWithSql(run: TransactionRun, command: Command, call: Call<u
     await commit()
   } catch (error) {
     if (!isKeeping || !isReprise(error, 'RIDER_FAILED')) throw error
-    // Nothing was committed. Of several databases, this one does not have our table yet.
+    // Nothing was committed: with several databases, this one may not have the results table yet.
     await run.readSql(createTable)
     await commit()
   }
 }
 
-/** After a crash between the commit and the next entry: what the SQL returned is in the table. Null: nothing to look for. */
+/** Reads results from the table after a crash between the commit and the next entry. Returns null if none are missing. */
 export function recoverSqlResults(run: SqlResultsRun): Promise<void> | null {
   const missing = itemsOf(run.state.journal).filter((item) => item.kind === 'done' && item.rode !== null)
   return missing.length > 0 ? readSqlResults(run, missing) : null
@@ -166,20 +166,20 @@ async function readSqlResults(run: SqlResultsRun, missing: readonly Item[]): Pro
     const { rode } = item
     const row = await run.readSql(async (sql) => {
       if (sql.dialect === 'memory') return undefined
-      // Of several databases, that of this run may not have it.
+      // With several databases, the run's own database may not have the table.
       await createTable(sql)
       return await sql.get(`SELECT ride AS name, value FROM ${table} WHERE ride = ? OR ride = ?`, rowName(rode), rode)
     })
     if (!row) continue
     const value = new Uint8Array(row.value as Uint8Array)
-    // Rows from before they were sealed are named by the secret itself.
+    // Rows that an older release stored in plain text are named by the secret itself.
     const plain = row.name === rode ? value : openRow(rode, value)
     run.sqlResults.results.set(item.id, run.kernel.codec.decode(plain))
     run.sqlResults.rows.push(String(row.name))
   }
 }
 
-/** The last commit takes the run's last row along. */
+/** The last commit also deletes the run's last row. */
 export function dropSqlRows(run: Pick<SqlResultsRun, 'sqlResults'>) {
   const { rows } = run.sqlResults
   if (rows.length === 0) return {}
@@ -190,13 +190,16 @@ export function dropSqlRows(run: Pick<SqlResultsRun, 'sqlResults'>) {
   }
 }
 
-/** The table that transactions keep their results in; made once by each process, in the database of its first. */
+/**
+ * The table that holds the results of transactions. Each process creates it once, in the database of its first
+ * transaction.
+ */
 export class ResultsTable {
   #made: Promise<void> | null = null
 
   async prepare(run: Pick<SqlResultsRun, 'readSql'>): Promise<void> {
     this.#made ??= run.readSql(createTable).catch(async (error) => {
-      // Two processes that make it in the same moment: one of them fails, and then it is there.
+      // If two processes create the table at the same moment, one of them fails and then finds the table.
       if (!isReprise(error, 'RIDER_FAILED')) throw error
       await run.readSql(createTable)
     })
@@ -213,7 +216,7 @@ async function createTable(sql: Sql): Promise<void> {
   await sql.run(`CREATE TABLE IF NOT EXISTS ${table} (ride TEXT PRIMARY KEY, value ${bytes} NOT NULL)`)
 }
 
-/** Seals the rows that an older release left in plain text, and says how many there were. */
+/** Encrypts the rows that an older release stored in plain text. Returns their count. */
 export async function sealResults(sql: Sql): Promise<number> {
   if (sql.dialect === 'memory') return 0
   const schema =

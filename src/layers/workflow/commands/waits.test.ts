@@ -1,4 +1,4 @@
-// Signals alone: those that came before anybody waited, and waits that came before their signal.
+// Signals on their own: signals that arrive before a wait, and waits that begin before their signal.
 
 import fc from 'fast-check'
 import { expect, it } from 'vitest'

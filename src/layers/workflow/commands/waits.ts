@@ -1,5 +1,4 @@
-// Waiting: for time and for signals. A wait costs nothing while it lasts: the run can leave memory and come back by its
-// wakeup or by mail.
+// Waits for time and for signals. A waiting run can leave memory; its wakeup or mail brings it back.
 
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -23,13 +22,13 @@ export function askSleep(run: WaitingRun, scope: Scope, until: (now: number) => 
 
 type SignalItem = Extract<Item, { kind: 'signal' }>
 
-/** Signals that came before anybody waited, and waits that came before their signal. Both in order. */
+/** Signals that arrived before a wait, and waits that began before their signal, both in order. */
 export class Signals {
   readonly #run: WaitingRun
-  /** Null as long as there are none: few runs have any. */
+  /** Null until the first signal is buffered: few runs have one. */
   #buffered: Map<string, SignalItem[]> | null = null
   #waiting: Map<string, Command[]> | null = null
-  /** Which signals were taken by waits, and where. */
+  /** The signals that waits have taken, with the paths of those waits. */
   #taken: { readonly seq: number; readonly path: string }[] = []
 
   constructor(run: WaitingRun) {
@@ -76,12 +75,12 @@ export class Signals {
     }
   }
 
-  /** The run was cancelled: nobody waits any more. */
+  /** The run was cancelled: removes every wait. */
   stopWaiting(): void {
     this.#waiting = null
   }
 
-  /** Signals that waits below this path took, once each. */
+  /** Sequences of the signals that waits below this path have taken, once each. */
   takenBelow(path: string): number[] {
     const below = this.#taken.filter(
       (one) => one.path === path || one.path.startsWith(`${path}/`) || one.path.startsWith(`${path}.`),

@@ -1,4 +1,4 @@
-// All runs together: finding them by attributes, and doing the same to many of them.
+// Queries over runs by attribute, and bulk operations on the runs that match.
 
 import type { Attribute, Head } from '../../../core/store/ports.ts'
 import { hostOf as engineHostOf, type Host } from '../../../engine/host/host.ts'
@@ -26,7 +26,7 @@ export interface RunSummary {
   readonly updatedAt: number
 }
 
-/** What became of each run of a batch. */
+/** The outcome for each run of a batch. */
 export interface BatchReport {
   readonly done: readonly string[]
   readonly refused: readonly { readonly id: string; readonly why: string }[]
@@ -46,7 +46,7 @@ export class Workflows {
     this.#engine = engine
   }
 
-  /** Runs of every workflow. */
+  /** Lists runs of every workflow. */
   async list(query: RunQuery = {}): Promise<RunSummary[]> {
     return (await find(this.#engine, workflowPrefix, query)).map(summaryOf)
   }
@@ -119,7 +119,7 @@ export class WorkflowRuns<Output> {
 const pageSize = 500
 const limitDefault = 10_000
 
-/** Runs that wait in memory here wait as well, whatever the store was last told. */
+/** Runs that wait in this process's memory count as waiting, although their stored status is `running`. */
 async function find(engine: Host, prefix: string, query: RunQuery): Promise<Head[]> {
   const found = await findStored(engine, prefix, query)
   if (query.status !== 'waiting') return found

@@ -1,7 +1,7 @@
-// Forks of runs. A fork is a run: it has keys and a queue place of its own, no parent and no schedule, and undoes what it did
-// itself (docs/guides/forks.md). Every process that works on the workflow executes it. It is made in one
-// commit, with the entry that says what it is a fork of and, where a step was edited, the outcome that the fork has instead. So
-// nobody can execute it without its edit, and the replay takes the edited outcome as it takes any other.
+// Forks of runs. A fork is a run: it has its own keys and queue place, no parent and no schedule, and undoes only its
+// own steps (docs/guides/forks.md). Every process that works on the workflow can execute it. One commit creates it,
+// with the entry that names its origin and, if a step was edited, the outcome that replaces the original one. So no
+// process can execute the fork without its edit, and a replay reads the edited outcome like any other.
 
 import { type Coordinate, timelineId } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -20,16 +20,16 @@ import { enterMessage } from '../queue/queue.ts'
 import { newSeed } from '../run/chance.ts'
 import { readableId } from '../run/scope.ts'
 
-/** The result of one step, or of a child; and the input. */
+/** Edits the result of one step or child, or the input. */
 export const stepEdits = { names: 'step', inputSeq: 1, of: editStep } satisfies ForkEdits
 
 export interface RunFork {
   readonly timeline: string
   readonly seq: number
-  /** The whole id. */
+  /** The full id of the step. */
   readonly to: string
   readonly entries?: readonly NewEntry[]
-  /** Present: the fork has this input. */
+  /** If present, the fork has this input. */
   readonly input?: unknown
   readonly by?: string
   readonly mark?: ForkMark | null
@@ -50,7 +50,7 @@ export async function forkRun(engine: Host, fork: RunFork): Promise<Coordinate &
     const forked = { type: 'forked', data: { from: timeline, owns: true, ...edited, ...own } }
     const now = engine.kernel.worker.now(timeline)
     const time = Math.max(now, lastAt)
-    // It waits for a place of its own, wherever it begins.
+    // The fork waits for its own queue place, even if it begins in the middle of its history.
     const queued = started?.queue ?? null
     return {
       entries: [forked, ...entries].map((entry) => ({ ...entry, time })),
@@ -69,9 +69,9 @@ export async function forkRun(engine: Host, fork: RunFork): Promise<Coordinate &
 }
 
 /**
- * A run that was imported beside its original has keys and random values of its own from here on. Under another id it is like a
- * fork: its place in a queue, its parent, its schedule, and calls or an undo under way stay the original's. Under the same id,
- * the store is a copy of another one: its parent, its queue and its schedule are here as well.
+ * Gives a run that was imported beside its original its own keys and random values. Under another id the copy is like a
+ * fork: the queue place, parent, schedule, and calls or undos in flight stay with the original. Under the same id the
+ * store is a copy of another store, so the parent, queue and schedule exist here as well.
  */
 export async function beginCopy(kernel: Kernel, open: OpenTimeline<RunState>): Promise<void> {
   const { ownIdentity: identity, state } = open
@@ -102,7 +102,7 @@ function editStep(at: unknown, { set, unset, by }: ForkEdit, timeline: string): 
   return { seq: seq - 1, entries: [{ type, data: { id, result: set[name], by, replaces: seq } }] }
 }
 
-/** Where the outcome of that step is. */
+/** Finds the outcome of that step. */
 function outcomeOf(
   { journal, open }: RunState,
   step: string,

@@ -1,5 +1,5 @@
-// What is asked of a run's code from any process: queries, which only read, and updates, which it takes as mail and answers in
-// its history. Of a run that is not in memory here, the code is replayed aside.
+// Queries and updates from any process. Queries only read; updates are sent as mail and answered in the run's history.
+// For a run that is not in this process's memory, a query replays the code in a temporary instance.
 
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -10,18 +10,18 @@ import { isWithoutCode } from '../without-code.ts'
 import { pollMs, type RunView } from './run-view.ts'
 
 export interface UpdateOptions {
-  /** How long to wait for the answer; 1 minute if left out. The update itself is sent, and stays. */
+  /** How long to wait for the answer. The update itself stays sent. Default: 1 minute. */
   readonly timeout?: Duration
   /** Ends the wait for the answer. */
   readonly signal?: AbortSignal
-  /** The same key counts once, and gives the same answer. */
+  /** An update with the same key is applied once and returns the same answer. */
   readonly key?: string
 }
 
-/** An update without an answer for this long: is there anybody who could give one? */
+/** After this long without an answer, check whether the run has a handler. */
 const doubtMs = 1000
 
-/** What the handler of that query says; the run itself does not notice. */
+/** Returns the answer of the query's handler. The run is not affected. */
 export async function askQuery(view: RunView, name: string, args: readonly unknown[]): Promise<unknown> {
   const { live } = view
   if (live) {
@@ -33,7 +33,7 @@ export async function askQuery(view: RunView, name: string, args: readonly unkno
   return queries.query(name, args)
 }
 
-/** The answer to an update that was sent under that id. */
+/** Waits for the answer to the update that was sent under that id. */
 export async function awaitUpdate(view: RunView, name: string, id: string, options: UpdateOptions): Promise<unknown> {
   const { clock } = view.host.kernel
   const until = clock.elapsed() + toMs(options.timeout ?? '1m', 'timeout')
@@ -41,7 +41,7 @@ export async function awaitUpdate(view: RunView, name: string, id: string, optio
   for (;;) {
     throwIfAborted(options.signal, `waiting for the answer to update ${name}`)
     const changed = view.changed(Math.min(pollMs, until - clock.elapsed()), options.signal)
-    // Late only if it is missing from what was read after the deadline.
+    // The wait times out only if the answer is missing from a read that began after the deadline.
     const isLate = clock.elapsed() >= until
     const { updates, end } = await view.state()
     const outcome = Object.hasOwn(updates, id) ? updates[id] : undefined
@@ -61,12 +61,12 @@ export async function awaitUpdate(view: RunView, name: string, id: string, optio
 }
 
 /**
- * Nobody answers: perhaps nobody works on the run. If its code is here it says whether there is a handler, by the rule that
- * whoever takes the update will go by.
+ * Without an answer, the run may have no worker. If its code is here, check for a handler by the same rule that the
+ * run's owner applies.
  */
 async function checkUpdate(view: RunView, name: string): Promise<void> {
   const { live, host, definition, timeline } = view
-  // In memory here it answers by itself.
+  // A run in this process's memory answers the update itself.
   if (live || isWithoutCode(definition)) return
   const { queries, divergence, open } = await host.replay(definition, timeline, await view.state())
   const refusal = divergence ? null : queries.refusal(name, open)

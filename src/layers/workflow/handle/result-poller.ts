@@ -1,14 +1,14 @@
-// Looking at runs that others execute, for all who wait for one: together, and so seldom that looking never takes more than
-// a small part of the time, however many wait.
+// Polls runs that other processes execute, for everyone who waits for a result. Polls are shared, and their rate is
+// bounded to a small part of the time, however many callers wait.
 
 import type { TimelineId } from '../../../core/coordinate.ts'
 import type { Head } from '../../../core/store/ports.ts'
 import { Yielder } from '../../../engine/base/yielder.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
 
-/** How often, if looking is cheap. */
+/** The interval if polls are cheap. */
 const lookMs = 250
-/** At most this part of the time. */
+/** The largest part of the time that polls may take. */
 const share = 0.1
 const pauseMaxMs = 5000
 const atOnce = 200
@@ -26,7 +26,7 @@ export class Looks {
     this.#kernel = kernel
   }
 
-  /** Calls once, with the head as it is at the next look; undefined if it could not be read, or is gone. */
+  /** Calls `seen` once, with the head from the next poll; with undefined if the head could not be read or is gone. */
   next(timeline: TimelineId, seen: Seen): () => void {
     const waiting = this.#waiting.get(timeline) ?? new Set()
     this.#waiting.set(timeline, waiting.add(seen))
@@ -61,12 +61,12 @@ export class Looks {
       if (breath.isDue) await breath.take()
       const some = timelines.slice(from, from + atOnce)
       const began = clock.elapsed()
-      // Who waits asks by itself then, and is told why.
+      // On failure each waiting caller reads its own head, and receives the error.
       const heads = await (store.headsInReach ? store.headsInReach(some) : store.head(some)).catch(() => [])
       busyMs += clock.elapsed() - began
       for (const [at, timeline] of some.entries()) this.#tell(timeline, heads[at] ?? undefined)
     }
-    // A database that did not answer was waited for, and not at work.
+    // A poll of an unreachable database is slow without causing load, so the pause has an upper bound.
     this.#pauseMs = Math.min(Math.max(lookMs, busyMs / share), pauseMaxMs)
   }
 

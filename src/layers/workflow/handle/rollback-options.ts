@@ -1,21 +1,24 @@
-// How a run goes back, for its handle and for its model.
+// Options for rolling a run back, for its handle and for its model.
 
 export interface RunRollbackOptions {
-  /** Goes on with this input. */
+  /** The run continues with this input. */
   readonly input?: unknown
-  /** Mail that was read after this sequence is undone, too: whoever asks delivers it again. */
+  /** Mail that was read after this sequence is undone too; the caller delivers it again. */
   readonly seq?: number
-  /** Asked again with the same key, it is done once. */
+  /** A repeated call with the same key takes effect once. */
   readonly key?: string
-  /** Of a fork: also undoes what its original did. Refused with ALREADY_UNDONE where somebody has. */
+  /** For a fork: also undo the inherited steps. Rejects with ALREADY_UNDONE if another run has undone one. */
   readonly undo?: 'inherited'
-  /** Goes back although others have acted on what is undone; history names them. Default: refused with CONSUMED. */
+  /**
+   * Roll back even if other timelines have acted on the undone entries; history names them. Default: reject with
+   * CONSUMED.
+   */
   readonly consumed?: 'force'
 }
 
 export interface RunCancelOptions {
-  /** Asked again with the same key, it is done once. */
+  /** A repeated call with the same key takes effect once. */
   readonly key?: string
-  /** Of a fork: also undoes what its original did. Refused with ALREADY_UNDONE where somebody has. */
+  /** For a fork: also undo the inherited steps. Rejects with ALREADY_UNDONE if another run has undone one. */
   readonly undo?: 'inherited'
 }

@@ -1,5 +1,5 @@
-// A run as it can be seen from any process: its head, its state, what it waits for, and its end. It owns nothing; it asks the
-// store, or the instance if the run happens to be in memory here.
+// A read-only view of a run from any process: its head, state, waits and end. It owns nothing; it reads the store, or
+// the instance if the run is in this process's memory.
 
 import { timelineId } from '../../../core/coordinate.ts'
 import { type Duration, toMs } from '../../../core/duration.ts'
@@ -27,11 +27,11 @@ import type { Execution } from '../run/execution.ts'
 import type { Replayed } from '../tools/replay.ts'
 import type { Looks } from './result-poller.ts'
 
-/** A run that is in memory here, as those see it who hold a handle. */
+/** A run in this process's memory, as its handles see it. */
 export interface RunInMemory {
   readonly state: RunState
   readonly open: { readonly life: number }
-  /** Undefined until its code began. */
+  /** Undefined until the code has begun. */
   readonly execution: Pick<Execution, 'open'> | undefined
   readonly queries: Queries
   readonly isLeaving: boolean
@@ -39,22 +39,22 @@ export interface RunInMemory {
   readonly left: Promise<unknown>
 }
 
-/** What handles need of the process they are in. */
+/** The parts of the process's workflow host that handles use. */
 export interface RunHost {
   readonly engine: Host
   readonly kernel: Kernel
   readonly looks: Looks
-  /** Thousands may ask for results in one moment, of a store that answers at once. */
+  /** Yields to the event loop: thousands of callers may wait for results from a store that answers immediately. */
   readonly breath: Yielder
   instance(timeline: string): RunInMemory | undefined
-  /** In memory here, with nothing to do but wait. */
+  /** True if the run is in this process's memory and only waits. */
   isAsleep(timeline: string): boolean
   replay(definition: AnyWorkflow, timeline: string, state: RunState): Promise<Replayed>
-  /** Takes a run that is in nobody's hands, for a change from outside. */
+  /** Opens a run that has no owner, for a change from outside. */
   take(timeline: string): Promise<OpenTimeline<RunState>>
-  /** With `life`: only to this life of the run. */
+  /** With `life`: only this life of the run receives the message. */
   send(timeline: string, kind: string, data: unknown, id?: string, life?: number): Promise<string>
-  /** Calls when a run left memory here. */
+  /** Calls `call` when the run leaves this process's memory. */
   watch(timeline: string, call: () => void): () => void
   notify(timeline: string): void
 }
@@ -77,7 +77,10 @@ export interface RunStatus {
 export interface ResultOptions {
   readonly timeout?: Duration
   readonly signal?: AbortSignal
-  /** If the run is held, or stuck in a compensation: reject with HELD (default), or go on waiting for a person. */
+  /**
+   * Policy for a run that is held or stuck in a compensation: reject with HELD, or keep waiting for a person. Default:
+   * 'reject'.
+   */
   readonly whenHeld?: 'reject' | 'wait'
 }
 
@@ -85,10 +88,10 @@ const known = namesOf<ResultOptions>({ timeout: true, signal: true, whenHeld: tr
 
 const halted: ReadonlySet<string> = new Set(['diverged', 'quarantined'])
 
-/** Only a person can end these waits. */
+/** Statuses that only a person can end. */
 const held: ReadonlySet<string> = new Set(['held', 'compensation-stuck'])
 
-/** Of a run that is not in memory here: how often to look. */
+/** Poll interval for a run that is not in this process's memory. */
 export const pollMs = 250
 
 export class RunView {
@@ -96,7 +99,7 @@ export class RunView {
   readonly timeline: string
   readonly definition: AnyWorkflow
   readonly host: RunHost
-  /** The life of its id that this is a view of. Null until the run was found. */
+  /** The life of the run's id that this view shows. Null until the run was found. */
   life: number | null
 
   constructor(host: RunHost, definition: AnyWorkflow, id: string, life: number | null = null) {
@@ -107,13 +110,13 @@ export class RunView {
     this.timeline = definition.prefix + id
   }
 
-  /** The run, if it is in memory here. */
+  /** The run, if it is in this process's memory. */
   get live(): RunInMemory | undefined {
     const found = this.host.instance(this.timeline)
     return this.life === null || found?.open.life === this.life ? found : undefined
   }
 
-  /** Throws NOT_FOUND where a later run has the id. */
+  /** Throws NOT_FOUND if a later run has the id. */
   meet({ life }: Pick<Head, 'life'>): void {
     this.life ??= life
     if (this.life !== life) throw this.forgotten()
@@ -131,7 +134,7 @@ export class RunView {
     return isHeadLost(head) ? await madeAgain(this.host.kernel, head) : head
   }
 
-  /** State as history has it now, without taking the run from anybody. */
+  /** The current state from history; ownership does not change. */
   async state(): Promise<RunState> {
     const { live } = this
     if (live) return live.state
@@ -170,20 +173,23 @@ export class RunView {
     })
   }
 
-  /** Nothing can be asked of it any more; says how it ended. */
+  /** The error for a request to an ended run; it names how the run ended. */
   async endedError(more = ''): Promise<RepriseError> {
     const [{ status }, { end }] = await Promise.all([this.head(), this.state()])
     return endedError(this, end, status, more)
   }
 
-  /** Its last entry says how it ended. Null where only all of its history can tell, or says what is wrong with it. */
+  /**
+   * Reads the end from the last entry. Returns null if that entry is not enough, or the history is damaged: then the
+   * whole history must be read.
+   */
   async #lastWord(head: Head): Promise<End | null> {
     if (this.host.breath.isDue) await this.host.breath.take()
     const last = await lastEntry(this.host.kernel, head).catch(() => null)
     return last && endOf(last)
   }
 
-  /** Resolves when it has ended, wherever it executes. */
+  /** Resolves when the run has ended, in any process. */
   async ended(options: ResultOptions): Promise<End> {
     checkOptions('result', options, known)
     checkValues('result', options, { whenHeld: ['reject', 'wait'] })
@@ -213,7 +219,7 @@ export class RunView {
         if (end) return end
       }
       if (halted.has(head.status)) throw haltedError(head)
-      // With mail on its way somebody may have settled it.
+      // With unread mail, a person may have settled it already.
       if (held.has(head.status) && head.mail === 0 && options.whenHeld !== 'wait') throw await this.#heldError(head)
       if (isLate) throw new RepriseError('TIMEOUT', `${this.timeline} has not ended yet`, { run: this.id })
       seen = live ? undefined : await changed
@@ -221,8 +227,8 @@ export class RunView {
   }
 
   /**
-   * Something may have happened: it left memory here, a while has passed, or it was looked at together with what others wait
-   * for; then with its head.
+   * Resolves when the run may have changed: it left this process's memory, the time has passed, or the shared poller
+   * read its head (which is then returned).
    */
   changed(ms: number, signal?: AbortSignal, isLookedAt = false): Promise<Head | undefined> {
     return new Promise((resolve) => {

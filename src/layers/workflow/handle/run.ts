@@ -1,4 +1,4 @@
-// A run as its users hold it: a name for it, from any process, and all that can be asked of it.
+// The handle of a run: refers to it by name, from any process, and sends it requests.
 
 import { timelineId } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
@@ -43,13 +43,13 @@ const knownRollback = namesOf<RunRollbackOptions>({
 })
 
 export interface RunForkOptions {
-  /** Of the fork; made up if left out. */
+  /** The id of the fork. Default: generated. */
   readonly id?: string
-  /** Goes on with this input. */
+  /** The fork continues with this input. */
   readonly input?: unknown
-  /** Goes on as if this had come of the step. */
+  /** The fork continues with this as the result of the step. */
   readonly result?: unknown
-  /** Who edits it; written down with the edit. */
+  /** The author of the edit; recorded with it. */
   readonly by?: string
 }
 
@@ -60,7 +60,7 @@ export class WorkflowRun<Output = unknown> {
   readonly #host: RunHost
   readonly #view: RunView
 
-  /** @internal Given by `rp.run` and `workflows(rp).of(…).get(id)`. */
+  /** @internal Created by `rp.run` and `workflows(rp).of(…).get(id)`. */
   constructor(host: RunHost, definition: AnyWorkflow, id: string, life: number | null = null) {
     this.#host = host
     this.#view = new RunView(host, definition, id, life)
@@ -69,7 +69,7 @@ export class WorkflowRun<Output = unknown> {
     this.timeline = this.#view.timeline
   }
 
-  /** The result, or what the run threw. Waits for the end, wherever the run executes. */
+  /** Waits for the end in any process, then returns the result or throws the run's error. */
   async result(options: ResultOptions = {}): Promise<Output> {
     const end = await whileAwaited(this.#view.ended(options), this.#host.kernel.clock)
     switch (end.kind) {
@@ -82,7 +82,10 @@ export class WorkflowRun<Output = unknown> {
     }
   }
 
-  /** Settles when it is in the store, from where any process can execute it; NOT_FOUND if there is no such run. */
+  /**
+   * Resolves when the run is in the store, where any process can execute it. Rejects with NOT_FOUND if there is no such
+   * run.
+   */
   async started(): Promise<this> {
     await this.#view.status()
     return this
@@ -92,12 +95,12 @@ export class WorkflowRun<Output = unknown> {
     return await this.#view.status()
   }
 
-  /** What it waits for: signals, timers, children, steps to be tried again or held, and until when. */
+  /** The run's open waits with their deadlines: signals, timers, children, and steps that will be retried or are held. */
   async waitsFor(): Promise<readonly Wait[]> {
     return await this.#view.waits()
   }
 
-  /** Delivered once, also before the run waits for it. The same `key` counts once. */
+  /** Delivered once, even if it is sent before the run waits for it. A repeated `key` has no effect. */
   signal<T>(signal: SignalDefinition<T>, ...value: [...Carried<T>, options?: { readonly key?: string }]): Promise<void>
   signal(name: string, value?: unknown, options?: { readonly key?: string }): Promise<void>
   async signal(
@@ -110,7 +113,7 @@ export class WorkflowRun<Output = unknown> {
     await this.#mail('signal', value === undefined ? { name } : { name, value }, options.key)
   }
 
-  /** Asks it to end: what it did is undone, in reverse. The same `key` counts once. */
+  /** Requests the cancellation of the run: its steps are undone in reverse. A repeated `key` has no effect. */
   async cancel(reason = 'cancelled', options: RunCancelOptions = {}): Promise<void> {
     checkOptions('cancel', options, knownCancel)
     const { undo, key } = options
@@ -118,7 +121,10 @@ export class WorkflowRun<Output = unknown> {
     await this.#mail('cancel', { reason, ...(undo && { undo }) }, key)
   }
 
-  /** What the handler of that query says; the run itself does not notice. Without a handler, 'status' is the run's own. */
+  /**
+   * Returns the answer of the query's handler; the run is not affected. Without a handler, 'status' returns the run's
+   * status.
+   */
   query<Args extends readonly unknown[], Result>(
     query: QueryDefinition<Args, Result>,
     ...args: Args
@@ -134,7 +140,7 @@ export class WorkflowRun<Output = unknown> {
     }
   }
 
-  /** Changes the run through its handler, and gives what the handler gave. The same `key` counts once, and gives the same. */
+  /** Calls the update's handler in the run and returns its result. A repeated `key` returns the first result. */
   update<Args, Result>(
     update: UpdateDefinition<Args, Result>,
     ...args: [...Carried<Args>, options?: UpdateOptions]
@@ -155,10 +161,10 @@ export class WorkflowRun<Output = unknown> {
     return await whileAwaited(answer(), this.#host.kernel.clock)
   }
 
-  /** Ends it at once: no clean-up, no compensation. */
+  /** Ends the run at once: no clean-up, no compensation. */
   async terminate(reason = 'terminated', options: { readonly key?: string } = {}): Promise<void> {
     const head = await this.#view.head()
-    // Asked again under its key: it was done.
+    // A repeated call with the same key: the run is terminated already.
     if (head.status === 'terminated' && options.key !== undefined) return
     if (endings.has(head.status)) throw await this.#view.endedError()
     if (this.#view.live || (head.owner !== null && head.isOwnerAlive)) {
@@ -174,7 +180,7 @@ export class WorkflowRun<Output = unknown> {
     })
   }
 
-  /** After a failure that nothing was undone for: takes the last failure back and goes on from there. */
+  /** Resumes a failed run of which nothing was undone: takes back the last failure and continues from there. */
   async retry(options: { readonly key?: string } = {}): Promise<void> {
     const { key } = options
     const head = await this.#view.head()
@@ -191,12 +197,12 @@ export class WorkflowRun<Output = unknown> {
     })
   }
 
-  /** Undoes everything from that step on, in reverse, and goes on from there: with other input, if given. */
+  /** Undoes every step from `to` on, in reverse, and continues from there. Default: with the same input. */
   async rollback(to: string, options: RunRollbackOptions = {}): Promise<void> {
     await this.rollbackDecided(to, undefined, options)
   }
 
-  /** @internal The caller has decided about those who have acted on what is undone. */
+  /** @internal The caller has already checked for consumers of the undone entries. */
   async rollbackDecided(
     to: string,
     decided: readonly Consumer[] | undefined,
@@ -220,7 +226,7 @@ export class WorkflowRun<Output = unknown> {
     else await this.#mail('rollback', data, key)
   }
 
-  /** Undoes all that it did, in reverse, and ends it as cancelled, also if it has completed. Resolves when that is done. */
+  /** Undoes all steps in reverse and ends the run as cancelled, even if it has completed. Resolves once that is done. */
   async undo(reason = 'undone', options: Pick<RunCancelOptions, 'undo'> = {}): Promise<void> {
     const state = await this.state()
     const { end } = state
@@ -230,13 +236,13 @@ export class WorkflowRun<Output = unknown> {
       await this.#change(() => [{ type: 'undo', data: { reason, ...options } }])
     }
     const { kind } = await whileAwaited(this.#view.ended({}), this.#host.kernel.clock)
-    // It completed before it heard of it.
+    // The run completed before it read the request.
     if (kind === 'completed') await this.undo(reason, options)
   }
 
   /**
-   * Another run with the same history up to that step, which then goes its own way: it does the step anew, or goes on with
-   * `result` as if that had come of it.
+   * Creates another run with the same history up to that step. The fork then calls the step itself, or continues with
+   * `result` as its outcome.
    */
   async fork(from: string, options: RunForkOptions = {}): Promise<WorkflowRun<Output>> {
     checkOptions('fork', options, knownFork)
@@ -259,8 +265,9 @@ export class WorkflowRun<Output = unknown> {
   }
 
   /**
-   * A person says what became of a held step (`compensated`: it happened and was undone by hand, so it fails), or that a stuck
-   * compensation was done by hand (or is to be tried again). The first word counts; another is refused with CONFLICT.
+   * Records a person's decision on a held step (`compensated`: it happened and was undone by hand, so it fails) or on a
+   * stuck compensation (done by hand, or to be retried). The first decision counts; a different one is rejected with
+   * CONFLICT.
    */
   async settle(
     step: string,
@@ -290,7 +297,7 @@ export class WorkflowRun<Output = unknown> {
     )
   }
 
-  /** Tries a stuck compensation again. */
+  /** Retries a stuck compensation. */
   async resume(by = 'somebody'): Promise<void> {
     await this.#mail('resume', { by })
   }
@@ -303,13 +310,13 @@ export class WorkflowRun<Output = unknown> {
 
   async #mail(kind: string, data: unknown, key?: string): Promise<string> {
     await this.refuseEnded()
-    // Only to the run that was found: mail of its handle is never read by a later run under the same id.
+    // The mail names the life of the run that was found, so a later run under the same id never reads it.
     const id = await this.#host.send(this.timeline, kind, data, key, this.#view.life ?? undefined)
     await this.#refuseLate(id)
     return id
   }
 
-  /** The end of a run is refused beside unread mail, so what an ended run has not read was sent after its end. */
+  /** The store refuses to end a run that has unread mail, so mail that an ended run has not read was sent after its end. */
   async #refuseLate(id: string): Promise<void> {
     const head = await this.#host.engine.head(this.timeline)
     if (!head || head.mail === 0 || !endings.has(head.status)) return
@@ -318,8 +325,8 @@ export class WorkflowRun<Output = unknown> {
   }
 
   /**
-   * @internal A run that is not there yet may be on its way: its mail waits for it. NOT_FOUND: it was there, and has expired or
-   * was deleted.
+   * @internal A run that does not exist yet may still be created; its mail waits for it. NOT_FOUND: the run existed and
+   * has expired or was deleted.
    */
   async refuseEnded(): Promise<void> {
     const found = await this.#host.engine.head(this.timeline)
@@ -335,7 +342,7 @@ export class WorkflowRun<Output = unknown> {
     if (this.#view.life !== null || past!.forgottenAt > 0) throw this.#view.forgotten()
   }
 
-  /** A change from outside, to a run that nobody executes. */
+  /** Applies a change from outside to a run that no process executes. */
   async #change(
     entries: (state: RunState) => readonly { readonly type: string; readonly data: unknown; readonly key?: string }[],
     along: CommitExtras = this.#due(),
@@ -358,13 +365,13 @@ export class WorkflowRun<Output = unknown> {
     return { wakeup: this.#host.kernel.worker.now(this.timeline), queue: queueOf(this.definition), status: 'waiting' }
   }
 
-  /** State as history has it now, without taking the run from anybody. */
+  /** The current state from history; ownership does not change. */
   async state(): Promise<RunState> {
     return await this.#view.state()
   }
 }
 
-/** It ended before it was told. */
+/** Ignores the error of a run that ended before it read the request. */
 function unlessEnded(error: unknown): void {
   if (!isReprise(error, 'ENDED')) throw error
 }

@@ -1,4 +1,4 @@
-// Whether anything waits for a person's word, on a store in memory.
+// Whether a held step or stuck compensation waits for a decision, on a store in memory.
 
 import { afterEach, expect, it } from 'vitest'
 import { timelineId } from '../../../core/coordinate.ts'

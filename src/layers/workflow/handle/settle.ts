@@ -1,6 +1,7 @@
-// A person's word on a held step or a stuck compensation. Is there anything that waits for it? A run would pass over what it
-// does not hold, in silence, and whoever said it would believe that it counts. And only the first word counts: the same again is
-// right, another is refused with who said what, also if nobody works on the run and both lie in its mail.
+// A person's decision on a held step or a stuck compensation. The run ignores a decision on anything else, so it is
+// refused here, where the caller learns of it. Only the first decision counts: a repetition is accepted, a different
+// one is refused with the author and content of the first, even if no process works on the run and both are in its
+// mail.
 
 import { equalBytes, type TimelineId } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -19,10 +20,13 @@ interface Said {
   readonly result?: unknown
 }
 
-/** Of a step that is held everything can be true; of a compensation that is stuck, that it was done or is to be tried again. */
+/** A held step accepts every decision; a stuck compensation accepts only these. */
 const ofStuck: ReadonlySet<string> = new Set<Outcome>(['compensated', 'retry'])
 
-/** Sends it unless it was said before; CONFLICT if something else was. `check` refuses what nothing waits for. */
+/**
+ * Sends the decision unless it was sent before; rejects with CONFLICT if a different one was. `check` refuses a
+ * decision that nothing waits for.
+ */
 export async function settleOnce(
   engine: Host,
   timeline: TimelineId,
@@ -34,14 +38,14 @@ export async function settleOnce(
   if (before) return agree(engine, timeline, said, before)
   await check()
   await send()
-  // Somebody else may have said it in the same moment: the first in the mail counts.
+  // Another caller may have decided at the same moment: the first decision in the mail counts.
   const first = await saidBefore(engine, timeline, said.id)
   if (first) agree(engine, timeline, said, first)
 }
 
 /**
- * Throws NOT_FOUND where the run has steps but not this one, and CONFLICT where the step is neither held nor an undo that is
- * stuck, or where that cannot be said of it.
+ * Throws NOT_FOUND if the run has steps but not this one, and CONFLICT if the step is neither held nor has a stuck
+ * undo, or if the decision does not apply to it.
  */
 export async function checkSettleable(
   engine: Host,
@@ -77,7 +81,7 @@ export async function checkSettleable(
   throw refuse(`${step} of ${timeline} is not held, and is not settled; ${hint}`, waiting)
 }
 
-/** The ids of all steps in the history of a run, whatever became of them. */
+/** The ids of all steps in the history of a run, with or without an outcome. */
 async function stepsOf(engine: Host, timeline: TimelineId): Promise<Set<string>> {
   const head = await engine.head(timeline)
   const ids = new Set<string>()
@@ -89,7 +93,7 @@ async function stepsOf(engine: Host, timeline: TimelineId): Promise<Set<string>>
   return ids
 }
 
-/** The first word in the mail; if nothing waits for one any more, the one that counted. */
+/** The first decision in the mail; if nothing waits for a decision any more, the one that counted. */
 async function saidBefore(
   engine: Host,
   timeline: TimelineId,
@@ -108,7 +112,7 @@ async function saidBefore(
   return word
 }
 
-/** Entries after which the code runs from its start again, and steps are called anew. */
+/** Entries after which the code runs from its start again and calls its steps again. */
 const anew: ReadonlySet<string> = new Set(['continued', 'rolled', 'restored'])
 
 function wordIn({ type, data, time }: Entry, id: string, before: Word | null): Word | null {
@@ -131,7 +135,7 @@ function agree({ kernel }: Host, timeline: string, said: Said, before: Word & { 
 
 async function stateOf(engine: Host, timeline: TimelineId): Promise<RunState> {
   const head = await engine.head(timeline)
-  // A run that does not exist, or is on its way here, is for the mail to refuse or to keep.
+  // The mail refuses or keeps messages for a run that does not exist, or is being moved here.
   if (!head) throw new RepriseError('NOT_FOUND', `there is no run ${timeline}`, { timeline })
   return (await recover(engine.kernel, head, workflowFold)).state.value
 }

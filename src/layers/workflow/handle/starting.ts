@@ -1,5 +1,4 @@
-// How a run begins: one commit that makes its timeline, with its place in a queue if it has one; or the run that is there
-// already, if it is the same that is asked for.
+// Creates a run in one commit, with its queue place if it has one; or finds the existing run if its input is the same.
 
 import type { Codec } from '../../../core/codec/codec.ts'
 import { equalBytes, timelineId } from '../../../core/coordinate.ts'
@@ -21,19 +20,19 @@ export interface Start {
   readonly input: unknown
   readonly options: StartOptions & ChildOptions
   readonly parent: ParentLink | null
-  /** This process executes it, if it may begin at once. */
+  /** This process executes the run, if it may begin at once. */
   readonly isHere: boolean
-  /** Set when it was made: how often there was a run under its id, this one included. */
+  /** Set when the run was created: how many runs its id has had, this one included. */
   life?: number
 }
 
 type Opened = OpenTimeline<RunState> | 'released' | null
 
-/** Null: it is there already. 'released': somebody will claim it. */
+/** Resolves with null if the run exists already, with 'released' if another process will claim it. */
 export function createRun(engine: Host, definition: AnyWorkflow, id: string, start: Start): Promise<Opened> {
   const { worker } = engine.kernel
   const { queue } = definition.options
-  // No await where there is nothing to wait for: every run begins here.
+  // No await without a reason: every run begins here.
   if (worker.registered !== null && !queue) return makeRun(engine, definition, id, start)
   return readied(engine, queue).then(() => makeRun(engine, definition, id, start))
 }
@@ -87,7 +86,7 @@ function makeRun(engine: Host, definition: AnyWorkflow, id: string, start: Start
   })
 }
 
-/** What becomes of a call that starts a run which is there already. */
+/** Resolves a start request for a run that exists already. */
 export async function foundRun<Output>(
   codec: Codec,
   run: WorkflowRun<Output>,
@@ -105,10 +104,13 @@ export async function foundRun<Output>(
   return run
 }
 
-/** A run that somebody else started tells its own parent how it ended, or nobody: others would wait forever. */
+/**
+ * A run that another caller started reports its end to its own parent or to nobody, so any other parent would wait
+ * forever.
+ */
 export async function refuseForeign(run: WorkflowRun, parent: ParentLink): Promise<void> {
   const { started } = await run.state()
-  // One that lives on its own tells nobody how it ended, its own parent neither.
+  // A detached child reports its end to nobody, not even to its own parent.
   if (!started || (started.parent?.timeline === parent.timeline && !started.parent.detached)) return
   const whose =
     started.parent && !started.parent.detached ? `a child of ${started.parent.timeline}` : 'a run of its own'
@@ -116,12 +118,12 @@ export async function refuseForeign(run: WorkflowRun, parent: ParentLink): Promi
   throw new RepriseError('EXISTS', what, { run: run.id, parent: started.parent?.timeline ?? null })
 }
 
-/** Who asks for the same again is given the run; who asks for something else must not take its result for theirs. */
+/** A request with the same input receives the existing run; a request with another input must not receive its result. */
 async function isSameInput(codec: Codec, run: WorkflowRun, input: unknown): Promise<boolean> {
-  // No input at all: the run is asked for as it is.
+  // A request without input accepts the run as it is.
   if (input === undefined) return true
   const { started, input: last } = await run.state()
   const asked = codec.encode(input)
-  // A restart, or the run itself, may have given it another since.
+  // A restart, or the run itself, may have changed the input since.
   return [started?.input, last].some((each) => equalBytes(codec.encode(each), asked))
 }

@@ -1,5 +1,5 @@
-// The workflows of one engine in this process: which definitions it knows, which runs are in memory, and how a run is
-// started, claimed, let go and found again. A run that cannot be loaded is set aside; the others go on.
+// The workflows of one engine in this process: the registered definitions and the runs in memory. It starts, claims,
+// releases and finds runs. A run that cannot be loaded is set aside; the others continue.
 
 import { type TimelineId, timelineId } from '../../core/coordinate.ts'
 import { isPassingStoreFailure, isReprise, RepriseError } from '../../core/errors.ts'
@@ -52,7 +52,7 @@ export class Host implements InstanceHost, RunHost {
   readonly #live = new Map<string, Instance>()
   readonly #watchers = new Map<string, Set<() => void>>()
   readonly #mail: MailWatch
-  /** Why nothing can be written through a handle that was let go; one for all of them, as there are many. */
+  /** The error for writes through a released handle. One instance is shared, because there are many handles. */
   readonly letGo = new RepriseError('CLOSED', 'the run was released')
   readonly results = new ResultsTable()
   callsStarted = 0
@@ -69,7 +69,7 @@ export class Host implements InstanceHost, RunHost {
     engine.onClose((graceMs) => this.#close(graceMs ?? closeGraceMs).finally(letGo))
   }
 
-  /** This process executes runs of the definition. */
+  /** Registers the definition: this process executes its runs. */
   work(definition: AnyWorkflow): void {
     const known = this.#definitions.get(definition.name)
     if (known === definition) return
@@ -84,12 +84,12 @@ export class Host implements InstanceHost, RunHost {
     void reviveAside(this.engine, definition).catch((error) => this.#problem(definition.name, error))
   }
 
-  /** How many runs are in memory. */
+  /** The number of runs in memory. */
   get live(): number {
     return this.#live.size
   }
 
-  /** How many calls to the outside are in flight. */
+  /** The number of calls to the outside that are in flight. */
   get calls(): number {
     let calls = 0
     for (const instance of this.#live.values()) calls += instance.attempts.size
@@ -108,12 +108,12 @@ export class Host implements InstanceHost, RunHost {
     return this.#live.get(timeline)
   }
 
-  /** In memory here, with nothing to do but wait. */
+  /** True if the run is in this process's memory and only waits. */
   isAsleep(timeline: string): boolean {
     return this.#live.get(timeline)?.isAsleep ?? false
   }
 
-  /** In memory here, and doing more than wait. */
+  /** True if the run is in this process's memory and does more than wait. */
   isAtWork(timeline: string): boolean {
     return this.#live.get(timeline)?.isAsleep === false
   }
@@ -129,7 +129,7 @@ export class Host implements InstanceHost, RunHost {
     })
   }
 
-  /** True if this call started it. */
+  /** Resolves with true if this call started the run. */
   start(
     definition: AnyWorkflow,
     id: string,
@@ -140,7 +140,10 @@ export class Host implements InstanceHost, RunHost {
     return this.#start(definition, id, input, options, parent, (isNew) => isNew)
   }
 
-  /** `told`: what to give, knowing whether this call started it. Not an async function: each of those costs promises. */
+  /**
+   * `told` computes the result from whether this call started the run. Not async: each async function allocates
+   * promises.
+   */
   #start<Result>(
     definition: AnyWorkflow,
     id: string,
@@ -190,7 +193,7 @@ export class Host implements InstanceHost, RunHost {
     return sent
   }
 
-  /** There may be mail for a run that is in memory here. */
+  /** Reports that a run in this process's memory may have mail. */
   poke(timeline: string): void {
     const instance = this.#live.get(timeline)
     if (instance) instance.readMail()
@@ -205,7 +208,7 @@ export class Host implements InstanceHost, RunHost {
     return this.#mail.hasMail(timeline)
   }
 
-  /** Calls when a run left memory here. */
+  /** Calls `call` when the run leaves this process's memory. */
   watch(timeline: string, call: () => void): () => void {
     const set = this.#watchers.get(timeline) ?? new Set()
     this.#watchers.set(timeline, set.add(call))
@@ -219,7 +222,7 @@ export class Host implements InstanceHost, RunHost {
     for (const call of [...(this.#watchers.get(timeline) ?? [])]) call()
   }
 
-  /** Takes a run that is in nobody's hands, for a change from outside. */
+  /** Opens a run that has no owner, for a change from outside. */
   async take(timeline: string, options: { readonly takeover?: boolean } = {}): Promise<OpenTimeline<RunState>> {
     return await this.engine.openTimeline(timelineId(timeline), workflowFold, {
       mustExist: true,
@@ -253,7 +256,7 @@ export class Host implements InstanceHost, RunHost {
     return instance
   }
 
-  /** An instance is no longer in memory. */
+  /** Called by an instance that has left memory. */
   left(instance: Instance, left: Left): void {
     const { id } = instance.open
     if (this.#live.get(id) === instance) this.#live.delete(id)
@@ -271,7 +274,10 @@ export class Host implements InstanceHost, RunHost {
     this.notify(id)
   }
 
-  /** Whoever took it goes on with it. If nobody did, it is still ours, and nobody else will be given it. */
+  /**
+   * FENCED: a new owner executes the run. Otherwise this process still owns it and no other process can claim it, so it
+   * is opened again here.
+   */
   #lost(instance: Instance, error: unknown): void {
     const { id } = instance.open
     if (!isReprise(error, 'FENCED', 'CLOSED')) this.#problem(id, error)
@@ -297,7 +303,7 @@ export class Host implements InstanceHost, RunHost {
     }
   }
 
-  /** Damaged or unreadable: the others go on. */
+  /** Sets a damaged or unreadable run aside; the others continue. */
   async #setAside(head: Head, error: unknown): Promise<void> {
     if (isReprise(error, 'FENCED', 'CLOSED') || isPassingStoreFailure(error)) throw error
     await setAside(this.kernel, head, error)
@@ -305,7 +311,7 @@ export class Host implements InstanceHost, RunHost {
     this.notify(head.timeline)
   }
 
-  /** Steps in flight, for people who look for what hangs. */
+  /** Steps in flight, for finding stalled calls. */
   *#underWay(): Generator<UnderWay> {
     for (const [timeline, { attempts }] of this.#live) {
       for (const [id, attempt] of attempts) {
@@ -333,8 +339,8 @@ export class Host implements InstanceHost, RunHost {
 }
 
 /**
- * The first to claim a run that was let go when it was made, or with nothing under way. A later one cannot know: whoever had it
- * before may have begun a step and died. What a fork's parent began is not known either.
+ * True for the first claim of a run that was released when it was created, or with nothing in flight. After a later
+ * claim this is unknown: an earlier owner may have begun a step and died. For a fork, its parent may have begun one.
  */
 function isUntouched({ epoch, status }: Head, { isFork }: { readonly isFork: boolean }): boolean {
   return epoch === 2 && !isFork && (status === 'waiting' || status === 'queued')

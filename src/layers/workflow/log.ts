@@ -1,5 +1,5 @@
-// Lines of a workflow's log: each says which run it is of and, inside a step, which step and attempt, and none is written again
-// when code is replayed.
+// The logger of a workflow: each line names its run and, inside a step, the step and attempt. A replay does not write
+// lines again.
 
 import { type Logger, placed } from '../../engine/base/log.ts'
 import type { WorkflowContext } from './context.ts'
@@ -8,14 +8,14 @@ import { currentPlace, leaveScope } from './run/scope.ts'
 export type { LogFields, Logger } from '../../engine/base/log.ts'
 
 /**
- * Behind the last outcome that is in history nothing tells whether a line was written: it comes again if the run was out of
- * memory meanwhile.
+ * Lines after the last outcome in history are written again if the run left memory meanwhile, because history cannot
+ * show that they were written.
  * @example const log = logOf(ctx, console); log.info('paid', { cents })
  */
 export function logOf(ctx: Pick<WorkflowContext, 'id' | 'workflow' | 'isReplaying'>, logger: Logger): Logger {
   const place = () => {
     const step = currentPlace()?.step
-    // The call of a step happens once, whatever its code does meanwhile.
+    // A step's call runs once, so its lines are written even during a replay.
     if (!step && ctx.isReplaying) return null
     const of = { workflow: ctx.workflow, run: ctx.id }
     if (!step) return of
@@ -27,6 +27,6 @@ export function logOf(ctx: Pick<WorkflowContext, 'id' | 'workflow' | 'isReplayin
       ...(isUndo && { compensates: true }),
     }
   }
-  // A logger may write to a file or look at the clock, which workflow code may not.
+  // A logger may write to a file or read the clock, which workflow code may not.
   return placed(logger, place, leaveScope)
 }

@@ -1,5 +1,5 @@
-// Declared messages: a signal, query or update as a value with its types, for the code that takes it and for whoever sends
-// it. A bare name works as well, unchecked.
+// Declared messages: a signal, query or update as a typed value, for the code that receives it and for its senders. A
+// plain name works as well, without type checks.
 
 import { RepriseError } from '../../core/errors.ts'
 
@@ -12,21 +12,21 @@ export interface SignalDefinition<T> {
   readonly [carries]?: (value: T) => T
 }
 
-/** A query with these arguments and this answer. */
+/** A query with these arguments and this result. */
 export interface QueryDefinition<Args extends readonly unknown[], Result> {
   readonly kind: 'query'
   readonly name: string
   readonly [carries]?: (args: Args, result: Result) => [Args, Result]
 }
 
-/** An update with this argument and this answer. */
+/** An update with this argument and this result. */
 export interface UpdateDefinition<Args, Result> {
   readonly kind: 'update'
   readonly name: string
   readonly [carries]?: (args: Args, result: Result) => [Args, Result]
 }
 
-/** What a signal carries; nothing has to be passed where that is nothing. */
+/** The value of a signal; optional if its type allows undefined. */
 export type Carried<T> = undefined extends T ? [value?: T] : [value: T]
 
 /** @example const paid = signal<{ amount: number }>('paid') // ctx.signal(paid), run.signal(paid, { amount: 1 }) */

@@ -1,5 +1,5 @@
-// What tools know of workflows, their queues and their schedules. A run goes back and forks in its own way: what was done
-// is undone by the code that did it, history stays, and whoever works on the workflow executes it.
+// The models of workflows, their queues and their schedules, for tools. Rollback and fork of a run differ from those of
+// other timelines: the run's own code undoes its steps, history stays, and a worker of the workflow executes the rest.
 
 import { toHex } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -78,7 +78,7 @@ const actions: Actions = {
     }),
 }
 
-/** Runs as a kind: what can be known and asked for without their code. */
+/** The model of runs without their code. */
 export const workflowKind: Model = {
   kind: 'workflow',
   name: null,
@@ -112,7 +112,7 @@ export const workflowKind: Model = {
   goesBackItself: true,
   transfer: {
     stays: whyItStays,
-    // Its place is free for others, and it waits for one where it arrives.
+    // A moved run frees its queue place here and enters the queue again at its destination.
     leaves: async ({ engine: rp, head }) => {
       const engine = engineHostOf(rp)
       return leaveMessages(engine, head.timeline, await stateOf(engine, head))
@@ -126,7 +126,7 @@ export const workflowKind: Model = {
   },
 }
 
-/** Due at once, unless it waits for its turn: whoever works on it finds out what it waits for, and says so. */
+/** The run is due at once unless it is queued; its next owner determines and writes its actual waits. */
 function headOf(state: unknown, head: Head, { worker }: Surroundings): HeadAgain {
   const { started, isAdmitted, end } = state as RunState
   if (end) return { status: end.kind, queue: null, wakeup: null, attributes: { problem: null } }
@@ -154,7 +154,7 @@ async function stateOf(engine: Host, head: Head): Promise<RunState> {
   return (await recover(engine.kernel, head, workflowFold)).state.value
 }
 
-/** What others of its store wait for, or it for them, stays with them. */
+/** The reason why a run cannot be moved: its parent waits for it, or it waits for a child. */
 function whyItStays(state: unknown): string | null {
   const { started, open, end } = state as RunState
   if (end) return null
@@ -164,7 +164,7 @@ function whyItStays(state: unknown): string | null {
   return child ? `it waits for its child ${readableId(child)}: let that one end first` : null
 }
 
-/** Executes this run, and no new one, in this process until it ends. */
+/** Executes this run, and no new ones, in this process until it ends. */
 async function goOn(engine: Host, definition: AnyWorkflow, head: Head): Promise<unknown> {
   const host = hostOf(engine)
   host.work(definition)
@@ -174,7 +174,7 @@ async function goOn(engine: Host, definition: AnyWorkflow, head: Head): Promise<
   return await run.result()
 }
 
-/** From a sequence to the step that follows it: that one and all after it are undone, in reverse, by the run's own code. */
+/** Rolls back to a sequence: the step after it and all later ones are undone, in reverse, by the run's own code. */
 async function rollBack(
   target: Target,
   { seq, key, undo, consumed }: { seq: number; key?: string; undo?: 'inherited'; consumed?: readonly Consumer[] },
@@ -200,7 +200,7 @@ async function rollBack(
   }
 }
 
-/** What it did after that sequence, and the first command among it. */
+/** The outcomes after that sequence, and the first command among them. */
 async function undoneBy(target: Target, seq: number) {
   const { timeline } = target.head
   const later = itemsOf((await runOf(target).state()).journal).filter((item) => item.seq > seq)

@@ -1,13 +1,13 @@
-// How runs are named: their timelines, their queue of claims, and the words for their ends.
+// Names of runs: their timelines, their claim queue, and their final statuses.
 
 export const workflowPrefix = 'workflow/'
 
-/** The queue that workers claim its runs from. */
+/** The queue from which workers claim the definition's runs. */
 export function queueOf(definition: { readonly name: string }): string {
   return workflowPrefix + definition.name
 }
 
-/** The workflow that a timeline is a run of. */
+/** The name of the workflow that a timeline is a run of. */
 export function nameOf(timeline: string): string {
   return timeline.split('/')[1] ?? ''
 }
@@ -15,5 +15,5 @@ export function nameOf(timeline: string): string {
 /** Statuses of runs that have ended. */
 export const endings: ReadonlySet<string> = new Set(['completed', 'failed', 'cancelled', 'terminated'])
 
-/** The attribute that names the schedule which started a run. Its forks have none. */
+/** The attribute that names the schedule that started a run. Its forks have none. */
 export const scheduleAttribute = 'schedule'

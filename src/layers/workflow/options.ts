@@ -1,4 +1,4 @@
-// What a definition says of all its runs, and what is said when one is started.
+// Options of a definition, for all its runs, and options of a single start.
 
 import type { RetryPolicy } from '../../core/calls/retry.ts'
 import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
@@ -9,50 +9,54 @@ import type { Attribute } from '../../core/store/ports.ts'
 import type { QueueDefinition } from './queue/queue.ts'
 
 export interface WorkflowOptions {
-  /** Deadline of a run, from its start; it then ends as if cancelled, with TIMEOUT. */
+  /** The deadline of a run, from its start. The run then ends as if cancelled, with TIMEOUT. */
   readonly timeout?: Duration
-  /** For steps that declare none. */
+  /** The retry policy of steps that declare none. */
   readonly retry?: RetryPolicy
   /**
-   * What becomes of a run of which a compensation fails for good. 'hold' (default): it stops there, and a person settles that
-   * compensation or tries it again. 'restore': it goes back to before the first call that could be undone, is held there, and
-   * says what stands; `run.resume()` lets it go on from there, with keys of a new generation.
+   * Policy for a compensation that fails for good. 'hold': the run stops there, and a person settles or retries the
+   * compensation. 'restore': the run goes back to before the first call that could be undone, is held there, and
+   * reports the steps that were not undone; `run.resume()` continues from there, with keys of a new generation.
+   * Default: 'hold'.
    */
   readonly whenUndoFails?: 'hold' | 'restore'
-  /** 'step' (default): each outcome is durable before code goes on. A window: outcomes become durable together. */
+  /**
+   * 'step': each outcome is durable before the code continues. A window: outcomes become durable together. Default:
+   * 'step'.
+   */
   readonly durability?: 'step' | { readonly window: Duration }
   /** Limits across all processes. */
   readonly queue?: QueueDefinition
-  /** How many runs this process executes at a time; 1,000 if left out. */
+  /** The number of runs that this process executes at a time. Default: 1,000. */
   readonly concurrency?: number
   /**
-   * When a run is checkpointed; at a loop boundary after 1,000 entries if left out. By count, by time (while it is in memory),
-   * to recover within a budget, by the rate of failures, and after steps of the names in `on`: milestones, irreversible
-   * calls. Several together: the first that fires.
+   * When a run is checkpointed: by count, by time (while it is in memory), to recover within a budget, by the rate of
+   * failures, and after the steps named in `on` (milestones, irreversible calls). The first condition that is met
+   * fires. Default: at a loop boundary after 1,000 entries.
    */
   readonly checkpoint?: CheckpointPolicy
-  /** What is kept of checkpoints and history; two checkpoints and what they need of history if left out. */
+  /** Which checkpoints and history are kept. Default: two checkpoints and the history that they need. */
   readonly retain?: RetentionPolicy
 }
 
 export interface StartOptions {
-  /** A run is started once under an id; made up if left out. */
+  /** The id of the run; a run is started once under an id. Default: generated. */
   readonly id?: string
   /**
-   * What to do if a run with this id exists: give that one if its input is the same, or none is passed, and refuse otherwise
-   * (default); refuse; or run again if it has ended.
+   * Policy if a run with this id exists. 'use': return it if its input is the same or none is passed, else reject.
+   * 'reject': always reject. 'restart': run again if it has ended. Default: 'use'.
    */
   readonly ifExists?: 'use' | 'reject' | 'restart'
   readonly attributes?: Readonly<Record<string, Attribute>>
-  /** Higher goes first when workers have more to do than they can. */
+  /** Runs with a higher priority are claimed first when workers are at capacity. */
   readonly priority?: number
-  /** Deadline of this run, from now. */
+  /** The deadline of this run, from now. */
   readonly timeout?: Duration
-  /** Key for the queue's limit per key. */
+  /** The key for the queue's limit per key. */
   readonly queueKey?: string
-  /** Not before this: a duration from now. */
+  /** The earliest start, as a duration from now. */
   readonly delay?: Duration
-  /** False: leave it to the workers; this process only starts it. */
+  /** False: this process only creates the run, and a worker executes it. Default: true. */
   readonly here?: boolean
 }
 

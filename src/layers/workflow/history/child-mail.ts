@@ -1,5 +1,5 @@
-// What a run's history says about mail between runs: a child that ends tells its parent, once in each generation. What a
-// rollback took back no longer counts, on either side.
+// Mail between runs, read from a run's history: a child that ends reports to its parent, once per generation. Mail that
+// a rollback took back no longer counts, on either side.
 
 import type { Exchanged, ExchangeReader, SentMail } from '../../../engine/model/exchange-reader.ts'
 import type { ParentLink } from './entries.ts'
@@ -10,7 +10,7 @@ type Data = any
 
 interface Noted {
   readonly seq: number
-  /** Generations that were seen before it. */
+  /** The number of generations before it. */
   readonly generation: number
   readonly id: string
 }
@@ -49,7 +49,7 @@ export class ChildMail implements ExchangeReader {
   }
 
   done(): Exchanged {
-    // History may have been trimmed: generations are counted from the end.
+    // History may have been trimmed, so generations are counted from the end.
     const first = this.#generationNow - this.#generation
     const parent = this.#parent
     const sent =

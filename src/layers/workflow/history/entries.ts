@@ -1,75 +1,75 @@
-// The entries of a run's history: all that a workflow leaves behind. Types and fields are short because a run has many of
-// them; this file is the format.
+// The entries of a run's history. Types and fields are short because a run has many entries. This file defines the
+// format.
 //
 //   started    { input, seed, identity, life?, isBatched?, behaviour, parent?, deadline?, queue?, trace? }   the first entry
-//                                           identity: of this life of the run (core/history/identity.ts), in every key
-//   waits      { for }                      what it waited for when it left memory: for people, see summary.ts
-//   began      { id, key? }                       a step was about to be called (policies that ask first, and slow steps)
-//   retry      { id, n, error, at, details?, key? }  an attempt failed; n of them by now; the next not before `at`
+//                                           identity: of this life of the run (core/history/identity.ts), part of every key
+//   waits      { for }                      the waits when the run left memory, for display (summary.ts)
+//   began      { id, key? }                       intent to call a step (`inDoubt` policies, slow steps)
+//   retry      { id, n, error, at, details?, key? }  an attempt failed; n so far; the next not before `at`
 //   beat       { id, details }              a heartbeat with details
-//   done       { id, result?, rode?, by?, replaces?, key? }  a step, transaction or start of a child ended well;
-//                                           by: a person says so;
-//                                           replaces: in a fork, in place of what the parent has there
-//   failed     { id, error, by?, key? }     ended badly for good; by: a person says so; key: as the outside was given it
+//   done       { id, result?, rode?, by?, replaces?, key? }  a step, transaction or start of a child succeeded;
+//                                           by: decided by this person;
+//                                           replaces: in a fork, the edited outcome of the parent
+//   failed     { id, error, by?, key? }     failed for good; by: decided by this person; key: as passed to the outside
 //   timer      { id }                       a sleep, or the timeout of a wait, is over
 //   signal     { name, value? }             mail became part of history
 //   update     { update, name, args }       an update was accepted
-//   updated    { update, result?, error?, refused? }   and this came of it; refused: no handler has seen it, and none will
+//   updated    { update, result?, error?, refused? }   the update's outcome; refused: no handler saw it, and none will
 //   child      { id, result?, error?, by?, replaces? }  a child ended
-//   patched    { id }                       this run takes the new way at that patch
-//   rode       { id, result? }              what the SQL of a transaction returned
-//   loop       { id, n, state, took, told } iteration n begins with this state; what the one before did may be forgotten
-//                                           told: the code went on although it had been told that it is cancelled
-//   cancel     { reason, why, undo? }       'cancel' or 'deadline'; undo: 'inherited', in a fork: what its original did, too
-//   undoing    { id }                       a compensation was about to be called (slow ones)
+//   patched    { id }                       this run takes the new path at that patch
+//   rode       { id, result? }              the result of a transaction's SQL
+//   loop       { id, n, state, took, told } iteration n begins with this state; earlier outcomes may be dropped
+//                                           told: the code continued after its cancellation
+//   cancel     { reason, why, undo? }       'cancel' or 'deadline'; undo: 'inherited', in a fork: the original's steps, too
+//   undoing    { id }                       intent to call a compensation (slow ones)
 //   undo.retry { id, n, error, at }         a compensation failed
-//   stuck      { id, error }                a compensation failed for good: a person is asked
-//   undone     { id, by? }                  compensated, or settled by somebody; by a fork: that one undoes it
-//   restored   { to, stands, undone, error } a compensation failed for good: back before its saga, a person is asked
-//   resumed    { by }                       a person asked to try the stuck compensation again, or the restored run to go on
-//   held       { id }                       in doubt, and left to a person
-//   settled    { id, by, retry }            a person said: call it again
+//   stuck      { id, error }                a compensation failed for good and waits for a person
+//   undone     { id, by? }                  compensated, or settled by a person; by a fork: the fork undoes it
+//   restored   { to, stands, undone, error } a compensation failed for good: back before its saga, waits for a person
+//   resumed    { by }                       a person retried the stuck compensation, or resumed the restored run
+//   held       { id }                       in doubt, waits for a person
+//   settled    { id, by, retry }            a person decided: call it again
 //   continued  { input, took }              the run starts over with new input and an empty history
-//   rollback   { to, input?, seq?, undo?, consumed? }  compensate all that was done from that command on, then go on from there
-//                                           seq: mail that was read after it is undone, too; consumed: who had acted on what
-//                                           is undone (engine/branch/consumers.ts): it was forced
-//   undo       { reason, undo? }            compensate all that was done, then end as cancelled
-//   rolled     { to, input?, seq? }               and that was done
-//   retried    { ids }                      the run goes on after a failure: these outcomes are taken back
-//   forked     { from, owns, input?, by?, identity, life?, seed, after }  this timeline is a fork, with keys and random values of
-//                                           its own; by: who edited it; owns: it has no place in a queue yet, no parent, and no
-//                                           call under way; after: the last outcome that it shares with its parent;
-//                                           isCopy: it was imported beside its original, with all that it was about to do
-//   admitted   {}                           its queue let it in
+//   rollback   { to, input?, seq?, undo?, consumed? }  compensate everything from that command on, then resume there
+//                                           seq: mail that was read after it is undone, too; consumed: the timelines that
+//                                           acted on the undone entries (engine/branch/consumers.ts), if it was forced
+//   undo       { reason, undo? }            compensate everything, then end as cancelled
+//   rolled     { to, input?, seq? }               the rollback is complete
+//   retried    { ids }                      the run resumes after a failure: these outcomes are taken back
+//   forked     { from, owns, input?, by?, identity, life?, seed, after }  this timeline is a fork with its own keys and
+//                                           random values; by: the author of the edit; owns: it has no queue place yet, no parent
+//                                           and no call in flight; after: the last outcome that it shares with its parent;
+//                                           isCopy: it was imported beside its original, including pending work
+//   admitted   {}                           its queue admitted the run
 //   completed  { result? } · ended-badly { error, cancelled, undone? } · terminated { reason }     the end
 
 import type { Failure } from './failure.ts'
 
-/** Numbered behaviour of this engine, stored in `started`: code that changes what a replay does asks for the number. */
+/** The engine's behaviour number, stored in `started`. Code that changes the result of a replay checks it. */
 export const behaviour = 6
 
-/** From this behaviour on a run that is cancelled after its code has returned, and before its end is recorded, is undone. */
+/** From this behaviour on, a run that is cancelled after its code returned and before its end is recorded is undone. */
 export const cancelsReturned = 2
 
-/** From this behaviour on a run fails if a step or child failed and its code never looked at it. */
+/** From this behaviour on, a run fails if a step or child failed and its code never awaited it. */
 export const failsUnseen = 2
 
-/** From this behaviour on the id of a child names the workflow of its parent: runs of two workflows may have the same id. */
+/** From this behaviour on, a child's id contains its parent's workflow: runs of two workflows may have the same id. */
 export const namesParent = 3
 
-/** From this behaviour on a child that lives on its own has another id than one of the same workflow that is waited for. */
+/** From this behaviour on, a detached child and an awaited child of the same workflow have different ids. */
 export const namesDetached = 4
 
-/** From this behaviour on an await of what a command gives takes one round of microtasks, not three. */
+/** From this behaviour on, awaiting a command's promise takes one round of microtasks instead of three. */
 export const awaitsDirectly = 5
 
-// From behaviour 6 on `started` has the identity of the run and a seed of 128 bits. Runs without them keep their keys (key.ts)
-// and their random values (chance.ts); their forks have them from the fork point on.
+// From behaviour 6 on, `started` has the run's identity and a seed of 128 bits. Older runs keep their keys (run/key.ts)
+// and random values (run/chance.ts); their forks have an identity and a long seed from the fork point on.
 
 export interface ParentLink {
   readonly timeline: string
   readonly command: string
-  /** Nobody waits for the result. */
+  /** No parent waits for the result. */
   readonly detached?: boolean
 }
 
@@ -79,29 +79,29 @@ export interface Started {
   readonly seed: string | number
   /** Missing in older runs. */
   readonly identity?: string
-  /** Of the run's id, where it is not the first. */
+  /** The life of the run's id; missing for the first. */
   readonly life?: number
-  /** Its outcomes become durable in batches: a crash repeats steps, so their results are no part of keys. */
+  /** Outcomes become durable in batches: a crash repeats steps, so their results are not part of keys. */
   readonly isBatched?: boolean
   readonly behaviour: number
   readonly parent?: ParentLink
   readonly deadline?: number
   readonly queue?: { readonly name: string; readonly key?: string }
-  /** The traceparent (W3C) of whoever started it. */
+  /** The traceparent (W3C) of the caller that started the run. */
   readonly trace?: string
 }
 
-/** What is delivered to code, one at a time, in the order of history. */
+/** The items that are delivered to code, one at a time, in the order of history. */
 export type Item =
   | {
       readonly kind: 'done'
       readonly id: string
       readonly result: unknown
-      /** Under this id the result is in the table of results, not yet here. */
+      /** The id under which the results table holds the result, while history does not have it yet. */
       readonly rode: string | null
-      /** In a fork, where its result was edited: the sequence of the outcome that it has instead. Nobody did it. */
+      /** In a fork with an edited result: the sequence of the outcome that this one replaces. The step was not called. */
       readonly replaces?: number
-      /** The idempotency key, if the call asked for it. */
+      /** The idempotency key, if the call read it. */
       readonly key?: string
       readonly at: number
       readonly seq: number
@@ -156,7 +156,7 @@ export type Item =
       readonly seq: number
     }
 
-/** Something that was done and not undone when a run went back to before it. */
+/** A step that was done and not undone when the run went back to before it. */
 export interface Standing {
   readonly step: string
   readonly why: string
@@ -168,10 +168,10 @@ export type End =
       readonly kind: 'failed' | 'cancelled'
       readonly error: Failure
       readonly at: number
-      /** It had ended before, and was undone since. */
+      /** The run had ended before, and was undone since. */
       readonly undone?: boolean
     }
   | { readonly kind: 'terminated'; readonly reason: string; readonly at: number }
 
-/** What a run waits for, as it is noted in history: kind, id, and until when. */
+/** A wait of a run, as recorded in history: kind, id and deadline. */
 export type NotedWait = readonly [kind: 'signal' | 'timer' | 'child', id: string, until: number | null]

@@ -1,5 +1,5 @@
-// A failure as history keeps it: plain data. What code catches is always made from this record, in the first run as in
-// every replay, so that a `catch` cannot tell the two apart.
+// A failure as history stores it: plain data. The error that code catches is always built from this record, in the
+// first execution as in every replay, so a `catch` cannot distinguish the two.
 
 import { GiveUp } from '../../../core/calls/retry.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -16,7 +16,7 @@ export interface Failure {
 const textMax = 2000
 const causesMax = 3
 
-/** What is thrown into code that was cancelled: catch it to clean up, then let it go on its way. */
+/** The error that cancelled code receives: catch it to clean up, then rethrow it. */
 export function cancelledError(reason: string): RepriseError {
   return new RepriseError('CANCELLED', reason, { reason })
 }
@@ -44,7 +44,7 @@ const builtin: Readonly<Record<string, new (message: string) => Error>> = {
   ReferenceError,
   GiveUp,
 }
-/** What errors were called in histories of earlier versions. */
+/** Error names in histories of earlier versions. */
 const formerNames = new Map([['NonRetryable', 'GiveUp']])
 
 export function fromFailure(failure: Failure): Error {

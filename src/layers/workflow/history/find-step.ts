@@ -1,10 +1,10 @@
-// Steps as people write them, found in a run's history.
+// Finds the steps that people name in a run's history.
 
 import { RepriseError } from '../../../core/errors.ts'
 import { commandName, readableId } from '../run/scope.ts'
 import { itemsOf, type Journal } from './journal.ts'
 
-/** A step as people write it: its name, its name and occurrence, or its whole id. */
+/** Finds a step by its name, its name and occurrence, or its full id. */
 export function findStep(
   journal: Journal,
   step: string,
@@ -14,7 +14,7 @@ export function findStep(
   throw new RepriseError('NOT_FOUND', `${timeline} has no step ${step} in its history`, { step })
 }
 
-/** Whether a command is the one that a person means. */
+/** Whether a command matches the name that a person wrote. */
 export function hasName(id: string, step: string): boolean {
   const readable = readableId(id)
   return id === step || readable === step || id === commandIdOf(step) || readable === commandIdOf(step)
@@ -25,7 +25,7 @@ export function commandIdOf(step: string): string {
   return step.includes('/') ? step : commandName(step.slice(0, step.length - occurrence.length)) + occurrence
 }
 
-/** The failures at the end of history: what made the run fail, if a step did. */
+/** The failures at the end of history, which made the run fail if a step did. */
 export function lastFailures(journal: Journal): string[] {
   const ids: string[] = []
   for (const item of itemsOf(journal).toReversed()) {

@@ -1,5 +1,5 @@
-// What a fork of a run does not own: the steps of its original. They are undone by choice only, and recorded in the history
-// of the original first, so that the original and every other fork find the undo there.
+// The steps that a fork inherits from its original, and does not own. They are undone only by choice, and the undo is
+// recorded in the original's history first, so that the original and every other fork find it there.
 
 import { timelineId } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -16,29 +16,30 @@ import type { Item } from './entries.ts'
 import { itemsOf } from './journal.ts'
 import { own, type RunState, workflowFold } from './state.ts'
 
-/** The outcome of a step, as the fork has it. */
+/** The outcome of an inherited step, as the fork's history has it. */
 export interface Outcome {
   readonly id: string
   readonly seq: number
 }
 
-/** What a claim needs of the workflows of its process. */
+/** The parts of the process's workflow host that a claim uses. */
 export interface ClaimHost {
   readonly engine: Host
-  /** A run is in memory here and does more than wait. */
+  /** True if the run is in this process's memory and does more than wait. */
   isAtWork(timeline: string): boolean
 }
 
 /**
- * Records in the history of `owner` that `by` undoes this step, unless that is recorded already; returns the state of the
- * owner. ALREADY_UNDONE: the owner or another fork has undone it, or is undoing. OWNED: a process is at work on the owner.
+ * Records in the history of `owner` that `by` undoes this step, unless that is recorded already, and returns the
+ * owner's state. Throws ALREADY_UNDONE if the owner or another fork has undone the step or is undoing it, and OWNED if
+ * a process is executing the owner.
  */
 export async function claimUndo(host: ClaimHost, owner: string, step: Outcome, by: string): Promise<RunState> {
   const { engine } = host
   const id = liveOwner(owner, step)
   const head = await originalOf(engine.kernel, by, owner, readableId(step.id), id)
   const isHere = (await engine.opened(id)) !== null
-  // A compensation is recorded after its call: while the owner is at work, one may be under way.
+  // A compensation is recorded after its call, so one may be in flight while the owner is executing.
   if (isHere ? host.isAtWork(id) : head.owner !== null) {
     throw new RepriseError('OWNED', `${id} is at work: its fork undoes its steps once it waits or has ended`, {
       timeline: id,
@@ -60,7 +61,7 @@ export async function claimUndo(host: ClaimHost, owner: string, step: Outcome, b
   return state!
 }
 
-/** The same refusals for all inherited steps of a fork from `seq` on, before anything is written. */
+/** Applies the same checks to all inherited steps of a fork from `seq` on, before anything is written. */
 export async function checkUndo(engine: Host, timeline: string, state: RunState, from = 0): Promise<void> {
   const inherited = await inheritedOf(engine, timeline)
   for (const item of itemsOf(state.journal)) {
@@ -84,7 +85,7 @@ function liveOwner(owner: string, { id }: Outcome) {
   throw refusal(owner, id, 'was undone by its rollback', null)
 }
 
-/** True: by this fork, whose process may have died before the call. */
+/** True if this fork has claimed the step already; its process may have died before the call. */
 function isClaimed(
   { journal, undone, undos, rolling, end }: RunState,
   owner: string,

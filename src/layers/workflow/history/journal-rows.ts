@@ -1,4 +1,4 @@
-// How a run reads to people: each entry as part of a row of its journal, and where the run stands as one line.
+// A run's history for people: each entry as part of a row of the journal, and the run's status as one line.
 
 import type { Head } from '../../../core/store/ports.ts'
 import type { Entry } from '../../../engine/model/entry.ts'
@@ -13,7 +13,7 @@ import type { Failure } from './failure.ts'
 import type { RunState } from './state.ts'
 import { summarizeWorkflow, type Wait, waitName } from './summary.ts'
 
-/** In these a run waits for a person. */
+/** Statuses in which a run waits for a person. */
 export const attention: readonly string[] = ['held', 'compensation-stuck', 'diverged', 'quarantined']
 
 interface Fields {
@@ -42,9 +42,9 @@ const cuts = { cuts: true } as const
 
 type Teller = (fields: Fields, entry: Entry) => Told
 
-/** Types that are missing here are told by their type alone. */
+/** Entries of other types are shown by their type alone. */
 const tellers: Readonly<Record<string, Teller>> = {
-  // Begun by whoever asked for it; another process may execute it.
+  // The caller's process starts the run; another process may execute it.
   started: ({ input }) => told('~run', 'start', 'is', { title: 'started', ...worthTelling(input), ...letsGo }),
   waits: ({ for: waits = [] }, { seq }) =>
     told(`~note:${seq}`, 'wait', 'is', { title: 'waits', note: waits.map(waitWords).join(', '), ...letsGo }),
@@ -127,7 +127,7 @@ function remark(seq: number, title: string, more: Partial<Told> = {}): Told {
   return told(`~note:${seq}`, 'note', 'is', { title, ...more })
 }
 
-/** Until then nobody need have it. */
+/** The run may have no owner until the retry is due. */
 function retries(row: Told, attempt: number, error: Failure | undefined, at: number | undefined): Told {
   return { ...row, attempt, ...failing(error), ...(at && { at }), ...letsGo }
 }
@@ -144,7 +144,7 @@ function failing(error: Failure | undefined): { readonly error?: string } {
   return error ? { error: error.message } : {}
 }
 
-/** A run that was claimed is at work, though nothing has been written since it waited. */
+/** A waiting run that a live worker owns is running, although it has written nothing since the claim. */
 export function statusNow({ status, owner, isOwnerAlive }: Head): string {
   return status === 'waiting' && owner !== null && isOwnerAlive ? 'running' : status
 }

@@ -1,5 +1,5 @@
-// The journal: outcomes in the order of history, as a plain value that grows. Two journals may share one array; each
-// counts only its own length, and whoever appends to an array that already went on copies it first.
+// The journal: outcomes in the order of history, as an immutable value. Journals may share one array, and each counts
+// only its own length; an append copies the array first if another journal has already extended it.
 
 import type { Item } from './entries.ts'
 
@@ -22,7 +22,7 @@ export function appended(journal: Journal, item: Item): Journal {
   return { items, length: journal.length + 1 }
 }
 
-/** The journal as it was before the outcome of that command; all of it if there is none. */
+/** The journal before the outcome of that command; the whole journal if there is none. */
 export function journalUpTo(journal: Journal, id: string, seq = Number.POSITIVE_INFINITY): Journal {
   const items = itemsOf(journal)
   const at = items.findIndex((item) => 'id' in item && item.id === id)

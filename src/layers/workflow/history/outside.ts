@@ -1,5 +1,5 @@
-// What a run did to the outside, from its history alone: its steps. Those of a loop are forgotten with their iteration, as
-// everything is that a replay no longer needs.
+// The steps of a run, from its history alone: its calls to the outside. The steps of earlier loop iterations are not in
+// the state, like everything that a replay no longer needs.
 
 import { formerStepKey } from '../../../core/history/identity.ts'
 import { type Inherited, ownerOf } from '../../../core/history/inheritance.ts'
@@ -18,7 +18,7 @@ export function outsideOf(state: RunState, hash: Hash, inherited: readonly Inher
     return {
       id: readableId(id),
       name: readableId(id),
-      // A step that never asked for its key gave none to the outside.
+      // A step whose call never read its key passed none to the outside.
       key: key ?? (state.identity ? null : formerStepKey(hash, base, state.generation, id)),
       ...how,
       ...(owner !== null && { inheritedFrom: owner }),

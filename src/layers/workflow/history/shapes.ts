@@ -1,5 +1,5 @@
-// The shapes of a run's entries (entries.ts) and of its mail (mail.ts). History may be imported, and mail may come from any
-// program: what has another shape is refused with its name here, before code relies on it.
+// The shapes of a run's entries (entries.ts) and of its mail (run/mail.ts). History may be imported and mail may come
+// from any program, so data with another shape is refused with its name here, before code relies on it.
 
 import { faultIn, type Shape, type Shapes } from '../../../core/data-shape.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -63,7 +63,7 @@ const mail: Shapes = {
   rollback: asked,
 }
 
-/** Throws MALFORMED. A type that is not known here is not judged. */
+/** Throws MALFORMED. Unknown types are not checked. */
 export function checkEntry(type: string, data: unknown): void {
   const shape = Object.hasOwn(entries, type) ? entries[type] : undefined
   let fault = shape ? faultIn(data, shape) : null
@@ -76,7 +76,7 @@ export function checkEntry(type: string, data: unknown): void {
   if (fault !== null) throw new RepriseError('MALFORMED', `an entry of the type ${type}: ${fault}`, { type })
 }
 
-/** What is wrong with a message; null: nothing, or the kind is not known here. */
+/** The reason why a message is malformed. Null if it is valid, or its kind is unknown. */
 export function mailFault(kind: string, data: unknown): string | null {
   const shape = Object.hasOwn(mail, kind) ? mail[kind] : undefined
   const fault = shape ? faultIn(data, shape) : null

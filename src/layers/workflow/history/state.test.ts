@@ -57,7 +57,7 @@ describe('the fold of a run', () => {
           const [before, after] = [states[i]!, states[i + 1]!]
           expect(after.lastAt).toBeGreaterThanOrEqual(before.lastAt)
           expect(after.generation).toBeGreaterThanOrEqual(before.generation)
-          // What has an outcome is no longer open.
+          // A command with an outcome is no longer open.
           if (type === 'done' || type === 'failed') expect(Object.hasOwn(after.open, data.id)).toBe(false)
           if (type === 'loop') {
             expect(
@@ -68,7 +68,7 @@ describe('the fold of a run', () => {
           const seqs = itemsOf(after.journal).map(({ seq }) => seq)
           expect(seqs).toEqual([...seqs].sort((a, b) => a - b))
         }
-        // No state changes once it was given out, though journals share their items.
+        // A returned state never changes, although journals share their items.
         expect(fold(list).length).toBe(states.length)
         expect(states.map((state) => JSON.stringify({ ...state, journal: itemsOf(state.journal) }))).toEqual(copies)
       }),

@@ -1,5 +1,5 @@
-// The state of a run: its history folded into what a replay needs. Outcomes wait in the journal in their order; a loop
-// boundary drops what its last iteration left there, so the journal is as long as the code since the last boundary.
+// The state of a run: its history folded into the data that a replay needs. The journal holds outcomes in order; a loop
+// boundary drops the outcomes of the last iteration, so the journal is only as long as the code since that boundary.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Writable } from '../../../core/writable.ts'
@@ -18,7 +18,7 @@ export interface OpenCommand {
   readonly error: Failure | null
   readonly details: unknown
   readonly held: boolean
-  /** The idempotency key, once it was recorded. */
+  /** The idempotency key, once recorded. */
   readonly key?: string
 }
 
@@ -33,15 +33,18 @@ export interface RunState {
   readonly started: Started | null
   readonly startedAt: number
   readonly input: unknown
-  /** Grows when commands are called anew after being undone: their keys must differ. */
+  /** Grows when commands are called again after an undo: their keys must differ. */
   readonly generation: number
-  /** Of this life of the run, or of the fork once it is one: in every key. Missing in runs that had none. */
+  /** The identity of this life of the run, or of the fork; part of every key. Missing in older runs. */
   readonly identity?: string
-  /** What is mixed into random values drawn once that outcome was delivered. Missing in runs with a short seed (chance.ts). */
+  /**
+   * Mixed into random values that are drawn after the outcome `after` was delivered. Missing in runs with a short seed
+   * (run/chance.ts).
+   */
   readonly salts?: readonly { readonly after: number; readonly salt: string }[]
-  /** Its name, and its life where that is not the first: ids of children begin so. */
+  /** The run's name, and its life if not the first. Ids of children begin with it. */
   readonly keyBase: string
-  /** Its queue let it in, or it has none. */
+  /** The run's queue has admitted it, or it has none. */
   readonly isAdmitted: boolean
   readonly journal: Journal
   readonly lastAt: number
@@ -56,12 +59,12 @@ export interface RunState {
     readonly hasInput: boolean
     /** Mail that was read after this sequence is undone as well. */
     readonly seq?: number
-    /** It is undone for this reason, and then ends. */
+    /** If set, the run ends with this reason once it is undone. */
     readonly ends?: string
   } | null
   /**
-   * It went back to before its saga, since that could not be undone; held until a person lets it go on. Missing in old
-   * states.
+   * Set when the run went back to before its saga because a compensation failed for good; the run is held until a
+   * person resumes it. Missing in old states.
    */
   readonly restored?: {
     readonly to: string
@@ -70,9 +73,9 @@ export interface RunState {
     readonly error: Failure
     readonly isHeld: boolean
   } | null
-  /** What it waited for when it last left memory; null once anything happened since. */
+  /** The waits when the run last left memory; null once another entry follows. */
   readonly waits: readonly NotedWait[] | null
-  /** Of a fork: what its original did is undone as well, by a person's choice. */
+  /** For a fork: a person chose to undo the inherited steps as well. */
   readonly undoesInherited?: boolean
   readonly end: End | null
 }
@@ -125,7 +128,7 @@ function apply(state: RunState, entry: Entry): RunState {
   const next: Writable<RunState> = { ...state }
   next.lastAt = lastAt
   next.waits = null
-  // By far the most frequent.
+  // By far the most frequent type.
   if (entry.type === 'done') {
     next.open = without(state.open, data.id)
     next.journal = appended(state.journal, itemOf(entry)!)
@@ -168,7 +171,7 @@ function apply(state: RunState, entry: Entry): RunState {
     case 'update':
       return { ...next, ...withOutcome(state, entry, data.id) }
     case 'cancel':
-      // A run that is cancelled while it waits for its turn begins at once, to end.
+      // A run that is cancelled while it waits in its queue is admitted at once, so that it can end.
       return { ...next, ...withOutcome(state, entry, undefined), isAdmitted: true, ...undoOf(data) }
     case 'updated': {
       const { update, refused, ...outcome } = data
@@ -250,7 +253,7 @@ function apply(state: RunState, entry: Entry): RunState {
   }
 }
 
-/** How a run ended, by its last entry; null: it has not. */
+/** The end of a run, from its last entry; null if the run has not ended. */
 export function endOf({ type, data: given, time: at }: Pick<Entry, 'type' | 'data' | 'time'>): End | null {
   const data = given as Data
   switch (type) {
@@ -267,7 +270,7 @@ export function endOf({ type, data: given, time: at }: Pick<Entry, 'type' | 'dat
   }
 }
 
-/** A fork begins without what acts for its original: its queue place, its parent, its calls and undos under way. */
+/** Removes the original's responsibilities from a fork: queue place, parent, and calls and undos in flight. */
 function withoutOriginal({ started }: RunState): Partial<RunState> {
   const { parent: _, ...rest } = started!
   return { started: rest, isAdmitted: !rest.queue, open: {}, undos: {}, undoesInherited: false }
@@ -277,7 +280,10 @@ function undoOf(data: Data): { readonly undoesInherited?: true } {
   return data.undo === 'inherited' ? { undoesInherited: true } : {}
 }
 
-/** Back before that command, with keys of a new generation: what is called again is not taken for what was called before. */
+/**
+ * The state before that command, with keys of a new generation: repeated calls must not reuse the keys of the undone
+ * ones.
+ */
 function atGeneration(state: RunState, to: string, seq?: number): RunState {
   const generation = state.generation + 1
   const journal = journalUpTo(state.journal, to, seq)
@@ -285,7 +291,7 @@ function atGeneration(state: RunState, to: string, seq?: number): RunState {
   const after = lastSeq(journal)
   return {
     ...{ ...state, generation },
-    // What is drawn again before that command is what was drawn there.
+    // Random values drawn before that command stay the same.
     ...(state.salts && {
       salts: [
         ...state.salts.map((salt) => (salt.after > after ? { ...salt, after } : salt)),
@@ -294,7 +300,7 @@ function atGeneration(state: RunState, to: string, seq?: number): RunState {
     }),
     journal,
     open: {},
-    // Steps before it that are undone already stay so.
+    // Earlier steps that are already undone stay undone.
     undone: dropInside(state.undone, (id) => !kept.has(id)),
     undos: {},
     undoesInherited: false,
@@ -307,7 +313,7 @@ function withOutcome(state: RunState, entry: Entry, id: string | undefined): Pic
   return { open: without(state.open, id), journal: appended(state.journal, itemOf(entry)!) }
 }
 
-/** The entry as something to deliver to code; null if it is only bookkeeping. */
+/** The item that is delivered to code; null if the entry is only bookkeeping. */
 export function itemOf(entry: Pick<Entry, 'type' | 'data' | 'time' | 'seq'>): Item | null {
   const data = entry.data as Data
   const { time: at, seq } = entry
@@ -343,7 +349,7 @@ function replaced({ replaces }: Data): { readonly replaces?: number } {
   return replaces === undefined ? {} : { replaces }
 }
 
-/** The sequence of its last outcome; 0 if it has none. */
+/** The sequence of the last outcome; 0 if there is none. */
 export function lastSeq(journal: Journal): number {
   return journal.length === 0 ? 0 : journal.items[journal.length - 1]!.seq
 }
@@ -356,12 +362,12 @@ function keyed({ key }: Data): { readonly key?: string } {
   return key === undefined ? {} : { key }
 }
 
-/** A fork calls under keys of its own. */
+/** A fork calls under its own keys. */
 function withoutKeys(open: RunState['open']): RunState['open'] {
   return Object.fromEntries(Object.entries(open).map(([id, { key: _gone, ...command }]) => [id, command]))
 }
 
-/** Names are users' text: what a record inherits is not in it. */
+/** Reads an own property only: names are users' text and may match inherited ones. */
 export function own<T>(record: Readonly<Record<string, T>>, id: string, otherwise: T): T {
   return Object.hasOwn(record, id) ? record[id]! : otherwise
 }
@@ -386,12 +392,12 @@ function withSqlResult(journal: Journal, id: string, result: unknown): Journal {
   )
 }
 
-/** Refused: whatever code comes later must not find it. */
+/** Removes a refused update, so that later code does not find it. */
 function withoutUpdate(journal: Journal, update: string): Journal {
   return journalOf(itemsOf(journal).filter((item) => !(item.kind === 'update' && item.update === update)))
 }
 
-/** Whatever belongs to earlier iterations of this loop goes, with the signals that were taken there. */
+/** Drops the entries of earlier iterations of this loop, with the signals that they took. */
 function afterIteration(
   state: RunState,
   loop: string,
@@ -436,7 +442,7 @@ function afresh(state: RunState): RunState {
   }
 }
 
-/** Signals and updates that nobody took; none if `took` is null. */
+/** Signals and updates that no code took; empty if `took` is null. */
 function keptMail(journal: Journal, took: readonly number[] | null): Item[] {
   if (took === null) return []
   const taken = new Set(took)

@@ -1,5 +1,5 @@
-// What a run waits for, in words for people: from its history alone, so that any tool can say it without the code. A run
-// notes its waits when it leaves memory; what is being called or tried again is in its history anyway.
+// The waits of a run in words for people, from its history alone, so that a tool can print them without the code. A run
+// records its waits when it leaves memory; calls in flight and retries are in its history anyway.
 
 import type { Command, CommandKind } from '../run/command.ts'
 import { readableId } from '../run/scope.ts'
@@ -7,24 +7,24 @@ import type { NotedWait } from './entries.ts'
 import type { Failure } from './failure.ts'
 import type { RunState } from './state.ts'
 
-/** One thing that a run waits for. */
+/** One wait of a run. */
 export interface Wait {
   readonly kind: 'signal' | 'timer' | 'child' | 'step' | 'compensation' | 'queue' | 'rollback' | 'restored'
-  /** The signal, the child's or step's id, the queue; '' for a rollback. */
+  /** The name of the signal or queue, or the id of the child or step; '' for a rollback. */
   readonly name: string
-  /** When it goes on by itself: the end of a sleep or of a timeout, the next attempt. Null: never. */
+  /** The end of a sleep or timeout, or the time of the next attempt. Null: the run does not continue by itself. */
   readonly until: number | null
-  /** Only a person can say how it goes on: run.settle() or run.resume(). */
+  /** Only a person can end this wait: run.settle() or run.resume(). */
   readonly needsPerson: boolean
-  /** What the last attempt failed with. */
+  /** The error of the last attempt. */
   readonly error: string | null
 }
 
 export interface WorkflowSummary {
   readonly isEnded: boolean
-  /** The input's run has been going since. */
+  /** The time at which the run began with its current input. */
   readonly startedAt: number
-  /** When it ends as if cancelled. */
+  /** The time at which the run ends as if cancelled. */
   readonly deadline: number | null
   readonly waits: readonly Wait[]
 }
@@ -58,7 +58,7 @@ export function inWords({ kind, name, until, needsPerson, error }: Wait): string
   return `${kind} ${name}`.trimEnd() + when + who + (error === null ? '' : ` (${error})`)
 }
 
-/** With what the code in memory waits for right now. */
+/** All waits of a run. `notes` are the recorded waits, or the current ones of the code in memory. */
 export function waitsOf(state: RunState, notes: readonly NotedWait[]): Wait[] {
   const waits: Wait[] = []
   const add = (kind: Wait['kind'], name: string, more: Partial<Wait> = {}) =>

@@ -1,4 +1,4 @@
-// Runs that nobody has: made due, set aside with the reason, and given another chance.
+// Runs without an owner: making them due, setting them aside with the reason, and reviving them.
 
 import { isReprise } from '../../../core/errors.ts'
 import type { Head } from '../../../core/store/ports.ts'
@@ -7,10 +7,10 @@ import { type Kernel, newOperation } from '../../../engine/storage/kernel.ts'
 import type { CommitExtras } from '../../../engine/writing/writer.ts'
 import { nameOf, queueOf } from '../names.ts'
 
-/** A store that could not be listed is asked again after this. */
+/** Retry delay after the store could not list runs. */
 const reviveMs = 10_000
 
-/** What is written of a run that cannot go on: nobody claims it over and over, and it says why. */
+/** The commit of a run that cannot continue: workers no longer claim it, and its head has the reason. */
 export function aside(status: 'diverged' | 'quarantined', error: unknown): CommitExtras {
   return { wakeup: null, queue: null, status, attributes: { problem: problemOf(error) } }
 }
@@ -19,7 +19,7 @@ export async function setAside(kernel: Kernel, head: Head, error: unknown): Prom
   await change(kernel, head, { release: true, ...aside('quarantined', error) })
 }
 
-/** New code is here: runs that stopped because of the old get another chance, once they can be listed. */
+/** Revives the runs that were set aside under old code, once the store can list them: this process has new code. */
 export async function reviveAside(engine: Host, definition: { readonly prefix: string }): Promise<void> {
   try {
     await revive(engine, definition)
@@ -48,7 +48,7 @@ async function revive(engine: Host, definition: { readonly prefix: string }): Pr
   }
 }
 
-/** Due now, whatever it was waiting for. */
+/** Makes the run due now, whatever it waits for. */
 export async function makeDue(engine: Host, head: Head): Promise<void> {
   if (head.owner !== null && head.isOwnerAlive) return
   await change(engine.kernel, head, dueNow(engine, head))
@@ -64,7 +64,7 @@ async function change(kernel: Kernel, head: Head, along: CommitExtras): Promise<
   await kernel.committer.submit({ operation: newOperation(kernel.random), guard, ...along })
 }
 
-/** With what caused it: of "the codec refused its data" alone nobody learns what to mend. */
+/** Includes the causes: "the codec refused its data" alone does not show which data to repair. */
 function problemOf(error: unknown): string {
   const parts: string[] = []
   for (let each = error; each !== undefined && each !== null && parts.length < 4; ) {

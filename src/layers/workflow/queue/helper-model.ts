@@ -1,4 +1,4 @@
-// What tools know of the timelines beside the runs: queues and schedules.
+// The models of the timelines beside the runs: queues and schedules.
 
 import type { Fold } from '../../../engine/model/definition.ts'
 import type { Model } from '../../../engine/model/model.ts'

@@ -1,5 +1,5 @@
-// Who is in a queue and who waits, and whose turn it is. Whatever happens costs about the logarithm of how many wait: a queue is
-// longest when there is least time to spare.
+// The state of a queue: which runs are admitted, which wait, and which is next. Each operation costs about the
+// logarithm of the number of waiting runs, because a queue is longest under the highest load.
 
 import type { RatePolicy } from '../../../core/calls/rate.ts'
 import { toMs } from '../../../core/duration.ts'
@@ -8,11 +8,11 @@ import type { Entry } from '../../../engine/history/history.ts'
 import type { Fold } from '../../../engine/model/definition.ts'
 
 export interface QueueOptions {
-  /** Runs at a time, in all processes together. A run that sleeps keeps its place. */
+  /** The number of admitted runs, in all processes together. A sleeping run keeps its place. */
   readonly concurrency?: number
-  /** Runs at a time with the same `queueKey`. */
+  /** The number of admitted runs with the same `queueKey`. */
   readonly perKey?: number
-  /** Runs that start within a span of time, in all processes together. */
+  /** The number of runs that start within a span of time, in all processes together. */
   readonly rate?: RatePolicy
 }
 
@@ -22,19 +22,19 @@ interface Waiting {
 }
 
 export interface QueueState {
-  /** Runs that are in, with their key. */
+  /** The admitted runs, with their key. */
   readonly active: Keyed<string>
-  /** How many are in, by key. */
+  /** The number of admitted runs by key. */
   readonly inKey: Keyed<number>
-  /** Runs that wait, by their place: the order of their turn, by priority, then by arrival. */
+  /** The waiting runs by place; places sort by priority, then by arrival. */
   readonly waiting: Keyed<Waiting>
-  /** The place of each that waits. */
+  /** The place of each waiting run. */
   readonly places: Keyed<string>
-  /** The same places, line by line: those of one key, in order. */
+  /** The same places by line: a line is the waiting runs of one key, in order. */
   readonly lines: Keyed<true>
   /** The first place of each line, with its key. */
   readonly fronts: Keyed<string>
-  /** When runs were let in, as far back as a rate limit looks, in order. */
+  /** The times of recent admissions, in order, as far back as the rate limit requires. */
   readonly grants: Keyed<number>
 }
 
@@ -65,7 +65,7 @@ export const queueFold: Fold<QueueState> = {
   retain: { checkpoints: 2, history: 'needed' },
 }
 
-/** Sorts by priority, the highest first, then by arrival. */
+/** Sorts by priority, highest first, then by arrival. */
 function placeOf(priority: number, seq: number): string {
   return `${padded(1e6 - Math.max(-1e6, Math.min(1e6, priority)), 8)}.${padded(seq, 12)}`
 }
@@ -118,7 +118,7 @@ function stopWaiting(state: QueueState, run: string): Waiting | null {
   return one
 }
 
-/** What the places of a line begin with. With the length of the key, no line is the beginning of another. */
+/** The prefix of a line's places. It contains the length of the key, so no line is a prefix of another. */
 function lineOf(key: string): string {
   return `${key.length}:${key}:`
 }
@@ -130,13 +130,13 @@ function frontOf(state: QueueState, key: string): string | undefined {
 /** The first place of a line after this one. */
 function nextInLine(state: QueueState, key: string, after: string): string | undefined {
   const line = lineOf(key)
-  // No place is the beginning of another: what follows it in the order of texts follows it in the line.
+  // No place is a prefix of another, so the next key in sort order is the next place in the line.
   const from = after === '' ? line : `${line}${after}~`
   for (const found of state.lines.keys({ from, prefix: line, limit: 1 })) return found.slice(line.length)
   return undefined
 }
 
-/** State of version 1: who waits was found by looking through all of them. */
+/** Converts state of version 1, which had no index of waiting runs. */
 function indexed(old: never): QueueState {
   const { active, waiting, grants } = old as {
     active: Keyed<string>
@@ -149,15 +149,15 @@ function indexed(old: never): QueueState {
     state.active.set(run, key)
     state.inKey.set(key, (state.inKey.get(key) ?? 0) + 1)
   }
-  // Each was an entry: whatever comes has a higher number.
+  // Each old grant was an entry, so later grants have higher numbers.
   for (const [at, time] of grants.slice(-grantsKept).entries()) state.grants.set(padded(at, 12), time)
   return state
 }
 
-/** How many are let in by one commit. */
+/** The number of runs that one commit admits. */
 export const turnsAtOnce = 500
 
-/** Whose turn it is now, and when to look again if time alone stands in the way. */
+/** The runs to admit now, and when to check again if only time is in the way. */
 export function nextTurns(
   state: QueueState,
   options: QueueOptions,
@@ -196,7 +196,7 @@ function rateOf({ grants }: QueueState, { rate }: QueueOptions, now: number): { 
   return { left: rate.max - count, wakeup: (first ?? now) + perMs }
 }
 
-/** The places that are next in their lines, the earliest first. A line whose front was passed shows the next of it. */
+/** The next places of all lines, earliest first. After a line's front is taken, the next place of that line follows. */
 class Lines {
   readonly #state: QueueState
   readonly #fronts: Iterator<string>

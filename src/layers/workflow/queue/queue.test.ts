@@ -38,7 +38,7 @@ function entryOf(move: Move, seq: number): { type: string; data: object } {
   return { type: 'left', data: { run: move.kind === 'leave' ? `r${move.pick}` : 'nobody' } }
 }
 
-/** The same, without an index. */
+/** The same queue without an index. */
 class PlainQueue {
   #active: { run: string; key: string }[] = []
   #waiting: { place: string; run: string; key: string }[] = []

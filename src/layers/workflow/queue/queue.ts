@@ -1,5 +1,5 @@
-// Queues: limits across all processes. A run that has a queue waits for its turn; the queue is a timeline of its own that
-// counts who is in, and everything between the two goes by mail, so that a crash neither loses nor doubles a place.
+// Queues: limits across all processes. A run with a queue waits for its admission. The queue is a timeline of its own
+// that counts the admitted runs, and the two communicate by mail, so a crash neither loses nor duplicates a place.
 
 import { resolveRate } from '../../../core/calls/rate.ts'
 import { type MessageId, timelineId } from '../../../core/coordinate.ts'
@@ -65,7 +65,7 @@ export function enterMessage(
   return engine.message(prefix + to.name, 'enter', { run, key, priority }, `enter:${run}`)
 }
 
-/** What the queue is told when a run ends. */
+/** The mail to the queue when a run ends. */
 export function leaveMessages(engine: Host, timeline: string, state: RunState): OutgoingMessage[] {
   const name = state.started?.queue?.name
   if (name === undefined) return []
@@ -75,7 +75,7 @@ export function leaveMessages(engine: Host, timeline: string, state: RunState): 
 
 const served = new WeakMap<Host, Set<string>>()
 
-/** This process takes its turn in looking after the queue. */
+/** Registers this process as a worker of the queue. */
 export function serveQueue(engine: Host, definition: QueueDefinition): void {
   const names = served.get(engine) ?? new Set()
   served.set(engine, names)
@@ -88,16 +88,16 @@ export function serveQueue(engine: Host, definition: QueueDefinition): void {
   engine.serve(claims, (head) => lookAfter(engine, definition, head, closing.signal), { concurrency: 1 })
 }
 
-/** Made before the first run enters it. */
+/** Creates the queue's timeline before the first run enters it. */
 export async function ensureQueue(engine: Host, definition: QueueDefinition): Promise<void> {
   serveQueue(engine, definition)
   const id = timelineId(prefix + definition.name)
   await engine.create(id, queueFold, [{ type: 'opened', data: {} }], { queue: id, release: true, status: 'open' })
 }
 
-/** A queue in which nothing has happened for this long is let go… */
+/** A queue without activity for this long is released. */
 const lingerMs = 1000
-/** …and as long as something happens it is looked at this often. */
+/** Notifications within this time are coalesced. */
 const heedMs = 10
 
 async function lookAfter(engine: Host, definition: QueueDefinition, head: Head, closing: AbortSignal): Promise<void> {
@@ -107,7 +107,7 @@ async function lookAfter(engine: Host, definition: QueueDefinition, head: Head, 
   const unlisten = store.listen((mayBeDue = true) => mayBeDue && calls.call())
   let wakeup: number | null = null
   try {
-    // To read the state anew for every run that comes or goes would cost more than the runs.
+    // The queue stays open: reading its state again for every run would cost more than the runs themselves.
     for (let until = clock.elapsed() + lingerMs; ; ) {
       const hadMail = await takeMail(engine, open)
       const turn = nextTurns(open.state, definition.options, worker.now(open.id))
@@ -137,7 +137,7 @@ async function takeMail(engine: Host, open: OpenTimeline<QueueState>): Promise<b
     return data === null ? [] : [{ type: message.kind === 'enter' ? 'entered' : 'left', data }]
   })
   if (messages.length === 0) return false
-  // Due from now on, until everybody who has a turn was told.
+  // The queue stays due until every admitted run has its mail.
   const consume = messages.map((message) => message.id as MessageId)
   await open.write(entries, { consume, wakeup: engine.kernel.worker.now(open.id) })
   return true
@@ -151,7 +151,7 @@ async function letIn(engine: Host, open: OpenTimeline<QueueState>, runs: readonl
   )
 }
 
-/** Calls of the store, those of a moment taken together. */
+/** Notifications from the store, coalesced. */
 class Calls {
   readonly #clock: Clock
   readonly #closing: AbortSignal
@@ -168,7 +168,7 @@ class Calls {
     this.#wake?.()
   }
 
-  /** Resolves after the next call, or this time, or when all is closed. */
+  /** Resolves at the next notification, after `ms`, or when the engine closes. */
   async next(ms: number): Promise<void> {
     await this.#within(Math.min(heedMs, ms), false)
     if (!this.#wasCalled && ms > heedMs) await this.#within(ms - heedMs, true)

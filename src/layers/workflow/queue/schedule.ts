@@ -1,5 +1,6 @@
-// Schedules: runs at times of the calendar or at intervals. A schedule is a timeline that wakes up when it is due, starts
-// the run under an id made from that time, and notes it: a crash in between finds the same run, so none is started twice.
+// Schedules: runs at calendar times or intervals. A schedule is a timeline with a wakeup: it starts the run under an id
+// derived from the due time, then records it. After a crash in between it finds the same run, so no run is started
+// twice.
 
 import { Cron } from 'croner'
 import { timelineId } from '../../../core/coordinate.ts'
@@ -17,7 +18,7 @@ import { endings, scheduleAttribute } from '../names.ts'
 import { makeDue } from './due.ts'
 import { helperModel } from './helper-model.ts'
 
-/** At the times of a cron line, or at an interval. */
+/** A cron line or an interval. */
 export type ScheduleOptions<Input> = ScheduleSettings<Input> &
   (CronTimes | IntervalTimes) &
   (undefined extends Input
@@ -25,9 +26,9 @@ export type ScheduleOptions<Input> = ScheduleSettings<Input> &
     : { readonly input: NoInfer<Input> | ((at: Date) => NoInfer<Input>) })
 
 export interface CronTimes {
-  /** Five or six fields, as cron writes them… */
+  /** Five or six fields, in cron syntax. */
   readonly cron: string
-  /** …in this time zone (UTC if left out). */
+  /** The time zone of `cron`. Default: UTC. */
   readonly timezone?: string
   readonly every?: undefined
 }
@@ -35,16 +36,22 @@ export interface CronTimes {
 export interface IntervalTimes {
   readonly cron?: undefined
   readonly timezone?: undefined
-  /** At this interval, counted from 1970. */
+  /** The interval, aligned to 1970. */
   readonly every: Duration
 }
 
 export interface ScheduleSettings<Input> {
   // biome-ignore lint/suspicious/noExplicitAny: the output is not looked at.
   readonly workflow: WorkflowCode<Input, any>
-  /** While the last run is still going: leave this one out (default), start it anyway, wait for it, or cancel it. */
+  /**
+   * Policy while the last run has not ended: skip the new run, start it anyway, wait for the last one, or cancel the
+   * last one. Default: 'skip'.
+   */
   readonly overlap?: 'skip' | 'allow' | 'wait' | 'cancel'
-  /** Times that passed while nobody was there: none, the last one (default), or all of them. */
+  /**
+   * Policy for times that passed while no process was running: start none of them, the last one, or all. Default:
+   * 'last'.
+   */
   readonly catchUp?: 'none' | 'last' | 'all'
 }
 
@@ -57,7 +64,7 @@ export interface ScheduleDefinition extends Workable {
 }
 
 interface ScheduleState {
-  /** The last time that was dealt with. */
+  /** The last due time that was processed. */
   readonly last: number
   readonly run: string | null
   readonly fired: number
@@ -78,7 +85,8 @@ export const scheduleFold: Fold<ScheduleState> = {
         return { ...state, last: data.at, skipped: state.skipped + 1 }
     }
   },
-  // Soon: a schedule fires seldom, and an entry between thousands of others keeps their page of an index in PostgreSQL.
+  // Checkpoints early: a schedule fires rarely, and a few old entries among thousands keep an index page alive in
+  // PostgreSQL.
   checkpoint: { every: 50 },
   retain: { checkpoints: 2, history: 'needed' },
 }
@@ -89,7 +97,7 @@ type AnySchedule = ScheduleOptions<any>
 const prefix = 'workflow-schedule/'
 const lateMs = 60_000
 export const scheduleKind = helperModel('schedule', prefix, scheduleFold as Fold<unknown>)
-/** How soon to look again whether the last run has ended: after a tenth of its time so far, within these. */
+/** Bounds for the delay before checking again whether the last run has ended; the delay is a tenth of the run's age. */
 const againMsMin = 100
 const againMsMax = 10_000
 const catchUpMax = 1000
@@ -121,7 +129,7 @@ export function schedule<Input>(name: string, options: ScheduleOptions<Input>): 
   }
 }
 
-/** The first time after that one; null if there is none. */
+/** The first due time after `after`; null if there is none. */
 export function nextAfter(options: AnySchedule, after: number): number | null {
   if (options.every !== undefined) {
     const every = toMs(options.every, 'every')
@@ -150,7 +158,7 @@ function serveSchedule(engine: Host, definition: ScheduleDefinition): void {
   void begin(engine, definition).catch((error) => engine.events.emit('problem', { where: id, error }))
 }
 
-/** Makes it, or has a look at it again: its times may have changed with the code. */
+/** Creates the schedule, or makes the existing one due: its times may have changed with the code. */
 async function begin(engine: Host, definition: ScheduleDefinition): Promise<void> {
   const id = timelineId(prefix + definition.name)
   await engine.kernel.worker.register()
@@ -210,7 +218,7 @@ function dueTimes(options: AnySchedule, last: number, now: number): { time: numb
   }))
 }
 
-/** A number: the last run goes on, and is looked at again after so many milliseconds. */
+/** A number: the last run has not ended; check again after this many milliseconds. */
 async function overlaps(engine: Host, options: AnySchedule, last: string | null): Promise<'start' | 'skip' | number> {
   const { overlap = 'skip', workflow } = options
   if (last === null || overlap === 'allow') return 'start'

@@ -1,5 +1,5 @@
-// A workflow of which only the name is known here: enough to ask a run for something by mail and to read its history, and
-// never to be taken for its code.
+// A workflow of which only the name is known: enough to send mail to a run and to read its history. It is never
+// executed.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { AnyWorkflow } from './context.ts'

@@ -1,41 +1,44 @@
-// The clock of one run: at what time it wants to go on, and with what. One timer for the nearest of them. An alarm does
-// not ring by itself: mail that was durable before it comes first (mail.ts).
+// The timer of one run: its alarms and their callbacks, with one platform timer for the nearest. An alarm does not ring
+// by itself: mail that was durable before it is processed first (mail.ts).
 
 import type { Alarm } from '../../../core/history/order-of-facts.ts'
 import type { Clock } from '../../../core/store/ports.ts'
 
 export interface SetAlarm extends Alarm {
   readonly id: string
-  /** Gives what has to be durable before anything later counts. */
+  /** Returns a promise if an entry must be durable before later facts count. */
   readonly ring: () => Promise<unknown> | undefined
 }
 
-/** The store's clock says that it is too early: not at once again. */
+/** The delay before the next check if the store's clock shows that the alarm is not due yet. */
 const againMs = 1
 
 export class Alarms {
   readonly #clock: Clock
   readonly #now: () => number
   readonly #onDue: () => void
-  /** None for most runs, and there are many. */
+  /** Null until the first alarm is set: most runs have none, and there are many runs. */
   #alarms: Map<string, SetAlarm> | null = null
   #cancel: (() => void) | null = null
   #armedFor = Number.POSITIVE_INFINITY
   #heldSince: number | null = null
 
-  /** `now` is database time, in which alarms are set, as far as it is known; `onDue` is told that one may be due. */
+  /**
+   * `now` returns database time as far as it is known; alarms are set in database time. `onDue` is called when an alarm
+   * may be due.
+   */
   constructor(clock: Clock, now: () => number, onDue: () => void) {
     this.#clock = clock
     this.#now = now
     this.#onDue = onDue
   }
 
-  /** A deadline: something becomes a fact when it passes. */
+  /** A deadline, which becomes a fact when it passes. */
   set(id: string, at: number, ring: () => Promise<unknown> | undefined): void {
     this.#put({ id, at, ring, isPassing: false })
   }
 
-  /** A time to go on with something: it waits for no mail that waits. */
+  /** A time to resume internal work, such as a retry. It does not wait for deferred mail. */
   setPassing(id: string, at: number, ring: () => Promise<unknown> | undefined): void {
     this.#put({ id, at, ring, isPassing: true })
   }
@@ -52,7 +55,7 @@ export class Alarms {
     return this.#alarms ? [...this.#alarms.values()] : []
   }
 
-  /** When the nearest rings; null if there is none. */
+  /** The time of the nearest alarm; null if there is none. */
   nearest(): number | null {
     if (!this.#alarms) return null
     let nearest = Number.POSITIVE_INFINITY
@@ -66,7 +69,7 @@ export class Alarms {
     return alarm.ring()
   }
 
-  /** Mail was read, and the store's clock showed `now`. Alarms from `heldSince` on wait for mail that waits. */
+  /** Called after mail was read; the store's clock showed `now`. Alarms after `heldSince` wait for the deferred mail. */
   wasRead(now: number, heldSince: number | null): void {
     this.#heldSince = heldSince
     this.#cancel?.()

@@ -1,5 +1,5 @@
-// What a command may use of the run that asks for it: the state it is asked in, the execution that delivers its outcome,
-// the clock it waits by, and the record of what came of it. Each kind of command adds what it alone needs.
+// The parts of a run that every command uses: the state, the execution that delivers its outcome, the clock, and the
+// record of outcomes. Each kind of command adds its own parts.
 
 import type { RepriseError } from '../../../core/errors.ts'
 import type { CommitExtras } from '../../../engine/writing/writer.ts'
@@ -10,23 +10,23 @@ import type { Execution } from './execution.ts'
 import type { Working } from './work.ts'
 
 export interface CommandRun {
-  /** The id that its user gave it. */
+  /** The id that the user chose for the run. */
   readonly id: string
   readonly state: RunState
   readonly execution: Execution
   readonly alarms: Alarms
-  /** This process lets go of the run: what comes of calls no longer counts. */
+  /** This process is releasing the run: outcomes of its calls no longer count. */
   readonly isLeaving: boolean
   /** Database time. */
   now(): number
-  /** From 0 up to 1: for pauses between attempts. */
+  /** From 0 up to 1, for pauses between attempts. */
   chance(): number
-  /** The idempotency key of a command; `state`: of the run that made it. Default: this run. */
+  /** The idempotency key of a command. `state` is the state of the run that made the command. Default: this run's state. */
   keyOf(command: Command, state?: RunState): string
-  /** What code is told of a command that was cancelled. */
+  /** The error that code receives for a cancelled command. */
   cancelError(): RepriseError
-  /** Work on behalf of the run: it stays in memory until that is done. */
+  /** Starts work on behalf of the run, which stays in memory until the work is done. */
   spawn(work: () => Working): void
-  /** One entry, durable when it resolves; then it is delivered to the code. */
+  /** Writes one entry. Once it is durable, the promise resolves and the entry is delivered to the code. */
   record(type: string, data: unknown, along?: CommitExtras): Promise<void>
 }

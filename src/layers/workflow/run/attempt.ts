@@ -1,5 +1,5 @@
-// One attempt of a step: the call to the outside while it is in flight. It is what the user's function is given, it knows
-// how it can be stopped and since when it runs, and it keeps the heart.
+// One attempt of a step: the call to the outside while it is in flight. It is the argument of the user's function, can
+// be aborted, knows when it started, and handles heartbeats.
 
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -12,17 +12,17 @@ import { enterStep } from './scope.ts'
 
 type Call = (step: StepCall) => unknown
 
-/** What an attempt needs of its run. */
+/** The parts of a run that an attempt uses. */
 export interface CallingRun extends Pick<CommandRun, 'record'> {
   readonly clock: Clock
   /** The attempts in flight, by the id of their command. */
   readonly attempts: Map<string, Attempt>
   readonly host: { callsStarted: number }
-  /** Null: nobody traces. */
+  /** Null if the run is not traced. */
   readonly trace: RunTrace | null
 }
 
-/** Most calls look at none of what they are given: what costs something is made when it is asked for. */
+/** Most calls use none of these properties, so the expensive ones are created on first access. */
 export class Attempt implements StepCall {
   readonly attempt: number
   readonly startedAt: number
@@ -48,7 +48,7 @@ export class Attempt implements StepCall {
     this.details = details
   }
 
-  /** When it last gave a sign of life: its start, or its last heartbeat. */
+  /** The time of the last sign of life: the start or the last heartbeat. */
   get aliveAt(): number {
     return this.#heart?.last ?? this.startedAt
   }
@@ -61,7 +61,7 @@ export class Attempt implements StepCall {
     return this.#command.key
   }
 
-  /** Null: the call did not ask for its key. */
+  /** Null if the call did not read its key. */
   get keyUsed(): string | null {
     return this.#command.keyUsed
   }
@@ -72,13 +72,13 @@ export class Attempt implements StepCall {
     return this.#controller.signal
   }
 
-  /** May be taken out of the call. */
+  /** Bound, so it can be destructured from the call. */
   get heartbeat(): StepCall['heartbeat'] {
     this.#heartbeat ??= (details) => this.#beat(details)
     return this.#heartbeat
   }
 
-  /** What the call gives, or throws, or a promise of it that can be cut short. */
+  /** Returns the call's result, throws its error, or returns an abortable promise of either. */
   call(call: Call, options: Pick<StepOptions<unknown>, 'timeout' | 'heartbeatTimeout'>): unknown {
     const run = this.#run
     run.attempts.set(this.#id, this)
@@ -114,7 +114,8 @@ export class Attempt implements StepCall {
     if (timeout !== undefined) {
       const { clock } = this.#run
       const late = () => this.abort(timedOut(this.#id, timeout))
-      // What is at hand counts first: of a process that stood still, the timers are called before the answers.
+      // A result that has already arrived counts first: after the process was suspended, timers fire before I/O
+      // callbacks.
       this.#timers = [clock.after(toMs(timeout, 'timeout'), () => clock.soon(() => this.#timers && late()))]
     }
     if (heartbeatTimeout !== undefined) {
@@ -139,7 +140,7 @@ export class Attempt implements StepCall {
     return this.#heart.beat(details)
   }
 
-  /** The result of the call, unless it is stopped before. */
+  /** The result of the call, unless the attempt is aborted first. */
   #outcome(called: Promise<unknown>): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const fail = (error: unknown) => {
@@ -156,7 +157,7 @@ export class Attempt implements StepCall {
   }
 }
 
-/** Query builders and promises of other libraries. */
+/** Includes query builders and promises of other libraries. */
 function isThenable(value: unknown): value is PromiseLike<unknown> {
   return typeof (value as { then?: unknown } | null | undefined)?.then === 'function'
 }
@@ -165,7 +166,7 @@ function timedOut(id: string, timeout: Duration): RepriseError {
   return new RepriseError('TIMEOUT', `step ${id} took longer than ${timeout}`, { step: id })
 }
 
-/** Heartbeats of one attempt. Details are recorded; if they come faster than commits, only the newest. */
+/** Heartbeats of one attempt. Details are recorded; if they arrive faster than commits, only the newest are. */
 class Heart {
   readonly #run: CallingRun
   readonly #id: string
@@ -198,7 +199,7 @@ class Heart {
       const silentMs = clock.elapsed() - this.#last
       if (timers() === null) return
       if (silentMs < limitMs) timers()?.push(clock.after(limitMs - silentMs, () => look(false)))
-      // A beat that is at hand counts first, as above.
+      // A heartbeat that has already arrived counts first, as in `#watch` above.
       else if (!isSure) clock.soon(() => look(true))
       else fail(new RepriseError('TIMEOUT', `step ${this.#id} gave no heartbeat`, { step: this.#id }))
     }

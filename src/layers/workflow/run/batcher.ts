@@ -1,5 +1,5 @@
-// Batched durability, where a workflow asks for it: outcomes are delivered at once and become durable together, at the
-// latest after the window. A crash in between repeats those steps, with their keys; nothing else is weakened.
+// Batched durability (`durability: { window }`): outcomes are delivered at once and become durable together, at the
+// latest after the window. A crash in between repeats those steps with the same keys; no other guarantee is weaker.
 
 import type { Codec } from '../../../core/codec/codec.ts'
 import { type Duration, toMs } from '../../../core/duration.ts'
@@ -12,7 +12,7 @@ import type { CommandRun } from './asking.ts'
 const batchable = new Set(['done', 'failed', 'timer', 'loop'])
 const entriesMax = 1000
 
-/** What batched durability needs of its run. */
+/** The parts of a run that batched durability uses. */
 export interface BatchedRun extends Pick<CommandRun, 'execution' | 'spawn'> {
   readonly definition: { readonly options: { readonly durability?: 'step' | { readonly window: Duration } } }
   readonly kernel: { readonly codec: Codec }
@@ -38,13 +38,13 @@ export class Batcher {
     this.#windowMs = windowMs
   }
 
-  /** Takes the entry if it may wait, and delivers it now. */
+  /** Takes the entry if it may be batched, and delivers it now. */
   take(type: string, data: unknown): boolean {
     if (!batchable.has(type)) return false
     const { codec } = this.#run.kernel
     const time = this.#run.recorder.stamp()
     const entry = { type, data, time }
-    // As a replay would see it; and what cannot be stored is refused here, before it is delivered.
+    // Delivers a copy, as a replay would. Data that cannot be stored is refused here, before it is delivered.
     const item = itemOf({ type, data: codec.copy(data).value, time, seq: 0 })
     this.#entries.push(entry)
     this.#delivered.add(markOf(type, data))
@@ -58,7 +58,7 @@ export class Batcher {
     return batchable.has(entry.type) && this.#delivered.delete(markOf(entry.type, entry.data))
   }
 
-  /** What waits, to be written in front of something else. */
+  /** Returns the pending entries, to be written before other entries. */
   drain(): NewEntry[] {
     this.#cancel?.()
     this.#cancel = null

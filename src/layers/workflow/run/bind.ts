@@ -1,4 +1,4 @@
-// The context bound to a run: every method finds the branch it was called in and passes the command on.
+// Binds the context to a run: every method finds the branch that called it and passes the command on.
 
 import { type Duration, toMs } from '../../../core/duration.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -29,7 +29,7 @@ import { ContinueAsNew } from './ending.ts'
 import type { Recorder } from './recorder.ts'
 import { commandName, currentPlace, type Scope } from './scope.ts'
 
-/** What a context passes on to: all kinds of commands, and what is asked of the code. */
+/** The run as the context uses it: all kinds of commands, queries and updates. */
 export interface BoundRun extends SharingRun, TransactionRun, ParentRun, BranchingRun {
   readonly definition: AnyWorkflow
   readonly kernel: TransactionRun['kernel'] & SharingRun['kernel'] & { readonly limits: Limits }
@@ -41,7 +41,7 @@ export interface BoundRun extends SharingRun, TransactionRun, ParentRun, Branchi
   readonly recorder: Recorder
 }
 
-/** `scope` is where the context was given out; code that hands it to another branch is found there. */
+/** `scope` is the scope that received the context; code that passes the context to another branch is detected there. */
 export function contextOf(run: BoundRun, scope: Scope): WorkflowContext {
   return new BoundContext(new Binding(run, scope)) as unknown as WorkflowContext
 }
@@ -57,7 +57,7 @@ class Binding {
     this.scope = scope
   }
 
-  /** The branch that calls. */
+  /** The scope of the calling branch. */
   here(what: string): Scope {
     const place = currentPlace()
     if (place?.step) {
@@ -95,7 +95,7 @@ function checkedChild(where: string, options: ChildOptions): ChildOptions {
   return options
 }
 
-/** Made when code first asks for them: a run uses a few of its many methods, and may take them out of the context. */
+/** Created on first access: a run uses a few of the many methods, and code may destructure them from the context. */
 const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
   step: (bound) =>
     direct((name, call, options: StepOptions<unknown> = {}) =>
@@ -177,7 +177,7 @@ const methods: Readonly<Record<string, (bound: Binding) => Method>> = {
   },
 }
 
-// Not a private field: code may wrap its context, and what inherits from it must work as well.
+// A symbol instead of a private field: code may wrap its context, and objects that inherit from it must work too.
 const binding = Symbol('binding')
 
 class BoundContext {
@@ -217,7 +217,7 @@ class BoundContext {
   }
 }
 
-/** Wrong use is a rejection, not a throw: code that awaits sees both alike, code that does not is let go on. */
+/** Misuse rejects instead of throwing: awaiting code sees no difference, and other code continues. */
 function direct(call: (...args: never[]) => Promise<unknown>): Method {
   return (...args) => {
     try {
@@ -228,15 +228,15 @@ function direct(call: (...args: never[]) => Promise<unknown>): Method {
   }
 }
 
-/** The same for what is more than one command: whatever comes of it may be left alone too. */
+/** Like `direct`, for calls of more than one command: an unobserved rejection does not end the process. */
 function tolerant(call: (...args: never[]) => Promise<unknown>): Method {
   const attempt = direct(call)
   return (...args) => tolerated(attempt(...args) as Promise<unknown>)
 }
 
 /**
- * The new way for runs that come here for the first time, the old way for those that were here before. The first answer
- * in a scope stays for that scope and those below it.
+ * Returns true for runs that reach this point for the first time, false for runs that passed it with the old code. The
+ * first decision in a scope holds for that scope and the scopes below it.
  */
 function patch(run: BoundRun, scope: Scope, name: string): boolean {
   const known = scope.patchDecision(name)

@@ -1,13 +1,12 @@
-// Random values of workflow code: the same in every replay, others in every run, branch of code, fork and generation.
-//
-// Runs start from 128 bits of the platform's secure source. The bits are in history: a reader of history can compute every
-// value drawn from them, so secrets are made in a step.
+// Random values of workflow code: the same in every replay, different in every run, branch, fork and generation. Runs
+// start from 128 bits of the platform's secure random source. The seed is in history, so a reader of history can
+// compute every value drawn from it: create secrets in a step.
 
 import { toHex } from '../../../core/coordinate.ts'
 import type { Hash, Random } from '../../../core/store/ports.ts'
 import type { Planted } from '../../../engine/base/planted.ts'
 
-/** Of one scope, from one seed. */
+/** The random values of one scope, from one seed. */
 export interface Chance {
   /** From 0 up to 1. */
   number(): number
@@ -18,14 +17,14 @@ export interface Chance {
 
 export interface Seed {
   readonly text: string
-  /** 30 bits, as runs had before they had 128. */
+  /** A seed of 30 bits, from runs before seeds had 128. */
   readonly isShort: boolean
 }
 
 const encoder = new TextEncoder()
 const seedBytes = 16
 
-/** What random values of a run, or of a fork of one, start from: 32 hexadecimal digits. */
+/** The seed of a run or of a fork: 32 hexadecimal digits. */
 export function newSeed({ random, planted }: { readonly random: Random; readonly planted: Planted }): string {
   return toHex(random.bytes(planted.has('short-seed') ? 3 : seedBytes))
 }
@@ -35,7 +34,7 @@ export function chanceOf(hash: Hash, { text, isShort }: Seed, path: string): Cha
   return isShort ? new ShortChance(hash(encoder.encode(start))) : new HashChance(hash, start)
 }
 
-/** SHA-256 of the start and a counter. */
+/** SHA-256 of the seed and a counter. */
 class HashChance implements Chance {
   readonly #hash: Hash
   readonly #start: string
@@ -52,7 +51,7 @@ class HashChance implements Chance {
     const bytes = new Uint8Array(8)
     this.fill(bytes)
     const view = new DataView(bytes.buffer)
-    // 53 bits: as many as a number has.
+    // 53 bits, the precision of a number.
     return ((view.getUint32(0) >>> 11) * 2 ** 32 + view.getUint32(4)) / 2 ** 53
   }
 
@@ -79,7 +78,7 @@ class HashChance implements Chance {
   }
 }
 
-/** sfc32, for runs that began with a short seed: their replays must draw what they drew. */
+/** sfc32, for runs that began with a short seed: their replays must draw the same values. */
 class ShortChance implements Chance {
   readonly #next: () => number
 

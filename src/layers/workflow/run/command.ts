@@ -1,4 +1,4 @@
-// A command: something that code asked for and that has an outcome, now or later. It is settled once, whoever comes first.
+// A command: a request of the code that has an outcome, now or later. It settles once; the first outcome wins.
 
 import type { Item } from '../history/entries.ts'
 import type { KeyedStep } from './key.ts'
@@ -7,22 +7,22 @@ import { leaveScope, type Scope } from './scope.ts'
 
 export type CommandKind = 'step' | 'timer' | 'signal' | 'child' | 'loop' | 'undo'
 
-/** What a kind of command does at each turn of its life. */
+/** The callbacks of a kind of command during its life. */
 export interface Asked {
   readonly kind: CommandKind
   readonly hasUndo?: boolean
   /** The digest of the input that a step declares. */
   readonly input?: string | null
-  /** When it is over whatever happens. */
+  /** The time at which the command ends in any case. */
   readonly until?: number
   start(command: Command): void
   onItem(command: Command, item: Item): void
   onAbandon?(command: Command): void
-  /** At once, also in a replay. */
+  /** Called at once, also in a replay. */
   onAsked?(command: Command): void
 }
 
-/** A promise that knows whether anybody looks at it: a failure that nobody looks at would be lost in silence. */
+/** A promise that records whether it is observed: an unobserved failure would be lost silently. */
 export class Given extends Promise<unknown> {
   isObserved = false
 
@@ -41,8 +41,9 @@ export class Given extends Promise<unknown> {
 }
 
 /**
- * `await` asks a promise for its constructor. Told that it is a plain one, it waits for it directly, without a promise around
- * it and two more rounds of microtasks; that it asks says that somebody looks. For runs that began so (entries.ts).
+ * `await` reads a promise's constructor. If that is `Promise`, it awaits the object directly, without a wrapper promise
+ * and two more rounds of microtasks; the read also shows that the promise is observed. Used for runs from behaviour
+ * `awaitsDirectly` on (history/entries.ts).
  */
 class DirectGiven extends Given {
   static {
@@ -64,25 +65,25 @@ export class Command implements KeyedStep {
   readonly id: string
   readonly kind: CommandKind
   readonly scope: Scope
-  /** Workflow time when it was asked for. */
+  /** Workflow time when the code issued the command. */
   readonly askedAt: number
   readonly hasUndo: boolean
   readonly until: number | null
   isStarted = false
-  /** Asked for by code that went on in this process: nobody else can have begun it. */
+  /** Issued by code that is past its replay, so no earlier owner can have begun it. */
   readonly isNew: boolean
   isSettled = false
-  /** Nobody waits for it any more: another branch won. */
+  /** No branch waits for the command any more: another branch won. */
   isAbandoned = false
-  /** Asked for before the run was cancelled, and not settled then. */
+  /** The reason, if the command was issued before the run was cancelled and not settled by then. */
   cancelled: string | null = null
   failure: { readonly error: unknown } | null = null
-  /** What the code is given. */
+  /** The promise that the code receives. */
   readonly promise: Given
   readonly input: string | null
-  /** Up to the moment in which it was asked for. */
+  /** The observations of the scope up to the moment of the command. */
   readonly observed: Position
-  /** Null until the call, or somebody else, asked for it. */
+  /** Null until the key is first read. */
   keyUsed: string | null = null
   readonly #keyOf: (command: Command) => string
   readonly #asked: Asked
@@ -124,7 +125,7 @@ export class Command implements KeyedStep {
     return this.keyUsed
   }
 
-  /** The code has awaited it, or handed it to something that does. */
+  /** The code has awaited the promise, or passed it to something that does. */
   get isObserved(): boolean {
     return this.promise.isObserved
   }
@@ -145,7 +146,7 @@ export class Command implements KeyedStep {
     leaveScope(() => this.#asked.start(this))
   }
 
-  /** An outcome for it: delivered also when it is abandoned. */
+  /** Delivers an outcome, also to an abandoned command. */
   onItem(item: Item): void {
     this.#asked.onItem(this, item)
   }
@@ -155,11 +156,11 @@ export class Command implements KeyedStep {
   }
 }
 
-/** A failure that nobody awaits must not end the process. */
+/** A failure that no code awaits must not end the process. */
 export function tolerated<T>(promise: Promise<T>): Promise<T> {
   const given = promise instanceof Given ? promise : null
   const isObserved = given?.isObserved ?? false
-  // Not by its own method: that somebody looks at it is said by others.
+  // Bypasses the promise's own `then`, which would mark it as observed.
   Promise.prototype.then.call(promise, undefined, ignore)
   if (given) given.isObserved = isObserved
   return promise

@@ -1,11 +1,11 @@
-// What history and the code disagree about, in words for people.
+// Messages for people about differences between history and code.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Item } from '../history/entries.ts'
 import type { Command } from './command.ts'
 import { readableId } from './scope.ts'
 
-/** What history says the code asked for. */
+/** The command that history expects from the code. */
 export interface Expected {
   readonly id: string | null
   readonly seq: number | null

@@ -1,5 +1,5 @@
-// How a run ends: with a result, or by undoing what it did and saying why; or it starts over. The last entry, the release
-// and the news to its parent and its queue go in one commit.
+// The end of a run: it returns a result, undoes its steps and reports why, or starts over. One commit holds the last
+// entry, the release, and the mail to its parent and its queue.
 
 import type { TimelineId } from '../../../core/coordinate.ts'
 import { isReprise, type RepriseError } from '../../../core/errors.ts'
@@ -19,7 +19,7 @@ import type { Mail } from './mail.ts'
 import type { Recorder } from './recorder.ts'
 import type { Working } from './work.ts'
 
-/** Thrown by ctx.continueAsNew; not meant to be caught. */
+/** Thrown by ctx.continueAsNew; do not catch it. */
 export class ContinueAsNew extends Error {
   override readonly name: string = 'ContinueAsNew'
   readonly input: unknown
@@ -34,7 +34,7 @@ export type Outcome = { readonly value: unknown } | { readonly error: unknown }
 
 type Draft = { readonly type: string; readonly data: unknown }
 
-/** What the end of a run needs of it. */
+/** The parts of a run that its end uses. */
 export interface EndingRun extends Pick<CommandRun, 'state' | 'execution' | 'isLeaving' | 'spawn'> {
   readonly open: { readonly id: TimelineId }
   readonly cancelled: RepriseError | null
@@ -51,11 +51,11 @@ export interface EndingRun extends Pick<CommandRun, 'state' | 'execution' | 'isL
   }
   checkpointIfDue(): void
   write(entries: readonly Draft[], along?: CommitExtras): Promise<unknown>
-  /** The last entry, with the release: then the run is no longer ours. */
+  /** Writes the last entry together with the release; afterwards this process no longer owns the run. */
   release(because: 'ended', entries: readonly Draft[], along: CommitExtras): Promise<void>
 }
 
-/** The end of one execution: another one has an end of its own. */
+/** The end of one execution; a run that starts over has a new one. */
 export class Ending {
   readonly #run: EndingRun
   #outcome: Outcome | null = null
@@ -66,33 +66,33 @@ export class Ending {
     this.#run = run
   }
 
-  /** What the code came to, once it has ended. */
+  /** The outcome of the code, once it has ended. */
   get outcome(): Outcome | null {
     return this.#outcome
   }
 
-  /** It is decided how it ends, and that is on its way. */
+  /** The end is decided and is being carried out. */
   get isConcluding(): boolean {
     return this.#isConcluding
   }
 
-  /** Its end is being written. */
+  /** The end is being written. */
   get isEnding(): boolean {
     return this.#isEnding
   }
 
-  /** The code has returned or thrown, or is made to. */
+  /** The code has returned or thrown, or is treated as if it had. */
   codeEnded(outcome: Outcome): void {
     this.#outcome = outcome
   }
 
-  /** Cancelled after the code has returned, and before its end is recorded: it is undone. */
+  /** A run that is cancelled after its code returned, and before its end is recorded, is undone. */
   cancelled(error: RepriseError): void {
     const behaviour = this.#run.state.started?.behaviour ?? 0
     if (this.#outcome && endsWell(this.#outcome) && behaviour >= cancelsReturned) this.#outcome = { error }
   }
 
-  /** Called whenever nothing else is going on and the code has ended, or the run is being rolled back. */
+  /** Called whenever the run is idle and its code has ended, or it is being rolled back. */
   conclude(): void {
     const run = this.#run
     if (this.#isConcluding) return
@@ -111,7 +111,7 @@ export class Ending {
     } else if (!this.#isWaitedFor() && run.saga.advance()) this.#conclude(() => this.#fail(outcome.error))
   }
 
-  /** A person, or whoever may, ends it at once: nothing is undone. */
+  /** Ends the run at once, without compensations. */
   async terminate(entry: Draft, along: CommitExtras): Promise<void> {
     await this.#release(entry, 'terminated', this.#leaveQueue(), along)
   }
@@ -121,7 +121,10 @@ export class Ending {
     this.#run.spawn(work)
   }
 
-  /** Something is in flight that may have to be undone. Children are told first: they would take their time otherwise. */
+  /**
+   * True while calls are in flight that may have to be undone. Children are cancelled first, so that the run does not
+   * wait for them to complete.
+   */
   #isWaitedFor(): boolean {
     const { execution } = this.#run
     for (const command of [...execution.open]) {
@@ -150,8 +153,8 @@ export class Ending {
   }
 
   /**
-   * The end is a fact as well: what was durable before it comes first, a cancellation or a rollback above all. Where the
-   * store itself refuses an end beside unread mail, nobody has to look first.
+   * The end is a fact as well: mail that was durable before it is processed first, above all a cancellation or a
+   * rollback. A store that refuses an end beside unread mail (`guardsMail`) makes the read unnecessary.
    */
   #unlessCancelled(outcome: Outcome, end: (along: CommitExtras) => Promise<unknown>): Promise<unknown> {
     const { host, mail, recorder } = this.#run
@@ -174,7 +177,7 @@ export class Ending {
     const { execution, mail } = run
     this.#isEnding = false
     if (await run.host.hasMail(run.open.id)) await mail.read()
-    // From here on none is taken: a cancellation between the look and the end would be in history, and change nothing.
+    // No mail is taken from here on: a cancellation between the read and the end would be in history without effect.
     this.#isEnding = true
     await mail.idle()
     if (run.isLeaving || run.execution !== execution || run.state.rolling) return
@@ -187,7 +190,7 @@ export class Ending {
     if (this.#outcome !== outcome) this.#isConcluding = false
   }
 
-  /** A result that cannot be kept is a failure of the run. */
+  /** A result that cannot be stored fails the run. */
   #unstorable(outcome: Outcome, error: unknown): void {
     if (!('value' in outcome) || !isReprise(error, 'UNSERIALIZABLE', 'LIMIT_EXCEEDED')) throw error
     this.#outcome = { error }
@@ -219,7 +222,10 @@ export class Ending {
     await this.#end({ type: 'ended-badly', data: { error, cancelled: isCancelled } }, status, { error })
   }
 
-  /** Not an async function, nor what it calls: every run comes here, and each of those costs promises. */
+  /**
+   * Neither this function nor the functions it calls are async: every run ends here, and each async function allocates
+   * promises.
+   */
   #end(
     entry: Draft,
     status: string,
@@ -250,7 +256,7 @@ export class Ending {
 
 const unlessMail: CommitExtras = { unlessMail: true }
 
-/** Neither failed nor cancelled: the code returned, or wants to start over. */
+/** True if the code returned or starts over; false if it failed or was cancelled. */
 function endsWell(outcome: Outcome): boolean {
   return 'value' in outcome || outcome.error instanceof ContinueAsNew
 }

@@ -1,6 +1,7 @@
 // One execution of workflow code against its history. Outcomes are delivered one at a time, and between two of them the
 // code runs as far as it can, so that races and branches interleave in every replay as they did the first time. No
-// command starts before history is used up; if history holds an outcome that nobody asks for, the code has diverged.
+// command starts before all of history is delivered; if history holds an outcome for a command that the code does not
+// issue, the code has diverged.
 
 import { RepriseError } from '../../../core/errors.ts'
 import { whenDrained } from '../../../engine/base/drained.ts'
@@ -18,35 +19,38 @@ export interface ExecutionHooks {
   readonly digester: Digester
   soon(call: () => void): void
   after(delayMs: number, call: () => void): void
-  /** Of values that are drawn after the outcome with this sequence was delivered. */
+  /** The seed of values that are drawn after the outcome with this sequence was delivered. */
   seed(seq: number): Seed
   keyOf(command: Command): string
-  /** What the code is given is awaited directly (command.ts). */
+  /** The code's promises are awaited directly (command.ts). */
   readonly isDirect: boolean
   onSignal(item: Extract<Item, { kind: 'signal' }>): void
   onUpdate(item: Extract<Item, { kind: 'update' }>): void
   onCancel(item: Extract<Item, { kind: 'cancel' }>): void
-  /** False while the run is rolled back: its code runs only to say how to undo what it did. And until its mail was read. */
+  /** False while the run is rolled back, when its code runs only to register its undos, and until its mail was read. */
   mayStart(kind: CommandKind): boolean
-  /** Commands that history says were begun and have no outcome: the code must ask for them again. */
+  /** Commands that history has begun and that have no outcome: the code must issue them again. */
   begun(): readonly string[]
-  /** History is used up. */
+  /** All of history was delivered. */
   onLive(): void
   /** Everything that could run has run. */
   onQuiet(): void
   onDiverged(error: RepriseError): void
-  /** The code did what it may not: the run fails with this, whatever the code makes of it. */
+  /** The code broke a rule: the run fails with this error, even if the code catches it. */
   onBlamed(error: RepriseError): void
 }
 
-/** Others get their turn after this many deliveries in a row. */
+/** The execution yields to the event loop after this many deliveries in a row. */
 const yieldEvery = 256
 
-/** Turns of the event loop, then milliseconds, that code may take to ask for what history says it asked for. */
+/**
+ * How long code may take to issue the command that history expects: first in turns of the event loop, then in
+ * milliseconds.
+ */
 const patienceTurns = 20
 const patienceMs = [1, 4, 15, 60]
 
-/** What does something outside: its failure must not be lost. */
+/** Commands with outside effects: their failures must not be lost. */
 const canBeLost: ReadonlySet<CommandKind> = new Set(['step', 'child'])
 
 export class Execution {
@@ -58,10 +62,10 @@ export class Execution {
   readonly #scopes = new Map<string, Scope>()
   #loops: Map<string, number> | null = null
   readonly #waiting = new Set<Command>()
-  /** Nobody waits for these, yet what became of them must be known: they may have to be undone. */
+  /** Commands that no branch waits for, but whose outcome must be known because they may have to be undone. */
   #orphans: Set<Command> | null = null
   #queue: Item[]
-  /** Where in it the last cancellation lies. */
+  /** The index of the last cancellation in the queue. */
   #cancelAt = -1
   #at = 0
   #isDraining = false
@@ -70,12 +74,12 @@ export class Execution {
   #onQuiet: (() => void)[] = []
   /** Steps wait for a cancellation to be delivered. */
   #hasHeldBack = false
-  /** They failed before anybody looked at them. */
+  /** Failures of commands that were not observed at the time. */
   #unseen: Unseen[] = []
   #time: number
-  /** Of the last outcome that was delivered. */
+  /** The sequence of the last delivered outcome. */
   #seq = 0
-  /** The turn in which the code last ran as far as it could. */
+  /** The tick of the event loop in which the code last ran as far as it could. */
   #restedIn = -1
   #blamed: RepriseError | null = null
   isReplaying = true
@@ -95,7 +99,7 @@ export class Execution {
     this.#scopes.set('', this.root)
   }
 
-  /** Workflow time: when the last delivered outcome was recorded. */
+  /** Workflow time: the time at which the last delivered outcome was recorded. */
   get time(): number {
     return this.#time
   }
@@ -104,34 +108,34 @@ export class Execution {
     return this.#hooks.seed(this.#seq)
   }
 
-  /** Commands asked for and not settled, in the order they were asked for. */
+  /** Unsettled commands in the order in which they were issued. */
   get open(): ReadonlySet<Command> {
     return this.#waiting
   }
 
-  /** Everything in history was delivered: from here on code goes where it was not before. */
+  /** All of history was delivered: from here on the code is new. */
   get isAtEnd(): boolean {
     return !this.isReplaying || this.#at >= this.#queue.length
   }
 
-  /** A failure that nobody ever looked at, if there is one; meant to be asked for when the code has ended. */
+  /** A failure that the code never observed, if there is one; read it after the code has ended. */
   get lostFailure(): { readonly error: unknown } | null {
     return this.#unseen.find((command) => !command.isObserved && !command.isAbandoned)?.failure ?? null
   }
 
-  /** All was delivered, and the code waits. */
+  /** All outcomes are delivered and the code waits. */
   get isQuiet(): boolean {
     return this.isStopped || (!this.isReplaying && !this.#isDraining && this.#at >= this.#queue.length)
   }
 
-  /** What the code did that it may not, if it was not told by an error. */
+  /** The rule violation of the code, if there is one. */
   get blamed(): RepriseError | null {
     return this.#blamed
   }
 
   /**
-   * Not thrown, since others would be harmed: the run fails all the same. In a replay it waits for the end of history, as
-   * the run got there once.
+   * The error is not thrown, because it could reach unrelated code; the run fails all the same. In a replay the failure
+   * waits for the end of history, because the run got that far before.
    */
   blame(error: RepriseError): void {
     if (this.isStopped || this.isOver || this.#blamed) return
@@ -140,8 +144,8 @@ export class Execution {
   }
 
   /**
-   * Code runs when it is told an outcome, and stops when it waits for the next. If it goes on in another turn by itself, it
-   * waited for something that no history has: then it is blamed for that.
+   * Code runs when an outcome is delivered and stops at the next wait. Code that continues by itself in a later tick
+   * waited for something that is not in history, and is blamed for it.
    */
   blameIfLate(): RepriseError | null {
     if (this.isReplaying || this.isStopped || this.#isDraining || this.#restedIn === thisTick()) return null
@@ -161,14 +165,14 @@ export class Execution {
     return this.isQuiet ? Promise.resolve() : new Promise((resolve) => this.#onQuiet.push(resolve))
   }
 
-  /** Calls that can be undone and whose outcome is not known yet. */
+  /** True if a call with an undo has no known outcome yet. */
   get isUndoable(): boolean {
     if (this.#orphans && this.#orphans.size > 0) return true
     for (const command of this.#waiting) if (command.hasUndo) return true
     return false
   }
 
-  /** The same, of those calls only. */
+  /** Like `isUndoable`, for commands that match `isTarget` only. */
   isUndoableBelow(isTarget: (id: string) => boolean): boolean {
     for (const command of [...(this.#orphans ?? []), ...this.#waiting]) {
       if (command.hasUndo && isTarget(command.id)) return true
@@ -188,7 +192,7 @@ export class Execution {
     return scope
   }
 
-  /** Code may ask for something and never look at it: a failure that nobody awaits does not end the process. */
+  /** Issues a command. Code may never observe it: a failure that no code awaits does not end the process. */
   ask<T>(scope: Scope, id: string, asked: Asked): Promise<T> {
     if (scope.abandoned) return tolerated(Promise.reject(cancelledError(scope.abandoned)))
     const late = this.blameIfLate()
@@ -207,12 +211,12 @@ export class Execution {
     return command.promise as Promise<T>
   }
 
-  /** History has a cancellation that the code was not told of yet. */
+  /** History has a cancellation that was not delivered yet. */
   #willBeCancelled(): boolean {
     return this.#cancelAt >= this.#at
   }
 
-  /** What is more than one command, as code is given it: that too must not fail unseen. */
+  /** The promise for a call of more than one command; an unobserved failure of it is recorded, too. */
   given(scope: Scope, work: Promise<unknown>): Promise<unknown> {
     const given = givenOf(this.#isDirect, (resolve, reject) => {
       const failed = (error: unknown) => {
@@ -225,7 +229,7 @@ export class Execution {
     return tolerated(given)
   }
 
-  /** Entries became durable: deliver them in turn. */
+  /** Queues a durable outcome and delivers it in turn. */
   offer(item: Item): void {
     if (this.isStopped) return
     const count = this.#queue.push(item)
@@ -233,7 +237,7 @@ export class Execution {
     this.#pump()
   }
 
-  /** An outcome of that kind is still to be delivered. */
+  /** True if an outcome of that kind is still to be delivered. */
   expects(kind: Item['kind'], id: string): boolean {
     for (let i = this.#at; i < this.#queue.length; i++) {
       const item = this.#queue[i]!
@@ -242,7 +246,7 @@ export class Execution {
     return false
   }
 
-  /** Nobody waits for what this scope and those below it asked for. */
+  /** Abandons the commands of this scope and the scopes below it. */
   abandon(scope: Scope, reason: string): void {
     leaveScope(() => this.#abandon(scope, reason))
   }
@@ -259,20 +263,20 @@ export class Execution {
     }
   }
 
-  /** What became of it must be known before the run ends badly. */
+  /** Keeps a command whose outcome must be known before the run can fail. */
   keepOrphan(command: Command): void {
     this.#orphans ??= new Set()
     this.#orphans.add(command)
   }
 
-  /** Iteration n of a loop begins: what earlier ones left no longer matters. */
+  /** Iteration n of a loop begins: drops the data of earlier iterations. */
   passIteration(loop: string, n: number): void {
     this.#loops ??= new Map()
     this.#loops.set(loop, n)
     for (const path of this.#scopes.keys()) if (path.startsWith(`${loop}.`)) this.#scopes.delete(path)
   }
 
-  /** The code ended: look whether history agrees. */
+  /** The code has ended: checks that history agrees. */
   over(): void {
     this.isOver = true
     this.wake()
@@ -290,7 +294,7 @@ export class Execution {
     this.#quiet()
   }
 
-  /** True the first time. */
+  /** Returns true the first time. */
   readonly #settle = (command: Command): boolean => {
     if (command.isSettled) return false
     command.isSettled = true
@@ -334,7 +338,7 @@ export class Execution {
     this.#suspicion = 0
     this.#at += 1
     this.#time = item.at
-    // Batched outcomes are delivered before they have one.
+    // Batched outcomes are delivered before they have a sequence.
     if (item.seq > this.#seq) this.#seq = item.seq
     this.#isDraining = true
     this.#deliver(item, command)
@@ -344,11 +348,11 @@ export class Execution {
   #whenDrained(): void {
     this.#delivered += 1
     if (this.#delivered % yieldEvery === 0) this.#hooks.soon(this.#drained)
-    // Not by the engine's clock, which may be a virtual one: the code's own promises are real.
+    // Uses the platform's timers instead of the engine's clock, which may be virtual: the code's own promises are real.
     else leaveScope(() => whenDrained(this.#drained))
   }
 
-  /** `command`: who asked for it, if it is the outcome of one; a straggler has nobody. */
+  /** `command` is undefined for a straggler, which no code waits for. */
   #deliver(item: Item, command: Command | undefined): void {
     if (item.kind === 'signal') this.#hooks.onSignal(item)
     else if (item.kind === 'update') this.#hooks.onUpdate(item)
@@ -365,7 +369,7 @@ export class Execution {
     return this.#scopes.get(slash === -1 ? '' : id.slice(0, slash))?.commands.get(id) as Command | undefined
   }
 
-  /** A straggler of an iteration that the loop has left behind. */
+  /** True for a straggler from an earlier iteration of a loop. */
   #isPast(id: string): boolean {
     for (const [loop, n] of this.#loops ?? []) {
       if (id.startsWith(`${loop}.`) && Number.parseInt(id.slice(loop.length + 1), 10) < n) return true
@@ -373,7 +377,7 @@ export class Execution {
     return false
   }
 
-  /** All outcomes are delivered; what was begun must have been asked for as well. */
+  /** All outcomes are delivered; every command that history has begun must have been issued as well. */
   #reachEnd(): void {
     const missing = this.#hooks.begun().find((id) => !this.#find(id) && !this.#isPast(id))
     if (missing === undefined) this.#goLive()
@@ -389,12 +393,12 @@ export class Execution {
     if (!this.isStopped) this.#quiet()
   }
 
-  /** Starts what was asked for and may start now. */
+  /** Starts the issued commands that may start now. */
   startAll(): void {
     if (this.isReplaying) return
     for (const command of [...(this.#orphans ?? []), ...this.#waiting]) {
       if (!this.#hooks.mayStart(command.kind)) continue
-      // Once the code has ended, only what may have to be undone is still of interest.
+      // Once the code has ended, only commands with an undo still matter.
       if (this.isOver && !command.hasUndo) continue
       if (!command.isStarted && !this.isStopped) command.start()
     }
@@ -413,7 +417,7 @@ export class Execution {
     if (this.#onQuiet.length > 0 && this.isQuiet) for (const call of this.#onQuiet.splice(0)) call()
   }
 
-  /** Code may be slow to ask (an await on something else than a command): it gets a little time before it is blamed. */
+  /** Code may be slow to issue a command (an await on something else): it has a little time before it is blamed. */
   #suspect(expected: Expected): void {
     this.#suspicion += 1
     const again = () => {
@@ -429,7 +433,7 @@ export class Execution {
   }
 }
 
-/** The outcome of a command, as its code sees it. What the SQL of a transaction returned is observed there. */
+/** Records a command's outcome as observed by its code. Results of SQL: commands/transaction.ts. */
 function observe({ scope, id }: Command, item: Item): void {
   if (item.kind === 'done' && item.rode === null) scope.observed.addResult(id, item.result)
   else if (item.kind === 'child' && !item.error) scope.observed.add(id, item.result)
@@ -439,7 +443,7 @@ function observe({ scope, id }: Command, item: Item): void {
   }
 }
 
-/** A failure, and whether anybody has looked at it by now. */
+/** A failure, and whether the code has observed it since. */
 interface Unseen {
   readonly isObserved: boolean
   readonly isAbandoned: boolean

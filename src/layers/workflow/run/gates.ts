@@ -4,7 +4,7 @@ import { CallGate, type CallPolicy } from '../../../core/calls/call-policy.ts'
 
 const gates = new WeakMap<object, Map<string, CallGate>>()
 
-/** Null: the step has neither. A step whose settings differ from call to call has a gate for each. */
+/** Returns null if the step has neither. A step whose settings differ between calls has one gate per set of settings. */
 export function gateOf(
   definition: object,
   step: string,

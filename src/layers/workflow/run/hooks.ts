@@ -1,5 +1,5 @@
-// What the execution of a run's code asks of the run: whether it may start something, what to do once history is used up or
-// nothing moves any more, and what a cancellation does to everything the code has asked for.
+// The callbacks of an execution into its run: whether a command may start, how to proceed when all of history is
+// delivered or the code is quiet, and how a cancellation affects the open commands.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Clock } from '../../../core/store/ports.ts'
@@ -20,10 +20,10 @@ import type { Digester } from './observed.ts'
 import type { Residency } from './residency.ts'
 import { leaveScope } from './scope.ts'
 
-/** They set alarms: what comes before what is known only with these. */
+/** These commands set alarms; the order of alarms and mail is known only once they are started. */
 const waits: ReadonlySet<CommandKind> = new Set(['timer', 'signal'])
 
-/** What an execution is part of. */
+/** The run that an execution belongs to. */
 export interface ExecutedRun extends CommandRun, Pick<StepRun, 'attempts'> {
   readonly open: { readonly id: string }
   readonly kernel: Digester
@@ -34,9 +34,9 @@ export interface ExecutedRun extends CommandRun, Pick<StepRun, 'attempts'> {
   readonly residency: Pick<Residency, 'isPaused' | 'letGoSoon'>
   readonly saga: Pick<Saga, 'serve'>
   readonly signals: Pick<Signals, 'deliver' | 'stopWaiting'>
-  /** Only replayed: nothing is started, nothing is written. */
+  /** A dry replay: nothing is started or written. */
   readonly isDry: boolean
-  /** Nothing is called before the mail was read. */
+  /** No step is called before the mail was read. */
   readonly isLooking: boolean
   wasReplayed(): void
   failed(error: unknown): void
@@ -54,12 +54,12 @@ export class Hooks implements ExecutionHooks {
     this.digester = { hash, codec, skipsResults: run.state.started?.isBatched === true }
   }
 
-  /** What the code is told, if the run was cancelled or ran out of time. */
+  /** The error that the code receives if the run was cancelled or its deadline passed. */
   get cancelled(): RepriseError | null {
     return this.#cancelled
   }
 
-  /** The code runs from its start. */
+  /** Called when the code runs from its start. */
   begin(): void {
     this.#cancelled = null
   }
@@ -68,12 +68,12 @@ export class Hooks implements ExecutionHooks {
     leaveScope(() => this.#run.clock.soon(() => this.#guarded(call)))
   }
 
-  /** Real time: what the code may be waiting for is real, whatever clock the engine has. */
+  /** Real time: the code may wait for something real, whatever clock the engine uses. */
   after(delayMs: number, call: () => void): void {
     leaveScope(() => void setTimeout(() => this.#guarded(call), delayMs))
   }
 
-  /** No caller is left to learn of an exception here: it belongs to this run, not to the process. */
+  /** These callbacks have no caller that could handle an exception: it fails this run, not the process. */
   #guarded(call: () => void): void {
     try {
       call()
@@ -162,7 +162,7 @@ export class Hooks implements ExecutionHooks {
 
   #cancelCommand(command: Command, error: RepriseError): void {
     const run = this.#run
-    // A boundary is passed or not by what history says of it: the code is told there.
+    // History decides whether a boundary is passed; the code receives the cancellation there.
     if (command.kind === 'loop') {
       command.cancelled = error.message
       return
@@ -175,7 +175,7 @@ export class Hooks implements ExecutionHooks {
       return
     }
     command.cancelled = error.message
-    // Waiting for its next attempt: there will be none.
+    // The step waits for its next attempt, which is cancelled.
     if (run.alarms.has(command.id)) {
       run.alarms.delete(command.id)
       const failure = { name: 'RepriseError', message: 'cancelled', code: 'CANCELLED' }

@@ -1,6 +1,6 @@
-// One run in memory: it replays its code against history, does what the code asks for, records what came of it, and
-// leaves memory as soon as all it does is wait. Whatever goes wrong with its ownership ends the instance, not the run.
-// It holds the parts of a run together; each of them says which of the others it needs (docs/decisions/workflow-house.md).
+// One run in memory: it replays its code against history, executes the code's commands, records their outcomes, and
+// leaves memory as soon as it only waits. A problem with its ownership ends the instance, not the run. It connects the
+// parts of a run; each part declares which others it needs (docs/decisions/workflow-house.md).
 
 import type { MessageId, TimelineId } from '../../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../../core/errors.ts'
@@ -38,36 +38,36 @@ import type { RunTimeline } from './run-timeline.ts'
 import { enterScope, leaveScope, stepName } from './scope.ts'
 import { Work, type Working } from './work.ts'
 
-/** Why an instance left memory. */
+/** The reason why an instance left memory. */
 export type Left =
   | { readonly because: 'ended' | 'waiting' | 'closed' }
   | { readonly because: 'lost' | 'diverged' | 'broken'; readonly error: unknown }
 
-/** A checkpoint at a loop boundary after so many entries, if the workflow does not say when. */
+/** The number of entries between checkpoints at loop boundaries, unless the workflow sets a policy. */
 const loopCheckpointEvery = 1000
-/** An intent is written for a call that takes longer than this. */
+/** A call that takes longer than this has its intent recorded. */
 const slowMs = 1000
 
-/** What runs in memory need of the process they are in. */
+/** The parts of the process's workflow host that runs in memory use. */
 export interface InstanceHost extends ChildHost, ClaimHost {
   readonly engine: Host
   readonly kernel: Kernel
-  /** Why nothing can be written through a handle that was let go. */
+  /** The error for writes through a released handle. */
   readonly letGo: RepriseError
-  /** Grows with every call to the outside. */
+  /** Counts the calls to the outside. */
   callsStarted: number
   readonly results: ResultsTable
-  /** Whether there is mail for a run by now. */
+  /** Whether the run has mail now. */
   hasMail(timeline: TimelineId): Promise<boolean>
-  /** There may be mail for a run. */
+  /** Reports that a run may have mail. */
   poke(timeline: string): void
-  /** Those who watch a run are told. */
+  /** Notifies the watchers of a run. */
   notify(timeline: string): void
-  /** An instance is no longer in memory. */
+  /** Called by an instance that has left memory. */
   left(instance: Instance, left: Left): void
 }
 
-/** What the parts of a run need of it. */
+/** The union of what the parts of a run use. */
 type Parts = BoundRun & EndingRun & ExecutedRun & MailedRun & RecordedRun & ResidentRun & SagaRun & WatchedRun
 
 type Draft = Omit<NewEntry, 'time'>
@@ -95,8 +95,8 @@ export class Instance implements Parts {
   signals!: Signals
   saga!: Saga
   ending: Ending
-  execution!: Execution // Undefined until begun.
-  /** Nothing is called before the mail was read: it may be cancelled, or its time may be up. */
+  execution!: Execution // Undefined until `begin`.
+  /** No step is called before the mail was read: the run may be cancelled, or past its deadline. */
   isLooking = false
   isUntouched = false
   readonly #hooks: Hooks
@@ -148,13 +148,13 @@ export class Instance implements Parts {
     return this.open.state
   }
 
-  /** Fires when this process must let go of the run. Made when somebody asks for it: most runs need none. */
+  /** Fires when this process must release the run. Created on first access: most runs need none. */
   get stopSignal(): AbortSignal {
     this.#stop ??= new AbortController()
     return this.#stop.signal
   }
 
-  /** Never resolves; rejects when this process must let go of the run. */
+  /** Rejects when this process must release the run. Never resolves. */
   get leaving(): Promise<never> {
     return new Promise((_, reject) => {
       const { stopSignal } = this
@@ -175,23 +175,23 @@ export class Instance implements Parts {
     return this.attempts.size > 0
   }
 
-  /** The code waits, and nothing works for it. */
+  /** The code waits, and no work is under way for it. */
   get isAsleep(): boolean {
     const { execution } = this
     return execution?.isQuiet === true && !execution.isOver && this.work.isIdle && !this.isCalling
   }
 
-  /** Resolves when it has left memory. */
+  /** Resolves when the run has left memory. */
   get left(): Promise<Left> {
     return this.#left.wait()
   }
 
-  /** The run was cancelled or ran out of time. */
+  /** Set if the run was cancelled or its deadline passed. */
   get cancelled(): RepriseError | null {
     return this.#hooks.cancelled
   }
 
-  /** Time of the database that has this run. */
+  /** Time of the database that stores this run. */
   now(): number {
     return this.kernel.worker.now(this.open.id)
   }
@@ -208,7 +208,7 @@ export class Instance implements Parts {
     return this.cancelled ?? cancelledError('cancelled')
   }
 
-  /** Makes ready what a replay needs from outside of history, then begins. */
+  /** Loads the data that a replay needs beside history, then begins. */
   load(): void {
     const sqlResults = recoverSqlResults(this)
     if (sqlResults === null) this.#beginLoaded()
@@ -229,13 +229,13 @@ export class Instance implements Parts {
     }
   }
 
-  /** All of history was delivered and the code waits, or this instance leaves. */
+  /** True if all of history was delivered and the code waits, or this instance is leaving. */
   get isAtRest(): boolean {
     if (this.isLeaving) return true
     return this.#loaded.isSet && (!this.execution || this.execution.isQuiet)
   }
 
-  /** Resolves when that is so. */
+  /** Resolves when `isAtRest` is true. */
   async atRest(): Promise<void> {
     while (!this.isAtRest) {
       if (!this.#loaded.isSet) await this.#loaded.wait()
@@ -243,7 +243,7 @@ export class Instance implements Parts {
     }
   }
 
-  /** It was away: what happened meanwhile comes before what it does next. */
+  /** Reads the mail first: the run was out of memory, and earlier facts come before its next commands. */
   look(): void {
     this.isLooking = true
     this.spawn(async () => {
@@ -253,7 +253,7 @@ export class Instance implements Parts {
     })
   }
 
-  /** Its queue has not let it in yet: whatever the mail says is noted, and the run goes back to wait. */
+  /** The queue has not admitted the run yet: its mail is recorded, and the run is released again. */
   async #waitForTurn(): Promise<void> {
     await this.mail.read()
     if (this.execution || this.isLeaving) return
@@ -264,7 +264,10 @@ export class Instance implements Parts {
     this.spawn(() => this.mail.read())
   }
 
-  /** A failure of the store or of the ownership ends this instance; anything else is this run's own, and sets it aside. */
+  /**
+   * A failure of the store or of the ownership ends this instance; any other failure is the run's own and sets it
+   * aside.
+   */
   failed(error: unknown): void {
     this.leave({ because: isReprise(error) && error.code !== 'BUG' ? 'lost' : 'broken', error })
   }
@@ -273,12 +276,12 @@ export class Instance implements Parts {
     return this.host.engine.openMessage(message)
   }
 
-  /** Reads through the user's SQL, outside of any entry. */
+  /** Runs a read through the user's SQL, without an entry. */
   async readSql<T>(call: (sql: Sql) => Promise<T> | T): Promise<T> {
     return (await this.open.write([], { userSql: call })).sqlResult as T
   }
 
-  /** Resolves when history is used up and everything that could run has run. */
+  /** Resolves when all of history is delivered and everything that could run has run. */
   get replayed(): Promise<void> {
     return this.#replayed.wait()
   }
@@ -287,7 +290,7 @@ export class Instance implements Parts {
     this.#replayed.set()
   }
 
-  /** Replays from history and goes on. Also called again, when the run starts over. */
+  /** Replays from history and continues. Called again when the run starts over. */
   begin(): void {
     const { state } = this
     if (this.execution) this.isUntouched = false
@@ -302,7 +305,7 @@ export class Instance implements Parts {
     this.execution = execution
     execution.begin(() => {
       const settle = (outcome: Outcome) => {
-        // Over already: it was blamed, and what its code makes of that is not asked.
+        // The run was blamed and is over already: the outcome of its code no longer counts.
         if (execution.isStopped || execution.isOver) return
         if (execution.blameIfLate()) return
         this.ending.codeEnded(execution.blamed && !this.isDry ? { error: execution.blamed } : outcome)
@@ -317,19 +320,19 @@ export class Instance implements Parts {
     })
   }
 
-  /** Work on behalf of this run: it stays in memory until that is done. */
+  /** Starts work on behalf of this run, which stays in memory until the work is done. */
   spawn(work: () => Working): void {
     if (this.isLeaving || this.isDry) return
     this.residency.stay()
     this.work.during(work)
   }
 
-  /** The user's function outside of workflow code and of steps. */
+  /** Calls a user's function outside of workflow code and of steps. */
   async callOutside<T>(call: () => T): Promise<Awaited<T>> {
     return await Promise.race([leaveScope(call) as Awaited<T>, this.leaving])
   }
 
-  /** One entry, durable when it resolves. It is delivered to the code by `#written`. */
+  /** Writes one entry and resolves once it is durable. `#written` delivers it to the code. */
   record(type: string, data: unknown, along?: CommitExtras): Promise<void> {
     return this.recorder.record(type, data, along) as Promise<void>
   }
@@ -338,7 +341,7 @@ export class Instance implements Parts {
     return this.recorder.write(entries, along)
   }
 
-  /** Calls that take long: their intent is recorded, for people to see and for new code to be held to. */
+  /** Records the intent of slow calls, so that people see them and new code must issue them again. */
   noteSlow(): void {
     const since = this.clock.elapsed() - slowMs
     for (const [id, attempt] of this.attempts) {
@@ -368,7 +371,7 @@ export class Instance implements Parts {
     return this.ending.terminate(entry, { consume })
   }
 
-  /** The last entries go with the release: nothing more may be written through this handle. */
+  /** The last entries are written with the release: this handle can write nothing after it. */
   release(because: 'ended' | 'waiting', entries: readonly Draft[], along: CommitExtras): Promise<void> {
     return this.write(entries, { ...along, release: true }).then(() => {
       this.open.break(this.host.letGo)
@@ -377,7 +380,10 @@ export class Instance implements Parts {
     })
   }
 
-  /** This process goes on without it. 'lost': another owner, a store that does not answer, a closed engine. */
+  /**
+   * Ends this instance; this process no longer executes the run. 'lost': another owner, an unavailable store, or a
+   * closed engine.
+   */
   leave(left: Left): void {
     if (this.isLeaving) return
     this.#left.set(left)
@@ -396,7 +402,7 @@ export class Instance implements Parts {
   }
 
   #written(entries: readonly Entry[]): void {
-    // Not begun yet, or about to start over: the state has these entries already.
+    // The code has not begun, or is about to start over: the state includes these entries already.
     if (!this.execution) {
       if (this.#loaded.isSet && this.state.isAdmitted) leaveScope(() => this.begin())
       return
@@ -414,7 +420,7 @@ export class Instance implements Parts {
     }
   }
 
-  /** Entries that are not outcomes of commands, yet change what this run has to do. */
+  /** Handles entries that are not outcomes of commands but change the run's next actions. */
   #noted(entry: Entry): void {
     switch (entry.type) {
       case 'settled':

@@ -1,7 +1,7 @@
-// The idempotency key of a step: known before anything is written, and the same for every attempt of every owner. It is derived
-// from the run's recorded identity, its generation, the step's id, and the step's declared input; without one, from everything
-// that the code of its scope has observed (observed.ts). Runs that recorded no identity keep the keys they had: the run's name,
-// its generation and the step's id.
+// The idempotency key of a step: known before anything is written, and the same for every attempt of every owner. It is
+// derived from the run's recorded identity, its generation, the step's id, and the step's declared input; without a
+// declared input, from everything that the code of its scope has observed (observed.ts). Runs without a recorded
+// identity keep their old keys: the run's name, its generation and the step's id.
 
 import { toHex } from '../../../core/coordinate.ts'
 import { compensationKey } from '../../../core/history/effects.ts'
@@ -14,7 +14,7 @@ import { stepName } from './scope.ts'
 /** The step that a key is for. */
 export interface KeyedStep {
   readonly id: string
-  /** The digest of the input it declares; null: it declares none. */
+  /** The digest of the step's declared input; null if it declares none. */
   readonly input: string | null
   readonly observed: Position
 }
@@ -28,7 +28,7 @@ export function keyOf(state: KeyState, { id, input, observed }: KeyedStep, hash:
   return intentKey(hash, { identity, generation, model: 'workflow', name: stepName(id), parts })
 }
 
-/** Of the compensation of the step with this key. */
+/** The key of the compensation of the step with this key. */
 export function undoKeyOf(state: KeyState, id: string, key: string, hash: Hash): string {
   if (state.identity) return compensationKey(key, hash)
   return formerStepKey(hash, state.keyBase, state.generation, `${id}~undo`)

@@ -1,4 +1,4 @@
-// Something that happens once, and those who wait for it. Nothing is made before somebody waits: there are many runs.
+// An event that happens once, with waiters. Nothing is allocated before the first waiter: there are many runs.
 
 export class Latch<T = void> {
   #happened: { readonly value: T } | null = null
@@ -8,7 +8,7 @@ export class Latch<T = void> {
     return this.#happened !== null
   }
 
-  /** The first time counts. */
+  /** Only the first call counts. */
   set(value: T): void {
     if (this.#happened) return
     this.#happened = { value }

@@ -1,26 +1,26 @@
-// Looking for mail of the runs in memory. Runs that wait are looked after at once when the store calls; those at work less
-// often, because most of them end before anybody writes to them. Whoever sends from this process tells the run itself.
+// Checks for mail of the runs in memory. Waiting runs are checked at once when the store notifies; executing runs less
+// often, because most of them end before they receive mail. A sender in this process notifies the run directly.
 
 import type { TimelineId } from '../../../core/coordinate.ts'
 import type { Head, Store } from '../../../core/store/ports.ts'
 import type { Kernel } from '../../../engine/storage/kernel.ts'
 
-/** A run in memory, as far as its mail is concerned. */
+/** The parts of a run in memory that mail checks use. */
 export interface WatchedRun {
   readonly open: { readonly id: TimelineId }
   readonly work: { readonly isIdle: boolean }
   readonly mail: { lookedAt: number }
-  /** Takes the mail that is there. */
+  /** Processes the run's mail. */
   readMail(): void
-  /** Calls that take long are noted when there is time. */
+  /** Records the intent of slow calls. Called at every check. */
   noteSlow(): void
 }
 
 const lookMs = 100
 const busyMs = 500
-/** So many at a time, those that nobody looked after for longest: what looking costs does not grow with the runs. */
+/** The number of runs per check, least recently checked first, so that the cost does not grow with the number of runs. */
 const atOnce = 50
-/** Without a call of the store: a call may be lost. */
+/** The interval without a notification of the store: a notification may be lost. */
 const silentMs = 1000
 
 export class MailWatch {
@@ -39,7 +39,7 @@ export class MailWatch {
     this.#onProblem = onProblem
   }
 
-  /** Whether there is mail for a run by now. Those who ask in the same moment are answered together. */
+  /** Whether the run has mail now. Concurrent calls share one read. */
   hasMail(timeline: TimelineId): Promise<boolean> {
     return new Promise((resolve, reject) => {
       this.#asking.push({ timeline, resolve, reject })
@@ -60,7 +60,7 @@ export class MailWatch {
     }
   }
 
-  /** There are runs in memory. */
+  /** Called when there are runs in memory. */
   start(): void {
     const { store, clock } = this.#kernel
     if (this.#isClosed || this.#cancel) return
@@ -106,7 +106,7 @@ export class MailWatch {
   }
 }
 
-/** Those that can be read: a part of the store that is away stops no others. */
+/** The heads that can be read: an unavailable part of the store does not stop the others. */
 async function headsOf(store: Store, ids: readonly TimelineId[]): Promise<(Head | null | undefined)[]> {
   return store.headsInReach ? await store.headsInReach(ids) : await store.head(ids)
 }

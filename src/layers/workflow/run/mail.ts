@@ -1,5 +1,5 @@
-// Mail of a run: signals, updates, results of children, and what people ask of it. It becomes part of history in the same
-// commit that takes it out of the inbox, so each message counts once.
+// Mail of a run: signals, updates, results of children, and requests of people. The commit that removes a message from
+// the inbox adds it to history, so each message counts once.
 
 import type { MessageId } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -21,15 +21,15 @@ type Data = any
 
 const atOnce = 100
 
-/** What makes a run begin that waits for its turn. */
+/** Messages that make a queued run begin. */
 const begins = new Set(['admitted', 'cancel'])
 
 const isTurn = new Set(['rollback', 'terminate'])
 
-/** Behind a rollback that has to wait, these wait too: they are for the run as it is after it. */
+/** Messages that wait behind a deferred rollback: they are for the run after it. */
 const waitsForRollback = new Set(['rollback', 'signal', 'update'])
 
-/** What mail needs of its run. */
+/** The parts of a run that mail uses. */
 export interface MailedRun extends Pick<CommandRun, 'state' | 'execution' | 'alarms' | 'isLeaving' | 'now' | 'spawn'> {
   readonly kernel: Pick<Kernel, 'clock' | 'events' | 'planted'>
   readonly open: Pick<OpenTimeline<RunState>, 'mail'>
@@ -41,7 +41,7 @@ export interface MailedRun extends Pick<CommandRun, 'state' | 'execution' | 'ala
   readonly isCalling: boolean
   /** All of history was delivered, and the code waits. */
   readonly isAtRest: boolean
-  /** Resolves when that is so. */
+  /** Resolves when `isAtRest` is true. */
   atRest(): Promise<void>
   readMessage(message: Message): unknown
   write(entries: readonly Draft[], along: CommitExtras): Promise<unknown>
@@ -49,13 +49,13 @@ export interface MailedRun extends Pick<CommandRun, 'state' | 'execution' | 'ala
 }
 
 export class Mail {
-  /** When somebody last looked whether there is any; by the clock that only grows. */
+  /** The time of the last check for mail, by the monotonic clock. */
   lookedAt: number
   readonly #run: MailedRun
   #reading: Promise<number> | null = null
-  /** How many messages wait for a rollback that waits. */
+  /** The number of messages that wait behind a deferred rollback. */
   #deferred = 0
-  /** They wait for one that is under way. */
+  /** The deferred messages wait for a rollback that is under way. */
   #isRolling = false
 
   constructor(run: MailedRun) {
@@ -63,7 +63,7 @@ export class Mail {
     this.lookedAt = run.kernel.clock.elapsed()
   }
 
-  /** Takes what is there, and rings what is due, in the order of facts. Says how many of both. */
+  /** Processes mail and due alarms, in the order of facts. Returns how many of both. */
   read(): Promise<number> {
     this.#reading ??= this.#read().finally(() => {
       this.#reading = null
@@ -71,7 +71,7 @@ export class Mail {
     return this.#reading
   }
 
-  /** An alarm may be due: only a read that begins now can tell what came before it. */
+  /** An alarm may be due: only a read that begins now shows which mail was durable before it. */
   alarmed(): void {
     const run = this.#run
     if (run.kernel.planted.has('alarm-before-mail'))
@@ -79,23 +79,23 @@ export class Mail {
     else run.spawn(() => this.#readAnew())
   }
 
-  /** No read is under way, and what it took was delivered. */
+  /** No read is under way, and the messages of the last one were delivered. */
   get isIdle(): boolean {
     return this.#reading === null && this.#run.isAtRest
   }
 
-  /** Resolves when that is so. */
+  /** Resolves when `isIdle` is true. */
   async idle(): Promise<void> {
     while (this.#reading) await this.#reading
     await this.#run.atRest()
   }
 
-  /** Mail waits that cannot be taken yet. */
+  /** Some mail cannot be processed yet. */
   get isDeferring(): boolean {
     return this.#deferred > 0
   }
 
-  /** What had to wait until calls in flight came to an end. */
+  /** Processes the mail that waited for calls in flight to end. */
   readDeferred(): void {
     if (this.#deferred === 0) return
     if (this.#isRolling ? this.#run.state.rolling !== null : !this.#mayRollBack()) return
@@ -103,7 +103,7 @@ export class Mail {
     this.#run.spawn(() => this.read())
   }
 
-  /** One that is under way may have begun too early. */
+  /** A read that is under way may have begun too early. */
   async #readAnew(): Promise<void> {
     await this.#reading
     await this.read()
@@ -111,10 +111,10 @@ export class Mail {
 
   async #read(): Promise<number> {
     const run = this.#run
-    // Before that nobody knows which alarms there are.
+    // Until then the set of alarms is not known.
     await run.atRest()
     if (!this.#mayAct) return 0
-    // Those that wait must not hide what comes after them: it may be what the rollback waits for.
+    // Deferred messages must not hide later ones: the rollback may wait for one of those.
     const limit = atOnce + this.#deferred
     const { messages, now } = await run.open.mail(limit)
     const isWhole = messages.length < limit
@@ -149,7 +149,7 @@ export class Mail {
     return !isLeaving && !ending.isEnding && !isPaused
   }
 
-  /** The messages that wait for a rollback: for one that has to wait itself, or one that is under way. */
+  /** The messages that wait for a rollback, which is either deferred itself or under way. */
   #waiting(messages: readonly Message[]): ReadonlySet<Message> {
     const waiting = new Set<Message>()
     const mayRollBack = this.#mayRollBack()
@@ -175,13 +175,13 @@ export class Mail {
         run.kernel.events.emit('problem', { where: message.to, error: malformed(message, fault) })
         continue
       }
-      // The first word on a step counts: the state does not have it yet.
+      // The first decision on a step counts; the state does not include it yet.
       if (message.kind === 'settle' && settled.size === settled.add(data.id).size) continue
       drafts.push(...this.#entriesFor(message.kind, message.id, data))
     }
     const end = drafts.find((draft) => draft.type === 'terminated')
     if (end) return await run.terminate(end, consume)
-    // Due from now on: if this process dies, there is no more mail to bring the run back.
+    // Due from now on: if this process dies, no mail is left to wake the run.
     const isQueued = state.started?.queue && !state.isAdmitted && !drafts.some(({ type }) => begins.has(type))
     await run.write(drafts, { consume, status: isQueued ? 'queued' : 'running', wakeup: run.now() })
   }
@@ -212,12 +212,12 @@ export class Mail {
       case 'admit':
         return state.isAdmitted ? [] : [{ type: 'admitted', data: {} }]
       default:
-        // From a newer version, or a guest: history must not choke on it.
+        // A message from a newer version or from another program: it adds no entry.
         return []
     }
   }
 
-  /** A person says what became of a held step or a stuck compensation. */
+  /** A person's decision on a held step or a stuck compensation. */
   #settle(data: Data): Draft[] {
     const { state } = this.#run
     const { id, outcome, by, result, error } = data
@@ -232,19 +232,20 @@ export class Mail {
       data: { id, error: error ?? { name: 'Error', message: 'it was undone by hand' }, by },
     }
     if (outcome === 'failed') return [failed]
-    // It happened and was undone: code that goes on as if it had happened would be wrong, and so would another undo.
+    // The step happened and was undone: code that continued as if it had happened would be wrong, and so would another
+    // undo.
     if (outcome === 'compensated') return [failed, { type: 'undone', data: { id, by } }]
     return [{ type: 'done', data: { id, result, by } }]
   }
 
-  /** Only when it is known what became of everything that may have to be undone. */
+  /** True once the outcome of every call that may have to be undone is known. */
   #mayRollBack(): boolean {
     const { execution, isCalling, state } = this.#run
     return execution && !execution.isReplaying && !execution.isUndoable && !isCalling && state.rolling === null
   }
 }
 
-/** What follows a rollback or an end belongs to the run as it is after it. */
+/** Messages after a rollback or an end belong to the run after it. */
 function untilTurn(messages: Dated, waiting: ReadonlySet<Message>): Dated {
   const turn = messages.findIndex(({ message }) => isTurn.has(message.kind) && !waiting.has(message))
   return turn === -1 ? messages : messages.slice(0, turn + 1)
@@ -254,7 +255,7 @@ function undoIn({ undo }: Data): { readonly undo?: string } {
   return undo === undefined ? {} : { undo }
 }
 
-/** It is taken out of the inbox, and nothing comes of it but this. */
+/** The message is removed from the inbox, and this error is its only effect. */
 function malformed({ id, kind, to }: Message, fault: string): RepriseError {
   return new RepriseError('MALFORMED', `${to}: the message ${id} of the kind ${kind} was dropped: ${fault}`, {
     id,

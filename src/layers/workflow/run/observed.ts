@@ -1,17 +1,16 @@
-// What the code of a scope has observed: the run's input, results of commands, payloads of signals and updates. Its digest is
-// part of the keys of steps (key.ts): after a restore, code that observed something else has another intent.
-//
-// A scope counts its own observations and those made before it began, never those of branches beside it; the order in which
-// results arrive makes no difference. An observation of undefined carries nothing and is not counted.
+// The observations of a scope: the run's input, results of commands, payloads of signals and updates. Their digest is
+// part of the keys of steps (key.ts): after a restore, code with other observations has another intent. A scope counts
+// its own observations and those made before it began, never those of parallel branches; the order in which results
+// arrive makes no difference. An observation of undefined carries nothing and is not counted.
 
 import { toHex } from '../../../core/coordinate.ts'
 import type { Hash } from '../../../core/store/ports.ts'
 
-/** How values are digested. */
+/** Digests values. */
 export interface Digester {
   readonly hash: Hash
   readonly codec: { encode(value: unknown): Uint8Array }
-  /** Results may be lost and made again: they are not counted. */
+  /** Results are not counted, because they may be lost and computed again. */
   readonly skipsResults?: boolean
 }
 
@@ -20,9 +19,9 @@ type Observation =
   | { readonly id: string; readonly digest: Uint8Array }
   | { readonly id: string; readonly ends: readonly Position[] }
 
-/** A moment in a scope: what was observed up to there. */
+/** A moment in a scope, with the observations up to it. */
 export interface Position {
-  /** Empty if nothing was observed. */
+  /** Empty if there are no observations. */
   digest(): string
 }
 
@@ -31,9 +30,12 @@ const digestBytes = 32
 
 export class Observed {
   readonly #digester: Digester
-  /** Where this scope began. */
+  /** The position at which this scope began. */
   readonly #base: Position | null
-  /** Updates reach all scopes of a run: their handlers may change what any of them does next. Null: this is the list of them. */
+  /**
+   * Updates reach all scopes of a run: their handlers may change what any of them does next. Null in the list of
+   * updates itself.
+   */
   readonly #updates: Observed | null
   readonly #seen: Observation[] = []
   /** The sum of the first `#summed` observations. */
@@ -50,19 +52,20 @@ export class Observed {
     return this.#seen.length
   }
 
-  /** The result of a command, or a state that is made of such. */
+  /** Adds the result of a command, or a state that is derived from results. */
   addResult(id: string, value: unknown): void {
     if (!this.#digester.skipsResults) this.add(id, value)
   }
 
   add(id: string, value: unknown): void {
     if (value === undefined) return
-    // Code may change an object that it was given: it is digested now. Most keys are never asked for, so the rest waits.
+    // Code may change an object that it receives, so objects are digested now. Other values are digested when a key is
+    // read, which is rare.
     if (typeof value === 'object' && value !== null) this.#seen.push({ id, digest: digestOf(this.#digester, value) })
     else this.#seen.push({ id, value })
   }
 
-  /** Branches that ended here: this scope knows from now on what they observed. */
+  /** Branches have ended here: from now on this scope includes their observations. */
   join(id: string, ends: readonly Position[]): void {
     this.#seen.push({ id, ends })
   }
@@ -80,7 +83,7 @@ export class Observed {
     return toHex(this.#digester.hash(encoder.encode(parts.join('.'))))
   }
 
-  /** A sum without order: each observation has an id of its own, so no two cancel out. */
+  /** An unordered sum: each observation has its own id, so no two cancel out. */
   #sumOf(count: number): Uint8Array {
     const [from, to] = count > this.#summed ? [this.#summed, count] : [count, this.#summed]
     const sum = this.#sum.slice()

@@ -1,5 +1,5 @@
-// Writes a run's entries to its timeline: with their time, with what goes along with the next of them, and with patience
-// while the store is full or busy, so that an outcome at hand is not lost over it.
+// Writes a run's entries to its timeline, with their time and with the entries that wait for the next commit, and
+// retries while the store is full or busy, so that a known outcome is not lost.
 
 import { isReprise, RepriseError } from '../../../core/errors.ts'
 import type { Attribute } from '../../../core/store/ports.ts'
@@ -19,7 +19,7 @@ interface Pending {
   readonly attributes: Readonly<Record<string, Attribute | null>> | null
 }
 
-/** On its way: what is written, what of it was waiting before, and what to do if it cannot be stored. */
+/** A write in progress: its entries, those of them that had been waiting, and the fallback if it cannot be stored. */
 interface Writing {
   readonly entries: readonly NewEntry[]
   readonly along: CommitExtras | undefined
@@ -32,7 +32,7 @@ const noPending: Pending = { entries: [], attributes: null }
 
 const pauseMs = 500
 
-/** What the recorder needs of its run. */
+/** The parts of a run that the recorder uses. */
 export interface RecordedRun extends BatchedRun {
   readonly open: Pick<OpenTimeline<RunState>, 'id' | 'state' | 'broken' | 'ask' | 'write'>
   readonly kernel: Pick<Kernel, 'codec' | 'events'>
@@ -52,12 +52,12 @@ export class Recorder {
     this.#batcher = batcherOf(run)
   }
 
-  /** Nothing waits to be written along with the next entries: what is refused leaves nothing behind. */
+  /** No entries wait for the next commit, so a refused write leaves nothing behind. */
   get isDirect(): boolean {
     return this.#batcher === null && this.#along === noPending
   }
 
-  /** `otherwise` is asked what to do instead if the data cannot be stored. */
+  /** `otherwise` is called if the data cannot be stored. */
   record(
     type: string,
     data: unknown,
@@ -72,7 +72,10 @@ export class Recorder {
     return this.write([{ type, data }], along, otherwise)
   }
 
-  /** One entry during work, without a promise if it can be: the work is told when it is durable. */
+  /**
+   * Writes one entry as part of a piece of work, without a promise if possible: the work is notified once the entry is
+   * durable.
+   */
   recordLater(type: string, data: unknown, otherwise: (error: unknown) => Promise<unknown>): Working {
     const { open, work, isLeaving } = this.#run
     if (this.#batcher || this.#along !== noPending || isLeaving) return this.record(type, data, undefined, otherwise)
@@ -87,7 +90,7 @@ export class Recorder {
     return toldLater
   }
 
-  /** Not an async function: this is the hot path, and each of those costs promises. */
+  /** Not async: this is the hot path, and each async function allocates promises. */
   write(
     entries: readonly Draft[],
     along?: CommitExtras,
@@ -104,7 +107,7 @@ export class Recorder {
     along: CommitExtras | undefined,
     otherwise: Writing['otherwise'],
   ): Promise<unknown> {
-    // What cannot be stored is refused before anything that waits is taken along.
+    // Data that cannot be stored is refused before any waiting entries are taken along.
     if (this.#batcher) for (const entry of entries) this.#run.kernel.codec.encode(entry.data)
     const before = this.#takeAlong()
     const stamped = [...(this.#batcher?.drain() ?? []), ...before.entries, ...this.#stamped(entries)]
@@ -113,7 +116,7 @@ export class Recorder {
     return await this.#persist({ entries: stamped, along: whole, before, otherwise })
   }
 
-  /** An entry that is written with the next one: it is of no use without it. */
+  /** Adds an entry to the next commit: it is of no use without the next entry. */
   alongNext(entry: Draft): void {
     const time = leaveScope(() => this.stamp())
     this.#along = { ...this.#along, entries: [...this.#along.entries, { ...entry, time }] }
@@ -127,18 +130,18 @@ export class Recorder {
     await this.#batcher?.flush()
   }
 
-  /** It was handed to the code before it was durable. */
+  /** True if the entry was delivered to the code before it was durable. */
   wasDelivered(entry: Entry): boolean {
     return this.#batcher?.wasDelivered(entry) ?? false
   }
 
-  /** Time never goes back within a run, whatever the clocks of its owners say. */
+  /** Time never goes back within a run, whatever the clocks of its owners show. */
   stamp(): number {
     this.#lastStamp = Math.max(this.#run.now(), this.#run.open.state.lastAt, this.#lastStamp)
     return this.#lastStamp
   }
 
-  /** The store's clock showed this time: what is written from now on is not from before. */
+  /** The store's clock showed this time: later entries must not have an earlier one. */
   noteTime(now: number): void {
     if (now > this.#lastStamp) this.#lastStamp = now
   }

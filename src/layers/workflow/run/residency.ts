@@ -1,5 +1,5 @@
-// How long a run stays in memory: while anything works for it, and a moment longer. A run that only waits is let go, with
-// the time at which it wants to come back.
+// How long a run stays in memory: while work is under way, and a moment longer. A run that only waits is released, with
+// its next wakeup.
 
 import { RepriseError } from '../../../core/errors.ts'
 import type { Clock } from '../../../core/store/ports.ts'
@@ -12,9 +12,9 @@ import type { Mail } from './mail.ts'
 import type { Recorder } from './recorder.ts'
 import type { Work } from './work.ts'
 
-/** A run that waits is let go when nothing has happened for this long… */
+/** A waiting run is released after this long without activity. */
 const lingerMs = 100
-/** …or at once if all it waits for is a time at least this far away. */
+/** A run that only waits for a time at least this far away is released at once. */
 const farMs = 1000
 
 export interface ResidentRun
@@ -25,7 +25,7 @@ export interface ResidentRun
   readonly signals: Pick<Signals, 'isAwaited'>
   readonly queries: Pick<Queries, 'updates'>
   readonly recorder: Pick<Recorder, 'flush'>
-  /** The last entries of this process, with the release. */
+  /** Writes the last entries of this process together with the release. */
   release(because: 'waiting', entries: readonly { type: string; data: unknown }[], along: CommitExtras): Promise<void>
 }
 
@@ -43,13 +43,13 @@ export class Residency {
     return this.#isPaused
   }
 
-  /** Something happens: it is not let go yet. */
+  /** Activity: postpones the release. */
   stay(): void {
     this.#cancelLinger?.()
     this.#cancelLinger = null
   }
 
-  /** Starts nothing more, and lets calls in flight come to an end for a while. */
+  /** Starts nothing more, and waits up to `graceMs` for calls in flight. */
   async pause(graceMs: number): Promise<void> {
     const run = this.#run
     this.#isPaused = true
@@ -83,7 +83,7 @@ export class Residency {
     else this.#cancelLinger = this.#run.clock.after(lingerMs, look)
   }
 
-  /** Mail that comes too late makes it due again at once: nothing is missed. */
+  /** Mail that arrives too late makes the run due again at once, so none is missed. */
   async #letGo(looksForMail: boolean): Promise<void> {
     const run = this.#run
     if (looksForMail && (await run.mail.read()) > 0) return
@@ -101,7 +101,7 @@ export class Residency {
     })
   }
 
-  /** The code waits, but for no command and for no update: nothing that history may hold will ever wake it. */
+  /** The code waits for neither a command nor an update: no entry of history can ever wake it. */
   #waitsForNothing(): boolean {
     const { execution, queries, state } = this.#run
     if (!execution || execution.isReplaying || execution.isOver || state.rolling !== null) return false

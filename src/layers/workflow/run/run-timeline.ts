@@ -3,7 +3,7 @@
 import type { OpenTimeline } from '../../../engine/writing/timeline.ts'
 import type { RunState } from '../history/state.ts'
 
-/** What an instance needs of its timeline: a real one, or history alone when it is only read. */
+/** The parts of a timeline that an instance uses: a real timeline, or only a history for a dry replay. */
 export type RunTimeline = Pick<
   OpenTimeline<RunState>,
   | 'id'

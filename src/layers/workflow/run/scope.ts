@@ -1,5 +1,6 @@
-// Where code is: a scope is one branch of one run, found through the async context, so that parallel branches, loops and
-// handlers each count their own commands. A command's identity is its scope's path, its name and its occurrence there.
+// The position of code: a scope is one branch of one run, found through the async context, so that parallel branches,
+// loops and handlers each count their own commands. A command's identity is its scope's path, its name and its
+// occurrence there.
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { RepriseError } from '../../../core/errors.ts'
@@ -7,17 +8,17 @@ import type { Zone, ZoneValues } from '../../../engine/base/guard/zone.ts'
 import { type Chance, chanceOf, type Seed } from './chance.ts'
 import { type Digester, Observed } from './observed.ts'
 
-/** Workflow code runs in a scope; the call of a step runs in no scope, but knows its step. */
+/** Workflow code runs in a scope; the call of a step runs in no scope, but has its step. */
 export interface Place {
   readonly scope: Scope | null
   readonly step: CurrentStep | null
 }
 
-/** The attempt that is in flight where this is asked. */
+/** The attempt in flight in the current async context. */
 export interface CurrentStep {
   readonly name?: string
   readonly attempt?: number
-  /** It is the compensation of the step of this name. */
+  /** The attempt is the compensation of the step with this name. */
   readonly isUndo?: true
   heartbeat(details?: unknown): Promise<void>
 }
@@ -40,21 +41,21 @@ export function enterStep<T>(step: NonNullable<Place['step']>, call: () => T): T
   return places.run({ scope: null, step }, call)
 }
 
-/** The engine's own work must not be taken for workflow code, nor what it schedules. */
+/** The engine's own work, and everything it schedules, must not be taken for workflow code. */
 export function leaveScope<T>(call: () => T): T {
   return places.getStore() === undefined ? call() : places.run(undefined, call)
 }
 
 const nameLengthMax = 200
 
-/** What a scope needs of the execution that it is part of. */
+/** The parts of an execution that its scopes use. */
 export interface Running {
   /** Workflow time. */
   readonly time: number
   readonly digester: Digester
-  /** The payloads of updates that were handled so far. */
+  /** The payloads of the updates handled so far. */
   readonly updates: Observed
-  /** Of values that are drawn now. */
+  /** The seed of values that are drawn now. */
   seed(): Seed
   blame(error: RepriseError): void
 }
@@ -84,7 +85,7 @@ export class Scope implements Zone, ZoneValues {
     return child
   }
 
-  /** The identity of the next command of this name here. */
+  /** The identity of the next command with this name in this scope. */
   next(name: string): string {
     const count = (this.#counts.get(name) ?? 0) + 1
     this.#counts.set(name, count)
@@ -139,7 +140,7 @@ export class Scope implements Zone, ZoneValues {
   }
 }
 
-/** A step's name as part of an id: the characters that ids are made with are escaped. */
+/** A step's name as part of an id: the characters that ids use as separators are escaped. */
 export function commandName(name: string): string {
   if (typeof name !== 'string' || name.length === 0 || name.length > nameLengthMax) {
     throw new RepriseError('INVALID_ARGUMENT', `a name must have 1 to ${nameLengthMax} characters`, {
@@ -149,12 +150,12 @@ export function commandName(name: string): string {
   return /[%/#~.]/.test(name) ? name.replace(/[%/#]|^~|\.(?=\d)/g, (c) => `%${c.charCodeAt(0).toString(16)}`) : name
 }
 
-/** For people: the name in an id without its escapes. */
+/** For people: an id without escapes. */
 export function readableId(id: string): string {
   return id.replace(/%(25|2f|23|7e|2e)/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)))
 }
 
-/** The name that the code gave a step, from its id: without its branch and its occurrence. */
+/** The name that the code gave a step, from its id, without branch and occurrence. */
 export function stepName(id: string): string {
   return readableId(id.slice(id.lastIndexOf('/') + 1).replace(/#\d+$/, ''))
 }

@@ -1,12 +1,12 @@
-// The work under way for a run: how much of it there is. The run is told when all of it is done, and when some failed.
+// Counts the work under way for a run. Calls the run back when all of it is done, and when some of it failed.
 
 import { assert } from '../../../core/assert.ts'
 import { leaveScope } from './scope.ts'
 
-/** What work gives that says itself when it is done (`done`, `failed`): for the hot path, which makes no promises. */
+/** Returned by work that calls `done` or `failed` itself: for the hot path, which allocates no promises. */
 export const toldLater = Symbol('told later')
 
-/** Nothing, or what has to be waited for. */
+/** Undefined if the work is already done. */
 export type Working = Promise<unknown> | typeof toldLater | undefined
 
 export class Work {
@@ -19,7 +19,7 @@ export class Work {
     this.#onFailed = onFailed
   }
 
-  /** How many pieces are under way. */
+  /** The number of pieces under way. */
   get count(): number {
     return this.#count
   }

@@ -1,5 +1,5 @@
-// The check before a deploy: today's code over every open run, and over recorded histories. It changes nothing and names
-// each run that would diverge, and at which step.
+// The check before a deploy: replays the current code over every open run and over recorded histories. It changes
+// nothing, and reports each run that would diverge, with the step.
 
 import { timelineId } from '../../../core/coordinate.ts'
 import { isReprise } from '../../../core/errors.ts'
@@ -16,9 +16,9 @@ import { type RecordedHistory, stateOf } from './export.ts'
 import { replayAside } from './replay.ts'
 
 export interface CheckOptions {
-  /** Histories that were exported earlier, to be replayed as well. */
+  /** Exported histories to replay as well. */
   readonly histories?: readonly RecordedHistory[]
-  /** Ended runs too: a code change must not even change what they did. */
+  /** Check ended runs too: a code change must not change them either. */
   readonly ended?: boolean
   readonly limit?: number
 }
@@ -28,7 +28,7 @@ const known = namesOf<CheckOptions>({ histories: true, ended: true, limit: true 
 export interface CheckedRun {
   readonly timeline: string
   readonly ok: boolean
-  /** The step at which code and history part, if it is one. */
+  /** The step at which code and history differ, if it is a step. */
   readonly step: string | null
   readonly problem: string | null
 }
@@ -37,7 +37,7 @@ export interface CheckReport {
   readonly ok: boolean
   readonly checked: number
   readonly diverging: readonly CheckedRun[]
-  /** Open runs of workflows that were not given. */
+  /** Open runs of workflows that were not passed. */
   readonly unknown: readonly string[]
 }
 

@@ -1,5 +1,5 @@
-// A recorded history as a file: the entries of one run in plain JSON, readable by people and by every later version. What
-// JSON cannot say goes in the engine's own encoding, as base64.
+// A recorded history as a file: the entries of one run in plain JSON, readable by people and by every later version.
+// Values that JSON cannot represent are stored in the engine's encoding, as base64.
 
 import { readFile, writeFile } from 'node:fs/promises'
 import { timelineId } from '../../../core/coordinate.ts'
@@ -15,9 +15,9 @@ export interface RecordedEntry {
   readonly type: string
   readonly version: number
   readonly time: number
-  /** The data, if JSON can say it… */
+  /** The data, if JSON can represent it. */
   readonly data?: unknown
-  /** …else encoded. */
+  /** Otherwise the encoded data. */
   readonly encoded?: string
 }
 

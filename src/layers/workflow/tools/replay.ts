@@ -1,5 +1,5 @@
-// Replay aside: today's code against a recorded history, with nothing started and nothing written. Queries of runs that
-// are not in memory, checks before a deploy and the tests of recorded histories are all this.
+// Dry replay: the current code against a recorded history, with nothing started and nothing written. Used for queries
+// of runs that are not in memory, the check before a deploy, and tests of recorded histories.
 
 import { equalBytes, type TimelineId } from '../../../core/coordinate.ts'
 import { RepriseError } from '../../../core/errors.ts'
@@ -12,11 +12,11 @@ import { Instance, type InstanceHost } from '../run/instance.ts'
 import type { RunTimeline } from '../run/run-timeline.ts'
 
 export interface Replayed {
-  /** What the code of the run answers. */
+  /** The query handlers of the run's code. */
   readonly queries: Queries
-  /** What the code and history disagree about. */
+  /** The difference between code and history. */
   readonly divergence: RepriseError | null
-  /** What the code waits for at the end of history. */
+  /** The open commands of the code at the end of history. */
   readonly open: readonly Command[]
 }
 
@@ -37,7 +37,7 @@ export async function replayAside(
   return { queries: instance.queries, divergence, open }
 }
 
-/** A run that has ended must end again, in the same way. */
+/** The replay of an ended run must end in the same way. */
 function endDiffers(instance: Instance): RepriseError | null {
   const { end, rolling } = instance.state
   if (!end || end.kind === 'terminated' || rolling || ('undone' in end && end.undone)) return null

@@ -1,5 +1,5 @@
-// A nap that can be cut short: it ends after its time, or as soon as somebody rings. A ring that comes while nobody naps
-// is kept for the next nap.
+// An interruptible sleep: it ends after its time, or as soon as `ring` is called. A ring without a sleeper is kept for
+// the next sleep.
 
 import type { Clock } from '../../core/store/ports.ts'
 

@@ -1,4 +1,4 @@
-// Tells whoever watches a run what happens to it: events as they come, progress not more often than anybody can read.
+// Notifies the watchers of a run: events as they happen, progress at a bounded rate.
 
 import type { Clock } from '../../core/store/ports.ts'
 import type { JobEvent, JobProgress } from './progress.ts'
@@ -21,7 +21,7 @@ export class Announcer {
     return () => this.#listeners.delete(listener)
   }
 
-  /** Cheap where nobody listens: called for every item. */
+  /** Cheap without listeners: called for every item. */
   changed(): void {
     if (this.#listeners.size === 0) return
     const now = this.#clock.elapsed()
@@ -35,7 +35,7 @@ export class Announcer {
       try {
         listener(event)
       } catch {
-        // A broken observer is the observer's problem.
+        // An observer that throws does not affect the run.
       }
     }
   }

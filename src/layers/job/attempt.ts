@@ -1,5 +1,5 @@
-// The time an attempt may take. When it is over, the attempt's signal is aborted and it counts as failed, whatever comes
-// of it later.
+// The time limit of an attempt. After it, the attempt's signal is aborted and the attempt counts as failed, whatever
+// its outcome.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Clock } from '../../core/store/ports.ts'
@@ -18,7 +18,8 @@ export function within<V>(
       for (const task of tasks) task.abort(error)
       reject(error)
     }
-    // An answer that is at hand counts first: of a process that stood still, the timers are called before the answers.
+    // A result that has already arrived counts first: after the process was suspended, timers fire before I/O
+    // callbacks.
     const cancel = clock.after(timeoutMs, () => clock.soon(late))
     const settled = () => {
       isSettled = true

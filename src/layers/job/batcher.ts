@@ -1,5 +1,5 @@
-// Items for `eachBatch`: gathered until the batch is full or has waited long enough, then done in one call. What comes of
-// each item is told one by one, so that the rest of a job need not know about batches.
+// Items for `eachBatch`: collected until the batch is full or has waited long enough, then processed in one call.
+// Outcomes are reported per item, so the rest of a job does not depend on batches.
 
 import type { Clock } from '../../core/store/ports.ts'
 import type { Host } from '../../engine/host/host.ts'
@@ -12,7 +12,7 @@ import type { Task } from './task.ts'
 export interface BatchOutcomes<T> {
   succeeded(task: Task<T>): void
   failed(task: Task<T>, error: unknown): void
-  /** Calls, with the traceparent of the batch; undefined: nobody traces it. */
+  /** Makes the call with the traceparent of the batch; undefined if the run is not traced. */
   around<R>(tasks: readonly Task<T>[], attempt: number, call: (traceparent: string | undefined) => R): R
 }
 
@@ -37,13 +37,13 @@ export class Batcher<T> {
     else this.#cancelTimer ??= this.#clock.after(this.#job.batchWaitMs, () => this.flush())
   }
 
-  /** Does not wait for a full batch. */
+  /** Starts the batch without waiting until it is full. */
   flush(): void {
     const tasks = this.takeBack()
     if (tasks.length > 0) void this.call(tasks)
   }
 
-  /** What was gathered and not begun. */
+  /** Returns the items that were collected and not started. */
   takeBack(): Task<T>[] {
     this.#cancelTimer?.()
     this.#cancelTimer = null
@@ -77,12 +77,12 @@ export class Batcher<T> {
         await (timeoutMs === null ? result : within(this.#clock, timeoutMs, result, tasks))
       }
     } catch (error) {
-      // Which of them it was is not known: each gets its next attempt alone.
+      // The failed item is not known, so each item's next attempt is alone.
       for (const task of tasks) this.#outcomes.failed(task, error)
       return
     }
     const done = tasks.filter((task) => !failures.has(task.item))
-    // They ride with one of the batch: all of it is written in one commit, as it completes in one moment.
+    // The SQL is attached to one item: items that complete together are written in one commit.
     if (done[0] && userSqls.length > 0) done[0].userSqls = [...userSqls]
     for (const task of done) this.#outcomes.succeeded(task)
     for (const task of tasks) if (failures.has(task.item)) this.#outcomes.failed(task, failures.get(task.item))

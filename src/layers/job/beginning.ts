@@ -1,5 +1,5 @@
-// How a shard begins a round in this process: it says so in history, is listed in its queue, and takes in what people asked
-// for meanwhile. The counterpart of ending.ts.
+// The start of a shard's round in this process: records it in history, enters the shard in its queue, and processes the
+// requests that arrived meanwhile. The counterpart of ending.ts.
 
 import { liveIdOf } from '../../core/history/scope.ts'
 import { type Attribute, feedStart } from '../../core/store/ports.ts'
@@ -16,7 +16,7 @@ export interface Beginning {
   readonly name: string
   readonly index: number
   readonly round: number
-  /** Undefined: as it was, if the round goes on. */
+  /** Undefined: a resumed round keeps its input. */
   readonly input: unknown
   readonly attributes: Readonly<Record<string, Attribute>>
   readonly kept: KeptTrace
@@ -45,7 +45,7 @@ export async function beginShard<T>(
   await open.write([entry('started', data)], {
     status: 'running',
     queue: `job/${name}`,
-    // From the first moment on, retention waits for it.
+    // Retention respects the cursor from the start.
     ...(cursorName && !state.cursor && { cursors: { [cursorName]: feedStart } }),
     wakeup: engine.kernel.worker.now(open.id),
     attributes: {
@@ -62,12 +62,12 @@ function needsIdentity({ id, state, ownIdentity }: OpenTimeline<JobState>): bool
   return state.identity ? state.identity.of !== liveIdOf(id) : state.round === 0
 }
 
-/** A round was begun and not finished. */
+/** A round was started and not finished. */
 export function wasLeft(state: JobState): boolean {
   return state.round > 0 && state.status !== 'finished'
 }
 
-/** Nobody has worked on it since that moment. Of a process that died, nobody knows when it last did. */
+/** True if no process has worked on the shard since that moment. A dead process leaves no record of its last progress. */
 export function isUnused(state: JobState, since: number): boolean {
   return state.round === 0 || (state.status !== 'running' && state.endedAt < since)
 }

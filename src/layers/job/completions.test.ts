@@ -1,4 +1,4 @@
-// Completions alone, with a shard that says which batches it was given.
+// Completions on their own, with a shard that reports the batches it receives.
 
 import { describe, expect, it } from 'vitest'
 import { RepriseError } from '../../core/errors.ts'

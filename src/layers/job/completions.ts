@@ -1,5 +1,5 @@
-// Items that completed and wait to become durable. Everything of a shard that completes in one moment goes into one commit;
-// an item keeps its slot until that is durable, so a crash repeats at most as many items as may be in flight.
+// Completed items that are not durable yet. All items of a shard that complete together are written in one commit; an
+// item keeps its slot until then, so a crash repeats at most as many items as may be in flight.
 
 import { isReprise } from '../../core/errors.ts'
 import type { Clock } from '../../core/store/ports.ts'
@@ -9,7 +9,7 @@ import type { Task } from './task.ts'
 export interface CommitOutcomes<T> {
   /** The record that these items are done is durable. */
   done(tasks: readonly Task<T>[]): void
-  /** Its result could not be kept, or its SQL failed. */
+  /** The item's result could not be stored, or its SQL failed. */
   refused(task: Task<T>, error: unknown): void
 }
 
@@ -21,7 +21,7 @@ interface Queue<T> {
 export class Completions<T> {
   readonly #clock: Clock
   readonly #outcomes: CommitOutcomes<T>
-  /** Of the shards that have something to write. */
+  /** The shards with pending items. */
   readonly #queues = new Map<Shard<Task<T>>, Queue<T>>()
 
   constructor(clock: Clock, outcomes: CommitOutcomes<T>) {
@@ -40,12 +40,12 @@ export class Completions<T> {
     }
   }
 
-  /** Something of this shard is not durable yet. */
+  /** True if the shard has items that are not durable yet. */
   isPending(shard: Shard<Task<T>>): boolean {
     return this.#queues.has(shard)
   }
 
-  /** Resolves when everything of this shard that completed so far is durable, or the shard is lost. */
+  /** Resolves when all completed items of this shard are durable, or the shard is lost. */
   async settled(shard: Shard<Task<T>>): Promise<void> {
     for (let queue = this.#queues.get(shard); queue && !shard.lost; queue = this.#queues.get(shard)) {
       const { waiting } = queue
@@ -53,7 +53,7 @@ export class Completions<T> {
     }
   }
 
-  /** Another process has the shard now: nobody waits for it any more. */
+  /** Another process owns the shard now: its items are dropped. */
   drop(shard: Shard<Task<T>>): void {
     const queue = this.#queues.get(shard)
     this.#queues.delete(shard)
@@ -66,7 +66,7 @@ export class Completions<T> {
     } finally {
       this.drop(shard)
     }
-    // Nothing more is on its way that could carry the cursor along.
+    // No later commit is pending that could include the cursor.
     if (shard.isIdle) shard.noteMoves()
   }
 
@@ -75,7 +75,7 @@ export class Completions<T> {
       await shard.recordDone(batch)
     } catch (error) {
       if (shard.lost) return
-      // One result that cannot be kept, or one failing SQL, must not hold up the others: each on its own.
+      // A result that cannot be stored, or a failing SQL, must not block the others: each item is written alone.
       if (batch.length > 1) for (const task of batch) await this.#write(shard, [task])
       else this.#outcomes.refused(batch[0]!, isReprise(error, 'RIDER_FAILED') ? (error.cause ?? error) : error)
       return
@@ -84,7 +84,7 @@ export class Completions<T> {
   }
 }
 
-/** Those with SQL of their own go first, and apart: if it fails, the others are not held up. */
+/** Items with their own SQL are written first, and separately, so that a failure does not block the others. */
 function nextBatch<T>(queue: Queue<T>): Task<T>[] {
   const all = queue.completed
   const hasUserSql = (task: Task<T>) => task.userSqls !== null

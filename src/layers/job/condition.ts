@@ -1,4 +1,4 @@
-// Waiting for something to become true in this process: whoever changes anything says so, and those who wait look again.
+// A condition variable within this process: every change notifies, and the waiters check again.
 
 export class Condition {
   readonly #checks = new Set<() => void>()

@@ -1,5 +1,5 @@
-// consumer(): the machinery of jobs over the kernel's feed. Its progress is a named cursor; finished entries ahead of the
-// cursor are remembered only until it has passed them, so a consumer that runs for years stays small.
+// consumer(): a job over the kernel's feed. Its progress is a named cursor; finished entries ahead of the cursor are
+// kept only until the cursor has passed them, so a consumer that runs for years stays small.
 
 import { callPolicyNames } from '../../core/calls/call-policy.ts'
 import { timelineId } from '../../core/coordinate.ts'
@@ -16,7 +16,7 @@ import type { Source } from './source.ts'
 import { feedSource } from './sources/feed.ts'
 import { jobFold } from './state.ts'
 
-/** What is given of one source: in its own form if it has one, else the entry as it is stored. */
+/** The item of one source: its own type if it has one, else the stored entry. */
 export type ItemOf<From> = From extends Readable<infer Item> ? Item : Entry
 
 export type From = string | { readonly prefix: string }
@@ -36,19 +36,19 @@ export interface ConsumerSettings<Sources extends readonly From[] = readonly Fro
     | 'retain'
   > {
   /**
-   * Definitions, or ids: 'log/a' is that timeline and all below it, 'log/' all below `log`. Of an aggregate, events are given as
-   * its handlers see them: typed, and brought up to today's version. Of an id, entries are given as they are stored.
+   * Definitions or ids: 'log/a' is that timeline and everything below it, 'log/' everything below `log`. An aggregate
+   * yields events as its handlers see them, typed and upgraded to the current version. An id yields stored entries.
    */
   readonly from: Sources
-  /** Only entries of these types, as they are called today. */
+  /** Only entries of these types, by their current names. */
   readonly types?: readonly string[]
-  /** Also what is written to forks; by default a fork is a trial that nobody else sees. */
+  /** Include entries of forks. Default: false, because a fork is a trial that other consumers do not see. */
   readonly forks?: boolean
-  /** Wait for more at the end (the default), or finish there. */
+  /** Wait for more entries at the end, or finish there. Default: true. */
   readonly follow?: boolean
 }
 
-/** Entries are done one by one (`each`) or several at once (`eachBatch`). */
+/** Entries are processed one at a time (`each`) or in batches (`eachBatch`). */
 export type ConsumerOptions<Sources extends readonly From[] = readonly From[]> = ConsumerSettings<Sources> &
   (JobEach<ItemOf<Sources[number]>> | JobEachBatch<ItemOf<Sources[number]>>)
 
@@ -109,7 +109,7 @@ export function cursorOf(name: string): string {
   return `consumer/${name}`
 }
 
-/** How far a consumer is behind. */
+/** The lag of a consumer. */
 export async function consumerLag(rp: Engine, definition: AnyConsumer): Promise<Lag> {
   const engine = hostOf(rp)
   const { name, prefixes } = definition
@@ -119,8 +119,8 @@ export async function consumerLag(rp: Engine, definition: AnyConsumer): Promise<
 }
 
 /**
- * The consumer will not come back: its cursor no longer holds history. If it does come back, it goes on from where it was
- * with what history is left.
+ * Removes a consumer's hold on history: its cursor no longer keeps entries from being trimmed. If the consumer runs
+ * again, it resumes at its position with the history that is left.
  * @example await releaseConsumer(rp, mailer)
  */
 export async function releaseConsumer(rp: Engine, definition: AnyConsumer): Promise<void> {

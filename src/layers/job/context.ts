@@ -1,4 +1,4 @@
-// What the user's function is given beside the item. Cheap to make: the signal exists once it is asked for.
+// The context of `each` and `eachBatch`. Cheap to create: the signal is created on first access.
 
 import type { Sql } from '../../core/store/ports.ts'
 import type { EffectCall, EffectOptions } from '../../engine/history/effects.ts'
@@ -11,29 +11,32 @@ export interface ItemContext {
   /** The name of the job. */
   readonly job: string
   readonly key: string
-  /** 1 for the first. */
+  /** 1 for the first attempt. */
   readonly attempt: number
   /**
-   * Aborted when the attempt takes longer than its timeout, when the job is stopped for good, or when it is lost to
-   * another owner.
+   * Aborted when the attempt exceeds its timeout, when the job is stopped for good, or when another owner takes the job
+   * over.
    */
   readonly signal: AbortSignal
-  /** The same for every attempt at this item in this version, also after a restore: hand it to the outside system. */
+  /** The same for every attempt at this item in this version, also after a restore. Pass it to the outside system. */
   readonly idempotencyKey: string
-  /** Of this attempt, as W3C Trace Context writes it, where it is traced (reprise/otel): hand it to programs elsewhere. */
+  /** The attempt's traceparent (W3C Trace Context) if the job is traced (reprise/otel). Pass it to other programs. */
   readonly traceparent?: string | undefined
-  /** A call to the outside with markers around it in history: never repeated once its outcome is recorded. */
+  /** A call to the outside with markers in history: never repeated once its outcome is recorded. */
   effect<R>(
     name: string,
     call: (effect: EffectCall) => Promise<R> | R,
     options?: Omit<EffectOptions<R>, 'id'>,
   ): Promise<R>
   /**
-   * The result of a memo for these arguments, shared with other items, jobs and workflows by what it was computed from.
+   * The result of a memo for these arguments, shared with other items, jobs and workflows, keyed by its inputs.
    * @example await store.save(await ctx.memo(summary, paper.text))
    */
   memo<Args extends readonly unknown[], Result>(definition: Recallable<Args, Result>, ...args: Args): Promise<Result>
-  /** Your SQL in the same transaction as the record that this item is done: both or neither. Runs when `each` has returned. */
+  /**
+   * Runs your SQL in the same transaction as the record that this item is done: both commit, or neither. It runs after
+   * `each` has returned.
+   */
   commit(userSql: (sql: Sql) => Promise<unknown> | unknown): void
 }
 
@@ -43,14 +46,15 @@ export interface BatchContext<T> {
   readonly keys: readonly string[]
   readonly attempt: number
   readonly signal: AbortSignal
-  /** Of this call, as W3C Trace Context writes it, where it is traced (reprise/otel). */
+  /** The call's traceparent (W3C Trace Context) if the job is traced (reprise/otel). */
   readonly traceparent?: string | undefined
   /**
-   * The result of a memo for these arguments, as in `each`. Who asked is the batch: its first key, and how many more.
+   * The result of a memo for these arguments, as in `each`. The memo records the batch as the caller: its first key,
+   * and the number of further keys.
    * @example for (const paper of papers) await store.save(await ctx.memo(summary, paper.text))
    */
   memo<Args extends readonly unknown[], Result>(definition: Recallable<Args, Result>, ...args: Args): Promise<Result>
-  /** This one of the batch failed; the others are done if the function returns. */
+  /** Fails this item of the batch; the others are done if the function returns. */
   fail(item: T, error: unknown): void
   commit(userSql: (sql: Sql) => Promise<unknown> | unknown): void
 }
@@ -108,7 +112,7 @@ export class TaskContext<T> implements ItemContext {
   }
 }
 
-/** On behalf of these tasks, which are one call. */
+/** Reads a memo on behalf of these tasks, which are one call. */
 export async function recallFor<T, Args extends readonly unknown[], Result>(
   engine: LayerHost,
   tasks: readonly Task<T>[],
@@ -122,7 +126,7 @@ export async function recallFor<T, Args extends readonly unknown[], Result>(
   return (await recallingOf(definition).recall(engine, args, asked)).result
 }
 
-/** Made only while somebody traces. */
+/** Used only for traced runs. */
 export class TracedContext<T> extends TaskContext<T> {
   readonly traceparent: string | undefined
 

@@ -1,4 +1,4 @@
-// job(): the definition a user writes, as a plain value that the engine can run and work.
+// job(): the user's definition, as a plain value that the engine can run and work on.
 
 import { isReprise } from '../../core/errors.ts'
 import { checkOptions, namesOf } from '../../core/options.ts'
@@ -17,22 +17,22 @@ import type { InputOf, SourceLike } from './source.ts'
 import { type JobState, jobFold } from './state.ts'
 
 export interface RunOptions {
-  /** Shows progress: 'auto' draws a bar on a terminal and lines in a pipe. Nothing if left out. */
+  /** Shows progress: 'auto' draws a bar on a terminal and prints lines to a pipe. Default: none. */
   readonly report?: ReporterName
-  /** Ctrl-C and SIGTERM finish what is in flight; a second one ends the process at once. */
+  /** Ctrl-C and SIGTERM finish the items in flight; a second signal ends the process at once. Default: false. */
   readonly signals?: boolean
-  /** Searchable, on the job's timelines. */
+  /** Searchable attributes of the job's timelines. */
   readonly attributes?: Readonly<Record<string, Attribute>>
-  /** Fires: as stop(). */
+  /** When it fires, the run stops as with stop(). */
   readonly signal?: AbortSignal
 }
 
-/** How soon a consumer that could not begin tries again. */
+/** The delay before a consumer that could not begin tries again. */
 const beginAgainMs = 1000
 
 const knownRun = namesOf<RunOptions>({ report: true, signals: true, attributes: true, signal: true })
 
-/** `Input`: what `rp.run` passes to its source. */
+/** `Input` is the input that `rp.run` passes to the source. */
 export interface JobDefinition<T, Input = unknown> extends Process<Input, JobRun<T>, RunOptions>, Workable, Described {
   readonly kind: 'job'
   readonly name: string
@@ -64,7 +64,7 @@ export function defineJob<T>(
 ): JobDefinition<T> {
   const model = jobModel(kind, name, fold)
   const prefix = model.scope
-  // Asked for twice in one process, it is the same run.
+  // A second call in the same process returns the same run.
   const live = new WeakMap<Host, JobRun<T>>()
   const start = (engine: Host, options: RunStart) => {
     engine.declare(model)
@@ -103,7 +103,7 @@ export function defineJob<T>(
         await start(engine, { claimed: [head] }).result()
       }
       engine.serve(prefix, handler, { concurrency: 1 })
-      // A job has work once somebody starts it; a consumer has some from the first entry on.
+      // A job has work only once it is started; a consumer has work from the first entry on.
       if (kind === 'consumer') beginUnlessBegun(engine)
     },
   }
@@ -118,7 +118,7 @@ export function defineJob<T>(
     begin().catch((error) => {
       if (isReprise(error, 'CLOSED', 'ABORTED')) return
       events.emit('problem', { where: `consumer ${name}`, error })
-      // Once it has begun, it is due and claimed like any other; until then nobody else would look.
+      // Once begun, the consumer is due and claimed like any timeline; until then nothing else would start it.
       const off = engine.onClose(async () => stop())
       const stop = clock.after(beginAgainMs, () => {
         off()

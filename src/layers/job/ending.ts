@@ -1,6 +1,6 @@
-// How a shard ends: its round is finished, or it is left for later. Either way it says so in history and takes a checkpoint.
-// A shard that failed is due again after as long as it has failed so far, between `pauseMinMs` and `pauseMaxMs`: a source that
-// stays away costs processes that work on the job little.
+// The end of a shard's round in this process: the round is finished, or left for later. Both are recorded in history
+// and followed by a checkpoint. A failed shard is due again after as long as it has been failing, between `pauseMinMs`
+// and `pauseMaxMs`, so that an unavailable source causes little load.
 
 import { failureOf } from '../../engine/storage/failure-notes.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
@@ -23,7 +23,7 @@ export async function finishShard(kernel: Kernel, shard: AnyShard, skipped: numb
   await checkpointQuietly(kernel, shard, 'finished')
 }
 
-/** `hasFailed`: not asked to stop, and its failure is noted. */
+/** `hasFailed`: the shard was not stopped on request, and its failure is recorded. */
 export async function leaveShard(kernel: Kernel, shard: AnyShard, because: string, hasFailed = false): Promise<void> {
   const now = kernel.worker.now(shard.open.id)
   const since = hasFailed ? await failingSince(kernel, shard) : null
@@ -35,13 +35,13 @@ export async function leaveShard(kernel: Kernel, shard: AnyShard, because: strin
   await checkpointQuietly(kernel, shard, 'stopped')
 }
 
-/** Null: no failure is noted. */
+/** Returns null if no failure is recorded. */
 async function failingSince({ store, sealer }: Kernel, { open }: AnyShard): Promise<number | null> {
   const [head] = await store.head([open.id])
   return (head && failureOf(sealer, head)?.since) ?? null
 }
 
-/** History has it all: a checkpoint that fails costs the next start some time, nothing else. */
+/** History is complete: a failed checkpoint only makes the next start slower. */
 async function checkpointQuietly(kernel: Kernel, shard: AnyShard, trigger: string): Promise<void> {
   try {
     await shard.open.checkpoint({ trigger })

@@ -1,13 +1,13 @@
-// What a job writes into its history, and nothing else does. One `done` entry carries all items that became durable in
-// the same moment, together with the position of the source that they reach: state and position share one coordinate.
+// The entries of a job's history. One `done` entry holds all items that became durable together, with the source
+// position that they reach: state and position share one coordinate.
 
-/** Where the source stands: its own position, and how many items lay before it (to compare positions of one pass). */
+/** The position of the source, and the number of items before it (to compare positions of one pass). */
 export interface Cursor {
   readonly position: unknown
   readonly ordinal: number
 }
 
-/** An error as history keeps it. */
+/** An error as history stores it. */
 export interface Failure {
   readonly name: string
   readonly message: string
@@ -20,20 +20,20 @@ export interface StartedData {
   readonly shards: number
   readonly shard: number
   readonly input?: unknown
-  /** Keys are only remembered until the cursor has passed them: they begin with its position. */
+  /** Keys are kept only until the cursor has passed them: they begin with its position. */
   readonly forgets?: boolean
-  /** Of this life of its timeline (core/history/identity.ts), in every key. Missing in jobs that began without one. */
+  /** The identity of this life of the timeline (core/history/identity.ts); part of every key. Missing in older jobs. */
   readonly identity?: string
-  /** The items are entries, and their keys hold what each entry is. Missing in consumers that began without it. */
+  /** The items are entries, and their keys contain a digest of the entry. Missing in older consumers. */
   readonly entryKeys?: boolean
-  /** Traceparents (W3C), where somebody traces: of the start of the round, and of this run in this process. */
+  /** Traceparents (W3C) if traced: of the start of the round, and of this run in this process. */
   readonly trace?: string
   readonly span?: string
 }
 
 export interface DoneData {
   readonly keys: readonly string[]
-  /** Beside the keys; '' for none. */
+  /** Parallel to the keys; '' for an item without a version. */
   readonly versions?: readonly string[]
   readonly results?: readonly unknown[]
   readonly cursor?: Cursor | null
@@ -44,17 +44,17 @@ export interface FailedData {
   readonly version?: string
   readonly attempts: number
   readonly error: Failure
-  /** Database time; not tried again before. */
+  /** Database time; the item is not retried before it. */
   readonly retryAt: number
 }
 
 export interface DeadData {
   readonly key: string
   readonly version?: string
-  /** Undefined if it could not be stored; then a re-drive needs the source to give it again. */
+  /** Undefined if it could not be stored; a redrive then needs the source to yield it again. */
   readonly item?: unknown
   readonly hasItem: boolean
-  /** The item is as its source has stored it: it could not be read. */
+  /** The item could not be read and is in the source's stored form. */
   readonly unread?: true
   readonly attempts: number
   readonly error: Failure
@@ -63,7 +63,7 @@ export interface DeadData {
 
 export interface RedrivenData {
   readonly keys: readonly string[]
-  /** In place of the stored one, by key. */
+  /** Replacements for stored items, by key. */
   readonly edits?: Readonly<Record<string, unknown>>
 }
 
@@ -79,13 +79,13 @@ export interface EntryData {
   readonly started: StartedData
   readonly done: DoneData
   readonly moved: { readonly cursor: Cursor | null }
-  /** Items about to be tried right after a crash, so that one which kills the process is found out. */
+  /** Items about to be tried right after a crash, so that an item that kills the process is identified. */
   readonly begun: { readonly keys: readonly string[] }
   readonly failed: FailedData
   readonly dead: DeadData
   readonly redriven: RedrivenData
   readonly discarded: { readonly keys: readonly string[] }
-  /** Keys finished elsewhere: by text, or by fingerprint in hexadecimal where the text is gone. */
+  /** Keys finished elsewhere: as text, or as hexadecimal fingerprints if the text is gone. */
   readonly imported: { readonly keys?: readonly string[]; readonly prints?: readonly string[]; readonly from: string }
   readonly paused: { readonly because: string; readonly until: number }
   readonly resumed: { readonly because: string }

@@ -47,7 +47,7 @@ describe('the set of finished keys', () => {
         if (breaths === 2) set.add(fingerprint('another'), '')
       },
     })
-    // The one who asked made the rest ready.
+    // The call of `add` placed the rest.
     expect(breaths).toBe(2)
     const again = new FinishedSet(held)
     const take = async () => {

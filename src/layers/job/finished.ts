@@ -1,6 +1,6 @@
-// The set of finished keys, flat in memory: fingerprints one after another in segments, in the order they were finished,
-// and a table of 4-byte places to find them by. A key costs 12 bytes and about 6 of table, whatever its length; 8 more
-// if the job gives its items versions. Segments are values of a Keyed, so that a checkpoint writes the new ones only.
+// The set of finished keys, flat in memory: fingerprints in segments, in the order they were finished, and a table of
+// 4-byte places to find them. A key costs 12 bytes and about 6 bytes of table, whatever its length, and 8 more bytes if
+// the job has versions. Segments are values of a Keyed, so that a checkpoint writes only the new ones.
 
 import { assert } from '../../core/assert.ts'
 import type { Keyed } from '../../core/keyed/keyed.ts'
@@ -8,12 +8,15 @@ import type { Yielder } from '../../engine/base/yielder.ts'
 import { fingerprint, fingerprintBytes, versionBytes } from './digest.ts'
 import { Places } from './places.ts'
 
-/** Keys a segment: 3 KB, so that a page of the Keyed is 1.5 MB and a checkpoint rewrites little more than what is new. */
+/**
+ * Keys per segment: 3 KB, so that a page of the Keyed is 1.5 MB and a checkpoint rewrites little more than the new
+ * keys.
+ */
 export const segmentKeys = 256
 
 const segmentsPerPiece = 64
 
-/** Placed without looking at the clock. */
+/** Keys that are placed without checking the clock. */
 const keysAtOnce = 1024
 
 export interface FinishedParts {
@@ -27,13 +30,13 @@ export class FinishedSet {
   readonly #versions: (Uint8Array | undefined)[] = []
   readonly #places = new Places(this.#segments, segmentKeys, fingerprintBytes)
   #size = 0
-  /** So many of them can be found by now. */
+  /** The number of keys that are in the lookup table. */
   #placed = 0
-  // The segment being filled, in a buffer with room: what is published of it is a view, and bytes inside a view never change.
-  // The view is made once a flush: one a key would be most of the garbage of a run.
+  // The segment being filled, in a buffer with spare room: a view of it is published, and bytes inside a view never
+  // change. One view is created per flush: one per key would be most of a run's garbage.
   #tail: Uint8Array = new Uint8Array(0)
   #tailIndex = -1
-  /** What is left of the piece that segments are cut from. */
+  /** The rest of the buffer that segments are cut from. */
   #piece: Uint8Array = new Uint8Array(0)
   #dirtyVersions = new Map<number, Uint8Array>()
   readonly #hints: { readonly keys: readonly string[]; readonly prints: readonly string[] }[] = []
@@ -50,7 +53,7 @@ export class FinishedSet {
     }
   }
 
-  /** Makes it ready in slices. Whoever asks before waits for all of it. */
+  /** Builds the lookup table in slices. A lookup before the end builds the rest at once. */
   async prepare(breath: Pick<Yielder, 'isDue' | 'take'>): Promise<void> {
     while (this.#placed < this.#size) {
       this.#place(this.#placed + keysAtOnce)
@@ -58,7 +61,7 @@ export class FinishedSet {
     }
   }
 
-  /** Fingerprints of keys that are about to be finished, in their order, so that they are not computed twice. */
+  /** Fingerprints of keys that are about to be finished, in order, so that they are not computed twice. */
   hint(keys: readonly string[], prints: readonly string[]): void {
     this.#hints.push({ keys, prints })
   }
@@ -66,7 +69,7 @@ export class FinishedSet {
   printOf(key: string): string {
     const hint = this.#hints[0]
     if (hint?.keys[this.#hinted] !== key) {
-      // Not what was announced: a commit failed in between, or this is a replay.
+      // The key is not the hinted one: a commit failed in between, or this is a replay.
       this.#hints.length = 0
       this.#hinted = 0
       return fingerprint(key)
@@ -84,7 +87,7 @@ export class FinishedSet {
     return this.#size
   }
 
-  /** Finished, and in this version ('' asks for none). */
+  /** True if the key is finished in this version ('' matches any version). */
   has(print: string, version: string): boolean {
     if (this.#placed < this.#size) this.#place(this.#size)
     const place = this.#places.find(print)
@@ -99,7 +102,7 @@ export class FinishedSet {
     if (version !== '' && this.#versionAt(place) !== version) this.#setVersion(place, version)
   }
 
-  /** Publishes what was added since: call once after a row of `add`. */
+  /** Publishes the added keys. Call it once after a series of `add`. */
   flush(): void {
     const index = this.#segments.length - 1
     if (index >= 0) this.#parts.finished.set(segmentName(index), this.#used(index))
@@ -149,7 +152,7 @@ export class FinishedSet {
     this.#segments[index] = larger
   }
 
-  /** Room for one segment, cut from a larger piece: thousands of small buffers would leave gaps between them. */
+  /** Space for one segment, cut from a larger buffer: thousands of small buffers would fragment memory. */
   #cut(index: number): Uint8Array {
     const bytes = segmentKeys * fingerprintBytes
     if (this.#piece.length < bytes) this.#piece = new Uint8Array(Math.min(index, segmentsPerPiece) * bytes)
@@ -158,7 +161,7 @@ export class FinishedSet {
     return segment
   }
 
-  /** What of a segment is filled: all of it, but for the last. */
+  /** The filled part of a segment: all of it, except for the last one. */
   #used(index: number): Uint8Array {
     const segment = this.#segments[index]!
     const bytes = (this.#size - index * segmentKeys) * fingerprintBytes
@@ -182,7 +185,7 @@ export class FinishedSet {
     const index = Math.floor(place / segmentKeys)
     let bytes = this.#dirtyVersions.get(index)
     if (!bytes) {
-      // A copy: what was published before stays as it is, for checkpoints being written.
+      // A copy: the published bytes must not change while checkpoints write them.
       bytes = new Uint8Array(segmentKeys * versionBytes)
       const held = this.#versions[index]
       if (held) bytes.set(held)
@@ -194,7 +197,7 @@ export class FinishedSet {
   }
 }
 
-/** So that text order is number order. */
+/** Zero-padded, so that text order is number order. */
 function segmentName(index: number): string {
   return String(index).padStart(8, '0')
 }

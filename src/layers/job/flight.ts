@@ -1,11 +1,11 @@
-// The tasks of a shard that are in flight, found by key. A Map would do, but one with items coming and going by the million
-// leaves a chain of outgrown tables behind, each with the items it last held, and the collector keeps them all until its
-// next full round. Here a task is linked into one row of buckets, and nothing of it stays behind when it leaves.
+// The tasks of a shard that are in flight, found by key. With millions of items, a Map would leave a chain of outgrown
+// tables behind, each with its last items, and the collector would keep them all until its next full collection. Here a
+// task is linked into a fixed array of buckets, and nothing of it stays behind when it leaves.
 
 export interface InFlight {
   readonly key: string
   readonly print: string
-  /** The next one in its bucket; for nobody else to touch. */
+  /** The next task in the bucket; used only by this file. */
   nextInFlight: this | null
 }
 
@@ -26,7 +26,7 @@ export class Flight<Task extends InFlight> {
     return false
   }
 
-  /** The caller has looked that no task with this key is there. */
+  /** The caller has checked that no task has this key. */
   add(task: Task): void {
     if (this.#size >= this.#buckets.length * 2) this.#grow()
     this.#link(task)
@@ -43,14 +43,14 @@ export class Flight<Task extends InFlight> {
       }
       if (before) before.nextInFlight = task.nextInFlight
       else this.#buckets[at] = task.nextInFlight
-      // Or a task long gone would keep the ones after it from being collected.
+      // Otherwise a removed task would keep its successors from being collected.
       task.nextInFlight = null
       this.#size -= 1
       return
     }
   }
 
-  /** As they are now: tasks may come and go while one looks through them. */
+  /** A copy: tasks may come and go during iteration. */
   all(): Task[] {
     const tasks: Task[] = []
     for (const first of this.#buckets) {

@@ -1,4 +1,4 @@
-// The key of an item: what the user's function says, else the source's own, else the item itself if it is text or a number.
+// The key of an item: from the user's function, else from the source, else the item itself if it is text or a number.
 
 import { RepriseError } from '../../core/errors.ts'
 import { refuseThenable } from '../../core/synchronous.ts'

@@ -1,4 +1,4 @@
-// Letters and endings on a store in memory: what a shard says when it is left, and how wishes of people reach it.
+// Dead letters and endings on a store in memory: the status of a shard that was left, and requests of people to it.
 
 import { afterEach, expect, it } from 'vitest'
 import { timelineId } from '../../core/coordinate.ts'

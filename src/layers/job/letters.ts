@@ -1,5 +1,5 @@
-// Dead letters: what could not be done, with its item and its last error. People look at them, change them, send them back
-// or discard them. Wishes travel as mail, so that they reach a job that is running as well as one that is not.
+// Dead letters: items that could not be processed, with their last error. People read, edit, redrive or discard them.
+// Requests are sent as mail, so that they reach a job whether it is running or not.
 
 import { timelineId } from '../../core/coordinate.ts'
 import type { Shapes } from '../../core/data-shape.ts'
@@ -16,7 +16,7 @@ const redriveKind = 'job.redrive'
 const discardKind = 'job.discard'
 const stopKind = 'job.stop'
 
-/** The dead letters of a job timeline, read aside. */
+/** Reads the dead letters of a job timeline without taking ownership. */
 export async function readLetters(rp: Engine, timeline: string): Promise<DeadLetter[]> {
   const engine = hostOf(rp)
   const head = await engine.head(timeline)
@@ -25,7 +25,7 @@ export async function readLetters(rp: Engine, timeline: string): Promise<DeadLet
   return [...state.value.dead.values()]
 }
 
-/** Sends letters back to be tried again with a fresh set of attempts; `edits` replaces items by key. */
+/** Redrives letters with a new set of attempts; `edits` replaces items by key. */
 export async function redriveLetters(
   rp: Engine,
   timeline: string,
@@ -39,7 +39,7 @@ export async function redriveLetters(
   await applyIfFree(engine, timeline)
 }
 
-/** These count as finished from now on. */
+/** Discards letters: their items count as finished from now on. */
 export async function discardLetters(
   rp: Engine,
   timeline: string,
@@ -51,11 +51,11 @@ export async function discardLetters(
   await applyIfFree(engine, timeline)
 }
 
-/** Asks a running job to finish what is in flight and stop. */
+/** Requests that a running job finishes the items in flight and stops. */
 export async function stopJob(rp: Engine, timeline: string, reason: string, key?: string): Promise<void> {
   const engine = hostOf(rp)
   const head = await engine.head(timeline)
-  // Nobody works on it, so there is nobody to ask.
+  // The job has no live owner, so there is nothing to stop.
   if (!head?.owner || !head.isOwnerAlive) return
   await engine.send(timeline, stopKind, { reason }, idOf(key))
 }
@@ -66,7 +66,7 @@ const mailShapes: Shapes = {
   [stopKind]: { reason: 'text' },
 }
 
-/** Moves waiting wishes into history, in the same commit that takes them out of the inbox. */
+/** Moves pending requests into history, in the commit that removes them from the inbox. */
 export async function applyMail(
   engine: Host,
   open: OpenTimeline<JobState>,
@@ -95,7 +95,7 @@ function idOf(key: string | undefined): { readonly id?: string } {
 
 async function applyIfFree(engine: Host, timeline: string): Promise<void> {
   const head = await engine.head(timeline)
-  // Its owner finds the mail by itself.
+  // A live owner finds the mail by itself.
   if (!head || (head.owner && head.isOwnerAlive)) return
   const open = await engine.openTimeline(timelineId(timeline), jobFold())
   try {

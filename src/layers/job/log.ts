@@ -1,5 +1,5 @@
-// Lines of a job's log: each says which job, item and attempt it is of. Nothing is replayed in a job: an item that is done is not
-// asked for again, and one that was cut off is another attempt.
+// The logger of a job: each line names its job, item and attempt. Jobs have no replay: a finished item is not processed
+// again, and an interrupted one is a new attempt.
 
 import { type Logger, placed } from '../../engine/base/log.ts'
 import type { BatchContext, ItemContext } from './context.ts'

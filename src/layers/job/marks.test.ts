@@ -30,7 +30,7 @@ describe('the marks of a source', () => {
             marks.settle(settled, cursor)
             if (cursor) written = cursor.ordinal
           }
-          // Never past an item that is not settled, nor past what the source said.
+          // Never past an unsettled item, nor past the source's position.
           const first = Math.min(...outstanding.map(({ read }) => read), passed)
           expect(written).toBeLessThanOrEqual(first)
         }

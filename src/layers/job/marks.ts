@@ -1,16 +1,16 @@
-// How far a source is settled: a mark for each position that was passed, with the items that lie behind it and are not
-// settled yet. A position is reached when nothing before it is outstanding.
+// How far a source is settled: one mark per passed position, with the unsettled items after it. A position is reached
+// when no item before it is outstanding.
 
 import { assert } from '../../core/assert.ts'
 import type { Cursor } from './entries.ts'
 
-/** A place in the source: passed when everything read before it is settled. */
+/** A position in the source, passed when every item read before it is settled. */
 export interface Mark {
   readonly cursor: Cursor
   outstanding: number
 }
 
-/** An item that lies behind a mark; null for one that does not come from the source. */
+/** An item after a mark; null for an item that does not come from the source. */
 export interface Marked {
   readonly mark: Mark | null
 }
@@ -33,7 +33,7 @@ export class Marks {
     this.#written = written
   }
 
-  /** Items read from now on lie behind this mark. */
+  /** The mark for items that are read from now on. */
   get tip(): Mark {
     return this.#tip
   }
@@ -48,7 +48,7 @@ export class Marks {
     if (mark) mark.outstanding += 1
   }
 
-  /** The furthest position with nothing unsettled before it once these are settled, if it is a new one. */
+  /** The furthest position without unsettled items before it once `items` are settled; null if it is not new. */
   reachedWith(items: readonly Marked[]): Cursor | null {
     if (this.#passed.length === 0) return null
     for (const { mark } of items) if (mark) mark.outstanding -= 1
@@ -57,7 +57,10 @@ export class Marks {
     return first === this.#passed[0] || first.cursor === this.#written ? null : first.cursor
   }
 
-  /** These are settled, and the cursor is written, durably: another write under way must not build on what may yet fail. */
+  /**
+   * The items are settled and the cursor is written, durably: a concurrent write must not build on a commit that may
+   * fail.
+   */
   settle(items: readonly Marked[], cursor: Cursor | null): void {
     for (const { mark } of items) {
       if (!mark) continue

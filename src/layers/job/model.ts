@@ -1,4 +1,5 @@
-// What tools know of jobs and consumers: where they lie, how their state reads, and what can be done to them.
+// The models of jobs and consumers, for tools: where their timelines are, how their state reads, and which actions
+// exist.
 
 import { RepriseError } from '../../core/errors.ts'
 import { idBelow, liveIdOf } from '../../core/history/scope.ts'
@@ -37,7 +38,7 @@ const actions: Actions = {
   },
 }
 
-/** What is in flight is finished; the rest waits for the next run. */
+/** Items in flight finish; the rest waits for the next run. */
 async function stop({ engine: rp, head, key }: Target, { reason }: { readonly reason: string }) {
   const engine = hostOf(rp)
   const heads = await Promise.all((await familyOf(engine, head)).map((id) => engine.head(id)))
@@ -58,7 +59,7 @@ async function stop({ engine: rp, head, key }: Target, { reason }: { readonly re
   return { said, facts: { asked: working.map((each) => each.timeline) } }
 }
 
-/** Jobs as a kind: what can be known without their code. */
+/** The model of jobs without their code. */
 export const jobKind: Model = {
   kind: 'job',
   name: null,
@@ -80,13 +81,19 @@ export const jobKind: Model = {
   transfer: { stop: ({ engine, head }) => stopJob(engine, head.timeline, 'it is moved') },
 }
 
-/** Always stored: jobs and consumers share their ids, and a tool must not prune by a policy that nobody declared. */
+/**
+ * The policy is always stored: jobs and consumers share their ids, and a tool must not prune by a policy that was not
+ * declared.
+ */
 export function jobModel(kind: 'job' | 'consumer', name: string, fold: Fold<JobState>): Model {
   const model: Model = { ...jobKind, kind, name, scope: jobPrefix + name, fold: fold as Fold<unknown> }
   return kind === 'job' ? model : { ...model, transfer: { stays: 'a consumer reads the feed of its own store' } }
 }
 
-/** What a shard has nothing of, another one may have: these ask all of them. */
+/**
+ * These actions apply to all shards, so a shard without matching items does not refuse them: another shard may have
+ * some.
+ */
 function refuses(state: unknown, { timeline, status }: Head): Refusals {
   if (idBelow(jobPrefix + nameOf({ timeline }), timeline)) return {}
   return {
@@ -103,14 +110,14 @@ function summarize(state: unknown) {
   return { finished: done, round, deadLetters: dead.size, waitingForRetry: waiting.size, cursor }
 }
 
-/** As its fold shows it; one that was left is due for whoever works on it. */
+/** The head as the fold shows it; an unfinished job is due, so that a worker claims it. */
 function headOf(state: unknown, head: Head, { worker }: Surroundings): HeadAgain {
   const { status, attributes } = summaryOf(state as JobState)
   const wakeup = status === 'stopped' ? worker.now(head.timeline) : null
   return { status, attributes: { ...attributes, job: nameOf(head) }, queue: jobPrefix + nameOf(head), wakeup }
 }
 
-/** All timelines of the job: one, or one for each shard. */
+/** All timelines of the job: one, or one per shard. */
 async function familyOf(rp: Engine, head: Head): Promise<string[]> {
   const engine = hostOf(rp)
   const scope = jobPrefix + nameOf(head)

@@ -1,4 +1,4 @@
-// What a job is told, checked when it is defined, so that a mistake shows at the definition and not in the night.
+// The options of a job, checked when it is defined, so that a mistake shows at the definition and not during a run.
 
 import { type BreakerSettings, resolveBreaker } from '../../core/calls/breaker.ts'
 import { type CallPolicy, callPolicyNames } from '../../core/calls/call-policy.ts'
@@ -16,32 +16,44 @@ import { type Source, type SourceLike, toSource } from './source.ts'
 
 export interface JobSettings<T> extends CallPolicy {
   /**
-   * What makes an item this item: done once, skipped for good. May be left out if items are text or numbers, or the
-   * source has keys.
+   * Identifies an item: it is processed once and then skipped. Optional if items are text or numbers, or the source has
+   * keys.
    */
   readonly key?: (item: T) => string | number
-  /** Of an item (a function) or of the job's code (a value). An item finished in another version is done again. */
+  /**
+   * The version of an item (a function) or of the job's code (a value). An item finished in another version is
+   * processed again.
+   */
   readonly version?: string | number | ((item: T) => string | number)
-  /** Items in flight at once in this process; 1 if left out. So many at most are repeated after a crash. */
+  /** The number of items in flight in this process, and thus the most that a crash repeats. Default: 1. */
   readonly concurrency?: number
-  /** 'kept': one after another in the source's order; a failing item holds the rest up until it is settled. */
+  /**
+   * 'kept': one item after another in the source's order; a failing item blocks the rest until it is settled. Default:
+   * 'any'.
+   */
   readonly order?: 'kept' | 'any'
   /** Shared by all processes on the job. */
   readonly rate?: RatePolicy
-  /** How often an item may be in flight when the process dies before it is taken for the cause; 5 if left out. */
+  /** How often an item may be in flight when the process dies before it becomes a dead letter. Default: 5. */
   readonly crashesMax?: number
-  /** Keep what `each` returns, in history: exportProgress and `reprise export JOB - --progress` give it with the key. */
+  /**
+   * Keep the result of `each` in history: exportProgress and `reprise export JOB - --progress` return it with the key.
+   * Default: false.
+   */
   readonly results?: boolean
-  /** Into how many parts the keys are divided, so that as many processes can share the work. Fixed once the job has run. */
+  /**
+   * The number of parts that the keys are divided into; as many processes can share the work. Fixed once the job has
+   * run. Default: 1.
+   */
   readonly shards?: number
-  /** How long stop() waits for items in flight; 30 seconds if left out. */
+  /** How long stop() waits for items in flight. Default: 30 seconds. */
   readonly grace?: Duration
   readonly checkpoint?: CheckpointPolicy
   readonly retain?: RetentionPolicy
 }
 
 export interface JobEach<T, Result = unknown> {
-  /** Does one item. When it resolves and the record of it is durable, the item is never done again. */
+  /** Processes one item. Once it resolves and its record is durable, the item is never processed again. */
   readonly each: (item: T, context: ItemContext) => Promise<Result> | Result
   readonly eachBatch?: undefined
   readonly batch?: undefined
@@ -49,12 +61,12 @@ export interface JobEach<T, Result = unknown> {
 
 export interface JobEachBatch<T> {
   readonly each?: undefined
-  /** Does several items at once, in place of `each`. */
+  /** Processes several items at once, in place of `each`. */
   readonly eachBatch: (items: readonly T[], context: BatchContext<T>) => Promise<unknown> | unknown
   readonly batch?: { readonly size?: number; readonly wait?: Duration }
 }
 
-/** Items are done one by one (`each`) or several at once (`eachBatch`). */
+/** Items are processed one at a time (`each`) or in batches (`eachBatch`). */
 export type JobOptions<T, Result = unknown> = JobSettings<T> & { readonly source: SourceLike<T> } & (
     | JobEach<T, Result>
     | JobEachBatch<T>
@@ -79,9 +91,9 @@ export interface ResolvedJob<T> {
   readonly keepsResults: boolean
   readonly shards: number
   readonly graceMs: number
-  /** Positions are kept under this name in the store, and keys behind them are forgotten. */
+  /** The name of the stored cursor. Keys behind the cursor are dropped. */
   readonly cursorName: string | null
-  /** Of a consumer: what it reads of the feed, noted with its timeline for those who roll back. */
+  /** For a consumer: the scopes that it reads from the feed, stored with its timeline for rollbacks. */
   readonly reads: Reads | null
 }
 
@@ -165,7 +177,7 @@ function isCount(value: number, max: number): boolean {
   return Number.isSafeInteger(value) && value >= 1 && value <= max
 }
 
-/** As text, so a promise would be the same version for every item. */
+/** Versions are compared as text, and every promise has the same text, so promises are refused. */
 function versionOf<T>(version: (item: T) => string | number, item: T): string {
   const given = version(item)
   refuseThenable(given, 'version of a job', 'compute it from the item alone')

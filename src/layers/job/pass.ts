@@ -1,5 +1,5 @@
-// One pass over the source for some shards of a job: reads items, skips what is finished, starts the rest within the
-// limits, and is over when everything it read is settled. It knows nothing of rounds or of other processes.
+// One pass over the source for some shards of a job: reads items, skips finished ones, starts the rest within the
+// limits, and ends when every item it read is settled. It does not handle rounds or other processes.
 
 import { isReprise, RepriseError } from '../../core/errors.ts'
 import type { Host } from '../../engine/host/host.ts'
@@ -40,14 +40,14 @@ export class Pass<T> {
     for (const shard of shards) this.#byIndex.set(shard.index, shard)
   }
 
-  /** Items of the source seen by this pass. */
+  /** The number of source items that this pass has read. */
   get read(): number {
     return this.#read
   }
 
   /**
-   * By the monotonic clock: since when it waits for the source; null if it does not. A feed that is followed may be
-   * silent for long.
+   * Monotonic time since when the pass waits for the source; null if it does not. A followed feed may be silent for
+   * long.
    */
   get readingSince(): number | null {
     return this.#job.source.kind === 'feed' ? null : this.#readingSince
@@ -61,7 +61,7 @@ export class Pass<T> {
     return this.#reader?.fraction ?? null
   }
 
-  /** Where it begins: at the earliest cursor of its shards; a shard without one starts at the beginning. */
+  /** The start of the pass: the earliest cursor of its shards. A shard without a cursor starts at the beginning. */
   static startOf<T>(shards: readonly Shard<Task<T>>[]): Cursor | null {
     let start: Cursor | null | undefined
     for (const { state } of shards) {
@@ -71,7 +71,7 @@ export class Pass<T> {
     return start ?? null
   }
 
-  /** Resolves when the source is at its end (true) or reading was called off (false). Items may still be in flight. */
+  /** Resolves when the source is at its end (true) or reading was cancelled (false). Items may still be in flight. */
   async run(): Promise<boolean> {
     const start = Pass.startOf(this.shards)
     for (const shard of this.shards) shard.marks.begin(start, shard.state.cursor)
@@ -92,19 +92,19 @@ export class Pass<T> {
     try {
       return await this.#readAll(this.#reader)
     } catch (error) {
-      // Called off while the source was failing: whoever has the shards now reads it.
+      // Reading was cancelled while the source was failing: the next owner of the shards reads it.
       if (this.#isOff) return false
       if (!isReprise(error, 'POSITION_GONE')) throw error
-      // The store went back to an older copy: whoever takes the shards next goes on from what is there.
+      // The store was restored to an older copy: the next owner of the shards resumes from the restored state.
       for (const shard of this.shards) await shard.abandon(error)
       return false
     } finally {
-      // A source that will not end when asked must not keep the job from ending.
+      // A source that does not end when it is closed must not keep the job from ending.
       await this.#reader.close()
     }
   }
 
-  /** Read no further. */
+  /** Stops reading. */
   cancel(reason: RepriseError): void {
     this.#controller.abort(reason)
     this.#stopWaiting?.()
@@ -112,12 +112,12 @@ export class Pass<T> {
 
   get #isOff(): boolean {
     if (this.#bench.isStopping || this.#controller.signal.aborted) return true
-    // Asked before every item.
+    // Called before every item.
     for (const shard of this.shards) if (!shard.isLeaving && !shard.lost) return false
     return true
   }
 
-  /** Sleeps in short spells: shards may be lost meanwhile. */
+  /** Sleeps in short intervals: shards may be lost meanwhile. */
   async #pause(ms: number): Promise<void> {
     const { clock } = this.#kernel
     for (const until = clock.elapsed() + ms; !this.#isOff; ) {
@@ -136,7 +136,7 @@ export class Pass<T> {
       this.#readingSince = null
       if (chunk === 'stopped') return false
       if (!chunk) return true
-      // The next page is fetched while this one is worked on.
+      // The next chunk is fetched while this one is processed.
       ahead = reader.next()
       if (ahead instanceof Promise) ahead.catch(() => undefined)
       if (!(await this.#work(chunk))) return false
@@ -156,7 +156,7 @@ export class Pass<T> {
     const { signal } = this.#controller
     if (signal.aborted) return Promise.resolve('stopped')
     return new Promise((resolve, reject) => {
-      // Not a listener of the signal: adding and removing one costs more than a short item does.
+      // Not a listener of the signal: adding and removing one costs more than a short item.
       this.#stopWaiting = () => resolve('stopped')
       pending.then(resolve, reject)
     })
@@ -181,7 +181,7 @@ export class Pass<T> {
     const key = identify(this.#job, item, own)
     const print = fingerprint(key)
     const shard = this.#byIndex.get(this.#job.shards === 1 ? 0 : shardOf(print, this.#job.shards))
-    // Another process, or another pass, does the rest.
+    // Another process, or another pass, processes the rest.
     if (!shard || shard.isLeaving || shard.lost) return null
     const version = this.#job.version ? this.#job.version(item) : ''
     if (shard.inFlight.has(key, print)) return skipped()
@@ -191,7 +191,7 @@ export class Pass<T> {
     return new Task(item, key, print, version, shard, shard.marks.tip)
   }
 
-  /** What a person sent back goes first. True: something was started. */
+  /** Redriven letters are processed first. Returns true if an item was started. */
   async redrive(): Promise<boolean> {
     let count = 0
     for (const shard of this.shards) {
@@ -211,7 +211,7 @@ export class Pass<T> {
     return count > 0
   }
 
-  /** The item of a letter that could not be read. Null: it still cannot, or it is none of this job. */
+  /** Reads the item of a letter that was unreadable. Null: it still is, or it does not belong to this job. */
   async #readAgain(stored: unknown, key: string, shard: Shard<Task<T>>): Promise<T | null> {
     const task = () => new Task(stored as T, key, fingerprint(key), '', shard, null)
     try {
@@ -225,7 +225,7 @@ export class Pass<T> {
     }
   }
 
-  /** Skipping can go on for seconds: heartbeats and commits must get their turn. */
+  /** Skipping can take seconds: heartbeats and commits must run in between. */
   async #breathe(): Promise<void> {
     const now = this.#kernel.clock.elapsed()
     if (now - this.#breathAt < breathEveryMs) return

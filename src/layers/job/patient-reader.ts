@@ -1,6 +1,6 @@
-// Reads a source that may fail: waits as the job's retry policy says and opens it again at its last position. What it
-// gives again after that is marked as repeated. A source that can be read only once, or says itself that it is of no use,
-// fails at once.
+// Reads a source that may fail: waits according to the job's retry policy and opens it again at its last position.
+// Items that it yields again are marked as repeated. A source that can be read only once, or whose error cannot be
+// retried, fails at once.
 
 import { decideRetry } from '../../core/calls/retry.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -10,7 +10,7 @@ import type { Chunk, ReadContext, Reader } from './source.ts'
 
 export interface PatientHooks {
   onFailure(error: unknown, attempt: number, next: 'retry' | 'stop'): void
-  /** Rejects when reading was called off meanwhile. */
+  /** Rejects when reading was cancelled meanwhile. */
   pause(ms: number): Promise<void>
 }
 
@@ -23,9 +23,9 @@ export class PatientReader<T> implements Reader<T> {
   readonly #hooks: PatientHooks
   #reader: Reader<T> | null = null
   #position: unknown
-  /** Items given since that position. */
+  /** The number of items since that position. */
   #since = 0
-  /** Of the items that come next, so many were given before. */
+  /** The number of upcoming items that were yielded before. */
   #repeats = 0
   #failed = 0
 
@@ -66,7 +66,8 @@ export class PatientReader<T> implements Reader<T> {
   readonly #took = (chunk: Chunk<T> | null): Chunk<T> | null => {
     if (!chunk) return null
     const repeated = Math.min(this.#repeats, chunk.items.length)
-    // A chunk that only repeats items is no progress: a source that fails at one place each time would be read without end.
+    // A chunk that only repeats items is no progress: otherwise a source that always fails at one place would be read
+    // forever.
     if (repeated < chunk.items.length || chunk.after) this.#failed = 0
     this.#repeats -= repeated
     this.#since += chunk.items.length - repeated
@@ -99,7 +100,7 @@ export class PatientReader<T> implements Reader<T> {
     }
   }
 
-  /** It failed already: what closing it says is of no interest. */
+  /** The source has failed already: an error from closing it does not matter. */
   async #closeQuietly(): Promise<void> {
     const reader = this.#reader
     this.#reader = null
@@ -112,8 +113,8 @@ export class PatientReader<T> implements Reader<T> {
 }
 
 /**
- * Errors of our own say themselves whether trying again may help: a line that is not JSON stays what it is. A position that
- * is gone is no use to anybody: the shards have to be read anew, and tell another.
+ * Our own errors declare whether a retry may help: a line that is not JSON stays invalid. A position that is gone
+ * cannot be retried: the shards must be read again and have another.
  */
 function mayPass(error: unknown): boolean {
   if (isReprise(error, 'POSITION_GONE')) return false

@@ -1,26 +1,28 @@
-// Where a fingerprint is: 256 small tables of places, chosen by its first byte. Small tables grow one at a time, so growing
-// neither holds up the event loop nor needs the memory of two whole tables. An entry is 32 bits: 5 bits of the fingerprint,
-// which spare most looks at fingerprints that are not the one, and the place + 1; 0 is empty.
+// The index of fingerprints: 256 small tables of places, chosen by the first byte. Small tables grow one at a time, so
+// growing neither blocks the event loop nor needs the memory of two whole tables. An entry is 32 bits: 5 bits of the
+// fingerprint, which avoid most comparisons with other fingerprints, and the place + 1; 0 is empty.
 
 import { assert } from '../../core/assert.ts'
 
 const placeBits = 27
 const placeMask = 2 ** placeBits - 1
-/** 134,217,727 keys a shard: by then they take more than 2 GB, and the job wants more shards. */
+/** 134,217,727 keys per shard: at that size they take more than 2 GB, and the job needs more shards. */
 export const placesMax = placeMask
 
-/** Tables are at most this full… */
+/** The highest load factor of a table. */
 const fullest = 0.75
-/** …and grow by this factor: less would move the places more often, each move looks at the fingerprint again, and more would
- *  leave more of them empty. */
+/**
+ * The growth factor: a smaller one would move places more often, and each move reads the fingerprint again; a larger
+ * one would leave more of a table empty.
+ */
 const growth = 2
 const tableCount = 256
 
-/** Tables begin with different lengths, so that they do not all grow in the same moment, nor are all half empty after it. */
+/** Tables begin with different lengths, so that they neither grow at the same time nor are all half empty afterwards. */
 const firstLength = (index: number) => Math.ceil(8 * growth ** (index / tableCount))
 
 export class Places {
-  /** Fingerprints one after another; the place of one is its number. Grows beside us. */
+  /** Fingerprints in order; a place is the number of a fingerprint. The owner appends to it. */
   readonly #segments: readonly Uint8Array[]
   readonly #segmentKeys: number
   readonly #bytes: number
@@ -34,7 +36,7 @@ export class Places {
     this.#bytes = fingerprintBytes
   }
 
-  /** -1: not there. */
+  /** Returns -1 if the fingerprint is not present. */
   find(print: string): number {
     const table = this.#tables[print.charCodeAt(0)]!
     const { length } = table
@@ -52,7 +54,7 @@ export class Places {
     return -1
   }
 
-  /** The caller has looked that it is not there. */
+  /** The caller has checked that the fingerprint is not present. */
   add(place: number): void {
     assert(place < placesMax, 'a shard of a job holds at most 134,217,727 finished keys: divide it into more shards')
     const segment = this.#segments[Math.floor(place / this.#segmentKeys)]!

@@ -1,8 +1,6 @@
-// Progress as JSON Lines, out and in: so that other programs can read how far a job got, and so that a script written by
-// hand can move over without doing its work again.
-//
-// A line is { "key": "…", "at": 1767225600000, "version": "…", "result": … }; where history was trimmed, only the
-// fingerprint is left: { "fingerprint": "24 hex digits" }.
+// Progress as JSON Lines, for export and import: other programs can read a job's progress, and a hand-written script
+// can be replaced by a job without repeating its work. A line is { "key": "…", "at": 1767225600000, "version": "…",
+// "result": … }; if history was trimmed, only the fingerprint is left: { "fingerprint": "24 hex digits" }.
 
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -26,7 +24,7 @@ export interface ProgressLine {
   readonly result?: unknown
 }
 
-/** The finished keys of a job timeline in the order they were finished; a key done again comes again. */
+/** The finished keys of a job timeline in the order they were finished; a key that was processed again is repeated. */
 export async function* exportProgress(rp: Engine, timeline: string): AsyncGenerator<ProgressLine> {
   const engine = hostOf(rp)
   const { kernel } = engine
@@ -62,10 +60,10 @@ function* linesOf(type: string, data: unknown, at: number): Generator<ProgressLi
 }
 
 export interface ImportOptions {
-  /** The field that holds the key; `key`, `id`, or a line of plain text if left out. */
+  /** The field that holds the key. Default: `key`, `id`, or the whole line if it is plain text. */
   readonly key?: string
   readonly shards?: number
-  /** Where it came from, for the record. */
+  /** The origin of the keys, recorded in history. */
   readonly from?: string
 }
 
@@ -74,13 +72,13 @@ const known = namesOf<ImportOptions>({ key: true, shards: true, from: true })
 export interface ImportReport {
   readonly lines: number
   readonly added: number
-  /** Lines without a key. */
+  /** The number of lines without a key. */
   readonly ignored: number
 }
 
 const keysPerEntry = 1000
 
-/** Marks the keys of these lines as finished in the job. Doing it twice changes nothing. */
+/** Marks the keys of these lines as finished in the job. Idempotent. */
 export async function importProgress(
   rp: Engine,
   job: string,
@@ -142,7 +140,7 @@ function identityOf(
   try {
     value = JSON.parse(line)
   } catch {
-    // A plain list of keys, one a line, is a progress file too.
+    // A plain list of keys, one per line, is a progress file too.
     return field === undefined ? byKey(line.trim()) : null
   }
   if (typeof value === 'string' || typeof value === 'number') return byKey(String(value))

@@ -1,4 +1,4 @@
-// What a run tells about itself: a report at the end, progress while it is under way, and events.
+// The output of a run: a report at the end, progress while it is under way, and events.
 
 import type { Coordinate } from '../../core/coordinate.ts'
 import type { RecoveryReport } from '../../engine/base/recovery-report.ts'
@@ -6,20 +6,20 @@ import type { Failure } from './entries.ts'
 
 export interface JobReport {
   readonly status: 'finished' | 'stopped'
-  /** In this run, in this process. */
+  /** Done by this run, in this process. */
   readonly done: number
   readonly skipped: number
   /** Dead letters of this run. */
   readonly failed: number
-  /** Dead letters that the job has now, in all processes and of earlier runs too: until they are sent back or discarded. */
+  /** All current dead letters of the job, from all processes and earlier runs, that were not redriven or discarded. */
   readonly dead: number
   readonly retried: number
   readonly elapsedMs: number
-  /** Where an unfinished run was picked up, or null. */
+  /** The coordinate at which an unfinished run was resumed, or null. */
   readonly resumedFrom: Coordinate | null
-  /** How each timeline came back. */
+  /** The recovery report of each timeline. */
   readonly recoveries: readonly RecoveryReport[]
-  /** In flight when the grace time ran out; they are done again. */
+  /** Items in flight when the grace time ran out; they are processed again. */
   readonly cutOff: number
   readonly round: number
 }
@@ -33,7 +33,7 @@ export interface JobProgress {
   readonly retried: number
   readonly inFlight: number
   readonly waiting: number
-  /** Items of the source seen so far. */
+  /** The number of source items read so far. */
   readonly read: number
   readonly total: number | null
   readonly fraction: number | null
@@ -53,7 +53,7 @@ export type JobEvent =
       readonly next: 'retry' | 'dead'
     }
   | {
-      /** The source failed, and is read again from its last position; or its attempts are used up, and the run ends. */
+      /** The source failed and is read again from its last position, or its retries are used up and the run ends. */
       readonly type: 'source-failure'
       readonly attempt: number
       readonly error: Failure

@@ -1,5 +1,5 @@
-// Rounds and shards of a job, as they show in the heads of its timelines: which timelines it has, which round is under way,
-// and whether a shard has finished it.
+// Rounds and shards of a job, from the heads of its timelines: which timelines exist, which round is under way, and
+// whether a shard has finished it.
 
 import { timelineId } from '../../core/coordinate.ts'
 import { RepriseError } from '../../core/errors.ts'
@@ -10,7 +10,7 @@ export function timelinesOf(name: string, shards: number): string[] {
   return shards === 1 ? [`job/${name}`] : Array.from({ length: shards }, (_, i) => `job/${name}/${i}`)
 }
 
-/** The round to work on: the one that is not finished, or the next. */
+/** The round to work on: the unfinished one, or the next. */
 export function roundOf(heads: readonly (Head | null)[]): number {
   const rounds = heads.map((head) => Number(head?.attributes.round ?? 0))
   const last = Math.max(...rounds)
@@ -22,13 +22,13 @@ export function isFinished(head: Head | null | undefined, round: number): boolea
   return head?.status === 'finished' && Number(head.attributes.round ?? 0) >= round
 }
 
-/** Dead letters in all shards, as their heads tell: kept up to date when a shard is let go. */
+/** The number of dead letters in all shards, from their heads, which are updated when a shard is released. */
 export async function deadOf(engine: Host, timelines: readonly string[]): Promise<number> {
   const heads = await engine.kernel.store.head(timelines.map((id) => timelineId(id)))
   return heads.reduce((sum, head) => sum + Number(head?.attributes.dead ?? 0), 0)
 }
 
-/** Keys are spread over shards by their number: another number would look for them in the wrong place. */
+/** The number of shards decides which shard a key belongs to: with another number, finished keys would not be found. */
 export async function checkShards(engine: Host, name: string, shards: number): Promise<void> {
   const own = timelinesOf(name, shards)[0]!
   const other = shards === 1 ? `job/${name}/0` : `job/${name}`

@@ -1,6 +1,6 @@
-// A run of a job in this process: takes shards as they are free, passes over the source for them, shares them fairly with
-// other processes, takes over those of processes that died, and reports. Whoever asks for the result while others do the
-// work waits with them.
+// A run of a job in this process: takes free shards, reads the source for them, shares them fairly with other
+// processes, takes over the shards of dead processes, and reports. A caller that waits for the result while other
+// processes work waits for all of them.
 
 import { allotment } from '../../core/calls/rate.ts'
 import { type Coordinate, timelineId } from '../../core/coordinate.ts'
@@ -34,7 +34,7 @@ import { JobTrace } from './trace.ts'
 import { Workbench } from './workbench.ts'
 
 export interface RunStart {
-  /** As tools call it; 'job' if left out. */
+  /** The kind that tools show. Default: 'job'. */
   readonly kind?: 'job' | 'consumer'
   readonly input?: unknown
   /** Timelines that the dispatcher claimed for this run. */
@@ -44,12 +44,12 @@ export interface RunStart {
 
 const lookEveryMs = 300
 const knownResult = namesOf<{ readonly signal?: AbortSignal }>({ signal: true })
-/** A process that loses a part of the rate limit knows by then: it looks three times in it. */
+/** A process that loses a part of the rate limit learns of it within this time, which covers three checks. */
 const hearsWithinMs = 1000
 
 export class JobRun<T = unknown> {
   readonly name: string
-  /** A job runs once at a time, under its name. */
+  /** The job's name: a job has one run at a time. */
   readonly id: string
   /** The timelines of the job, one per shard. */
   readonly timelines: readonly string[]
@@ -73,12 +73,12 @@ export class JobRun<T = unknown> {
   readonly #beginning = new Beginning()
   #status: JobProgress['status'] = 'starting'
   #fatal: unknown = null
-  /** Items done when a success was last noted. */
+  /** The number of done items when a success was last recorded. */
   #noted = 0
   #stopping: Promise<void> | null = null
   #cutOff = 0
   #lastTotal: number | null = null
-  /** Nobody can have used the rate limit in the window before us. */
+  /** No other process can have used the rate limit in the previous window. */
   #isFresh = true
   #endedMs: number | null = null
 
@@ -120,7 +120,7 @@ export class JobRun<T = unknown> {
     return await whileAwaited(unlessAborted(this.#result, options.signal, `waiting for job ${this.name}`))
   }
 
-  /** Settles when it has a timeline of its own and goes on from there; rejects if it failed before. */
+  /** Resolves when the run owns a timeline and has begun; rejects if it failed before that. */
   async started(options: { readonly signal?: AbortSignal } = {}): Promise<this> {
     checkOptions('started', options, knownResult)
     await this.#beginning.wait(this.#result, options.signal, `job ${this.name}`)
@@ -152,14 +152,17 @@ export class JobRun<T = unknown> {
     return this.#announcer.watch(listener)
   }
 
-  /** Finishes what is in flight (as long as `grace` allows), checkpoints, and lets go. The next run goes on from there. */
+  /**
+   * Finishes the items in flight (within `grace`), checkpoints, and releases the shards. The next run resumes from
+   * there.
+   */
   async stop(because = 'asked to stop'): Promise<JobReport> {
     this.#stopping ??= this.#stop(because)
     await this.#stopping
     return await this.#result
   }
 
-  /** `stop`, for whoever needs no report. */
+  /** `stop` without a report. */
   async close(): Promise<void> {
     await this.stop('it was closed')
   }
@@ -169,7 +172,7 @@ export class JobRun<T = unknown> {
   }
 
   async #drive(): Promise<JobReport> {
-    // The engine's timers let a program end; a job under way must not.
+    // The engine's timers do not keep the process alive, but a job under way must.
     const letEnd = stayAlive()
     const offWatch = this.#engine.kernel.worker.watch(() => this.#underWay())
     const offClose = this.#engine.onClose(async () => {
@@ -177,7 +180,7 @@ export class JobRun<T = unknown> {
     })
     try {
       this.#engine.kernel.worker.describe(`job ${this.name}`, this.#job.shards)
-      // Those who hold the shards must see that somebody came, though we own nothing yet.
+      // Registers before this process owns a shard, so that the owners of the shards can hand some over.
       if (this.#job.shards > 1) await this.#engine.kernel.worker.register()
       await checkShards(this.#engine, this.name, this.#job.shards)
       await this.#takeClaimed()
@@ -197,7 +200,7 @@ export class JobRun<T = unknown> {
       this.#end(null, error)
       throw error
     } finally {
-      // Who no longer works on it is not to be counted among those who share its work.
+      // A process that no longer works on the job must not count in the fair share.
       this.#engine.kernel.worker.describe(`job ${this.name}`, null)
       letEnd()
       offWatch()
@@ -205,7 +208,7 @@ export class JobRun<T = unknown> {
     }
   }
 
-  /** Items in flight, and a source that is being waited for. A breaker that is open pauses them on purpose. */
+  /** Items in flight, and a source that is being waited for. An open breaker pauses items on purpose. */
   *#underWay(): Generator<UnderWay> {
     if (this.#bench.breaker?.openUntil) return
     for (const shard of this.#shards.values()) {
@@ -244,7 +247,7 @@ export class JobRun<T = unknown> {
     }
   }
 
-  /** True: nothing is left to do. */
+  /** Returns true when nothing is left to do. */
   async #look(): Promise<boolean> {
     if (this.#fatal) throw this.#fatal
     if (this.#stopping) return true
@@ -266,12 +269,12 @@ export class JobRun<T = unknown> {
     await this.#readMail(heads)
     if (this.#handOver(fair)) this.#divideLimit(open)
     if (this.#shards.size === 0) this.#status = 'waiting'
-    // Also while nothing ends: an item may take an hour, and people want to see that it is being done.
+    // Reports progress even if no item ends: an item may take an hour, and people want to see activity.
     if (this.#bench.inFlight > 0) this.#announcer.changed()
     return this.#stopping !== null
   }
 
-  /** Each unfinished shard has its part of the rate limit; ours are those of the shards we own. */
+  /** Divides the rate limit among the unfinished shards; this process may use the parts of the shards it owns. */
   #divideLimit(unfinished: readonly number[]): void {
     const { limiter } = this.#bench
     if (!limiter) return
@@ -298,7 +301,7 @@ export class JobRun<T = unknown> {
     return shards === 1 ? 1 : await fairShare(this.#engine.kernel, `job ${this.name}`, shards)
   }
 
-  /** Others came: let them have what is more than our share, one at a time. */
+  /** Other processes have joined: hands over the shards above this process's fair share, one at a time. */
   #handOver(fair: number): boolean {
     const held = [...this.#shards.values()]
     const last = held[held.length - 1]
@@ -333,7 +336,7 @@ export class JobRun<T = unknown> {
     try {
       return await this.#begin(index, await this.#engine.openTimeline(id, this.#fold))
     } catch (error) {
-      // Somebody else was quicker.
+      // Another process was faster.
       if (isReprise(error, 'OWNED', 'FENCED')) return null
       throw error
     }
@@ -350,7 +353,7 @@ export class JobRun<T = unknown> {
       this.#bench.lost(shard)
       this.#alarm.ring()
     })
-    // It never said that it stopped: the process died. One of the items then in flight may be the reason.
+    // The last owner recorded no stop, so its process died, possibly because of an item in flight.
     if (state.status === 'running') shard.careful = 2 * this.#job.concurrency * this.#job.batchSize
     this.#isFresh &&= isUnused(state, kernel.worker.now(open.id) - (this.#job.rate?.perMs ?? 0))
     await beginShard(this.#engine, open, this.#job, {
@@ -387,7 +390,7 @@ export class JobRun<T = unknown> {
     for (const shard of pass.shards) {
       if (shard.isLeaving) continue
       await this.#bench.drained(shard)
-      // A person may have sent some back while it ran.
+      // A person may have redriven letters during the pass.
       while (isAll && !this.#stopping && !shard.lost && (await pass.redrive())) await this.#bench.drained(shard)
       if (shard.lost || shard.isLeaving || this.#stopping || !isAll) continue
       await this.#bench.settle(shard)
@@ -424,14 +427,14 @@ export class JobRun<T = unknown> {
     this.#alarm.ring()
   }
 
-  /** With the shards of this process, or the first one where it has none yet. */
+  /** Records the failure with the shards of this process, or with the first shard if it has none yet. */
   async #noteFailure(error: unknown): Promise<void> {
     const held = [...this.#shards.values()].map(({ open }) => open.id as string)
     const noted = held.length > 0 ? held : this.timelines.slice(0, 1)
     await Promise.all(noted.map((timeline) => this.#engine.kernel.failures.failed(timeline, error)))
   }
 
-  /** An item was done: whatever failed before no longer does, unless the job is ending with an error just now. */
+  /** An item is done, so earlier failures are cleared, unless the job is ending with an error. */
   #noteSuccess(): void {
     const { done } = this.#bench.counts
     if (done === this.#noted || this.#fatal) return

@@ -1,6 +1,5 @@
-// One timeline of a job, owned by this process: its finished keys, its items in flight, how far the source is settled, and
-// the record of what came of each item. It is called, by those who do the work, and calls nobody; only that it was lost to
-// another process is told.
+// One timeline of a job, owned by this process: its finished keys, its items in flight, the settled source position,
+// and the outcome of each item. It only calls back to report that another process took it over.
 
 import { toHex } from '../../core/coordinate.ts'
 import { isReprise, RepriseError } from '../../core/errors.ts'
@@ -18,12 +17,12 @@ import { type Marked, Marks } from './marks.ts'
 import { entryOfKey } from './sources/feed.ts'
 import { finishedSet, type JobState } from './state.ts'
 
-/** An item on its way, as far as its shard is concerned. */
+/** The parts of an item in flight that its shard uses. */
 export interface ShardItem extends InFlight, Marked {
   readonly item: unknown
   readonly isUnread: boolean
   readonly version: string
-  /** Failed so far. */
+  /** The number of failed attempts. */
   readonly attempts: number
   readonly retryAt: number
   readonly result: unknown
@@ -32,13 +31,16 @@ export interface ShardItem extends InFlight, Marked {
   abort(reason: Error): void
 }
 
-/** SQL of the user's that commits with the record that an item is done. */
+/** The user's SQL that commits with the record that an item is done. */
 export type UserSql = (sql: Sql) => Promise<unknown> | unknown
 
 const keysPerEntry = 1000
 const attributesEveryMs = 1000
 const moveEveryMs = 1000
-/** An entry may hold a thousand keys, so entries alone do not say how long a replay takes. Replays in less than a second. */
+/**
+ * An entry may hold a thousand keys, so the number of entries does not bound the replay time. This many keys replay in
+ * less than a second.
+ */
 const keysPerCheckpoint = 100_000
 
 export class Shard<Item extends ShardItem> {
@@ -46,9 +48,9 @@ export class Shard<Item extends ShardItem> {
   readonly open: OpenTimeline<JobState>
   readonly finished: FinishedSet
   readonly inFlight = new Flight<Item>()
-  /** Items right after a crash are noted before they are tried. */
+  /** The number of items, right after a crash, whose start is recorded before they are tried. */
   careful = 0
-  /** No new items: it is being handed over or stopped. */
+  /** No new items: the shard is being handed over or stopped. */
   isLeaving = false
   readonly #kernel: Kernel
   readonly #onLost: () => void
@@ -97,7 +99,7 @@ export class Shard<Item extends ShardItem> {
 
   /** The source reached a position. */
   passed(cursor: Cursor): void {
-    // Items of a shard that is leaving are not taken any more, so its cursor must not go past them.
+    // A leaving shard takes no more items, so its cursor must not pass them.
     if (!this.isLeaving) this.marks.pass(cursor)
   }
 
@@ -106,7 +108,7 @@ export class Shard<Item extends ShardItem> {
     this.marks.take(task)
   }
 
-  /** They are done, durably when it resolves, and so is the cursor that this reaches. */
+  /** Records the items as done, with the cursor they reach. Durable when it resolves. */
   async recordDone(batch: readonly Item[]): Promise<void> {
     const cursor = this.marks.reachedWith(batch)
     await this.write(this.#doneEntries(batch, cursor), { ...this.#along(batch), ...this.#cursors(cursor) })
@@ -114,7 +116,7 @@ export class Shard<Item extends ShardItem> {
     this.#checkpointAfter(batch.length)
   }
 
-  /** A failed attempt, durable when it resolves. */
+  /** Records a failed attempt. Durable when it resolves. */
   async recordFailure(task: Item, error: unknown): Promise<void> {
     const { key, version, attempts, retryAt } = task
     const data = { key, attempts, error: toFailure(error), retryAt, ...(version && { version }) }
@@ -135,7 +137,7 @@ export class Shard<Item extends ShardItem> {
     this.#settled([task], cursor)
   }
 
-  /** Let go of a task that will not be settled here. */
+  /** Drops a task that will not be settled here. */
   drop(task: Item): void {
     this.inFlight.delete(task)
   }
@@ -154,7 +156,7 @@ export class Shard<Item extends ShardItem> {
     }
   }
 
-  /** The cursor is where the source is settled when it resolves. */
+  /** Writes the cursor up to which the source is settled. */
   async settle(): Promise<void> {
     if (this.#lost) return
     const cursor = this.marks.reachedWith([])
@@ -163,7 +165,7 @@ export class Shard<Item extends ShardItem> {
     this.#settled([], cursor)
   }
 
-  /** The source advanced over items that were done already: note it now and then. */
+  /** The source advanced over finished items: records the position now and then. */
   noteMoves(): void {
     const now = this.#kernel.clock.elapsed()
     if (now - this.#movedAt < moveEveryMs || this.#lost) return
@@ -187,7 +189,7 @@ export class Shard<Item extends ShardItem> {
     return key ?? formerItemKey(hash, liveIdOf(this.open.id), task.key, task.version)
   }
 
-  /** Of an effect of an item: the same whatever other items do. Undefined: the job began without an identity. */
+  /** The key of an item's effect, independent of other items. Undefined if the job began without an identity. */
   effectKey(task: Item, name: string, input: unknown): string | undefined {
     const { hash, codec } = this.#kernel
     const declared = input === undefined ? [] : [toHex(hash(codec.encode(input)))]
@@ -252,7 +254,7 @@ export class Shard<Item extends ShardItem> {
     }
   }
 
-  /** A named cursor moves in the same commit as what it stands for. */
+  /** A named cursor moves in the same commit as the items it passes. */
   #cursors(cursor: Cursor | null): CommitExtras {
     return this.#cursorName !== null && cursor ? { cursors: { [this.#cursorName]: String(cursor.position) } } : {}
   }
@@ -262,9 +264,9 @@ export class Shard<Item extends ShardItem> {
     for (const task of tasks) this.inFlight.delete(task)
   }
 
-  /** What it holds is of a copy of the store that is no longer up. */
+  /** The shard's data belongs to a copy of the store that was replaced. */
   async abandon(error: unknown): Promise<void> {
-    // Others may not find it open: they would go on with what it holds. That it cannot be released is to be expected.
+    // The timeline must not stay open, or later runs would resume from this data. The release is expected to fail.
     await this.open.shut().catch(() => undefined)
     this.#lose(error)
   }
@@ -275,7 +277,7 @@ export class Shard<Item extends ShardItem> {
     const stop = error instanceof Error ? error : new RepriseError('FENCED', `${this.open.id} was taken over`)
     for (const task of this.inFlight.all()) task.abort(stop)
     this.#onLost()
-    // Not owned any more by this process either, as far as the store answers.
+    // Releases the ownership, if the store answers.
     void this.open.shut().catch(() => undefined)
   }
 }

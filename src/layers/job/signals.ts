@@ -1,13 +1,13 @@
-// Ctrl-C and SIGTERM: the first finishes what is in flight, the second ends the process at once. Either way the job is
-// resumable; the second only repeats what was in flight.
+// Ctrl-C and SIGTERM: the first one finishes the items in flight, the second ends the process at once. The job is
+// resumable in both cases; after the second, items in flight are repeated.
 
 import type { JobRun } from './run.ts'
 
 const signals = ['SIGINT', 'SIGTERM'] as const
-/** What a shell expects of an interrupted program. */
+/** The exit code that shells expect of an interrupted program. */
 const interruptedCode = 130
 
-/** Undo with the returned function; it undoes itself when the run ends. */
+/** Returns a function that removes the handlers; they are also removed when the run ends. */
 export function stopOnSignals<T>(run: JobRun<T>, tell: (text: string) => void = () => undefined): () => void {
   let count = 0
   const listener = () => {

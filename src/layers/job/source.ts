@@ -1,29 +1,29 @@
-// Where items come from. Whatever the user gives (an array, an iterable, an async iterable, a generator that takes a
-// cursor, a paged function, or a source made by one of our helpers) is read through one small reader. A chunk may carry
-// the position behind it: the place to read on from once its items, and all before them, are settled.
+// Sources of items. Every kind (an array, an iterable, an async iterable, a generator that takes a cursor, a paged
+// function, or a source made by one of our helpers) is read through one small reader interface. A chunk may carry the
+// position after it, from which reading resumes once its items, and all before them, are settled.
 
 import { RepriseError } from '../../core/errors.ts'
 import type { Engine } from '../../engine/model/definition.ts'
 
 export interface Chunk<T> {
   readonly items: readonly T[]
-  /** The source's own keys, where it has better ones than the items. */
+  /** The source's keys, if they are better than keys from the items. */
   readonly keys?: readonly string[]
-  /** Read on from here after this chunk; absent: no place to read on from yet. */
+  /** The position to resume from after this chunk; absent if there is none yet. */
   readonly after?: { readonly position: unknown }
-  /** How many of its first items were given before, by a reader that failed after them. */
+  /** The number of its first items that a failed reader already yielded. */
   readonly repeated?: number
-  /** By index: why an item could not be read. It stands in `items` as it is stored, and is a dead letter at once. */
+  /** By index: why an item could not be read. `items` holds its stored form, and it becomes a dead letter at once. */
   readonly unread?: ReadonlyMap<number, unknown>
 }
 
 export interface Reader<T> {
-  /** Null at the end. */
+  /** Returns null at the end. */
   next(): Promise<Chunk<T> | null> | Chunk<T> | null
   close?(): Promise<void> | void
-  /** Items in all, where known; may become known while reading. */
+  /** The total number of items, if known; may become known while reading. */
   readonly total?: number | null
-  /** How much of the source was read, 0 to 1, where items cannot be counted ahead. */
+  /** The part of the source that was read, 0 to 1, if the items cannot be counted in advance. */
   readonly fraction?: number | null
 }
 
@@ -32,28 +32,28 @@ export interface ReadContext {
   readonly input: unknown
   readonly engine: Engine
   readonly timeline: string
-  /** Of a consumer: keys hold what an entry is. False: it began without that, and its keys stay as they are. */
+  /** For a consumer: keys contain a digest of the entry. False for older consumers, whose keys must not change. */
   readonly entryKeys?: boolean
 }
 
-/** A source with a position of its own. Make one with lines(), jsonLines(), csv(), pages(), keyRange() or by hand. */
+/** A source with positions. Make one with lines(), jsonLines(), csv(), pages(), keyRange() or by hand. */
 export interface Source<T> {
   readonly kind: string
   open(position: unknown, context: ReadContext): Promise<Reader<T>> | Reader<T>
-  /** The position stays meaningful after the end: the next round goes on from it (a file or table that only grows). */
+  /** The position stays valid after the end: the next round resumes from it (a file or table that only grows). */
   readonly goesOn?: boolean
-  /** It can be read only once (a stream, an iterator): if it fails, nothing can be read again. */
+  /** The source can be read only once (a stream, an iterator): a failure cannot be retried. */
   readonly once?: boolean
-  /** Reads an item again that stood in `unread`; null: it is not for this job. Throws if it still cannot be read. */
+  /** Reads an item of `unread` again. Returns null if it does not belong to this job; throws if it is still unreadable. */
   readAgain?(stored: unknown): T | null
 }
 
-/** A source that looks at nothing that was passed to run(). */
+/** A source that ignores the input of run(). */
 export interface PlainSource<T> extends Source<T> {
   readonly takesInput: false
 }
 
-/** What run() may pass to a source: nothing to a list, an iterable or a plain source. */
+/** The input that run() accepts for a source: none for a list, an iterable or a plain source. */
 // biome-ignore lint/suspicious/noExplicitAny: only whether it is a function counts.
 export type InputOf<Given> = Given extends ((...given: any) => unknown) | { open(...given: any): unknown }
   ? Given extends { readonly takesInput: false }
@@ -61,18 +61,18 @@ export type InputOf<Given> = Given extends ((...given: any) => unknown) | { open
     : unknown
   : void
 
-/** What a source function is given beside the cursor. */
+/** The context of a source function, beside the cursor. */
 export interface SourceContext {
   readonly signal: AbortSignal
-  /** What was passed to run(). */
+  /** The input of run(). */
   readonly input: unknown
-  /** Everything yielded so far lies before this cursor: once it is settled, a resumed run starts here. */
+  /** Every item yielded so far is before this cursor: once they are settled, a resumed run starts here. */
   cursor(next: unknown): void
-  /** How many items there are in all, for the progress bar. */
+  /** Sets the total number of items, for the progress bar. */
   total(count: number): void
 }
 
-/** A page of a paged function. No `next`: it was the last. */
+/** A page of a paged function. Without `next` it was the last. */
 export interface PageOf<T> {
   readonly items: readonly T[]
   readonly next?: unknown
@@ -81,7 +81,7 @@ export interface PageOf<T> {
 
 export type Produced<T> = Iterable<T> | AsyncIterable<T> | PageOf<T>
 
-// A method, so that a function which declares its cursor as a string is accepted too.
+// A method, so that a function that declares its cursor as a string is accepted too.
 export type SourceFunction<T> = {
   read(cursor: unknown, context: SourceContext): Produced<T> | Promise<Produced<T>>
 }['read']
@@ -98,17 +98,17 @@ export function pages<T, Cursor = string>(
 }
 
 /**
- * Rows of a table in the order of a key, a range at a time.
+ * Rows of a table in the order of a key, one range at a time.
  * @example
  * const page = 'SELECT * FROM papers WHERE id > $1 ORDER BY id LIMIT $2'
  * keyRange({ after: (id, limit) => db.query(page, [id ?? 0, limit]), key: (row) => row.id })
  */
 export function keyRange<T, Key>(options: {
-  /** Rows whose key is above this one (undefined: from the start), in order, at most `limit`. */
+  /** Returns rows whose key is above this one (undefined: from the start), in order, at most `limit`. */
   readonly after: (key: Key | undefined, limit: number) => Promise<readonly T[]> | readonly T[]
   readonly key: (row: T) => Key
   readonly limit?: number
-  /** Start the next round at the beginning again, to see changed rows. Otherwise it goes on behind the last one. */
+  /** Start the next round at the beginning, to see changed rows. Default: false, it continues after the last row. */
   readonly again?: boolean
 }): PlainSource<T> {
   const { after, key, limit = 500, again = false } = options
@@ -138,7 +138,7 @@ export function toSource<T>(given: SourceLike<T>): Source<T> {
   }
   if (Array.isArray(given)) return { kind: 'array', open: () => arrayReader(given as readonly T[]) }
   if (isSource<T>(given)) return given
-  // Whether one of these could be read again is not to be seen: a stream that broke would look as if it had ended.
+  // An iterable does not show whether it can be read again: a second read of a broken stream would look like its end.
   if (isIterable<T>(given)) return { kind: 'iterable', once: true, open: () => iterableReader(given) }
   if (isAsyncIterable<T>(given)) return { kind: 'async iterable', once: true, open: () => asyncReader(given) }
   throw noSource()
@@ -199,7 +199,7 @@ function asyncReader<T>(given: AsyncIterable<T>): Reader<T> {
   }
 }
 
-/** A function of the user's: it makes something to iterate, or gives one page after another. */
+/** A user's function: it returns an iterable, or one page after another. */
 class FunctionReader<T> implements Reader<T> {
   readonly #read: SourceFunction<T>
   readonly #context: SourceContext
@@ -208,7 +208,7 @@ class FunctionReader<T> implements Reader<T> {
   #isPaged = false
   #isOver = false
   #moved: { readonly position: unknown } | null = null
-  /** Read already, to be given after the cursor that goes before it. */
+  /** A chunk that was read already, and is returned after the cursor before it. */
   #held: Chunk<T> | null | undefined
   total: number | null = null
 
@@ -256,7 +256,10 @@ class FunctionReader<T> implements Reader<T> {
     return this.#isOver ? { items: page.items } : { items: page.items, after: { position: page.next } }
   }
 
-  /** A cursor that the generator set before it yielded an item covers what came before that item, so it goes first. */
+  /**
+   * A cursor that the generator set before it yielded an item covers the items before that one, so the cursor is
+   * returned first.
+   */
   async #step(inner: Reader<T>): Promise<Chunk<T> | null> {
     if (this.#held !== undefined) {
       const held = this.#held
@@ -274,7 +277,7 @@ class FunctionReader<T> implements Reader<T> {
 
 function readerOf<T>(given: Iterable<T> | AsyncIterable<T>): Reader<T> {
   if (Array.isArray(given)) return arrayReader(given as readonly T[])
-  // One item at a time: the cursor it sets must not be seen before the items it has yielded.
+  // One item at a time: a cursor must not be visible before the items that were yielded before it.
   if (isIterable<T>(given)) return oneByOne(given)
   if (isAsyncIterable<T>(given)) return asyncReader(given)
   throw new RepriseError(

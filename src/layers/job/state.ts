@@ -1,5 +1,5 @@
-// How a job's history folds into state: the finished keys, the source's cursor, items that wait for another attempt, dead
-// letters, and where the round stands. Keyed parts make checkpoints cost what changed.
+// The fold of a job's history: the finished keys, the source's cursor, items that wait for a retry, dead letters, and
+// the status of the round. With Keyed parts, a checkpoint costs only as much as the changes.
 
 import { assert } from '../../core/assert.ts'
 import type { CheckpointPolicy } from '../../core/checkpoint/checkpoint-policy.ts'
@@ -14,7 +14,7 @@ import { FinishedSet } from './finished.ts'
 
 export interface Waiting {
   readonly attempts: number
-  /** How often it was in flight when the process died. */
+  /** How often the item was in flight when the process died. */
   readonly crashes: number
   readonly retryAt: number
   readonly error: Failure | null
@@ -25,7 +25,7 @@ export interface DeadLetter {
   readonly version: string
   readonly item: unknown
   readonly hasItem: boolean
-  /** The item is as its source has stored it: it could not be read. */
+  /** The item could not be read and is in the source's stored form. */
   readonly unread?: true
   readonly attempts: number
   readonly error: Failure
@@ -46,15 +46,12 @@ export interface JobState {
   waiting: Keyed<Waiting>
   dead: Keyed<DeadLetter>
   redrive: Keyed<Redrive>
-  /** Where keys behind the cursor are forgotten: those ahead of it. */
+  /** If keys behind the cursor are dropped: the finished keys ahead of it. */
   ahead: Keyed<true>
   forgets: boolean
-  /** In every key, and the timeline that recorded it. Missing in jobs that began without one: they keep their keys. */
+  /** The identity in every key, and the timeline that recorded it. Missing in older jobs, which keep their keys. */
   identity?: { readonly of: string; readonly id: string }
-  /**
-   * Keys hold what an entry is, beside its place in the feed. Missing in consumers that began without it: they keep their
-   * keys.
-   */
+  /** Keys contain a digest of the entry, beside its feed position. Missing in older consumers, which keep their keys. */
   entryKeys?: true
   status: JobStatus
   round: number
@@ -62,7 +59,7 @@ export interface JobState {
   shard: number
   input: unknown
   cursor: Cursor | null
-  /** Since the beginning of time. */
+  /** In all rounds. */
   done: number
   /** In this round. */
   roundDone: number
@@ -70,12 +67,12 @@ export interface JobState {
   startedAt: number
   endedAt: number
   pausedBecause: string | null
-  /** Traceparents (W3C): of the start of the round, and of the last run. Missing where nobody traced. */
+  /** Traceparents (W3C): of the start of the round, and of the last run. Missing if not traced. */
   trace?: string
   span?: string
 }
 
-/** Same for every job: what differs between jobs is code, never the meaning of their history. */
+/** The same for every job: jobs differ in code, never in the meaning of their history. */
 export const jobFoldVersion = '1'
 
 export interface JobFoldOptions {
@@ -95,7 +92,7 @@ export function jobFold(options: JobFoldOptions = {}): Fold<JobState> {
   }
 }
 
-/** Of a state that nobody works on: what was running then is left for later. */
+/** For a state without an owner: a job that was running counts as stopped. */
 export function summary({ status, round, done, dead, shards }: JobState) {
   const isLeft = status === 'running' || status === 'stopped'
   return {
@@ -130,7 +127,7 @@ export function initialState(): JobState {
 
 const setOf = Symbol('finished set')
 
-/** The index over the finished keys. It is derived, so it hangs on the state without being part of what is captured. */
+/** The index over the finished keys. It is derived, so it is attached to the state without being captured. */
 export function finishedSet(state: JobState): FinishedSet {
   const held = state as JobState & { [setOf]?: FinishedSet }
   if (!held[setOf]) Object.defineProperty(held, setOf, { value: new FinishedSet(state), enumerable: false })
@@ -189,7 +186,7 @@ const appliers: Appliers = {
     }
   },
   failed(state, data) {
-    // It came to an end by itself, so it does not kill the process.
+    // The attempt ended by itself, so the item did not kill the process.
     state.waiting.set(data.key, { attempts: data.attempts, crashes: 0, retryAt: data.retryAt, error: data.error })
   },
   dead(state, data, at) {
@@ -242,7 +239,7 @@ const appliers: Appliers = {
     state.status = 'finished'
     state.cursor = data.cursor
     state.endedAt = at.time
-    // What still waited was not offered again by the source: it is gone there.
+    // The source did not yield the waiting items again, so they no longer exist.
     if (state.waiting.size > 0) state.waiting.clear()
   },
 }
@@ -260,7 +257,7 @@ function moveTo(state: JobState, cursor: Cursor | null): void {
   for (const key of passed) state.ahead.delete(key)
 }
 
-/** Missing, not undefined: the state of a job that nobody traces is what it was before there were traces. */
+/** The field is absent instead of undefined: the state of an untraced job is the same as before traces existed. */
 function keep(state: JobState, name: 'trace' | 'span', traceparent: string | undefined): void {
   if (traceparent !== undefined) state[name] = traceparent
   else if (Object.hasOwn(state, name)) delete state[name]

@@ -1,4 +1,4 @@
-// One item on its way: from the source, through its attempts, until the record that it is settled is durable.
+// One item in progress: from the source, through its attempts, until the record that it is settled is durable.
 
 import type { Mark } from './marks.ts'
 import type { Shard, ShardItem, UserSql } from './shard.ts'
@@ -10,20 +10,20 @@ export class Task<T> implements ShardItem {
   readonly version: string
   readonly shard: Shard<Task<T>>
   readonly mark: Mark | null
-  /** The item is as its source has stored it: it could not be read. */
+  /** The item could not be read and is in the source's stored form. */
   isUnread = false
-  /** Failed so far. */
+  /** The number of failed attempts. */
   attempts: number
   crashes: number
   retryAt: number
   holdsSlot = false
-  /** By the monotonic clock: when the attempt began; null while it waits. */
+  /** Monotonic time of the attempt's start; null while the task waits. */
   startedAt: number | null = null
   nextInFlight: this | null = null
   result: unknown
-  /** SQL that commits with the record that it is done; null for none. */
+  /** SQL that commits with the record that the item is done; null for none. */
   userSqls: UserSql[] | null = null
-  /** Aborted once it must stop; made when somebody asks. */
+  /** Aborted when the task must stop; created on first access. */
   #controller: AbortController | null = null
   #abortReason: unknown
 
@@ -53,7 +53,7 @@ export class Task<T> implements ShardItem {
     this.#controller?.abort(reason)
   }
 
-  /** Before the next attempt. */
+  /** Called before the next attempt. */
   renew(): void {
     this.#controller = null
     this.#abortReason = undefined

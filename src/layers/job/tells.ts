@@ -1,4 +1,4 @@
-// How a job reads to people: each entry as a row of its journal, and where the job stands as one line.
+// A job's history for people: each entry as a row of the journal, and the job's status as one line.
 
 import type { Head } from '../../core/store/ports.ts'
 import type { Entry } from '../../engine/model/entry.ts'

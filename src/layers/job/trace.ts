@@ -1,6 +1,5 @@
-// What whoever traces sees of a job: one span per run in this process, and below it one per attempt at an item (at a batch,
-// with `eachBatch`), from the moment in which it has its slot until its outcome is durable. Nothing of it exists while nobody
-// traces.
+// The trace of a job: one span per run in this process, and below it one per attempt at an item (or at a batch, with
+// `eachBatch`), from when it takes its slot until its outcome is durable. Nothing is created without a tracer.
 
 import { beginTrace, type KeptTrace, type RunTrace, type TraceSpan } from '../../engine/base/tracing.ts'
 import type { Kernel } from '../../engine/storage/kernel.ts'
@@ -13,24 +12,24 @@ import type { Task } from './task.ts'
 export class JobTrace<T> {
   readonly #kernel: Kernel
   readonly #of: { readonly timeline: string; readonly kind: string; readonly name: string }
-  /** The traceparent of whoever asked for this run. */
+  /** The traceparent of the caller that started this run. */
   readonly #asked: string | undefined
   #begun: { readonly run: RunTrace | null; readonly kept: KeptTrace } | null = null
   #attempts: AttemptSpans<T> | null = null
 
-  /** `isAsked`: by somebody, and not because it was due. */
+  /** `isAsked`: a caller started the run; it was not just due. */
   constructor(kernel: Kernel, kind: string, name: string, isAsked: boolean) {
     this.#kernel = kernel
     this.#of = { timeline: `job/${name}`, kind, name }
     this.#asked = isAsked ? kernel.tracing?.started(this.#of) : undefined
   }
 
-  /** Null: nobody traces. */
+  /** Null if the run is not traced. */
   get attempts(): AttemptSpans<T> | null {
     return this.#attempts
   }
 
-  /** A shard begins here: what to keep in its history. */
+  /** A shard begins here; returns the trace to store in its history. */
   begin(open: Pick<OpenTimeline<JobState>, 'state' | 'isFork'>): KeptTrace {
     const past = wasLeft(open.state) ? open.state : null
     if (this.#begun) {
@@ -63,7 +62,7 @@ function keptOf(past: JobState | null): KeptTrace {
 
 interface Held {
   readonly span: TraceSpan
-  /** Tasks whose outcome is not durable yet. */
+  /** The number of tasks whose outcome is not durable yet. */
   open: number
 }
 
@@ -77,7 +76,7 @@ export class AttemptSpans<T> {
     this.#name = name
   }
 
-  /** Calls, with the span as what is current inside. */
+  /** Makes the call with the span as the current one. */
   call<R>(task: Task<T>, call: (traceparent: string | undefined) => R): R {
     const facts = { 'reprise.key': task.key, 'reprise.attempt': task.attempts + 1 }
     return this.#call([task], `item ${this.#name}`, facts, call)
@@ -92,7 +91,7 @@ export class AttemptSpans<T> {
     this.#end(task, {}, undefined)
   }
 
-  /** `retryMs`: until its next attempt; null: it was given up. */
+  /** `retryMs` is the time until the next attempt; null if the item became a dead letter. */
   failed(task: Task<T>, error: unknown, retryMs: number | null): void {
     const held = this.#held.get(task)
     const about = { 'reprise.key': task.key, 'reprise.failed': task.attempts }
@@ -101,7 +100,7 @@ export class AttemptSpans<T> {
     this.#end(task, { 'reprise.outcome': retryMs === null ? 'dead' : 'retry' }, error ?? String(error))
   }
 
-  /** It is not settled here: the run stops, or another process has its shard. */
+  /** The task is not settled here: the run stops, or another process owns its shard. */
   cut(task: Task<T>): void {
     this.#end(task, { 'reprise.outcome': 'cut' }, undefined)
   }
@@ -127,7 +126,7 @@ export class AttemptSpans<T> {
     if (!held) return
     this.#held.delete(task)
     held.open -= 1
-    // Of a batch, one that fails is an event; the span fails with the last of them.
+    // A failed item of a batch is an event; the span fails with the last failure.
     if (held.open === 0) held.span.end(facts, error)
   }
 }

@@ -29,17 +29,17 @@ export interface WorkbenchEvents<T> {
   onChange(): void
   onFailure(task: Task<T>, error: unknown, next: 'retry' | 'dead'): void
   onSourceFailure(error: unknown, attempt: number, next: 'retry' | 'stop'): void
-  /** Ends the job: a key that cannot be used, a source that broke. */
+  /** Ends the job: an unusable key, or a broken source. */
   onFatal(error: unknown): void
 }
 
-/** Retries that wait in memory; beyond it the source is not read further. */
+/** The number of retries that may wait in memory before reading the source pauses. */
 const waitingMax = 10_000
 
 export class Workbench<T> {
   readonly counts: Counts = { done: 0, skipped: 0, failed: 0, retried: 0 }
   isStopping = false
-  /** Null: nobody traces. */
+  /** Null if the run is not traced. */
   spans: AttemptSpans<T> | null = null
   readonly limiter: RateLimiter | null
   readonly breaker: Breaker | null
@@ -48,15 +48,15 @@ export class Workbench<T> {
   readonly #job: ResolvedJob<T>
   readonly #events: WorkbenchEvents<T>
   readonly #slots: number
-  /** No limit but the slots. */
+  /** The job has no limit besides the slots. */
   readonly #isPlain: boolean
   #busy = 0
-  /** Tasks that wait for their next attempt, without a slot; the function calls it off. */
+  /** Tasks that wait for their next attempt, without a slot, with a function that cancels the wait. */
   readonly #sleepers = new Map<Task<T>, () => void>()
   readonly #condition = new Condition()
   readonly #batcher: Batcher<T> | null
   readonly #completions: Completions<T>
-  /** Stopped and cut off: what still comes to an end is not recorded any more. */
+  /** Stopped and cut off: outcomes are no longer recorded. */
   #isOver = false
 
   constructor(engine: Host, job: ResolvedJob<T>, events: WorkbenchEvents<T>) {
@@ -99,7 +99,7 @@ export class Workbench<T> {
     this.#events.onSourceFailure(error, attempt, next)
   }
 
-  /** Takes the task in and resolves when the next one may come. False: the job is stopping, or the shard is lost. */
+  /** Takes the task and resolves when the next one may follow. False: the job is stopping, or the shard is lost. */
   async admit(task: Task<T>): Promise<boolean> {
     const { shard } = task
     shard.take(task)
@@ -110,7 +110,7 @@ export class Workbench<T> {
       )
       return !this.isStopping
     }
-    // It was in flight when the process died, perhaps with others: alone, it shows whether it was the cause.
+    // The item was in flight when the process died, perhaps with others: run alone, it shows whether it was the cause.
     const isSuspect = task.crashes > 0
     if (isSuspect) await this.#condition.until(() => this.#busy === 0 || this.isStopping || shard.lost !== null)
     const delayMs = task.retryAt - this.#kernel.worker.now(shard.open.id)
@@ -134,7 +134,7 @@ export class Workbench<T> {
     return !this.isStopping
   }
 
-  /** The short way, without waiting for anything: true if the task was started. Otherwise `admit` it. */
+  /** The fast path without waiting: returns true if the task was started. Otherwise `admit` it. */
   tryStart(task: Task<T>): boolean {
     if (this.#busy >= this.#slots || !this.#isPlain || this.isStopping) return false
     if (task.shard.careful > 0 || task.crashes > 0 || task.retryAt > 0) return false
@@ -144,7 +144,7 @@ export class Workbench<T> {
     return true
   }
 
-  /** A task whose item could not be read: another attempt reads the same, so it is a dead letter at once. */
+  /** Makes a task with an unreadable item a dead letter at once: another attempt would read the same. */
   async bury(task: Task<T>, error: unknown): Promise<void> {
     task.shard.take(task)
     task.isUnread = true
@@ -153,13 +153,13 @@ export class Workbench<T> {
     await this.#giveUp(task, error)
   }
 
-  /** A task that turned out to be none of this job: it counts as done, and nothing is called. */
+  /** A task that does not belong to this job: it counts as done without a call. */
   pass(task: Task<T>): void {
     task.shard.take(task)
     this.#completions.add(task)
   }
 
-  /** The source is at its end: do not wait for a full batch. */
+  /** The source is at its end: starts the batch without waiting until it is full. */
   flushBatch(): void {
     this.#batcher?.flush()
   }
@@ -169,14 +169,17 @@ export class Workbench<T> {
     await this.#condition.until(() => shard.isIdle || shard.lost !== null || this.isStopping)
   }
 
-  /** The shard is handed over: what waits for another attempt is left to the next owner. */
+  /** The shard is handed over: tasks that wait for a retry are left to the next owner. */
   async leave(shard: Shard<Task<T>>): Promise<void> {
     for (const task of shard.inFlight.all()) this.#sleepers.get(task)?.()
     this.flushBatch()
     await this.drained(shard)
   }
 
-  /** Stops starting; resolves when what is in flight is settled, or after the grace time with what was cut off. */
+  /**
+   * Starts nothing more. Resolves when the items in flight are settled, or after the grace time; returns the number
+   * that was cut off.
+   */
   async stop(shards: readonly Shard<Task<T>>[], graceMs: number): Promise<number> {
     this.isStopping = true
     for (const cancel of [...this.#sleepers.values()]) cancel()
@@ -200,18 +203,18 @@ export class Workbench<T> {
     return cut
   }
 
-  /** Everything of the shard that completed so far is durable when it resolves, and so is the cursor it reaches. */
+  /** Resolves when all completed items of the shard, and the cursor they reach, are durable. */
   async settle(shard: Shard<Task<T>>): Promise<void> {
     await this.#completions.settled(shard)
     await shard.settle()
   }
 
-  /** The source advanced over items that were done already: it is noted now and then, unless a commit is on its way. */
+  /** The source advanced over finished items: records the position now and then, unless a commit is pending. */
   noteMoves(shard: Shard<Task<T>>): void {
     if (!this.#completions.isPending(shard)) shard.noteMoves()
   }
 
-  /** Another process has the shard now: whatever of it is under way here no longer counts. */
+  /** Another process owns the shard now: its tasks here no longer count. */
   lost(shard: Shard<Task<T>>): void {
     this.#completions.drop(shard)
     for (const task of shard.inFlight.all()) {
@@ -223,7 +226,7 @@ export class Workbench<T> {
     this.#wake()
   }
 
-  /** The record that they are done is durable: their slots are free. */
+  /** The record that the tasks are done is durable: frees their slots. */
   #done(tasks: readonly Task<T>[]): void {
     this.counts.done += tasks.length
     for (const task of tasks) this.#free(task)
@@ -243,7 +246,7 @@ export class Workbench<T> {
     return !this.isStopping && shard.lost === null
   }
 
-  /** Limits that have to be waited for while the slot is held. */
+  /** Waits for the limits while the slot is held. */
   async #clear(task: Task<T>): Promise<boolean> {
     const { breaker, limiter } = this
     const isOff = () => this.isStopping || task.shard.lost !== null
@@ -256,12 +259,12 @@ export class Workbench<T> {
     }
     if (breaker && !(await pass((now) => breaker.tryStart(now, task)))) return false
     if (task.shard.careful > 0) {
-      // Noted when there is room, so that it is not blamed for a crash while it only waits…
+      // The start is recorded only when the limit has room, so that a waiting item is not blamed for a crash.
       if (limiter && !(await pass((now) => limiter.pauseMs(now)))) return false
       task.shard.careful -= 1
       await task.shard.begun(task)
     }
-    // …and counted in the moment in which it starts: nothing may come between.
+    // The start counts against the limit at the moment of the call, with nothing in between.
     return !limiter || (await pass((now) => limiter.tryStart(now)))
   }
 
@@ -309,7 +312,7 @@ export class Workbench<T> {
     if (shard.lost || this.#isOver) return
     const { clock, random, worker } = this.#kernel
     if (this.isStopping && task.signal.aborted) {
-      // Cut off by us, not its own failure.
+      // Cut off by this process, not the item's own failure.
       this.#refuse(task)
       return
     }
@@ -379,7 +382,7 @@ export class Workbench<T> {
     if (this.isStopping || shard.lost) return void this.#refuse(task)
     this.#hold(task)
     if ((this.limiter || this.breaker) && !(await this.#clear(task))) return void this.#refuse(task)
-    // Alone, not in a batch with others: one bad item must not take good ones along twice.
+    // The retry runs alone: one bad item must not fail good ones twice.
     if (this.#batcher) void this.#batcher.call([task])
     else this.#call(task)
   }

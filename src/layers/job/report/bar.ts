@@ -1,5 +1,5 @@
-// A progress bar for terminals: one line that is drawn over, failures above it. Nothing of it is left in a pipe, because
-// it is only used on a terminal.
+// A progress bar for terminals: one line that is redrawn, with failures above it. It is only used on a terminal, so a
+// pipe never receives its control characters.
 
 import { formatMs } from '../../../core/duration.ts'
 import { printable } from '../../../core/printable.ts'

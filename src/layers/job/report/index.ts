@@ -1,5 +1,5 @@
-// Reporters: how progress is shown. A bar on a terminal, plain lines in a pipe, JSON lines for programs, or nothing.
-// Everything goes to stderr (or the stream given), so that stdout stays for results.
+// Reporters show progress: a bar on a terminal, plain lines in a pipe, JSON lines for programs, or nothing. They write
+// to stderr (or the given stream), so that stdout stays free for results.
 
 import type { JobRun } from '../run.ts'
 import { barReporter } from './bar.ts'

@@ -1,4 +1,4 @@
-// Progress as lines: for pipes, logs and programs. One line at the start, one now and then, one at the end.
+// Progress as lines, for pipes, logs and programs: one at the start, some in between, one at the end.
 
 import { formatMs } from '../../../core/duration.ts'
 import { printable } from '../../../core/printable.ts'
@@ -32,7 +32,7 @@ export function lineReporter(stream: ReportStream): Reporter {
   }
 }
 
-/** One object a line: { type, name, status, done, skipped, failed, total, elapsedMs, … }. */
+/** One object per line: { type, name, status, done, skipped, failed, total, elapsedMs, … }. */
 export function jsonReporter(stream: ReportStream): Reporter {
   return (event) => {
     if (event.type === 'failure' || event.type === 'source-failure') stream.write(`${JSON.stringify(event)}\n`)
@@ -64,7 +64,7 @@ export function progressLine(progress: JobProgress): string {
 
 export const elsewhere = 'in this run, the rest before it or by another process'
 
-/** The job is finished, and this process did only a part of it: another one took it over meanwhile. */
+/** The job is finished, but this process did only a part of it: another one took over meanwhile. */
 export function isElsewhere({ status, done, skipped, failed, total }: JobProgress): boolean {
   return status === 'finished' && total !== null && done + skipped + failed < total
 }
@@ -74,7 +74,7 @@ export function rateOf(progress: JobProgress): string {
   return perSecond >= 100 ? perSecond.toFixed(0) : perSecond.toFixed(1)
 }
 
-/** What is left at the speed so far; skipping costs next to nothing, so only what was done counts. */
+/** The remaining time at the speed so far. Skipping costs almost nothing, so only processed items count. */
 export function timeLeftMs(progress: JobProgress): number | null {
   const { done, skipped, failed, total, elapsedMs, fraction } = progress
   if (done === 0) return null

@@ -1,5 +1,5 @@
-// The kernel's feed as a source: entries of many timelines in one gap-free order. Its position is the feed's own, kept as
-// a named cursor in the store, so that history is never trimmed before it was consumed.
+// The kernel's feed as a source: entries of many timelines in one gap-free order. Its position is the feed's own,
+// stored as a named cursor, so that history is never trimmed before it was consumed.
 
 import { toHex } from '../../../core/coordinate.ts'
 import { isPathError } from '../../../core/history/fold.ts'
@@ -16,11 +16,11 @@ const pageRuns = 200
 
 export interface FeedSourceOptions {
   readonly prefixes: readonly string[]
-  /** Wait for more at the end. */
+  /** Wait for more entries at the end. */
   readonly follow: boolean
   readonly types?: ReadonlySet<string> | undefined
   readonly forks: boolean
-  /** Sources whose entries have a form of their own. */
+  /** Sources with their own item type. */
   readonly readers?: readonly Readable[]
 }
 
@@ -33,7 +33,7 @@ export function feedSource(options: FeedSourceOptions): Source<Entry> {
   }
 }
 
-/** The entry as its definition gives it; null: it is not for this job. */
+/** The entry as its definition reads it; null if it does not belong to this job. */
 function read({ readers, types }: FeedSourceOptions, stored: Entry): Entry | null {
   if (stored.type.startsWith(systemPrefix)) return null
   const reader = readers?.find(({ prefix }) => isWithin(prefix, stored.timeline))
@@ -52,7 +52,7 @@ class FeedItems implements Reader<Entry> {
     this.#kernel = hostOf(engine).kernel
     this.#entryKeys = entryKeys
     const { prefixes: scopes, forks, follow } = options
-    // Its cursor keeps history: what is gone was gone before it came.
+    // The cursor keeps history: entries that are gone were removed before the consumer existed.
     this.#stream = new FeedStream(this.#kernel, {
       scopes,
       forks,
@@ -99,16 +99,16 @@ class FeedItems implements Reader<Entry> {
 const printDigits = 24
 
 /**
- * Tells an entry from every other that had or will have its sequence: after a rollback, a restore or a new life of its
- * timeline.
+ * Distinguishes an entry from every other that had or will have its sequence: after a rollback, a restore, or a new
+ * life of its timeline.
  */
 function printOf({ hash, codec }: Kernel, { epoch, type, version, time, key, data }: Entry): string {
   return toHex(hash(codec.encode([epoch, type, version, time, key, data]))).slice(0, printDigits)
 }
 
 /**
- * The entry that a key of this source names, without its place in the feed, which another copy of the store has elsewhere. Keys
- * begin with the place, in the order of the feed, so that all keys up to a position can be forgotten at once.
+ * The entry that a key names, without its feed position, which differs in another copy of the store. Keys begin with
+ * the position, in the order of the feed, so that all keys up to a position can be dropped at once.
  */
 export function entryOfKey(key: string): string {
   return key.slice(key.indexOf(' ') + 1)

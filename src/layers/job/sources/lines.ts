@@ -1,5 +1,6 @@
-// Files by line, with byte offsets as positions: text, JSON Lines and CSV, plain or gzipped. A file that only grows is read on
-// where the last round ended; one that was replaced by another is read from the start, and the keys decide.
+// Files by line, with byte offsets as positions: text, JSON Lines and CSV, plain or gzipped. A file that only grows is
+// read from where the last round ended; a replaced file is read from the start, and the keys decide which items are
+// new.
 
 import { open } from 'node:fs/promises'
 import { RepriseError } from '../../../core/errors.ts'
@@ -10,21 +11,21 @@ import { firstRecord, TextFile, type TextFileOptions } from '../../../lib/text-f
 import type { Chunk, PlainSource, Reader } from '../source.ts'
 
 export interface LineOptions {
-  /** By its name if left out: .gz. */
+  /** Whether the file is gzipped. Default: true if its name ends in .gz. */
   readonly gzip?: boolean
-  /** Read the whole file again in each round, for files that are replaced. The keys decide then. */
+  /** Read the whole file again in each round, for files that are replaced. The keys decide which items are new. */
   readonly again?: boolean
 }
 
 export interface JsonLineOptions extends LineOptions {
-  /** What to do with a line that is not JSON: stop (if left out), or pass it over. */
+  /** Policy for a line that is not JSON. Default: 'stop'. */
   readonly malformed?: 'stop' | 'skip'
 }
 
 export interface CsvOptions extends LineOptions {
-  /** Between the fields. Default: a comma. */
+  /** The separator between fields. Default: a comma. */
   readonly separator?: string
-  /** Names of the columns, if the first line does not have them. */
+  /** The names of the columns. Default: the first line. */
   readonly columns?: readonly string[]
 }
 
@@ -34,7 +35,7 @@ const knownCsv = namesOf<CsvOptions>({ gzip: true, again: true, separator: true,
 
 interface FilePosition {
   readonly offset: number
-  /** The first bytes of the file, to know it again. */
+  /** The first bytes of the file, to recognize it. */
   readonly start: string
 }
 
@@ -123,9 +124,9 @@ function lineSource<T>(
   }
 }
 
-/** A last line without its line end may be half written: it is given, and read again once it has grown. */
+/** A last line without its line end may be incomplete: it is yielded, and read again once it has grown. */
 interface FileRecord extends TextRecord {
-  /** Bytes so far. */
+  /** The number of bytes so far. */
   readonly grown?: number
 }
 
